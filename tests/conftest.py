@@ -1,0 +1,29 @@
+"""Every test runs on random ports and its own data, and sees nothing of the developer's environment."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.processes import Service, running
+
+_OURS = ("COSMOS", "SERVICEBUS", "EVENT_TTL", "AzureWebJobs", "AZURE_", "FUNCTIONS_", "DEVSTACK_")
+for _name in [name for name in os.environ if name.startswith(_OURS)]:
+    del os.environ[_name]
+
+
+@pytest.fixture(scope="session")
+def cosmos_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A Cosmos shared by the tests of one worker: each makes a database of its own, none restarts it."""
+    folder: Path = tmp_path_factory.mktemp("cosmos") / "data"
+    with running(Service("cosmos", folder, "--data", str(folder))) as service:
+        yield service
+
+
+@pytest.fixture(scope="session")
+def servicebus_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A Service Bus shared by the tests of one worker: each makes entities of its own, none restarts it."""
+    folder: Path = tmp_path_factory.mktemp("servicebus") / "data"
+    with running(Service("servicebus", folder, "--data", str(folder))) as service:
+        yield service

@@ -1,0 +1,31 @@
+"""Waiting is polling a condition with a deadline: a test never sleeps for a guessed time."""
+
+import asyncio
+import inspect
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar, cast
+
+POLL_SECONDS = 0.02
+
+T = TypeVar("T")
+
+
+async def eventually(condition: Callable[[], T | Awaitable[T]], *, within: float = 10.0, what: str = "") -> T:
+    """Poll ``condition`` until it gives something true, and return that.
+
+    An ``AssertionError`` from the condition counts as "not yet"; the last one is what fails the test.
+    """
+    deadline = time.monotonic() + within
+    while True:
+        failure: AssertionError | None = None
+        try:
+            result = condition()
+            value = cast(T, await result if inspect.isawaitable(result) else result)
+            if value:
+                return value
+        except AssertionError as not_yet:
+            failure = not_yet
+        if time.monotonic() > deadline:
+            raise failure or AssertionError(f"not within {within} s: {what or condition}")
+        await asyncio.sleep(POLL_SECONDS)
