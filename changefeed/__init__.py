@@ -1,0 +1,28 @@
+"""A change feed processor for the asynchronous azure-cosmos SDK, which has none of its own.
+
+Instances share the physical partitions of one container through lease documents in the schema of the .NET
+SDK's processor, so that a .NET processor or an Azure Functions deployment can take them over and give them
+back.
+"""
+
+from changefeed.errors import ChangeFeedError, FeedRangeGoneError, LeaseLostError
+from changefeed.lag import LeaseLag, estimate_lag
+from changefeed.lease import EpkRange
+from changefeed.options import ProcessorOptions, StartFrom
+from changefeed.partition_worker import ChangeFeedContext, Handler, OnError
+from changefeed.processor import ChangeFeedProcessor
+
+__all__ = [
+    "ChangeFeedContext",
+    "ChangeFeedError",
+    "ChangeFeedProcessor",
+    "EpkRange",
+    "FeedRangeGoneError",
+    "Handler",
+    "LeaseLag",
+    "LeaseLostError",
+    "OnError",
+    "ProcessorOptions",
+    "StartFrom",
+    "estimate_lag",
+]

@@ -1,0 +1,22 @@
+"""What this package raises besides the SDK's own errors, which pass through unchanged.
+
+ChangeFeedError
+├── LeaseLostError       another instance owns the lease now, or nobody can know who does
+└── FeedRangeGoneError   the physical partition behind a lease was split
+"""
+
+
+class ChangeFeedError(Exception):
+    """The processor cannot do what it was asked to; the message says why."""
+
+
+class LeaseLostError(ChangeFeedError):
+    """This instance must stop working on a lease: it is no longer, or no longer surely, the owner."""
+
+    def __init__(self, lease_token: str, reason: str) -> None:
+        super().__init__(f"lease {lease_token} is lost: {reason}")
+        self.lease_token = lease_token
+
+
+class FeedRangeGoneError(ChangeFeedError):
+    """A feed range no longer lies in one physical partition (the service's 410, sub-status 1002)."""

@@ -1,0 +1,126 @@
+"""A page is read whole or not at all, and never hides that the range behind it was split.
+
+The SDK follows a split by itself, silently, inside one continuation. A processor must not: the halves get
+leases of their own. So a page that came from a half is dropped (:class:`FeedRangeGoneError`) and read again
+under its own lease.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from azure.cosmos.aio import ContainerProxy
+
+from changefeed.continuation import Position, from_sdk, parse_sdk_feed_range, sdk_feed_range, to_sdk
+from changefeed.errors import ChangeFeedError, FeedRangeGoneError
+from changefeed.lease import EpkRange
+
+SdkStart = Literal["Beginning", "Now"] | datetime
+
+
+@dataclass(frozen=True)
+class FeedPage:
+    items: Sequence[Mapping[str, Any]]
+    continuation: str
+    """The LSN in quotes up to which the range is read after this page."""
+    session_token: str
+    request_charge: float
+
+
+@dataclass(frozen=True)
+class PhysicalPartition:
+    id: str
+    feed_range: EpkRange
+
+
+@dataclass(frozen=True)
+class ContainerIdentity:
+    """What names a container for ever; a container made anew under the same name has another."""
+
+    account_host: str
+    database_rid: str
+    container_rid: str
+
+
+class FeedReader:
+    """The change feed of one container, latest-version mode."""
+
+    def __init__(self, container: ContainerProxy, identity: ContainerIdentity) -> None:
+        self._container = container
+        self.identity = identity
+
+    @classmethod
+    async def open(cls, container: ContainerProxy) -> "FeedReader":
+        """Look up the container. Raises the SDK's errors, CosmosResourceNotFoundError among them."""
+        return cls(container, await identify(container))
+
+    async def read(
+        self,
+        feed_range: EpkRange,
+        *,
+        continuation: str | None,
+        start: SdkStart,
+        max_items: int | None = None,
+    ) -> FeedPage:
+        """Read the next page after ``continuation``, or from ``start`` without one.
+
+        Raises FeedRangeGoneError when the range now lies in several physical partitions, and the SDK's
+        errors.
+        """
+        where: dict[str, Any]
+        if continuation is None:
+            where = {"feed_range": sdk_feed_range(feed_range), "start_time": start}
+        else:
+            position = Position(feed_range, continuation)
+            where = {"continuation": to_sdk(position, self.identity.container_rid)}
+        if max_items is not None:
+            where["max_item_count"] = max_items
+        response: Mapping[str, str] = {}
+
+        def keep(headers: Mapping[str, str], _body: Mapping[str, Any]) -> None:
+            nonlocal response
+            response = headers
+
+        pages = self._container.query_items_change_feed(response_hook=keep, **where).by_page()
+        try:
+            items = [item async for item in await anext(pages)]
+        except StopAsyncIteration:
+            # How the SDK says 304: nothing new.
+            items = []
+        positions = from_sdk(response["etag"])
+        if len(positions) > 1:
+            raise FeedRangeGoneError(f"{feed_range} was split")
+        return FeedPage(
+            items,
+            positions[0].lsn,
+            response.get("x-ms-session-token", ""),
+            float(response.get("x-ms-request-charge", 0)),
+        )
+
+    async def partitions(self) -> list[PhysicalPartition]:
+        """The physical partitions as they are now, in the order of their ranges."""
+        ranges = [
+            parse_sdk_feed_range(each) async for each in self._container.read_feed_ranges(force_refresh=True)
+        ]
+        ids = await asyncio.gather(*(self._partition_id(each) for each in ranges))
+        return [PhysicalPartition(*each) for each in zip(ids, ranges, strict=True)]
+
+    async def _partition_id(self, feed_range: EpkRange) -> str:
+        # No public call names the partition of a range; the session token of a read does: "<partition
+        # id>:<version>".
+        page = await self.read(feed_range, continuation=None, start="Now", max_items=1)
+        partition_id, separator, _ = page.session_token.partition(":")
+        if not separator:
+            raise ChangeFeedError(f"the service did not say which partition serves {feed_range}")
+        return partition_id
+
+
+async def identify(container: ContainerProxy) -> ContainerIdentity:
+    """Look up what leases of this container are named after. Raises the SDK's errors."""
+    properties = await container.read()
+    # "dbs/<database rid>/colls/<container rid>/"
+    database_rid = properties["_self"].split("/")[1]
+    host = container.client_connection.url_connection.partition("://")[2].partition("/")[0]
+    return ContainerIdentity(host.rpartition(":")[0] or host, database_rid, properties["_rid"])

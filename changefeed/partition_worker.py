@@ -1,0 +1,183 @@
+"""The checkpoint of a batch is written after its handler has returned, and only by the owner of the lease.
+
+Whatever happens before, an error, a cancellation, a lost lease, a crash, leaves the checkpoint where it
+was: the batch is delivered again, here or elsewhere.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from changefeed.errors import FeedRangeGoneError, LeaseLostError
+from changefeed.feed import FeedPage, FeedReader, SdkStart
+from changefeed.lease import EpkRange, Lease
+from changefeed.lease_store import LeaseStore
+from changefeed.options import ProcessorOptions
+
+MAX_PAUSE_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class ChangeFeedContext:
+    """Where a batch came from."""
+
+    lease_token: str
+    feed_range: EpkRange
+    continuation: str
+    """What the checkpoint will hold once the handler has returned: an LSN in quotes."""
+    session_token: str
+    request_charge: float
+    """Request units that reading the batch cost."""
+
+
+Handler = Callable[[Sequence[Mapping[str, Any]], ChangeFeedContext], Awaitable[None]]
+OnError = Callable[[str | None, Exception], None]
+"""Called with the lease token (``None``: the processor as a whole) and the error. The processor goes on by
+itself.
+"""
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What all workers of a processor have in common."""
+
+    reader: FeedReader
+    store: LeaseStore
+    handler: Handler
+    options: ProcessorOptions
+    start: SdkStart
+    on_error: OnError
+
+
+class PartitionWorker:
+    """Reads one lease's feed and hands it on, batch by batch, until stopped or until the lease is gone."""
+
+    def __init__(self, lease: Lease, feed_range: EpkRange, shared: Shared) -> None:
+        self.lease = lease
+        """As last written."""
+        self.position = lease.continuation
+        """Up to where the feed was read and handled; ahead of the checkpoint where there was nothing."""
+        self._feed_range = feed_range
+        self._shared = shared
+        self._options = shared.options
+        self._writing = asyncio.Lock()
+        self._written_at = time.monotonic()
+        self._stopping = asyncio.Event()
+        self._handling = False
+        self._processing: asyncio.Task[None] | None = None
+
+    async def run(self) -> None:
+        """Work until :meth:`stop`. Raises LeaseLostError and FeedRangeGoneError; reports everything else."""
+        self._processing = asyncio.create_task(self._process(), name=f"feed of lease {self.lease.token}")
+        renewing = asyncio.create_task(self._renew(), name=f"renewal of lease {self.lease.token}")
+        tasks = (self._processing, renewing)
+        try:
+            if self._stopping.is_set():
+                self._processing.cancel()
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, Exception):
+                raise outcome
+
+    def stop(self, *, drain: bool) -> None:
+        """Read no further. A running handler may end and be checkpointed with ``drain``, is cancelled
+        without.
+        """
+        self._stopping.set()
+        if self._processing is not None and not (drain and self._handling):
+            self._processing.cancel()
+
+    async def _process(self) -> None:
+        failures = 0
+        while not self._stopping.is_set():
+            try:
+                had_items = await self._process_page()
+            except (LeaseLostError, FeedRangeGoneError):
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever the handler or the SDK raises is reported and retried
+                self._shared.on_error(self.lease.token, error)
+                failures += 1
+                await self._pause(min(self._options.poll_interval * 2**failures, MAX_PAUSE_SECONDS))
+                continue
+            failures = 0
+            if not had_items:
+                await self._pause(self._options.poll_interval)
+
+    async def _process_page(self) -> bool:
+        page = await self._shared.reader.read(
+            self._feed_range,
+            continuation=self.position,
+            start=self._shared.start,
+            max_items=self._options.max_items,
+        )
+        if page.items:
+            await self._deliver(page)
+        self.position = page.continuation
+        return bool(page.items)
+
+    async def _deliver(self, page: FeedPage) -> None:
+        context = ChangeFeedContext(
+            self.lease.token, self._feed_range, page.continuation, page.session_token, page.request_charge
+        )
+        self._handling = True
+        try:
+            await self._shared.handler(page.items, context)
+            await self._checkpoint(page.continuation)
+        finally:
+            self._handling = False
+
+    async def _checkpoint(self, continuation: str) -> None:
+        """Retried for as long as the lease lasts: delivering the batch again would be allowed, but is no
+        help.
+        """
+        pause = self._options.poll_interval
+        while True:
+            try:
+                await self._write(lambda lease: self._shared.store.checkpoint(lease, continuation))
+            except LeaseLostError:
+                raise
+            except Exception as error:  # noqa: BLE001 - any failure of the SDK is reported and retried
+                self._shared.on_error(self.lease.token, error)
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, MAX_PAUSE_SECONDS)
+            else:
+                return
+
+    async def _renew(self) -> None:
+        interval = self._options.renew_interval
+        while True:
+            await asyncio.sleep(interval)
+            try:
+                async with asyncio.timeout(self._remaining()):
+                    await self._write(self._shared.store.renew)
+            except LeaseLostError:
+                raise
+            except Exception as error:
+                self._shared.on_error(self.lease.token, error)
+                if self._remaining() <= 0:
+                    # Another instance may own it by now: to go on would be to work on it twice.
+                    raise LeaseLostError(self.lease.token, "it could not be renewed in time") from error
+                interval = min(self._options.renew_interval, max(self._remaining() / 4, 0.1))
+            else:
+                interval = self._options.renew_interval
+
+    def _remaining(self) -> float:
+        return self._written_at + self._options.expiration_interval - time.monotonic()
+
+    async def _write(self, write: Callable[[Lease], Awaitable[Lease]]) -> None:
+        async with self._writing:
+            asked = time.monotonic()
+            self.lease = await write(self.lease)
+            self._written_at = asked
+
+    async def _pause(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()

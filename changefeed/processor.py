@@ -1,0 +1,230 @@
+"""A lease has at most one worker in a process, and each worker that ends gives its lease back.
+
+One instance of :class:`ChangeFeedProcessor` runs in each process that shares the work; they meet only in
+the lease container. Changes of one lease are delivered in order, at least once.
+"""
+
+import asyncio
+import contextlib
+import logging
+from dataclasses import replace
+from types import TracebackType
+from typing import Self
+
+from azure.cosmos.aio import ContainerProxy
+
+from changefeed.balancing import leases_to_take
+from changefeed.errors import ChangeFeedError, FeedRangeGoneError, LeaseLostError
+from changefeed.feed import FeedReader
+from changefeed.lease import INCREMENTAL_FEED, EpkRange, Lease
+from changefeed.lease_store import LeaseStore
+from changefeed.options import ProcessorOptions
+from changefeed.partition_worker import Handler, OnError, PartitionWorker, Shared
+from changefeed.splitting import successors
+
+INITIALIZATION_POLL_SECONDS = 0.5
+RELEASE_SECONDS = 1.0
+"""Giving a lease back is a courtesy to the others, who otherwise wait for it to expire: it must not hold up
+a stop.
+"""
+
+_logger = logging.getLogger("changefeed")
+
+
+def log_error(lease_token: str | None, error: Exception) -> None:
+    """The default error callback."""
+    where = "processor" if lease_token is None else f"lease {lease_token}"
+    _logger.error("%s: %s", where, error, exc_info=error)
+
+
+class ChangeFeedProcessor:
+    """Delivers the changes of a container to a handler, sharing the work with other instances.
+
+    ``monitored`` is the container that is read, ``leases`` one with the partition key ``/id``. Instances
+    with the same ``lease_prefix`` share the work; with different ones each gets everything.
+    ``instance_name`` must be different in every running instance.
+
+    The handler is called for one batch per lease at a time; it must bear a batch, or a part of one, being
+    delivered again. What it raises goes to ``on_error``, as do the SDK's errors while running, and the
+    batch comes again. The caller owns the containers' client and closes it after :meth:`stop`.
+    """
+
+    def __init__(  # noqa: PLR0913 - what a processor is made of; all but three are keywords
+        self,
+        monitored: ContainerProxy,
+        leases: ContainerProxy,
+        handler: Handler,
+        *,
+        instance_name: str,
+        lease_prefix: str = "",
+        options: ProcessorOptions | None = None,
+        on_error: OnError = log_error,
+    ) -> None:
+        self._monitored = monitored
+        self._lease_container = leases
+        self._handler = handler
+        self._instance_name = instance_name
+        self._lease_prefix = lease_prefix
+        self._options = options or ProcessorOptions()
+        self._on_error = on_error
+        self._workers: dict[str, PartitionWorker] = {}
+        self._supervisors: set[asyncio.Task[None]] = set()
+        self._balancer: asyncio.Task[None] | None = None
+        self._stopping = asyncio.Event()
+        self._taking = asyncio.Lock()
+        self._reader: FeedReader
+        self._store: LeaseStore
+        self._shared: Shared
+
+    @property
+    def owned_leases(self) -> frozenset[str]:
+        """The tokens of the leases that this instance works on."""
+        return frozenset(self._workers)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop(drain=kind is None)
+
+    async def start(self) -> None:
+        """Create what is missing in the lease container and begin to work.
+
+        Raises the SDK's errors while the containers cannot be read (it may then be called again), and
+        ChangeFeedError for a lease container that cannot be used. RuntimeError when it was started before.
+        """
+        if self._balancer is not None:
+            raise RuntimeError("a ChangeFeedProcessor is started once")
+        self._reader = await FeedReader.open(self._monitored)
+        self._store = LeaseStore(
+            self._lease_container, monitored=self._reader.identity, prefix=self._lease_prefix
+        )
+        start = self._options.start.resolved(self._store.clock())
+        self._shared = Shared(self._reader, self._store, self._handler, self._options, start, self._on_error)
+        await self._store.check_partition_key()
+        await self._create_leases_once()
+        self._balancer = asyncio.create_task(self._balance(), name="change feed balancer")
+
+    async def stop(self, *, drain: bool = True) -> None:
+        """Stop working and give the leases back.
+
+        With ``drain`` a running handler may end, and is checkpointed; without, it is cancelled, and the
+        batch will be delivered again elsewhere. May be called again without ``drain`` to cut a draining
+        stop short.
+        """
+        self._stopping.set()
+        if self._balancer is not None:
+            # Given a moment: a lease that is being acquired would otherwise stay owned until it expires.
+            await asyncio.wait([self._balancer], timeout=RELEASE_SECONDS)
+            self._balancer.cancel()
+        for worker in list(self._workers.values()):
+            worker.stop(drain=drain)
+        if self._supervisors:
+            await asyncio.wait(self._supervisors)
+
+    async def _create_leases_once(self) -> None:
+        while not await self._store.is_initialized():
+            async with self._store.initialization_lock() as ours:
+                if ours:
+                    await self._create_leases()
+                    await self._store.mark_initialized()
+                    return
+            await asyncio.sleep(INITIALIZATION_POLL_SECONDS)
+        self._refuse_other_modes(await self._store.all())
+
+    async def _create_leases(self) -> None:
+        for partition in await self._reader.partitions():
+            lease_id = self._store.lease_id(partition.id)
+            await self._store.create(Lease(lease_id, partition.id, partition.feed_range))
+
+    def _refuse_other_modes(self, leases: list[Lease]) -> None:
+        for lease in leases:
+            if lease.mode.lower() != INCREMENTAL_FEED.lower():
+                raise ChangeFeedError(
+                    f"lease {lease.id} is for the mode {lease.mode}; use another lease prefix"
+                )
+
+    async def _balance(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                await self._take_share()
+            except Exception as error:  # noqa: BLE001 - any failure is reported; the next round tries again
+                self._on_error(None, error)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._options.acquire_interval):
+                    await self._stopping.wait()
+
+    async def _take_share(self) -> None:
+        async with self._taking:
+            leases = await self._store.all()
+            left_over = [each for each in leases if each.owner == self._instance_name]
+            for lease in left_over + leases_to_take(
+                leases,
+                owner=self._instance_name,
+                now=self._store.clock(),
+                expiration_seconds=self._options.expiration_interval,
+            ):
+                await self._acquire(lease)
+
+    async def _acquire(self, lease: Lease) -> None:
+        if self._stopping.is_set() or lease.token in self._workers:
+            return
+        feed_range = lease.feed_range or await self._range_of_old_lease(lease)
+        try:
+            acquired = await self._store.acquire(replace(lease, feed_range=feed_range), self._instance_name)
+        except LeaseLostError as lost:
+            _logger.debug("%s", lost)
+            return
+        if self._stopping.is_set():
+            await self._release(acquired)
+            return
+        worker = PartitionWorker(acquired, feed_range, self._shared)
+        self._workers[lease.token] = worker
+        supervisor = asyncio.create_task(self._supervise(worker), name=f"lease {lease.token}")
+        self._supervisors.add(supervisor)
+        supervisor.add_done_callback(self._supervisors.discard)
+
+    async def _range_of_old_lease(self, lease: Lease) -> EpkRange:
+        for partition in await self._reader.partitions():
+            if partition.id == lease.token:
+                return partition.feed_range
+        raise ChangeFeedError(f"lease {lease.token} has no range, and its partition is gone")
+
+    async def _supervise(self, worker: PartitionWorker) -> None:
+        token = worker.lease.token
+        _logger.debug("lease %s: acquired", token)
+        try:
+            await worker.run()
+        except FeedRangeGoneError:
+            await self._follow_split(worker)
+        except LeaseLostError as lost:
+            _logger.info("%s", lost)
+            return
+        finally:
+            del self._workers[token]
+        await self._release(worker.lease)
+
+    async def _follow_split(self, worker: PartitionWorker) -> None:
+        try:
+            partitions = await self._reader.partitions()
+            lease = worker.lease.at(worker.position)
+            children = successors(lease, partitions, lease_id=self._store.lease_id)
+            for child in children:
+                await self._store.create(child)
+            await self._store.delete(lease)
+            _logger.info("lease %s: split into %s", lease.token, ", ".join(each.token for each in children))
+            await self._take_share()
+        except Exception as error:  # noqa: BLE001 - reported; the lease is released and whoever takes it tries again
+            self._on_error(worker.lease.token, error)
+
+    async def _release(self, lease: Lease) -> None:
+        try:
+            async with asyncio.timeout(RELEASE_SECONDS):
+                await self._store.release(lease)
+        except LeaseLostError as lost:
+            _logger.debug("%s", lost)
+        except Exception as error:  # noqa: BLE001 - reported; the lease expires by itself
+            self._on_error(lease.token, error)
