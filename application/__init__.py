@@ -1,0 +1,1 @@
+"""What the service does, told through ports: it knows the domain, and of the outside only what ``ports`` promises."""

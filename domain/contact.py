@@ -1,0 +1,125 @@
+"""The Contact aggregate: it changes only through the methods below, and every change that matters raises its event."""
+
+from datetime import datetime
+from uuid import UUID, uuid4
+
+from domain.aggregate import Aggregate, Changes
+from domain.errors import ContactNotFound
+from domain.events import (
+    ContactCompanyUpdatedEvent,
+    ContactCreatedEvent,
+    ContactDeletedEvent,
+    ContactDescriptionUpdatedEvent,
+    ContactEmailUpdatedEvent,
+    ContactNameUpdatedEvent,
+    DomainEvent,
+)
+from domain.values import Company, ContactDetails, ContactState, Name
+
+
+class Contact(Aggregate[ContactState]):
+    """A person, how to reach them and where they work."""
+
+    @classmethod
+    def create(cls, details: ContactDetails, *, at: datetime, contact_id: UUID | None = None) -> "Contact":
+        """A contact that exists nowhere yet. ``at`` is when it came to be (UTC)."""
+        state = ContactState(**dict(details), id=contact_id or uuid4(), created_at=at)
+        return cls(state, is_new=True)
+
+    @classmethod
+    def load(cls, state: ContactState) -> "Contact":
+        """A contact as it is stored."""
+        return cls(state, is_new=False)
+
+    @property
+    def id(self) -> UUID:
+        """The contact's identity, and the key of the partition that it shares with its events."""
+        return self._state.id
+
+    @property
+    def details(self) -> ContactDetails:
+        """What a caller may say about the contact, as it is now."""
+        return ContactDetails.model_construct(
+            **{name: getattr(self._state, name) for name in ContactDetails.model_fields}
+        )
+
+    def rename(self, name: Name, *, at: datetime) -> None:
+        """Give the contact another name."""
+        self._change("name", name, at)
+
+    def change_email(self, email: str, *, at: datetime) -> None:
+        """Give the contact another email address."""
+        self._change("email", email, at)
+
+    def describe(self, description: str | None, *, at: datetime) -> None:
+        """Replace the contact's description, or remove it."""
+        self._change("description", description, at)
+
+    def change_company(self, company: Company | None, *, at: datetime) -> None:
+        """Move the contact to another company, correct the one it has, or remove it."""
+        self._change("company", company, at)
+
+    def revise(self, details: ContactDetails, *, at: datetime) -> None:
+        """Make everything a caller may say about the contact so; only what differs is a change."""
+        self.rename(details.name, at=at)
+        self.change_email(details.email, at=at)
+        self.describe(details.description, at=at)
+        self.change_company(details.company, at=at)
+
+    def delete(self, *, at: datetime) -> None:
+        """Delete the contact for every reader; its document stays as a tombstone until TTL removes it."""
+        if self._is_new:
+            raise ValueError("a contact that was never stored cannot be deleted: drop it instead")
+        self._change("deleted", True, at)
+
+    def _change(self, name: str, value: object, at: datetime) -> None:
+        if self._state.deleted:
+            raise ContactNotFound(f"contact {self.id} was deleted")
+        self._set(name, value, at)
+
+    def _with(self, update: dict[str, object]) -> ContactState:
+        return self._state.model_copy(update=update)
+
+    def _creation(self) -> Changes[ContactState]:
+        event = ContactCreatedEvent(
+            contact_id=self.id, sequence=1, created_at=self._state.created_at, contact=self._state
+        )
+        return Changes(self._state, (event,))
+
+    def _update(self, changed: tuple[str, ...], at: datetime) -> Changes[ContactState]:
+        first = self._state.last_sequence + 1
+        state = self._with(
+            {
+                "modified_at": at,
+                "deleted_at": at if "deleted" in changed else None,
+                "last_sequence": self._state.last_sequence + len(changed),
+            }
+        )
+        events = tuple(
+            _event(name, state, sequence, at) for sequence, name in enumerate(changed, start=first)
+        )
+        return Changes(state, events)
+
+
+def _event(changed: str, state: ContactState, sequence: int, at: datetime) -> DomainEvent:
+    """The event that says what this property of the contact became."""
+    match changed:
+        case "name":
+            return ContactNameUpdatedEvent(
+                contact_id=state.id, sequence=sequence, created_at=at, name=state.name
+            )
+        case "email":
+            return ContactEmailUpdatedEvent(
+                contact_id=state.id, sequence=sequence, created_at=at, email=state.email
+            )
+        case "description":
+            return ContactDescriptionUpdatedEvent(
+                contact_id=state.id, sequence=sequence, created_at=at, description=state.description
+            )
+        case "company":
+            return ContactCompanyUpdatedEvent(
+                contact_id=state.id, sequence=sequence, created_at=at, company=state.company
+            )
+        case "deleted":
+            return ContactDeletedEvent(contact_id=state.id, sequence=sequence, created_at=at, deleted_at=at)
+    raise AssertionError(f"no event says that {changed} changed")
