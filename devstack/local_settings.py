@@ -1,0 +1,61 @@
+"""A settings file is read whole or refused with one line that says what to mend: nothing is half understood.
+
+The format is the ``local.settings.json`` of the Azure Functions Core Tools, ``{"IsEncrypted": false,
+"Values": {...}}`` with texts for values
+(https://learn.microsoft.com/azure/azure-functions/functions-develop-local#local-settings-file).
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from devstack.service import CannotStart
+
+OWN, SAMPLE = "local.settings.json", "local.settings.sample.json"
+
+
+def default_file(app: Path) -> Path:
+    """The developer's own settings when there are any, else the sample that comes with the app."""
+    own = app / OWN
+    return own if own.exists() else app / SAMPLE
+
+
+def read_values(file: Path) -> dict[str, str]:
+    """The settings in ``Values``.
+
+    Raises :class:`CannotStart` when the file cannot be read, is not JSON, is encrypted or has a value that is
+    no text.
+    """
+    content = _parse(file)
+    values = content.get("Values") if isinstance(content, dict) else None
+    if not isinstance(values, dict):
+        raise CannotStart(f'{file}: there is no "Values" object; compare it with {SAMPLE}')
+    if content.get("IsEncrypted"):
+        raise CannotStart(
+            f'{file}: the settings are encrypted; run "func settings decrypt" or copy {SAMPLE} over it'
+        )
+    for name, value in values.items():
+        if not isinstance(value, str):
+            raise CannotStart(f'{file}: the value of "{name}" is not a text; put it in double quotes')
+    return values
+
+
+def _parse(file: Path) -> Any:
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise CannotStart(f"{file}: not UTF-8 at byte {error.start}; save it as UTF-8") from error
+    except OSError as error:
+        raise CannotStart(
+            f"{file}: cannot read the settings ({error.strerror}); "
+            f"copy {SAMPLE} to {OWN} or name a file with --settings"
+        ) from error
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise CannotStart(
+            f"{file}: not JSON at line {error.lineno}, column {error.colno} ({error.msg}); "
+            f"compare it with {SAMPLE}"
+        ) from error
+    except RecursionError as error:
+        raise CannotStart(f"{file}: nested too deeply; compare it with {SAMPLE}") from error

@@ -1,0 +1,155 @@
+"""Everything the stack is told is read and checked here, once, before the first process starts.
+
+A value that cannot be right is refused with the name of the setting and what to put there. The environment
+beats the settings file, as with ``func start``.
+"""
+
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from devstack.local_settings import default_file, read_values
+from devstack.ports import Ports, read_ports
+from devstack.service import CannotStart
+
+ROOT = Path(__file__).resolve().parents[1]
+"""The folder of ``function_app.py``."""
+
+COSMOS_KEY = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw=="
+"""The key of every Cosmos DB emulator, public by design (https://learn.microsoft.com/azure/cosmos-db/emulator)."""
+
+
+def cosmos_connection(port: int) -> str:
+    """The connection string of the local Cosmos DB."""
+    return f"AccountEndpoint=http://127.0.0.1:{port}/;AccountKey={COSMOS_KEY};"
+
+
+def servicebus_connection(port: int) -> str:
+    """The connection string of the local Service Bus; with its admin port, the one to administer it."""
+    return (
+        f"Endpoint=sb://127.0.0.1:{port};SharedAccessKeyName=RootManageSharedAccessKey;"
+        "SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true;"
+    )
+
+
+@dataclass(frozen=True)
+class Names:
+    """What the app's settings name, and the stack therefore creates."""
+
+    database: str
+    container: str
+    lease_container: str
+    topic: str
+    subscription: str
+    topic_partitioned: bool
+
+
+@dataclass(frozen=True)
+class StackSettings:
+    """What one stack runs and where. A service whose connection points away from this machine is not run."""
+
+    file: Path
+    data: Path
+    ports: Ports
+    names: Names
+    servicebus_config: Path | None
+    environment: Mapping[str, str]
+    """What every service's process starts with; the host gets the connection strings on top."""
+    runs_cosmos: bool = True
+    runs_servicebus: bool = True
+    runs_functions: bool = True
+
+    def wanted_ports(self) -> dict[str, int]:
+        """The ports of the services that are run, by their name in :class:`Ports`."""
+        wanted = {}
+        if self.runs_cosmos:
+            wanted["cosmos"] = self.ports.cosmos
+        if self.runs_servicebus:
+            wanted["servicebus"] = self.ports.servicebus
+            wanted["servicebus_admin"] = self.ports.servicebus_admin
+        if self.runs_functions:
+            wanted["functions"] = self.ports.functions
+        return wanted
+
+
+def read_settings(
+    environment: Mapping[str, str], file: Path | None = None, *, functions: bool = True
+) -> StackSettings:
+    """Read the environment and the settings file (default: ``local.settings.json``, else the sample).
+
+    Raises :class:`CannotStart` for the first value that cannot be right.
+    """
+    file = (file or default_file(ROOT)).absolute()
+    effective = {**read_values(file), **environment}
+    return StackSettings(
+        file=file,
+        data=Path(environment.get("DEVSTACK_DATA") or ROOT / ".devstack").absolute(),
+        ports=read_ports(environment),
+        names=_names(effective),
+        servicebus_config=_servicebus_config(environment.get("SERVICEBUS_CONFIG", "")),
+        environment=environment,
+        runs_cosmos=_runs_here(effective, "COSMOS", "AccountEndpoint", "accountEndpoint"),
+        runs_servicebus=_runs_here(effective, "SERVICEBUS", "Endpoint", "fullyQualifiedNamespace"),
+        runs_functions=functions,
+    )
+
+
+def _names(values: Mapping[str, str]) -> Names:
+    return Names(
+        database=values.get("COSMOS_DATABASE") or "contacts",
+        container=values.get("COSMOS_CONTAINER") or "contacts",
+        lease_container=values.get("COSMOS_LEASE_CONTAINER") or "leases",
+        topic=values.get("SERVICEBUS_TOPIC") or "contact-events",
+        subscription=values.get("SERVICEBUS_SUBSCRIPTION") or "contact-directory",
+        topic_partitioned=values.get("SERVICEBUS_TOPIC_PARTITIONED", "").lower() == "true",
+    )
+
+
+def _servicebus_config(text: str) -> Path | None:
+    if not text:
+        return None
+    file = Path(text).absolute()
+    if not file.is_file():
+        raise CannotStart(f"SERVICEBUS_CONFIG names {file}, which is no file; point it to a Config.json")
+    return file
+
+
+def _runs_here(values: Mapping[str, str], setting: str, part: str, identity_part: str) -> bool:
+    """Whether the connection ``setting`` means this machine, as it does when nothing is set.
+
+    An exact name beats the identity form (``<setting>__<part>``), as in the Functions host.
+    """
+    connection = values.get(setting)
+    if connection:
+        address = _part(connection, part)
+        if address is None:
+            raise CannotStart(
+                f'{setting} is no connection string: it has no "{part}=..." part; '
+                "compare it with the sample settings"
+            )
+    else:
+        address = values.get(f"{setting}__{identity_part}")
+    return address is None or _is_loopback(setting, address)
+
+
+def _part(connection: str, name: str) -> str | None:
+    for part in connection.split(";"):
+        key, equals, value = part.partition("=")
+        if equals and value and key.strip().lower() == name.lower():
+            return value.strip()
+    return None
+
+
+def _is_loopback(setting: str, address: str) -> bool:
+    try:
+        host = urlsplit(address if "//" in address else f"//{address}").hostname or ""
+    except ValueError as error:
+        raise CannotStart(f"{setting} names no valid address: {error}") from error
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
