@@ -1,0 +1,36 @@
+# Everything works from a bare checkout: the first command makes .venv. PYTHON=/path/to/python picks another Python,
+# ARGS adds arguments (make test ARGS="-k relay"), JOBS the number of test processes.
+SHELL = /bin/sh
+BIN = .venv/bin/python
+JOBS = 2
+ARGS =
+
+.PHONY: help venv run test lint format demo clean
+
+help: ## say what there is
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+
+venv: ## make .venv and install what run, test and lint need
+	@scripts/bootstrap
+
+# "exec": make's child is the stack itself, so that it gets the Ctrl-C and make says nothing about it.
+run: venv ## start the local Azure and the app; Ctrl-C stops
+	@exec $(BIN) -m devstack $(ARGS)
+
+test: venv ## run all tests
+	@exec $(BIN) -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
+
+lint: venv ## check style, format and types; change nothing
+	@$(BIN) -m ruff check .
+	@$(BIN) -m ruff format --check .
+	@$(BIN) -m mypy
+
+format: venv ## mend what can be mended and format
+	@$(BIN) -m ruff check --fix .
+	@$(BIN) -m ruff format .
+
+demo: venv ## see the path of an event, step by step
+	@exec $(BIN) -m devstack.demo $(ARGS)
+
+clean: ## forget the data of the local Azure
+	@python=$$(scripts/find-python) && exec "$$python" -m devstack.clean
