@@ -57,16 +57,18 @@ class StackSettings:
     servicebus_config: Path | None
     environment: Mapping[str, str]
     """What every service's process starts with; the host gets the connection strings on top."""
-    runs_cosmos: bool = True
-    runs_servicebus: bool = True
-    runs_functions: bool = True
+    cosmos_setting: str | None
+    """The setting through which the app finds Cosmos DB; None when that leads elsewhere, and none is run here."""
+    servicebus_setting: str | None
+    """The same for Service Bus."""
+    runs_functions: bool
 
     def wanted_ports(self) -> dict[str, int]:
         """The ports of the services that are run, by their name in :class:`Ports`."""
         wanted = {}
-        if self.runs_cosmos:
+        if self.cosmos_setting:
             wanted["cosmos"] = self.ports.cosmos
-        if self.runs_servicebus:
+        if self.servicebus_setting:
             wanted["servicebus"] = self.ports.servicebus
             wanted["servicebus_admin"] = self.ports.servicebus_admin
         if self.runs_functions:
@@ -90,8 +92,8 @@ def read_settings(
         names=_names(effective),
         servicebus_config=_servicebus_config(environment.get("SERVICEBUS_CONFIG", "")),
         environment=environment,
-        runs_cosmos=_runs_here(effective, "COSMOS", "AccountEndpoint", "accountEndpoint"),
-        runs_servicebus=_runs_here(effective, "SERVICEBUS", "Endpoint", "fullyQualifiedNamespace"),
+        cosmos_setting=_setting_of_local(effective, "COSMOS", "AccountEndpoint", "accountEndpoint"),
+        servicebus_setting=_setting_of_local(effective, "SERVICEBUS", "Endpoint", "fullyQualifiedNamespace"),
         runs_functions=functions,
     )
 
@@ -116,30 +118,28 @@ def _servicebus_config(text: str) -> Path | None:
     return file
 
 
-def _runs_here(values: Mapping[str, str], setting: str, part: str, identity_part: str) -> bool:
-    """Whether the connection ``setting`` means this machine, as it does when nothing is set.
+def _setting_of_local(values: Mapping[str, str], name: str, part: str, identity_part: str) -> str | None:
+    """The setting that decides where the connection ``name`` leads, when it leads to this machine.
 
-    An exact name beats the identity form (``<setting>__<part>``), as in the Functions host.
+    In the order of the Functions host: ``AzureWebJobs<name>`` beats ``<name>``, and a connection string beats the
+    form for an identity (https://learn.microsoft.com/azure/azure-functions/functions-reference#connections).
     """
-    connection = values.get(setting)
-    if connection:
-        address = _part(connection, part)
-        if address is None:
-            raise CannotStart(
-                f'{setting} is no connection string: it has no "{part}=..." part; '
-                "compare it with the sample settings"
-            )
-    else:
-        address = values.get(f"{setting}__{identity_part}")
-    return address is None or _is_loopback(setting, address)
+    for setting in (f"AzureWebJobs{name}", name):
+        if connection := values.get(setting) or values.get(f"{setting}__connectionString"):
+            return setting if _is_loopback(setting, _part(setting, connection, part)) else None
+        if address := values.get(f"{setting}__{identity_part}"):
+            return setting if _is_loopback(setting, address) else None
+    return name
 
 
-def _part(connection: str, name: str) -> str | None:
+def _part(setting: str, connection: str, name: str) -> str:
     for part in connection.split(";"):
         key, equals, value = part.partition("=")
         if equals and value and key.strip().lower() == name.lower():
             return value.strip()
-    return None
+    raise CannotStart(
+        f'{setting} is no connection string: it has no "{name}=..." part; compare it with the sample settings'
+    )
 
 
 def _is_loopback(setting: str, address: str) -> bool:

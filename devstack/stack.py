@@ -26,8 +26,8 @@ class Stack:
 
     def __init__(self, settings: StackSettings, console: Console) -> None:
         self.settings = settings
-        self.cosmos = KeptService(_cosmos(settings), console) if settings.runs_cosmos else None
-        self.servicebus = KeptService(_servicebus(settings), console) if settings.runs_servicebus else None
+        self.cosmos = KeptService(_cosmos(settings), console) if settings.cosmos_setting else None
+        self.servicebus = KeptService(_servicebus(settings), console) if settings.servicebus_setting else None
         self.functions: KeptService | None = None
         self._console = console
         self._keepers: list[asyncio.Task[None]] = []
@@ -97,10 +97,10 @@ class Stack:
 
     def _host(self) -> Recipe:
         environment = dict(self.settings.environment)
-        if self.cosmos_connection:
-            environment["COSMOS"] = self.cosmos_connection
-        if self.servicebus_connection:
-            environment["SERVICEBUS"] = self.servicebus_connection
+        if self.settings.cosmos_setting and self.cosmos_connection:
+            environment[self.settings.cosmos_setting] = self.cosmos_connection
+        if self.settings.servicebus_setting and self.servicebus_connection:
+            environment[self.settings.servicebus_setting] = self.servicebus_connection
         arguments = [
             f"--app={ROOT}",
             f"--settings={self.settings.file}",

@@ -68,7 +68,7 @@ def test_the_environment_beats_the_file(tmp_path: Path) -> None:
     ],
 )
 def test_a_cosmos_on_this_machine_is_run(tmp_path: Path, values: dict[str, str]) -> None:
-    assert read_settings({}, _file(tmp_path, **values)).runs_cosmos
+    assert read_settings({}, _file(tmp_path, **values)).cosmos_setting == "COSMOS"
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,15 @@ def test_a_cosmos_on_this_machine_is_run(tmp_path: Path, values: dict[str, str])
     ],
 )
 def test_a_service_bus_on_this_machine_is_run(tmp_path: Path, values: dict[str, str]) -> None:
-    assert read_settings({}, _file(tmp_path, **values)).runs_servicebus
+    assert read_settings({}, _file(tmp_path, **values)).servicebus_setting == "SERVICEBUS"
+
+
+def test_the_setting_that_the_host_reads_first_decides(tmp_path: Path) -> None:
+    local = "AccountEndpoint=http://localhost:8081/;AccountKey=x"
+    file = _file(tmp_path, AzureWebJobsCOSMOS=local, COSMOS=REMOTE_COSMOS)
+    assert read_settings({}, file).cosmos_setting == "AzureWebJobsCOSMOS"
+    file = _file(tmp_path, AzureWebJobsCOSMOS=REMOTE_COSMOS, COSMOS=local)
+    assert read_settings({}, file).cosmos_setting is None
 
 
 @pytest.mark.parametrize(
