@@ -4,6 +4,7 @@ Never last-write-wins: each attempt reads the newest version, applies the reques
 version is still the newest. A caller who pins a version with If-Match gets no second attempt.
 """
 
+import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,8 @@ from domain.values import ContactDetails
 ATTEMPTS = 4
 """How often a change is applied before losing the race is the caller's answer."""
 
+_log = logging.getLogger("contacts")
+
 Change = Callable[[Contact], None]
 
 
@@ -33,7 +36,7 @@ class Contacts:
         """Store a new contact with its ContactCreatedEvent."""
         async with self.open_unit_of_work(origin) as work:
             work.contacts.add(Contact.create(details, at=self.clock()))
-            return await work.commit()
+            return _logged(await work.commit())
 
     async def read(self, contact_id: UUID, origin: Origin) -> Versioned:
         """The contact and its version. Raises ContactNotFound."""
@@ -73,8 +76,8 @@ class Contacts:
     async def _change(
         self, contact_id: UUID, change: Change, origin: Origin, if_match: Collection[ETag]
     ) -> Receipt:
-        for _ in range(ATTEMPTS):
-            async with self.open_unit_of_work(origin) as work:
+        async with self.open_unit_of_work(origin) as work:
+            for _ in range(ATTEMPTS):
                 contact, etag = await work.contacts.get(contact_id)
                 if if_match and etag not in if_match:
                     raise PreconditionFailed(
@@ -82,8 +85,18 @@ class Contacts:
                     )
                 change(contact)
                 try:
-                    return await work.commit()
+                    return _logged(await work.commit())
                 except PreconditionFailed:
                     if if_match:
                         raise
         raise ConcurrentChange(f"contact {contact_id} is being changed by others all the time: try again")
+
+
+def _logged(receipt: Receipt) -> Receipt:
+    if receipt.events:
+        contact = receipt.contact
+        what = "deleted" if contact.deleted else "changed" if contact.modified_at else "created"
+        _log.info(
+            "%s contact %s, sequence %d, %d event(s)", what, contact.id, contact.last_sequence, receipt.events
+        )
+    return receipt

@@ -1,4 +1,4 @@
-"""The relay: each contact's events leave in the order of its changes, and the feed moves on only after the broker has them.
+"""Each contact's events leave in the order of its changes, and the feed moves on only after the broker has them.
 
 The change feed gives no order inside one transaction and delivers at least once. So events are sorted by their
 ``sequence`` within each contact, and a batch of the feed counts as done only when :meth:`Relay.forward` returns: any

@@ -4,18 +4,16 @@ An event says what a property became, so a subscriber needs no earlier event and
 """
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Literal
 from uuid import UUID, uuid4
 
-from pydantic import ConfigDict, Field, TypeAdapter
+from pydantic import Field
 
 from domain.values import Company, ContactState, Name, WireModel
 
 
 class DomainEvent(WireModel):
     """What every event carries. ``sequence`` counts the contact's events from 1, without a gap."""
-
-    model_config = ConfigDict(extra="ignore")  # a newer version may add fields; correlation data rides along
 
     id: UUID = Field(default_factory=uuid4)
     contact_id: UUID
@@ -64,17 +62,3 @@ class ContactDeletedEvent(DomainEvent):
 
     action: Literal["ContactDeletedEvent"] = "ContactDeletedEvent"
     deleted_at: datetime
-
-
-ContactEvent = Annotated[
-    ContactCreatedEvent
-    | ContactNameUpdatedEvent
-    | ContactEmailUpdatedEvent
-    | ContactDescriptionUpdatedEvent
-    | ContactCompanyUpdatedEvent
-    | ContactDeletedEvent,
-    Field(discriminator="action"),
-]
-
-contact_event_adapter: TypeAdapter[ContactEvent] = TypeAdapter(ContactEvent)
-"""Reads any event of a contact from its wire form; raises pydantic's ``ValidationError`` when it is none."""

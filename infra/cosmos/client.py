@@ -1,0 +1,27 @@
+"""The Cosmos client, made from a connection setting without any I/O."""
+
+from typing import Any
+
+from azure.cosmos.aio import CosmosClient
+
+from infra.credentials import Credential
+from infra.settings import Connection
+
+_THROTTLE_RETRIES = 3
+_SECONDS = 3
+
+
+def cosmos_client(connection: Connection, credential: Credential | None) -> CosmosClient:
+    """A client with few retries of its own: a caller waits, and the unit of work repeats what is safe to repeat."""
+    options: dict[str, Any] = {
+        "retry_total": 1,
+        "retry_connect": 1,
+        "retry_read": 1,
+        "retry_throttle_total": _THROTTLE_RETRIES,
+        "retry_throttle_backoff_max": _SECONDS,
+        "connection_timeout": _SECONDS,
+    }
+    if connection.connection_string:
+        return CosmosClient.from_connection_string(connection.connection_string, **options)
+    assert credential is not None
+    return CosmosClient(connection.address, credential, **options)

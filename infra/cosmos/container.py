@@ -1,0 +1,145 @@
+"""The contacts container: bounded calls of the SDK, and read-your-writes for this process.
+
+Every call ends within ``DEADLINE_SECONDS``, with an answer or a :class:`StoreError`. A transactional batch does not
+feed the SDK's session container, so the session token of each batch is kept here and handed to later reads of the same
+partition; without it a read straight after a write may see the version before.
+"""
+
+import asyncio
+import json
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from azure.cosmos.aio import ContainerProxy, CosmosClient
+
+from infra.cosmos.errors import SDK_ERRORS, Failure, Kind, classify
+from infra.documents import Item
+
+DEADLINE_SECONDS = 4.0
+"""For one call, the SDK's own retries included. A request makes a few calls and answers within 10 s."""
+
+_SESSIONS = 10_000
+
+
+class StoreError(Exception):
+    """A call of the store failed; ``failure`` says how. Never leaves ``infra.cosmos``."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.detail)
+        self.failure = failure
+
+
+@dataclass(frozen=True)
+class Write:
+    """One write in a transactional batch: a create, or a replace that holds only at ``if_match``."""
+
+    item: Item
+    if_match: str | None = None
+
+
+class Container:
+    """One container of one account; shared by all requests of the process."""
+
+    def __init__(self, client: CosmosClient, database: str, container: str) -> None:
+        self._client = client
+        self._proxy: ContainerProxy = client.get_database_client(database).get_container_client(container)
+        self._ready = False
+        self._set_up = asyncio.Lock()
+        self._session_tokens: OrderedDict[str, str] = OrderedDict()
+
+    async def read(self, item_id: str, partition_key: str) -> Item | None:
+        """The item, or None when there is none."""
+        try:
+            async with self._calls() as proxy:
+                token = self._session_tokens.get(partition_key)
+                return dict(await proxy.read_item(item_id, partition_key, session_token=token))
+        except StoreError as error:
+            if error.failure.kind is Kind.MISSING:
+                return None
+            raise
+
+    async def execute(self, partition_key: str, writes: Sequence[Write]) -> list[str]:
+        """Store all the writes in one transaction, or none; their new ETags, in the same order."""
+        operations = [_operation(write) for write in writes]  # anew each time: the SDK takes them apart
+        try:
+            async with self._calls() as proxy:
+                results = await proxy.execute_item_batch(operations, partition_key)
+        except StoreError as error:
+            self._remember(partition_key, error.failure.session_token)
+            raise
+        self._remember(partition_key, results.get_response_headers().get("x-ms-session-token"))
+        return [str(result["eTag"]) for result in results]
+
+    async def page(
+        self, query: str, parameters: Mapping[str, Any], size: int, continuation: str | None
+    ) -> tuple[list[Item], str | None]:
+        """One page of a query over all partitions, and the token of the next one."""
+        async with self._calls() as proxy:
+            pages = proxy.query_items(
+                query,
+                parameters=[{"name": name, "value": value} for name, value in parameters.items()],
+                max_item_count=size,
+            ).by_page(continuation)
+            try:
+                page = await anext(pages)
+            except StopAsyncIteration:
+                return [], None
+            items = [dict(item) async for item in page]
+            return items, getattr(
+                pages, "continuation_token", None
+            )  # azure.core's pager has it, its type does not
+
+    async def check(self) -> None:
+        """Return if the container answers. Raises Unavailable, Throttled or Misconfigured."""
+        try:
+            async with self._calls() as proxy:
+                await proxy.read()
+        except StoreError as error:
+            raise error.failure.error() from error
+
+    @asynccontextmanager
+    async def _calls(self) -> AsyncIterator[ContainerProxy]:
+        try:
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                if not self._ready:
+                    await self._connect()
+                yield self._proxy
+        except SDK_ERRORS as error:
+            raise StoreError(classify(error)) from error
+
+    async def _connect(self) -> None:
+        """Read account and container once, so that "no such container" is not mistaken for "no such item"."""
+        async with self._set_up:
+            if self._ready:
+                return
+            await self._client.__aenter__()
+            try:
+                await self._proxy.read()
+            except SDK_ERRORS as error:
+                failure = classify(error)
+                if failure.kind is Kind.MISSING:
+                    raise StoreError(Failure(Kind.NO_CONTAINER, failure.detail)) from error
+                raise
+            self._ready = True
+
+    def _remember(self, partition_key: str, session_token: str | None) -> None:
+        if session_token is None:
+            return
+        self._session_tokens[partition_key] = session_token
+        self._session_tokens.move_to_end(partition_key)
+        if len(self._session_tokens) > _SESSIONS:
+            self._session_tokens.popitem(last=False)
+
+
+def size_in_bytes(writes: Sequence[Write]) -> int:
+    """About what the batch weighs on the wire."""
+    return sum(len(json.dumps(write.item)) for write in writes)
+
+
+def _operation(write: Write) -> tuple[str, tuple[Any, ...]] | tuple[str, tuple[Any, ...], dict[str, Any]]:
+    if write.if_match is None:
+        return ("create", (write.item,))
+    return ("replace", (write.item["id"], write.item), {"if_match_etag": write.if_match})

@@ -1,0 +1,51 @@
+"""Continuation tokens that clients hold: only one that this service made for this list gets to the store.
+
+The token carries a digest over itself and the list it belongs to, so that a mangled one, or one of another list or
+deployment, is refused here. It is no secret: who forges one gains nothing, for the query is fixed and the store
+checks its own part once more.
+"""
+
+import base64
+import binascii
+import hashlib
+
+from domain.errors import FieldError, InvalidRequest
+
+_DIGEST_BYTES = 16
+_LONGEST = 16_384
+
+
+def seal(scope: str, token: str) -> str:
+    """The store's token as clients get it; ``scope`` names the list."""
+    raw = token.encode()
+    return base64.urlsafe_b64encode(_digest(scope, raw) + raw).decode().rstrip("=")
+
+
+def unseal(scope: str, sealed: str) -> str:
+    """The store's token again. Raises InvalidRequest when it is not one that :func:`seal` made for ``scope``."""
+    raw = _checked(scope, sealed) if len(sealed) <= _LONGEST else None
+    if raw is None:
+        raise unusable()
+    return raw.decode()
+
+
+def _checked(scope: str, sealed: str) -> bytes | None:
+    try:
+        both = base64.b64decode(sealed + "=" * (-len(sealed) % 4), altchars=b"-_", validate=True)
+    except (ValueError, binascii.Error):
+        return None
+    digest, raw = both[:_DIGEST_BYTES], both[_DIGEST_BYTES:]
+    return raw if raw and digest == _digest(scope, raw) else None
+
+
+def unusable() -> InvalidRequest:
+    """The error for a token that this list cannot go on from."""
+    return InvalidRequest(
+        FieldError("continuationToken", "is not a token of this list: start again without one")
+    )
+
+
+def _digest(scope: str, raw: bytes) -> bytes:
+    return hashlib.blake2b(
+        raw, key=hashlib.sha256(scope.encode()).digest(), digest_size=_DIGEST_BYTES
+    ).digest()

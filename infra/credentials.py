@@ -1,0 +1,16 @@
+"""Identity first: a connection without a string is used with a managed identity or a developer's own sign-in."""
+
+from azure.identity.aio import DefaultAzureCredential, ManagedIdentityCredential
+
+from infra.settings import Connection
+
+Credential = DefaultAzureCredential | ManagedIdentityCredential
+
+
+def credential_for(connection: Connection) -> Credential | None:
+    """The credential of a connection, made without any I/O; None when it has a connection string."""
+    if connection.connection_string:
+        return None
+    if connection.managed_identity_only:
+        return ManagedIdentityCredential(client_id=connection.client_id)
+    return DefaultAzureCredential(managed_identity_client_id=connection.client_id)

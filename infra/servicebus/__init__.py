@@ -1,0 +1,1 @@
+"""The broker: Service Bus through the asynchronous SDK. No other package imports ``azure.servicebus``."""

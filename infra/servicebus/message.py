@@ -1,0 +1,46 @@
+"""An event as a Service Bus message: its id is the MessageId, its contact the session, its JSON the body.
+
+The application properties carry the CloudEvents 1.0 attributes in the AMQP binding's binary mode
+(https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/amqp-protocol-binding.md), with the prefix
+``cloudEvents_`` since ``:`` cannot be named in a subscription's SQL filter without quoting.
+"""
+
+import json
+from uuid import UUID
+
+from azure.servicebus import ServiceBusMessage
+
+from application.ports import OutboxEvent
+
+SOURCE = "/contacts"
+"""CloudEvents ``source``: together with the id it identifies an event everywhere."""
+
+
+def message_from_event(event: OutboxEvent, *, partitioned: bool) -> ServiceBusMessage:
+    """The message of an event. On a partitioned topic the session is the partition key as well.
+
+    Raises:
+        ValueError: the SDK cannot make a message of it.
+    """
+    properties: dict[str | bytes, int | float | bytes | bool | str | UUID] = {
+        "cloudEvents_specversion": "1.0",
+        "cloudEvents_id": event.id,
+        "cloudEvents_source": SOURCE,
+        "cloudEvents_type": event.action,
+        "cloudEvents_subject": event.contact_id,
+        "cloudEvents_time": event.created_at.isoformat(),
+        "sequence": event.sequence,
+    }
+    if event.traceparent:
+        properties["traceparent"] = event.traceparent
+    return ServiceBusMessage(
+        # ASCII, so that no stored text, however broken, fails to be encoded
+        json.dumps(dict(event.data), separators=(",", ":")).encode(),
+        content_type="application/json",
+        subject=event.action,
+        message_id=event.id,
+        session_id=event.contact_id,
+        partition_key=event.contact_id if partitioned else None,
+        correlation_id=event.correlation_id,
+        application_properties=properties,
+    )

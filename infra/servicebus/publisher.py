@@ -1,0 +1,151 @@
+"""One contact's events reach the topic in the order given, or the caller learns that they may not have.
+
+All of one call go through one sender, batch after batch, each accepted before the next is sent; a failure stops them
+there. A sender serves one coroutine at a time and is dropped after any failure, since its link may hold anything.
+Sending an event twice does no harm: the topic drops what has a MessageId that it knows.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
+from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
+from azure.servicebus.exceptions import MessageSizeExceededError
+
+from application.ports import OutboxEvent, Unsendable
+from domain.errors import NotDelivered
+from infra.servicebus.errors import SDK_ERRORS, Verdict, verdict
+from infra.servicebus.message import message_from_event
+
+SEND_TIMEOUT_SECONDS = 20.0
+"""For opening a link and for each send. The SDK's own default is none at all."""
+
+_CLOSE_TIMEOUT_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class _Letter:
+    """An event and the message that carries it."""
+
+    event: OutboxEvent
+    message: ServiceBusMessage
+
+
+class ServiceBusPublisher:
+    """Sends events to one topic; shared by all invocations of the process."""
+
+    def __init__(self, client: ServiceBusClient, topic: str, *, partitioned: bool) -> None:
+        self._client = client
+        self._topic = topic
+        self._partitioned = partitioned
+        self._idle: list[ServiceBusSender] = []
+
+    async def publish(self, contact_id: str, events: Sequence[OutboxEvent]) -> Sequence[Unsendable]:
+        """Send one contact's events in order. See :class:`application.ports.EventPublisher`."""
+        letters, unsendable = self._letters(events)
+        try:
+            async with self._sender() as sender:
+                if self._partitioned:
+                    unsendable += await _one_by_one(sender, letters)
+                else:
+                    unsendable += await _in_batches(sender, letters)
+        except SDK_ERRORS as error:
+            raise NotDelivered(verdict(error)[1]) from error
+        return unsendable
+
+    async def close(self) -> None:
+        """Close the idle senders; the client is closed by who made it."""
+        while self._idle:
+            await _close(self._idle.pop())
+
+    def _letters(self, events: Sequence[OutboxEvent]) -> tuple[list[_Letter], list[Unsendable]]:
+        letters: list[_Letter] = []
+        unsendable: list[Unsendable] = []
+        for event in events:
+            try:
+                letters.append(_Letter(event, message_from_event(event, partitioned=self._partitioned)))
+            except ValueError:
+                reason = "the SDK cannot make a message of it: compare its ids with the limits of Service Bus"
+                unsendable.append(Unsendable(event.id, event.contact_id, reason))
+        return letters, unsendable
+
+    @asynccontextmanager
+    async def _sender(self) -> AsyncIterator[ServiceBusSender]:
+        sender = self._idle.pop() if self._idle else self._client.get_topic_sender(self._topic)
+        try:
+            yield sender
+        except BaseException:  # a cancelled send too: nobody knows what its link holds
+            await _close(sender)
+            raise
+        self._idle.append(sender)
+
+
+async def _in_batches(sender: ServiceBusSender, letters: Sequence[_Letter]) -> list[Unsendable]:
+    """As few batches as the letters fit into; a letter that fits none is unsendable."""
+    unsendable: list[Unsendable] = []
+    waiting: list[_Letter] = []
+    batch = await _new_batch(sender)
+    for letter in letters:
+        if waiting and not _fits(batch, letter):
+            unsendable += await _send(sender, batch, waiting)
+            waiting, batch = [], await _new_batch(sender)
+        if not waiting and not _fits(batch, letter):
+            unsendable.append(_too_large(letter))
+            continue
+        waiting.append(letter)
+    if waiting:
+        unsendable += await _send(sender, batch, waiting)
+    return unsendable
+
+
+async def _send(
+    sender: ServiceBusSender, batch: ServiceBusMessageBatch, letters: Sequence[_Letter]
+) -> list[Unsendable]:
+    """Send a batch; should the service find it too large after all, its letters one by one."""
+    try:
+        async with asyncio.timeout(SEND_TIMEOUT_SECONDS):
+            await sender.send_messages(batch, timeout=SEND_TIMEOUT_SECONDS)
+    except SDK_ERRORS as error:
+        if verdict(error)[0] is Verdict.WAIT:
+            raise
+        return await _one_by_one(sender, letters)
+    return []
+
+
+async def _one_by_one(sender: ServiceBusSender, letters: Sequence[_Letter]) -> list[Unsendable]:
+    unsendable: list[Unsendable] = []
+    for letter in letters:
+        try:
+            async with asyncio.timeout(SEND_TIMEOUT_SECONDS):
+                await sender.send_messages(letter.message, timeout=SEND_TIMEOUT_SECONDS)
+        except SDK_ERRORS as error:
+            if verdict(error)[0] is Verdict.WAIT:
+                raise
+            unsendable.append(_too_large(letter))
+    return unsendable
+
+
+async def _new_batch(sender: ServiceBusSender) -> ServiceBusMessageBatch:
+    async with asyncio.timeout(SEND_TIMEOUT_SECONDS):  # the first one opens the link, to learn its size limit
+        return await sender.create_message_batch()
+
+
+def _fits(batch: ServiceBusMessageBatch, letter: _Letter) -> bool:
+    try:
+        batch.add_message(letter.message)
+    except MessageSizeExceededError:
+        return False
+    return True
+
+
+def _too_large(letter: _Letter) -> Unsendable:
+    return Unsendable(letter.event.id, letter.event.contact_id, Verdict.TOO_LARGE.value)
+
+
+async def _close(sender: ServiceBusSender) -> None:
+    with contextlib.suppress(*SDK_ERRORS):
+        async with asyncio.timeout(_CLOSE_TIMEOUT_SECONDS):
+            await sender.close()
