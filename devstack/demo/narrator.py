@@ -1,0 +1,56 @@
+"""The story is told to people and judged by a machine: every promise that is spoken of is also checked and counted."""
+
+import json
+import sys
+import textwrap
+from typing import Any, TextIO
+
+WIDTH = 100
+
+
+class Narrator:
+    """Tells on ``stream`` and keeps what held and what did not."""
+
+    def __init__(self, stream: TextIO = sys.stdout) -> None:
+        self.kept: list[str] = []
+        self.broken: list[str] = []
+        self._stream = stream
+        self._colour = stream.isatty()
+        self._steps = 0
+
+    def step(self, title: str, text: str) -> None:
+        """Begin the next part of the story."""
+        self._steps += 1
+        self._print("")
+        self._print(self._style("1", f"{self._steps}. {title}"))
+        self.say(text)
+
+    def say(self, text: str) -> None:
+        """A paragraph."""
+        for line in textwrap.wrap(" ".join(text.split()), WIDTH):
+            self._print(line)
+
+    def show(self, label: str, content: Any = None) -> None:
+        """Something as it went over the wire or lies in the store; long JSON is cut to the terminal's width."""
+        text = "" if content is None else f"  {json.dumps(content, ensure_ascii=False)}"
+        self._print(f"   {self._style('36', label)}{textwrap.shorten(text, 2 * WIDTH, placeholder=' ...')}")
+
+    def check(self, promise: str, held: object) -> None:
+        """Say and count whether ``promise`` held."""
+        (self.kept if held else self.broken).append(promise)
+        mark = self._style("32", "ok    ") if held else self._style("31", "BROKEN")
+        self._print(f"   {mark} {promise}")
+
+    def conclude(self) -> None:
+        """The last line: how many promises held."""
+        total = len(self.kept) + len(self.broken)
+        self._print("")
+        for promise in self.broken:
+            self._print(f"   {self._style('31', 'BROKEN')} {promise}")
+        self._print(f"{len(self.kept)} of {total} promises held.")
+
+    def _print(self, line: str) -> None:
+        print(line, file=self._stream, flush=True)
+
+    def _style(self, code: str, text: str) -> str:
+        return f"\x1b[{code}m{text}\x1b[0m" if self._colour else text
