@@ -1,0 +1,130 @@
+"""The app is read as the real host reads it, through ``azure.functions``' own decorators, and checked whole
+first.
+
+What cannot be run is refused before anything is: a second function of the same name, a binding that is not
+here, a parameter that nothing fills.
+"""
+
+import importlib.util
+import inspect
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from azure.functions.decorators.function_app import Function, FunctionRegister
+
+from devstack.functions.retry import RetryPolicy
+from devstack.service import CannotStart
+
+TRIGGERS = ("httpTrigger", "cosmosDBTrigger", "serviceBusTrigger", "timerTrigger")
+RETRY_TRIGGERS = ("cosmosDBTrigger", "timerTrigger")
+HTTP_OUTPUT = "http"
+CONTEXT = "context"
+
+
+@dataclass(frozen=True)
+class FunctionInfo:
+    """One function as the host runs it."""
+
+    name: str
+    call: Callable[..., Any]
+    is_async: bool
+    trigger: Mapping[str, Any]
+    """The trigger's binding as ``azure.functions`` writes it into function.json."""
+    requires_context: bool
+    retry: RetryPolicy | None
+
+    @property
+    def trigger_type(self) -> str:
+        return str(self.trigger["type"])
+
+    @property
+    def trigger_argument(self) -> str:
+        return str(self.trigger["name"])
+
+
+def load_functions(app: Path) -> list[FunctionInfo]:
+    """Import ``function_app.py`` in ``app`` and read its functions. Raises CannotStart."""
+    module = _import(app / "function_app.py")
+    registers = [value for value in vars(module).values() if isinstance(value, FunctionRegister)]
+    if len(registers) != 1:
+        raise CannotStart(
+            f"functions: {app / 'function_app.py'} must define one FunctionApp, it has {len(registers)}; "
+            "write app = func.FunctionApp() at its top level"
+        )
+    try:
+        return [_read(function) for function in registers[0].get_functions()]
+    except ValueError as error:
+        raise CannotStart(f"functions: {error}") from error
+
+
+def _import(file: Path) -> ModuleType:
+    if not file.is_file():
+        raise CannotStart(f"functions: there is no {file}; name the folder that has one with --app")
+    sys.path.insert(0, str(file.parent))
+    spec = importlib.util.spec_from_file_location("function_app", file)
+    assert spec is not None, "a .py file always has a loader"
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["function_app"] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise CannotStart(f"functions: cannot import {file}: {_in_one_line(error)}; mend it") from error
+    return module
+
+
+def _in_one_line(error: Exception) -> str:
+    if isinstance(error, SyntaxError):
+        return f"{error.msg} ({error.filename}, line {error.lineno})"
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
+    return " ".join(f"{type(error).__name__}: {error}".split()) + place
+
+
+def _read(function: Function) -> FunctionInfo:
+    name = function.get_function_name()
+    trigger = function.get_trigger()
+    if name is None or trigger is None:
+        raise CannotStart(f"functions: {name} has no trigger; decorate it with one")
+    for binding in function.get_bindings():
+        if binding.type not in (*TRIGGERS, HTTP_OUTPUT):
+            raise CannotStart(
+                f"functions: {name} uses the binding {binding.type}, which is not here; there are {', '.join(TRIGGERS)}"
+            )
+    call = function.get_user_function()
+    parameters = set(inspect.signature(call).parameters)
+    _check_parameters(name, parameters, str(trigger.name))
+    return FunctionInfo(
+        name=name,
+        call=call,
+        is_async=inspect.iscoroutinefunction(call),
+        trigger=dict(trigger.get_dict_repr()),
+        requires_context=CONTEXT in parameters,
+        retry=_read_retry(function, name, str(trigger.type)),
+    )
+
+
+def _check_parameters(name: str, parameters: set[str], trigger_argument: str) -> None:
+    if trigger_argument not in parameters:
+        raise CannotStart(
+            f'functions: {name} has no parameter "{trigger_argument}", which its trigger fills; add it'
+        )
+    unknown = parameters - {trigger_argument, CONTEXT}
+    if unknown:
+        raise CannotStart(f"functions: nothing fills the parameter {min(unknown)} of {name}; remove it")
+
+
+def _read_retry(function: Function, name: str, trigger_type: str) -> RetryPolicy | None:
+    setting = function.get_settings_dict("retry_policy")
+    if setting is None or trigger_type not in RETRY_TRIGGERS:
+        # The real host ignores a policy on the others: their service delivers again by itself.
+        return None
+    try:
+        return RetryPolicy.from_decorator(setting)
+    except ValueError as error:
+        raise CannotStart(f"functions: the retry policy of {name} cannot be used: {error}") from error

@@ -1,0 +1,82 @@
+"""A listener outlives whatever it listens to: an outage is told once, waited out, and never ends the host."""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Iterator
+from typing import Protocol
+
+FIRST_PAUSE_SECONDS = 0.2
+LONGEST_PAUSE_SECONDS = 2.0
+"""Short, as what a local host waits for is usually being restarted next to it."""
+REMIND_AFTER_SECONDS = 60.0
+
+_logger = logging.getLogger(__name__)
+
+
+class Listener(Protocol):
+    """Turns what happens in a service into invocations."""
+
+    async def run(self) -> None:
+        """Listen until :meth:`stop`."""
+
+    async def stop(self, drain_seconds: float) -> None:
+        """Listen no more. Running invocations may end within ``drain_seconds``; then they are cancelled,
+        and what they worked on is delivered again.
+        """
+
+
+class Outage:
+    """What a listener waits for, told once and not at every attempt."""
+
+    def __init__(self, service: str) -> None:
+        self._service = service
+        self._told: str | None = None
+        self._told_at = 0.0
+        self._attempts = 0
+
+    @property
+    def pause(self) -> float:
+        """Seconds to wait before the next attempt; grows while the outage lasts."""
+        return min(FIRST_PAUSE_SECONDS * 2.0 ** min(self._attempts, 10), LONGEST_PAUSE_SECONDS)
+
+    def met(self, error: Exception) -> None:
+        self._attempts += 1
+        reason = first_line(error)
+        if reason == self._told and time.monotonic() - self._told_at < REMIND_AFTER_SECONDS:
+            return
+        self._told, self._told_at = reason, time.monotonic()
+        _logger.warning("waiting for %s: %s", self._service, reason)
+
+    def over(self) -> None:
+        if self._told is not None:
+            _logger.info("%s is there again", self._service)
+        self._told = None
+        self._attempts = 0
+
+
+def first_line(error: BaseException) -> str:
+    """An SDK's error fit for one line: its messages go on with request headers and stack traces."""
+    text = str(error).strip().partition("\n")[0][:300]
+    return text or type(error).__name__
+
+
+class Running:
+    """The tasks that are inside an invocation, so that a stop can let just those end."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[object]] = set()
+
+    @contextlib.contextmanager
+    def invocation(self) -> Iterator[None]:
+        task = asyncio.current_task()
+        assert task is not None, "invocations run in tasks"
+        self._tasks.add(task)
+        try:
+            yield
+        finally:
+            self._tasks.discard(task)
+
+    def __contains__(self, task: object) -> bool:
+        return task in self._tasks

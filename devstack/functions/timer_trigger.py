@@ -1,0 +1,82 @@
+"""A timer never overlaps itself: the next occurrence is reckoned after the last execution has ended.
+
+Unlike the real host, this one keeps no record between runs, so nothing is ever past due.
+"""
+
+import asyncio
+import json
+import logging
+from datetime import UTC, datetime
+
+from azure.functions import meta
+from azure.functions.timer import TimerRequestConverter
+
+from devstack.functions.execution import Executor, StoppedWaitingError
+from devstack.functions.indexing import FunctionInfo
+from devstack.functions.invocation import Invoker
+from devstack.functions.listener import Running
+from devstack.functions.logs import logged_as
+from devstack.functions.schedule import UnsupportedSchedule, parse_schedule
+from devstack.functions.settings import resolve
+from devstack.service import CannotStart
+
+_logger = logging.getLogger(__name__)
+
+
+class TimerTrigger:
+    """Runs one function on a schedule; a listener."""
+
+    def __init__(self, function: FunctionInfo, invoker: Invoker) -> None:
+        expression = resolve(
+            str(function.trigger.get("schedule") or ""), where=f"the timer of {function.name}"
+        )
+        try:
+            self._schedule = parse_schedule(expression)
+            self._next = self._schedule.next_after(datetime.now(UTC))
+        except UnsupportedSchedule as error:
+            raise CannotStart(f"functions: the timer of {function.name}: {error}") from error
+        self._at_start = bool(function.trigger.get("runOnStartup"))
+        self._function = function
+        self._executor = Executor(function, invoker)
+        self._running = Running()
+        self._last: datetime | None = None
+        self._task: asyncio.Task[object] | None = None
+
+    async def run(self) -> None:
+        self._task = asyncio.current_task()
+        with logged_as(self._function.name):
+            if self._at_start:
+                await self._fire()
+            while True:
+                now = datetime.now(UTC)
+                self._next = self._schedule.next_after(now)
+                await asyncio.sleep((self._next - now).total_seconds())
+                await self._fire()
+
+    async def stop(self, drain_seconds: float) -> None:
+        self._executor.stop_retrying()
+        if self._task is None:
+            return
+        if self._task in self._running:
+            await asyncio.wait([self._task], timeout=drain_seconds)
+        self._task.cancel()
+
+    async def _fire(self) -> None:
+        now = datetime.now(UTC)
+        status = {
+            "Last": _json_time(self._last or datetime.min.replace(tzinfo=UTC)),
+            "Next": _json_time(self._schedule.next_after(now)),
+            "LastUpdated": _json_time(self._last or datetime.min.replace(tzinfo=UTC)),
+        }
+        info = {"Schedule": {"AdjustForDST": True}, "ScheduleStatus": status, "IsPastDue": False}
+        request = TimerRequestConverter.decode(meta.Datum(json.dumps(info), "json"), trigger_metadata={})
+        self._last = now
+        try:
+            with self._running.invocation():
+                await self._executor.execute(request)
+        except StoppedWaitingError:
+            _logger.debug("stopped before the next retry")
+
+
+def _json_time(time: datetime) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
