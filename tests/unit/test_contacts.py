@@ -1,0 +1,179 @@
+"""The use cases over an in-memory store: what is written, what is refused, who wins a race."""
+
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from application.contacts import ATTEMPTS, Contacts
+from application.ports import Origin
+from application.validation import validated
+from domain.errors import ConcurrentChange, ContactNotFound, InvalidRequest, PreconditionFailed
+from domain.values import ContactDetails
+from tests.support.contacts import DETAILS_JSON, LATER, ORIGIN
+from tests.support.fakes import FakeStore, FakeUnitOfWork
+
+
+def service(store: FakeStore) -> Contacts:
+    return Contacts(store, clock=lambda: LATER)
+
+
+async def create(store: FakeStore) -> UUID:
+    receipt = await service(store).create(validated(ContactDetails, DETAILS_JSON), ORIGIN)
+    return receipt.contact.id
+
+
+def actions(store: FakeStore) -> list[tuple[str, int]]:
+    return [(event.action, event.sequence) for event in store.events]
+
+
+async def test_a_patch_of_three_properties_is_three_events_in_one_commit() -> None:
+    store = FakeStore()
+    contact_id = await create(store)
+    patch = {"name": {"firstName": "Jane"}, "email": "jane@contoso.com", "company": {"city": "Bergen"}}
+
+    receipt = await service(store).patch(contact_id, patch, ORIGIN)
+
+    assert receipt.events == 3
+    assert actions(store)[1:] == [
+        ("ContactNameUpdatedEvent", 2),
+        ("ContactEmailUpdatedEvent", 3),
+        ("ContactCompanyUpdatedEvent", 4),
+    ]
+    company = store.events[-1].data["company"]
+    assert (company["companyName"], company["city"], company["street"]) == ("Contoso", "Bergen", "Main St")
+    assert receipt.contact.name.last_name == "Doe"
+
+
+async def test_events_carry_what_caused_them() -> None:
+    store = FakeStore()
+    await create(store)
+    assert store.events[0].correlation_id == ORIGIN.correlation_id
+    assert store.events[0].traceparent == ORIGIN.traceparent
+
+
+async def test_a_patch_that_changes_nothing_writes_nothing() -> None:
+    store = FakeStore()
+    contact_id = await create(store)
+    before = dict(store.contacts)
+
+    receipt = await service(store).patch(
+        contact_id, {"email": DETAILS_JSON["email"], "description": "met in Oslo"}, ORIGIN
+    )
+
+    assert store.contacts == before
+    assert receipt.etag == before[contact_id][1]
+    assert len(store.events) == 1
+
+
+async def test_null_removes_what_is_optional() -> None:
+    store = FakeStore()
+    contact_id = await create(store)
+    receipt = await service(store).patch(contact_id, {"company": None, "description": None}, ORIGIN)
+    assert receipt.contact.company is None
+    assert receipt.contact.description is None
+    assert [event.data.get("company", "-") for event in store.events[1:]] == ["-", None]
+
+
+@pytest.mark.parametrize(
+    ("patch", "field"),
+    [
+        ({"name": None}, "name"),
+        ({"email": None}, "email"),
+        ({"name": {"lastName": None}}, "name.lastName"),
+        ({"company": {"companyName": None}}, "company.companyName"),
+        ({"nickname": "Jo"}, "nickname"),
+        ({"name": "Jane"}, "name"),
+    ],
+)
+async def test_a_patch_that_breaks_a_rule_writes_nothing(patch: dict[str, Any], field: str) -> None:
+    store = FakeStore()
+    contact_id = await create(store)
+    before = dict(store.contacts)
+    with pytest.raises(InvalidRequest) as caught:
+        await service(store).patch(contact_id, patch, ORIGIN)
+    assert [error.field for error in caught.value.errors] == [field]
+    assert store.contacts == before
+
+
+async def test_a_stale_version_is_refused() -> None:
+    store = FakeStore()
+    contact_id = await create(store)
+    first = store.contacts[contact_id][1]
+    await service(store).patch(contact_id, {"description": "x"}, ORIGIN, if_match=[first])
+    with pytest.raises(PreconditionFailed):
+        await service(store).patch(contact_id, {"description": "y"}, ORIGIN, if_match=[first])
+    with pytest.raises(PreconditionFailed):
+        await service(store).delete(contact_id, ORIGIN, if_match=[first])
+    assert len(store.events) == 2
+
+
+async def test_a_deleted_contact_is_not_there() -> None:
+    store = FakeStore()
+    contact_id = await create(store)
+    await service(store).delete(contact_id, ORIGIN)
+    for call in (
+        service(store).read(contact_id, ORIGIN),
+        service(store).patch(contact_id, {}, ORIGIN),
+        service(store).delete(contact_id, ORIGIN),
+        service(store).read(uuid4(), ORIGIN),
+    ):
+        with pytest.raises(ContactNotFound):
+            await call
+    assert (await service(store).page(10, None, ORIGIN)).items == []
+
+
+class RivalsFirst(FakeStore):
+    """Before each of the first ``losses`` commits, another writer changes the contact."""
+
+    losses = 0
+
+    def __call__(self, origin: Origin) -> FakeUnitOfWork:
+        work = super().__call__(origin)
+        commit = work.commit
+
+        async def overtaken() -> Any:
+            if self.losses:
+                self.losses -= 1
+                tracked, work.tracked = work.tracked, []
+                rival, _ = await work.get(tracked[-1][0].id)
+                rival.describe(f"rival {self.losses}", at=LATER)
+                await commit()
+                work.tracked = tracked
+            return await commit()
+
+        work.commit = overtaken  # type: ignore[method-assign]  # a fault, injected
+        return work
+
+
+async def test_a_lost_race_is_run_again_from_what_the_winner_left() -> None:
+    store = RivalsFirst()
+    contact_id = await create(store)
+    store.losses = ATTEMPTS - 1
+
+    receipt = await service(store).patch(contact_id, {"name": {"firstName": "Jane"}}, ORIGIN)
+
+    assert receipt.contact.name.first_name == "Jane"
+    assert receipt.contact.description == "rival 0"
+    assert [event.sequence for event in store.events] == [1, 2, 3, 4, 5]
+
+
+async def test_who_always_loses_the_race_is_told_so() -> None:
+    store = RivalsFirst()
+    contact_id = await create(store)
+    store.losses = ATTEMPTS
+
+    with pytest.raises(ConcurrentChange):
+        await service(store).patch(contact_id, {"name": {"firstName": "Jane"}}, ORIGIN)
+
+    assert store.contacts[contact_id][0].name.first_name == "John"
+
+
+async def test_who_pins_a_version_gets_no_second_attempt() -> None:
+    store = RivalsFirst()
+    contact_id = await create(store)
+    etag = store.contacts[contact_id][1]
+    store.losses = 1
+    with pytest.raises(PreconditionFailed):
+        await service(store).patch(contact_id, {"name": {"firstName": "Jane"}}, ORIGIN, if_match=[etag])
+    assert store.contacts[contact_id][0].name.first_name == "John"

@@ -1,0 +1,90 @@
+"""Settings are read once, whole, and what is wrong is named."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from domain.errors import Misconfigured
+from infra.credentials import credential_for
+from infra.settings import Connection, load
+
+LOCAL = {"COSMOS": "AccountEndpoint=http://c/;AccountKey=k", "SERVICEBUS": "Endpoint=sb://s"}
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_connection_strings_are_enough() -> None:
+    settings = load(LOCAL)
+    assert settings.cosmos == Connection(connection_string="AccountEndpoint=http://c/;AccountKey=k")
+    assert (settings.cosmos_database, settings.cosmos_container) == ("contacts", "contacts")
+    assert settings.servicebus_topic == "contact-events"
+    assert settings.servicebus_topic_partitioned is False
+    assert settings.event_ttl_seconds == 864_000
+
+
+def test_an_address_is_used_with_an_identity() -> None:
+    settings = load(
+        {
+            "COSMOS__accountEndpoint": "https://a.documents.azure.com",
+            "SERVICEBUS__fullyQualifiedNamespace": "n.servicebus.windows.net",
+            "SERVICEBUS__credential": "managedidentity",
+            "SERVICEBUS__clientId": "11111111-2222-3333-4444-555555555555",
+        }
+    )
+    assert settings.cosmos == Connection(address="https://a.documents.azure.com")
+    assert settings.servicebus == Connection(
+        address="n.servicebus.windows.net",
+        client_id="11111111-2222-3333-4444-555555555555",
+        managed_identity_only=True,
+    )
+
+
+def test_the_exact_name_beats_the_prefix() -> None:
+    settings = load(LOCAL | {"COSMOS__accountEndpoint": "https://a"})
+    assert settings.cosmos.connection_string == LOCAL["COSMOS"]
+
+
+def test_the_hosts_own_prefix_beats_both() -> None:
+    settings = load(LOCAL | {"AzureWebJobsCOSMOS": "AccountEndpoint=http://other/;AccountKey=k"})
+    assert settings.cosmos.connection_string == "AccountEndpoint=http://other/;AccountKey=k"
+
+
+@pytest.mark.parametrize(
+    ("environment", "named"),
+    [
+        ({}, "COSMOS"),
+        ({"COSMOS": "x"}, "SERVICEBUS__fullyQualifiedNamespace"),
+        (LOCAL | {"EVENT_TTL_SECONDS": "0"}, "EVENT_TTL_SECONDS"),
+        (LOCAL | {"EVENT_TTL_SECONDS": "-1"}, "EVENT_TTL_SECONDS"),
+        (LOCAL | {"EVENT_TTL_SECONDS": "2147483648"}, "EVENT_TTL_SECONDS"),
+        (LOCAL | {"EVENT_TTL_SECONDS": "ten days"}, "EVENT_TTL_SECONDS"),
+        (LOCAL | {"SERVICEBUS_TOPIC_PARTITIONED": "maybe"}, "SERVICEBUS_TOPIC_PARTITIONED"),
+        (
+            {"COSMOS__accountEndpoint": "https://a", "COSMOS__credential": "sas", "SERVICEBUS": "x"},
+            "COSMOS__credential",
+        ),
+    ],
+)
+def test_a_missing_or_wrong_setting_is_named(environment: dict[str, str], named: str) -> None:
+    with pytest.raises(Misconfigured, match=named):
+        load(environment)
+
+
+def test_secrets_do_not_show() -> None:
+    assert "AccountKey" not in repr(load(LOCAL))
+
+
+def test_the_sample_settings_can_be_loaded() -> None:
+    values = json.loads((ROOT / "local.settings.sample.json").read_text())["Values"]
+    assert load(values).servicebus_topic == "contact-events"
+
+
+async def test_a_connection_string_needs_no_credential_and_an_address_gets_one() -> None:
+    assert credential_for(Connection(connection_string="x")) is None
+    for connection in (
+        Connection(address="https://a"),
+        Connection(address="https://a", managed_identity_only=True),
+    ):
+        credential = credential_for(connection)
+        assert credential is not None
+        await credential.close()

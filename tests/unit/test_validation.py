@@ -1,0 +1,78 @@
+"""What may be said about a contact, and how each mistake is named."""
+
+from typing import Any
+
+import pytest
+
+from application.validation import validated
+from domain.errors import InvalidRequest
+from domain.values import ContactDetails
+from tests.support.contacts import DETAILS_JSON
+
+
+def wrong_fields(data: Any) -> set[str]:
+    with pytest.raises(InvalidRequest) as caught:
+        validated(ContactDetails, data)
+    return {error.field for error in caught.value.errors}
+
+
+def changed(**fields: Any) -> dict[str, Any]:
+    return DETAILS_JSON | fields
+
+
+def test_a_whole_contact_is_taken() -> None:
+    details = validated(ContactDetails, DETAILS_JSON)
+    assert details.model_dump(by_alias=True, exclude_none=True) == DETAILS_JSON
+
+
+def test_only_names_and_email_are_required() -> None:
+    details = validated(ContactDetails, {"name": {"firstName": "J", "lastName": "D"}, "email": "j@d.org"})
+    assert details.description is None
+    assert details.company is None
+
+
+@pytest.mark.parametrize(
+    ("data", "fields"),
+    [
+        ([], {"body"}),
+        ("text", {"body"}),
+        ({}, {"name", "email"}),
+        (changed(name=None), {"name"}),
+        (changed(name="John"), {"name"}),
+        (changed(name={"firstName": "John"}), {"name.lastName"}),
+        (changed(name={"firstName": " ", "lastName": "\t"}), {"name.firstName", "name.lastName"}),
+        (changed(name={"firstName": "x" * 101, "lastName": "Doe"}), {"name.firstName"}),
+        (changed(name={"firstName": 7, "lastName": True}), {"name.firstName", "name.lastName"}),
+        (changed(name={"firstName": "J", "lastName": "D", "middle": "Q"}), {"name.middle"}),
+        (changed(name={"first_name": "J", "last_name": "D"}),
+         {"name.firstName", "name.lastName", "name.first_name", "name.last_name"}),
+        (changed(email="nobody"), {"email"}),
+        (changed(email="a@b"), {"email"}),
+        (changed(email="John <john@contoso.com>"), {"email"}),
+        (changed(email="a@b.org" * 50), {"email"}),
+        (changed(email=None), {"email"}),
+        (changed(description="x" * 501), {"description"}),
+        (changed(description=["x"]), {"description"}),
+        (changed(company={}), {"company.companyName"}),
+        (changed(company={"companyName": "x" * 251}), {"company.companyName"}),
+        (changed(company={"companyName": " "}), {"company.companyName"}),
+        (changed(company={"companyName": "C", "city": "x" * 251}), {"company.city"}),
+        (changed(id="x", deleted=True, lastSequence=9), {"id", "deleted", "lastSequence"}),
+    ],
+)  # fmt: skip
+def test_each_mistake_is_named_by_its_place(data: Any, fields: set[str]) -> None:
+    assert wrong_fields(data) == fields
+
+
+@pytest.mark.parametrize("length", [1, 100])
+def test_names_may_be_up_to_a_hundred_characters(length: int) -> None:
+    data = changed(name={"firstName": "ø" * length, "lastName": "D"}, description="d" * 500)
+    assert validated(ContactDetails, data).name.first_name == "ø" * length
+
+
+def test_no_input_is_repeated_in_the_error() -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        validated(ContactDetails, changed(email="very.secret.person", name={"firstName": 424242}))
+    assert "secret" not in str(caught.value)
+    assert "424242" not in str(caught.value)
+    assert caught.value.__cause__ is None
