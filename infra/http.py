@@ -42,7 +42,7 @@ _CORRELATION_ID = re.compile(r"[A-Za-z0-9._:|=-]{1,128}")
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 """https://www.w3.org/TR/trace-context/#traceparent-header"""
 
-_PROBLEMS: list[tuple[type[ContactsError], int, str]] = [
+STATUS_OF: list[tuple[type[ContactsError], int, str]] = [
     (UnsupportedMediaType, 415, "Unsupported media type"),
     (RequestTooLarge, 413, "Content too large"),
     (InvalidRequest, 400, "Invalid request"),
@@ -179,7 +179,7 @@ def no_such_call(request: func.HttpRequest, allowed: Mapping[re.Pattern[str], st
 
 def problem_from_error(error: ContactsError) -> func.HttpResponse:
     """The problem document of an error."""
-    status, title = next((status, title) for kind, status, title in _PROBLEMS if isinstance(error, kind))
+    status, title = next((status, title) for kind, status, title in STATUS_OF if isinstance(error, kind))
     if status >= 500:
         _log.error("answered %d: %s", status, error)
     if isinstance(error, Misconfigured):

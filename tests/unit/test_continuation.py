@@ -1,0 +1,25 @@
+"""A continuation token is taken only by the list that it was made for."""
+
+import pytest
+
+from domain.errors import InvalidRequest
+from infra.cosmos.continuation import seal, unseal
+
+TOKEN = '{"token":"+RID:~abc#RT:1#TRC:2","range":{"min":"","max":"FF"}}'
+
+
+def test_there_and_back() -> None:
+    sealed = seal("contacts", TOKEN)
+    assert unseal("contacts", sealed) == TOKEN
+    assert sealed.replace("-", "").replace("_", "").isalnum()  # fits into a query string as it is
+
+
+@pytest.mark.parametrize(
+    "forged",
+    ["x", "AAAA", "=", "ä", "a b", "A" * 20_000, seal("other", TOKEN), seal("contacts", TOKEN)[:-1],
+     seal("contacts", TOKEN) + "AAAA", "A" + seal("contacts", TOKEN)[1:], "%00"],
+)  # fmt: skip
+def test_what_we_did_not_make_is_refused(forged: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        unseal("contacts", forged)
+    assert [error.field for error in caught.value.errors] == ["continuationToken"]

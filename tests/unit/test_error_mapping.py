@@ -1,0 +1,135 @@
+"""Each error of the SDKs has a meaning here, and an SDK that gains one fails a test until somebody gave it one."""
+
+import inspect
+
+import pytest
+from azure.core.exceptions import ClientAuthenticationError, ServiceRequestError, ServiceResponseError
+from azure.cosmos import exceptions as cosmos
+from azure.servicebus import exceptions as servicebus
+
+from domain.errors import Misconfigured, Throttled, Unavailable
+from infra.cosmos.errors import Kind, classify
+from infra.servicebus.errors import SDK_ERRORS, VERDICTS, Verdict, verdict
+
+
+class Response:
+    """As much of a response as the SDK's errors read."""
+
+    def __init__(self, headers: dict[str, str]) -> None:
+        self.headers = headers
+        self.status_code = 0
+        self.reason = ""
+
+    def text(self) -> str:
+        return ""
+
+
+def http_error(status: int, **headers: str) -> cosmos.CosmosHttpResponseError:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return cosmos.CosmosHttpResponseError(
+        status_code=status, message="m", response=Response(named) if named else None
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (http_error(400), Kind.INVALID),
+        (http_error(401), Kind.DENIED),
+        (http_error(403), Kind.DENIED),
+        (cosmos.CosmosResourceNotFoundError(status_code=404, message="m"), Kind.MISSING),
+        (http_error(404, x_ms_substatus="1002"), Kind.PASSING),
+        (http_error(404, x_ms_substatus="1003"), Kind.NO_CONTAINER),
+        (http_error(408), Kind.PASSING),
+        (cosmos.CosmosResourceExistsError(status_code=409, message="m"), Kind.CONFLICT),
+        (http_error(410, x_ms_substatus="1002"), Kind.PASSING),
+        (cosmos.CosmosAccessConditionFailedError(status_code=412, message="m"), Kind.STALE),
+        (http_error(413), Kind.TOO_LARGE),
+        (http_error(429), Kind.THROTTLED),
+        (http_error(449), Kind.PASSING),
+        (http_error(500), Kind.PASSING),
+        (http_error(503), Kind.PASSING),
+        (http_error(599), Kind.PASSING),
+        (cosmos.CosmosBatchOperationError(0, {}, 409, "m", []), Kind.CONFLICT),
+        (cosmos.CosmosBatchOperationError(0, {}, 412, "m", []), Kind.STALE),
+        (cosmos.CosmosBatchOperationError(0, {}, 404, "m", []), Kind.MISSING),
+        (cosmos.CosmosBatchOperationError(0, {}, 400, "m", []), Kind.INVALID),
+        (cosmos.CosmosBatchOperationError(0, {}, 449, "m", []), Kind.PASSING),
+        (cosmos.CosmosClientTimeoutError(), Kind.PASSING),
+        (ServiceRequestError("no connection"), Kind.PASSING),
+        (ServiceResponseError("answer lost"), Kind.PASSING),
+        (ClientAuthenticationError("no token"), Kind.DENIED),
+        (TimeoutError(), Kind.PASSING),
+        (ConnectionResetError(), Kind.PASSING),
+    ],
+)
+def test_cosmos(error: Exception, kind: Kind) -> None:
+    assert classify(error).kind is kind
+
+
+def test_what_cosmos_says_beside_the_status_is_kept() -> None:
+    failure = classify(http_error(429, x_ms_retry_after_ms="1500", x_ms_session_token="0:-1#7"))
+    assert failure.retry_after_seconds == 1.5
+    assert failure.session_token == "0:-1#7"
+    error = failure.error()
+    assert isinstance(error, Throttled)
+    assert error.retry_after_seconds == 1.5
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "names"),
+    [(403, Unavailable, "Data Contributor"), (400, Misconfigured, "400"), (503, Unavailable, "later")],
+)
+def test_cosmos_failures_tell_what_to_do(status: int, kind: type[Exception], names: str) -> None:
+    error = classify(http_error(status)).error()
+    assert isinstance(error, kind)
+    assert names in str(error)
+
+
+def test_no_cosmos_error_class_is_unknown() -> None:
+    """A new one: decide in ``infra/cosmos/errors.py`` what it means for a write, then list it here."""
+    assert {
+        name
+        for name, kind in inspect.getmembers(cosmos, inspect.isclass)
+        if kind.__module__ == cosmos.__name__
+    } == {
+        "CosmosAccessConditionFailedError",
+        "CosmosBatchOperationError",
+        "CosmosClientTimeoutError",
+        "CosmosHttpResponseError",
+        "CosmosResourceExistsError",
+        "CosmosResourceNotFoundError",
+        "_InternalCosmosException",
+    }
+
+
+SERVICEBUS_ERRORS = [
+    kind
+    for _, kind in inspect.getmembers(servicebus, inspect.isclass)
+    if issubclass(kind, Exception) and kind.__module__ == servicebus.__name__
+]
+
+
+def test_no_servicebus_error_class_is_unknown() -> None:
+    assert set(SERVICEBUS_ERRORS) <= set(VERDICTS)
+
+
+@pytest.mark.parametrize("kind", SERVICEBUS_ERRORS)
+def test_only_the_size_of_a_message_is_final(kind: type[Exception]) -> None:
+    wants_message = kind in (
+        servicebus.ServiceBusError,
+        servicebus.AutoLockRenewFailed,
+        servicebus.AutoLockRenewTimeout,
+    )
+    error = kind("m") if wants_message else kind()
+    found, reason = verdict(error)
+    assert (found is Verdict.TOO_LARGE) == (kind is servicebus.MessageSizeExceededError)
+    assert kind.__name__ in reason
+    assert isinstance(error, SDK_ERRORS)
+
+
+@pytest.mark.parametrize(
+    "error", [TimeoutError(), ConnectionResetError(), ValueError("shut down"), ClientAuthenticationError()]
+)
+def test_errors_from_below_wait(error: Exception) -> None:
+    assert verdict(error)[0] is Verdict.WAIT

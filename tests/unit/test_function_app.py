@@ -1,0 +1,79 @@
+"""The triggers declare what the promises rest on. Importing the app reads no setting and opens nothing."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import function_app
+
+ROOT = Path(__file__).resolve().parents[2]
+FUNCTIONS = {str(function.get_function_name()): function for function in function_app.app.get_functions()}
+
+
+def trigger(name: str) -> dict[str, Any]:
+    declared = FUNCTIONS[name].get_trigger()
+    assert declared is not None
+    settings: dict[str, Any] = declared.get_dict_repr()
+    return settings
+
+
+def test_the_relay_retries_for_ever_so_that_no_batch_is_checkpointed_unsent() -> None:
+    retry = FUNCTIONS["relay"].get_settings_dict("retry_policy")
+    assert retry is not None
+    assert retry["max_retry_count"] == "-1"
+    assert retry["strategy"] == "exponential_backoff"
+    assert (retry["minimum_interval"], retry["maximum_interval"]) == ("00:00:01", "00:01:00")
+
+
+def test_the_relay_starts_with_the_first_event_and_has_leases_of_its_own() -> None:
+    relay = trigger("relay")
+    assert relay["startFromBeginning"] is True
+    assert relay["leaseContainerPrefix"] == "relay-"
+    assert relay["createLeaseContainerIfNotExists"] is False
+    assert relay["feedPollDelay"] <= 1000
+    assert (relay["containerName"], relay["leaseContainerName"]) == (
+        "%COSMOS_CONTAINER%",
+        "%COSMOS_LEASE_CONTAINER%",
+    )
+
+
+def test_the_subscriber_receives_by_session() -> None:
+    subscriber = trigger("contact_directory")
+    assert subscriber["isSessionsEnabled"] is True
+    assert subscriber["topicName"] == "%SERVICEBUS_TOPIC%"
+
+
+def test_the_route_that_takes_everything_is_tried_last() -> None:
+    names = sorted(
+        name for name, function in FUNCTIONS.items() if function.get_trigger().type == "httpTrigger"
+    )
+    assert names[-1] == "unrouted"
+    assert trigger("unrouted")["route"] == "{*path}"
+
+
+def test_every_call_of_the_api_has_its_function() -> None:
+    calls = {
+        (trigger(name)["route"], method.value)
+        for name in FUNCTIONS
+        if name not in ("relay", "contact_directory", "unrouted")
+        for method in trigger(name)["methods"]
+    }
+    assert calls == {
+        ("contacts", "POST"), ("contacts", "GET"), ("contacts/{id}", "GET"), ("contacts/{id}", "PATCH"),
+        ("contacts/{id}", "DELETE"), ("health", "GET"),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["relay", "contact_directory"])
+def test_every_setting_that_a_trigger_names_is_in_the_sample(name: str) -> None:
+    sample = json.loads((ROOT / "local.settings.sample.json").read_text())["Values"]
+    for value in trigger(name).values():
+        if isinstance(value, str) and value.startswith("%"):
+            assert value.strip("%") in sample
+
+
+def test_only_health_can_be_called_without_a_key() -> None:
+    levels = {name: str(trigger(name).get("authLevel", "")).lower() for name in FUNCTIONS}
+    assert {name for name, level in levels.items() if "anonymous" in level} == {"health"}

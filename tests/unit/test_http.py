@@ -1,0 +1,242 @@
+"""HTTP at the edge: each mistake gets the status and the field that the API promises, before anything is called."""
+
+import json
+import re
+from typing import Any
+
+import azure.functions as func
+import pytest
+
+from application.ports import Page, Receipt, Versioned
+from domain import errors
+from domain.contact import Contact
+from infra import http
+from tests.support.contacts import DETAILS, DETAILS_JSON, NOON
+
+CONTACT = Contact.create(DETAILS, at=NOON).state
+
+
+def request(
+    method: str = "POST",
+    body: bytes = b"",
+    *,
+    content_type: str | None = "application/json",
+    headers: dict[str, str] | None = None,
+    params: dict[str, str] | None = None,
+    route: dict[str, str] | None = None,
+) -> func.HttpRequest:
+    typed = {} if content_type is None else {"Content-Type": content_type}
+    return func.HttpRequest(
+        method, "/api/contacts", headers=typed | (headers or {}), params=params, route_params=route, body=body
+    )
+
+
+async def refused(parse: Any) -> tuple[int, list[str], dict[str, Any]]:
+    async def respond() -> func.HttpResponse:
+        parse()
+        return func.HttpResponse("taken")
+
+    response = await http.answer(respond)
+    document = json.loads(response.get_body())
+    assert response.mimetype == "application/problem+json"
+    assert document["status"] == response.status_code
+    return response.status_code, [error["field"] for error in document["errors"]], document
+
+
+@pytest.mark.parametrize(
+    ("sent", "status", "fields"),
+    [
+        (request(body=b"{"), 400, ["body"]),
+        (request(body=b""), 400, ["body"]),
+        (request(body=b"\xff\xfe"), 400, ["body"]),
+        (request(body=b"[" * 60_000), 400, ["body"]),
+        (request(body=b'{"a": NaN}'), 400, ["body"]),
+        (request(body=b'{"email": "\\ud800@x.org"}'), 400, ["body"]),
+        (request(body=b"[]"), 400, ["body"]),
+        (request(body=b"null"), 400, ["body"]),
+        (request(body=b" " * 65_537), 413, ["body"]),
+        (request(body=b"{}", content_type="text/plain"), 415, ["Content-Type"]),
+        (request(body=b"{}", content_type=None), 415, ["Content-Type"]),
+        (request(body=b"{}", content_type="application/merge-patch+json"), 415, ["Content-Type"]),
+        (request(body=b"{}"), 400, ["name", "email"]),
+    ],
+)
+async def test_a_bad_contact_is_refused(sent: func.HttpRequest, status: int, fields: list[str]) -> None:
+    got, named, _ = await refused(lambda: http.contact_details(sent))
+    assert (got, named) == (status, fields)
+
+
+def test_a_good_contact_is_taken_in_any_spelling_of_its_media_type() -> None:
+    body = json.dumps(DETAILS_JSON).encode()
+    sent = request(body=body, content_type="Application/JSON; charset=utf-8")
+    assert http.contact_details(sent).email == "johndoe@contoso.com"
+
+
+def test_a_body_of_just_the_limit_is_taken() -> None:
+    body = json.dumps(DETAILS_JSON).encode()
+    assert http.contact_details(request(body=body.ljust(http.MAX_BODY_BYTES))).email == "johndoe@contoso.com"
+
+
+@pytest.mark.parametrize("media_type", ["application/merge-patch+json", "application/json"])
+def test_a_patch_is_taken_in_both_media_types(media_type: str) -> None:
+    assert http.merge_patch(request(body=b'{"email": null}', content_type=media_type)) == {"email": None}
+
+
+async def test_a_patch_that_is_a_list_is_refused() -> None:
+    status, fields, _ = await refused(lambda: http.merge_patch(request(body=b'[{"op": "add"}]')))
+    assert (status, fields) == (400, ["body"])
+
+
+@pytest.mark.parametrize(
+    "header", ["", "abc", "*", 'W/"abc"', '"abc', 'abc"', '"a" "b"', '"a", *', '"a",', "'a'"]
+)
+async def test_an_if_match_that_pins_no_version_is_refused(header: str) -> None:
+    status, fields, _ = await refused(lambda: http.if_match(request(headers={"If-Match": header})))
+    assert (status, fields) == (400, ["If-Match"])
+
+
+def test_an_if_match_names_versions() -> None:
+    assert http.if_match(request()) == frozenset()
+    assert http.if_match(request(headers={"If-Match": '"1-a"'})) == {'"1-a"'}
+    assert http.if_match(request(headers={"if-match": '"1", "2"'})) == {'"1"', '"2"'}
+
+
+@pytest.mark.parametrize(
+    "text", ["", "0", "101", "-1", "1.5", "ten", "1e1", "٣", "1000000000000", "0101", " 5", "5 "]
+)
+async def test_a_bad_page_size_is_refused(text: str) -> None:
+    status, fields, _ = await refused(lambda: http.page_request(request(params={"pageSize": text})))
+    assert (status, fields) == (400, ["pageSize"])
+
+
+@pytest.mark.parametrize("size", [1, 100])
+def test_page_sizes_from_1_to_100_are_taken(size: int) -> None:
+    assert http.page_request(request(params={"pageSize": str(size)})) == (size, None)
+
+
+async def test_an_empty_continuation_token_is_refused() -> None:
+    status, fields, _ = await refused(lambda: http.page_request(request(params={"continuationToken": ""})))
+    assert (status, fields) == (400, ["continuationToken"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "1", "new", "b5e2e7aa498247359422c39a7c4af5c2", "{b5e2e7aa-4982-4735-9422-c39a7c4af5c2}",
+        "urn:uuid:b5e2e7aa-4982-4735-9422-c39a7c4af5c2", "b5e2e7aa-4982-4735-9422-c39a7c4af5c2 ",
+        "b5e2e7aa-4982-4735-9422-c39a7c4af5cg",
+    ],
+)  # fmt: skip
+async def test_an_id_that_is_no_uuid_is_not_found(text: str) -> None:
+    status, _, _ = await refused(lambda: http.contact_id(request(route={"id": text})))
+    assert status == 404
+
+
+def test_an_id_may_be_written_in_capitals() -> None:
+    sent = request(route={"id": "B5E2E7AA-4982-4735-9422-C39A7C4AF5C2"})
+    assert str(http.contact_id(sent)) == "b5e2e7aa-4982-4735-9422-c39a7c4af5c2"
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "retry_after"),
+    [
+        (errors.InvalidRequest(errors.FieldError("f", "r")), 400, None),
+        (errors.UnsupportedMediaType(errors.FieldError("f", "r")), 415, None),
+        (errors.RequestTooLarge(errors.FieldError("f", "r")), 413, None),
+        (errors.ContactNotFound("x"), 404, None),
+        (errors.PreconditionFailed("x"), 412, None),
+        (errors.ConcurrentChange("x"), 409, None),
+        (errors.ChangeTooLarge("x"), 413, None),
+        (errors.Throttled("x", retry_after_seconds=2.6), 429, "3"),
+        (errors.Throttled("x", retry_after_seconds=0.01), 429, "1"),
+        (errors.Unavailable("x"), 503, "5"),
+        (errors.OutcomeUnknown("x"), 503, "5"),
+        (errors.Misconfigured("COSMOS is missing"), 500, None),
+    ],
+)
+def test_every_error_has_its_status(
+    error: errors.ContactsError, status: int, retry_after: str | None
+) -> None:
+    response = http.problem_from_error(error)
+    assert response.status_code == status
+    assert response.headers.get("Retry-After") == retry_after
+
+
+def _leaves(kind: type[errors.ContactsError]) -> set[type[errors.ContactsError]]:
+    return {kind}.union(*(_leaves(sub) for sub in kind.__subclasses__()))
+
+
+def test_no_error_that_a_caller_can_meet_is_without_a_status() -> None:
+    relay_only = {errors.ContactsError, errors.NotDelivered}
+    met = {kind for kind, _, _ in http.STATUS_OF} | {errors.OutcomeUnknown}
+    assert met == _leaves(errors.ContactsError) - relay_only
+
+
+def test_a_misconfigured_service_does_not_tell_its_caller_what() -> None:
+    response = http.problem_from_error(errors.Misconfigured("COSMOS is missing"))
+    assert b"COSMOS" not in response.get_body()
+
+
+async def test_what_nobody_foresaw_is_an_answer_without_a_trace(caplog: pytest.LogCaptureFixture) -> None:
+    async def respond() -> func.HttpResponse:
+        raise ZeroDivisionError("secret")
+
+    response = await http.answer(respond)
+    assert response.status_code == 500
+    assert b"secret" not in response.get_body()
+    assert "Traceback" in caplog.text
+
+
+def test_created_says_where_and_which_version() -> None:
+    response = http.created(Receipt(CONTACT, '"1"', events=1))
+    assert response.status_code == 201
+    assert response.headers["Location"] == f"/api/contacts/{CONTACT.id}"
+    assert response.headers["ETag"] == '"1"'
+    body = json.loads(response.get_body())
+    assert body["name"] == {"firstName": "John", "lastName": "Doe"}
+    assert set(body) == {"id", "name", "email", "description", "company", "createdAt", "modifiedAt"}
+
+
+def test_a_version_that_others_have_replaced_is_not_claimed() -> None:
+    assert "ETag" not in http.changed(Receipt(CONTACT, None, events=1)).headers
+
+
+@pytest.mark.parametrize(
+    ("header", "status"),
+    [('"1"', 304), ('W/"1"', 304), ("*", 304), ('"0", "1"', 304), ('"2"', 200), ("1", 200), ("", 200)],
+)
+def test_a_version_that_the_caller_has_is_not_sent_again(header: str, status: int) -> None:
+    response = http.found(request("GET", headers={"If-None-Match": header}), Versioned(CONTACT, '"1"'))
+    assert response.status_code == status
+    assert response.headers["ETag"] == '"1"'
+    assert bool(response.get_body()) == (status == 200)
+
+
+def test_a_list_says_where_it_goes_on() -> None:
+    body = json.loads(http.listed(Page([CONTACT], "next")).get_body())
+    assert [item["id"] for item in body["items"]] == [str(CONTACT.id)]
+    assert body["continuationToken"] == "next"
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "allow"),
+    [("contacts", 405, "GET"), ("contacts/", 405, "GET"), ("x", 404, None), ("", 404, None)],
+)
+def test_an_unknown_path_or_method_is_told_apart(path: str, status: int, allow: str | None) -> None:
+    response = http.no_such_call(request("PUT", route={"path": path}), {re.compile("contacts"): "GET"})
+    assert response.status_code == status
+    assert response.headers.get("Allow") == allow
+
+
+def test_the_cause_of_a_request_is_taken_from_its_headers_when_it_is_well_formed() -> None:
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    good = http.origin(request(headers={"x-correlation-id": "order-7", "traceparent": trace}))
+    assert (good.correlation_id, good.traceparent) == ("order-7", trace)
+    for text in ("x" * 129, "a b", "é", "", "<script>"):
+        bad = http.origin(request(headers={"x-correlation-id": text, "traceparent": text}))
+        assert re.fullmatch(r"[0-9a-f-]{36}", bad.correlation_id)
+        assert bad.traceparent is None
+    assert (
+        http.origin(request(headers={"traceparent": "00-" + "0" * 32 + "-b7ad6b7169203331-01"})).traceparent
+        is None
+    )

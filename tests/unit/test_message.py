@@ -1,0 +1,55 @@
+"""An event as a Service Bus message."""
+
+import json
+
+import pytest
+
+from application.ports import OutboxEvent
+from infra.documents import event_from_item
+from infra.servicebus.message import message_from_event
+from infra.servicebus.subscriber import received_event
+from tests.unit.test_documents import CONTACT_ID, EVENT_ID, EVENT_ITEM
+
+
+def an_event() -> OutboxEvent:
+    event = event_from_item(EVENT_ITEM)
+    assert isinstance(event, OutboxEvent)
+    return event
+
+
+def test_a_message_says_what_where_and_in_which_order() -> None:
+    message = message_from_event(an_event(), partitioned=False)
+    assert message.message_id == str(EVENT_ID)
+    assert message.session_id == str(CONTACT_ID)
+    assert message.partition_key is None
+    assert message.subject == "ContactNameUpdatedEvent"
+    assert message.correlation_id == "request-1"
+    assert message.content_type == "application/json"
+    assert json.loads(b"".join(message.body)) == EVENT_ITEM["data"]
+    assert message.application_properties == {
+        "cloudEvents_specversion": "1.0",
+        "cloudEvents_id": str(EVENT_ID),
+        "cloudEvents_source": "/contacts",
+        "cloudEvents_type": "ContactNameUpdatedEvent",
+        "cloudEvents_subject": str(CONTACT_ID),
+        "cloudEvents_time": "2026-03-01T13:30:00+00:00",
+        "sequence": 2,
+        "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+    }
+
+
+def test_on_a_partitioned_topic_the_session_is_the_partition_key() -> None:
+    assert message_from_event(an_event(), partitioned=True).partition_key == str(CONTACT_ID)
+
+
+def test_a_subscriber_reads_which_event_it_is_and_no_more() -> None:
+    message = message_from_event(an_event(), partitioned=False)
+    event = received_event(b"".join(message.body))
+    assert (event.id, event.contact_id, event.sequence) == (str(EVENT_ID), str(CONTACT_ID), 2)
+    assert "Jane" not in repr(event)
+
+
+def test_a_body_that_is_no_event_is_refused_without_being_repeated() -> None:
+    with pytest.raises(ValueError, match="contactId") as caught:
+        received_event(b'{"id": "x", "secret": "Jane"}')
+    assert "Jane" not in str(caught.value)
