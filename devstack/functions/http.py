@@ -40,7 +40,9 @@ def make_router(functions: Iterable[FunctionInfo], prefix: str) -> Router[Functi
                     f"functions: {function.name}: {error}; see the list in routing.py"
                 ) from error
             methods = function.trigger.get("methods") or ()
-            router.add(template, frozenset(str(method).upper() for method in methods), function)
+            router.add(
+                function.name, template, frozenset(str(method).upper() for method in methods), function
+            )
     return router
 
 

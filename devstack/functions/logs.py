@@ -40,3 +40,5 @@ def configure() -> None:
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     for name in ("azure", "aiohttp", "asyncio"):
         logging.getLogger(name).setLevel(logging.WARNING)
+    # It warns at every attempt while Cosmos DB is away, which the listeners tell once.
+    logging.getLogger("azure.cosmos.LocationCache").setLevel(logging.ERROR)

@@ -1,9 +1,10 @@
-"""A request finds the function that ASP.NET Core's routing, which the real host uses, would find.
+"""A request finds the function that the real host would find, however surprising.
+
+Routes are tried in the alphabetical order of the functions' names and the first that matches wins, unlike in
+ASP.NET Core, whose templates they are (https://github.com/Azure/azure-functions-host/issues/9876).
 
 Supported: literals, ``{name}``, ``{name?}``, ``{*rest}``, and the constraints in :data:`CONSTRAINTS`, without
-regard to case; of several routes that match, the most literal one. A template with anything else is refused.
-
-https://learn.microsoft.com/aspnet/core/fundamentals/routing
+regard to case. A template with anything else is refused.
 """
 
 import re
@@ -59,15 +60,6 @@ class _Segment:
             return text.lower() == self.literal.lower()
         return all(check(text) for check in self.checks)
 
-    @property
-    def rank(self) -> int:
-        """Less is more exact: what ASP.NET tries first."""
-        if self.literal is not None:
-            return 0
-        if self.rest:
-            return 3
-        return 1 if self.checks else 2
-
 
 @dataclass(frozen=True)
 class RouteTemplate:
@@ -86,10 +78,6 @@ class RouteTemplate:
                     f'in "{template}", nothing may follow an optional or a catch-all parameter'
                 )
         return cls(segments)
-
-    @property
-    def precedence(self) -> list[int]:
-        return [segment.rank for segment in self.segments]
 
     def match(self, path: str) -> dict[str, str] | None:
         """The parameters in ``path`` (still percent-encoded), or ``None``."""
@@ -147,22 +135,22 @@ def _decode(part: str) -> str:
 
 
 class Router(Generic[T]):
-    """Routes with their methods; an empty set of methods means all of them."""
+    """Named routes with their methods; an empty set of methods means all of them."""
 
     def __init__(self) -> None:
-        self._routes: list[tuple[RouteTemplate, frozenset[str], T]] = []
+        self._routes: list[tuple[str, RouteTemplate, frozenset[str], T]] = []
 
-    def add(self, template: RouteTemplate, methods: frozenset[str], target: T) -> None:
-        self._routes.append((template, methods, target))
-        self._routes.sort(key=lambda route: route[0].precedence)
+    def add(self, name: str, template: RouteTemplate, methods: frozenset[str], target: T) -> None:
+        self._routes.append((name.lower(), template, methods, target))
+        self._routes.sort(key=lambda route: route[0])
 
     def find(self, method: str, path: str) -> tuple[T, dict[str, str]] | None:
-        """The best route for a percent-encoded path.
+        """The first route, by name, that takes a percent-encoded path.
 
         A path that exists for other methods only is not found, as in the real host
         (https://github.com/Azure/azure-functions-host/issues/10098).
         """
-        for template, methods, target in self._routes:
+        for _, template, methods, target in self._routes:
             if methods and method not in methods:
                 continue
             parameters = template.match(path)

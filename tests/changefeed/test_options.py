@@ -1,0 +1,53 @@
+"""Options that cannot work are refused when they are made."""
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from changefeed import ProcessorOptions, StartFrom
+
+STARTED = datetime(2026, 1, 2, 3, 4, 5, 678901, UTC)
+
+
+def test_the_defaults_are_those_of_the_functions_trigger() -> None:
+    options = ProcessorOptions()
+
+    assert (options.poll_interval, options.max_items) == (5.0, None)
+    assert (options.acquire_interval, options.expiration_interval, options.renew_interval) == (
+        13.0,
+        60.0,
+        17.0,
+    )
+    assert options.start == StartFrom.now()
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"poll_interval": 0},
+        {"acquire_interval": -1},
+        {"max_items": 0},
+        {"renew_interval": 10, "expiration_interval": 10},
+    ],
+)
+def test_values_that_cannot_work_are_refused(values: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=r"must be"):
+        ProcessorOptions(**values)  # type: ignore[arg-type]  # mypy cannot match a dict's values to fields
+
+
+def test_now_is_a_second_before_the_start_because_the_service_reads_whole_seconds() -> None:
+    assert StartFrom.now().resolved(STARTED) == STARTED - timedelta(seconds=1)
+
+
+def test_the_beginning_and_a_time_do_not_depend_on_the_start() -> None:
+    berlin = timezone(timedelta(hours=1))
+
+    assert StartFrom.beginning().resolved(STARTED) == "Beginning"
+    assert StartFrom.at(datetime(2026, 1, 1, 1, tzinfo=berlin)).resolved(STARTED) == datetime(
+        2026, 1, 1, tzinfo=UTC
+    )
+
+
+def test_a_time_without_a_zone_is_refused() -> None:
+    with pytest.raises(ValueError, match="time zone"):
+        StartFrom.at(datetime(2026, 1, 1))  # noqa: DTZ001 - the mistake under test

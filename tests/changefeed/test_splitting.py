@@ -1,0 +1,51 @@
+"""After a split the children cover what the parent covered, from where it stood."""
+
+import pytest
+
+from changefeed.errors import ChangeFeedError
+from changefeed.feed import PhysicalPartition
+from changefeed.lease import EpkRange, Lease, LeaseVersion
+from changefeed.splitting import successors
+
+PARTITIONS = [
+    PhysicalPartition("1", EpkRange("", "3F")),
+    PhysicalPartition("2", EpkRange("3F", "7F")),
+    PhysicalPartition("3", EpkRange("7F", "FF")),
+]
+
+
+def lease_id(token: str) -> str:
+    return f"prefix..{token}"
+
+
+def test_each_child_partition_gets_a_lease_at_the_position_of_the_parent() -> None:
+    parent = Lease("prefix..0", "0", EpkRange("", "7F"), "me", '"42"', properties={"k": "v"}, etag='"e"')
+
+    children = successors(parent, PARTITIONS, lease_id=lease_id)
+
+    assert [(each.id, each.token, each.feed_range) for each in children] == [
+        ("prefix..1", "1", EpkRange("", "3F")),
+        ("prefix..2", "2", EpkRange("3F", "7F")),
+    ]
+    assert {each.continuation for each in children} == {'"42"'}
+    assert {each.owner for each in children} == {None}
+    assert [each.properties for each in children] == [{"k": "v"}, {"k": "v"}]
+
+
+def test_a_lease_of_a_range_is_cut_at_the_partitions_borders() -> None:
+    """What the .NET processor leaves after a merge: a range that is not a partition's."""
+    parent = Lease("prefix..1F-9F", "1F-9F", EpkRange("1F", "9F"), version=LeaseVersion.EPK_RANGE)
+
+    children = successors(parent, PARTITIONS, lease_id=lease_id)
+
+    assert [(each.id, each.feed_range) for each in children] == [
+        ("prefix..1F-3F", EpkRange("1F", "3F")),
+        ("prefix..3F-7F", EpkRange("3F", "7F")),
+        ("prefix..7F-9F", EpkRange("7F", "9F")),
+    ]
+    assert {each.version for each in children} == {LeaseVersion.EPK_RANGE}
+
+
+def test_a_range_that_was_not_split_has_no_successors() -> None:
+    with pytest.raises(ChangeFeedError, match="was reported split"):
+        successors(Lease("prefix..1", "1", EpkRange("", "3F")), PARTITIONS, lease_id=lease_id)

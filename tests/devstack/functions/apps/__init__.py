@@ -1,0 +1,1 @@
+"""Function apps that the tests run in the host."""
