@@ -19,7 +19,7 @@ T = TypeVar("T")
 _GUID = re.compile(r"(?:[0-9a-f]{32}|\{?[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\}?)", re.IGNORECASE)
 _INTEGER = re.compile(r"[+-]?\d+")
 _PARAMETER = re.compile(
-    r"\{(?P<rest>\*{1,2})?(?P<name>\w+)(?P<constraints>(?::[^{}:]+)*?)(?P<optional>\?)?\}"
+    r"\{(?P<rest>\*{1,2})?(?P<name>\w+)(?P<constraints>(?::[^{}:?]+)*)(?P<optional>\?)?\}"
 )
 _WITH_ARGUMENT = re.compile(r"(\w+)\((\d+)(?:,(\d+))?\)")
 

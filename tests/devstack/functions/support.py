@@ -1,0 +1,29 @@
+"""Runs an app of ``apps/`` in a host of its own, with settings made for the test."""
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from tests.support.processes import Service, running
+
+APPS = Path(__file__).parent / "apps"
+
+
+@contextlib.contextmanager
+def host(
+    folder: Path, app: str | Path, settings: Mapping[str, str] | None = None, *arguments: str
+) -> Iterator[Service]:
+    """A host that runs ``app``, by its name in ``apps/`` or its folder; ended with SIGTERM."""
+    with running(make_host(folder, app, settings, *arguments)) as service:
+        yield service
+
+
+def make_host(
+    folder: Path, app: str | Path, settings: Mapping[str, str] | None = None, *arguments: str
+) -> Service:
+    """A host that is not started yet."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "settings.json"
+    file.write_text(json.dumps({"Values": dict(settings or {})}))
+    return Service("functions", folder, "--app", str(APPS / app), "--settings", str(file), *arguments)
