@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -55,9 +56,10 @@ async def test_one_contact_that_waits_does_not_hold_up_the_others_and_the_batch_
 
 async def test_what_can_never_be_sent_is_told_and_the_rest_goes_on(caplog: pytest.LogCaptureFixture) -> None:
     broken = Unsendable("bad", "a", "it is no valid event document: data: x")
-    publisher = FakePublisher(never={"a-2"})
+    publisher = FakePublisher()
+    large = replace(event("a", 2), data={"text": "x" * 300_000})
     with caplog.at_level("INFO"):
-        result = await Relay(publisher).forward([event("a", 1), broken, event("a", 2), event("a", 3)])
+        result = await Relay(publisher).forward([event("a", 1), broken, large, event("a", 3)])
     assert result.sent == 2
     assert [one.event_id for one in result.unsendable] == ["bad", "a-2"]
     assert [one for _, one in publisher.sent] == ["a-1", "a-3"]

@@ -1,0 +1,112 @@
+"""One suite over every adapter of a port: the in-memory fakes, and the real adapters against devstack."""
+
+from collections.abc import AsyncIterator
+from typing import Protocol
+from uuid import UUID
+
+import pytest
+from azure.cosmos.aio import CosmosClient
+from azure.servicebus.aio import ServiceBusClient
+
+from application.ports import EventPublisher, Origin, OutboxEvent, UnitOfWork
+from infra.cosmos.container import Container
+from infra.cosmos.unit_of_work import CosmosUnitOfWork
+from infra.documents import event_from_item
+from infra.servicebus.publisher import ServiceBusPublisher
+from tests.support.azure import CONTACTS, Topic, contacts_database, cosmos_connection, servicebus_connection
+from tests.support.contacts import ORIGIN
+from tests.support.fakes import FakePublisher, FakeStore
+from tests.support.processes import Service
+
+
+class Store(Protocol):
+    """An adapter of the unit of work, and a way to see which events it stored, in their order."""
+
+    def open(self) -> UnitOfWork: ...
+
+    async def events(self, contact_id: UUID) -> list[OutboxEvent]: ...
+
+
+class InMemoryStore:
+    def __init__(self) -> None:
+        self._store = FakeStore()
+
+    def open(self) -> UnitOfWork:
+        return self._store(ORIGIN)
+
+    async def events(self, contact_id: UUID) -> list[OutboxEvent]:
+        return [event for event in self._store.events if event.contact_id == str(contact_id)]
+
+
+class CosmosStore:
+    """The real adapter. ``container`` may be replaced by one that fails."""
+
+    def __init__(self, container: Container) -> None:
+        self.container = container
+
+    def open(self, origin: Origin = ORIGIN) -> CosmosUnitOfWork:
+        return CosmosUnitOfWork(self.container, "test", origin, event_ttl_seconds=600)
+
+    async def events(self, contact_id: UUID) -> list[OutboxEvent]:
+        query, token, found = "SELECT * FROM c WHERE c.partitionKey = @id", None, []
+        while True:
+            items, token = await self.container.page(query, {"@id": str(contact_id)}, 100, token)
+            found += [event for item in items if isinstance(event := event_from_item(item), OutboxEvent)]
+            if token is None:
+                return sorted(found, key=lambda event: event.sequence)
+
+
+@pytest.fixture
+async def cosmos_store(cosmos_server: Service) -> AsyncIterator[CosmosStore]:
+    async with contacts_database(cosmos_server) as database:
+        client = CosmosClient.from_connection_string(cosmos_connection(cosmos_server))
+        yield CosmosStore(Container(client, database.id, CONTACTS))
+        await client.close()
+
+
+@pytest.fixture(params=["fake", "devstack"])
+async def store(request: pytest.FixtureRequest, cosmos_store: CosmosStore) -> Store:
+    return InMemoryStore() if request.param == "fake" else cosmos_store
+
+
+class Broker(Protocol):
+    """An adapter of the publisher, and what a subscriber got of one contact, in its order."""
+
+    publisher: EventPublisher
+
+    async def received(self, contact_id: str, count: int) -> list[str]: ...
+
+
+class InMemoryBroker:
+    def __init__(self) -> None:
+        self._fake = FakePublisher()
+        self.publisher: EventPublisher = self._fake
+
+    async def received(self, contact_id: str, count: int) -> list[str]:
+        return [event_id for owner, event_id in self._fake.sent if owner == contact_id]
+
+
+class ServiceBusBroker:
+    def __init__(self, publisher: ServiceBusPublisher, topic: Topic) -> None:
+        self.publisher: EventPublisher = publisher
+        self.topic = topic
+
+    async def received(self, contact_id: str, count: int) -> list[str]:
+        ids = [str(message.message_id) for message in await self.topic.receive(contact_id, count)]
+        assert await self.topic.is_empty(contact_id), "more arrived than was sent"
+        return ids
+
+
+@pytest.fixture
+async def servicebus_broker(servicebus_server: Service) -> AsyncIterator[ServiceBusBroker]:
+    topic = Topic(servicebus_server)
+    await topic.create()
+    async with ServiceBusClient.from_connection_string(servicebus_connection(servicebus_server)) as client:
+        publisher = ServiceBusPublisher(client, topic.name, partitioned=False)
+        yield ServiceBusBroker(publisher, topic)
+        await publisher.close()
+
+
+@pytest.fixture(params=["fake", "devstack"])
+async def broker(request: pytest.FixtureRequest, servicebus_broker: ServiceBusBroker) -> Broker:
+    return InMemoryBroker() if request.param == "fake" else servicebus_broker

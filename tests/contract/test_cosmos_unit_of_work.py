@@ -1,0 +1,258 @@
+"""What only the real store can show: atomicity, limits, lost answers, and reads of one's own writes."""
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from application.ports import Receipt
+from domain.contact import Contact
+from domain.errors import (
+    ChangeTooLarge,
+    ContactNotFound,
+    InvalidRequest,
+    OutcomeUnknown,
+    PreconditionFailed,
+    Throttled,
+)
+from domain.values import Name
+from infra.cosmos import unit_of_work
+from infra.cosmos.container import Container, StoreError, Write
+from infra.cosmos.errors import Failure, Kind
+from infra.cosmos.unit_of_work import CosmosUnitOfWork
+from tests.contract.conftest import CosmosStore
+from tests.support.contacts import DETAILS, LATER, NOON, ORIGIN
+
+JANE = Name(first_name="Jane", last_name="Doe")
+
+
+def item(item_id: str, partition_key: str, **more: Any) -> Write:
+    return Write({"id": item_id, "partitionKey": partition_key, "type": "note", **more})
+
+
+async def create(store: CosmosStore) -> Receipt:
+    async with store.open() as work:
+        work.contacts.add(Contact.create(DETAILS, at=NOON))
+        return await work.commit()
+
+
+async def rename(store: CosmosStore, contact_id: UUID, name: Name = JANE) -> Receipt:
+    async with store.open() as work:
+        contact, _ = await work.contacts.get(contact_id)
+        contact.rename(name, at=LATER)
+        return await work.commit()
+
+
+async def test_a_batch_whose_second_document_conflicts_leaves_no_trace_of_the_first(
+    cosmos_store: CosmosStore,
+) -> None:
+    container, key = cosmos_store.container, str(uuid4())
+    await container.execute(key, [item("taken", key, was="here")])
+
+    with pytest.raises(StoreError) as caught:
+        await container.execute(key, [item("first", key), item("taken", key, was="replaced")])
+
+    assert caught.value.failure.kind is Kind.CONFLICT
+    assert await container.read("first", key) is None
+    taken = await container.read("taken", key)
+    assert taken is not None
+    assert taken["was"] == "here"
+
+
+async def test_a_replace_holds_only_at_its_version_each_time_it_is_tried(cosmos_store: CosmosStore) -> None:
+    """The SDK takes the condition out of the operation it is given: a second try must carry it again."""
+    container, key = cosmos_store.container, str(uuid4())
+    [etag] = await container.execute(key, [item("a", key, n=1)])
+    await container.execute(key, [Write(item("a", key, n=2).item, if_match=etag)])
+    stale = [Write(item("a", key, n=3).item, if_match=etag), item("b", key)]
+    for _ in range(2):
+        with pytest.raises(StoreError) as caught:
+            await container.execute(key, stale)
+        assert caught.value.failure.kind is Kind.STALE
+    assert await container.read("b", key) is None
+
+
+async def test_more_than_a_batch_holds_is_refused_before_it_is_sent(cosmos_store: CosmosStore) -> None:
+    class Chatty(Contact):
+        """A contact whose every change raises a hundred events."""
+
+        def changes(self) -> Any:
+            changes = super().changes()
+            assert changes is not None
+            event = changes.events[0]
+            events = tuple(event.model_copy(update={"id": uuid4()}) for _ in range(100))
+            return type(changes)(changes.state, events)
+
+    chatty = Chatty.create(DETAILS, at=NOON)
+    async with cosmos_store.open() as work:
+        work.contacts.add(chatty)
+        with pytest.raises(ChangeTooLarge, match="100"):
+            await work.commit()
+        with pytest.raises(ContactNotFound):
+            await work.contacts.get(chatty.id)
+
+
+async def test_more_than_two_megabytes_is_refused(cosmos_store: CosmosStore) -> None:
+    details = DETAILS.model_copy(update={"description": "x" * (2 * 1024 * 1024)})
+    async with cosmos_store.open() as work:
+        work.contacts.add(Contact.create(details, at=NOON))
+        with pytest.raises(ChangeTooLarge):
+            await work.commit()
+
+
+async def test_two_contacts_do_not_fit_one_transaction(cosmos_store: CosmosStore) -> None:
+    async with cosmos_store.open() as work:
+        work.contacts.add(Contact.create(DETAILS, at=NOON))
+        work.contacts.add(Contact.create(DETAILS, at=NOON))
+        with pytest.raises(ValueError, match="partition"):
+            await work.commit()
+
+
+class Unreliable(Container):
+    """Fails as told, before the batch is sent or after it was stored."""
+
+    before: Sequence[Kind] = ()
+    after: Sequence[Kind] = ()
+
+    async def execute(self, partition_key: str, writes: Sequence[Write]) -> list[str]:
+        if self.before:
+            kind, *self.before = self.before
+            raise StoreError(Failure(kind, "injected before"))
+        etags = await super().execute(partition_key, writes)
+        if self.after:
+            kind, *self.after = self.after
+            raise StoreError(Failure(kind, "injected after"))
+        return etags
+
+
+@pytest.fixture
+def unreliable(cosmos_store: CosmosStore) -> Unreliable:
+    container: Unreliable = cosmos_store.container  # type: ignore[assignment]  # it becomes one in the next line
+    container.__class__ = Unreliable
+    return container
+
+
+@pytest.mark.parametrize("losses", [1, 2])
+async def test_a_creation_whose_answer_was_lost_is_answered_once_with_its_version(
+    cosmos_store: CosmosStore, unreliable: Unreliable, losses: int
+) -> None:
+    unreliable.after = [Kind.PASSING]
+    unreliable.before = [Kind.PASSING] * (losses - 1)
+    receipt = await create(cosmos_store)
+    async with cosmos_store.open() as work:
+        contact, etag = await work.contacts.get(receipt.contact.id)
+    assert (contact.state, etag) == (receipt.contact, receipt.etag)
+    assert len(await cosmos_store.events(receipt.contact.id)) == 1
+
+
+async def test_a_change_whose_answer_was_lost_is_answered_once_with_its_version(
+    cosmos_store: CosmosStore, unreliable: Unreliable
+) -> None:
+    created = await create(cosmos_store)
+    unreliable.after = [Kind.PASSING]
+    receipt = await rename(cosmos_store, created.contact.id)
+    async with cosmos_store.open() as work:
+        _, etag = await work.contacts.get(created.contact.id)
+    assert receipt.etag == etag
+    assert [event.sequence for event in await cosmos_store.events(created.contact.id)] == [1, 2]
+
+
+async def test_a_change_that_never_got_there_is_stored_by_the_repetition(
+    cosmos_store: CosmosStore, unreliable: Unreliable
+) -> None:
+    created = await create(cosmos_store)
+    unreliable.before = [Kind.PASSING, Kind.PASSING]
+    receipt = await rename(cosmos_store, created.contact.id)
+    assert receipt.contact.name == JANE
+    assert [event.sequence for event in await cosmos_store.events(created.contact.id)] == [1, 2]
+
+
+async def test_a_lost_answer_overtaken_by_a_rival_claims_no_version(
+    cosmos_store: CosmosStore, unreliable: Unreliable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    created = await create(cosmos_store)
+    execute = Unreliable.execute
+
+    async def rival_after_us(self: Unreliable, partition_key: str, writes: Sequence[Write]) -> list[str]:
+        monkeypatch.setattr(Unreliable, "execute", execute)
+        await execute(self, partition_key, writes)
+        await rename(cosmos_store, created.contact.id, Name(first_name="Rival", last_name="Roe"))
+        raise StoreError(Failure(Kind.PASSING, "the answer was lost"))
+
+    monkeypatch.setattr(Unreliable, "execute", rival_after_us)
+    receipt = await rename(cosmos_store, created.contact.id)
+
+    assert receipt.contact.name == JANE
+    assert receipt.etag is None
+    names = [event.data["name"]["firstName"] for event in (await cosmos_store.events(created.contact.id))[1:]]
+    assert names == ["Jane", "Rival"]
+
+
+async def test_a_lost_request_overtaken_by_a_rival_is_a_lost_race(
+    cosmos_store: CosmosStore, unreliable: Unreliable
+) -> None:
+    created = await create(cosmos_store)
+    async with cosmos_store.open() as work:
+        contact, _ = await work.contacts.get(created.contact.id)
+        contact.rename(JANE, at=LATER)
+        await rename(cosmos_store, created.contact.id, Name(first_name="Rival", last_name="Roe"))
+        unreliable.before = [Kind.PASSING]
+        with pytest.raises(PreconditionFailed):
+            await work.commit()
+    assert [event.sequence for event in await cosmos_store.events(created.contact.id)] == [1, 2]
+
+
+async def test_an_outcome_that_cannot_be_found_out_is_called_unknown(
+    cosmos_store: CosmosStore, unreliable: Unreliable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unit_of_work, "PATIENCE_SECONDS", 0.3)
+    unreliable.before = [Kind.PASSING] * 20
+    with pytest.raises(OutcomeUnknown):
+        await create(cosmos_store)
+
+
+async def test_throttling_is_no_mystery_unless_an_answer_was_lost_before(
+    cosmos_store: CosmosStore, unreliable: Unreliable
+) -> None:
+    unreliable.before = [Kind.THROTTLED]
+    with pytest.raises(Throttled):
+        await create(cosmos_store)
+    unreliable.after = [Kind.PASSING]
+    unreliable.before = []
+    receipt = await create(cosmos_store)
+    assert receipt.etag is not None
+
+
+async def test_a_planted_event_document_is_not_mistaken_for_our_own_commit(cosmos_store: CosmosStore) -> None:
+    """Even an event of our very id proves nothing unless it is ours to the letter."""
+    contact = Contact.create(DETAILS, at=NOON)
+    changes = contact.changes()
+    assert changes is not None
+    contact.changes = lambda: changes  # type: ignore[method-assign]  # so that the event's id is known beforehand
+    event_id, key = str(changes.events[0].id), str(contact.id)
+    await cosmos_store.container.execute(key, [item(event_id, key, data={"id": event_id})])
+    async with cosmos_store.open() as work:
+        work.contacts.add(contact)
+        with pytest.raises(PreconditionFailed):
+            await work.commit()
+        with pytest.raises(ContactNotFound):
+            await work.contacts.get(contact.id)
+
+
+@pytest.mark.parametrize("foreign", ["x", "AAAA", "bm90IGEgdG9rZW4gb2Ygb3Vycw"])
+async def test_a_foreign_continuation_token_is_refused(cosmos_store: CosmosStore, foreign: str) -> None:
+    async with cosmos_store.open() as work:
+        with pytest.raises(InvalidRequest):
+            await work.contacts.page(10, foreign)
+
+
+async def test_a_token_of_another_list_is_refused(cosmos_store: CosmosStore) -> None:
+    for _ in range(3):
+        await create(cosmos_store)
+    async with cosmos_store.open() as work:
+        token = (await work.contacts.page(1, None)).continuation_token
+    assert token is not None
+    other = CosmosUnitOfWork(cosmos_store.container, "another deployment", ORIGIN, event_ttl_seconds=60)
+    with pytest.raises(InvalidRequest):
+        await other.contacts.page(1, token)

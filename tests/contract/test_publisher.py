@@ -1,0 +1,69 @@
+"""A publisher hands over one contact's events in order, once, and says which can never be sent."""
+
+from dataclasses import replace
+
+import pytest
+
+from application.ports import OutboxEvent
+from domain.errors import NotDelivered
+from infra.servicebus.publisher import ServiceBusPublisher
+from tests.contract.conftest import Broker, ServiceBusBroker
+from tests.support.contacts import NOON
+
+
+def event(contact: str, sequence: int) -> OutboxEvent:
+    return OutboxEvent(
+        id=f"{contact}-{sequence}", contact_id=contact, action="Changed", sequence=sequence, created_at=NOON,
+        correlation_id="c", data={"id": f"{contact}-{sequence}", "sequence": sequence},
+    )  # fmt: skip
+
+
+async def test_events_arrive_in_the_order_given(broker: Broker) -> None:
+    events = [event("a", sequence) for sequence in range(1, 31)]
+    assert await broker.publisher.publish("a", events) == []
+    assert await broker.received("a", 30) == [f"a-{sequence}" for sequence in range(1, 31)]
+
+
+async def test_what_is_sent_again_arrives_once(broker: Broker) -> None:
+    await broker.publisher.publish("a", [event("a", 1), event("a", 2)])
+    await broker.publisher.publish("a", [event("a", 1), event("a", 2), event("a", 3)])
+    assert await broker.received("a", 3) == ["a-1", "a-2", "a-3"]
+
+
+async def test_more_than_one_batch_holds_arrives_in_order(broker: Broker) -> None:
+    events = [replace(event("a", sequence), data={"text": "x" * 100_000}) for sequence in range(1, 8)]
+    assert await broker.publisher.publish("a", events) == []
+    assert await broker.received("a", 7) == [f"a-{sequence}" for sequence in range(1, 8)]
+
+
+@pytest.mark.parametrize("large", [1, 2, 3])
+async def test_one_that_is_too_large_is_named_and_the_others_arrive_in_order(
+    broker: Broker, large: int
+) -> None:
+    events = [event("a", sequence) for sequence in range(1, 4)]
+    events[large - 1] = replace(events[large - 1], data={"text": "x" * 300_000})
+
+    [refused] = await broker.publisher.publish("a", events)
+
+    assert (refused.event_id, refused.contact_id) == (f"a-{large}", "a")
+    assert await broker.received("a", 2) == [one.id for one in events if one.id != refused.event_id]
+
+
+async def test_a_topic_that_does_not_exist_makes_events_wait(servicebus_broker: ServiceBusBroker) -> None:
+    assert isinstance(servicebus_broker.publisher, ServiceBusPublisher)
+    missing = ServiceBusPublisher(servicebus_broker.publisher.client, "no-such-topic", partitioned=False)
+    with pytest.raises(NotDelivered, match="SERVICEBUS_TOPIC"):
+        await missing.publish("a", [event("a", 1)])
+    await missing.close()
+
+
+async def test_one_at_a_time_arrives_in_order_too(servicebus_broker: ServiceBusBroker) -> None:
+    assert isinstance(servicebus_broker.publisher, ServiceBusPublisher)
+    single = ServiceBusPublisher(
+        servicebus_broker.publisher.client, servicebus_broker.topic.name, partitioned=True
+    )
+    large = replace(event("a", 2), data={"text": "x" * 300_000})
+    refused = await single.publish("a", [event("a", 1), large, event("a", 3)])
+    await single.close()
+    assert [one.event_id for one in refused] == ["a-2"]
+    assert await servicebus_broker.received("a", 2) == ["a-1", "a-3"]

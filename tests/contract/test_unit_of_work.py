@@ -1,0 +1,180 @@
+"""A unit of work stores a contact with its events, or nothing, and never over somebody else's change.
+
+What the fake cannot prove is asked of the Cosmos adapter alone, in ``test_cosmos_unit_of_work.py``.
+"""
+
+import asyncio
+from collections.abc import Callable
+from uuid import UUID, uuid4
+
+import pytest
+
+from domain.contact import Contact
+from domain.errors import ContactNotFound, PreconditionFailed
+from domain.values import Name
+from tests.contract.conftest import Store
+from tests.support.contacts import DETAILS, LATER, NOON, ORIGIN
+
+JANE = Name(first_name="Jane", last_name="Doe")
+
+
+async def create(store: Store) -> UUID:
+    async with store.open() as work:
+        contact = Contact.create(DETAILS, at=NOON)
+        work.contacts.add(contact)
+        await work.commit()
+        return contact.id
+
+
+async def change(store: Store, contact_id: UUID, *changes: Callable[[Contact], None]) -> None:
+    async with store.open() as work:
+        contact, _ = await work.contacts.get(contact_id)
+        for apply in changes:
+            apply(contact)
+        await work.commit()
+
+
+async def test_what_was_stored_is_read_again(store: Store) -> None:
+    async with store.open() as work:
+        contact = Contact.create(DETAILS, at=NOON)
+        work.contacts.add(contact)
+        receipt = await work.commit()
+
+    async with store.open() as work:
+        again, etag = await work.contacts.get(contact.id)
+
+    assert again.state == contact.state == receipt.contact
+    assert etag == receipt.etag
+    assert receipt.events == 1
+    [event] = await store.events(contact.id)
+    assert (event.action, event.sequence, event.correlation_id) == (
+        "ContactCreatedEvent",
+        1,
+        ORIGIN.correlation_id,
+    )
+
+
+async def test_each_change_is_stored_with_its_event_and_has_a_new_version(store: Store) -> None:
+    contact_id = await create(store)
+    async with store.open() as work:
+        contact, before = await work.contacts.get(contact_id)
+        contact.rename(JANE, at=LATER)
+        contact.describe("x", at=LATER)
+        receipt = await work.commit()
+
+    assert receipt.etag != before
+    async with store.open() as work:
+        again, etag = await work.contacts.get(contact_id)
+    assert again.state.name == JANE
+    assert again.state.last_sequence == 3
+    assert etag == receipt.etag
+    events = await store.events(contact_id)
+    assert [event.action for event in events] == [
+        "ContactCreatedEvent",
+        "ContactNameUpdatedEvent",
+        "ContactDescriptionUpdatedEvent",
+    ]
+    assert [event.sequence for event in events] == [1, 2, 3]
+
+
+async def test_nothing_changed_is_nothing_written(store: Store) -> None:
+    contact_id = await create(store)
+    async with store.open() as work:
+        contact, before = await work.contacts.get(contact_id)
+        contact.revise(DETAILS, at=LATER)
+        receipt = await work.commit()
+    assert (receipt.etag, receipt.events) == (before, 0)
+    assert len(await store.events(contact_id)) == 1
+
+
+async def test_two_writers_of_one_version_one_wins_and_the_other_leaves_no_trace(store: Store) -> None:
+    contact_id = await create(store)
+
+    async def rename(first_name: str) -> bool:
+        async with store.open() as work:
+            contact, _ = await work.contacts.get(contact_id)
+            await both_have_read.wait()
+            contact.rename(Name(first_name=first_name, last_name="Doe"), at=LATER)
+            contact.describe(first_name, at=LATER)
+            try:
+                await work.commit()
+            except PreconditionFailed:
+                return False
+            return True
+
+    both_have_read = asyncio.Barrier(2)
+    won = await asyncio.gather(rename("Ada"), rename("Bob"))
+
+    assert sorted(won) == [False, True]
+    winner = "Ada" if won[0] else "Bob"
+    async with store.open() as work:
+        contact, _ = await work.contacts.get(contact_id)
+    assert contact.state.name.first_name == contact.state.description == winner
+    events = await store.events(contact_id)
+    assert [event.sequence for event in events] == [1, 2, 3]
+    assert events[1].data["name"]["firstName"] == events[2].data["description"] == winner
+
+
+async def test_a_deleted_contact_is_not_found_and_its_events_are_there(store: Store) -> None:
+    contact_id = await create(store)
+    await change(store, contact_id, lambda contact: contact.delete(at=LATER))
+    async with store.open() as work:
+        with pytest.raises(ContactNotFound):
+            await work.contacts.get(contact_id)
+        page = await work.contacts.page(100, None)
+    assert [contact for contact in page.items if contact.id == contact_id] == []
+    assert [event.action for event in await store.events(contact_id)] == [
+        "ContactCreatedEvent",
+        "ContactDeletedEvent",
+    ]
+
+
+async def test_what_was_never_there_is_not_found(store: Store) -> None:
+    async with store.open() as work:
+        with pytest.raises(ContactNotFound):
+            await work.contacts.get(uuid4())
+
+
+async def test_who_leaves_without_a_commit_has_stored_nothing(store: Store) -> None:
+    contact = Contact.create(DETAILS, at=NOON)
+
+    async def fail() -> None:
+        async with store.open() as work:
+            work.contacts.add(contact)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await fail()
+    async with store.open() as work:
+        with pytest.raises(ContactNotFound):
+            await work.contacts.get(contact.id)
+
+
+async def test_a_failed_commit_leaves_nothing_tracked(store: Store) -> None:
+    contact_id = await create(store)
+    async with store.open() as work:
+        contact, _ = await work.contacts.get(contact_id)
+        contact.rename(JANE, at=LATER)
+        await change(store, contact_id, lambda rival: rival.describe("rival", at=LATER))
+        with pytest.raises(PreconditionFailed):
+            await work.commit()
+        again, _ = await work.contacts.get(contact_id)
+        again.rename(JANE, at=LATER)
+        receipt = await work.commit()
+    assert (receipt.contact.description, receipt.contact.name) == ("rival", JANE)
+
+
+async def test_a_list_goes_page_by_page_through_every_contact_once(store: Store) -> None:
+    ids = {await create(store) for _ in range(7)}
+    seen: list[UUID] = []
+    token: str | None = None
+    async with store.open() as work:
+        while True:
+            page = await work.contacts.page(3, token)
+            assert 1 <= len(page.items) <= 3
+            seen += [contact.id for contact in page.items]
+            token = page.continuation_token
+            if token is None:
+                break
+    assert len(seen) == 7
+    assert set(seen) == ids

@@ -1,0 +1,93 @@
+"""Connections to the servers under test, and entities of a test's own, through the real SDKs."""
+
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from azure.cosmos import PartitionKey
+from azure.cosmos.aio import ContainerProxy, CosmosClient, DatabaseProxy
+from azure.servicebus import ServiceBusReceivedMessage
+from azure.servicebus.aio import ServiceBusClient
+from azure.servicebus.aio.management import ServiceBusAdministrationClient
+from azure.servicebus.exceptions import OperationTimeoutError
+
+from tests.support.processes import Service
+
+COSMOS_KEY = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw=="
+"""Well known: every Cosmos emulator has it."""
+
+CONTACTS = "contacts"
+LEASES = "leases"
+
+
+def cosmos_connection(service: Service) -> str:
+    return f"AccountEndpoint={service.address};AccountKey={COSMOS_KEY};"
+
+
+def servicebus_connection(service: Service, *, admin: bool = False) -> str:
+    address = service.addresses[1 if admin else 0].partition("//")[2]
+    return (
+        f"Endpoint=sb://{address};SharedAccessKeyName=RootManageSharedAccessKey;"
+        "SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true;"
+    )
+
+
+@asynccontextmanager
+async def contacts_database(service: Service) -> AsyncIterator[DatabaseProxy]:
+    """A database of the test's own, with the containers as a deployment makes them."""
+    async with CosmosClient.from_connection_string(cosmos_connection(service)) as client:
+        database = await client.create_database(f"db-{uuid.uuid4().hex[:12]}")
+        await database.create_container(CONTACTS, PartitionKey("/partitionKey"), default_ttl=-1)
+        await database.create_container(LEASES, PartitionKey("/id"))
+        yield database
+
+
+@asynccontextmanager
+async def contacts_container(service: Service) -> AsyncIterator[ContainerProxy]:
+    async with contacts_database(service) as database:
+        yield database.get_container_client(CONTACTS)
+
+
+@dataclass
+class Topic:
+    """A topic with duplicate detection, one session subscription, and what has been received from it so far."""
+
+    service: Service
+    name: str = field(default_factory=lambda: f"topic-{uuid.uuid4().hex[:12]}")
+    subscription: str = "observer"
+
+    async def create(self, *subscriptions: str) -> None:
+        connection = servicebus_connection(self.service, admin=True)
+        async with ServiceBusAdministrationClient.from_connection_string(connection) as admin:
+            await admin.create_topic(self.name, requires_duplicate_detection=True)
+            for subscription in (self.subscription, *subscriptions):
+                await admin.create_subscription(self.name, subscription, requires_session=True)
+
+    async def receive(
+        self, session: str, count: int, *, within: float = 10.0
+    ) -> list[ServiceBusReceivedMessage]:
+        """Complete and return ``count`` messages of a session, or as many as came in time."""
+        received: list[ServiceBusReceivedMessage] = []
+        connection = servicebus_connection(self.service)
+        async with (
+            ServiceBusClient.from_connection_string(connection) as client,
+            client.get_subscription_receiver(
+                self.name, self.subscription, session_id=session, max_wait_time=within
+            ) as receiver,
+        ):
+            while len(received) < count:
+                messages = await receiver.receive_messages(count - len(received), max_wait_time=within)
+                if not messages:
+                    break
+                for message in messages:
+                    await receiver.complete_message(message)
+                received.extend(messages)
+        return received
+
+    async def is_empty(self, session: str) -> bool:
+        """True when a receiver of the session gets nothing within a second."""
+        try:
+            return not await self.receive(session, 1, within=1.0)
+        except OperationTimeoutError:
+            return True
