@@ -1,4 +1,6 @@
-"""Pins the one undocumented thing that the package relies on: how the installed azure-cosmos spells a continuation."""
+"""Pins the one undocumented thing that the package relies on: how the installed azure-cosmos spells a
+continuation.
+"""
 
 import base64
 import json

@@ -4,14 +4,22 @@ import asyncio
 import inspect
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar, cast
+from typing import Any, TypeVar, overload
 
 POLL_SECONDS = 0.02
 
 T = TypeVar("T")
 
 
-async def eventually(condition: Callable[[], T | Awaitable[T]], *, within: float = 10.0, what: str = "") -> T:
+@overload
+async def eventually(condition: Callable[[], Awaitable[T]], *, within: float = ..., what: str = ...) -> T: ...
+
+
+@overload
+async def eventually(condition: Callable[[], T], *, within: float = ..., what: str = ...) -> T: ...
+
+
+async def eventually(condition: Callable[[], Any], *, within: float = 10.0, what: str = "") -> Any:
     """Poll ``condition`` until it gives something true, and return that.
 
     An ``AssertionError`` from the condition counts as "not yet"; the last one is what fails the test.
@@ -21,7 +29,7 @@ async def eventually(condition: Callable[[], T | Awaitable[T]], *, within: float
         failure: AssertionError | None = None
         try:
             result = condition()
-            value = cast(T, await result if inspect.isawaitable(result) else result)
+            value = await result if inspect.isawaitable(result) else result
             if value:
                 return value
         except AssertionError as not_yet:

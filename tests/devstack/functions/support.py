@@ -4,6 +4,7 @@ import contextlib
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from tests.support.processes import Service, running
 
@@ -27,3 +28,10 @@ def make_host(
     file = folder / "settings.json"
     file.write_text(json.dumps({"Values": dict(settings or {})}))
     return Service("functions", folder, "--app", str(APPS / app), "--settings", str(file), *arguments)
+
+
+def recorded(file: Path) -> list[dict[str, Any]]:
+    """What the app's functions have recorded so far."""
+    if not file.exists():
+        return []
+    return [json.loads(line) for line in file.read_text().splitlines(keepends=True) if line.endswith("\n")]

@@ -1,0 +1,14 @@
+"""Containers on the Cosmos that the tests of a worker share."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.changefeed.support import Containers, containers_at
+from tests.support.processes import Service
+
+
+@pytest.fixture
+async def containers(cosmos_server: Service) -> AsyncIterator[Containers]:
+    async with containers_at(cosmos_server.address) as made:
+        yield made

@@ -1,0 +1,104 @@
+"""A monitored container and a lease container in a database of their own, and a handler that remembers."""
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from azure.cosmos import PartitionKey
+from azure.cosmos.aio import ContainerProxy, CosmosClient
+
+from changefeed import ChangeFeedContext, ChangeFeedProcessor, ProcessorOptions, StartFrom
+from devstack.settings import COSMOS_KEY
+
+FAST = ProcessorOptions(
+    poll_interval=0.02,
+    acquire_interval=0.1,
+    expiration_interval=2.0,
+    renew_interval=0.3,
+    start=StartFrom.beginning(),
+)
+"""Intervals for tests; everything else as usual."""
+
+
+@dataclass
+class Containers:
+    """What a processor works on."""
+
+    endpoint: str
+    database: str
+    monitored: ContainerProxy
+    leases: ContainerProxy
+
+    async def write(self, partition_key: str, sequence: int) -> None:
+        await self.monitored.create_item(
+            {"id": f"{partition_key}-{sequence}", "partitionKey": partition_key, "sequence": sequence}
+        )
+
+    async def lease_documents(self) -> dict[str, dict[str, Any]]:
+        """By what comes after the prefix: ``.info``, ``..0``, ..."""
+        documents = [document async for document in self.leases.read_all_items()]
+        return {document["id"][document["id"].index("=.") + 1 :]: document for document in documents}
+
+
+@contextlib.asynccontextmanager
+async def containers_at(endpoint: str, name: str = "") -> AsyncIterator[Containers]:
+    """In a database of that name, or of a random one; it is deleted in the end."""
+    name = name or f"feed-{uuid.uuid4().hex[:8]}"
+    async with CosmosClient(endpoint, COSMOS_KEY) as client:
+        database = await client.create_database(name)
+        monitored = await database.create_container("items", PartitionKey("/partitionKey"))
+        leases = await database.create_container("leases", PartitionKey("/id"))
+        yield Containers(endpoint, name, monitored, leases)
+        await client.delete_database(name)
+
+
+@dataclass
+class Recorder:
+    """A handler; fails as often as it is told, and stops inside a batch while it is held."""
+
+    failures: int = 0
+    items: list[Mapping[str, Any]] = field(default_factory=list)
+    """Handled with success."""
+    batches: list[tuple[list[str], ChangeFeedContext]] = field(default_factory=list)
+    """Every call, with the ids it got."""
+    errors: list[tuple[str | None, Exception]] = field(default_factory=list)
+    cancelled: int = 0
+    go_on: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self.go_on.set()
+
+    async def __call__(self, changes: Sequence[Mapping[str, Any]], context: ChangeFeedContext) -> None:
+        self.batches.append(([item["id"] for item in changes], context))
+        try:
+            await self.go_on.wait()
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        if self.failures:
+            self.failures -= 1
+            raise ValueError("told to fail")
+        self.items += changes
+
+    def on_error(self, lease_token: str | None, error: Exception) -> None:
+        self.errors.append((lease_token, error))
+
+    @property
+    def ids(self) -> list[str]:
+        return [item["id"] for item in self.items]
+
+    def processor(
+        self, containers: Containers, *, name: str = "a", prefix: str = "", options: ProcessorOptions = FAST
+    ) -> ChangeFeedProcessor:
+        return ChangeFeedProcessor(
+            containers.monitored,
+            containers.leases,
+            self,
+            instance_name=name,
+            lease_prefix=prefix,
+            options=options,
+            on_error=self.on_error,
+        )

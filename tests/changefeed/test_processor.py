@@ -1,0 +1,346 @@
+"""One instance: what it delivers, when it checkpoints, and what it leaves behind."""
+
+import asyncio
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from changefeed import ChangeFeedError, ChangeFeedProcessor, StartFrom
+from tests.changefeed.support import FAST, Containers, Recorder
+from tests.support.eventually import eventually
+
+
+async def continuation(containers: Containers) -> str | None:
+    value: str | None = (await containers.lease_documents())["..0"]["ContinuationToken"]
+    return value
+
+
+async def checkpointed(containers: Containers) -> bool:
+    return await continuation(containers) is not None
+
+
+async def test_what_was_there_and_what_comes_is_delivered_in_order(containers: Containers) -> None:
+    recorder = Recorder()
+    for sequence in range(3):
+        await containers.write("a", sequence)
+
+    async with recorder.processor(containers):
+        await eventually(lambda: len(recorder.items) == 3)
+        for sequence in range(3, 6):
+            await containers.write("a", sequence)
+        await eventually(lambda: len(recorder.items) == 6)
+
+    assert recorder.ids == [f"a-{sequence}" for sequence in range(6)]
+    assert recorder.errors == []
+
+
+async def test_the_lease_container_holds_what_the_dotnet_processor_would_write(
+    containers: Containers,
+) -> None:
+    recorder = Recorder()
+    await containers.write("a", 1)
+    before = datetime.now(UTC)
+
+    async with recorder.processor(containers, name="instance", prefix="relay-"):
+        await eventually(lambda: checkpointed(containers))
+        documents = await containers.lease_documents()
+
+    assert set(documents) == {".info", "..0"}
+    lease = documents["..0"]
+    monitored = await containers.monitored.read()
+    database_rid = monitored["_self"].split("/")[1]
+    assert lease["id"] == f"relay-127.0.0.1_{database_rid}_{monitored['_rid']}..0"
+    assert lease["version"] == 0
+    assert lease["LeaseToken"] == "0"
+    assert lease["FeedRange"] == {"Range": {"min": "", "max": "FF"}}
+    assert lease["Owner"] == "instance"
+    assert lease["ContinuationToken"] == f'"{recorder.items[-1]["_lsn"]}"'
+    assert lease["properties"] == {}
+    assert lease["Mode"] == "Incremental Feed"
+    assert before <= datetime.fromisoformat(lease["timestamp"]) <= datetime.now(UTC)
+
+
+async def test_a_stop_gives_the_lease_back(containers: Containers) -> None:
+    async with Recorder().processor(containers) as processor:
+        await eventually(lambda: processor.owned_leases == {"0"})
+        assert (await containers.lease_documents())["..0"]["Owner"] == "a"
+
+    assert (await containers.lease_documents())["..0"]["Owner"] is None
+
+
+async def test_the_next_run_goes_on_after_the_checkpoint(containers: Containers) -> None:
+    first, second = Recorder(), Recorder()
+    await containers.write("a", 1)
+    async with first.processor(containers):
+        await eventually(lambda: first.ids == ["a-1"])
+    await containers.write("a", 2)
+
+    async with second.processor(containers, name="b"):
+        await eventually(lambda: second.ids == ["a-2"])
+
+
+async def test_a_lease_that_a_dotnet_processor_left_is_taken_over(containers: Containers) -> None:
+    """Its documents are written by hand here; the first item is before its checkpoint."""
+    probe = Recorder()
+    await containers.write("a", 1)
+    async with probe.processor(containers, prefix="probe"):
+        await eventually(lambda: probe.ids == ["a-1"])
+    await containers.write("a", 2)
+    monitored = await containers.monitored.read()
+    prefix = f"net127.0.0.1_{monitored['_self'].split('/')[1]}_{monitored['_rid']}"
+    await containers.leases.create_item({"id": f"{prefix}.info"})
+    await containers.leases.create_item(
+        {
+            "id": f"{prefix}..0",
+            "version": 0,
+            "_etag": None,
+            "LeaseToken": "0",
+            "FeedRange": {"Range": {"min": "", "max": "FF"}},
+            "Owner": None,
+            "ContinuationToken": f'"{probe.items[0]["_lsn"]}"',
+            "properties": {},
+            "timestamp": "2026-01-02T03:04:05.1234567Z",
+            "Mode": "Incremental Feed",
+        }
+    )
+    recorder = Recorder()
+
+    async with recorder.processor(containers, prefix="net"):
+        await eventually(lambda: recorder.ids == ["a-2"])
+
+
+async def test_a_batch_whose_handler_raises_is_reported_and_comes_again(containers: Containers) -> None:
+    recorder = Recorder(failures=3)
+    await containers.write("a", 1)
+
+    async with recorder.processor(containers):
+        await eventually(lambda: recorder.ids == ["a-1"])
+
+    assert [ids for ids, _ in recorder.batches] == [["a-1"]] * 4
+    assert [(token, str(error)) for token, error in recorder.errors] == [("0", "told to fail")] * 3
+
+
+async def test_there_is_no_checkpoint_before_the_handler_has_returned(containers: Containers) -> None:
+    recorder = Recorder()
+    recorder.go_on.clear()
+    await containers.write("a", 1)
+
+    async with recorder.processor(containers):
+        await eventually(lambda: recorder.batches)
+        assert await continuation(containers) is None
+        recorder.go_on.set()
+        await eventually(lambda: checkpointed(containers))
+
+    context = recorder.batches[0][1]
+    assert await continuation(containers) == context.continuation == f'"{recorder.items[0]["_lsn"]}"'
+    assert context.lease_token == "0"
+    assert context.request_charge > 0
+
+
+async def test_a_draining_stop_lets_the_handler_end_and_checkpoints(containers: Containers) -> None:
+    recorder = Recorder()
+    recorder.go_on.clear()
+    await containers.write("a", 1)
+    processor = recorder.processor(containers)
+    await processor.start()
+    await eventually(lambda: recorder.batches)
+
+    stopping = asyncio.create_task(processor.stop())
+    await containers.write("a", 2)
+    assert not stopping.done()
+    recorder.go_on.set()
+    await stopping
+
+    assert recorder.ids == ["a-1"]
+    assert await continuation(containers) == recorder.batches[0][1].continuation
+
+
+async def test_a_stop_without_draining_cancels_the_handler_and_delivers_again(containers: Containers) -> None:
+    first, second = Recorder(), Recorder()
+    first.go_on.clear()
+    await containers.write("a", 1)
+    processor = first.processor(containers)
+    await processor.start()
+    await eventually(lambda: first.batches)
+
+    await processor.stop(drain=False)
+
+    assert first.cancelled == 1
+    assert await continuation(containers) is None
+    async with second.processor(containers, name="b"):
+        await eventually(lambda: second.ids == ["a-1"])
+
+
+async def test_a_draining_stop_can_be_cut_short(containers: Containers) -> None:
+    recorder = Recorder()
+    recorder.go_on.clear()
+    await containers.write("a", 1)
+    processor = recorder.processor(containers)
+    await processor.start()
+    await eventually(lambda: recorder.batches)
+
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.2):
+            await processor.stop()
+    await processor.stop(drain=False)
+
+    assert recorder.cancelled == 1
+    assert (await containers.lease_documents())["..0"]["Owner"] is None
+
+
+async def test_from_now_means_what_changes_after_the_start(containers: Containers) -> None:
+    await containers.write("a", 1)
+    # The service reads the start to the second: what is to be too old must be two seconds old.
+    written = time.time()
+    await eventually(lambda: time.time() > written + 2.1)
+    recorder = Recorder()
+
+    async with recorder.processor(containers, options=replace(FAST, start=StartFrom.now())):
+        await containers.write("a", 2)
+        await eventually(lambda: recorder.ids)
+
+    assert recorder.ids == ["a-2"]
+
+
+async def test_from_a_time_means_what_changed_after_it(containers: Containers) -> None:
+    await containers.write("a", 1)
+    written = time.time()
+    await eventually(lambda: time.time() > written + 1.1)
+    between = datetime.fromtimestamp(int(time.time()), UTC)
+    await eventually(lambda: time.time() > between.timestamp() + 1.1)
+    await containers.write("a", 2)
+    recorder = Recorder()
+
+    async with recorder.processor(containers, options=replace(FAST, start=StartFrom.at(between))):
+        await eventually(lambda: recorder.ids)
+
+    assert recorder.ids == ["a-2"]
+
+
+async def test_the_start_option_does_not_matter_once_there_is_a_checkpoint(containers: Containers) -> None:
+    first, second = Recorder(), Recorder()
+    await containers.write("a", 1)
+    async with first.processor(containers):
+        await eventually(lambda: first.ids == ["a-1"])
+    await containers.write("a", 2)
+
+    async with second.processor(containers, options=replace(FAST, start=StartFrom.now())):
+        await eventually(lambda: second.ids == ["a-2"])
+
+
+async def test_a_page_has_at_most_max_items(containers: Containers) -> None:
+    recorder = Recorder()
+    for sequence in range(5):
+        await containers.write("a", sequence)
+
+    async with recorder.processor(containers, options=replace(FAST, max_items=2)):
+        await eventually(lambda: len(recorder.items) == 5)
+
+    assert [len(ids) for ids, _ in recorder.batches] == [2, 2, 1]
+
+
+async def test_processors_with_different_prefixes_each_get_everything(containers: Containers) -> None:
+    one, other = Recorder(), Recorder()
+    await containers.write("a", 1)
+
+    async with one.processor(containers, prefix="one"), other.processor(containers, prefix="other"):
+        await eventually(lambda: one.ids == other.ids == ["a-1"])
+
+
+async def test_the_lease_is_renewed_while_a_handler_takes_long(containers: Containers) -> None:
+    recorder, rival = Recorder(), Recorder()
+    recorder.go_on.clear()
+    await containers.write("a", 1)
+    options = replace(FAST, expiration_interval=0.8, renew_interval=0.2)
+
+    async with (
+        recorder.processor(containers, options=options),
+        rival.processor(containers, name="rival", options=options),
+    ):
+        await eventually(lambda: recorder.batches)
+        begun = time.monotonic()
+        await eventually(lambda: time.monotonic() - begun > 1.6)
+        recorder.go_on.set()
+        await eventually(lambda: recorder.ids == ["a-1"])
+
+    assert rival.batches == []
+
+
+async def test_a_lease_that_another_took_is_given_up_at_once(containers: Containers) -> None:
+    recorder = Recorder()
+    recorder.go_on.clear()
+    await containers.write("a", 1)
+
+    async with recorder.processor(containers) as processor:
+        await eventually(lambda: recorder.batches)
+        lease = (await containers.lease_documents())["..0"]
+        future = datetime.now(UTC).replace(year=2100).isoformat()
+        await containers.leases.replace_item(lease["id"], {**lease, "Owner": "thief", "timestamp": future})
+        await eventually(lambda: recorder.cancelled)
+        await eventually(lambda: not processor.owned_leases)
+
+    stolen = (await containers.lease_documents())["..0"]
+    assert (stolen["Owner"], stolen["ContinuationToken"]) == ("thief", None)
+
+
+async def test_a_lease_document_that_was_deleted_ends_its_worker(containers: Containers) -> None:
+    recorder = Recorder()
+
+    async with recorder.processor(containers) as processor:
+        await eventually(lambda: processor.owned_leases)
+        lease = (await containers.lease_documents())["..0"]
+        await containers.leases.delete_item(lease["id"], lease["id"])
+        await eventually(lambda: not processor.owned_leases)
+
+
+async def test_a_lock_left_by_a_crash_does_not_block_for_ever(containers: Containers) -> None:
+    """The lease container has no default TTL, so the lock's own is ignored."""
+    monitored = await containers.monitored.read()
+    prefix = f"127.0.0.1_{monitored['_self'].split('/')[1]}_{monitored['_rid']}"
+    await containers.leases.create_item({"id": f"{prefix}.lock", "ttl": 30})
+    recorder = Recorder()
+    await containers.write("a", 1)
+    processor = recorder.processor(containers)
+
+    starting = asyncio.create_task(processor.start())
+    await asyncio.wait([starting], timeout=0.3)
+    assert not starting.done()
+    processor._store.clock = lambda: datetime.now(UTC).replace(year=2100)
+    await starting
+    processor._store.clock = lambda: datetime.now(UTC)
+    await eventually(lambda: recorder.ids == ["a-1"])
+    await processor.stop()
+    assert ".lock" not in await containers.lease_documents()
+
+
+async def test_a_lease_container_with_another_partition_key_is_refused(containers: Containers) -> None:
+    processor = ChangeFeedProcessor(containers.monitored, containers.monitored, Recorder(), instance_name="a")
+
+    with pytest.raises(ChangeFeedError, match="partition key /id"):
+        await processor.start()
+
+
+async def test_leases_of_another_mode_are_refused(containers: Containers) -> None:
+    async with Recorder().processor(containers):
+        lease = (await containers.lease_documents())["..0"]
+    current = (await containers.lease_documents())["..0"]
+    await containers.leases.replace_item(lease["id"], {**current, "Mode": "Full-Fidelity Feed"})
+
+    with pytest.raises(ChangeFeedError, match="Full-Fidelity Feed"):
+        await Recorder().processor(containers).start()
+
+
+async def test_a_processor_is_started_once(containers: Containers) -> None:
+    async with Recorder().processor(containers) as processor:
+        with pytest.raises(RuntimeError, match="once"):
+            await processor.start()
+
+
+async def test_no_task_is_left_after_a_stop(containers: Containers) -> None:
+    before = asyncio.all_tasks()
+    async with Recorder().processor(containers) as processor:
+        await eventually(lambda: processor.owned_leases)
+
+    assert asyncio.all_tasks() == before

@@ -1,0 +1,1 @@
+"""Functions on Service Bus and on a timer."""

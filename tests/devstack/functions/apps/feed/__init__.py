@@ -1,0 +1,1 @@
+"""A function on the change feed."""
