@@ -1,0 +1,126 @@
+"""The physical partitions cover all effective partition keys without gap or overlap, before and after a split.
+
+A split makes two children of one partition. They keep its items with their LSNs and go on counting from its last one, so a
+continuation of the parent is good for both.
+"""
+
+import json
+import sqlite3
+from dataclasses import dataclass
+
+from devstack.cosmos.epk import LAST
+from devstack.cosmos.errors import PARTITION_GONE, CosmosError, bad_request
+from devstack.cosmos.model import Container, Json, Range
+from devstack.cosmos.rid import child_rid
+from devstack.cosmos.service import Service
+from devstack.cosmos.wire import Answer, Request, dump_json
+
+_RANGE_MARKER = 0x50
+_DIGITS = 32
+
+
+@dataclass(frozen=True)
+class Split:
+    parent: Range
+    children: tuple[Range, Range]
+
+
+def read(service: Service, request: Request) -> Answer:
+    """The partitions that changed since the ``etag`` that the client has, all of them without one; 304 for none."""
+    container = service.container(request)
+    etag = f'"{container.ranges_version}"'
+    known = request.headers.get("If-None-Match", "").strip().strip('"')
+    if known == str(container.ranges_version):
+        return Answer(304, None, {"etag": etag, "x-ms-item-count": "0"})
+    since = int(known) if known.isdecimal() else 0
+    rows = service.store.connection.execute(
+        "SELECT id, lsn FROM ranges WHERE container = ? AND online AND version > ?", (container.number, since)
+    )
+    lsns = dict(rows.fetchall())
+    ranges = [_as_json(container, part, lsns[part.id]) for part in container.ranges if part.id in lsns]
+    body = {"_rid": container.rid, "PartitionKeyRanges": ranges, "_count": len(ranges)}
+    return Answer(200, dump_json(body), {"etag": etag, "x-ms-item-count": str(len(ranges))})
+
+
+def _as_json(container: Container, part: Range, lsn: int) -> Json:
+    rid = child_rid(container.rid, part.id + 2, marker=_RANGE_MARKER)
+    return {
+        "_rid": rid,
+        "id": str(part.id),
+        "_etag": f'"{container.rid}-{part.id}"',
+        "minInclusive": part.minimum,
+        "maxExclusive": part.maximum,
+        "ridPrefix": part.id,
+        "_self": f"{container.self_link}pkranges/{rid}/",
+        "throughputFraction": 1 / len(container.ranges),
+        "status": "online",
+        "parents": [str(parent) for parent in part.parents],
+        "_ts": container.timestamp,
+        "_lsn": lsn,
+    }
+
+
+def split(service: Service, container: Container, range_id: int) -> Split:
+    """Cut one partition in two in the middle of its range. Raises 410 for a partition that is not there."""
+    parent = container.range_by_id(range_id)
+    if parent is None:
+        raise CosmosError(PARTITION_GONE, f"The container has no partition key range {range_id}.")
+    middle = _middle(parent)
+    with service.store.transaction() as run:
+        first = _next_id(run, container)
+        parents = (*parent.parents, parent.id)
+        children = (
+            Range(first, parent.minimum, middle, parents),
+            Range(first + 1, middle, parent.maximum, parents),
+        )
+        _replace(run, container, parent, children)
+    service.catalogue.reload()
+    return Split(parent, children)
+
+
+def _next_id(run: sqlite3.Connection, container: Container) -> int:
+    number: int = run.execute(
+        "SELECT max(id) FROM ranges WHERE container = ?", (container.number,)
+    ).fetchone()[0]
+    return number + 1
+
+
+def _replace(
+    run: sqlite3.Connection, container: Container, parent: Range, children: tuple[Range, Range]
+) -> None:
+    version = container.ranges_version + 1
+    run.execute("UPDATE containers SET ranges_version = ? WHERE number = ?", (version, container.number))
+    run.execute("UPDATE ranges SET online = 0 WHERE container = ? AND id = ?", (container.number, parent.id))
+    for child in children:
+        run.execute(
+            "INSERT INTO ranges (container, id, minimum, maximum, parents, lsn, online, version)"
+            " SELECT container, ?, ?, ?, ?, lsn, 1, ? FROM ranges WHERE container = ? AND id = ?",
+            (
+                child.id,
+                child.minimum,
+                child.maximum,
+                json.dumps(child.parents),
+                version,
+                container.number,
+                parent.id,
+            ),
+        )
+        run.execute(
+            f"UPDATE {container.items} SET range = ? WHERE range = ? AND epk >= ? AND epk < ?",
+            (child.id, parent.id, child.minimum, child.maximum),
+        )
+
+
+def _middle(part: Range) -> str:
+    """Half way between the ends, as hexadecimal digits. Raises 400 when there is nothing in between."""
+    low = int(part.minimum.ljust(_DIGITS, "0")[:_DIGITS], 16)
+    # No hash exceeds 3FFF..., so FF stands for 4000... when it comes to halving.
+    high = (
+        1 << 126
+        if part.maximum == LAST and low < 1 << 126
+        else int(part.maximum.ljust(_DIGITS, "0")[:_DIGITS], 16)
+    )
+    middle = (low + high) // 2
+    if middle in (low, high):
+        raise bad_request("The partition key range is too small to be split.")
+    return f"{middle:0{_DIGITS}X}"

@@ -1,0 +1,178 @@
+"""One page of a query over items: no more than asked for, and a continuation that neither skips nor repeats a result.
+
+A page may be short, or empty, with a continuation: when it is long enough in bytes, or when enough rows have been looked at.
+"""
+
+import itertools
+import sqlite3
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from devstack.cosmos.epk import UNDEFINED
+from devstack.cosmos.errors import bad_request
+from devstack.cosmos.model import Container
+from devstack.cosmos.query import tree
+from devstack.cosmos.query.aggregate import whole_result
+from devstack.cosmos.query.continuation import Position
+from devstack.cosmos.query.evaluate import Compiler, Row
+from devstack.cosmos.query.pushdown import narrow
+from devstack.cosmos.query.scan import Candidate, Order, candidates
+from devstack.cosmos.query.values import is_number
+from devstack.cosmos.scope import Scope
+from devstack.cosmos.wire import MAX_PAGE_BYTES, dump_json
+
+MAX_ROWS_READ: Final = 10_000
+"""Rows that one page looks at; then it ends, so that no query holds the server up."""
+
+
+@dataclass(frozen=True)
+class Page:
+    """``results`` are JSON texts; ``next`` is None at the end."""
+
+    results: list[str]
+    next: Position | None
+
+
+@dataclass(frozen=True)
+class Task:
+    """A query with everything it is asked of."""
+
+    run: sqlite3.Connection
+    container: Container
+    scope: Scope
+    query: tree.Query
+    parameters: Mapping[str, Any]
+    now: int
+
+    def rows(self, start: Position, order: Order) -> Iterator[tuple[tuple[str, str], Candidate]]:
+        root = self.query.root
+        return candidates(
+            self.run,
+            self.container,
+            self.scope,
+            where=narrow(self.query.where, root, self.parameters),
+            order=order,
+            start=start,
+            now=self.now,
+        )
+
+
+def is_whole(query: tree.Query) -> bool:
+    """Whether the result can only be told once every row was seen."""
+    items = query.items or ()
+    return query.distinct or bool(query.group_by) or any(tree.has_aggregate(value) for _, value in items)
+
+
+def first_position(query: tree.Query, parameters: Mapping[str, Any]) -> Position:
+    """The beginning, with the query's OFFSET and LIMIT or TOP. Raises 400."""
+    compiler = Compiler(parameters)
+    limits = [_count(compiler, part) for part in (query.top, query.limit) if part is not None]
+    offset = 0 if query.offset is None else _count(compiler, query.offset)
+    return Position(offset=offset, limit=min(limits, default=None))
+
+
+def _count(compiler: Compiler, expression: tree.Expression) -> int:
+    value = compiler.compile(expression)({})
+    if not is_number(value) or value < 0 or value != int(value):
+        raise bad_request("TOP, OFFSET and LIMIT need a whole number that is not negative.")
+    return int(value)
+
+
+def read_page(task: Task, start: Position, size: int) -> Page:
+    """Raises 400 for what only shows when the query is run."""
+    if not task.query.sources:
+        return _page_of(_constant_result(task), start, size)
+    if is_whole(task.query):
+        order = Order.of_query(task.query, task.container)
+        rows = (candidate.document() for _, candidate in task.rows(Position(), order))
+        return _page_of(whole_result(task.query, task.parameters, rows), start, size)
+    return _streamed_page(task, start, size)
+
+
+def _constant_result(task: Task) -> list[Any]:
+    value = Compiler(task.parameters).projection(task.query)({})
+    return [] if value is UNDEFINED else [value]
+
+
+def _page_of(results: list[Any], start: Position, size: int) -> Page:
+    """A page of results that are all there; here ``number`` counts what was returned before."""
+    end = None if start.limit is None else start.offset + start.limit
+    wanted = results[start.offset : end]
+    page = wanted[start.number : start.number + size]
+    reached = start.number + len(page)
+    return Page(
+        [dump_json(value) for value in page],
+        replace(start, number=reached) if reached < len(wanted) else None,
+    )
+
+
+def _streamed_page(task: Task, start: Position, size: int) -> Page:
+    query = task.query
+    compiler = Compiler(task.parameters)
+    order = Order.of_query(query, task.container)
+    returns_document = query.items is None and len(query.sources) == 1
+    matches, project = compiler.predicate(query.where), compiler.projection(query)
+    expand = compiler.rows(query.sources[1:])
+    first = query.sources[0]
+    enter = compiler.compile(first.value) if not _is_document(first) else None
+
+    def results_of(candidate: Candidate) -> Iterator[str]:
+        if returns_document and query.where is None and enter is None:
+            yield candidate.text
+            return
+        document = candidate.document()
+        for root in _roots(first, enter, document):
+            for row in expand({first.alias: root}):
+                if matches(row) and (value := project(row)) is not UNDEFINED:
+                    yield candidate.text if returns_document and enter is None else dump_json(value)
+
+    return _fill(task.rows(start, order), results_of, start, size)
+
+
+def _is_document(source: tree.Source) -> bool:
+    """Whether FROM names the document itself, as nearly always."""
+    return isinstance(source.value, tree.Name) and not source.iterate
+
+
+def _roots(first: tree.Source, enter: Any, document: Any) -> list[Any]:
+    """What the first name of FROM stands for: the document, something in it, or the elements of an array in it."""
+    if enter is None:
+        return [document]
+    base = first.value
+    while isinstance(base, tree.Property):
+        base = base.base
+    row: Row = {base.name: document} if isinstance(base, tree.Name) else {}
+    value = enter(row)
+    if first.iterate:
+        return value if isinstance(value, list) else []
+    return [] if value is UNDEFINED else [value]
+
+
+def _fill(
+    rows: Iterator[tuple[tuple[str, str], Candidate]], results_of: Any, start: Position, size: int
+) -> Page:
+    page: list[str] = []
+    position, length = start, 0
+    if start.limit == 0:
+        return Page(page, None)
+    for read, (bounds, candidate) in enumerate(rows):
+        if len(page) >= size or length > MAX_PAGE_BYTES or read >= MAX_ROWS_READ:
+            return Page(page, position)
+        inner = position.inner
+        position = replace(position, minimum=bounds[0], maximum=bounds[1], inner=0)
+        for text in itertools.islice(results_of(candidate), inner, None):
+            if len(page) >= size:
+                return Page(page, replace(position, inner=inner))
+            inner += 1
+            if position.offset:
+                position = replace(position, offset=position.offset - 1)
+                continue
+            page.append(text)
+            length += len(text)
+            if position.limit is not None:
+                position = replace(position, limit=position.limit - 1)
+                if position.limit == 0:
+                    return Page(page, None)
+        position = position.after(candidate.number, candidate.keys)
+    return Page(page, None)

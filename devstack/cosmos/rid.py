@@ -1,0 +1,36 @@
+"""Resource ids (``_rid``): a child's id begins with the bytes of its parent's, and none is ever used twice.
+
+Clients tell a resource id from a name by its shape (base64 with ``-`` for ``/``, four bytes for a database) and detect
+by it that a container was deleted and made again under the same name.
+"""
+
+import base64
+import secrets
+
+
+def new_database_rid() -> str:
+    return _text(secrets.token_bytes(4))
+
+
+def new_container_rid(database_rid: str) -> str:
+    """Eight bytes; the first bit of the container's own four is set, as the service has it."""
+    own = bytearray(secrets.token_bytes(4))
+    own[0] |= 0x80
+    return _text(_bytes(database_rid) + bytes(own))
+
+
+def child_rid(container_rid: str, number: int, *, marker: int = 0) -> str:
+    """The id of the ``number``-th document (or, with a ``marker``, of a resource of another kind) of a container."""
+    return _text(_bytes(container_rid) + number.to_bytes(7, "little") + bytes([marker]))
+
+
+def new_offer_rid() -> str:
+    return _text(secrets.token_bytes(3))
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode().replace("/", "-")
+
+
+def _bytes(text: str) -> bytes:
+    return base64.b64decode(text.replace("-", "/"))

@@ -1,0 +1,46 @@
+"""What every operation needs of the running server, handed to it rather than found by it."""
+
+import time
+from dataclasses import dataclass, field
+
+from devstack.cosmos.catalogue import Catalogue
+from devstack.cosmos.errors import CONTAINER_RECREATED, CosmosError, no_such_owner
+from devstack.cosmos.model import Container
+from devstack.cosmos.store import Store
+from devstack.cosmos.wire import Request
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line decides. ``partitions``: of each new container; None: by its throughput."""
+
+    partitions: int | None = None
+
+
+@dataclass
+class Service:
+    """``endpoint`` is the address that the account's document gives to clients."""
+
+    store: Store
+    catalogue: Catalogue
+    options: Options = field(default_factory=Options)
+    endpoint: str = ""
+
+    @staticmethod
+    def now() -> int:
+        """The whole second that ``_ts`` and TTL count in."""
+        return int(time.time())
+
+    def container(self, request: Request) -> Container:
+        """The container that owns the request's items. Raises 404/1003, or 400/1024 when it was made anew."""
+        try:
+            found = self.catalogue.container(request.target.database, request.target.container)
+        except CosmosError as error:
+            raise no_such_owner() from error
+        intended = request.headers.get("x-ms-cosmos-intended-collection-rid")
+        if intended and intended != found.rid:
+            raise CosmosError(
+                CONTAINER_RECREATED,
+                "The container was deleted and created again: its _rid is another one now.",
+            )
+        return found

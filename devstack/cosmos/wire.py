@@ -1,0 +1,87 @@
+"""What goes over the socket, free of the web framework: a request with its headers read, and an answer."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from devstack.cosmos.errors import bad_request
+from devstack.cosmos.model import Json
+from devstack.cosmos.routes import Target
+
+MAX_PAGE: Final = 1000
+DEFAULT_PAGE: Final = 100
+"""Items of a page when the client names no number: https://learn.microsoft.com/rest/api/cosmos-db/common-cosmosdb-rest-request-headers"""
+
+MAX_PAGE_BYTES: Final = 4 * 1024 * 1024
+"""https://learn.microsoft.com/azure/cosmos-db/concepts-limits: the longest page of results."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """``headers`` finds a name in any case."""
+
+    method: str
+    target: Target
+    headers: Mapping[str, str]
+    body: bytes = b""
+
+    def flag(self, name: str) -> bool:
+        return self.headers.get(name, "").lower() == "true"
+
+    def json(self) -> Json:
+        """The body as a JSON object. Raises 400."""
+        value = parse_json(self.body)
+        if not isinstance(value, dict):
+            raise bad_request("The request body must be a JSON object.")
+        return value
+
+    @property
+    def page_size(self) -> int:
+        """``x-ms-max-item-count``; -1 lets the server choose. Raises 400."""
+        text = self.headers.get("x-ms-max-item-count")
+        if text is None:
+            return DEFAULT_PAGE
+        try:
+            number = int(text)
+        except ValueError as error:
+            raise bad_request(f"x-ms-max-item-count is not a number: {text[:50]}") from error
+        if number == -1:
+            return MAX_PAGE
+        if number < 1:
+            raise bad_request(f"x-ms-max-item-count must be -1 or at least 1: {number}")
+        return min(number, MAX_PAGE)
+
+
+@dataclass
+class Answer:
+    """``body`` is JSON text, or None for none."""
+
+    status: int
+    body: str | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+    charge: float = 1.0
+
+
+def parse_json(text: bytes) -> Any:
+    """Strict JSON: no NaN, no lone surrogates, bounded nesting. Raises 400."""
+    try:
+        return json.loads(text.decode(), parse_constant=_no_constant)
+    except UnicodeDecodeError as error:
+        raise bad_request("The request body is not UTF-8.") from error
+    except (ValueError, RecursionError) as error:
+        raise bad_request(f"The request body is not valid JSON: {str(error)[:200]}") from error
+
+
+def dump_json(value: Any) -> str:
+    """Compact JSON. Raises 400 for text that no UTF-8 can carry."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise bad_request("The document holds a lone surrogate, which is no Unicode text.") from error
+    return text
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is not JSON")

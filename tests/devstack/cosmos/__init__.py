@@ -1,0 +1,1 @@
+"""The Cosmos DB: over real sockets, through the SDK and by raw request."""
