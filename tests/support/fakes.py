@@ -4,6 +4,7 @@ What they cannot prove: atomicity under a crash, lost answers, limits of the rea
 """
 
 import itertools
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
