@@ -11,6 +11,7 @@ from azure.cosmos import PartitionKey
 from azure.cosmos.aio import CosmosClient, DatabaseProxy
 from azure.servicebus.aio.management import ServiceBusAdministrationClient
 
+from devstack.administration import administration_client
 from devstack.service import CannotStart
 from devstack.settings import Names
 
@@ -39,7 +40,7 @@ async def cosmos(connection: str, names: Names) -> None:
 async def servicebus(connection: str, names: Names) -> None:
     """The topic and its subscription; ``connection`` has the admin port. Raises :class:`CannotStart`."""
     try:
-        async with ServiceBusAdministrationClient.from_connection_string(connection) as client:
+        async with administration_client(connection) as client:
             await _topic(client, names)
             await _subscription(client, names)
     except AzureError as error:

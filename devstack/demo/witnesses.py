@@ -14,8 +14,8 @@ import aiohttp
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 from azure.servicebus import ServiceBusMessage, ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender
-from azure.servicebus.aio.management import ServiceBusAdministrationClient
 
+from devstack.administration import administration_client
 from devstack.demo.narrator import Narrator
 from devstack.stack import Stack
 
@@ -156,9 +156,7 @@ async def opened(stack: Stack, narrator: Narrator) -> AsyncIterator[Witnesses]:
 
 async def _make_subscription(stack: Stack) -> None:
     assert stack.servicebus_admin_connection
-    async with ServiceBusAdministrationClient.from_connection_string(
-        stack.servicebus_admin_connection
-    ) as admin:
+    async with administration_client(stack.servicebus_admin_connection) as admin:
         await admin.create_subscription(
             stack.settings.names.topic,
             SUBSCRIPTION,

@@ -9,9 +9,9 @@ from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient, DatabaseProxy
 from azure.servicebus import ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusClient
-from azure.servicebus.aio.management import ServiceBusAdministrationClient
 from azure.servicebus.exceptions import OperationTimeoutError
 
+from devstack.administration import administration_client
 from tests.support.processes import Service
 
 COSMOS_KEY = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw=="
@@ -59,7 +59,7 @@ class Topic:
 
     async def create(self, *subscriptions: str) -> None:
         connection = servicebus_connection(self.service, admin=True)
-        async with ServiceBusAdministrationClient.from_connection_string(connection) as admin:
+        async with administration_client(connection) as admin:
             await admin.create_topic(self.name, requires_duplicate_detection=True)
             for subscription in (self.subscription, *subscriptions):
                 await admin.create_subscription(self.name, subscription, requires_session=True)

@@ -5,9 +5,9 @@ from uuid import uuid4
 import pytest
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import CosmosClient
-from azure.servicebus.aio.management import ServiceBusAdministrationClient
 
 from devstack import provision
+from devstack.administration import administration_client
 from devstack.service import CannotStart
 from devstack.settings import Names, cosmos_connection, servicebus_connection
 from tests.support.processes import Service
@@ -73,7 +73,7 @@ async def test_the_topic_drops_duplicates_and_the_subscription_has_sessions(
 ) -> None:
     for _ in range(2):
         await provision.servicebus(servicebus, names)
-    async with ServiceBusAdministrationClient.from_connection_string(servicebus) as client:
+    async with administration_client(servicebus) as client:
         topic = await client.get_topic(names.topic)
         subscription = await client.get_subscription(names.topic, "directory")
         assert topic.requires_duplicate_detection
@@ -85,7 +85,7 @@ async def test_the_topic_drops_duplicates_and_the_subscription_has_sessions(
 
 async def test_what_is_there_with_other_settings_is_kept(servicebus: str, names: Names) -> None:
     """As with a Config.json that has the subscription, with a delivery count of its own."""
-    async with ServiceBusAdministrationClient.from_connection_string(servicebus) as client:
+    async with administration_client(servicebus) as client:
         await client.create_topic(names.topic, requires_duplicate_detection=True)
         await client.create_subscription(
             names.topic, "directory", requires_session=True, max_delivery_count=3
@@ -98,7 +98,7 @@ async def test_what_is_there_with_other_settings_is_kept(servicebus: str, names:
 async def test_a_topic_without_duplicate_detection_and_a_subscription_without_sessions_are_refused(
     servicebus: str, names: Names
 ) -> None:
-    async with ServiceBusAdministrationClient.from_connection_string(servicebus) as client:
+    async with administration_client(servicebus) as client:
         await client.create_topic(names.topic)
         with pytest.raises(CannotStart, match=r"exists without duplicate detection; .* SERVICEBUS_TOPIC"):
             await provision.servicebus(servicebus, names)
