@@ -1,0 +1,48 @@
+"""One stored message. Its place in its queue is its sequence number; it is locked exactly while it has a token."""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from devstack.servicebus.codec.message import ParsedMessage
+
+
+class State(IntEnum):
+    """As ``x-opt-message-state`` says it."""
+
+    ACTIVE = 0
+    DEFERRED = 1
+    SCHEDULED = 2
+
+
+@dataclass(slots=True)
+class Message:
+    """Times are milliseconds since the epoch."""
+
+    sequence: int
+    enqueued_sequence: int
+    """The number that the entity gave to which it was sent: of a subscription's message, the topic's."""
+
+    parsed: ParsedMessage
+    enqueued_ms: int
+    expires_ms: int | None = None
+    due_ms: int | None = None
+    """When a scheduled message becomes active."""
+
+    state: State = State.ACTIVE
+    delivery_count: int = 0
+    """Deliveries that ended without settlement, as the AMQP header counts them: 0 on the first one."""
+
+    dead: bool = False
+    """In the dead-letter queue of its entity."""
+
+    dead_letter_source: str | None = None
+    token: bytes | None = None
+    locked_until_ms: int = 0
+
+    @property
+    def session_id(self) -> str | None:
+        return self.parsed.session_id
+
+    @property
+    def size(self) -> int:
+        return len(self.parsed.raw)

@@ -1,0 +1,312 @@
+"""The entities by path, and the rules that hold before an entity takes a message: all of a send is accepted, or none.
+
+Limits are those of the Standard tier (Service Bus quotas): 256 KB a message or batch, ids of at most 128 characters.
+"""
+
+import heapq
+from dataclasses import dataclass
+
+from devstack.servicebus.broker.description import Description
+from devstack.servicebus.broker.duplicates import DuplicateWindow
+from devstack.servicebus.broker.filters import Filters
+from devstack.servicebus.broker.journal import Journal
+from devstack.servicebus.broker.queue import Queue
+from devstack.servicebus.broker.topic import Subscription, Topic
+from devstack.servicebus.codec.decode import decode
+from devstack.servicebus.codec.errors import (
+    ARGUMENT_ERROR,
+    ENTITY_ALREADY_EXISTS,
+    ENTITY_DISABLED,
+    MESSAGE_SIZE_EXCEEDED,
+    NOT_ALLOWED,
+    NOT_FOUND,
+    RESOURCE_LIMIT_EXCEEDED,
+    AmqpError,
+)
+from devstack.servicebus.codec.message import ParsedMessage
+
+MAX_MESSAGE_BYTES = 262_144
+MAX_ID_LENGTH = 128
+DEAD_LETTER_SUFFIX = "/$deadletterqueue"
+SCHEDULED_TIME = "x-opt-scheduled-enqueue-time"
+PARTITION_KEY = "x-opt-partition-key"
+_MEGABYTE = 1024 * 1024
+
+
+@dataclass(eq=False, slots=True)
+class Entity:
+    """One path of the namespace. ``node`` does the work; ``duplicates`` is there when the entity detects them."""
+
+    id: int
+    description: Description
+    node: Queue | Topic
+    duplicates: DuplicateWindow | None
+
+    @property
+    def queue(self) -> Queue:
+        """Where its messages and deadlines are; of a topic, the scheduled ones."""
+        return self.node.backlog if isinstance(self.node, Topic) else self.node
+
+
+class Namespace:
+    """All entities. Times are milliseconds since the epoch and never go back."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._entities: dict[str, Entity] = {}
+        self._wakeups: list[tuple[int, int]] = []
+        self._by_id: dict[int, Entity] = {}
+        self._registered: dict[int, int] = {}
+
+    # -- entities
+
+    def entities(self) -> list[Entity]:
+        return list(self._entities.values())
+
+    def find(self, path: str) -> Entity | None:
+        return self._entities.get(path.lower())
+
+    def by_id(self, entity: int) -> Entity | None:
+        return self._by_id.get(entity)
+
+    def get(self, path: str) -> Entity:
+        """Raises :class:`AmqpError` (not found)."""
+        entity = self.find(path)
+        if entity is None:
+            raise AmqpError(NOT_FOUND, f"The messaging entity '{path}' could not be found.")
+        return entity
+
+    def add(self, entity_id: int, description: Description) -> Entity:
+        """Raises :class:`AmqpError` when the path is taken or its topic is missing, ValueError for a rule outside the subset."""
+        key = description.path.lower()
+        if key in self._entities:
+            raise AmqpError(
+                ENTITY_ALREADY_EXISTS, f"The messaging entity '{description.path}' already exists."
+            )
+        node: Queue | Topic
+        if description.kind == "topic":
+            node = Topic(entity_id, description, self._journal)
+        else:
+            node = Queue(entity_id, description, self._journal)
+        if description.kind == "subscription":
+            self._topic_of(description.path).subscriptions[key] = Subscription(_as_queue(node))
+        window = (
+            DuplicateWindow(description.duplicate_window_ms)
+            if description.requires_duplicate_detection
+            else None
+        )
+        entity = Entity(entity_id, description, node, window)
+        self._entities[key] = entity
+        self._by_id[entity_id] = entity
+        return entity
+
+    def update(self, description: Description) -> Entity:
+        """Replace the description of an entity that exists; what cannot change is the caller's to keep."""
+        entity = self.get(description.path)
+        filters = Filters(description.rules)
+        entity.description = entity.node.description = entity.queue.description = description
+        if entity.queue.dead_letter is not None:
+            entity.queue.dead_letter.description = description
+        if entity.duplicates is not None:
+            entity.duplicates.window_ms = description.duplicate_window_ms
+        if description.kind == "subscription":
+            self._topic_of(description.path).subscriptions[description.path.lower()].filters = filters
+        return entity
+
+    def delete(self, path: str) -> list[Entity]:
+        """Remove an entity, a topic with its subscriptions. Returns what was removed."""
+        key = path.lower()
+        self.get(path)
+        removed = [e for p, e in self._entities.items() if p == key or p.startswith(key + "/subscriptions/")]
+        for entity in removed:
+            del self._entities[entity.description.path.lower()]
+            del self._by_id[entity.id]
+        if removed[0].description.kind == "subscription":
+            del self._topic_of(path).subscriptions[key]
+        return removed
+
+    def readable(self, path: str) -> Queue:
+        """The queue behind a receiver's address. Raises :class:`AmqpError` when there is none, or it may not be read."""
+        lowered = path.lower()
+        dead = lowered.endswith(DEAD_LETTER_SUFFIX)
+        entity = self.get(path[: -len(DEAD_LETTER_SUFFIX)] if dead else path)
+        if isinstance(entity.node, Topic):
+            raise AmqpError(
+                NOT_ALLOWED, f"'{path}' is a topic: messages are received from its subscriptions."
+            )
+        if not entity.description.can_receive:
+            raise _disabled(path)
+        queue = entity.node.dead_letter if dead else entity.node
+        assert queue is not None
+        return queue
+
+    def writable(self, path: str) -> Entity:
+        """The entity behind a sender's address. Raises :class:`AmqpError`."""
+        entity = self.get(path)
+        if entity.description.kind == "subscription":
+            raise AmqpError(NOT_ALLOWED, f"'{path}' is a subscription: messages are sent to its topic.")
+        if not entity.description.can_send:
+            raise _disabled(path)
+        return entity
+
+    # -- sending
+
+    def send(
+        self, entity: Entity, messages: list[ParsedMessage], now_ms: int, *, batch: bool = False
+    ) -> list[int]:
+        """Accept the messages, all or none. Returns the sequence numbers of those that were scheduled.
+
+        Raises :class:`AmqpError` with what the first message to be refused is refused for.
+        """
+        self._check(entity, messages, batch=batch)
+        scheduled = []
+        for parsed in messages:
+            due = _scheduled_time(parsed)
+            fresh = self._is_fresh(entity, parsed, now_ms)
+            if due is not None and due > now_ms:
+                scheduled.append(
+                    entity.queue.schedule(parsed, due, now_ms).sequence
+                    if fresh
+                    else entity.queue.next_sequence
+                )
+            elif fresh:
+                entity.node.put(parsed, now_ms)
+        return scheduled
+
+    def _check(self, entity: Entity, messages: list[ParsedMessage], *, batch: bool) -> None:
+        description = entity.description
+        if not description.can_send:
+            raise _disabled(description.path)
+        if description.partitioned and batch:
+            _check_partitioned_batch(entity, messages)
+        for parsed in messages:
+            _check_message(description, parsed)
+        size = sum(len(parsed.raw) for parsed in messages)
+        stored = entity.node.bytes
+        if isinstance(entity.node, Queue) and entity.node.dead_letter is not None:
+            stored += entity.node.dead_letter.bytes
+        if stored + size > description.max_size_megabytes * _MEGABYTE:
+            raise AmqpError(
+                RESOURCE_LIMIT_EXCEEDED,
+                f"The maximum entity size has been reached or exceeded for '{description.path}'.",
+            )
+
+    def _is_fresh(self, entity: Entity, parsed: ParsedMessage, now_ms: int) -> bool:
+        if entity.duplicates is None or parsed.message_id is None:
+            return True
+        key = duplicate_key(entity.description, parsed)
+        if not entity.duplicates.accept(key, now_ms):
+            return False
+        self._journal.seen(entity.id, key, now_ms)
+        return True
+
+    # -- time
+
+    def next_deadline(self) -> int | None:
+        """A time before which :meth:`advance` has nothing to do."""
+        return self._wakeups[0][0] if self._wakeups else None
+
+    def watch(self, entity: Entity) -> None:
+        """Note the entity's next deadline; called after anything that may have set one."""
+        for when in (entity.queue.next_deadline(), _dead_letter_deadline(entity.queue)):
+            if when is not None and when < self._registered.get(entity.id, when + 1):
+                self._registered[entity.id] = when
+                heapq.heappush(self._wakeups, (when, entity.id))
+
+    def advance(self, now_ms: int) -> None:
+        """Let every entity do what has come due."""
+        while self._wakeups and self._wakeups[0][0] <= now_ms:
+            _, entity_id = heapq.heappop(self._wakeups)
+            self._registered.pop(entity_id, None)
+            entity = self._by_id.get(entity_id)
+            if entity is None:
+                continue
+            entity.queue.advance(now_ms)
+            if entity.queue.dead_letter is not None:
+                entity.queue.dead_letter.advance(now_ms)
+            self.watch(entity)
+            if isinstance(entity.node, Topic):
+                for subscription in entity.node.subscriptions.values():
+                    self.watch(self._by_id[subscription.queue.entity])
+
+    def expire_duplicates(self, now_ms: int) -> None:
+        """Forget message ids whose window is over, in memory and in the journal."""
+        for entity in self._entities.values():
+            if entity.duplicates is not None:
+                self._journal.forget_seen(entity.id, entity.duplicates.expire(now_ms))
+
+    def _topic_of(self, subscription_path: str) -> Topic:
+        node = self.get(topic_path(subscription_path)).node
+        if not isinstance(node, Topic):
+            raise AmqpError(NOT_FOUND, f"The topic of '{subscription_path}' could not be found.")
+        return node
+
+
+def topic_path(subscription_path: str) -> str:
+    """The topic's part of a subscription's path."""
+    return subscription_path[: subscription_path.lower().rindex("/subscriptions/")]
+
+
+def duplicate_key(description: Description, parsed: ParsedMessage) -> str:
+    """What a message must not share with another inside the window."""
+    if not description.partitioned:
+        return parsed.message_id or ""
+    return f"{_partition_key(parsed) or ''}\0{parsed.message_id}"
+
+
+def _check_message(description: Description, parsed: ParsedMessage) -> None:
+    if description.requires_session and description.kind == "queue" and parsed.session_id is None:
+        raise AmqpError(
+            NOT_ALLOWED,
+            "The SessionId was not set on a message, and it cannot be sent to the entity. Entities that have session "
+            "support enabled can only receive messages that have the SessionId set to a valid value.",
+        )
+    for name, value in (("MessageId", parsed.message_id), ("SessionId", parsed.session_id)):
+        if value is not None and len(value) > MAX_ID_LENGTH:
+            raise AmqpError(
+                ARGUMENT_ERROR, f"{name} has {len(value)} characters; at most {MAX_ID_LENGTH} are allowed."
+            )
+    if len(parsed.raw) > MAX_MESSAGE_BYTES:
+        raise AmqpError(MESSAGE_SIZE_EXCEEDED, f"A message has at most {MAX_MESSAGE_BYTES} bytes.")
+    key = _annotation(parsed, PARTITION_KEY)
+    if key is not None and parsed.session_id is not None and key != parsed.session_id:
+        raise AmqpError(ARGUMENT_ERROR, "PartitionKey and SessionId are both set and differ.")
+
+
+def _check_partitioned_batch(entity: Entity, messages: list[ParsedMessage]) -> None:
+    if entity.duplicates is not None:
+        raise AmqpError(
+            NOT_ALLOWED, "Batching is not supported on a partitioned entity with duplicate detection."
+        )
+    if len({_partition_key(parsed) for parsed in messages}) > 1:
+        raise AmqpError(
+            NOT_ALLOWED, "All messages of a batch to a partitioned entity need the same partition key."
+        )
+
+
+def _partition_key(parsed: ParsedMessage) -> str | None:
+    key = _annotation(parsed, PARTITION_KEY)
+    return parsed.session_id if key is None else str(key)
+
+
+def _scheduled_time(parsed: ParsedMessage) -> int | None:
+    value = _annotation(parsed, SCHEDULED_TIME)
+    return value if isinstance(value, int) else None
+
+
+def _annotation(parsed: ParsedMessage, name: str) -> object:
+    encoded = parsed.annotations.get(name)
+    return None if encoded is None else decode(encoded)[0]
+
+
+def _dead_letter_deadline(queue: Queue) -> int | None:
+    return None if queue.dead_letter is None else queue.dead_letter.next_deadline()
+
+
+def _as_queue(node: Queue | Topic) -> Queue:
+    assert isinstance(node, Queue)
+    return node
+
+
+def _disabled(path: str) -> AmqpError:
+    return AmqpError(ENTITY_DISABLED, f"The messaging entity '{path}' is disabled.")

@@ -1,0 +1,60 @@
+"""A topic keeps nothing that is due: a message goes to every matching subscription in the call that accepts it."""
+
+from devstack.servicebus.broker.description import Description
+from devstack.servicebus.broker.filters import Filters, MessageView
+from devstack.servicebus.broker.journal import Journal
+from devstack.servicebus.broker.queue import Queue
+from devstack.servicebus.codec.message import ParsedMessage
+
+
+class Subscription:
+    """One subscription: its queue and the filters in front of it."""
+
+    def __init__(self, queue: Queue) -> None:
+        self.queue = queue
+        self.filters = Filters(queue.description.rules)
+
+
+class Topic:
+    """Its own queue holds the scheduled messages only."""
+
+    def __init__(self, entity: int, description: Description, journal: Journal) -> None:
+        self.entity = entity
+        self.description = description
+        self.subscriptions: dict[str, Subscription] = {}
+        self.backlog = Queue(entity, description, journal)
+        self.backlog.on_due = self._publish_due
+        self._journal = journal
+
+    @property
+    def bytes(self) -> int:
+        stored = self.backlog.bytes
+        for subscription in self.subscriptions.values():
+            queue = subscription.queue
+            stored += queue.bytes + (queue.dead_letter.bytes if queue.dead_letter else 0)
+        return stored
+
+    def put(self, parsed: ParsedMessage, now_ms: int) -> None:
+        """Copy the message to every subscription whose rules match."""
+        sequence = self.backlog.next_sequence
+        self.backlog.next_sequence += 1
+        self._journal.sequence(self.entity, self.backlog.next_sequence)
+        view = MessageView(parsed)
+        for subscription in self.subscriptions.values():
+            if subscription.filters.match(view):
+                _deliver(subscription.queue, parsed, sequence, now_ms)
+
+    def _publish_due(self, parsed: ParsedMessage, now_ms: int) -> None:
+        self.put(parsed, now_ms)
+
+
+def _deliver(queue: Queue, parsed: ParsedMessage, sequence: int, now_ms: int) -> None:
+    """A message without a session id is of no use to a session subscription, and the sender cannot know: dead letter."""
+    message = queue.put(parsed, now_ms, sequence)
+    if queue.description.requires_session and parsed.session_id is None:
+        queue.dead_letter_now(
+            message,
+            "Session id is null.",
+            "A message without a session id was sent to a subscription that requires sessions.",
+            now_ms,
+        )

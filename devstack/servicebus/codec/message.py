@@ -1,0 +1,264 @@
+"""A message is its raw bytes: only what the broker rules on is decoded, and the body never is.
+
+Every section's bounds are checked once, when the message arrives, so that no later step can run past its end.
+Source: OASIS AMQP 1.0 part 3, 3.2.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from devstack.servicebus.codec import encode as e
+from devstack.servicebus.codec.decode import decode, decode_list, skip
+from devstack.servicebus.codec.errors import malformed
+from devstack.servicebus.codec.values import Symbol
+
+BATCH_FORMAT = 0x80013700
+"""The message format of a batch: each data section is one encoded message. Source: the Azure SDKs."""
+
+HEADER, DELIVERY_ANNOTATIONS, ANNOTATIONS, PROPERTIES, APPLICATION_PROPERTIES = 0x70, 0x71, 0x72, 0x73, 0x74
+DATA, SEQUENCE, VALUE, FOOTER = 0x75, 0x76, 0x77, 0x78
+
+PROPERTY_NAMES = (
+    "message-id",
+    "user-id",
+    "to",
+    "subject",
+    "reply-to",
+    "correlation-id",
+    "content-type",
+    "content-encoding",
+    "absolute-expiry-time",
+    "creation-time",
+    "group-id",
+    "group-sequence",
+    "reply-to-group-id",
+)
+_MESSAGE_ID, _GROUP_ID = 0, 10
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedMessage:
+    """What the broker needs of a message, and the positions of the sections that it may have to read or replace."""
+
+    raw: bytes
+    durable: bool
+    priority: int | None
+    ttl_ms: int | None
+    annotations: dict[str, bytes]
+    """Encoded values by name, so that a type that Python has not is sent on unchanged."""
+
+    message_id: str | None
+    session_id: str | None
+    bare_start: int
+    """Where the immutable part begins: the properties, or what follows them."""
+
+    properties_at: int
+    """The position of the properties' list; 0 when there is none."""
+
+    application_properties_at: int
+    """The position of the application properties' section; 0 when there is none."""
+
+    body_start: int
+    """Where the first section after the application properties begins."""
+
+
+def parse(raw: bytes) -> ParsedMessage:
+    """Check every section's bounds and decode those the broker rules on. Raises ``amqp:decode-error``."""
+    position, last, end = 0, 0, len(raw)
+    header: list[Any] = []
+    annotations: dict[str, bytes] = {}
+    identity: tuple[str | None, str | None] = (None, None)
+    properties_at = application_at = 0
+    bare_start = body_start = -1
+    while position < end:
+        code, value_at = _section(raw, position)
+        if code < last or (code == last and code not in (DATA, SEQUENCE)):
+            raise malformed("the sections of a message are out of order")
+        last = code
+        if code >= PROPERTIES and bare_start < 0:
+            bare_start = position
+        if code > APPLICATION_PROPERTIES and body_start < 0:
+            body_start = position
+        if code == HEADER:
+            header, after = decode_list(raw, value_at)
+        elif code == ANNOTATIONS:
+            annotations, after = raw_map(raw, value_at)
+        else:
+            after = skip(raw, value_at)
+            if code == PROPERTIES:
+                properties_at, identity = value_at, _identity(raw, value_at)
+            elif code == APPLICATION_PROPERTIES:
+                application_at = position
+        position = after
+    return ParsedMessage(
+        raw=raw,
+        durable=bool(header) and header[0] is True,
+        priority=_number(header, 1),
+        ttl_ms=_number(header, 2),
+        annotations=annotations,
+        message_id=identity[0],
+        session_id=identity[1],
+        bare_start=bare_start if bare_start >= 0 else end,
+        properties_at=properties_at,
+        application_properties_at=application_at,
+        body_start=body_start if body_start >= 0 else end,
+    )
+
+
+def split_batch(raw: bytes) -> list[bytes]:
+    """The encoded messages of a batch, one from each data section. The envelope's own fields repeat the first one's."""
+    messages = []
+    position, end = 0, len(raw)
+    while position < end:
+        code, value_at = _section(raw, position)
+        position = skip(raw, value_at)
+        if code == DATA:
+            if raw[value_at] not in (0xA0, 0xB0):
+                raise malformed("a data section holds binary")
+            messages.append(raw[value_at + (2 if raw[value_at] == 0xA0 else 5) : position])
+    if not messages:
+        raise malformed("a batch holds at least one data section")
+    return messages
+
+
+def raw_map(raw: bytes, position: int) -> tuple[dict[str, bytes], int]:
+    """A map with text keys, its values left encoded; null reads as empty."""
+    after = skip(raw, position)
+    constructor = raw[position]
+    if constructor == 0x40:
+        return {}, after
+    if constructor not in (0xC1, 0xD1):
+        raise malformed("expected a map")
+    width = 1 if constructor == 0xC1 else 4
+    count = int.from_bytes(raw[position + 1 + width : position + 1 + 2 * width], "big")
+    if count % 2 or count > after - position:
+        raise malformed("a map's count does not fit its size")
+    item = position + 1 + 2 * width
+    values: dict[str, bytes] = {}
+    for _ in range(count // 2):
+        key, value_at = decode(raw, item)
+        item = skip(raw, value_at)
+        if item > after:
+            raise malformed("a map's items do not fill its declared size")
+        values[str(key)] = raw[value_at:item]
+    if item != after:
+        raise malformed("a map's items do not fill its declared size")
+    return values, after
+
+
+def read_properties(message: ParsedMessage) -> dict[str, Any]:
+    """The immutable properties that are set, by their AMQP names."""
+    if not message.properties_at:
+        return {}
+    fields, _ = decode_list(message.raw, message.properties_at)
+    return {name: value for name, value in zip(PROPERTY_NAMES, fields, strict=False) if value is not None}
+
+
+def read_application_properties(message: ParsedMessage) -> dict[str, Any]:
+    """The application properties, decoded."""
+    encoded = _raw_application_properties(message)
+    return {name: decode(value)[0] for name, value in encoded.items()}
+
+
+def with_application_properties(message: ParsedMessage, changes: dict[str, Any]) -> bytes:
+    """The message's bytes with ``changes`` merged into its application properties."""
+    merged = _raw_application_properties(message)
+    merged.update({name: e.encode(value) for name, value in changes.items()})
+    items = [part for name, value in merged.items() for part in (e.string(name), value)]
+    section = e.described(APPLICATION_PROPERTIES, e.encode_map(items))
+    start = message.application_properties_at or message.body_start
+    return message.raw[:start] + section + message.raw[message.body_start :]
+
+
+def build_value_message(
+    value: Any, *, correlation_id: Any = None, application_properties: dict[str, Any] | None = None
+) -> bytes:
+    """A message with one value as its body, as answers of ``$cbs`` and ``$management`` are."""
+    sections = []
+    if correlation_id is not None:
+        fields = [b"\x40"] * 5 + [e.encode(correlation_id)]
+        sections.append(e.described(PROPERTIES, e.encode_list(fields)))
+    if application_properties is not None:
+        sections.append(e.described(APPLICATION_PROPERTIES, e.encode(application_properties)))
+    sections.append(e.described(VALUE, e.encode(value)))
+    return b"".join(sections)
+
+
+def read_value(message: ParsedMessage) -> Any:
+    """The body of a message that is one value; None when the body is of another kind."""
+    if message.body_start >= len(message.raw):
+        return None
+    code, value_at = _section(message.raw, message.body_start)
+    return decode(message.raw, value_at)[0] if code == VALUE else None
+
+
+def _raw_application_properties(message: ParsedMessage) -> dict[str, bytes]:
+    if not message.application_properties_at:
+        return {}
+    _, value_at = _section(message.raw, message.application_properties_at)
+    return raw_map(message.raw, value_at)[0]
+
+
+def _section(raw: bytes, position: int) -> tuple[int, int]:
+    """A section's code and where its value starts."""
+    if raw[position : position + 2] == b"\x00\x53" and len(raw) > position + 3:
+        code, value_at = raw[position + 2], position + 3
+    elif raw[position : position + 1] == b"\x00":
+        descriptor, value_at = decode(raw, position + 1)
+        code = _SECTION_SYMBOLS.get(descriptor, descriptor) if isinstance(descriptor, int | str) else -1
+    else:
+        raise malformed("a message is a row of described sections")
+    if not HEADER <= code <= FOOTER:
+        raise malformed("a message has a section that AMQP does not define")
+    return code, value_at
+
+
+_SECTION_SYMBOLS: dict[Any, int] = {
+    Symbol("amqp:header:list"): HEADER,
+    Symbol("amqp:delivery-annotations:map"): DELIVERY_ANNOTATIONS,
+    Symbol("amqp:message-annotations:map"): ANNOTATIONS,
+    Symbol("amqp:properties:list"): PROPERTIES,
+    Symbol("amqp:application-properties:map"): APPLICATION_PROPERTIES,
+    Symbol("amqp:data:binary"): DATA,
+    Symbol("amqp:amqp-sequence:list"): SEQUENCE,
+    Symbol("amqp:amqp-value:*"): VALUE,
+    Symbol("amqp:footer:map"): FOOTER,
+}
+
+
+def _number(fields: list[Any], index: int) -> int | None:
+    value = fields[index] if len(fields) > index else None
+    if value is None:
+        return None
+    if type(value) is not int:
+        raise malformed("a field of the header has the wrong type")
+    return value
+
+
+def _identity(raw: bytes, position: int) -> tuple[str | None, str | None]:
+    """Message id and group id, stepping over the fields between them."""
+    constructor = raw[position]
+    if constructor == 0x45:
+        return None, None
+    if constructor not in (0xC0, 0xD0):
+        raise malformed("properties are a list")
+    width = 1 if constructor == 0xC0 else 4
+    end = skip(raw, position)
+    count = int.from_bytes(raw[position + 1 + width : position + 1 + 2 * width], "big")
+    item = position + 1 + 2 * width
+    if not count:
+        return None, None
+    message_id, item = decode(raw, item)
+    session_id = None
+    if count > _GROUP_ID:
+        for _ in range(_GROUP_ID - _MESSAGE_ID - 1):
+            item = skip(raw, item)
+        session_id, item = decode(raw, item)
+    if item > end or not isinstance(session_id, str | None):
+        raise malformed("the properties do not fit their definition")
+    return None if message_id is None else _text(message_id), session_id
+
+
+def _text(message_id: Any) -> str:
+    """AMQP lets an id be a number, a UUID, binary or a string; two forms of the same text are the same id here."""
+    return message_id.hex() if isinstance(message_id, bytes) else str(message_id)

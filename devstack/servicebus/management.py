@@ -1,0 +1,292 @@
+"""``$management`` of one entity does what a link cannot, under the same locks, and answers each request with a status.
+
+Source of operations, names and codes: the request/response operations of Service Bus (AMQP request-response guide).
+"""
+
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from devstack.servicebus.broker.message import Message
+from devstack.servicebus.broker.queue import DEAD_LETTER_DESCRIPTION, DEAD_LETTER_REASON, Queue, Settlement
+from devstack.servicebus.broker.sessions import SessionLock
+from devstack.servicebus.codec import errors
+from devstack.servicebus.codec.errors import AmqpError, malformed
+from devstack.servicebus.codec.message import (
+    ParsedMessage,
+    build_value_message,
+    parse,
+    read_application_properties,
+    read_properties,
+    read_value,
+)
+from devstack.servicebus.codec.values import Array, Int, Symbol, Timestamp
+from devstack.servicebus.delivery import lock_token, payload
+from devstack.servicebus.engine import Engine
+from devstack.servicebus.faults import Faults
+from devstack.servicebus.link import OutgoingLink
+from devstack.servicebus.receiving import QueueSource
+from devstack.servicebus.sending import accept
+from devstack.servicebus.session import AmqpSession
+
+MANAGEMENT_SUFFIX = "/$management"
+MAX_PEEK_BYTES = 262_144
+"""A page of peeked messages is cut off at the size of one message, as in Azure; one message always fits."""
+
+EVERY_SESSION_MS = 253_402_300_800_000
+"""As ``last-updated-time`` this asks for sessions with messages or state, whenever it was set."""
+
+OK, NO_CONTENT = 200, 204
+_STATUS = {
+    errors.MESSAGE_LOCK_LOST: 410,
+    errors.SESSION_LOCK_LOST: 410,
+    errors.MESSAGE_NOT_FOUND: 404,
+    errors.NOT_FOUND: 404,
+    errors.ARGUMENT_ERROR: 400,
+    errors.NOT_ALLOWED: 400,
+    errors.MESSAGE_SIZE_EXCEEDED: 400,
+    errors.RESOURCE_LIMIT_EXCEEDED: 403,
+    errors.SERVER_BUSY: 503,
+    errors.ENTITY_DISABLED: 403,
+    errors.NOT_IMPLEMENTED: 501,
+}
+_DISPOSITIONS = {
+    "completed": Settlement.COMPLETE,
+    "abandoned": Settlement.ABANDON,
+    "suspended": Settlement.DEAD_LETTER,
+    "defered": Settlement.DEFER,
+    "renewed": None,
+}
+
+Answer = tuple[int, dict[str, Any] | None]
+
+
+class ManagementNode:
+    """The operations on one entity or sub-queue for one AMQP session."""
+
+    def __init__(self, engine: Engine, faults: Faults, session: AmqpSession, path: str) -> None:
+        self._engine = engine
+        self._faults = faults
+        self._session = session
+        self._path = path
+        self._operations: dict[str, Callable[[dict[Any, Any], SessionLock | None], Answer]] = {
+            "com.microsoft:renew-lock": self._renew_lock,
+            "com.microsoft:renew-session-lock": self._renew_session_lock,
+            "com.microsoft:peek-message": self._peek,
+            "com.microsoft:receive-by-sequence-number": self._receive_by_sequence_number,
+            "com.microsoft:schedule-message": self._schedule,
+            "com.microsoft:cancel-scheduled-message": self._cancel_scheduled,
+            "com.microsoft:update-disposition": self._update_disposition,
+            "com.microsoft:get-session-state": self._get_session_state,
+            "com.microsoft:set-session-state": self._set_session_state,
+            "com.microsoft:get-message-sessions": self._get_message_sessions,
+        }
+
+    def answer(self, request: ParsedMessage) -> bytes:
+        """Do what is asked; a refusal is an answer too."""
+        properties = read_application_properties(request)
+        correlation = read_properties(request).get("message-id")
+        try:
+            self._session.connection.check_access(self._path)
+            operation = self._operations.get(str(properties.get("operation")))
+            if operation is None:
+                raise AmqpError(
+                    errors.NOT_IMPLEMENTED, f"The operation '{properties.get('operation')}' is not supported."
+                )
+            body = read_value(request)
+            if not isinstance(body, dict):
+                raise AmqpError(errors.ARGUMENT_ERROR, "The body of a request is a map.")
+            status, value = operation(body, self._session_lock(properties.get("associated-link-name"), body))
+        except AmqpError as error:
+            if error.condition == errors.DECODE_ERROR:
+                error = AmqpError(errors.ARGUMENT_ERROR, error.description)
+            return _response(
+                correlation, _STATUS.get(error.condition, 500), error.description, error.condition
+            )
+        return _response(correlation, status, "OK" if status == OK else "No content", None, value)
+
+    # -- locks
+
+    def _renew_lock(self, body: dict[Any, Any], _: SessionLock | None) -> Answer:
+        queue = self._queue()
+        tokens = [_tag(token) for token in _listed(body, "lock-tokens")]
+        until = queue.renew(tokens, self._engine.now())
+        self._engine.touch(queue)
+        return OK, {"expirations": Array(tuple(Timestamp(time) for time in until))}
+
+    def _renew_session_lock(self, body: dict[Any, Any], lock: SessionLock | None) -> Answer:
+        queue = self._queue()
+        until = queue.sessions.renew(_session_id(body), lock, self._engine.now(), queue.description.lock_ms)
+        self._engine.touch(queue)
+        return OK, {"expiration": Timestamp(until)}
+
+    def _update_disposition(self, body: dict[Any, Any], _: SessionLock | None) -> Answer:
+        queue = self._queue()
+        status = body.get("disposition-status")
+        if status not in _DISPOSITIONS:
+            raise AmqpError(errors.ARGUMENT_ERROR, f"The disposition '{status}' is not supported.")
+        how = _DISPOSITIONS[status]
+        tokens = [_tag(token) for token in _listed(body, "lock-tokens")]
+        if how is None:
+            return self._renew_lock(body, None)
+        changes = {str(name): value for name, value in (body.get("properties-to-modify") or {}).items()}
+        if how is Settlement.DEAD_LETTER:
+            changes.update(
+                {
+                    name: body[key]
+                    for key, name in (
+                        ("deadletter-reason", DEAD_LETTER_REASON),
+                        ("deadletter-description", DEAD_LETTER_DESCRIPTION),
+                    )
+                    if body.get(key) is not None
+                }
+            )
+        for token in tokens:
+            queue.settle(token, how, self._engine.now(), changes)
+        self._engine.touch(queue)
+        return OK, {}
+
+    # -- reading
+
+    def _peek(self, body: dict[Any, Any], _: SessionLock | None) -> Answer:
+        queue = self._queue()
+        count = _number(body, "message-count")
+        messages: list[dict[str, Any]] = []
+        size = 0
+        for message in queue.browse(_number(body, "from-sequence-number"), body.get("session-id")):
+            encoded = payload(message, locked=message.token is not None)
+            size += len(encoded)
+            if len(messages) >= count or (messages and size > MAX_PEEK_BYTES):
+                break
+            messages.append({"message": encoded})
+        return (OK, {"messages": messages}) if messages else (NO_CONTENT, None)
+
+    def _receive_by_sequence_number(self, body: dict[Any, Any], lock: SessionLock | None) -> Answer:
+        queue = self._queue()
+        session_id = body.get("session-id")
+        if queue.requires_session:
+            queue.sessions.held(_session_id(body), lock)
+        sequences = [number for number in _listed(body, "sequence-numbers") if isinstance(number, int)]
+        messages = queue.take_deferred(sequences, self._engine.now(), session_id)
+        deletes = body.get("receiver-settle-mode") == 0
+        answers = [_deferred(message, locked=not deletes) for message in messages]
+        if deletes:
+            for message in messages:
+                queue.delete_taken(message)
+        self._engine.touch(queue)
+        return OK, {"messages": answers}
+
+    # -- scheduling
+
+    def _schedule(self, body: dict[Any, Any], _: SessionLock | None) -> Answer:
+        entity = self._engine.namespace.writable(self._path)
+        items = _listed(body, "messages")
+        if not all(isinstance(item, dict) and isinstance(item.get("message"), bytes) for item in items):
+            raise AmqpError(errors.ARGUMENT_ERROR, "Each of 'messages' holds an encoded message.")
+        messages = [parse(item["message"]) for item in items]
+        if any("x-opt-scheduled-enqueue-time" not in message.annotations for message in messages):
+            raise AmqpError(
+                errors.ARGUMENT_ERROR, "A message to schedule has an x-opt-scheduled-enqueue-time."
+            )
+        numbers = accept(self._engine, self._faults, entity, messages, batch=len(messages) > 1)
+        return OK, {"sequence-numbers": Array(tuple(numbers))}
+
+    def _cancel_scheduled(self, body: dict[Any, Any], _: SessionLock | None) -> Answer:
+        queue = self._engine.namespace.writable(self._path).queue
+        for sequence in _listed(body, "sequence-numbers"):
+            queue.cancel(sequence)
+        self._engine.touch(queue)
+        return OK, {}
+
+    # -- sessions
+
+    def _get_session_state(self, body: dict[Any, Any], lock: SessionLock | None) -> Answer:
+        held = self._queue().sessions.held(_session_id(body), lock)
+        return OK, {"session-state": held.session.state}
+
+    def _set_session_state(self, body: dict[Any, Any], lock: SessionLock | None) -> Answer:
+        queue = self._queue()
+        held = queue.sessions.held(_session_id(body), lock)
+        state = body.get("session-state")
+        if not isinstance(state, bytes | None):
+            raise AmqpError(errors.ARGUMENT_ERROR, "'session-state' is binary, or null to clear it.")
+        now = self._engine.now()
+        queue.set_session_state(held.session, state, now)
+        self._engine.touch(queue)
+        return OK, {}
+
+    def _get_message_sessions(self, body: dict[Any, Any], _: SessionLock | None) -> Answer:
+        updated = _number(body, "last-updated-time")
+        listed = self._queue().sessions.listed(None if updated >= EVERY_SESSION_MS else updated)
+        skip, top = _number(body, "skip"), _number(body, "top")
+        page = sorted(listed)[skip : skip + top]
+        return (
+            (OK, {"skip": Int(skip + len(page)), "sessions-ids": Array(tuple(page))})
+            if page
+            else (NO_CONTENT, None)
+        )
+
+    # -- inside
+
+    def _queue(self) -> Queue:
+        return self._engine.namespace.readable(self._path)
+
+    def _session_lock(self, link_name: object, body: dict[Any, Any]) -> SessionLock | None:
+        """The lock that the receiver with this link name holds; without a name, any that this AMQP session holds."""
+        wanted = body.get("session-id")
+        for link in self._session.links.values():
+            source = link.source if isinstance(link, OutgoingLink) else None
+            if not isinstance(source, QueueSource) or source.lock is None:
+                continue
+            if link.name == link_name or (link_name is None and source.lock.session.id == wanted):
+                return source.lock
+        return None
+
+
+def _deferred(message: Message, *, locked: bool) -> dict[str, Any]:
+    answer: dict[str, Any] = {"message": payload(message, locked=locked)}
+    if message.token is not None:
+        answer["lock-token"] = lock_token(message.token)
+    return answer
+
+
+def _response(
+    correlation: Any,
+    status: int,
+    description: str,
+    condition: str | None = None,
+    value: dict[str, Any] | None = None,
+) -> bytes:
+    properties: dict[str, Any] = {"statusCode": Int(status), "statusDescription": description}
+    if condition is not None:
+        properties["errorCondition"] = Symbol(condition)
+    return build_value_message(value, correlation_id=correlation, application_properties=properties)
+
+
+def _tag(token: Any) -> bytes:
+    try:
+        identifier = token if isinstance(token, uuid.UUID) else uuid.UUID(str(token))
+    except ValueError:
+        raise AmqpError(errors.ARGUMENT_ERROR, f"'{token}' is no lock token.") from None
+    return identifier.bytes_le
+
+
+def _listed(body: dict[Any, Any], name: str) -> list[Any]:
+    value = body.get(name)
+    if not isinstance(value, list):
+        raise AmqpError(errors.ARGUMENT_ERROR, f"'{name}' is an array.")
+    return value
+
+
+def _number(body: dict[Any, Any], name: str) -> int:
+    value = body.get(name)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise AmqpError(errors.ARGUMENT_ERROR, f"'{name}' is a number.")
+    return max(0, value)
+
+
+def _session_id(body: dict[Any, Any]) -> str:
+    value = body.get("session-id")
+    if not isinstance(value, str):
+        raise malformed("'session-id' is a string")
+    return value

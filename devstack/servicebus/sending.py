@@ -1,0 +1,69 @@
+"""A sender is told that a message was accepted only once it is stored; a batch is accepted whole or refused whole."""
+
+from devstack.servicebus.broker.namespace import MAX_MESSAGE_BYTES, Entity
+from devstack.servicebus.broker.topic import Topic
+from devstack.servicebus.codec.errors import DECODE_ERROR, NOT_IMPLEMENTED, SERVER_BUSY, AmqpError
+from devstack.servicebus.codec.message import BATCH_FORMAT, ParsedMessage, parse, split_batch
+from devstack.servicebus.codec.performatives import Accepted
+from devstack.servicebus.engine import Engine
+from devstack.servicebus.faults import Faults
+from devstack.servicebus.link import IncomingLink
+from devstack.servicebus.session import rejected
+
+
+class EntitySink:
+    """Takes one sender's messages into a queue or topic."""
+
+    max_message_bytes = MAX_MESSAGE_BYTES
+
+    def __init__(self, engine: Engine, faults: Faults, entity: Entity) -> None:
+        self._engine = engine
+        self._faults = faults
+        self._entity = entity
+
+    def receive(
+        self, link: IncomingLink, delivery_id: int, message_format: int, payload: bytes, *, settled: bool
+    ) -> None:
+        """Accept the delivery, or answer it with the reason why not."""
+        session = link.session
+        try:
+            messages, batch = _messages(message_format, payload)
+            accept(self._engine, self._faults, self._entity, messages, batch=batch)
+        except AmqpError as error:
+            if error.condition == DECODE_ERROR:
+                raise
+            if not settled:
+                refusal = rejected(error)
+                session.connection.answer(lambda: session.settle_incoming(delivery_id, refusal))
+            return
+        if self._faults.take_drop():
+            self._engine.when_durable(session.connection.abort)
+        elif not settled:
+            session.connection.answer(lambda: session.settle_incoming(delivery_id, Accepted()))
+
+    def closed(self) -> None:
+        """Nothing is held for a sender."""
+
+
+def accept(
+    engine: Engine, faults: Faults, entity: Entity, messages: list[ParsedMessage], *, batch: bool = False
+) -> list[int]:
+    """Put messages into an entity. Returns the sequence numbers of scheduled ones; raises :class:`AmqpError`."""
+    now = engine.now()
+    if faults.is_busy(now):
+        raise AmqpError(SERVER_BUSY, "The server is busy. Please wait 10 seconds and try again.")
+    current = engine.namespace.get(entity.description.path)
+    scheduled = engine.namespace.send(current, messages, now, batch=batch)
+    engine.touch(current.queue)
+    if isinstance(current.node, Topic):
+        for subscription in current.node.subscriptions.values():
+            engine.touch(subscription.queue)
+    return scheduled
+
+
+def _messages(message_format: int, payload: bytes) -> tuple[list[ParsedMessage], bool]:
+    if message_format == BATCH_FORMAT:
+        return [parse(raw) for raw in split_batch(payload)], True
+    if message_format != 0:
+        raise AmqpError(NOT_IMPLEMENTED, f"The message format 0x{message_format:08x} is not supported.")
+    return [parse(payload)], False
