@@ -1,6 +1,7 @@
 """The Contact aggregate: it changes only through the methods below, and every change that matters raises its event."""
 
 from datetime import datetime
+from typing import Self
 from uuid import UUID, uuid4
 
 from domain.aggregate import Aggregate, Changes
@@ -21,13 +22,13 @@ class Contact(Aggregate[ContactState]):
     """A person, how to reach them and where they work."""
 
     @classmethod
-    def create(cls, details: ContactDetails, *, at: datetime, contact_id: UUID | None = None) -> "Contact":
+    def create(cls, details: ContactDetails, *, at: datetime, contact_id: UUID | None = None) -> Self:
         """A contact that exists nowhere yet. ``at`` is when it came to be (UTC)."""
         state = ContactState(**dict(details), id=contact_id or uuid4(), created_at=at)
         return cls(state, is_new=True)
 
     @classmethod
-    def load(cls, state: ContactState) -> "Contact":
+    def load(cls, state: ContactState) -> Self:
         """A contact as it is stored."""
         return cls(state, is_new=False)
 

@@ -1,0 +1,49 @@
+"""The deployed app, but its relay fails ``RELAY_FAILURES`` times after sending half of a batch.
+
+``RELAY_RETRIES`` replaces its retry policy's count, to show what a finite one does.
+"""
+
+import os
+
+import azure.functions as func
+
+from infra import http
+from infra.bootstrap import application
+from infra.documents import event_from_item
+
+app = func.FunctionApp()
+_failures_left = int(os.environ["RELAY_FAILURES"])
+
+
+@app.route(route="contacts", methods=["POST"])
+async def create_contact(req: func.HttpRequest) -> func.HttpResponse:
+    """As deployed."""
+    return http.created(await application().contacts.create(http.contact_details(req), http.origin(req)))
+
+
+@app.route(route="contacts/{id}", methods=["PATCH"])
+async def patch_contact(req: func.HttpRequest) -> func.HttpResponse:
+    """As deployed."""
+    patch = http.merge_patch(req)
+    return http.changed(await application().contacts.patch(http.contact_id(req), patch, http.origin(req)))
+
+
+@app.cosmos_db_trigger(
+    arg_name="documents",
+    connection="COSMOS",
+    database_name="%COSMOS_DATABASE%",
+    container_name="%COSMOS_CONTAINER%",
+    lease_container_name="%COSMOS_LEASE_CONTAINER%",
+    start_from_beginning=True,  # type: ignore[arg-type]  # the library's own annotation is wrong: the host takes a bool
+    feed_poll_delay=200,
+)
+@app.retry(strategy="fixed_delay", max_retry_count=os.environ["RELAY_RETRIES"], delay_interval="00:00:01")
+async def relay(documents: func.DocumentList) -> None:
+    """As deployed, but for the failures."""
+    global _failures_left  # noqa: PLW0603 - a fault, injected
+    events = [event for document in documents if (event := event_from_item(document)) is not None]
+    if events and _failures_left:
+        _failures_left -= 1
+        await application().relay.forward(events[: len(events) // 2])
+        raise RuntimeError("injected: died after half of the batch")
+    await application().relay.forward(events)

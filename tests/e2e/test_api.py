@@ -1,0 +1,209 @@
+"""The HTTP API over real sockets: what it answers, and that bad input writes nothing."""
+
+import json
+from typing import Any
+from uuid import uuid4
+
+import aiohttp
+import pytest
+
+from tests.e2e.conftest import Stack
+from tests.support.contacts import DETAILS_JSON
+
+
+async def test_a_contact_from_its_creation_to_its_end(
+    shared_stack: Stack, http: aiohttp.ClientSession
+) -> None:
+    url = f"{shared_stack.url}/contacts"
+    async with http.post(url, json=DETAILS_JSON) as answer:
+        assert answer.status == 201
+        contact = await answer.json()
+        location, first = answer.headers["Location"], answer.headers["ETag"]
+    assert location == f"/api/contacts/{contact['id']}"
+    assert contact["name"] == DETAILS_JSON["name"]
+    assert contact["modifiedAt"] is None
+
+    async with http.get(shared_stack.functions.address.rstrip("/") + location) as answer:
+        assert answer.status == 200
+        assert answer.headers["ETag"] == first
+        assert await answer.json() == contact
+    async with http.get(f"{url}/{contact['id']}", headers={"If-None-Match": first}) as answer:
+        assert answer.status == 304
+
+    patch = {"name": {"firstName": "Jane"}, "company": {"companyName": "Fabrikam"}}
+    async with http.patch(f"{url}/{contact['id']}", json=patch, headers={"If-Match": first}) as answer:
+        assert answer.status == 200
+        second = answer.headers["ETag"]
+        patched = await answer.json()
+    assert second != first
+    assert patched["name"] == {"firstName": "Jane", "lastName": "Doe"}
+    assert patched["company"]["companyName"] == "Fabrikam"
+    assert patched["company"]["city"] == "Oslo"
+
+    async with http.patch(
+        f"{url}/{contact['id']}", json={"email": "x@y.org"}, headers={"If-Match": first}
+    ) as answer:
+        assert answer.status == 412
+        assert answer.content_type == "application/problem+json"
+    async with http.delete(f"{url}/{contact['id']}", headers={"If-Match": second}) as answer:
+        assert answer.status == 204
+    for call in (http.get, http.delete):
+        async with call(f"{url}/{contact['id']}") as answer:
+            assert answer.status == 404
+    async with http.patch(f"{url}/{contact['id']}", json={}) as answer:
+        assert answer.status == 404
+
+
+async def test_a_patch_that_changes_nothing_keeps_the_version(
+    shared_stack: Stack, http: aiohttp.ClientSession
+) -> None:
+    contact = await shared_stack.create(http)
+    url = f"{shared_stack.url}/contacts/{contact['id']}"
+    async with http.get(url) as answer:
+        before = answer.headers["ETag"]
+    async with http.patch(url, json={"email": contact["email"]}) as answer:
+        assert (answer.status, answer.headers["ETag"]) == (200, before)
+
+
+async def test_a_list_goes_through_every_contact_once(
+    shared_stack: Stack, http: aiohttp.ClientSession
+) -> None:
+    created = {(await shared_stack.create(http))["id"] for _ in range(5)}
+    seen: list[str] = []
+    parameters = {"pageSize": "2"}
+    while True:
+        async with http.get(f"{shared_stack.url}/contacts", params=parameters) as answer:
+            assert answer.status == 200
+            page = await answer.json()
+        assert len(page["items"]) <= 2
+        seen += [item["id"] for item in page["items"]]
+        if page["continuationToken"] is None:
+            break
+        parameters["continuationToken"] = page["continuationToken"]
+    assert len(seen) == len(set(seen))
+    assert created <= set(seen)
+
+
+def contact(**fields: Any) -> str:
+    return json.dumps(DETAILS_JSON | fields)
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type", "status", "field"),
+    [
+        ("{", "application/json", 400, "body"),
+        ("[]", "application/json", 400, "body"),
+        ("{}", "text/plain", 415, "Content-Type"),
+        (" " * 66_000, "application/json", 413, "body"),
+        (contact(name={"firstName": " ", "lastName": "D"}), "application/json", 400, "name.firstName"),
+        (contact(name={"firstName": "x" * 101, "lastName": "D"}), "application/json", 400, "name.firstName"),
+        (contact(name=7), "application/json", 400, "name"),
+        (contact(email="nobody"), "application/json", 400, "email"),
+        (contact(nickname="Jo"), "application/json", 400, "nickname"),
+    ],
+)  # fmt: skip
+async def test_a_bad_contact_is_refused_and_nothing_is_written(
+    shared_stack: Stack, http: aiohttp.ClientSession, body: str, content_type: str, status: int, field: str
+) -> None:
+    before = await every_contact(shared_stack, http)
+    async with http.post(
+        f"{shared_stack.url}/contacts", data=body, headers={"Content-Type": content_type}
+    ) as answer:
+        await assert_problem(answer, status, field)
+    assert await every_contact(shared_stack, http) == before
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "status", "field"),
+    [
+        ({"name": None}, {}, 400, "name"),
+        ([{"op": "remove"}], {}, 400, "body"),
+        ({"email": "x@y.org"}, {"If-Match": "unquoted"}, 400, "If-Match"),
+        ({"email": "x@y.org"}, {"If-Match": 'W/"1"'}, 400, "If-Match"),
+        ({"email": "x@y.org"}, {"If-Match": ""}, 400, "If-Match"),
+        ({"email": "x@y.org"}, {"If-Match": "*"}, 400, "If-Match"),
+        ({"email": "x@y.org"}, {"If-Match": '"stale"'}, 412, None),
+        ({"email": "x@y.org"}, {"Content-Type": "application/xml"}, 415, "Content-Type"),
+    ],
+)
+async def test_a_bad_patch_is_refused_and_nothing_is_written(
+    shared_stack: Stack,
+    http: aiohttp.ClientSession,
+    body: Any,
+    headers: dict[str, str],
+    status: int,
+    field: str | None,
+) -> None:
+    contact = await shared_stack.create(http)
+    url = f"{shared_stack.url}/contacts/{contact['id']}"
+    typed = {"Content-Type": "application/merge-patch+json"} | headers
+    async with http.patch(url, data=json.dumps(body), headers=typed) as answer:
+        await assert_problem(answer, status, field)
+    async with http.get(url) as answer:
+        assert await answer.json() == contact
+    assert await shared_stack.sequences(contact["id"], 1) == [1]
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ("pageSize=0", "pageSize"),
+        ("pageSize=101", "pageSize"),
+        ("pageSize=x", "pageSize"),
+        ("continuationToken=forged", "continuationToken"),
+        ("continuationToken=", "continuationToken"),
+    ],
+)
+async def test_a_bad_page_is_refused(
+    shared_stack: Stack, http: aiohttp.ClientSession, query: str, field: str
+) -> None:
+    async with http.get(f"{shared_stack.url}/contacts?{query}") as answer:
+        await assert_problem(answer, 400, field)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "contacts/1", 404),
+        ("PATCH", "contacts/1", 404),
+        ("DELETE", f"contacts/{uuid4()}", 404),
+        ("GET", f"contacts/{uuid4()}", 404),
+        ("GET", "people", 404),
+        ("GET", f"contacts/{uuid4()}/events", 404),
+        ("PUT", f"contacts/{uuid4()}", 405),
+        ("DELETE", "contacts", 405),
+    ],
+)
+async def test_what_is_not_there_is_said_so(
+    shared_stack: Stack, http: aiohttp.ClientSession, method: str, path: str, status: int
+) -> None:
+    async with http.request(method, f"{shared_stack.url}/{path}", json={}) as answer:
+        await assert_problem(answer, status, None)
+
+
+async def test_health_answers(shared_stack: Stack, http: aiohttp.ClientSession) -> None:
+    async with http.get(f"{shared_stack.url}/health") as answer:
+        assert (answer.status, await answer.json()) == (200, {"status": "healthy"})
+
+
+async def assert_problem(answer: aiohttp.ClientResponse, status: int, field: str | None) -> None:
+    assert answer.status == status, await answer.text()
+    assert answer.content_type == "application/problem+json"
+    problem = await answer.json()
+    assert problem["status"] == status
+    assert problem["title"]
+    assert problem["detail"]
+    if field is not None:
+        assert [(error["field"], bool(error["reason"])) for error in problem["errors"]] == [(field, True)]
+
+
+async def every_contact(stack: Stack, http: aiohttp.ClientSession) -> set[str]:
+    found: set[str] = set()
+    parameters = {"pageSize": "100"}
+    while True:
+        async with http.get(f"{stack.url}/contacts", params=parameters) as answer:
+            page = await answer.json()
+        found |= {item["id"] for item in page["items"]}
+        if not page["continuationToken"]:
+            return found
+        parameters["continuationToken"] = page["continuationToken"]

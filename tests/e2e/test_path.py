@@ -1,0 +1,128 @@
+"""From POST to subscriber: every event arrives once, in order, soon, and says no more than it must in the log."""
+
+import asyncio
+import json
+import statistics
+import time
+from functools import partial
+
+import aiohttp
+from azure.cosmos.aio import CosmosClient
+
+from tests.e2e.conftest import Stack
+from tests.support.azure import CONTACTS, cosmos_connection
+from tests.support.contacts import DETAILS_JSON
+from tests.support.eventually import eventually
+
+CONTACTS_AT_ONCE = 200
+CHANGES_EACH = 5
+
+
+async def test_a_patch_of_three_properties_is_three_events_in_order(
+    shared_stack: Stack, http: aiohttp.ClientSession
+) -> None:
+    contact = await shared_stack.create(http)
+    patch = {"company": {"city": "Bergen"}, "email": "jane@contoso.com", "name": {"firstName": "Jane"}}
+    await shared_stack.patch(http, contact["id"], **patch)
+
+    messages = await shared_stack.topic.receive(contact["id"], 4)
+
+    assert [message.subject for message in messages] == [
+        "ContactCreatedEvent",
+        "ContactNameUpdatedEvent",
+        "ContactEmailUpdatedEvent",
+        "ContactCompanyUpdatedEvent",
+    ]
+    bodies = [json.loads(str(message)) for message in messages]
+    assert [body["sequence"] for body in bodies] == [1, 2, 3, 4]
+    assert [body["id"] for body in bodies] == [message.message_id for message in messages]
+    assert bodies[0]["contact"]["email"] == DETAILS_JSON["email"]
+    assert bodies[1]["name"] == {"firstName": "Jane", "lastName": "Doe"}
+    assert bodies[3]["company"]["city"] == "Bergen"
+    assert len({body["correlationId"] for body in bodies[1:]}) == 1
+    assert bodies[0]["correlationId"] != bodies[1]["correlationId"]
+
+
+async def test_the_trace_of_a_request_reaches_the_subscriber(
+    shared_stack: Stack, http: aiohttp.ClientSession
+) -> None:
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    headers = {"traceparent": trace, "x-correlation-id": "order-4711"}
+    async with http.post(f"{shared_stack.url}/contacts", json=DETAILS_JSON, headers=headers) as answer:
+        contact = await answer.json()
+    [message] = await shared_stack.topic.receive(contact["id"], 1)
+    assert message.correlation_id == "order-4711"
+    properties = message.application_properties
+    assert properties is not None
+    assert properties[b"traceparent"] == trace.encode()
+
+
+async def test_every_contact_sees_its_events_once_and_in_order(
+    shared_stack: Stack, http: aiohttp.ClientSession
+) -> None:
+    async def one_contact() -> tuple[str, int]:
+        contact = await shared_stack.create(http)
+        for number in range(CHANGES_EACH):
+            patch = {"description": f"change {number}", "name": {"firstName": f"J{number}"}}
+            await shared_stack.patch(http, contact["id"], **patch)
+        return contact["id"], 1 + 2 * CHANGES_EACH
+
+    places = asyncio.Semaphore(16)
+
+    async def bounded() -> tuple[str, int]:
+        async with places:
+            return await one_contact()
+
+    async def check(contact_id: str, count: int) -> None:
+        async with places:
+            assert await shared_stack.sequences(contact_id, count, within=30) == list(range(1, count + 1))
+
+    expected = await asyncio.gather(*(bounded() for _ in range(CONTACTS_AT_ONCE)))
+    await asyncio.gather(*(check(contact_id, count) for contact_id, count in expected))
+
+
+def received(stack: Stack, contact_id: str) -> bool:
+    ending = f"of contact {contact_id}, sequence 1"
+    return any("received" in line and line.endswith(ending) for line in stack.log().splitlines())
+
+
+async def test_the_subscriber_logs_soon_what_arrived(
+    shared_stack: Stack, http: aiohttp.ClientSession
+) -> None:
+    seconds = []
+    for _ in range(7):
+        contact = await shared_stack.create(http)
+        stored = time.monotonic()
+        await eventually(partial(received, shared_stack, contact["id"]), what="the subscriber's log line")
+        seconds.append(time.monotonic() - stored)
+    assert statistics.median(seconds) < 1.0, seconds
+
+
+async def test_no_log_line_names_a_person(shared_stack: Stack, http: aiohttp.ClientSession) -> None:
+    contact = await shared_stack.create(
+        http, name={"firstName": "Xanthippe", "lastName": "Quux"}, email="xq@corge.org"
+    )
+    await shared_stack.patch(
+        http, contact["id"], name={"firstName": "Zerlina"}, company={"street": "Grault Alley"}
+    )
+    await shared_stack.sequences(contact["id"], 3)
+    await eventually(lambda: f"{contact['id']}, sequence 3" in shared_stack.log())
+    log = shared_stack.log()
+    for secret in ("Xanthippe", "Quux", "corge", "Zerlina", "Grault"):
+        assert secret not in log
+
+
+async def test_documents_are_as_the_contract_says(shared_stack: Stack, http: aiohttp.ClientSession) -> None:
+    contact = await shared_stack.create(http)
+    await shared_stack.patch(http, contact["id"], name={"firstName": "Jane"})
+    async with CosmosClient.from_connection_string(cosmos_connection(shared_stack.cosmos)) as client:
+        container = client.get_database_client(shared_stack.database).get_container_client(CONTACTS)
+        query = "SELECT * FROM c WHERE c.partitionKey = @id"
+        parameters: list[dict[str, object]] = [{"name": "@id", "value": contact["id"]}]
+        items = [item async for item in container.query_items(query, parameters=parameters)]
+    by_type = {kind: [item for item in items if item["type"] == kind] for kind in ("contact", "domainEvent")}
+    [document] = by_type["contact"]
+    assert document["ttl"] == -1
+    assert document["data"]["lastSequence"] == 2
+    assert {event["ttl"] for event in by_type["domainEvent"]} == {864000}
+    assert len({item["_lsn"] for item in items if "_lsn" in item}) <= 1
