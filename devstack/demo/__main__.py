@@ -65,7 +65,7 @@ async def _run(settings: StackSettings, narrator: Narrator, console: Console) ->
     started = loop.time()
     narrator.say("Starting Cosmos DB, Service Bus and the Functions host of this demo, on free ports ...")
     async with running(settings, console) as stack, opened(stack, narrator) as witnesses:
-        narrator.say(f"They run since {loop.time() - started:.1f} s.")
+        narrator.say(f"Ready after {loop.time() - started:.1f} s.")
         await Story(narrator, witnesses, EVENT_TTL_SECONDS).tell()
     narrator.say("")
     narrator.say(

@@ -31,9 +31,11 @@ class Narrator:
             self._print(line)
 
     def show(self, label: str, content: Any = None) -> None:
-        """Something as it went over the wire or lies in the store; long JSON is cut to the terminal's width."""
-        text = "" if content is None else f"  {json.dumps(content, ensure_ascii=False)}"
-        self._print(f"   {self._style('36', label)}{textwrap.shorten(text, 2 * WIDTH, placeholder=' ...')}")
+        """Something as it went over the wire or lies in the store."""
+        self._print(f"   {self._style('36', label)}")
+        if content is not None:
+            text = json.dumps(content, ensure_ascii=False)
+            self._print(textwrap.fill(text, WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 7))
 
     def check(self, promise: str, held: object) -> None:
         """Say and count whether ``promise`` held."""
