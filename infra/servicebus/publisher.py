@@ -38,7 +38,7 @@ class ServiceBusPublisher:
     """Sends events to one topic; shared by all invocations of the process."""
 
     def __init__(self, client: ServiceBusClient, topic: str, *, partitioned: bool) -> None:
-        self.client = client
+        self._client = client
         self._topic = topic
         self._partitioned = partitioned
         self._idle: list[ServiceBusSender] = []
@@ -74,7 +74,7 @@ class ServiceBusPublisher:
 
     @asynccontextmanager
     async def _sender(self) -> AsyncIterator[ServiceBusSender]:
-        sender = self._idle.pop() if self._idle else self.client.get_topic_sender(self._topic)
+        sender = self._idle.pop() if self._idle else self._client.get_topic_sender(self._topic)
         try:
             yield sender
         except BaseException:  # a cancelled send too: nobody knows what its link holds
@@ -118,6 +118,11 @@ async def _send(
 async def _one_by_one(sender: ServiceBusSender, letters: Sequence[_Letter]) -> list[Unsendable]:
     unsendable: list[Unsendable] = []
     for letter in letters:
+        if not _fits(
+            await _new_batch(sender), letter
+        ):  # the SDK measures a message only where it makes a batch
+            unsendable.append(_too_large(letter))
+            continue
         try:
             async with asyncio.timeout(SEND_TIMEOUT_SECONDS):
                 await sender.send_messages(letter.message, timeout=SEND_TIMEOUT_SECONDS)

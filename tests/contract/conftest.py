@@ -87,7 +87,8 @@ class InMemoryBroker:
 
 
 class ServiceBusBroker:
-    def __init__(self, publisher: ServiceBusPublisher, topic: Topic) -> None:
+    def __init__(self, client: ServiceBusClient, publisher: ServiceBusPublisher, topic: Topic) -> None:
+        self.client = client
         self.publisher: EventPublisher = publisher
         self.topic = topic
 
@@ -103,7 +104,7 @@ async def servicebus_broker(servicebus_server: Service) -> AsyncIterator[Service
     await topic.create()
     async with ServiceBusClient.from_connection_string(servicebus_connection(servicebus_server)) as client:
         publisher = ServiceBusPublisher(client, topic.name, partitioned=False)
-        yield ServiceBusBroker(publisher, topic)
+        yield ServiceBusBroker(client, publisher, topic)
         await publisher.close()
 
 

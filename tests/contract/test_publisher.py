@@ -3,12 +3,15 @@
 from dataclasses import replace
 
 import pytest
+from azure.servicebus.aio import ServiceBusClient
 
 from application.ports import OutboxEvent
 from domain.errors import NotDelivered
 from infra.servicebus.publisher import ServiceBusPublisher
 from tests.contract.conftest import Broker, ServiceBusBroker
+from tests.support.azure import servicebus_connection
 from tests.support.contacts import NOON
+from tests.support.processes import Service
 
 
 def event(contact: str, sequence: int) -> OutboxEvent:
@@ -49,19 +52,26 @@ async def test_one_that_is_too_large_is_named_and_the_others_arrive_in_order(
     assert await broker.received("a", 2) == [one.id for one in events if one.id != refused.event_id]
 
 
-async def test_a_topic_that_does_not_exist_makes_events_wait(servicebus_broker: ServiceBusBroker) -> None:
-    assert isinstance(servicebus_broker.publisher, ServiceBusPublisher)
-    missing = ServiceBusPublisher(servicebus_broker.publisher.client, "no-such-topic", partitioned=False)
-    with pytest.raises(NotDelivered, match="SERVICEBUS_TOPIC"):
-        await missing.publish("a", [event("a", 1)])
-    await missing.close()
+async def test_a_topic_that_does_not_exist_makes_events_wait(servicebus_server: Service) -> None:
+    connection = servicebus_connection(servicebus_server)
+    async with ServiceBusClient.from_connection_string(connection, retry_total=0) as client:
+        publisher = ServiceBusPublisher(client, "no-such-topic", partitioned=False)
+        with pytest.raises(NotDelivered, match="SERVICEBUS"):
+            await publisher.publish("a", [event("a", 1)])
+        await publisher.close()
+
+
+async def test_a_broker_that_is_not_there_makes_events_wait(servicebus_server: Service) -> None:
+    connection = servicebus_connection(servicebus_server).replace(f":{servicebus_server.port};", ":1;")
+    async with ServiceBusClient.from_connection_string(connection, retry_total=0) as client:
+        publisher = ServiceBusPublisher(client, "topic", partitioned=False)
+        with pytest.raises(NotDelivered, match="cannot be reached"):
+            await publisher.publish("a", [event("a", 1)])
+        await publisher.close()
 
 
 async def test_one_at_a_time_arrives_in_order_too(servicebus_broker: ServiceBusBroker) -> None:
-    assert isinstance(servicebus_broker.publisher, ServiceBusPublisher)
-    single = ServiceBusPublisher(
-        servicebus_broker.publisher.client, servicebus_broker.topic.name, partitioned=True
-    )
+    single = ServiceBusPublisher(servicebus_broker.client, servicebus_broker.topic.name, partitioned=True)
     large = replace(event("a", 2), data={"text": "x" * 300_000})
     refused = await single.publish("a", [event("a", 1), large, event("a", 3)])
     await single.close()
