@@ -1,7 +1,7 @@
 """A request is served only when it is signed with the account's key, for this very resource, at about this time.
 
-https://learn.microsoft.com/rest/api/cosmos-db/access-control-on-cosmosdb-resources: the signature is an HMAC-SHA256 over
-verb, resource type, resource link and date. The service allows a clock to be fifteen minutes off.
+https://learn.microsoft.com/rest/api/cosmos-db/access-control-on-cosmosdb-resources: the signature is an HMAC-SHA256
+over verb, resource type, resource link and date. The service allows a clock to be fifteen minutes off.
 """
 
 import base64

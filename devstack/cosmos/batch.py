@@ -1,4 +1,4 @@
-"""A transactional batch happens whole or not at all: one SQLite transaction, rolled back by its first failing operation.
+"""A transactional batch happens whole or not at all: one SQLite transaction, rolled back by its first failure.
 
 https://learn.microsoft.com/azure/cosmos-db/nosql/transactional-batch: at most 100 operations and 2 MB in one logical
 partition. All succeed: 200. One fails: 207, with its own status at its place and 424 at all others.
@@ -51,9 +51,12 @@ def _operations(request: Request) -> list[Json]:
     operations = parse_json(request.body)
     if not isinstance(operations, list) or not all(isinstance(operation, dict) for operation in operations):
         raise bad_request("The body of a batch must be an array of operations.")
-    if not 1 <= len(operations) <= MAX_OPERATIONS:
+    if not operations:
+        raise bad_request("Batch request has no operations.")
+    if len(operations) > MAX_OPERATIONS:
         raise bad_request(
-            f"Batch request has {len(operations)} operations: at least 1 and at most {MAX_OPERATIONS} are allowed."
+            f"Batch request has more operations than what is supported. Actual: {len(operations)},"
+            f" most: {MAX_OPERATIONS}."
         )
     return operations
 

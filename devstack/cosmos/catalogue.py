@@ -112,7 +112,7 @@ class Catalogue:
         run.execute("DELETE FROM offers WHERE resource_rid = ?", (database.rid,))
         run.execute("DELETE FROM databases WHERE number = ?", (database.number,))
 
-    def add_container(
+    def add_container(  # noqa: PLR0913 - what a container is made of
         self,
         run: sqlite3.Connection,
         database: Database,

@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from devstack.cosmos import offers, ttl
-from devstack.cosmos.documents import check_id
+from devstack.cosmos.documents import MAX_NAME_BYTES, check_id
 from devstack.cosmos.errors import bad_request, no_such_owner, unsupported
 from devstack.cosmos.model import Container, Database, Json
 from devstack.cosmos.partition_key import parse_definition
@@ -47,7 +47,7 @@ _NOT_SERVED: Final = {
 def create(service: Service, request: Request) -> Answer:
     database = _owner(service, request)
     body = request.json()
-    name = check_id(body)
+    name = check_id(body, MAX_NAME_BYTES)
     properties = _properties(body)
     key = parse_definition(properties)
     throughput = offers.Throughput.of_request(request)
@@ -63,7 +63,32 @@ def create(service: Service, request: Request) -> Answer:
 
 
 def read(service: Service, request: Request) -> Answer:
-    return _answer(200, service.catalogue.container(request.target.database, request.target.container))
+    container = service.catalogue.container(request.target.database, request.target.container)
+    answer = _answer(200, container)
+    if request.flag("x-ms-documentdb-populatepartitionstatistics"):
+        answer.body = dump_json({**as_json(container), "statistics": _statistics(service, container)})
+    if request.flag("x-ms-documentdb-populatequotainfo"):
+        answer.headers["x-ms-resource-usage"] = f"documentsCount={_count(service, container)};"
+    return answer
+
+
+def _statistics(service: Service, container: Container) -> list[Json]:
+    run = service.store.connection
+    return [
+        {
+            "id": str(part.id),
+            "documentCount": run.execute(
+                f"SELECT count(*) FROM {container.items} WHERE range = ?", (part.id,)
+            ).fetchone()[0],
+            "partitionKeys": [],
+        }
+        for part in container.ranges
+    ]
+
+
+def _count(service: Service, container: Container) -> int:
+    number: int = service.store.connection.execute(f"SELECT count(*) FROM {container.items}").fetchone()[0]
+    return number
 
 
 def replace(service: Service, request: Request) -> Answer:
@@ -133,7 +158,9 @@ def _indexing(policy: Any) -> Json:
         raise bad_request(f"The indexing mode {mode!r} is not valid.")
     filled = {**policy, "indexingMode": mode, "automatic": policy.get("automatic", mode != "none")}
     if mode != "none":
-        filled.setdefault("includedPaths", DEFAULT_INDEXING["includedPaths"])
+        # What kind of index a path has is no longer the client's choice: the service takes it and drops it.
+        included = policy.get("includedPaths") or DEFAULT_INDEXING["includedPaths"]
+        filled["includedPaths"] = [{"path": part["path"]} for part in included]
         filled.setdefault("excludedPaths", DEFAULT_INDEXING["excludedPaths"])
     return filled
 

@@ -1,14 +1,14 @@
 """Databases: a name, what was paid for it, and the containers in it."""
 
 from devstack.cosmos import offers
-from devstack.cosmos.documents import check_id
+from devstack.cosmos.documents import MAX_NAME_BYTES, check_id
 from devstack.cosmos.model import Database, Json
 from devstack.cosmos.service import Service
 from devstack.cosmos.wire import Answer, Request, dump_json
 
 
 def create(service: Service, request: Request) -> Answer:
-    name = check_id(request.json())
+    name = check_id(request.json(), MAX_NAME_BYTES)
     throughput = offers.Throughput.of_request(request)
     with service.store.transaction() as run:
         rid = service.catalogue.add_database(run, name, service.now())

@@ -1,4 +1,4 @@
-"""One request in, one answer out: authorised, routed, carried out, and every failure turned into the service's own form."""
+"""One request in, one answer out: authorised, routed, carried out; every failure in the service's own form."""
 
 import logging
 import sqlite3
@@ -6,14 +6,36 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from devstack.cosmos import account, batch, containers, databases, feed, items, offers, partitions, queries
+from devstack.cosmos import (
+    account,
+    batch,
+    containers,
+    databases,
+    feed,
+    items,
+    offers,
+    partitions,
+    queries,
+    scripts,
+)
 from devstack.cosmos.auth import Authorizer
-from devstack.cosmos.errors import METHOD_NOT_ALLOWED, SERVICE_UNAVAILABLE, CosmosError
+from devstack.cosmos.errors import (
+    METHOD_NOT_ALLOWED,
+    SERVICE_UNAVAILABLE,
+    CosmosError,
+    no_such_resource,
+    unsupported,
+)
+from devstack.cosmos.model import Json
 from devstack.cosmos.routes import Kind, parse_path
+from devstack.cosmos.scope import read_scope
 from devstack.cosmos.service import Service
 from devstack.cosmos.wire import Answer, Request, dump_json
 
 Handler = Callable[[Service, Request], Answer]
+Documents = tuple[str, list[Json]]
+
+_TRIGGER_HEADERS: Final = ("x-ms-documentdb-pre-trigger-include", "x-ms-documentdb-post-trigger-include")
 
 _log = logging.getLogger(__name__)
 
@@ -37,34 +59,59 @@ def _get_items(service: Service, request: Request) -> Answer:
     return (feed.read if "A-IM" in request.headers else queries.list_items)(service, request)
 
 
-def _post_databases(service: Service, request: Request) -> Answer:
-    if _is_query(request):
-        return queries.query_resources(databases.documents(service, request), request, "Databases")
-    return databases.create(service, request)
+def _conflicts(service: Service, request: Request) -> Documents:
+    """There is one region, so no write conflicts with another region's."""
+    return service.container(request).rid, []
 
 
-def _post_containers(service: Service, request: Request) -> Answer:
-    if _is_query(request):
-        return queries.query_resources(containers.documents(service, request), request, "DocumentCollections")
-    return containers.create(service, request)
+def _query_conflicts(service: Service, request: Request) -> Answer:
+    read_scope(service.container(request), request).check_named(request)
+    return queries.query_resources(_conflicts(service, request), request, "Conflicts")
 
 
-def _query_offers(service: Service, request: Request) -> Answer:
-    return queries.query_resources(offers.documents(service, request), request, "Offers")
+def _no_conflict(_service: Service, _request: Request) -> Answer:
+    raise no_such_resource()
+
+
+def _lists(documents: Callable[[Service, Request], Documents], name: str) -> Handler:
+    return lambda service, request: queries.list_resources(documents(service, request), name)
+
+
+def _queries_or(documents: Callable[[Service, Request], Documents], name: str, create: Handler) -> Handler:
+    """A POST to a feed is a query of it, or makes a new member."""
+
+    def handle(service: Service, request: Request) -> Answer:
+        if _is_query(request):
+            return queries.query_resources(documents(service, request), request, name)
+        return create(service, request)
+
+    return handle
+
+
+def _list_scripts(service: Service, request: Request) -> Answer:
+    name = scripts.FEEDS[request.target.type]
+    return queries.list_resources(scripts.documents(service, request), name)
+
+
+def _post_scripts(service: Service, request: Request) -> Answer:
+    name = scripts.FEEDS[request.target.type]
+    return _queries_or(scripts.documents, name, scripts.create)(service, request)
+
+
+def _no_new_offer(_service: Service, _request: Request) -> Answer:
+    raise CosmosError(
+        METHOD_NOT_ALLOWED, "Offers are made with the database or container that they belong to."
+    )
 
 
 _HANDLERS: Final[dict[tuple[str, Kind], Handler]] = {
     ("GET", Kind.ACCOUNT): account.read,
-    ("POST", Kind.DATABASES): _post_databases,
-    ("GET", Kind.DATABASES): lambda service, request: queries.list_resources(
-        databases.documents(service, request), "Databases"
-    ),
+    ("POST", Kind.DATABASES): _queries_or(databases.documents, "Databases", databases.create),
+    ("GET", Kind.DATABASES): _lists(databases.documents, "Databases"),
     ("GET", Kind.DATABASE): databases.read,
     ("DELETE", Kind.DATABASE): databases.delete,
-    ("POST", Kind.CONTAINERS): _post_containers,
-    ("GET", Kind.CONTAINERS): lambda service, request: queries.list_resources(
-        containers.documents(service, request), "DocumentCollections"
-    ),
+    ("POST", Kind.CONTAINERS): _queries_or(containers.documents, "DocumentCollections", containers.create),
+    ("GET", Kind.CONTAINERS): _lists(containers.documents, "DocumentCollections"),
     ("GET", Kind.CONTAINER): containers.read,
     ("PUT", Kind.CONTAINER): containers.replace,
     ("DELETE", Kind.CONTAINER): containers.delete,
@@ -75,10 +122,19 @@ _HANDLERS: Final[dict[tuple[str, Kind], Handler]] = {
     ("PUT", Kind.ITEM): items.replace,
     ("PATCH", Kind.ITEM): items.patch,
     ("DELETE", Kind.ITEM): items.delete,
-    ("POST", Kind.OFFERS): _query_offers,
-    ("GET", Kind.OFFERS): lambda service, request: queries.list_resources(
-        offers.documents(service, request), "Offers"
-    ),
+    ("POST", Kind.PARTITION_KEY): items.delete_partition_key,
+    ("GET", Kind.SCRIPTS): _list_scripts,
+    ("POST", Kind.SCRIPTS): _post_scripts,
+    ("GET", Kind.SCRIPT): scripts.read,
+    ("PUT", Kind.SCRIPT): scripts.replace,
+    ("DELETE", Kind.SCRIPT): scripts.delete,
+    ("POST", Kind.SCRIPT): scripts.execute,
+    ("GET", Kind.CONFLICTS): _lists(_conflicts, "Conflicts"),
+    ("POST", Kind.CONFLICTS): _query_conflicts,
+    ("GET", Kind.CONFLICT): _no_conflict,
+    ("DELETE", Kind.CONFLICT): _no_conflict,
+    ("POST", Kind.OFFERS): _queries_or(offers.documents, "Offers", _no_new_offer),
+    ("GET", Kind.OFFERS): _lists(offers.documents, "Offers"),
     ("GET", Kind.OFFER): offers.read,
     ("PUT", Kind.OFFER): offers.replace,
 }
@@ -110,6 +166,8 @@ class Dispatcher:
         handler = _HANDLERS.get((request.method, request.target.kind))
         if handler is None:
             raise CosmosError(METHOD_NOT_ALLOWED, f"The resource does not take {request.method}.")
+        if any(name in request.headers for name in _TRIGGER_HEADERS):
+            raise unsupported("triggers")
         return handler(self.service, request)
 
 

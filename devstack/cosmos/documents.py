@@ -14,6 +14,9 @@ from devstack.cosmos.wire import dump_json
 
 MAX_ITEM_BYTES: Final = 2 * 1024 * 1024
 MAX_ID_BYTES: Final = 1023
+MAX_NAME_BYTES: Final = 254
+"""Of a database or a container."""
+
 MAX_DEPTH: Final = 128
 """https://learn.microsoft.com/azure/cosmos-db/concepts-limits: per-item limits."""
 
@@ -55,7 +58,7 @@ class StoredItem:
         )
 
 
-def render(
+def render(  # noqa: PLR0913, PLR0917 - the columns that an item is made of
     container: Container, number: int, text: str, etag: str, timestamp: int, lsn: int | None = None
 ) -> str:
     rid = child_rid(container.rid, number)
@@ -94,8 +97,8 @@ def check_item(container: Container, document: Json) -> NewItem:
     return NewItem(item_id, of_document(container.key, document), item_ttl(document), text)
 
 
-def check_id(document: Json) -> str:
-    """The ``id`` of an item, a database or a container. Raises 400."""
+def check_id(document: Json, longest: int = MAX_ID_BYTES) -> str:
+    """The ``id`` of an item, or with another ``longest`` of a database or a container. Raises 400."""
     value = document.get("id")
     if value is None or value == "":
         raise bad_request(
@@ -105,8 +108,11 @@ def check_id(document: Json) -> str:
         raise bad_request("The input content is invalid: 'id' must be a string.")
     if any(character in value for character in "/\\?#"):
         raise bad_request("The input content is invalid: 'id' must not hold any of '/', '\\', '?', '#'.")
-    if len(value.encode(errors="surrogatepass")) > MAX_ID_BYTES:
-        raise bad_request(f"The input content is invalid: 'id' is longer than {MAX_ID_BYTES} bytes.")
+    if len(value.encode(errors="surrogatepass")) > longest:
+        raise bad_request(
+            "The input name is invalid. Ensure to provide a unique non-empty string less than"
+            f" '{longest + 1}' characters."
+        )
     return value
 
 

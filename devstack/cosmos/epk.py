@@ -28,15 +28,15 @@ class Undefined:
 
 UNDEFINED: Final = Undefined()
 
-Component = str | float | bool | None | Undefined
+Component = str | int | float | bool | None | Undefined
 Components = tuple[Component, ...]
 
 
 def effective_partition_key(components: Components, *, kind: str = "Hash", version: int = 2) -> str:
     """The effective partition key of a partition key value.
 
-    ``kind`` and ``version`` are those of the container's definition. With ``MultiHash`` a prefix of the components gives
-    the prefix of the effective partition key.
+    ``kind`` and ``version`` are those of the container's definition. With ``MultiHash`` a prefix of the components
+    gives the prefix of the effective partition key.
     """
     # Equal and of equal hash are 1, 1.0 and True; their types tell them apart in the cache.
     return _cached(components, tuple(map(type, components)), kind, version)

@@ -1,9 +1,10 @@
 """The change feed, latest version: every item once at its last write, in the order of transactions, none of them split.
 
 Read one physical partition at a time, or a part of it (a range of effective partition keys, or one partition key). A
-continuation is the LSN of the last transaction that was returned, quoted: the ``etag`` of the answer, ``If-None-Match`` of
-the next request. Items of one transaction come in any order, and a page is longer than asked for rather than end inside
-one. Deleted and expired items have vanished. https://learn.microsoft.com/azure/cosmos-db/nosql/change-feed-modes
+continuation is the LSN of the last transaction that was returned, quoted: the ``etag`` of the answer,
+``If-None-Match`` of the next request. Items of one transaction come in any order, and a page is longer than asked for
+rather than end inside one. Deleted and expired items have vanished.
+https://learn.microsoft.com/azure/cosmos-db/nosql/change-feed-modes
 """
 
 import sqlite3
@@ -14,7 +15,7 @@ from email.utils import parsedate_to_datetime
 from devstack.cosmos import charge, session
 from devstack.cosmos.documents import COLUMNS, StoredItem
 from devstack.cosmos.errors import bad_request
-from devstack.cosmos.model import Container
+from devstack.cosmos.model import Container, Range
 from devstack.cosmos.scope import Scope, read_scope
 from devstack.cosmos.service import Service
 from devstack.cosmos.wire import MAX_PAGE_BYTES, Answer, Request
@@ -31,46 +32,77 @@ class _Start:
 
 
 def read(service: Service, request: Request) -> Answer:
-    """One page of changes, or 304 when there are none. Either way with the ``etag`` to go on from."""
+    """One page of changes, or 304 when there are none. Either way with the ``etag`` to go on from.
+
+    When the client names no part of a container of several physical partitions, the page is of the first that has
+    changes, and the continuation says for each how far it was read.
+    """
     container = service.container(request)
     if request.headers.get("A-IM", "").lower() != LATEST_VERSION:
         raise bad_request(
             "devstack serves the change feed in latest version mode only (A-IM: Incremental Feed)."
         )
     run = service.store.connection
-    scope = read_scope(container, request).single_range()
-    part = scope.ranges[0]
-    session.check(run, container, [part], request.headers.get("x-ms-session-token"))
-    last = session.current_lsn(run, container, part)
-    start = _start(request, last)
-    items = _changes(run, container, scope, start, request.page_size, service.now())
-    reached = items[-1].lsn if items else max(last, start.lsn)
-    headers = {
-        "etag": f'"{reached}"',
-        "x-ms-session-token": session.token(part, last),
-        "lsn": str(last),
-        "x-ms-item-count": str(len(items)),
-        "x-ms-documentdb-partitionkeyrangeid": str(part.id),
-    }
-    if not items:
-        return Answer(304, None, headers)
+    scope = read_scope(container, request)
+    session.check(run, container, scope.ranges, request.headers.get("x-ms-session-token"))
+    lasts = {part.id: session.current_lsn(run, container, part) for part in scope.ranges}
+    starts = _starts(request, scope, lasts)
+    reached = {part.id: max(lasts[part.id], starts[part.id].lsn) for part in scope.ranges}
+    for index, part in enumerate(scope.ranges):
+        items = _changes(run, container, scope, part, starts[part.id], request.page_size, service.now())
+        if items:
+            later = {other.id: starts[other.id].lsn for other in scope.ranges[index + 1 :]}
+            reached |= {part.id: items[-1].lsn, **later}
+            return _page(container, part, lasts, reached, items)
+    return Answer(304, None, _headers(scope.ranges[-1], lasts, reached, 0))
+
+
+def _page(
+    container: Container, part: Range, lasts: dict[int, int], reached: dict[int, int], items: list[StoredItem]
+) -> Answer:
     documents = ",".join(item.rendered(container, with_lsn=True) for item in items)
     body = f'{{"_rid":"{container.rid}","Documents":[{documents}],"_count":{len(items)}}}'
+    headers = _headers(part, lasts, reached, len(items))
     return Answer(200, body, headers, charge.of_page(len(items), len(body)))
 
 
-def _start(request: Request, last: int) -> _Start:
+def _headers(part: Range, lasts: dict[int, int], reached: dict[int, int], count: int) -> dict[str, str]:
+    pairs = ",".join(f"{number}:{lsn}" for number, lsn in reached.items())
+    return {
+        "etag": f'"{pairs if len(reached) > 1 else reached[part.id]}"',
+        "x-ms-session-token": session.token(part, lasts[part.id]),
+        "lsn": str(lasts[part.id]),
+        "x-ms-item-count": str(count),
+        "x-ms-documentdb-partitionkeyrangeid": str(part.id),
+    }
+
+
+def _starts(request: Request, scope: Scope, lasts: dict[int, int]) -> dict[int, _Start]:
+    """Where to begin in each physical partition. Raises 400."""
     since = request.headers.get("If-Modified-Since")
     timestamp = _whole_second(since) if since else 0
-    continuation = request.headers.get("If-None-Match")
-    if continuation is None:
-        return _Start(0, timestamp)
-    if continuation.strip() == "*":
-        return _Start(last, timestamp)
-    text = continuation.strip().strip('"')
-    if not text.isdecimal():
-        raise bad_request(f"The continuation of the change feed is not valid: {continuation[:100]}")
-    return _Start(int(text), timestamp)
+    continuation = request.headers.get("If-None-Match", "0").strip()
+    if continuation == "*":
+        return {number: _Start(lsn, timestamp) for number, lsn in lasts.items()}
+    known = _parse(continuation)
+    return {part.id: _Start(_known(known, part), timestamp) for part in scope.ranges}
+
+
+def _known(known: dict[int | None, int], part: Range) -> int:
+    """What the continuation says of the partition, or of the one that it was split from."""
+    lsns = [known[number] for number in (part.id, *part.parents, None) if number in known]
+    return max(lsns, default=0)
+
+
+def _parse(continuation: str) -> dict[int | None, int]:
+    """``"12"``, or for several partitions ``"0:12,1:7"``; None stands for every partition."""
+    found: dict[int | None, int] = {}
+    for pair in continuation.strip('"').split(","):
+        number, _, lsn = pair.rpartition(":")
+        if not lsn.isdecimal() or not (number.isdecimal() or not number):
+            raise bad_request(f"The continuation of the change feed is not valid: {continuation[:100]}")
+        found[int(number) if number else None] = int(lsn)
+    return found
 
 
 def _whole_second(text: str) -> int:
@@ -83,15 +115,21 @@ def _whole_second(text: str) -> int:
     return int((moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds())
 
 
-def _changes(
-    run: sqlite3.Connection, container: Container, scope: Scope, start: _Start, most: int, now: int
+def _changes(  # noqa: PLR0913, PLR0917 - the parts of one statement
+    run: sqlite3.Connection,
+    container: Container,
+    scope: Scope,
+    part: Range,
+    start: _Start,
+    most: int,
+    now: int,
 ) -> list[StoredItem]:
     """At most ``most`` items and one page's bytes, but always whole transactions."""
     where, arguments = scope.sql()
     rows = run.execute(
         f"SELECT {COLUMNS} FROM {container.items} WHERE range = ? AND lsn > ? AND timestamp >= ?"
         f" AND (expires IS NULL OR expires >= ?) AND {where} ORDER BY lsn, shuffle",
-        (scope.ranges[0].id, start.lsn, start.timestamp, now, *arguments),
+        (part.id, start.lsn, start.timestamp, now, *arguments),
     )
     items: list[StoredItem] = []
     size = 0

@@ -6,6 +6,7 @@ from devstack.cosmos import partition_key, session
 from devstack.cosmos.documents import check_size
 from devstack.cosmos.model import Container
 from devstack.cosmos.patch import Patch
+from devstack.cosmos.rid import child_number
 from devstack.cosmos.service import Service
 from devstack.cosmos.transaction import Condition, ItemTransaction, Outcome
 from devstack.cosmos.wire import Answer, Request
@@ -24,20 +25,28 @@ def create(service: Service, request: Request) -> Answer:
 def replace(service: Service, request: Request) -> Answer:
     check_size(request.body)
     document = request.json()
-    name = request.target.item
+    name = _item_id(service, request)
     return _write(service, request, lambda items, condition: items.replace(name, document, condition))
 
 
 def patch(service: Service, request: Request) -> Answer:
     check_size(request.body)
     changes = Patch.from_body(request.json())
-    name = request.target.item
+    name = _item_id(service, request)
     return _write(service, request, lambda items, condition: items.patch(name, changes, condition))
 
 
 def delete(service: Service, request: Request) -> Answer:
-    name = request.target.item
+    name = _item_id(service, request)
     return _write(service, request, lambda items, condition: items.delete(name, condition))
+
+
+def delete_partition_key(service: Service, request: Request) -> Answer:
+    """Delete all items of one partition key; here at once, by the service in the background."""
+    container, items = _open(service, request)
+    with service.store.transaction():
+        items.delete_all()
+    return Answer(200, None, item_headers(container, items))
 
 
 def read(service: Service, request: Request) -> Answer:
@@ -45,7 +54,7 @@ def read(service: Service, request: Request) -> Answer:
     session.check(
         service.store.connection, container, [items.part], request.headers.get("x-ms-session-token")
     )
-    outcome = items.read(request.target.item, _condition(request))
+    outcome = items.read(_item_id(service, request), _condition(request))
     return _answer(container, items, outcome)
 
 
@@ -61,6 +70,18 @@ def _open(service: Service, request: Request) -> tuple[Container, ItemTransactio
     container = service.container(request)
     components = partition_key.of_header(container.key, request.headers.get("x-ms-documentdb-partitionkey"))
     return container, ItemTransaction(service.store.connection, container, components, service.now())
+
+
+def _item_id(service: Service, request: Request) -> str:
+    """The item's id; a link made of resource ids (``_self``) names the item by its ``_rid``."""
+    container = service.container(request)
+    name = request.target.item
+    if request.target.container == container.id:
+        return name
+    row = service.store.connection.execute(
+        f"SELECT id FROM {container.items} WHERE number = ?", (child_number(container.rid, name),)
+    ).fetchone()
+    return name if row is None else str(row[0])
 
 
 def _condition(request: Request) -> Condition:

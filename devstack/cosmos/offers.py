@@ -6,7 +6,7 @@ import sqlite3
 from dataclasses import dataclass
 from typing import Any, Final
 
-from devstack.cosmos.errors import bad_request, no_such_resource, precondition_failed
+from devstack.cosmos.errors import CosmosError, bad_request, no_such_resource, precondition_failed
 from devstack.cosmos.etag import matches, new_etag
 from devstack.cosmos.model import Json
 from devstack.cosmos.rid import new_offer_rid
@@ -14,6 +14,7 @@ from devstack.cosmos.service import Service
 from devstack.cosmos.wire import Answer, Request, dump_json
 
 DEFAULT_RU: Final = 400
+MINIMUM_AUTOSCALE_RU: Final = 1000
 SINGLE_PARTITION_RU: Final = 10_000
 """https://learn.microsoft.com/azure/cosmos-db/concepts-limits: the most that one physical partition serves."""
 
@@ -35,9 +36,23 @@ class Throughput:
         manual = request.headers.get("x-ms-offer-throughput")
         autoscale = request.headers.get("x-ms-cosmos-offer-autopilot-settings")
         try:
-            return cls(int(manual) if manual else None, json.loads(autoscale) if autoscale else None)
+            throughput = cls(int(manual) if manual else None, json.loads(autoscale) if autoscale else None)
         except ValueError as error:
             raise bad_request("The throughput in the request's headers is not valid.") from error
+        throughput.check()
+        return throughput
+
+    def check(self) -> None:
+        """Raises 400 for less than the service's minimum."""
+        if self.manual is not None and self.manual < DEFAULT_RU:
+            raise _too_little(self.manual, DEFAULT_RU)
+        if self.autoscale is None:
+            return
+        most = self.autoscale.get("maxThroughput")
+        if not isinstance(most, int):
+            raise bad_request("The autoscale settings must hold maxThroughput, a whole number.")
+        if most < MINIMUM_AUTOSCALE_RU:
+            raise _too_little(most, MINIMUM_AUTOSCALE_RU)
 
     @property
     def given(self) -> bool:
@@ -86,8 +101,7 @@ def replace(service: Service, request: Request) -> Answer:
     content = request.json().get("content")
     if not isinstance(content, dict) or not isinstance(content.get("offerThroughput"), int):
         raise bad_request("The offer's content must hold offerThroughput, a whole number.")
-    if not isinstance(content.get("offerAutopilotSettings", {}), dict):
-        raise bad_request("The offer's autoscale settings must be an object.")
+    Throughput(content["offerThroughput"], content.get("offerAutopilotSettings")).check()
     with service.store.transaction() as run:
         run.execute(
             "UPDATE offers SET content = ?, etag = ?, timestamp = ? WHERE rid = ?",
@@ -99,6 +113,10 @@ def replace(service: Service, request: Request) -> Answer:
 def documents(service: Service, _request: Request) -> tuple[str, list[Json]]:
     """The parent's ``_rid``, of which there is none, and every offer, as JSON."""
     return "", [_as_json(row) for row in service.store.connection.execute(f"{_SELECT} ORDER BY number")]
+
+
+def _too_little(asked: int, least: int) -> CosmosError:
+    return bad_request(f"Requested throughput {asked} is less than required minimum throughput {least}.")
 
 
 _SELECT: Final = "SELECT rid, resource_rid, resource_link, content, etag, timestamp FROM offers"

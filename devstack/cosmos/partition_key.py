@@ -28,8 +28,10 @@ def parse_definition(body: Json) -> PartitionKeyDefinition:
     if version not in (1, 2):
         raise bad_request(f"The partition key version {version!r} is not valid: 1 or 2.")
     most = MAX_PATHS if kind == "MultiHash" else 1
-    if not isinstance(paths, list) or not 1 <= len(paths) <= most:
-        raise bad_request(f"The partition key needs between 1 and {most} paths for kind {kind}.")
+    if not isinstance(paths, list) or not paths:
+        raise bad_request("The partition key definition names no path.")
+    if len(paths) > most:
+        raise bad_request(f"Too many partition key paths: kind {kind} takes at most {most}.")
     return PartitionKeyDefinition(tuple(_segments(path) for path in paths), kind, version)
 
 
@@ -68,8 +70,8 @@ def of_header(definition: PartitionKeyDefinition, header: str | None) -> Compone
     if len(components) != len(definition.paths):
         raise CosmosError(
             PARTITION_KEY_MISMATCH,
-            f"Partition key provided either doesn't correspond to definition in the collection or doesn't match "
-            f"partition key field values specified in the document: {len(definition.paths)} value(s) expected.",
+            "Partition key provided either doesn't correspond to definition in the collection or doesn't match"
+            " partition key field values specified in the document.",
         )
     return components
 
@@ -83,6 +85,8 @@ def parse_header(header: str) -> Components:
         values = None
     if not isinstance(values, list):
         raise bad_request(f"The partition key header must be a JSON array: {header[:100]}")
+    if values == [[]]:  # how the Python SDK writes an empty list of values
+        return ()
     return tuple(_component(value) for value in values)
 
 

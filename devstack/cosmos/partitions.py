@@ -1,7 +1,7 @@
 """The physical partitions cover all effective partition keys without gap or overlap, before and after a split.
 
-A split makes two children of one partition. They keep its items with their LSNs and go on counting from its last one, so a
-continuation of the parent is good for both.
+A split makes two children of one partition. They keep its items with their LSNs and go on counting from its last one,
+so a continuation of the parent is good for both.
 """
 
 import json

@@ -1,7 +1,7 @@
 """A patch is applied as a whole or refused as a whole; its condition is tested against the item that it changes.
 
-https://learn.microsoft.com/azure/cosmos-db/partial-document-update: add, set, replace, remove, incr and move, at most ten
-operations, paths as JSON pointers.
+https://learn.microsoft.com/azure/cosmos-db/partial-document-update: add, set, replace, remove, incr and move, at most
+ten operations, paths as JSON pointers.
 """
 
 import copy

@@ -1,4 +1,4 @@
-"""Which way a query goes: answered here, or refused with 400/1004 so that the client asks for its plan and merges itself.
+"""Which way a query goes: answered here, or refused with 400/1004 so that the client gets its plan and merges itself.
 
 A query that names its partition, or whose WHERE names one partition key, is answered whole. One over all partitions is
 answered only when results can simply follow one another; merging them is the client's part, as with the service.
@@ -55,9 +55,11 @@ def query_items(service: Service, request: Request) -> Answer:
     statement = Statement.from_body(request.json())
     query = parse(statement.text)
     container = service.container(request)
-    scope = _pinned(container, query, statement, read_scope(container, request))
-    if not scope.named:
-        _check_cross_partition(request, query)
+    asked = read_scope(container, request)
+    scope = _pinned(container, query, statement, asked)
+    scope.check_named(request)
+    if not asked.named:
+        _check_servable(request, query)
     return _answer(service, request, container, scope, statement, query)
 
 
@@ -95,12 +97,10 @@ def list_resources(documents: tuple[str, list[Json]], name: str) -> Answer:
     return Answer(200, dump_json(body), {"x-ms-item-count": str(len(rows))})
 
 
-def _check_cross_partition(request: Request, query: tree.Query) -> None:
+def _check_servable(request: Request, query: tree.Query) -> None:
+    """Raises 400/1004 for a query over all partitions whose results must be merged."""
     if not request.flag("x-ms-documentdb-query-enablecrosspartition"):
-        raise bad_request(
-            "Cross partition query is required but disabled. Please set x-ms-documentdb-query-enablecrosspartition to"
-            " true, specify x-ms-documentdb-partitionkey, or revise your query to avoid this exception."
-        )
+        return
     if is_whole(query) or query.order_by or query.top or query.offset or query.limit:
         raise CosmosError(
             NEEDS_QUERY_PLAN,

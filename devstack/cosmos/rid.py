@@ -24,6 +24,17 @@ def child_rid(container_rid: str, number: int, *, marker: int = 0) -> str:
     return _text(_bytes(container_rid) + number.to_bytes(7, "little") + bytes([marker]))
 
 
+def child_number(container_rid: str, rid: str) -> int | None:
+    """The number of the container's document that has this id; None for anything else."""
+    try:
+        data = _bytes(rid)
+    except ValueError:
+        return None
+    if len(data) != 16 or data[:8] != _bytes(container_rid) or data[15]:
+        return None
+    return int.from_bytes(data[8:15], "little")
+
+
 def new_offer_rid() -> str:
     return _text(secrets.token_bytes(3))
 

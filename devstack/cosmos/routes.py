@@ -16,6 +16,11 @@ class Kind(enum.Enum):
     RANGES = enum.auto()
     ITEMS = enum.auto()
     ITEM = enum.auto()
+    PARTITION_KEY = enum.auto()
+    SCRIPTS = enum.auto()
+    SCRIPT = enum.auto()
+    CONFLICTS = enum.auto()
+    CONFLICT = enum.auto()
     OFFERS = enum.auto()
     OFFER = enum.auto()
 
@@ -33,15 +38,10 @@ class Target:
 
 
 _NOT_SERVED = {
-    "sprocs": "stored procedures",
-    "triggers": "triggers",
-    "udfs": "user defined functions",
     "users": "users and permissions",
     "permissions": "users and permissions",
-    "conflicts": "conflicts",
     "clientencryptionkeys": "client encryption keys",
     "attachments": "attachments",
-    "operations": "the deletion of all items of a partition key",
 }
 
 
@@ -76,7 +76,7 @@ def _inside_database(database: str, rest: list[str]) -> Target:
             raise _not_served(rest)
 
 
-def _inside_container(database: str, container: str, rest: list[str]) -> Target:
+def _inside_container(database: str, container: str, rest: list[str]) -> Target:  # noqa: PLR0911 - a case for each path
     link = f"dbs/{database}/colls/{container}"
     match rest:
         case []:
@@ -85,6 +85,18 @@ def _inside_container(database: str, container: str, rest: list[str]) -> Target:
             return Target(Kind.ITEMS, "docs", link, database, container)
         case ["pkranges"]:
             return Target(Kind.RANGES, "pkranges", link, database, container)
+        case ["operations", "partitionkeydelete"]:
+            return Target(Kind.PARTITION_KEY, "colls", link, database, container)
+        case ["conflicts"]:
+            return Target(Kind.CONFLICTS, "conflicts", link, database, container)
+        case ["conflicts", conflict] if conflict:
+            return Target(
+                Kind.CONFLICT, "conflicts", f"{link}/conflicts/{conflict}", database, container, conflict
+            )
+        case [("sprocs" | "triggers" | "udfs") as kind]:
+            return Target(Kind.SCRIPTS, kind, link, database, container)
+        case [("sprocs" | "triggers" | "udfs") as kind, script] if script:
+            return Target(Kind.SCRIPT, kind, f"{link}/{kind}/{script}", database, container, script)
         case ["docs", item] if item:
             return Target(Kind.ITEM, "docs", f"{link}/docs/{item}", database, container, item)
         case _:

@@ -24,6 +24,12 @@ CREATE TABLE ranges (
     id INTEGER NOT NULL, minimum TEXT NOT NULL, maximum TEXT NOT NULL, parents TEXT NOT NULL,
     lsn INTEGER NOT NULL, online INTEGER NOT NULL, version INTEGER NOT NULL, PRIMARY KEY (container, id)
 );
+CREATE TABLE scripts (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    container INTEGER NOT NULL REFERENCES containers (number) ON DELETE CASCADE,
+    kind TEXT NOT NULL, id TEXT NOT NULL, etag TEXT NOT NULL, timestamp INTEGER NOT NULL, body TEXT NOT NULL,
+    UNIQUE (container, kind, id)
+);
 CREATE TABLE offers (
     number INTEGER PRIMARY KEY AUTOINCREMENT, rid TEXT NOT NULL UNIQUE, resource_rid TEXT NOT NULL UNIQUE,
     resource_link TEXT NOT NULL, content TEXT NOT NULL, etag TEXT NOT NULL, timestamp INTEGER NOT NULL

@@ -1,13 +1,13 @@
 """Which part of a container a read is about: one partition key, a range of effective partition keys, or all of it.
 
-A client that names a physical partition by an id it no longer has, because it was split, gets 410/1002 and must read the
-list of partitions again.
+A client that names a physical partition by an id it no longer has, because it was split, gets 410/1002 and must read
+the list of partitions again.
 """
 
 from dataclasses import dataclass
 from typing import Any
 
-from devstack.cosmos.epk import FIRST, LAST, UNDEFINED
+from devstack.cosmos.epk import FIRST, LAST
 from devstack.cosmos.errors import PARTITION_GONE, CosmosError, bad_request
 from devstack.cosmos.model import Container, Range
 from devstack.cosmos.partition_key import mismatch, parse_header, stored_form
@@ -17,7 +17,8 @@ from devstack.cosmos.wire import Request
 @dataclass(frozen=True)
 class Scope:
     """``ranges`` in the order of their keys. ``key`` is the stored form of the one partition key, if it is one;
-    ``minimum`` and ``maximum`` bound the effective partition keys. ``named``: the client named the partition or the key.
+    ``minimum`` and ``maximum`` bound the effective partition keys. ``named``: the client named the partition or the
+    key.
     """
 
     ranges: tuple[Range, ...]
@@ -31,6 +32,15 @@ class Scope:
         if len(self.ranges) != 1:
             raise bad_request("The request must name one partition key range: the container has several.")
         return self
+
+    def check_named(self, request: Request) -> None:
+        """Raises 400 for a query over all partitions that the client did not allow to be one."""
+        if not self.named and not request.flag("x-ms-documentdb-query-enablecrosspartition"):
+            raise bad_request(
+                "Cross partition query is required but disabled. Please set"
+                " x-ms-documentdb-query-enablecrosspartition to true, specify x-ms-documentdb-partitionkey, or revise"
+                " your query to avoid this exception."
+            )
 
     def sql(self) -> tuple[str, tuple[Any, ...]]:
         """A condition on the columns of items, besides their physical partition, and its arguments."""
@@ -49,7 +59,7 @@ def read_scope(container: Container, request: Request) -> Scope:
     if key is not None:
         return _of_key(container, key)
     if number is None and start is None:
-        return Scope(container.ranges, named=len(container.ranges) == 1)
+        return Scope(container.ranges, named=False)
     minimum, maximum = _bounds(start, end)
     ranges = tuple(part for part in container.ranges if part.minimum < maximum and minimum < part.maximum)
     if number is not None:
@@ -60,7 +70,9 @@ def read_scope(container: Container, request: Request) -> Scope:
 
 
 def _of_key(container: Container, header: str) -> Scope:
-    components = parse_header(header) or (UNDEFINED,) * len(container.key.paths)
+    components = parse_header(header)
+    if not components:
+        return Scope(container.ranges, named=False)
     if len(components) > len(container.key.paths):
         raise mismatch()
     effective = container.key.effective(components)

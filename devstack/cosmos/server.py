@@ -14,6 +14,7 @@ from devstack.cosmos import ttl
 from devstack.cosmos.auth import Authorizer
 from devstack.cosmos.catalogue import Catalogue
 from devstack.cosmos.dispatch import Dispatcher
+from devstack.cosmos.model import Container
 from devstack.cosmos.service import Options, Service
 from devstack.cosmos.store import Store
 from devstack.service import locked_folder, port_errors
@@ -23,6 +24,7 @@ MAX_BODY_BYTES: Final = 8 * 1024 * 1024
 """More than any valid request, so that one somewhat too large still gets the service's own 413."""
 
 PURGE_SECONDS: Final = 5.0
+PAUSE_SECONDS: Final = 0.05
 
 _log = logging.getLogger(__name__)
 
@@ -89,5 +91,11 @@ async def _purge_forever(service: Service) -> None:
         for container in list(service.catalogue.all_containers()):
             if container.default_ttl is None:
                 continue
-            while ttl.purge(service.store.connection, container, service.now()) == ttl.PURGE_ROWS:
-                await asyncio.sleep(0.05)
+            await _purge(service, container)
+
+
+async def _purge(service: Service, container: Container) -> None:
+    more = True
+    while more:
+        more = ttl.purge(service.store.connection, container, service.now()) == ttl.PURGE_ROWS
+        await asyncio.sleep(PAUSE_SECONDS)

@@ -1,8 +1,9 @@
-"""What was acknowledged is on disk: one request that writes is one SQLite transaction, and it commits before the answer.
+"""What was acknowledged is on disk: a request that writes is one SQLite transaction, committed before its answer.
 
-The journal is a write-ahead log with ``synchronous=NORMAL``: a commit is handed to the operating system, so SIGKILL loses
-nothing; only a crash of the machine itself may lose the last commits, never part of one. SQLite is called on the event
-loop, statement by statement: nothing else can run in between, which is what makes a request atomic to the others.
+The journal is a write-ahead log with ``synchronous=NORMAL``: a commit is handed to the operating system, so SIGKILL
+loses nothing; only a crash of the machine itself may lose the last commits, never part of one. SQLite is called on
+the event loop, statement by statement: nothing else can run in between, which is what makes a request atomic to the
+others.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""The operations on items of one partition key, inside one SQLite transaction: what a batch does and a single write too.
+"""The operations on items of one partition key, inside one SQLite transaction: a batch's or a single write's.
 
 All writes of a transaction carry one LSN. An operation that fails raises, and the caller rolls everything back.
 """
@@ -81,13 +81,14 @@ class ItemTransaction:
         return self._insert(new) if old is None else self._overwrite(old, new)
 
     def replace(self, item_id: str, document: Json, condition: Condition) -> Outcome:
+        """The body may give the item another id, which must be free."""
         new = self._checked(document)
-        if new.id != item_id:
-            raise bad_request(
-                "The id of an item cannot be changed: it differs from the one in the request's path."
-            )
         old = self._existing(item_id)
         _check(condition, old)
+        if new.id != old.id:
+            if self._find(new.id) is not None:
+                raise conflict()
+            self._remove_expired(new.id)
         return self._overwrite(old, new)
 
     def patch(self, item_id: str, patch: Patch, condition: Condition) -> Outcome:
@@ -105,6 +106,11 @@ class ItemTransaction:
         self._write_lsn()
         return Outcome(204, None, charge.of_write(old.text))
 
+    def delete_all(self) -> None:
+        """Delete every item of the partition key."""
+        self._run.execute(f"DELETE FROM {self._container.items} WHERE pk = ?", (self._key,))
+        self._write_lsn()
+
     def _checked(self, document: Json) -> NewItem:
         new = check_item(self._container, document)
         if stored_form(new.components) != self._key:
@@ -121,25 +127,42 @@ class ItemTransaction:
         return item
 
     def _insert(self, new: NewItem) -> Outcome:
-        # An expired row may still be there: for the client it is not.
-        self._run.execute(f"DELETE FROM {self._container.items} WHERE pk = ? AND id = ?", (self._key, new.id))
+        self._remove_expired(new.id)
         item = self._stamped(0, new)
         number = self._run.execute(
             f"INSERT INTO {self._container.items}"
             " (range, epk, pk, id, lsn, shuffle, timestamp, etag, ttl, expires, body)"
             " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (item.range, self._epk, self._key, item.id, item.lsn, _any_order(), item.timestamp, item.etag)
-            + (new.ttl, item.expires, item.text),
+            (
+                item.range,
+                self._epk,
+                self._key,
+                item.id,
+                item.lsn,
+                _any_order(),
+                item.timestamp,
+                item.etag,
+                new.ttl,
+                item.expires,
+                item.text,
+            ),
         ).lastrowid
         assert number is not None
         return Outcome(201, replace(item, number=number), charge.of_write(new.text))
 
+    def _remove_expired(self, item_id: str) -> None:
+        """The row of an item that has expired: for the client it is no longer there."""
+        self._run.execute(
+            f"DELETE FROM {self._container.items} WHERE pk = ? AND id = ?", (self._key, item_id)
+        )
+
     def _overwrite(self, old: StoredItem, new: NewItem) -> Outcome:
         item = self._stamped(old.number, new)
         self._run.execute(
-            f"UPDATE {self._container.items} SET lsn = ?, shuffle = ?, timestamp = ?, etag = ?, ttl = ?, expires = ?,"
-            " body = ? WHERE number = ?",
+            f"UPDATE {self._container.items} SET id = ?, lsn = ?, shuffle = ?, timestamp = ?, etag = ?, ttl = ?,"
+            " expires = ?, body = ? WHERE number = ?",
             (
+                item.id,
                 item.lsn,
                 _any_order(),
                 item.timestamp,
@@ -160,7 +183,8 @@ class ItemTransaction:
 
 
 def _any_order() -> int:
-    return random.getrandbits(31)  # noqa: S311 - an order that nobody may rely on, not a secret
+    """The service promises no order within a transaction; nobody shall come to rely on one."""
+    return random.getrandbits(31)
 
 
 def _check(condition: Condition, item: StoredItem | None) -> None:

@@ -1,4 +1,4 @@
-"""Results that need every row: aggregates, GROUP BY and DISTINCT, worked out in memory that grows with the result only."""
+"""Results that need every row: aggregates, GROUP BY and DISTINCT, in memory that grows with the result only."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any

@@ -6,33 +6,46 @@ It is opaque to clients: JSON in base64 with a digest that binds it to the reque
 import base64
 import binascii
 import hashlib
-import json
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Annotated, Final
+
+from pydantic import Field, TypeAdapter, ValidationError
 
 from devstack.cosmos.errors import CosmosError, bad_request
 
 _LENGTH: Final = 12
+
+Count = Annotated[int, Field(ge=0)]
+Keys = tuple[str | int | float, ...]
 
 
 @dataclass(frozen=True)
 class Position:
     """Where the next page begins: after item ``number`` of the physical partition of ``[minimum, maximum)``.
 
-    ``keys`` are that item's sort keys. ``inner``: results of the next item already returned. ``offset`` and ``limit`` are
-    what is left of OFFSET and of TOP or LIMIT.
+    ``keys`` are that item's sort keys. ``inner``: results of the next item already returned. ``offset`` and ``limit``
+    are what is left of OFFSET and of TOP or LIMIT.
     """
 
     minimum: str = ""
     maximum: str = ""
-    number: int = 0
-    keys: tuple[Any, ...] = ()
-    inner: int = 0
-    offset: int = 0
-    limit: int | None = None
+    number: Count = 0
+    keys: Keys = ()
+    inner: Count = 0
+    offset: Count = 0
+    limit: Count | None = None
 
-    def after(self, number: int, keys: tuple[Any, ...]) -> "Position":
+    def after(self, number: int, keys: Keys) -> "Position":
         return replace(self, number=number, keys=keys, inner=0)
+
+
+@dataclass(frozen=True)
+class _Token:
+    binding: str
+    position: Position
+
+
+_TOKEN: Final = TypeAdapter(_Token)
 
 
 def digest(*parts: str) -> str:
@@ -41,32 +54,20 @@ def digest(*parts: str) -> str:
 
 
 def encode(position: Position, binding: str) -> str:
-    text = json.dumps({"q": binding, **asdict(position)}, separators=(",", ":"))
-    return base64.urlsafe_b64encode(text.encode()).decode()
+    return base64.urlsafe_b64encode(
+        _TOKEN.dump_json(_Token(binding, position), exclude_defaults=True)
+    ).decode()
 
 
-def decode(token: str, binding: str) -> Position:
-    """Raises 400 for a token that is not one, or is for another query."""
+def decode(text: str, binding: str) -> Position:
+    """Raises 400 for a text that is no continuation, or one of another query."""
     try:
-        fields = json.loads(base64.urlsafe_b64decode(token.encode()))
-        bound = fields.pop("q")
-        position = Position(**{**fields, "keys": tuple(fields["keys"])})
-        _check_types(position)
-    except (binascii.Error, ValueError, TypeError, KeyError, AttributeError) as error:
+        token = _TOKEN.validate_json(base64.urlsafe_b64decode(text.encode()))
+    except (binascii.Error, ValidationError) as error:
         raise _invalid() from error
-    if bound != binding:
+    if token.binding != binding:
         raise _invalid()
-    return position
-
-
-def _check_types(position: Position) -> None:
-    counts = (position.number, position.inner, position.offset, position.limit or 0)
-    if not isinstance(position.minimum + position.maximum, str) or not all(
-        isinstance(count, int) and count >= 0 for count in counts
-    ):
-        raise ValueError
-    if not all(isinstance(key, str | int | float) for key in position.keys):
-        raise ValueError
+    return token.position
 
 
 def _invalid() -> CosmosError:

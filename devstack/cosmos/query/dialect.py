@@ -1,7 +1,7 @@
 """sqlglot bent to the SQL of Cosmos DB: its tokenizer and its grammar of expressions, under our own grammar of SELECT.
 
-The two differ in the clauses (``SELECT VALUE``, ``FROM x IN c.list``, ``TOP @n``) and in the operators ``??`` and ``? :``.
-Some of what is overridden here is private to sqlglot: the tests of the parser are what pins it.
+The two differ in the clauses (``SELECT VALUE``, ``FROM x IN c.list``, ``TOP @n``) and in the operators ``??`` and ``?
+:``. Some of what is overridden here is private to sqlglot: the tests of the parser are what pins it.
 """
 
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from sqlglot import exp, parser, tokens
 from sqlglot.dialects.dialect import Dialect
-from sqlglot.tokens import TokenType
+from sqlglot.tokenizer_core import TokenType
 
 
 class Query(exp.Expression):
@@ -93,7 +93,7 @@ class CosmosParser(parser.Parser):
     NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {}
     COLUMN_OPERATORS: ClassVar[dict[Any, Any]] = {TokenType.DOT: None}
 
-    def _parse_select(self, *_args: Any, **_options: Any) -> exp.Expression | None:
+    def _parse_select(self, *_args: Any, **_options: Any) -> exp.Expr | None:
         if not self._match(TokenType.SELECT):
             return None
         query = Query(distinct=bool(self._match(TokenType.DISTINCT)))
@@ -122,9 +122,9 @@ class CosmosParser(parser.Parser):
         """Whether the word at hand is the keyword and not a property: VALUE c.x, but not value.x."""
         following = self._next.token_type if self._next else None
         ends = (TokenType.DOT, TokenType.COMMA, TokenType.FROM, None)
-        return self._curr is not None and self._curr.text.upper() == name and following not in ends
+        return self._curr.text.upper() == name and following not in ends
 
-    def _parse_projection(self) -> exp.Expression | None:
+    def _parse_projection(self) -> exp.Expr | None:
         if self._match(TokenType.STAR):
             return exp.Star()
         value = self._parse_disjunction()
@@ -155,7 +155,7 @@ class CosmosParser(parser.Parser):
         return Source(this=value)
 
     def _is_word(self) -> bool:
-        return self._curr is not None and self._curr.token_type == TokenType.VAR
+        return self._curr.token_type == TokenType.VAR
 
     def _word(self) -> exp.Expression:
         if not self._is_word():
@@ -164,7 +164,7 @@ class CosmosParser(parser.Parser):
         self._advance()
         return exp.to_identifier(text)
 
-    def _parse_disjunction(self) -> exp.Expression | None:
+    def _parse_disjunction(self) -> exp.Expr | None:
         value = super()._parse_disjunction()
         if self._match(TokenType.PLACEHOLDER):
             chosen = self._parse_disjunction()
@@ -173,7 +173,7 @@ class CosmosParser(parser.Parser):
             return Conditional(this=value, true=chosen, false=self._parse_disjunction())
         return value
 
-    def _parse_bitwise(self) -> exp.Expression | None:
+    def _parse_bitwise(self) -> exp.Expr | None:
         value = super()._parse_bitwise()
         while self._match(TokenType.DQMARK):
             value = IfDefined(this=value, expression=super()._parse_bitwise())
@@ -189,7 +189,7 @@ class Cosmos(Dialect):
     class Parser(CosmosParser):
         """As above."""
 
-    UNESCAPED_SEQUENCES: ClassVar[dict[str, str]] = {
+    UNESCAPED_SEQUENCES = {  # noqa: RUF012 - sqlglot declares it without ClassVar
         "\\n": "\n",
         "\\t": "\t",
         "\\r": "\r",

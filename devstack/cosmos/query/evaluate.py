@@ -1,6 +1,7 @@
 """Expressions become functions of one row; what they give is what the service's type rules say.
 
-A row maps the names of FROM to values. Parameters are bound when a query is compiled, so a row costs no look-up of them.
+A row maps the names of FROM to values. Parameters are bound when a query is compiled, so a row costs no look-up of
+them.
 """
 
 import math
@@ -33,7 +34,7 @@ class Compiler:
         self._parameters = parameters
         self._aggregate = aggregate
 
-    def compile(self, expression: tree.Expression) -> Evaluator:  # noqa: C901, PLR0911 - one line for each kind of node
+    def compile(self, expression: tree.Expression) -> Evaluator:  # noqa: C901, PLR0911, PLR0912 - a case for each node
         match expression:
             case tree.Constant(value):
                 return lambda _row: value
@@ -216,7 +217,7 @@ def _like(operand: Evaluator, pattern: Evaluator, escape: str | None) -> Evaluat
 
 
 def _like_pattern(like: str, escape: str | None) -> str:
-    """``%`` is any text, ``_`` any character, ``[...]`` one of several. Runs of ``%`` are one, so matching stays fast."""
+    """``%`` is any text, ``_`` any character, ``[...]`` one of several. Runs of ``%`` are one."""
     pieces: list[str] = []
     characters = iter(re.sub("%+", "%", like) if escape is None else like)
     for character in characters:

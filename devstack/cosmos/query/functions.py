@@ -40,7 +40,7 @@ _NUMBER = (int, float)
 def _fits(argument: Any, wanted: type | tuple[type, ...]) -> bool:
     if wanted is _ANY:
         return True
-    if wanted == _NUMBER:
+    if wanted is _NUMBER:
         return is_number(argument)
     return isinstance(argument, wanted)
 
@@ -52,7 +52,7 @@ def _type_test(test: Callable[[Any], bool]) -> Function:
 def _text_test(test: Callable[[str, str], bool]) -> Function:
     """Two strings, and whether to ignore their case."""
 
-    def apply(text: str, part: str, ignore_case: bool = False) -> bool:  # noqa: FBT001, FBT002 - the query's argument
+    def apply(text: str, part: str, ignore_case: bool = False) -> bool:
         return test(text.lower(), part.lower()) if ignore_case else test(text, part)
 
     return Function(2, 3, (str, str, bool), apply)
@@ -82,7 +82,7 @@ def _substring(text: str, start: float, length: float) -> str:
 
 def _replicate(text: str, times: float) -> Any:
     count = int(times)
-    return text * count if 0 <= count and len(text) * count <= _MAX_TEXT else UNDEFINED
+    return text * count if count >= 0 and len(text) * count <= _MAX_TEXT else UNDEFINED
 
 
 def _replace(text: str, old: str, new: str) -> str:
@@ -99,7 +99,7 @@ def _array_concat(*parts: Any) -> Any:
     return [element for part in parts for element in part]
 
 
-def _array_contains(array: list[Any], wanted: Any, partial: Any = False) -> Any:  # noqa: FBT002 - the query's argument
+def _array_contains(array: list[Any], wanted: Any, partial: Any = False) -> Any:
     if wanted is UNDEFINED:
         return UNDEFINED
     if partial is True and isinstance(wanted, dict):

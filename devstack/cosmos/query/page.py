@@ -1,6 +1,7 @@
 """One page of a query over items: no more than asked for, and a continuation that neither skips nor repeats a result.
 
-A page may be short, or empty, with a continuation: when it is long enough in bytes, or when enough rows have been looked at.
+A page may be short, or empty, with a continuation: when it is long enough in bytes, or when enough rows have been
+looked at.
 """
 
 import itertools

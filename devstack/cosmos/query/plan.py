@@ -1,7 +1,8 @@
-"""How a client reads a query from all partitions itself: the query that each partition is sent, and what to do with answers.
+"""How a client reads a query from all partitions itself: the query for each partition, and what to do with the answers.
 
-Clients merge by ORDER BY, add up aggregates, drop duplicates and count off OFFSET and LIMIT. The rewritten query gives them,
-for each result, the sort keys (``orderByItems``) and the result (``payload``), or the partial aggregates as ``[{"item": ...}]``.
+Clients merge by ORDER BY, add up aggregates, drop duplicates and count off OFFSET and LIMIT. The rewritten query
+gives them, for each result, the sort keys (``orderByItems``) and the result (``payload``), or the partial aggregates
+as ``[{"item": ...}]``.
 """
 
 from collections.abc import Mapping
@@ -24,9 +25,11 @@ def query_plan(query: tree.Query, parameters: Mapping[str, Any], effective_key: 
     if query.group_by:
         raise unsupported("GROUP BY over several partitions")
     aggregates = _aggregates(query)
+    if aggregates:
+        query = replace(query, order_by=())  # one result has no order
     position = first_position(query, parameters)
     keys = [expression_text(key.value) for key in query.order_by]
-    info = {
+    info: Json = {
         "distinctType": _distinct_type(query),
         "top": None if query.top is None else first_position(replace(query, limit=None), parameters).limit,
         "offset": None if query.offset is None else position.offset,

@@ -1,8 +1,8 @@
 """What of a query SQLite can do: a WHERE that lets through at least every match, and the keys of ORDER BY.
 
-The evaluator looks at each row again, so a condition here may be too wide but never too narrow: the comments say where SQL
-and the service's types part. Paths are written into the SQL as literals, since an index on an expression is only used for
-the same text.
+The evaluator looks at each row again, so a condition here may be too wide but never too narrow: the comments say
+where SQL and the service's types part. Paths are written into the SQL as literals, since an index on an expression is
+only used for the same text.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ Path = tuple[str, ...]
 
 _COMPARISONS: Final = ("<", "<=", ">", ">=")
 _MIRRORED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
-_COLUMNS: Final = {("_ts",): "timestamp", ("id",): "id"}
+_COLUMNS: Final[dict[Path, str]] = {("_ts",): "timestamp", ("id",): "id"}
 _COMPUTED: Final = frozenset({"_rid", "_self", "_etag", "_attachments"})
 _RANK: Final = (
     "CASE json_type(body, {path}) WHEN 'null' THEN 1 WHEN 'false' THEN 2 WHEN 'true' THEN 3 WHEN 'integer' THEN 4"
@@ -67,7 +67,7 @@ class _Narrower:
         self._root = root
         self._parameters = parameters
 
-    def narrow(self, where: tree.Expression) -> Filter | None:
+    def narrow(self, where: tree.Expression) -> Filter | None:  # noqa: PLR0911 - a case for each kind of node
         match where:
             case tree.Binary("AND", left, right):
                 return _joined("AND", [part for part in (self.narrow(left), self.narrow(right)) if part])

@@ -1,8 +1,8 @@
 """Reads the rows that may match, in the order of the query, from where the last page ended.
 
-Without ORDER BY the order is that of creation, physical partition by physical partition. With ORDER BY an index on the sort
-keys is made the first time, so that a page costs a page and not the container. As in the service, an order by several
-properties needs a composite index in the container's indexing policy.
+Without ORDER BY the order is that of creation, physical partition by physical partition. With ORDER BY an index on
+the sort keys is made the first time, so that a page costs a page and not the container. As in the service, an order
+by several properties needs a composite index in the container's indexing policy.
 """
 
 import json
@@ -16,7 +16,7 @@ from devstack.cosmos.documents import render
 from devstack.cosmos.errors import bad_request
 from devstack.cosmos.model import Container, Json, Range
 from devstack.cosmos.query import tree
-from devstack.cosmos.query.continuation import Position
+from devstack.cosmos.query.continuation import Keys, Position
 from devstack.cosmos.query.pushdown import Filter, Path, sort_columns
 from devstack.cosmos.scope import Scope
 
@@ -29,7 +29,7 @@ class Candidate:
     """A row that may match; ``keys`` are its sort keys."""
 
     number: int
-    keys: tuple[Any, ...]
+    keys: Keys
     text: str
 
     def document(self) -> Json:
@@ -70,7 +70,7 @@ class Order:
     def sql(self) -> str:
         return ", ".join(f"{column} DESC" if down else column for column, down in self.terms)
 
-    def after(self, keys: tuple[Any, ...], number: int) -> Filter:
+    def after(self, keys: Keys, number: int) -> Filter:
         """The rows that come later than one with these keys."""
         terms, values = self.terms, (*keys, number)
         if len(terms) != len(values):
@@ -80,7 +80,8 @@ class Order:
             left = ", ".join(column for column, _ in terms)
             marks = ", ".join("?" * len(values))
             return Filter(f"({left}) {'<' if directions.pop() else '>'} ({marks})", values)
-        parts, arguments = [], []
+        parts: list[str] = []
+        arguments: list[Any] = []
         for index, (column, down) in enumerate(terms):
             same = [f"{earlier} = ?" for earlier, _ in terms[:index]]
             parts.append("(" + " AND ".join([*same, f"{column} {'<' if down else '>'} ?"]) + ")")
@@ -99,7 +100,7 @@ def _check_composite_index(container: Container, paths: list[Path], descending: 
     )
 
 
-def candidates(
+def candidates(  # noqa: PLR0913 - what a scan is made of
     run: sqlite3.Connection,
     container: Container,
     scope: Scope,
@@ -125,7 +126,7 @@ def candidates(
 
 
 def _steps(scope: Scope, start: Position) -> Iterator[tuple[tuple[str, str], tuple[Range, ...], Filter]]:
-    """The partitions that are left. Those that a split made of the one in which the last page ended are read together."""
+    """The partitions that are left; those that a split made of the one where the last page ended are one step."""
     rest = scope.ranges
     if start.maximum:
         begun = tuple(part for part in rest if start.minimum <= part.minimum < start.maximum)

@@ -48,7 +48,7 @@ def _source(source: tree.Source) -> str:
     return f"{source.alias} IN {value}" if source.iterate else f"{value} AS {source.alias}"
 
 
-def expression_text(expression: tree.Expression) -> str:  # noqa: C901, PLR0911 - one line for each kind of node
+def expression_text(expression: tree.Expression) -> str:  # noqa: C901, PLR0911, PLR0912 - a case for each node
     write = expression_text
     match expression:
         case tree.Constant(value):

@@ -138,7 +138,7 @@ class SortKey:
 
 @dataclass(frozen=True)
 class Query:
-    """``items`` are the selected expressions with their names; None is ``SELECT *``. With ``value`` there is one item."""
+    """``items`` are the selected expressions with their names, None for ``SELECT *``; with ``value`` there is one."""
 
     items: tuple[tuple[str, Expression], ...] | None
     value: bool = False
@@ -157,7 +157,7 @@ class Query:
         return self.sources[0].alias if self.sources else ""
 
 
-def children(expression: Expression) -> tuple[Expression, ...]:
+def children(expression: Expression) -> tuple[Expression, ...]:  # noqa: C901, PLR0911 - a case for each kind of node
     """The expressions directly inside, those of a subquery not among them."""
     match expression:
         case Property(base, key):

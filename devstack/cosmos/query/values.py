@@ -1,7 +1,7 @@
 """The service's rules for values: six types in a fixed order, and ``undefined`` for what is not there.
 
-https://learn.microsoft.com/azure/cosmos-db/nosql/query/equality-comparison-operators: an operator that is given undefined, or
-types that do not go together, gives undefined, which no WHERE lets pass.
+https://learn.microsoft.com/azure/cosmos-db/nosql/query/equality-comparison-operators: an operator that is given
+undefined, or types that do not go together, gives undefined, which no WHERE lets pass.
 """
 
 from typing import Any, Final
