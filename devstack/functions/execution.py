@@ -6,6 +6,7 @@ from typing import Any
 
 from devstack.functions.indexing import FunctionInfo
 from devstack.functions.invocation import Invoker, RetryContext, RpcException, TraceContext
+from devstack.functions.listener import first_line
 from devstack.functions.logs import logged_as
 
 _logger = logging.getLogger(__name__)
@@ -42,21 +43,22 @@ class Executor:
                 )
             except Exception as error:  # noqa: BLE001 - whatever the function raises
                 retry += 1
-                exception = RpcException.of(error)
+                before, exception = exception, RpcException.of(error)
                 if policy is None or pauses is None or not policy.allows(retry):
-                    self._tell(
-                        error, "failed; no retry is left" if policy else "failed; it has no retry policy"
-                    )
+                    what = "failed; no retry is left" if policy else "failed; it has no retry policy"
+                    self._tell(what, error, before)
                     return False
                 pause = next(pauses)
-                self._tell(error, f"failed; retry {retry} follows in {pause:.1f} s")
+                self._tell(f"failed; retry {retry} follows in {pause:.1f} s", error, before)
                 await self._wait(pause)
             else:
                 return True
 
-    def _tell(self, error: Exception, what: str) -> None:
+    def _tell(self, what: str, error: Exception, before: RpcException) -> None:
+        # The same traceback at every retry would bury everything else.
+        repeated = str(error) == before.message
         with logged_as(self._function.name):
-            _logger.error("%s", what, exc_info=error)
+            _logger.error("%s: %s", what, first_line(error), exc_info=None if repeated else error)
 
     async def _wait(self, seconds: float) -> None:
         try:

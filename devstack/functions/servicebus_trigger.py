@@ -34,6 +34,8 @@ from devstack.service import CannotStart
 
 WAIT_SECONDS = 20.0
 """How long one request for a message or a session waits before it is made again."""
+SPARE_RECEIVERS = 2
+"""Those that wait for messages. For sessions all do, like those of the real host: each session needs one."""
 
 _logger = logging.getLogger(__name__)
 
@@ -94,7 +96,9 @@ class ServiceBusTrigger:
 
     async def run(self) -> None:
         with logged_as(self._function.name):
-            self._pool = WorkerPool(self._limit, self._work)
+            limit = self._limit
+            spare = limit if self._settings.sessions else SPARE_RECEIVERS
+            self._pool = WorkerPool(limit, spare, self._work)
             await self._stopped.wait()
 
     async def stop(self, drain_seconds: float) -> None:
@@ -122,8 +126,8 @@ class ServiceBusTrigger:
         return self._options.max_concurrent_calls
 
     @property
-    def _has_spare_worker(self) -> bool:
-        return self._pool is not None and self._pool.has_spare
+    def _has_too_many_workers(self) -> bool:
+        return self._pool is not None and self._pool.has_too_many
 
     async def _work(self) -> None:
         while not self._stopped.is_set():
@@ -135,7 +139,7 @@ class ServiceBusTrigger:
                 self._outage.met(error)
                 await asyncio.sleep(self._outage.pause)
                 continue
-            if not had_work and self._has_spare_worker:
+            if not had_work and self._has_too_many_workers:
                 return
 
     async def _work_on_session(self) -> bool:
@@ -175,7 +179,7 @@ class ServiceBusTrigger:
             while not self._stopped.is_set():
                 messages = await self._receive(receiver, WAIT_SECONDS)
                 if not messages:
-                    if self._has_spare_worker:
+                    if self._has_too_many_workers:
                         break
                     continue
                 had_work = True

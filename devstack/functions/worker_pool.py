@@ -1,5 +1,7 @@
-"""As long as the limit allows, someone is always waiting for work: one busy worker never holds up the next
+"""As long as the limit allows, someone is always waiting for work: busy workers never hold up the next
 message.
+
+To be ready to wait takes a connection and some tenths of a second, which is why there are spare workers.
 """
 
 import asyncio
@@ -8,29 +10,29 @@ from collections.abc import Awaitable, Callable, Iterator
 
 
 class WorkerPool:
-    """Between one and ``limit`` tasks that run the same coroutine.
+    """Up to ``limit`` tasks that run the same coroutine, ``spare`` of them waiting for work.
 
-    A worker marks the time in which it has work with :meth:`busy`, and ends when it finds :attr:`has_spare`
-    true after it waited in vain.
+    A worker marks the time in which it has work with :meth:`busy`, and ends when it finds
+    :attr:`has_too_many` true after it waited in vain.
     """
 
-    def __init__(self, limit: int, work: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, limit: int, spare: int, work: Callable[[], Awaitable[None]]) -> None:
         self._limit = limit
+        self._spare = min(spare, limit)
         self._work = work
         self._waiting = 0
         self._closed = False
         self.tasks: set[asyncio.Task[None]] = set()
-        self._add()
+        self._fill()
 
     @property
-    def has_spare(self) -> bool:
-        return self._waiting > 1
+    def has_too_many(self) -> bool:
+        return self._waiting > self._spare
 
     @contextlib.contextmanager
     def busy(self) -> Iterator[None]:
         self._waiting -= 1
-        if self._waiting == 0 and len(self.tasks) < self._limit:
-            self._add()
+        self._fill()
         try:
             yield
         finally:
@@ -40,13 +42,12 @@ class WorkerPool:
         """Add no more workers."""
         self._closed = True
 
-    def _add(self) -> None:
-        if self._closed:
-            return
-        self._waiting += 1
-        task = asyncio.create_task(self._run())
-        self.tasks.add(task)
-        task.add_done_callback(self._removed)
+    def _fill(self) -> None:
+        while not self._closed and self._waiting < self._spare and len(self.tasks) < self._limit:
+            self._waiting += 1
+            task = asyncio.create_task(self._run())
+            self.tasks.add(task)
+            task.add_done_callback(self._removed)
 
     async def _run(self) -> None:
         await self._work()

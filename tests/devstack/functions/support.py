@@ -35,3 +35,13 @@ def recorded(file: Path) -> list[dict[str, Any]]:
     if not file.exists():
         return []
     return [json.loads(line) for line in file.read_text().splitlines(keepends=True) if line.endswith("\n")]
+
+
+def with_host_json(folder: Path, app: str, service_bus: Mapping[str, Any]) -> Path:
+    """A copy of the app with ``extensions.serviceBus`` set in its host.json."""
+    folder.mkdir(parents=True)
+    (folder / "function_app.py").write_text((APPS / app / "function_app.py").read_text())
+    (folder / "host.json").write_text(
+        json.dumps({"version": "2.0", "extensions": {"serviceBus": service_bus}})
+    )
+    return folder

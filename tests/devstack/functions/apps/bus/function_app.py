@@ -1,4 +1,7 @@
-"""Functions on Service Bus and on a timer; which of them there are, BINDINGS says."""
+"""Functions on Service Bus and on a timer; which of them there are, BINDINGS says.
+
+A message's properties say how long its function takes (``pause``) and how many deliveries fail (``fail``).
+"""
 
 import asyncio
 import os
@@ -10,8 +13,6 @@ from tests.devstack.functions.apps.recording import record
 
 app = func.FunctionApp()
 _wanted = os.environ["BINDINGS"].split()
-_failures = int(os.environ.get("FAILURES", "0"))
-_pause = float(os.environ.get("PAUSE", "0"))
 _running = 0
 
 
@@ -35,17 +36,18 @@ def _seen(message: func.ServiceBusMessage) -> dict[str, Any]:
 
 
 async def _handle(what: str, *messages: func.ServiceBusMessage) -> None:
-    global _failures, _running  # noqa: PLW0603 - a function app's state is its module
+    global _running  # noqa: PLW0603 - a function app's state is its module
+    orders = [message.application_properties for message in messages]
     _running += 1
     try:
         record(what=what, messages=[_seen(message) for message in messages], running=_running)
-        await asyncio.sleep(_pause)
+        await asyncio.sleep(max(order.get("pause", 0) for order in orders))
         record(what=f"{what} done", ids=[message.message_id for message in messages])
     finally:
         _running -= 1
-    if _failures:
-        _failures -= 1
-        raise ValueError("told to fail")
+    for message, order in zip(messages, orders, strict=True):
+        if (message.delivery_count or 0) <= order.get("fail", 0):
+            raise ValueError("told to fail")
 
 
 if "session" in _wanted:
@@ -63,7 +65,7 @@ if "session" in _wanted:
 
 if "one" in _wanted:
 
-    @app.service_bus_queue_trigger(arg_name="message", queue_name="%QUEUE%", connection="SERVICEBUS")
+    @app.service_bus_queue_trigger(arg_name="message", queue_name="%ONE%", connection="SERVICEBUS")
     async def one(message: func.ServiceBusMessage) -> None:
         await _handle("one", message)
 
@@ -71,7 +73,7 @@ if "one" in _wanted:
 if "many" in _wanted:
 
     @app.service_bus_queue_trigger(
-        arg_name="messages", queue_name="%QUEUE%", connection="SERVICEBUS", cardinality=func.Cardinality.MANY
+        arg_name="messages", queue_name="%MANY%", connection="SERVICEBUS", cardinality=func.Cardinality.MANY
     )
     async def many(messages: list[func.ServiceBusMessage]) -> None:
         await _handle("many", *messages)
