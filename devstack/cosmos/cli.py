@@ -15,7 +15,7 @@ DEFAULT_PORT = 8081
 def main(argv: list[str]) -> int:
     """Serve until told to stop; the exit code."""
     arguments = _parser().parse_args(argv)
-    options = Options(partitions=arguments.partitions)
+    options = Options(arguments.partitions, arguments.faults, arguments.ru_budget)
     authorizer = Authorizer(accept_entra=arguments.accept_entra)
     return service.run(
         lambda: serving(arguments.port, arguments.data, options, authorizer),
@@ -36,6 +36,10 @@ def _parser() -> argparse.ArgumentParser:
         type=_positive,
         help="physical partitions of each new container (default: by its throughput)",
     )
+    parser.add_argument("--ru-budget", type=_rate, metavar="RU", help="RU a second; above it clients get 429")
+    parser.add_argument(
+        "--faults", action="store_true", help="serve /_devstack/: faults on demand, and splits of partitions"
+    )
     parser.add_argument(
         "--accept-entra", action="store_true", help="take unsigned Entra tokens besides the key"
     )
@@ -54,6 +58,13 @@ def _positive(text: str) -> int:
     number = int(text)
     if not 1 <= number <= 1000:
         raise argparse.ArgumentTypeError(f"{text} is not a number from 1 to 1000")
+    return number
+
+
+def _rate(text: str) -> float:
+    number = float(text)
+    if not 1 <= number <= 10_000_000:
+        raise argparse.ArgumentTypeError(f"{text} is not a number from 1 to 10000000")
     return number
 
 

@@ -5,6 +5,7 @@ import sqlite3
 import uuid
 from collections.abc import Callable, Mapping
 from typing import Final
+from urllib.parse import unquote
 
 from devstack.cosmos import (
     account,
@@ -19,6 +20,7 @@ from devstack.cosmos import (
     scripts,
 )
 from devstack.cosmos.auth import Authorizer
+from devstack.cosmos.budget import Budget
 from devstack.cosmos.errors import (
     METHOD_NOT_ALLOWED,
     SERVICE_UNAVAILABLE,
@@ -26,6 +28,7 @@ from devstack.cosmos.errors import (
     no_such_resource,
     unsupported,
 )
+from devstack.cosmos.faults import Faults, changed, instead
 from devstack.cosmos.model import Json
 from devstack.cosmos.routes import Kind, parse_path
 from devstack.cosmos.scope import read_scope
@@ -143,17 +146,20 @@ _HANDLERS: Final[dict[tuple[str, Kind], Handler]] = {
 class Dispatcher:
     """Serves requests one after the other; ``authorizer`` decides who may ask at all."""
 
-    def __init__(self, service: Service, authorizer: Authorizer) -> None:
-        self.service = service
+    def __init__(self, service: Service, authorizer: Authorizer, faults: Faults) -> None:
+        self._service = service
         self._authorizer = authorizer
+        self._faults = faults
+        budget = service.options.ru_budget
+        self._budget = None if budget is None else Budget(budget)
 
     def serve(self, method: str, raw_path: str, headers: Mapping[str, str], body: bytes) -> Answer:
         """Never raises: what goes wrong becomes an answer."""
         activity = headers.get("x-ms-activity-id") or str(uuid.uuid4())
         try:
-            request = Request(method, parse_path(raw_path), headers, body)
+            request = Request(method, parse_path(raw_path), headers, body, unquote(raw_path))
             self._authorizer.check(request)
-            answer = self.carry_out(request)
+            answer = self._with_faults(request)
         except CosmosError as error:
             answer = failure(error, activity)
         except sqlite3.Error as error:
@@ -162,13 +168,27 @@ class Dispatcher:
         answer.headers["x-ms-activity-id"] = activity
         return answer
 
-    def carry_out(self, request: Request) -> Answer:
+    def _with_faults(self, request: Request) -> Answer:
+        fault = self._faults.take(request)
+        if fault is None:
+            return self._within_budget(request)
+        return instead(fault) or changed(fault, self._within_budget(request))
+
+    def _within_budget(self, request: Request) -> Answer:
+        if self._budget is None or request.target.type != "docs":
+            return self._carry_out(request)
+        self._budget.admit()
+        answer = self._carry_out(request)
+        self._budget.charge(answer.charge)
+        return answer
+
+    def _carry_out(self, request: Request) -> Answer:
         handler = _HANDLERS.get((request.method, request.target.kind))
         if handler is None:
             raise CosmosError(METHOD_NOT_ALLOWED, f"The resource does not take {request.method}.")
         if any(name in request.headers for name in _TRIGGER_HEADERS):
             raise unsupported("triggers")
-        return handler(self.service, request)
+        return handler(self._service, request)
 
 
 def failure(error: CosmosError, activity: str) -> Answer:

@@ -17,6 +17,8 @@ from devstack.cosmos.wire import Answer, Request, dump_json
 
 _RANGE_MARKER = 0x50
 _DIGITS = 32
+_HASHES = {1: ("05C1", "05C1F0"), 2: ("00", "40")}
+"""No hash lies outside, by the version of the partition key: halving the whole range must halve the hashes."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ def split(service: Service, container: Container, range_id: int) -> Split:
     parent = container.range_by_id(range_id)
     if parent is None:
         raise CosmosError(PARTITION_GONE, f"The container has no partition key range {range_id}.")
-    middle = _middle(parent)
+    middle = _middle(parent, container.key.version)
     with service.store.transaction() as run:
         first = _next_id(run, container)
         parents = (*parent.parents, parent.id)
@@ -111,16 +113,16 @@ def _replace(
         )
 
 
-def _middle(part: Range) -> str:
+def _middle(part: Range, version: int) -> str:
     """Half way between the ends, as hexadecimal digits. Raises 400 when there is nothing in between."""
-    low = int(part.minimum.ljust(_DIGITS, "0")[:_DIGITS], 16)
-    # No hash exceeds 3FFF..., so FF stands for 4000... when it comes to halving.
-    high = (
-        1 << 126
-        if part.maximum == LAST and low < 1 << 126
-        else int(part.maximum.ljust(_DIGITS, "0")[:_DIGITS], 16)
-    )
+    first, last = _HASHES[version]
+    low = _number(part.minimum) or _number(first)
+    high = _number(last if part.maximum == LAST else part.maximum)
     middle = (low + high) // 2
     if middle in (low, high):
         raise bad_request("The partition key range is too small to be split.")
     return f"{middle:0{_DIGITS}X}"
+
+
+def _number(edge: str) -> int:
+    return int(edge.ljust(_DIGITS, "0")[:_DIGITS], 16)

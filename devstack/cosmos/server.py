@@ -10,10 +10,11 @@ from typing import Final
 
 from aiohttp import web
 
-from devstack.cosmos import ttl
+from devstack.cosmos import admin, ttl
 from devstack.cosmos.auth import Authorizer
 from devstack.cosmos.catalogue import Catalogue
 from devstack.cosmos.dispatch import Dispatcher
+from devstack.cosmos.faults import Faults
 from devstack.cosmos.model import Container
 from devstack.cosmos.service import Options, Service
 from devstack.cosmos.store import Store
@@ -34,8 +35,7 @@ async def serving(port: int, folder: Path, options: Options, authorizer: Authori
     """Serve while open; yields the address. Raises CannotStart."""
     with locked_folder("cosmos", folder), contextlib.closing(Store(folder)) as store:
         service = Service(store, Catalogue(store), options)
-        dispatcher = Dispatcher(service, authorizer)
-        runner = web.AppRunner(_application(dispatcher), access_log=None, shutdown_timeout=1.0)
+        runner = web.AppRunner(_application(service, authorizer), access_log=None, shutdown_timeout=1.0)
         await runner.setup()
         try:
             with port_errors("cosmos", port, "COSMOS_PORT"):
@@ -47,8 +47,12 @@ async def serving(port: int, folder: Path, options: Options, authorizer: Authori
             await runner.cleanup()
 
 
-def _application(dispatcher: Dispatcher) -> web.Application:
+def _application(service: Service, authorizer: Authorizer) -> web.Application:
     application = web.Application(client_max_size=MAX_BODY_BYTES)
+    faults = Faults()
+    dispatcher = Dispatcher(service, authorizer, faults)
+    if service.options.faults:
+        application.router.add_routes(admin.routes(service, faults))
     application.router.add_route("*", "/{path:.*}", _handler(dispatcher))
     return application
 
@@ -57,6 +61,10 @@ def _handler(dispatcher: Dispatcher) -> Callable[[web.Request], Awaitable[web.Re
     async def handle(request: web.Request) -> web.Response:
         body = await request.read()
         answer = dispatcher.serve(request.method, request.rel_url.raw_path, request.headers, body)
+        if answer.delay:
+            await asyncio.sleep(answer.delay)
+        if answer.dropped and request.transport is not None:
+            request.transport.abort()
         headers = {
             **answer.headers,
             "x-ms-request-charge": f"{answer.charge:g}",

@@ -12,9 +12,15 @@ from devstack.cosmos.wire import Request
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line decides. ``partitions``: of each new container; None: by its throughput."""
+    """What the command line decides.
+
+    ``partitions``: of each new container; None: by its throughput. ``faults``: whether there are administrative calls.
+    ``ru_budget``: RU a second for all items together; None: no end of them.
+    """
 
     partitions: int | None = None
+    faults: bool = False
+    ru_budget: float | None = None
 
 
 @dataclass

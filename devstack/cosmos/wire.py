@@ -19,12 +19,13 @@ MAX_PAGE_BYTES: Final = 4 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Request:
-    """``headers`` finds a name in any case."""
+    """``headers`` finds a name in any case; ``path`` is decoded."""
 
     method: str
     target: Target
     headers: Mapping[str, str]
     body: bytes = b""
+    path: str = ""
 
     def flag(self, name: str) -> bool:
         return self.headers.get(name, "").lower() == "true"
@@ -55,12 +56,17 @@ class Request:
 
 @dataclass
 class Answer:
-    """``body`` is JSON text, or None for none."""
+    """``body`` is JSON text, or None for none. ``charge`` in RU.
+
+    ``dropped``: the connection ends instead; ``delay``: the answer waits, in seconds. Both are for faults on demand.
+    """
 
     status: int
     body: str | None = None
     headers: dict[str, str] = field(default_factory=dict)
     charge: float = 1.0
+    dropped: bool = False
+    delay: float = 0.0
 
 
 def parse_json(text: bytes) -> Any:
