@@ -121,10 +121,15 @@ def prefix() -> str:
     return unique("m") + "-"
 
 
-def message(message_id: str, session: str | None = None, **properties: Any) -> ServiceBusMessage:
-    body = f"body of {message_id}"
+def message(
+    message_id: str, session: str | None = None, *, pause: float = 0, fail: int = 0
+) -> ServiceBusMessage:
+    """``pause`` seconds in the function, which fails at the first ``fail`` deliveries."""
     return ServiceBusMessage(
-        body, message_id=message_id, session_id=session, application_properties={**properties}
+        f"body of {message_id}",
+        message_id=message_id,
+        session_id=session,
+        application_properties={"pause": pause, "fail": fail},
     )
 
 

@@ -1,0 +1,201 @@
+"""Several instances on one feed: who works on what, and what happens when one of them dies or a partition
+splits.
+"""
+
+import asyncio
+import contextlib
+import json
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from changefeed import ChangeFeedProcessor
+from tests.changefeed.support import FAST, Containers, Recorder, containers_at
+from tests.support.eventually import eventually
+from tests.support.processes import ROOT, Service, running
+
+PARTITIONS = 8
+KEYS = [f"key {number}" for number in range(24)]
+
+
+@pytest.fixture(scope="module")
+def cosmos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A Cosmos whose containers have eight physical partitions."""
+    folder = tmp_path_factory.mktemp("cosmos") / "data"
+    with running(
+        Service("cosmos", folder, "--data", str(folder), "--partitions", str(PARTITIONS))
+    ) as service:
+        yield service
+
+
+@pytest.fixture
+async def containers(cosmos: Service) -> AsyncIterator[Containers]:
+    async with containers_at(cosmos.address) as made:
+        yield made
+
+
+def shares(processors: list[ChangeFeedProcessor]) -> list[int]:
+    return sorted(len(processor.owned_leases) for processor in processors)
+
+
+async def test_one_two_and_four_instances_share_evenly_and_so_do_those_that_are_left(
+    containers: Containers,
+) -> None:
+    recorder = Recorder()
+    running_now: list[ChangeFeedProcessor] = []
+    async with contextlib.AsyncExitStack() as stack:
+
+        async def add() -> None:
+            processor = recorder.processor(containers, name=f"instance {len(running_now)}")
+            running_now.append(await stack.enter_async_context(processor))
+
+        await add()
+        await eventually(lambda: shares(running_now) == [8])
+        await add()
+        await eventually(lambda: shares(running_now) == [4, 4])
+        await add()
+        await add()
+        await eventually(lambda: shares(running_now) == [2, 2, 2, 2])
+        owned = [token for processor in running_now for token in processor.owned_leases]
+        assert sorted(owned) == [str(number) for number in range(PARTITIONS)]
+
+        await running_now.pop(0).stop()
+        await running_now.pop(0).stop()
+        await eventually(lambda: shares(running_now) == [4, 4])
+    assert recorder.errors == []
+
+
+async def test_there_is_a_lease_for_each_physical_partition(containers: Containers) -> None:
+    async with Recorder().processor(containers):
+        documents = await containers.lease_documents()
+
+    leases = [document for name, document in sorted(documents.items()) if name.startswith("..")]
+    ranges = [lease["FeedRange"]["Range"] for lease in leases]
+    assert [lease["LeaseToken"] for lease in leases] == [str(number) for number in range(PARTITIONS)]
+    assert (ranges[0]["min"], ranges[-1]["max"]) == ("", "FF")
+    assert [each["max"] for each in ranges[:-1]] == [each["min"] for each in ranges[1:]]
+
+
+async def test_every_item_comes_once_whatever_its_partition(containers: Containers) -> None:
+    recorder = Recorder()
+    for key in KEYS:
+        await containers.write(key, 1)
+
+    async with recorder.processor(containers):
+        await eventually(lambda: len(recorder.items) == len(KEYS))
+
+    assert sorted(recorder.ids) == sorted(f"{key}-1" for key in KEYS)
+    assert len({context.lease_token for _, context in recorder.batches}) > 1
+
+
+async def test_two_that_start_at_once_create_the_leases_once(containers: Containers) -> None:
+    one, other = Recorder(), Recorder()
+    processors = [one.processor(containers, name="one"), other.processor(containers, name="other")]
+
+    await asyncio.gather(*(processor.start() for processor in processors))
+    await eventually(lambda: shares(processors) == [4, 4])
+
+    assert len(await containers.lease_documents()) == PARTITIONS + 1
+    await asyncio.gather(*(processor.stop() for processor in processors))
+    assert one.errors == other.errors == []
+
+
+class Writer:
+    """Writes the next item of each key, round and round, until it is told to stop."""
+
+    def __init__(self, containers: Containers) -> None:
+        self._containers = containers
+        self._stopped = False
+        self.rounds = 0
+
+    async def run(self) -> None:
+        while not self._stopped:
+            self.rounds += 1
+            await asyncio.gather(*(self._containers.write(key, self.rounds) for key in KEYS))
+            await asyncio.sleep(0.02)
+
+    @contextlib.asynccontextmanager
+    async def writing(self) -> AsyncIterator["Writer"]:
+        task = asyncio.create_task(self.run())
+        try:
+            yield self
+        finally:
+            self._stopped = True
+            await task
+
+
+@contextlib.contextmanager
+def instance(containers: Containers, name: str, file: Path) -> Iterator[subprocess.Popen[bytes]]:
+    command = [
+        sys.executable,
+        "-m",
+        "tests.changefeed.instance",
+        containers.endpoint,
+        containers.database,
+        name,
+    ]
+    with subprocess.Popen([*command, str(file)], cwd=ROOT) as process:
+        try:
+            yield process
+        finally:
+            process.terminate()
+            process.wait(10)
+
+
+def handled(file: Path) -> dict[str, list[int]]:
+    """The sequences of each key in the order in which they were handled, by whomever."""
+    found: dict[str, list[int]] = defaultdict(list)
+    if file.exists():
+        for line in file.read_text().splitlines():
+            entry = json.loads(line)
+            found[entry["key"]].append(entry["sequence"])
+    return found
+
+
+def without_repeats(sequences: list[int]) -> list[int]:
+    return list(dict.fromkeys(sequences))
+
+
+def all_handled(file: Path, rounds: int) -> bool:
+    seen = handled(file)
+    return all(set(seen[key]) >= set(range(1, rounds + 1)) for key in KEYS)
+
+
+async def owners(containers: Containers) -> set[str]:
+    documents = await containers.lease_documents()
+    return {str(document["Owner"]) for name, document in documents.items() if name.startswith("..")}
+
+
+async def both_work(containers: Containers) -> bool:
+    return await owners(containers) == {"victim", "survivor"}
+
+
+async def survivor_has_all(containers: Containers) -> bool:
+    return await owners(containers) == {"survivor"}
+
+
+async def test_when_an_instance_is_killed_the_other_takes_over_with_nothing_lost_and_in_order(
+    containers: Containers, tmp_path: Path
+) -> None:
+    file = tmp_path / "handled"
+    with instance(containers, "survivor", file), instance(containers, "victim", file) as victim:
+        async with Writer(containers).writing() as writer:
+            await eventually(lambda: both_work(containers), within=20)
+            await eventually(lambda: len(handled(file)) == len(KEYS))
+            victim.kill()
+            killed = time.monotonic()
+            await eventually(lambda: survivor_has_all(containers), within=10)
+            took = time.monotonic() - killed
+            rounds = writer.rounds
+            await eventually(lambda: writer.rounds > rounds)
+        await eventually(lambda: all_handled(file, writer.rounds))
+
+    # The victim's last renewal may have been right before its end; the survivor looks every acquire interval.
+    assert took < FAST.expiration_interval + 2 * FAST.acquire_interval + 1
+    for key, sequences in handled(file).items():
+        assert without_repeats(sequences) == list(range(1, writer.rounds + 1)), key
