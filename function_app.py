@@ -112,6 +112,10 @@ _METHODS = {
     create_lease_container_if_not_exists=False,
     start_from_beginning=True,  # type: ignore[arg-type]  # the library's own annotation is wrong: the host takes a bool
     feed_poll_delay=500,
+    # The events of an instance that crashed wait until its leases expire: the default would be a minute.
+    lease_acquire_interval=3_000,
+    lease_renew_interval=4_000,
+    lease_expiration_interval=15_000,
     max_items_per_invocation=100,
 )
 # Without an endless retry the host checkpoints past a failed batch, and its events are gone.

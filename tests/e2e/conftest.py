@@ -3,6 +3,7 @@
 import asyncio
 import uuid
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,7 +68,8 @@ def stack(folder: Path, *, app: Path = ROOT, **settings: str) -> Iterator[Stack]
         cosmos = start("cosmos", "--data", str(folder / "cosmos"))
         servicebus = start("servicebus", "--data", str(folder / "servicebus"))
         topic, database = Topic(servicebus), f"db-{uuid.uuid4().hex[:12]}"
-        asyncio.run(_deploy(cosmos, database, topic))
+        with ThreadPoolExecutor(1) as beside:  # a test's own loop may be running in this thread
+            beside.submit(asyncio.run, _deploy(cosmos, database, topic)).result()
         environment = {
             "COSMOS": cosmos_connection(cosmos),
             "COSMOS_DATABASE": database,

@@ -84,6 +84,9 @@ async def test_a_list_goes_through_every_contact_once(
     assert created <= set(seen)
 
 
+pytestmark = pytest.mark.xdist_group("e2e-api")  # one stack for all
+
+
 def contact(**fields: Any) -> str:
     return json.dumps(DETAILS_JSON | fields)
 

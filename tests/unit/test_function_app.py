@@ -33,6 +33,7 @@ def test_the_relay_starts_with_the_first_event_and_has_leases_of_its_own() -> No
     assert relay["leaseContainerPrefix"] == "relay-"
     assert relay["createLeaseContainerIfNotExists"] is False
     assert relay["feedPollDelay"] <= 1000
+    assert 3 * relay["leaseRenewInterval"] < relay["leaseExpirationInterval"] <= 20_000
     assert (relay["containerName"], relay["leaseContainerName"]) == (
         "%COSMOS_CONTAINER%",
         "%COSMOS_LEASE_CONTAINER%",
