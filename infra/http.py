@@ -229,7 +229,10 @@ def _json_object(request: func.HttpRequest, media_types: set[str]) -> dict[str, 
 
 def _view(contact: ContactState) -> dict[str, Any]:
     """A contact as callers see it: without what only this service needs."""
-    return contact.model_dump(mode="json", by_alias=True, exclude={"deleted", "deleted_at", "last_sequence"})
+    details = contact.model_dump(
+        mode="json", by_alias=True, exclude={"id", "deleted", "deleted_at", "last_sequence"}
+    )
+    return {"id": str(contact.id), **details}
 
 
 def _etag(etag: ETag | None) -> dict[str, str]:
