@@ -1,11 +1,13 @@
-"""A connection may use an entity only while it holds a valid SAS token that covers the entity's path.
+"""A connection may use an entity only while it holds a valid token that covers the entity's path.
 
 Source: the claims-based security node of Azure Service Bus (AMQP protocol guide) and the form of SAS tokens.
 """
 
+import contextlib
 import hashlib
 import hmac
-from base64 import b64encode
+import json
+from base64 import b64encode, urlsafe_b64decode
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, quote_plus, unquote_plus, urlsplit
@@ -32,6 +34,10 @@ DEVELOPMENT_KEY = SasKey("RootManageSharedAccessKey", "SAS_KEY_VALUE")
 """The key of Microsoft's Service Bus emulator."""
 
 
+BEARER_SECONDS = 3600
+"""How long a bearer token without a readable expiry is taken."""
+
+
 class TokenRefused(Exception):
     """The token is not valid; the message says why."""
 
@@ -49,12 +55,31 @@ class Grant:
         return inside and now_ms < self.expires_ms
 
 
+def check_bearer(token: str, now_ms: int) -> Grant:
+    """An Entra token is taken by its form, since only its tenant could prove it; its expiry counts when it can be read.
+
+    Raises :class:`TokenRefused`.
+    """
+    parts = token.split(".")
+    if len(parts) != 3 or not all(parts):
+        raise TokenRefused("the token is neither a shared access signature nor a JSON web token")
+    expires_ms = now_ms + BEARER_SECONDS * 1000
+    with contextlib.suppress(ValueError, AttributeError, TypeError):
+        claims = json.loads(urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+        expires_ms = int(claims["exp"]) * 1000 if "exp" in claims else expires_ms
+    if expires_ms <= now_ms:
+        raise TokenRefused("the token has expired")
+    return Grant("", expires_ms)
+
+
 def check_token(token: str, key: SasKey, now_ms: int) -> Grant:
     """Raises :class:`TokenRefused`."""
-    scheme, _, rest = token.partition(" ")
-    fields = dict(parse_qsl(rest)) if scheme == "SharedAccessSignature" else {}
+    if not token.startswith("SharedAccessSignature "):
+        return check_bearer(token.removeprefix("Bearer "), now_ms)
+    _, _, rest = token.partition(" ")
+    fields = dict(parse_qsl(rest))
     if not {"sr", "sig", "se", "skn"} <= fields.keys():
-        raise TokenRefused("the token is no shared access signature")
+        raise TokenRefused("the shared access signature lacks a field")
     if fields["skn"] != key.name:
         raise TokenRefused(f"there is no key named '{fields['skn']}'")
     encoded_resource = next(part[3:] for part in rest.split("&") if part.startswith("sr="))

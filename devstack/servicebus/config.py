@@ -1,7 +1,7 @@
 """The Config.json of Microsoft's Service Bus emulator declares the entities that exist from the start.
 
-An entity of the data folder stays; one that is declared too takes over what may change, and what may not is an error that
-says so. Source of the format: the documentation of the Service Bus emulator.
+An entity of the data folder stays; one that is declared too takes over what may change; what may not is refused.
+ Source of the format: the documentation of the Service Bus emulator.
 """
 
 import json
@@ -102,7 +102,7 @@ class _Config(_Model):
 
 
 def read_config(path: Path) -> list[Description]:
-    """The declared entities, topics before their subscriptions. Raises :class:`CannotStart` with the place of the mistake."""
+    """The declared entities, topics before subscriptions. Raises :class:`CannotStart` with the place of the mistake."""
     try:
         config = _Config.model_validate_json(path.read_bytes())
         return list(_descriptions(config.user_config.namespaces[0]))
@@ -142,7 +142,7 @@ def _described(entity: _Entity, path: str, kind: Kind) -> Description:
 
 
 def declare(engine: Engine, descriptions: list[Description]) -> None:
-    """Create or update the declared entities. Raises :class:`CannotStart` when a stored one cannot become what is declared."""
+    """Create or update the declared entities. Raises :class:`CannotStart` when a stored one cannot become that."""
     for wanted in descriptions:
         found = engine.namespace.find(wanted.path)
         try:

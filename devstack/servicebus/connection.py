@@ -100,7 +100,7 @@ class Connection(asyncio.Protocol):
                 pass
         except AmqpError as error:
             self.close(error)
-        except Exception:
+        except Exception:  # noqa: BLE001 - whatever went wrong, the client gets a close and not silence
             _LOG.exception("a frame could not be handled")
             self.close(AmqpError(INTERNAL_ERROR, "The frame could not be handled."))
 

@@ -87,16 +87,7 @@ class ManagementNode:
         properties = read_application_properties(request)
         correlation = read_properties(request).get("message-id")
         try:
-            self._session.connection.check_access(self._path)
-            operation = self._operations.get(str(properties.get("operation")))
-            if operation is None:
-                raise AmqpError(
-                    errors.NOT_IMPLEMENTED, f"The operation '{properties.get('operation')}' is not supported."
-                )
-            body = read_value(request)
-            if not isinstance(body, dict):
-                raise AmqpError(errors.ARGUMENT_ERROR, "The body of a request is a map.")
-            status, value = operation(body, self._session_lock(properties.get("associated-link-name"), body))
+            status, value = self._perform(properties, read_value(request))
         except AmqpError as error:
             if error.condition == errors.DECODE_ERROR:
                 error = AmqpError(errors.ARGUMENT_ERROR, error.description)
@@ -104,6 +95,17 @@ class ManagementNode:
                 correlation, _STATUS.get(error.condition, 500), error.description, error.condition
             )
         return _response(correlation, status, "OK" if status == OK else "No content", None, value)
+
+    def _perform(self, properties: dict[str, Any], body: Any) -> Answer:
+        self._session.connection.check_access(self._path)
+        operation = self._operations.get(str(properties.get("operation")))
+        if operation is None:
+            raise AmqpError(
+                errors.NOT_IMPLEMENTED, f"The operation '{properties.get('operation')}' is not supported."
+            )
+        if not isinstance(body, dict):
+            raise AmqpError(errors.ARGUMENT_ERROR, "The body of a request is a map.")
+        return operation(body, self._session_lock(properties.get("associated-link-name"), body))
 
     # -- locks
 

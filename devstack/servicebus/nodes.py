@@ -98,7 +98,7 @@ class Nodes:
                 else "A sessionful message receiver cannot be created on an entity that does not require sessions.",
             )
         if wants_session:
-            _Acceptor(self.engine, session, attach, link, queue, session_id).start()
+            _Acceptor(self.engine, attach, link, queue, session_id=session_id).start()
             return
         link.source = QueueSource(self.engine, link, queue)
         session.accept_attach(attach, link, _answer(attach))
@@ -107,17 +107,11 @@ class Nodes:
 class _Acceptor:
     """A receiver that asks for a session: answered when it has one, or when its time is over."""
 
-    def __init__(  # noqa: PLR0913 - all that an attach and its place consist of, each used once
-        self,
-        engine: Engine,
-        session: AmqpSession,
-        attach: p.Attach,
-        link: OutgoingLink,
-        queue: Queue,
-        session_id: str | None,
+    def __init__(
+        self, engine: Engine, attach: p.Attach, link: OutgoingLink, queue: Queue, *, session_id: str | None
     ) -> None:
         self._engine = engine
-        self._session = session
+        self._session = link.session
         self._attach = attach
         self._link = link
         self._queue = queue

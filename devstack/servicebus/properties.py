@@ -131,22 +131,10 @@ def describe(
     Raises ValueError for a value that the service would refuse, :class:`NotSupported` for what devstack leaves out.
     """
     values: dict[str, Any] = {} if base is None else dict(base)
-    extra = dict(values.get("extra", {}))
+    values["extra"] = dict(values.get("extra", {}))
     for name, text in properties.items():
-        if name in _READERS:
-            field, read = _READERS[name]
-            try:
-                values[field] = read(text)
-            except ValueError as error:
-                raise ValueError(f"{name}: {error}") from None
-        elif name in _UNSUPPORTED:
-            if text:
-                raise NotSupported(f"{name} is not supported by devstack: messages are not forwarded")
-        elif name in _KEPT:
-            extra[name] = text
-        elif name not in _COMPUTED:
-            raise NotSupported(f"the property {name} is not supported by devstack")
-    values.update(path=path, kind=kind, extra=extra, updated_ms=now_ms)
+        _read_property(name, text, values)
+    values.update(path=path, kind=kind, updated_ms=now_ms)
     if base is None:
         values["created_ms"] = now_ms
         if kind == "subscription":
@@ -154,6 +142,22 @@ def describe(
     elif any(values[field] != getattr(base, field) for field in FIXED):
         raise ValueError("sessions, duplicate detection and partitioning cannot be changed after creation")
     return Description(**values)
+
+
+def _read_property(name: str, text: str, values: dict[str, Any]) -> None:
+    if name in _READERS:
+        field, read = _READERS[name]
+        try:
+            values[field] = read(text)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from None
+    elif name in _KEPT:
+        values["extra"][name] = text
+    elif name in _UNSUPPORTED:
+        if text:
+            raise NotSupported(f"{name} is not supported by devstack: messages are not forwarded")
+    elif name not in _COMPUTED:
+        raise NotSupported(f"the property {name} is not supported by devstack")
 
 
 def written(description: Description) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """A request on one link gets exactly one response on the link that its sender opened for it in the same session.
 
-Source: the request/response pattern of the AMQP management draft, as ``$cbs`` and ``$management`` of Service Bus use it.
+Source: the request/response pattern of AMQP management, as ``$cbs`` and ``$management`` of Service Bus use it.
 """
 
 from collections import deque

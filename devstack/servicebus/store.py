@@ -1,7 +1,7 @@
 """One SQLite file holds what was acknowledged: changes gather in memory and become durable together in one transaction.
 
-The write-ahead log makes a commit survive the end of the process at any moment (SIGKILL included); ``synchronous`` NORMAL
-leaves out the disk flush that only a power failure would need.
+The write-ahead log makes a commit survive the end of the process at any moment, SIGKILL included; ``synchronous``
+NORMAL leaves out the disk flush that only a power failure would need.
 """
 
 import sqlite3
@@ -25,8 +25,8 @@ CREATE TABLE message (id INTEGER PRIMARY KEY, enqueued_sequence INTEGER NOT NULL
                       delivery_count INTEGER NOT NULL, dead INTEGER NOT NULL, dead_letter_source TEXT);
 CREATE TABLE seen (entity INTEGER NOT NULL, key TEXT NOT NULL, at INTEGER NOT NULL, PRIMARY KEY (entity, key))
                    WITHOUT ROWID;
-CREATE TABLE session_state (entity INTEGER NOT NULL, session TEXT NOT NULL, state BLOB NOT NULL, updated INTEGER NOT NULL,
-                            PRIMARY KEY (entity, session)) WITHOUT ROWID;
+CREATE TABLE session_state (entity INTEGER NOT NULL, session TEXT NOT NULL, state BLOB NOT NULL,
+                            updated INTEGER NOT NULL, PRIMARY KEY (entity, session)) WITHOUT ROWID;
 """
 
 
@@ -203,13 +203,17 @@ def _open(path: Path) -> sqlite3.Connection:
     try:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        if version == 0:
-            connection.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {_SCHEMA_VERSION}; COMMIT;")
-        elif version != _SCHEMA_VERSION:
-            raise sqlite3.DatabaseError(f"its version is {version}, this devstack writes {_SCHEMA_VERSION}")
-        connection.execute("SELECT count(*) FROM entity").fetchone()
+        _prepare(connection)
     except sqlite3.DatabaseError:
         connection.close()
         raise
     return connection
+
+
+def _prepare(connection: sqlite3.Connection) -> None:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version == 0:
+        connection.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {_SCHEMA_VERSION}; COMMIT;")
+    elif version != _SCHEMA_VERSION:
+        raise sqlite3.DatabaseError(f"its version is {version}, this devstack writes {_SCHEMA_VERSION}")
+    connection.execute("SELECT count(*) FROM entity").fetchone()

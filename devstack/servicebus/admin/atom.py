@@ -78,7 +78,7 @@ def read_rule(body: bytes) -> Rule:
 
 
 def write_entity(entity: Entity, url: str, name: str) -> bytes:
-    return ET.tostring(_entity_entry(entity, url, name), encoding="utf-8")
+    return _document(_entity_entry(entity, url, name))
 
 
 def write_entities(items: list[tuple[Entity, str, str]], title: str, following: str | None) -> bytes:
@@ -87,7 +87,7 @@ def write_entities(items: list[tuple[Entity, str, str]], title: str, following: 
 
 
 def write_rule(rule: Rule, url: str, created_ms: int) -> bytes:
-    return ET.tostring(_rule_entry(rule, url, created_ms), encoding="utf-8")
+    return _document(_rule_entry(rule, url, created_ms))
 
 
 def write_rules(items: list[tuple[Rule, str]], created_ms: int, following: str | None) -> bytes:
@@ -98,7 +98,7 @@ def write_error(status: int, detail: str) -> bytes:
     error = ET.Element("Error")
     ET.SubElement(error, "Code").text = str(status)
     ET.SubElement(error, "Detail").text = detail
-    return ET.tostring(error, encoding="utf-8")
+    return _document(error)
 
 
 # -- reading
@@ -161,7 +161,7 @@ def _typed(kind: str, text: str) -> Any:
     if kind == "duration":
         return read_duration(text)
     if kind == "dateTime":
-        return int(datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp() * 1000)
+        return int(datetime.fromisoformat(text).timestamp() * 1000)
     return text
 
 
@@ -181,6 +181,11 @@ def _local(element: ET.Element) -> str:
 # -- writing
 
 
+def _document(element: ET.Element) -> bytes:
+    document: bytes = ET.tostring(element, encoding="utf-8")
+    return document
+
+
 def _feed(entries: list[ET.Element], title: str, following: str | None) -> bytes:
     feed = ET.Element(f"{{{ATOM}}}feed")
     ET.SubElement(feed, f"{{{ATOM}}}title", type="text").text = title
@@ -189,7 +194,7 @@ def _feed(entries: list[ET.Element], title: str, following: str | None) -> bytes
     if following is not None:
         ET.SubElement(feed, f"{{{ATOM}}}link", rel="next", href=following)
     feed.extend(entries)
-    return ET.tostring(feed, encoding="utf-8")
+    return _document(feed)
 
 
 def _entry(title: str, url: str, created_ms: int, updated_ms: int) -> tuple[ET.Element, ET.Element]:
@@ -225,12 +230,12 @@ def _runtime(entity: Entity) -> dict[str, str]:
     }
     if isinstance(entity.node, Topic):
         values["SubscriptionCount"] = str(len(entity.node.subscriptions))
-        values["SizeInBytes"] = str(entity.node.bytes)
+        values["SizeInBytes"] = str(entity.node.size)
         return values
     dead = _dead_letter(queue)
-    values["MessageCount"] = str(len(queue.messages) + len(dead.messages))
+    values["MessageCount"] = str(queue.message_count + dead.message_count)
     if description.kind == "queue":
-        values["SizeInBytes"] = str(queue.bytes + dead.bytes)
+        values["SizeInBytes"] = str(queue.size + dead.size)
     return values
 
 
@@ -239,7 +244,7 @@ def _counts(entity: Entity) -> dict[str, int]:
     is_topic = isinstance(entity.node, Topic)
     return {
         "ActiveMessageCount": 0 if is_topic else queue.active_count,
-        "DeadLetterMessageCount": 0 if is_topic else len(_dead_letter(queue).messages),
+        "DeadLetterMessageCount": 0 if is_topic else _dead_letter(queue).message_count,
         "ScheduledMessageCount": queue.scheduled_count,
         "TransferMessageCount": 0,
         "TransferDeadLetterMessageCount": 0,

@@ -1,1 +1,1 @@
-"""What a Service Bus entity does, without any I/O: time is an argument, storage a protocol, waiting readers a callback."""
+"""What a Service Bus entity does, without any I/O: time is an argument, storage a protocol."""

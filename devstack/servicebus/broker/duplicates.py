@@ -1,4 +1,4 @@
-"""A key is accepted once in any window; the window is counted from the first acceptance, and a repeat does not renew it.
+"""A key is accepted once in any window; the window starts with the first acceptance, and a repeat does not renew it.
 
 Source: the documentation of duplicate detection in Azure Service Bus; the window is 20 s to 7 d there.
 """

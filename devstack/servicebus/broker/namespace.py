@@ -77,7 +77,7 @@ class Namespace:
         return entity
 
     def add(self, entity_id: int, description: Description) -> Entity:
-        """Raises :class:`AmqpError` when the path is taken or its topic is missing, ValueError for a rule outside the subset."""
+        """Raises :class:`AmqpError` when the path is taken or has no topic, ValueError for an unsupported rule."""
         key = description.path.lower()
         if key in self._entities:
             raise AmqpError(
@@ -126,7 +126,7 @@ class Namespace:
         return removed
 
     def readable(self, path: str) -> Queue:
-        """The queue behind a receiver's address. Raises :class:`AmqpError` when there is none, or it may not be read."""
+        """The queue behind a receiver's address. Raises :class:`AmqpError` when none may be read there."""
         lowered = path.lower()
         dead = lowered.endswith(DEAD_LETTER_SUFFIX)
         entity = self.get(path[: -len(DEAD_LETTER_SUFFIX)] if dead else path)
@@ -182,9 +182,9 @@ class Namespace:
         for parsed in messages:
             _check_message(description, parsed)
         size = sum(len(parsed.raw) for parsed in messages)
-        stored = entity.node.bytes
+        stored = entity.node.size
         if isinstance(entity.node, Queue) and entity.node.dead_letter is not None:
-            stored += entity.node.dead_letter.bytes
+            stored += entity.node.dead_letter.size
         if stored + size > description.max_size_megabytes * _MEGABYTE:
             raise AmqpError(
                 RESOURCE_LIMIT_EXCEEDED,

@@ -13,8 +13,8 @@ from devstack.servicebus.broker.deadlines import Deadlines
 from devstack.servicebus.broker.description import Description
 from devstack.servicebus.broker.journal import Journal
 from devstack.servicebus.broker.message import Message, State
-from devstack.servicebus.broker.ready import Ready, SequenceIndex
 from devstack.servicebus.broker.sessions import Session, Sessions
+from devstack.servicebus.broker.table import MessageTable
 from devstack.servicebus.codec.errors import (
     MESSAGE_LOCK_LOST,
     MESSAGE_NOT_FOUND,
@@ -50,37 +50,43 @@ class Queue:
         self.description = description
         self.journal = journal
         self.next_sequence = 1
-        self.bytes = 0
-        self.messages: dict[int, Message] = {}
         self.locks: dict[bytes, Message] = {}
-        self.sessions = Sessions(self._is_ready)
         self.on_available: Callable[[], None] = lambda: None
         """Called when a message or a session may be taken that could not be before."""
 
-        self.on_due: Callable[[ParsedMessage, int], None] = self._enqueue_due
+        self.on_due: Callable[[ParsedMessage, int], None] = self._put_due
         """Takes a scheduled message whose time has come."""
 
         self.dead_letter: Queue | None = None if dead else Queue(entity, description, journal, dead=True)
         self._dead = dead
-        self._scheduled = 0
-        self._ready = Ready(self._is_ready)
-        self._index = SequenceIndex(self.messages.__contains__)
+        self._table = MessageTable()
         self._lock_deadlines: Deadlines[bytes] = Deadlines(self._lock_deadline)
-        self._expiries: Deadlines[int] = Deadlines(self._expiry)
-        self._due: Deadlines[int] = Deadlines(self._due_time)
+
+    @property
+    def sessions(self) -> Sessions:
+        return self._table.sessions
 
     @property
     def requires_session(self) -> bool:
         return self.description.requires_session and not self._dead
 
     @property
+    def size(self) -> int:
+        """Bytes of the messages as they were sent."""
+        return self._table.bytes
+
+    @property
+    def message_count(self) -> int:
+        return len(self._table)
+
+    @property
     def scheduled_count(self) -> int:
-        return self._scheduled
+        return self._table.scheduled
 
     @property
     def active_count(self) -> int:
         """Messages that are not scheduled; locked and deferred ones are among them."""
-        return len(self.messages) - self._scheduled
+        return len(self._table) - self._table.scheduled
 
     # -- in
 
@@ -103,59 +109,39 @@ class Queue:
 
     def restore(self, message: Message) -> None:
         """Take a stored message into the queue as it is."""
-        sequence = message.sequence
-        self.next_sequence = max(self.next_sequence, sequence + 1)
-        self.messages[sequence] = message
-        self._index.add(sequence)
-        self.bytes += message.size
-        session = self._session(message)
-        if session is not None:
-            session.messages += 1
-        if message.state is State.SCHEDULED:
-            self._scheduled += 1
-            self._due.add(message.due_ms or 0, sequence)
-            return
-        if message.expires_ms is not None and not self._dead:
-            self._expiries.add(message.expires_ms, sequence)
+        self.next_sequence = max(self.next_sequence, message.sequence + 1)
+        self._table.insert(message, in_session=self._in_session(message))
         if message.state is State.ACTIVE:
             self._make_ready(message)
 
     def cancel(self, sequence: int) -> None:
-        """Forget a scheduled message."""
-        message = self.messages.get(sequence)
+        """Forget a scheduled message. Raises :class:`AmqpError` (message not found)."""
+        message = self._table.by_sequence.get(sequence)
         if message is None or message.state is not State.SCHEDULED:
-            raise AmqpError(
-                MESSAGE_NOT_FOUND, f"There is no scheduled message with the sequence number {sequence}."
-            )
+            raise AmqpError(MESSAGE_NOT_FOUND, f"No scheduled message has the sequence number {sequence}.")
         self._remove(message)
 
     # -- out
 
     def take(self, now_ms: int, session: Session | None = None) -> Message | None:
         """Lock and return the next message, of ``session`` when the queue has sessions; None when there is none."""
-        ready = self._ready if session is None else session.ready
-        sequence = ready.take()
-        if sequence is None:
-            return None
-        message = self.messages[sequence]
-        self._lock(message, now_ms)
+        message = self._table.take_ready(session)
+        if message is not None:
+            self._lock(message, now_ms)
         return message
 
     def take_and_delete(self, session: Session | None = None) -> Message | None:
         """Remove and return the next message."""
-        ready = self._ready if session is None else session.ready
-        sequence = ready.take()
-        if sequence is None:
-            return None
-        message = self.messages[sequence]
-        self._remove(message)
+        message = self._table.take_ready(session)
+        if message is not None:
+            self._remove(message)
         return message
 
     def take_deferred(
         self, sequences: list[int], now_ms: int, session_id: str | None = None
     ) -> list[Message]:
-        """Lock the deferred messages with these sequence numbers: all of them or, if one is missing, none."""
-        found = [self.messages.get(sequence) for sequence in sequences]
+        """Lock the deferred messages with these numbers, all or none. Raises :class:`AmqpError` (not found)."""
+        found = [self._table.by_sequence.get(sequence) for sequence in dict.fromkeys(sequences)]
         messages = [m for m in found if m is not None and m.state is State.DEFERRED and m.token is None]
         if len(messages) != len(sequences) or any(
             self.requires_session and m.session_id != session_id for m in messages
@@ -174,22 +160,13 @@ class Queue:
 
     def browse(self, first: int, session_id: str | None = None) -> Iterator[Message]:
         """Stored messages of any state from a sequence number on, without locking them."""
-        for sequence in self._index.starting_at(first):
-            message = self.messages[sequence]
-            if session_id is None or message.session_id == session_id:
-                yield message
-
-    def has_ready(self, session: Session | None = None) -> bool:
-        return bool(self._ready if session is None else session.ready)
+        messages = self._table.starting_at(first)
+        return messages if session_id is None else (m for m in messages if m.session_id == session_id)
 
     # -- settlement and locks
 
     def settle(
-        self,
-        token: bytes,
-        how: Settlement,
-        now_ms: int,
-        changes: dict[str, Any] | None = None,
+        self, token: bytes, how: Settlement, now_ms: int, changes: dict[str, Any] | None = None
     ) -> None:
         """End the hold that ``token`` proves; ``changes`` are merged into the application properties.
 
@@ -212,7 +189,7 @@ class Queue:
             self._give_back(message, now_ms, counts=how is Settlement.ABANDON)
 
     def renew(self, tokens: list[bytes], now_ms: int) -> list[int]:
-        """Extend the locks, all or none. Returns until when each is held."""
+        """Extend the locks, all or none. Returns until when each is held. Raises :class:`AmqpError` (lock lost)."""
         messages = [self._locked(token) for token in tokens]
         for message in messages:
             message.locked_until_ms = now_ms + self.description.lock_ms
@@ -227,11 +204,16 @@ class Queue:
         session.state, session.state_updated_ms = state, now_ms
         self.journal.session_state(self.entity, session.id, state, now_ms)
 
+    def dead_letter_now(self, message: Message, reason: str, description: str, now_ms: int) -> None:
+        """Move an unlocked message to the dead-letter queue."""
+        self._change(message, {DEAD_LETTER_REASON: reason, DEAD_LETTER_DESCRIPTION: description})
+        self._to_dead_letter(message, now_ms)
+
     # -- time
 
     def next_deadline(self) -> int | None:
         """A time before which :meth:`advance` has nothing to do."""
-        parts = (self._lock_deadlines, self._expiries, self._due, self.sessions.deadlines)
+        parts = (self._lock_deadlines, self._table.expiries, self._table.due, self.sessions.deadlines)
         return min((when for part in parts if (when := part.next()) is not None), default=None)
 
     def advance(self, now_ms: int) -> None:
@@ -246,10 +228,10 @@ class Queue:
             message = self.locks[token]
             self._unlock(message)
             self._give_back(message, now_ms, counts=True)
-        for sequence in self._expiries.take_due(now_ms):
-            self._expire_if_over(self.messages[sequence], now_ms)
-        for sequence in self._due.take_due(now_ms):
-            message = self.messages[sequence]
+        for sequence in self._table.expiries.take_due(now_ms):
+            self._expire_if_over(self._table.by_sequence[sequence], now_ms)
+        for sequence in self._table.due.take_due(now_ms):
+            message = self._table.by_sequence[sequence]
             self._remove(message)
             self.on_due(message.parsed, now_ms)
 
@@ -261,25 +243,17 @@ class Queue:
         self.journal.sequence(self.entity, self.next_sequence)
         return Message(sequence, enqueued_sequence or sequence, parsed, now_ms)
 
-    def _enqueue_due(self, parsed: ParsedMessage, now_ms: int) -> None:
+    def _put_due(self, parsed: ParsedMessage, now_ms: int) -> None:
         self.put(parsed, now_ms)
 
-    def _session(self, message: Message) -> Session | None:
-        if not self.requires_session or message.session_id is None:
-            return None
-        return self.sessions.ensure(message.session_id)
+    def _in_session(self, message: Message) -> bool:
+        return self.requires_session and message.session_id is not None
 
-    def _is_ready(self, sequence: int) -> bool:
-        message = self.messages.get(sequence)
-        return message is not None and message.state is State.ACTIVE and message.token is None
+    def _session(self, message: Message) -> Session | None:
+        return self._table.session_of(message) if self._in_session(message) else None
 
     def _make_ready(self, message: Message) -> None:
-        session = self._session(message)
-        if session is None:
-            self._ready.add(message.sequence)
-        else:
-            session.ready.add(message.sequence)
-            self.sessions.offer(session)
+        self._table.make_ready(message, self._session(message))
         self.on_available()
 
     def _lock(self, message: Message, now_ms: int) -> None:
@@ -299,10 +273,7 @@ class Queue:
             condition, what = (
                 (SESSION_LOCK_LOST, "session") if self.requires_session else (MESSAGE_LOCK_LOST, "message")
             )
-            raise AmqpError(
-                condition,
-                f"The {what} lock has expired, or the message was settled or removed from the queue.",
-            )
+            raise AmqpError(condition, f"The {what} lock has expired, or the message was settled or removed.")
         return message
 
     def _unlock(self, message: Message) -> None:
@@ -319,15 +290,8 @@ class Queue:
             message.delivery_count += 1
             self.journal.put(self.entity, message)
             if message.delivery_count >= self.description.max_delivery_count and not self._dead:
-                count = message.delivery_count
-                self._change(
-                    message,
-                    {
-                        DEAD_LETTER_REASON: "MaxDeliveryCountExceeded",
-                        DEAD_LETTER_DESCRIPTION: f"Message could not be consumed after {count} delivery attempts.",
-                    },
-                )
-                self._to_dead_letter(message, now_ms)
+                text = f"Message could not be consumed after {message.delivery_count} delivery attempts."
+                self.dead_letter_now(message, "MaxDeliveryCountExceeded", text, now_ms)
                 return
         if not self._expire_if_over(message, now_ms) and message.state is State.ACTIVE:
             self._make_ready(message)
@@ -344,73 +308,37 @@ class Queue:
         self.on_available()
 
     def _expire_if_over(self, message: Message, now_ms: int) -> bool:
-        if (
-            message.token is not None
-            or message.expires_ms is None
-            or message.expires_ms > now_ms
-            or self._dead
-        ):
+        if message.token is not None or message.expires_ms is None or message.expires_ms > now_ms:
             return False
         if self.description.dead_letter_on_expiration:
-            self._change(
-                message,
-                {
-                    DEAD_LETTER_REASON: "TTLExpiredException",
-                    DEAD_LETTER_DESCRIPTION: "The message expired and was dead lettered.",
-                },
-            )
-            self._to_dead_letter(message, now_ms)
+            text = "The message expired and was dead lettered."
+            self.dead_letter_now(message, "TTLExpiredException", text, now_ms)
         else:
             self._remove(message)
         return True
-
-    def dead_letter_now(self, message: Message, reason: str, description: str, now_ms: int) -> None:
-        """Move an unlocked message to the dead-letter queue."""
-        self._change(message, {DEAD_LETTER_REASON: reason, DEAD_LETTER_DESCRIPTION: description})
-        self._to_dead_letter(message, now_ms)
 
     def _to_dead_letter(self, message: Message, now_ms: int) -> None:
         target = self.dead_letter
         if target is None:  # already there: it goes back to its place
             self._give_back(message, now_ms, counts=True)
             return
-        self._forget(message)
-        message.dead, message.state = True, State.ACTIVE
-        message.expires_ms = None
+        self._table.remove(message, in_session=self._in_session(message))
+        message.dead, message.state, message.expires_ms = True, State.ACTIVE, None
         self.journal.put(self.entity, message)
         target.restore(message)
 
     def _change(self, message: Message, changes: dict[str, Any]) -> None:
         before = message.size
         message.parsed = parse(with_application_properties(message.parsed, changes))
-        self.bytes += message.size - before
+        self._table.bytes += message.size - before
 
     def _remove(self, message: Message) -> None:
-        self._forget(message)
+        self._table.remove(message, in_session=self._in_session(message))
         self.journal.remove(self.entity, message.sequence)
-
-    def _forget(self, message: Message) -> None:
-        del self.messages[message.sequence]
-        self.bytes -= message.size
-        if message.state is State.SCHEDULED:
-            self._scheduled -= 1
-        if self.requires_session and message.session_id is not None:
-            session = self.sessions.get(message.session_id)
-            if session is not None:
-                session.messages -= 1
-                self.sessions.discard_if_idle(session)
 
     def _lock_deadline(self, token: bytes) -> int | None:
         message = self.locks.get(token)
         return None if message is None else message.locked_until_ms
-
-    def _expiry(self, sequence: int) -> int | None:
-        message = self.messages.get(sequence)
-        return None if message is None else message.expires_ms
-
-    def _due_time(self, sequence: int) -> int | None:
-        message = self.messages.get(sequence)
-        return None if message is None or message.state is not State.SCHEDULED else message.due_ms
 
 
 def _shorter(first: int | None, second: int | None) -> int | None:

@@ -1,6 +1,6 @@
 """A session has at most one holder, and only its holder takes its messages; they come in sequence order.
 
-Sources: the documentation of message sessions in Azure Service Bus; there too, which of its ends raise a delivery count:
+Source: the documentation of message sessions in Azure Service Bus; also of which ends of a hold raise a delivery count:
 a lock that expired does, a session that its holder closed does not.
 """
 

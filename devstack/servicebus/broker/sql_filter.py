@@ -1,8 +1,9 @@
-"""SQL filters decide in three values: a comparison with a property that is not there is unknown, and unknown never matches.
+"""SQL filters decide in three values: a comparison with a property that is missing is unknown, and never matches.
 
 The subset: ``= <> != < <= > >=``, ``AND OR NOT``, ``[NOT] IN``, ``[NOT] LIKE ... [ESCAPE]``, ``IS [NOT] NULL``,
-``EXISTS (property)``, ``+ - * / %``, brackets, strings, numbers, TRUE and FALSE, ``@parameters``, ``sys.`` and ``user.``
-properties. Anything else raises ValueError that names it. Source: the SQL filter syntax of Azure Service Bus.
+``EXISTS (property)``, ``+ - * / %``, brackets, strings, numbers, TRUE and FALSE, ``@parameters``, and properties with
+or without ``sys.`` and ``user.``. Anything else raises ValueError that names it. Source: the SQL filter syntax of Azure
+Service Bus.
 """
 
 import operator

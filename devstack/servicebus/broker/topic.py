@@ -27,11 +27,12 @@ class Topic:
         self._journal = journal
 
     @property
-    def bytes(self) -> int:
-        stored = self.backlog.bytes
+    def size(self) -> int:
+        """Bytes of the messages in the topic and its subscriptions."""
+        stored = self.backlog.size
         for subscription in self.subscriptions.values():
             queue = subscription.queue
-            stored += queue.bytes + (queue.dead_letter.bytes if queue.dead_letter else 0)
+            stored += queue.size + (queue.dead_letter.size if queue.dead_letter else 0)
         return stored
 
     def put(self, parsed: ParsedMessage, now_ms: int) -> None:
@@ -49,7 +50,7 @@ class Topic:
 
 
 def _deliver(queue: Queue, parsed: ParsedMessage, sequence: int, now_ms: int) -> None:
-    """A message without a session id is of no use to a session subscription, and the sender cannot know: dead letter."""
+    """A session subscription cannot use a message without a session id, and its sender cannot know: dead letter."""
     message = queue.put(parsed, now_ms, sequence)
     if queue.description.requires_session and parsed.session_id is None:
         queue.dead_letter_now(

@@ -53,7 +53,7 @@ def frame(channel: int, performative: Any, kind: int = AMQP_FRAME) -> bytes:
     return _HEADER.pack(len(body) + 8, 2, kind, channel) + body
 
 
-def transfer_frames(
+def transfer_frames(  # noqa: PLR0913 - the fields of a transfer
     channel: int,
     handle: int,
     delivery_id: int,

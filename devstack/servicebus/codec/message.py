@@ -10,7 +10,6 @@ from typing import Any
 from devstack.servicebus.codec import encode as e
 from devstack.servicebus.codec.decode import decode, decode_list, skip
 from devstack.servicebus.codec.errors import malformed
-from devstack.servicebus.codec.values import Symbol
 
 BATCH_FORMAT = 0x80013700
 """The message format of a batch: each data section is one encoded message. Source: the Azure SDKs."""
@@ -205,7 +204,7 @@ def _section(raw: bytes, position: int) -> tuple[int, int]:
         code, value_at = raw[position + 2], position + 3
     elif raw[position : position + 1] == b"\x00":
         descriptor, value_at = decode(raw, position + 1)
-        code = _SECTION_SYMBOLS.get(descriptor, descriptor) if isinstance(descriptor, int | str) else -1
+        code = descriptor if isinstance(descriptor, int) else _SECTION_SYMBOLS.get(str(descriptor), -1)
     else:
         raise malformed("a message is a row of described sections")
     if not HEADER <= code <= FOOTER:
@@ -213,16 +212,16 @@ def _section(raw: bytes, position: int) -> tuple[int, int]:
     return code, value_at
 
 
-_SECTION_SYMBOLS: dict[Any, int] = {
-    Symbol("amqp:header:list"): HEADER,
-    Symbol("amqp:delivery-annotations:map"): DELIVERY_ANNOTATIONS,
-    Symbol("amqp:message-annotations:map"): ANNOTATIONS,
-    Symbol("amqp:properties:list"): PROPERTIES,
-    Symbol("amqp:application-properties:map"): APPLICATION_PROPERTIES,
-    Symbol("amqp:data:binary"): DATA,
-    Symbol("amqp:amqp-sequence:list"): SEQUENCE,
-    Symbol("amqp:amqp-value:*"): VALUE,
-    Symbol("amqp:footer:map"): FOOTER,
+_SECTION_SYMBOLS: dict[str, int] = {
+    "amqp:header:list": HEADER,
+    "amqp:delivery-annotations:map": DELIVERY_ANNOTATIONS,
+    "amqp:message-annotations:map": ANNOTATIONS,
+    "amqp:properties:list": PROPERTIES,
+    "amqp:application-properties:map": APPLICATION_PROPERTIES,
+    "amqp:data:binary": DATA,
+    "amqp:amqp-sequence:list": SEQUENCE,
+    "amqp:amqp-value:*": VALUE,
+    "amqp:footer:map": FOOTER,
 }
 
 

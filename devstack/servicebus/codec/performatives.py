@@ -1,6 +1,6 @@
 """A performative on the wire has exactly the fields of its definition, each with the type and default defined there.
 
-Sources: OASIS AMQP 1.0 part 2, 2.7 (transport), part 3, 3.5 (source and target) and 3.4 (outcomes), part 5, 5.3.3 (SASL).
+Sources: OASIS AMQP 1.0 part 2, 2.7 (transport), part 3, 3.5 (termini) and 3.4 (outcomes), part 5, 5.3.3 (SASL).
 Incoming fields that are omitted or null read as their default; a mandatory one that is missing is a decode error.
 """
 

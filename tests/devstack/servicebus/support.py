@@ -1,4 +1,4 @@
-"""How tests reach a devstack Service Bus: connection strings, an administration client over http, entities of their own."""
+"""How tests reach a devstack Service Bus: connection strings, administration over http, entities of their own."""
 
 import contextlib
 import uuid
@@ -26,7 +26,7 @@ def admin_port(service: Service) -> int:
     return int(service.addresses[1].rpartition(":")[2])
 
 
-class PlainHttpTransport(AioHttpTransport):
+class PlainHttpTransport(AioHttpTransport):  # type: ignore[misc] # azure-core resolves it lazily, so mypy sees Any
     """The administration client of azure-servicebus 7.15 always asks for https, also of an emulator."""
 
     async def send(self, request: Any, **options: Any) -> Any:
@@ -38,7 +38,9 @@ class PlainHttpTransport(AioHttpTransport):
 def administration(service: Service, **credentials: str) -> ServiceBusAdministrationClient:
     """An administration client; close it (``async with``)."""
     text = connection_string(admin_port(service), **credentials)
-    return ServiceBusAdministrationClient.from_connection_string(text, transport=PlainHttpTransport(), retry_total=0)
+    return ServiceBusAdministrationClient.from_connection_string(
+        text, transport=PlainHttpTransport(), retry_total=0
+    )
 
 
 def client(service: Service, **options: Any) -> ServiceBusClient:
