@@ -7,7 +7,7 @@ Nothing here counts deliveries or dead-letters: the service does, at its MaxDeli
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -32,10 +32,13 @@ from devstack.functions.settings import ServiceBusOptions, resolve
 from devstack.functions.worker_pool import WorkerPool
 from devstack.service import CannotStart
 
-WAIT_SECONDS = 20.0
+WAIT_SECONDS = 60.0
 """How long one request for a message or a session waits before it is made again."""
+CLOSE_SECONDS = 1.5
+"""What saying goodbye to the service may take when the host stops."""
 SPARE_RECEIVERS = 2
-"""Those that wait for messages. For sessions all do, like those of the real host: each session needs one."""
+SPARE_SESSION_RECEIVERS = 8
+"""More, as a burst of messages usually is one of sessions, and each session needs its own receiver."""
 
 _logger = logging.getLogger(__name__)
 
@@ -93,12 +96,12 @@ class ServiceBusTrigger:
         self._running = Running()
         self._stopped = asyncio.Event()
         self._pool: WorkerPool | None = None
+        self._closing: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
         with logged_as(self._function.name):
-            limit = self._limit
-            spare = limit if self._settings.sessions else SPARE_RECEIVERS
-            self._pool = WorkerPool(limit, spare, self._work)
+            spare = SPARE_SESSION_RECEIVERS if self._settings.sessions else SPARE_RECEIVERS
+            self._pool = WorkerPool(self._limit, spare, self._work)
             await self._stopped.wait()
 
     async def stop(self, drain_seconds: float) -> None:
@@ -115,6 +118,8 @@ class ServiceBusTrigger:
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
+        if self._closing:
+            await asyncio.wait(self._closing, timeout=CLOSE_SECONDS)
 
     @property
     def _limit(self) -> int:
@@ -144,9 +149,8 @@ class ServiceBusTrigger:
 
     async def _work_on_session(self) -> bool:
         """Wait for a session that nobody works on, and work on it until it is idle; whether there was one."""
-        receiver = self._receiver(session=True)
         try:
-            async with receiver:
+            async with self._receiver(session=True) as receiver:
                 self._outage.over()
                 with self._busy():
                     await self._work_on_held_session(receiver)
@@ -247,7 +251,23 @@ class ServiceBusTrigger:
         with self._pool.busy():
             yield
 
-    def _receiver(self, *, session: bool) -> ServiceBusReceiver:
+    @contextlib.asynccontextmanager
+    async def _receiver(self, *, session: bool) -> AsyncIterator[ServiceBusReceiver]:
+        receiver = self._make_receiver(session=session)
+        try:
+            yield await receiver.__aenter__()
+        finally:
+            # It takes as long as working on a session does, and holds nobody up in the background.
+            closing = asyncio.create_task(receiver.close())
+            self._closing.add(closing)
+            closing.add_done_callback(self._closed)
+
+    def _closed(self, closing: asyncio.Task[None]) -> None:
+        self._closing.discard(closing)
+        if not closing.cancelled() and (error := closing.exception()):
+            _logger.debug("a receiver was not closed: %s", error)
+
+    def _make_receiver(self, *, session: bool) -> ServiceBusReceiver:
         client = self._clients.servicebus(self._settings.connection)
         options: dict[str, Any] = {
             "max_wait_time": WAIT_SECONDS,
