@@ -3,7 +3,9 @@
 A reader who went away (``make run | head``) stops the stack instead of killing it half-way through a line.
 """
 
+import asyncio
 import os
+import stat
 from collections.abc import Callable
 from typing import TextIO
 
@@ -19,9 +21,23 @@ class Console:
     """Writes to ``stream``; colours only for a terminal, and not when NO_COLOR is set (https://no-color.org)."""
 
     def __init__(self, stream: TextIO) -> None:
-        self.on_closed: Callable[[], None] = _nothing
+        self._on_closed: Callable[[], None] = _nothing
         self._stream = stream
         self._colour = stream.isatty() and not os.environ.get("NO_COLOR")
+
+    def watch(self, on_closed: Callable[[], None]) -> None:
+        """Call ``on_closed`` as soon as nobody reads any more, not only at the next line; from a running loop."""
+        self._on_closed = on_closed
+        descriptor, loop = self._stream.fileno(), asyncio.get_running_loop()
+        if stat.S_ISFIFO(
+            os.fstat(descriptor).st_mode
+        ):  # the writing end is "readable" once the reader is gone
+
+            def closed() -> None:
+                loop.remove_reader(descriptor)
+                self._on_closed()
+
+            loop.add_reader(descriptor, closed)
 
     def line(self, source: str, text: str) -> None:
         """One line of ``source``'s log."""
@@ -38,4 +54,4 @@ class Console:
             # What is still in the buffer would fail once more when the interpreter ends: let it go nowhere.
             with open(os.devnull, "w") as nowhere:  # noqa: PTH123 - a device, not a path
                 os.dup2(nowhere.fileno(), self._stream.fileno())
-            self.on_closed()
+            self._on_closed()

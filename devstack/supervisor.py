@@ -63,7 +63,7 @@ async def _run_until_told_to_stop(settings: StackSettings, console: Console) -> 
             stack.kill()
         told.set()
 
-    console.on_closed = told.set
+    console.watch(told.set)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, tell)

@@ -8,7 +8,6 @@ import sys
 import time
 from pathlib import Path
 
-import pytest
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from devstack.settings import cosmos_connection
@@ -55,12 +54,11 @@ def _refused(folder: Path, *arguments: str, **environment: str) -> str:
     return result.stderr
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_it_stops_in_time_and_leaves_no_process(tmp_path: Path, number: signal.Signals) -> None:
+def test_it_stops_in_time_and_leaves_no_process(tmp_path: Path) -> None:
     with stack(tmp_path, BACKENDS) as running:
         ports = [_port(running.address("Cosmos DB")), _port(running.address("Service Bus"))]
         assert len(running.processes()) == 3
-        assert running.end(number) == 0
+        assert running.end(signal.SIGINT) == 0
         assert running.stop_seconds < 5
         assert running.processes() == []
     for port in ports:
@@ -99,10 +97,12 @@ async def test_data_survives_a_restart_of_the_whole_stack(tmp_path: Path) -> Non
     with stack(tmp_path, BACKENDS) as running:
         async with _client(running) as client:
             await _contacts(client).create_item(_item("kept"))
-        running.end()
+        assert running.end(signal.SIGTERM) == 0
     with stack(tmp_path, BACKENDS) as running:
         async with _client(running) as client:
             await _contacts(client).read_item("kept", "p")
+        assert running.end(signal.SIGHUP) == 0
+        assert running.processes() == []
 
 
 async def test_two_stacks_side_by_side_do_not_meet(tmp_path: Path) -> None:
@@ -162,9 +162,9 @@ def test_what_the_settings_point_elsewhere_is_not_run(tmp_path: Path) -> None:
 
 
 def test_a_reader_that_goes_away_ends_it(tmp_path: Path) -> None:
-    """As in ``make run | head -1``."""
+    """As in ``make run | grep -q Ready``: nothing is written after that line, and still it is noticed."""
     settings = settings_file(tmp_path)
-    command = f'"{sys.executable}" -m devstack {BACKENDS} "--settings={settings}" | head -1'
+    command = f'"{sys.executable}" -m devstack {BACKENDS} "--settings={settings}" | grep -q ^Ready'
     result = subprocess.run(
         ["bash", "-c", f"set -o pipefail; {command}"],
         cwd=ROOT,
@@ -186,13 +186,4 @@ def test_whoever_cannot_wait_interrupts_twice(tmp_path: Path) -> None:
         began = time.monotonic()
         assert running.end() == 0
         assert time.monotonic() - began < 0.9  # less than the grace of a service
-        assert running.processes() == []
-
-
-def test_a_service_that_hangs_does_not_hold_up_the_stop(tmp_path: Path) -> None:
-    with stack(tmp_path, BACKENDS) as running:
-        for service in ("cosmos", "servicebus"):
-            os.kill(running.process_of(service), signal.SIGSTOP)
-        assert running.end() == 0
-        assert running.stop_seconds < 5
         assert running.processes() == []
