@@ -9,9 +9,9 @@ import re
 
 import azure.functions as func
 
-from infra import http
+from infra import http, relay_feed
 from infra.bootstrap import application
-from infra.documents import event_from_item
+from infra.documents import events_from_items
 from infra.servicebus.subscriber import received_event
 
 app = func.FunctionApp(http_auth_level=func.AuthLevel.FUNCTION)
@@ -108,15 +108,14 @@ _METHODS = {
     lease_connection="COSMOS",
     lease_database_name="%COSMOS_DATABASE%",
     lease_container_name="%COSMOS_LEASE_CONTAINER%",
-    lease_container_prefix="relay-",
+    lease_container_prefix=relay_feed.LEASE_PREFIX,
     create_lease_container_if_not_exists=False,
     start_from_beginning=True,  # type: ignore[arg-type]  # the library's own annotation is wrong: the host takes a bool
-    feed_poll_delay=500,
-    # The events of an instance that crashed wait until its leases expire: the default would be a minute.
-    lease_acquire_interval=3_000,
-    lease_renew_interval=4_000,
-    lease_expiration_interval=15_000,
-    max_items_per_invocation=100,
+    feed_poll_delay=relay_feed.POLL_DELAY_MS,
+    lease_acquire_interval=relay_feed.LEASE_ACQUIRE_MS,
+    lease_renew_interval=relay_feed.LEASE_RENEW_MS,
+    lease_expiration_interval=relay_feed.LEASE_EXPIRATION_MS,
+    max_items_per_invocation=relay_feed.MAX_ITEMS,
 )
 # Without an endless retry the host checkpoints past a failed batch, and its events are gone.
 @app.retry(
@@ -127,8 +126,7 @@ _METHODS = {
 )
 async def relay(documents: func.DocumentList) -> None:
     """Change feed -> topic. It returns when Service Bus has accepted every event, or raises."""
-    events = (event_from_item(document) for document in documents)
-    await application().relay.forward(event for event in events if event is not None)
+    await application().relay.forward(events_from_items(documents))
 
 
 @app.service_bus_topic_trigger(

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from application.contacts import Contacts
 from application.ports import Origin, UnitOfWork, utc_now
 from application.relay import Relay
-from infra.cosmos.client import cosmos_client
+from infra.cosmos.client import ContainerProxy, CosmosClient, cosmos_client
 from infra.cosmos.container import Container
 from infra.cosmos.unit_of_work import CosmosUnitOfWork
 from infra.credentials import credential_for
@@ -32,6 +32,9 @@ class Application:
 
     contacts: Contacts
     relay: Relay
+    feed: ContainerProxy
+    """The container whose change feed the relay reads."""
+    leases: ContainerProxy
     check: Callable[[], Awaitable[None]]
     """Returns if the store answers. Raises Unavailable, Throttled or Misconfigured."""
     resources: AsyncExitStack
@@ -64,7 +67,9 @@ def application() -> Application:
 def wire(settings: Settings) -> Application:
     """Build the application from settings. Opens no connection: each is opened by its first use."""
     resources = AsyncExitStack()
-    container = _container(settings, resources)
+    client = _cosmos(settings, resources)
+    database = client.get_database_client(settings.cosmos_database)
+    container = Container(client, settings.cosmos_database, settings.cosmos_container)
     scope = f"{settings.cosmos.address}/{settings.cosmos_database}/{settings.cosmos_container}/contacts"
 
     def open_unit_of_work(origin: Origin) -> UnitOfWork:
@@ -73,18 +78,20 @@ def wire(settings: Settings) -> Application:
     return Application(
         contacts=Contacts(open_unit_of_work, utc_now),
         relay=Relay(_publisher(settings, resources)),
+        feed=database.get_container_client(settings.cosmos_container),
+        leases=database.get_container_client(settings.cosmos_lease_container),
         check=container.check,
         resources=resources,
     )
 
 
-def _container(settings: Settings, resources: AsyncExitStack) -> Container:
+def _cosmos(settings: Settings, resources: AsyncExitStack) -> CosmosClient:
     credential = credential_for(settings.cosmos)
     client = cosmos_client(settings.cosmos, credential)
     if credential:
         resources.push_async_callback(credential.close)
     resources.push_async_callback(client.close)
-    return Container(client, settings.cosmos_database, settings.cosmos_container)
+    return client
 
 
 def _publisher(settings: Settings, resources: AsyncExitStack) -> ServiceBusPublisher:

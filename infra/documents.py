@@ -3,7 +3,7 @@
 Contact and events share the partition key, the contact's id: that is what lets one transactional batch hold them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -95,3 +95,8 @@ def event_from_item(item: Mapping[str, Any]) -> OutboxEvent | Unsendable | None:
             event_id, contact_id, "its data names another event or contact than the document does"
         )
     return OutboxEvent(**dict(data), data=item["data"])
+
+
+def events_from_items(items: Iterable[Mapping[str, Any]]) -> list[OutboxEvent | Unsendable]:
+    """The event documents among the items of a feed."""
+    return [event for item in items if (event := event_from_item(item)) is not None]

@@ -32,6 +32,7 @@ class Settings:
     cosmos: Connection
     cosmos_database: str
     cosmos_container: str
+    cosmos_lease_container: str
     servicebus: Connection
     servicebus_topic: str
     servicebus_topic_partitioned: bool
@@ -45,6 +46,7 @@ def load(environment: Mapping[str, str]) -> Settings:
         cosmos=_connection(environment, "COSMOS", "accountEndpoint"),
         cosmos_database=environment.get("COSMOS_DATABASE") or "contacts",
         cosmos_container=environment.get("COSMOS_CONTAINER") or "contacts",
+        cosmos_lease_container=environment.get("COSMOS_LEASE_CONTAINER") or "leases",
         servicebus=_connection(environment, "SERVICEBUS", "fullyQualifiedNamespace"),
         servicebus_topic=environment.get("SERVICEBUS_TOPIC") or "contact-events",
         servicebus_topic_partitioned=_flag(environment, "SERVICEBUS_TOPIC_PARTITIONED"),

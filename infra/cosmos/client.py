@@ -2,10 +2,12 @@
 
 from typing import Any
 
-from azure.cosmos.aio import CosmosClient
+from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from infra.credentials import Credential
 from infra.settings import Connection
+
+__all__ = ["ContainerProxy", "CosmosClient", "cosmos_client"]
 
 _THROTTLE_RETRIES = 3
 _SECONDS = 3

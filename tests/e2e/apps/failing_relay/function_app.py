@@ -9,7 +9,7 @@ import azure.functions as func
 
 from infra import http
 from infra.bootstrap import application
-from infra.documents import event_from_item
+from infra.documents import events_from_items
 
 app = func.FunctionApp()
 _failures_left = int(os.environ["RELAY_FAILURES"])
@@ -41,7 +41,7 @@ async def patch_contact(req: func.HttpRequest) -> func.HttpResponse:
 async def relay(documents: func.DocumentList) -> None:
     """As deployed, but for the failures."""
     global _failures_left  # noqa: PLW0603 - a fault, injected
-    events = [event for document in documents if (event := event_from_item(document)) is not None]
+    events = events_from_items(documents)
     if events and _failures_left:
         _failures_left -= 1
         await application().relay.forward(events[: len(events) // 2])

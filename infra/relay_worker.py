@@ -1,0 +1,162 @@
+"""The relay outside Functions, for those who run containers: ``python -m infra.relay_worker``.
+
+It reads the same settings, reads the feed in the same way and keeps the same leases as the relay function, so several
+workers share the work, and workers and a Functions deployment can replace one another without losing their place. A
+batch that cannot be delivered is read again until it can; a stop lets the running one end, or leaves it to the next.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from changefeed import ChangeFeedContext, ChangeFeedError, ChangeFeedProcessor, ProcessorOptions, StartFrom
+from domain.errors import ContactsError, Misconfigured
+from infra import relay_feed
+from infra.bootstrap import Application, wire
+from infra.cosmos.errors import SDK_ERRORS, classify
+from infra.documents import events_from_items
+from infra.settings import load
+
+HEALTH_SECONDS = 60.0
+"""How often a line says how it goes; a failure that lasts is told with it, not at each attempt."""
+
+DRAIN_SECONDS = 20.0
+"""How long a stop waits for the running batch. Kubernetes kills 30 s after SIGTERM by default."""
+
+_FIRST_PAUSE_SECONDS = 1.0
+_LONGEST_PAUSE_SECONDS = 30.0
+
+_log = logging.getLogger("contacts.relay_worker")
+
+
+@dataclass
+class Health:
+    """What the worker's health line says."""
+
+    forwarded: int = 0
+    waiting_for: str | None = None
+    _told_at: float = field(default=float("-inf"), repr=False)
+
+    def sent(self, count: int) -> None:
+        """Events have been accepted: nothing is in the way."""
+        self.forwarded += count
+        if self.waiting_for is not None:
+            _log.info("delivering again")
+        self.waiting_for = None
+        self._told_at = float("-inf")
+
+    def failed(self, error: BaseException) -> None:
+        """Something is in the way; said at once, and again a minute later."""
+        known = isinstance(error, SDK_ERRORS) and not isinstance(error, ContactsError)
+        self.waiting_for = str(classify(error).error() if known else error)
+        if time.monotonic() - self._told_at >= HEALTH_SECONDS:
+            self._told_at = time.monotonic()
+            _log.error("events wait: %s", self.waiting_for)
+
+
+async def run(application: Application, stop: asyncio.Event) -> None:
+    """Relay until ``stop`` is set. Returns when leases are given back and clients are closed."""
+    health = Health()
+
+    async def forward(changes: Sequence[Mapping[str, Any]], _: ChangeFeedContext) -> None:
+        health.sent((await application.relay.forward(events_from_items(changes))).sent)
+
+    processor = ChangeFeedProcessor(
+        application.feed,
+        application.leases,
+        forward,
+        instance_name=f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}",
+        lease_prefix=relay_feed.LEASE_PREFIX,
+        options=ProcessorOptions(
+            poll_interval=relay_feed.POLL_DELAY_MS / 1000,
+            max_items=relay_feed.MAX_ITEMS,
+            start=StartFrom.beginning(),
+            acquire_interval=relay_feed.LEASE_ACQUIRE_MS / 1000,
+            renew_interval=relay_feed.LEASE_RENEW_MS / 1000,
+            expiration_interval=relay_feed.LEASE_EXPIRATION_MS / 1000,
+        ),
+        on_error=lambda _, error: health.failed(error),
+    )
+    async with application.resources:
+        if await _started(application, processor, health, stop):
+            _log.info("relaying; SIGTERM stops")
+            await _tell_health(processor, health, stop)
+            await _stopped(processor)
+    _log.info("stopped: %d event(s) forwarded", health.forwarded)
+
+
+async def _started(
+    application: Application, processor: ChangeFeedProcessor, health: Health, stop: asyncio.Event
+) -> bool:
+    """Start as soon as the store is there; False when told to stop before."""
+    pause = _FIRST_PAUSE_SECONDS
+    while not stop.is_set():
+        try:
+            await application.check()
+            await processor.start()
+        except Misconfigured:
+            raise
+        except (ContactsError, *SDK_ERRORS) as error:
+            health.failed(error)
+            await _wait(stop, pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+        else:
+            return True
+    return False
+
+
+async def _tell_health(processor: ChangeFeedProcessor, health: Health, stop: asyncio.Event) -> None:
+    while not await _wait(stop, HEALTH_SECONDS):
+        _log.info(
+            "health: %d lease(s), %d event(s) forwarded, %s",
+            len(processor.owned_leases),
+            health.forwarded,
+            f"waiting: {health.waiting_for}" if health.waiting_for else "nothing in the way",
+        )
+
+
+async def _stopped(processor: ChangeFeedProcessor) -> None:
+    try:
+        async with asyncio.timeout(DRAIN_SECONDS):
+            await processor.stop()
+    except TimeoutError:
+        await processor.stop(drain=False)
+
+
+async def _wait(stop: asyncio.Event, seconds: float) -> bool:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await stop.wait()
+    return stop.is_set()
+
+
+async def _main() -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    await run(wire(load(os.environ)), stop)
+
+
+def main() -> int:
+    """Exit code 0 after a stop, 2 with one line when a setting or the deployment is wrong."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("azure").setLevel(logging.WARNING)
+    try:
+        asyncio.run(_main())
+    except (Misconfigured, ChangeFeedError) as error:
+        print(f"relay worker: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

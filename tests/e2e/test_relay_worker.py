@@ -1,0 +1,126 @@
+"""The relay in a process of its own, without a Functions host; the two take over from one another."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from azure.cosmos.aio import CosmosClient
+
+from application.contacts import Contacts
+from infra.bootstrap import wire
+from infra.settings import load
+from tests.e2e.conftest import Stack, stack
+from tests.support.azure import LEASES, cosmos_connection, servicebus_connection
+from tests.support.contacts import DETAILS, ORIGIN
+from tests.support.eventually import eventually
+from tests.support.processes import ROOT
+
+
+def settings(started: Stack) -> dict[str, str]:
+    return {
+        "COSMOS": cosmos_connection(started.cosmos),
+        "COSMOS_DATABASE": started.database,
+        "SERVICEBUS": servicebus_connection(started.servicebus),
+        "SERVICEBUS_TOPIC": started.topic.name,
+    }
+
+
+@contextmanager
+def worker(started: Stack, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "infra.relay_worker"], cwd=ROOT, stderr=output,
+            env={**os.environ, **settings(started)},
+        )  # fmt: skip
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+
+
+@asynccontextmanager
+async def service(started: Stack) -> AsyncIterator[Contacts]:
+    application = wire(load(settings(started)))
+    async with application.resources:
+        yield application.contacts
+
+
+async def create(contacts: Contacts) -> UUID:
+    return (await contacts.create(DETAILS, ORIGIN)).contact.id
+
+
+async def leases(started: Stack) -> list[dict[str, Any]]:
+    async with CosmosClient.from_connection_string(cosmos_connection(started.cosmos)) as client:
+        container = client.get_database_client(started.database).get_container_client(LEASES)
+        return [item async for item in container.read_all_items() if "LeaseToken" in item]
+
+
+async def test_a_worker_relays_stops_at_once_and_a_functions_host_goes_on(tmp_path: Path) -> None:
+    with stack(tmp_path) as started:
+        assert started.functions.terminate() == 0
+        log = tmp_path / "worker.log"
+        async with service(started) as contacts:
+            with worker(started, log) as process:
+                first = await create(contacts)
+                assert await started.sequences(str(first), 1) == [1]
+                await eventually(lambda: all_checkpointed(started))
+                process.send_signal(signal.SIGTERM)
+                assert process.wait(5) == 0
+            [lease] = await leases(started)
+            assert lease["Owner"] is None
+            assert "1 event(s) forwarded" in log.read_text()
+
+            started.functions.start()
+            second = await create(contacts)
+            assert await started.sequences(str(second), 1) == [1]
+            [taken_over] = await leases(started)
+            assert taken_over["id"] == lease["id"]
+            forwarded = [line for line in started.log().splitlines() if "forwarded" in line]
+            assert [line for line in forwarded if str(second) in line]
+            assert not [line for line in forwarded if str(first) in line]
+
+
+async def all_checkpointed(started: Stack) -> bool:
+    return all(lease["ContinuationToken"] for lease in await leases(started))
+
+
+async def test_a_worker_that_starts_before_the_store_and_the_broker_comes_up_by_itself(
+    tmp_path: Path,
+) -> None:
+    with stack(tmp_path) as started:
+        started.functions.kill()
+        async with service(started) as contacts:
+            contact = await create(contacts)
+        started.cosmos.kill()
+        started.servicebus.kill()
+        log = tmp_path / "worker.log"
+        with worker(started, log) as process:
+            await eventually(lambda: "events wait: the store could not be used" in log.read_text())
+            started.cosmos.start()
+            started.servicebus.start()
+            assert await started.sequences(str(contact), 1, within=40) == [1]
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(5) == 0
+        assert DETAILS.email not in log.read_text()
+
+
+def test_a_worker_with_a_missing_setting_says_so_in_one_line() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "infra.relay_worker"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=20,
+    )
+    assert done.returncode == 2
+    [line] = done.stderr.splitlines()
+    assert "COSMOS__accountEndpoint" in line
