@@ -1,6 +1,6 @@
 """A budget of RU a second: who has spent more than came in is told when to come back.
 
-As in the service, a request is let in while anything is left and is charged afterwards, so the budget may go below zero.
+As in the service, a request is let in while anything is left and charged afterwards: the budget may go below zero.
 """
 
 import math

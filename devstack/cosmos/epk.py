@@ -7,6 +7,7 @@ hash is written as upper-case hexadecimal digits, which are compared as text. Ve
 
 import functools
 import struct
+from collections.abc import Callable
 from typing import Final
 
 _MASK32: Final = 0xFFFFFFFF
@@ -52,12 +53,36 @@ def _cached(components: Components, _types: tuple[type, ...], kind: str, version
 
 
 def boundaries(count: int, *, kind: str = "Hash", version: int = 2) -> list[str]:
-    """``count + 1`` boundaries that cut all effective partition keys into equal ranges."""
-    if kind == "Hash" and version == 1:
-        inner = [_encode_number_v1(float((2**32 * i) // count)).hex().upper() for i in range(1, count)]
-    else:
-        inner = [f"{(2**126 * i) // count:032X}" for i in range(1, count)]
+    """``count + 1`` boundaries that cut all effective partition keys into ranges with equally many hashes."""
+    write, hashes = _edges(kind, version)
+    inner = [write(hashes * i // count) for i in range(1, count)]
     return [FIRST, *inner, LAST]
+
+
+def midpoint(minimum: str, maximum: str, *, kind: str = "Hash", version: int = 2) -> str | None:
+    """The boundary with as many hashes above as below it; None when there is none in between."""
+    write, hashes = _edges(kind, version)
+    low, high = (_first_hash_from(edge, write, hashes) for edge in (minimum, maximum))
+    middle = write((low + high) // 2)
+    return middle if minimum < middle < maximum else None
+
+
+def _edges(kind: str, version: int) -> tuple[Callable[[int], str], int]:
+    """How a hash is written, and how many hashes there are."""
+    if kind == "Hash" and version == 1:
+        return (lambda number: _encode_number_v1(float(number)).hex().upper()), 1 << 32
+    return (lambda number: f"{number:032X}"), 1 << 126
+
+
+def _first_hash_from(edge: str, write: Callable[[int], str], hashes: int) -> int:
+    low, high = 0, hashes
+    while low < high:
+        middle = (low + high) // 2
+        if write(middle) < edge:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 def _hash_v2(components: Components) -> str:

@@ -8,7 +8,7 @@ import json
 import sqlite3
 from dataclasses import dataclass
 
-from devstack.cosmos.epk import LAST
+from devstack.cosmos.epk import midpoint
 from devstack.cosmos.errors import PARTITION_GONE, CosmosError, bad_request
 from devstack.cosmos.model import Container, Json, Range
 from devstack.cosmos.rid import child_rid
@@ -16,9 +16,6 @@ from devstack.cosmos.service import Service
 from devstack.cosmos.wire import Answer, Request, dump_json
 
 _RANGE_MARKER = 0x50
-_DIGITS = 32
-_HASHES = {1: ("05C1", "05C1F0"), 2: ("00", "40")}
-"""No hash lies outside, by the version of the partition key: halving the whole range must halve the hashes."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +64,9 @@ def split(service: Service, container: Container, range_id: int) -> Split:
     parent = container.range_by_id(range_id)
     if parent is None:
         raise CosmosError(PARTITION_GONE, f"The container has no partition key range {range_id}.")
-    middle = _middle(parent, container.key.version)
+    middle = midpoint(parent.minimum, parent.maximum, kind=container.key.kind, version=container.key.version)
+    if middle is None:
+        raise bad_request("The partition key range is too small to be split.")
     with service.store.transaction() as run:
         first = _next_id(run, container)
         parents = (*parent.parents, parent.id)
@@ -111,18 +110,3 @@ def _replace(
             f"UPDATE {container.items} SET range = ? WHERE range = ? AND epk >= ? AND epk < ?",
             (child.id, parent.id, child.minimum, child.maximum),
         )
-
-
-def _middle(part: Range, version: int) -> str:
-    """Half way between the ends, as hexadecimal digits. Raises 400 when there is nothing in between."""
-    first, last = _HASHES[version]
-    low = _number(part.minimum) or _number(first)
-    high = _number(last if part.maximum == LAST else part.maximum)
-    middle = (low + high) // 2
-    if middle in (low, high):
-        raise bad_request("The partition key range is too small to be split.")
-    return f"{middle:0{_DIGITS}X}"
-
-
-def _number(edge: str) -> int:
-    return int(edge.ljust(_DIGITS, "0")[:_DIGITS], 16)

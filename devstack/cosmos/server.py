@@ -64,7 +64,7 @@ def _handler(dispatcher: Dispatcher) -> Callable[[web.Request], Awaitable[web.Re
         if answer.delay:
             await asyncio.sleep(answer.delay)
         if answer.dropped and request.transport is not None:
-            request.transport.abort()
+            request.transport.close()
         headers = {
             **answer.headers,
             "x-ms-request-charge": f"{answer.charge:g}",

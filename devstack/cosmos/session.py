@@ -38,8 +38,11 @@ def check(run: sqlite3.Connection, container: Container, parts: Iterable[Range],
     for part in parts:
         wanted = max((seen.get(number, 0) for number in (part.id, *part.parents)), default=0)
         if wanted and wanted > current_lsn(run, container, part):
+            # By this header the client knows which container's tokens to forget before it tries again.
             raise CosmosError(
-                SESSION_NOT_AVAILABLE, "The read session is not available for the input session token."
+                SESSION_NOT_AVAILABLE,
+                "The read session is not available for the input session token.",
+                {"x-ms-alt-content-path": container.link},
             )
 
 
