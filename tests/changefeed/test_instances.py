@@ -10,8 +10,10 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from changefeed import ChangeFeedProcessor
@@ -27,9 +29,8 @@ KEYS = [f"key {number}" for number in range(24)]
 def cosmos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """A Cosmos whose containers have eight physical partitions."""
     folder = tmp_path_factory.mktemp("cosmos") / "data"
-    with running(
-        Service("cosmos", folder, "--data", str(folder), "--partitions", str(PARTITIONS))
-    ) as service:
+    arguments = ["--data", str(folder), "--partitions", str(PARTITIONS), "--faults"]
+    with running(Service("cosmos", folder, *arguments)) as service:
         yield service
 
 
@@ -119,6 +120,11 @@ class Writer:
             await asyncio.gather(*(self._containers.write(key, self.rounds) for key in KEYS))
             await asyncio.sleep(0.02)
 
+    async def wait_for(self, rounds: int) -> None:
+        """Until so many more rounds have begun."""
+        wanted = self.rounds + rounds
+        await eventually(lambda: self.rounds >= wanted)
+
     @contextlib.asynccontextmanager
     async def writing(self) -> AsyncIterator["Writer"]:
         task = asyncio.create_task(self.run())
@@ -191,11 +197,114 @@ async def test_when_an_instance_is_killed_the_other_takes_over_with_nothing_lost
             killed = time.monotonic()
             await eventually(lambda: survivor_has_all(containers), within=10)
             took = time.monotonic() - killed
-            rounds = writer.rounds
-            await eventually(lambda: writer.rounds > rounds)
+            await writer.wait_for(2)
         await eventually(lambda: all_handled(file, writer.rounds))
 
     # The victim's last renewal may have been right before its end; the survivor looks every acquire interval.
     assert took < FAST.expiration_interval + 2 * FAST.acquire_interval + 1
     for key, sequences in handled(file).items():
         assert without_repeats(sequences) == list(range(1, writer.rounds + 1)), key
+
+
+async def split(containers: Containers, partition: str) -> None:
+    """The administrative call of devstack's Cosmos."""
+    body = {"database": containers.database, "container": "items", "range": partition}
+    async with (
+        aiohttp.ClientSession(containers.endpoint) as session,
+        session.post("/_devstack/split", json=body) as answer,
+    ):
+        assert answer.status < 300, await answer.text()
+
+
+async def lease_tokens(containers: Containers) -> set[str]:
+    documents = await containers.lease_documents()
+    return {document["LeaseToken"] for name, document in documents.items() if name.startswith("..")}
+
+
+async def split_twice_while_writing(containers: Containers, writer: Writer) -> None:
+    await writer.wait_for(3)
+    for partition in ("0", "5"):
+        before = await lease_tokens(containers)
+        await split(containers, partition)
+        children = await eventually(partial(children_of, containers, before, partition))
+        assert len(children) == 2
+        await writer.wait_for(3)
+
+
+async def test_a_split_under_load_loses_nothing_repeats_nothing_and_keeps_the_order(
+    containers: Containers,
+) -> None:
+    recorder = Recorder()
+    async with recorder.processor(containers):
+        async with Writer(containers).writing() as writer:
+            await split_twice_while_writing(containers, writer)
+        await eventually(lambda: len(recorder.items) >= writer.rounds * len(KEYS))
+
+    assert sequences_by_key(recorder) == {key: list(range(1, writer.rounds + 1)) for key in KEYS}
+    assert recorder.errors == []
+
+
+async def test_a_split_under_load_with_two_instances_loses_nothing_and_keeps_the_order(
+    containers: Containers,
+) -> None:
+    """A lease that is stolen in the middle of a batch repeats the batch, so here there may be repeats."""
+    recorder = Recorder()
+    async with recorder.processor(containers, name="one"), recorder.processor(containers, name="other"):
+        async with Writer(containers).writing() as writer:
+            await split_twice_while_writing(containers, writer)
+        await eventually(lambda: len(set(recorder.ids)) == writer.rounds * len(KEYS))
+
+    first_seen = {key: without_repeats(found) for key, found in sequences_by_key(recorder).items()}
+    assert first_seen == {key: list(range(1, writer.rounds + 1)) for key in KEYS}
+    assert recorder.errors == []
+
+
+def sequences_by_key(recorder: Recorder) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = defaultdict(list)
+    for item in recorder.items:
+        found[item["partitionKey"]].append(item["sequence"])
+    return found
+
+
+async def children_of(containers: Containers, before: set[str], partition: str) -> set[str]:
+    """The leases that have come since, once the parent's is gone."""
+    tokens = await lease_tokens(containers)
+    return set() if partition in tokens else tokens - before
+
+
+async def test_after_a_split_the_leases_cover_the_range_of_the_parent_and_are_shared(
+    containers: Containers,
+) -> None:
+    recorder = Recorder()
+    for key in KEYS:
+        await containers.write(key, 1)
+    async with recorder.processor(containers, name="one") as one:
+        await eventually(lambda: len(recorder.items) == len(KEYS))
+        parent = (await containers.lease_documents())["..3"]
+        await split(containers, "3")
+        await eventually(lambda: len(one.owned_leases) == PARTITIONS + 1)
+
+    leases = (await containers.lease_documents()).values()
+    children = [each for each in leases if each.get("LeaseToken") not in {None, *map(str, range(PARTITIONS))}]
+    children.sort(key=lambda lease: str(lease["FeedRange"]["Range"]["min"]))
+    assert [each["LeaseToken"] for each in children] == ["8", "9"]
+    assert children[0]["FeedRange"]["Range"]["min"] == parent["FeedRange"]["Range"]["min"]
+    assert children[0]["FeedRange"]["Range"]["max"] == children[1]["FeedRange"]["Range"]["min"]
+    assert children[1]["FeedRange"]["Range"]["max"] == parent["FeedRange"]["Range"]["max"]
+    assert len(recorder.items) == len(KEYS)
+
+
+async def test_a_split_while_no_instance_runs_is_followed_by_the_next(containers: Containers) -> None:
+    first, second = Recorder(), Recorder()
+    for key in KEYS:
+        await containers.write(key, 1)
+    async with first.processor(containers):
+        await eventually(lambda: len(first.items) == len(KEYS))
+    for key in KEYS:
+        await containers.write(key, 2)
+    await split(containers, "2")
+
+    async with second.processor(containers, name="b"):
+        await eventually(lambda: len(second.items) == len(KEYS))
+
+    assert sorted(second.ids) == sorted(f"{key}-2" for key in KEYS)
