@@ -21,9 +21,11 @@ test: venv ## run all tests
 	@exec $(BIN) -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
 
 lint: venv ## check style, format and types; change nothing
-	@$(BIN) -m ruff check .
-	@$(BIN) -m ruff format --check .
-	@$(BIN) -m mypy
+	@failed=0; \
+	$(BIN) -m ruff check . || failed=1; \
+	$(BIN) -m ruff format --check . || failed=1; \
+	$(BIN) -m mypy || failed=1; \
+	exit $$failed
 
 format: venv ## mend what can be mended and format
 	@$(BIN) -m ruff check --fix .

@@ -36,6 +36,7 @@ class Stack:
         """Everything up to the Functions host's first answer. Raises :class:`CannotStart`."""
         check_ports(self.settings.wanted_ports())
         await _together(*[self._start(service) for service in self._backends()])
+        self._console.line("devstack", "making what the settings name, where it is not there yet")
         await self._provision()
         if self.settings.runs_functions:
             self.functions = KeptService(self._host(), self._console)
@@ -81,6 +82,7 @@ class Stack:
         return [service for service in (self.cosmos, self.servicebus) if service]
 
     async def _start(self, service: KeptService) -> None:
+        self._console.line("devstack", f"starting {service.name}")
         await service.start()
         self._keepers.append(asyncio.create_task(service.keep(), name=f"keep {service.name}"))
 
