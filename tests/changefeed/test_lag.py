@@ -1,0 +1,51 @@
+"""The lag over a socket, while the processor runs, is behind, and is stopped."""
+
+from changefeed import estimate_lag
+from tests.changefeed.support import Containers, Recorder
+from tests.support.eventually import eventually
+
+
+async def lag(containers: Containers) -> dict[str, int]:
+    return {
+        each.lease_token: each.lag for each in await estimate_lag(containers.monitored, containers.leases)
+    }
+
+
+async def test_without_leases_there_is_no_lag_to_tell(containers: Containers) -> None:
+    assert await lag(containers) == {}
+
+
+async def test_before_the_first_checkpoint_the_lag_is_one(containers: Containers) -> None:
+    recorder = Recorder()
+    recorder.go_on.clear()
+    for sequence in range(5):
+        await containers.write("a", sequence)
+    async with recorder.processor(containers):
+        await eventually(lambda: recorder.batches)
+        assert await lag(containers) == {"0": 1}
+        recorder.go_on.set()
+        await eventually(lambda: recorder.items)
+
+
+async def test_the_lag_is_the_number_of_transactions_that_are_not_checkpointed(
+    containers: Containers,
+) -> None:
+    recorder = Recorder()
+    await containers.write("a", 0)
+    async with recorder.processor(containers, name="owner"):
+        await eventually(lambda: recorder.items)
+        await eventually(lambda: is_zero(containers))
+        [estimated] = await estimate_lag(containers.monitored, containers.leases)
+        assert estimated.owner == "owner"
+    for sequence in range(1, 4):
+        await containers.write("a", sequence)
+    await containers.monitored.execute_item_batch(
+        [("create", ({"id": f"b{number}", "partitionKey": "b"},)) for number in range(3)], "b"
+    )
+
+    # Three writes and one transaction of three.
+    assert await lag(containers) == {"0": 4}
+
+
+async def is_zero(containers: Containers) -> bool:
+    return await lag(containers) == {"0": 0}

@@ -1,0 +1,109 @@
+"""What a processor does while Cosmos DB is away, slow or fails: it goes on by itself and loses nothing."""
+
+import time
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+
+import aiohttp
+import pytest
+
+from tests.changefeed.support import FAST, Containers, Recorder, containers_at
+from tests.support.eventually import eventually
+from tests.support.processes import Service, running
+
+
+@pytest.fixture(scope="module")
+def cosmos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A Cosmos that the tests stop, pause and make fail."""
+    folder = tmp_path_factory.mktemp("cosmos") / "data"
+    with running(Service("cosmos", folder, "--data", str(folder), "--faults")) as service:
+        yield service
+
+
+@pytest.fixture
+async def containers(cosmos: Service) -> AsyncIterator[Containers]:
+    async with containers_at(cosmos.address) as made:
+        yield made
+
+
+async def fail(cosmos: Service, kind: str, count: int, **where: str) -> None:
+    async with (
+        aiohttp.ClientSession(cosmos.address) as session,
+        session.post("/_devstack/faults", json={"kind": kind, "count": count, **where}) as answer,
+    ):
+        assert answer.status < 300, await answer.text()
+
+
+async def test_it_goes_on_when_cosmos_has_been_away(cosmos: Service, containers: Containers) -> None:
+    recorder = Recorder()
+    async with recorder.processor(containers) as processor:
+        await containers.write("a", 1)
+        await eventually(lambda: recorder.ids == ["a-1"])
+        cosmos.kill()
+        await eventually(lambda: recorder.errors)
+        cosmos.start()
+        await containers.write("a", 2)
+        await eventually(lambda: recorder.ids == ["a-1", "a-2"], within=20)
+        assert processor.owned_leases == {"0"}
+
+
+async def test_a_worker_that_cannot_renew_its_lease_stops_before_others_may_take_it(
+    cosmos: Service, containers: Containers
+) -> None:
+    recorder = Recorder()
+    recorder.go_on.clear()
+    await containers.write("a", 1)
+    options = replace(FAST, expiration_interval=0.8, renew_interval=0.2)
+    async with recorder.processor(containers, options=options):
+        await eventually(lambda: recorder.batches)
+        paused = time.monotonic()
+        cosmos.pause()
+        try:
+            await eventually(lambda: recorder.cancelled == 1)
+            assert time.monotonic() - paused < 0.8 + 0.5
+        finally:
+            cosmos.resume()
+        recorder.go_on.set()
+        await eventually(lambda: recorder.ids == ["a-1"], within=20)
+
+
+async def test_a_stop_does_not_wait_for_a_cosmos_that_does_not_answer(
+    cosmos: Service, containers: Containers
+) -> None:
+    recorder = Recorder()
+    processor = recorder.processor(containers)
+    await processor.start()
+    await eventually(lambda: processor.owned_leases)
+    cosmos.pause()
+    try:
+        begun = time.monotonic()
+        await processor.stop(drain=False)
+        assert time.monotonic() - begun < 3
+    finally:
+        cosmos.resume()
+
+
+async def test_a_checkpoint_that_fails_is_written_again_without_calling_the_handler_again(
+    cosmos: Service, containers: Containers
+) -> None:
+    recorder = Recorder()
+    recorder.go_on.clear()
+    await containers.write("a", 1)
+    # No renewal comes in between and takes the faults that are meant for the checkpoint.
+    async with recorder.processor(
+        containers, options=replace(FAST, expiration_interval=20, renew_interval=10)
+    ):
+        await eventually(lambda: recorder.batches)
+        # 449 is not retried by the SDK.
+        await fail(cosmos, "retry-with", 2, operation="replace", container="leases")
+        recorder.go_on.set()
+        await eventually(lambda: checkpointed(containers))
+        await containers.write("a", 2)
+        await eventually(lambda: recorder.ids == ["a-1", "a-2"])
+
+    assert [ids for ids, _ in recorder.batches] == [["a-1"], ["a-2"]]
+    assert [getattr(error, "status_code", None) for _, error in recorder.errors] == [449, 449]
+
+
+async def checkpointed(containers: Containers) -> bool:
+    return (await containers.lease_documents())["..0"]["ContinuationToken"] is not None
