@@ -43,6 +43,9 @@ MIN_FRAME_SIZE = 512
 """The smallest max-frame-size that AMQP lets a peer announce."""
 
 HANDSHAKE_SECONDS = 30.0
+HEARTBEAT_SECONDS = 10.0
+"""A client hears from us at least so often: the sync SDK's keep-alive thread waits for a frame with its lock held."""
+
 LONGEST_DELAY_SECONDS = 86_400.0
 """A timer of the event loop; a token that is valid for longer is not looked at again, since no test runs for a day."""
 
@@ -304,8 +307,8 @@ class Connection(asyncio.Protocol):
         if performative.max_frame_size < MIN_FRAME_SIZE:
             raise AmqpError("amqp:invalid-field", f"max-frame-size is at least {MIN_FRAME_SIZE}.")
         self.remote_max_frame_size = min(performative.max_frame_size, MAX_FRAME_SIZE)
-        if performative.idle_timeout:
-            self._beat(max(0.01, performative.idle_timeout / 2000))
+        wanted = performative.idle_timeout or HEARTBEAT_SECONDS * 2000
+        self._beat(min(HEARTBEAT_SECONDS, max(0.01, wanted / 2000)))
 
     def _on_begin(self, channel: int, begin: p.Begin) -> None:
         if channel in self._sessions or channel > MAX_CHANNEL:

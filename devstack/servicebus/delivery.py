@@ -70,6 +70,7 @@ def payload(message: Message, *, locked: bool) -> bytes:
             annotations += [e.symbol(name), value]
     return (
         e.described(HEADER, e.encode_list(header))
+        + parsed.delivery_annotations
         + e.described(ANNOTATIONS, e.encode_map(annotations))
         + parsed.raw[parsed.bare_start :]
     )

@@ -6,8 +6,8 @@ client's receiver. The peer's handle number is used for our side of the link too
 
 from typing import TYPE_CHECKING, Protocol
 
+from devstack.servicebus.codec import performatives as p
 from devstack.servicebus.codec.errors import MESSAGE_SIZE_EXCEEDED, TRANSFER_LIMIT_EXCEEDED, AmqpError
-from devstack.servicebus.codec.performatives import Attach, Flow, Outcome, Transfer
 
 if TYPE_CHECKING:
     from devstack.servicebus.session import AmqpSession
@@ -36,7 +36,7 @@ class Source(Protocol):
     def pump(self) -> None:
         """Send what may be sent."""
 
-    def settle(self, delivery_id: int, tag: bytes, outcome: Outcome | None, *, settled: bool) -> None:
+    def settle(self, delivery_id: int, tag: bytes, outcome: p.Outcome | None, *, settled: bool) -> None:
         """The client has ended a delivery."""
 
     def closed(self) -> None:
@@ -46,7 +46,7 @@ class Source(Protocol):
 class IncomingLink:
     """Puts the frames of a message together, and keeps the sender in credit."""
 
-    def __init__(self, session: "AmqpSession", attach: Attach, path: str, sink: Sink) -> None:
+    def __init__(self, session: "AmqpSession", attach: p.Attach, path: str, sink: Sink) -> None:
         self.session = session
         self.handle = attach.handle
         self.name = attach.name
@@ -54,7 +54,7 @@ class IncomingLink:
         self.sink = sink
         self._delivery_count = attach.initial_delivery_count or 0
         self._credit = 0
-        self._first: Transfer | None = None
+        self._first: p.Transfer | None = None
         self._pieces: list[bytes] = []
         self._size = 0
 
@@ -64,13 +64,13 @@ class IncomingLink:
     def close(self) -> None:
         self.sink.closed()
 
-    def flow(self, flow: Flow) -> None:
+    def flow(self, flow: p.Flow) -> None:
         if flow.delivery_count is not None:
             self._delivery_count = flow.delivery_count
         if flow.echo:
             self._grant()
 
-    def transfer(self, transfer: Transfer, payload: bytes) -> None:
+    def transfer(self, transfer: p.Transfer, payload: bytes) -> None:
         """One frame of a delivery. Raises :class:`AmqpError`, for which the link is detached."""
         first = self._first
         if first is None:
@@ -85,23 +85,29 @@ class IncomingLink:
             self._next_delivery()
             return
         self._size += len(payload)
-        if self._size > self.sink.max_message_bytes:
-            raise AmqpError(
-                MESSAGE_SIZE_EXCEEDED,
-                f"The message is larger than the {self.sink.max_message_bytes} bytes that the link allows.",
-            )
-        self._pieces.append(payload)
+        too_large = self._size > self.sink.max_message_bytes
+        if not too_large:
+            self._pieces.append(payload)
         if transfer.more:
             return
         whole = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
         self._next_delivery()
         assert first.delivery_id is not None
+        if too_large:
+            self.session.settle_incoming(first.delivery_id, p.Rejected(self._too_large()))
+            return
         self.sink.receive(
             self,
             first.delivery_id,
             first.message_format or 0,
             whole,
             settled=bool(first.settled or transfer.settled),
+        )
+
+    def _too_large(self) -> p.ErrorField:
+        limit = self.sink.max_message_bytes
+        return p.ErrorField(
+            MESSAGE_SIZE_EXCEEDED, f"The message is larger than the {limit} bytes that the link allows."
         )
 
     def _next_delivery(self) -> None:
@@ -119,7 +125,7 @@ class IncomingLink:
 class OutgoingLink:
     """Counts credit, and numbers deliveries through its session."""
 
-    def __init__(self, session: "AmqpSession", attach: Attach, path: str) -> None:
+    def __init__(self, session: "AmqpSession", attach: p.Attach, path: str) -> None:
         self.session = session
         self.handle = attach.handle
         self.name = attach.name
@@ -144,7 +150,7 @@ class OutgoingLink:
         if self.source is not None:
             self.source.closed()
 
-    def flow(self, flow: Flow) -> None:
+    def flow(self, flow: p.Flow) -> None:
         """Take the client's credit, and its wish to have it used up now."""
         if flow.link_credit is not None:
             known = self._delivery_count if flow.delivery_count is None else flow.delivery_count

@@ -33,6 +33,8 @@ PROPERTY_NAMES = (
     "reply-to-group-id",
 )
 _MESSAGE_ID, _GROUP_ID = 0, 10
+NO_DELIVERY_ANNOTATIONS = e.described(DELIVERY_ANNOTATIONS, e.encode_map([]))
+_NO_ANNOTATIONS: dict[str, bytes] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,9 @@ class ParsedMessage:
     ttl_ms: int | None
     annotations: dict[str, bytes]
     """Encoded values by name, so that a type that Python has not is sent on unchanged."""
+
+    delivery_annotations: bytes
+    """Their encoded section; an empty one when the sender gave none."""
 
     message_id: str | None
     session_id: str | None
@@ -69,11 +74,12 @@ def parse(raw: bytes) -> ParsedMessage:
     identity: tuple[str | None, str | None] = (None, None)
     properties_at = application_at = 0
     bare_start = body_start = -1
+    delivery_annotations = NO_DELIVERY_ANNOTATIONS
     while position < end:
         code, value_at = _section(raw, position)
-        if code < last or (code == last and code not in (DATA, SEQUENCE)):
+        if code in (HEADER, ANNOTATIONS, PROPERTIES, APPLICATION_PROPERTIES) and code <= last:
             raise malformed("the sections of a message are out of order")
-        last = code
+        last = max(last, code)
         if code >= PROPERTIES and bare_start < 0:
             bare_start = position
         if code > APPLICATION_PROPERTIES and body_start < 0:
@@ -82,6 +88,10 @@ def parse(raw: bytes) -> ParsedMessage:
             header, after = decode_list(raw, value_at)
         elif code == ANNOTATIONS:
             annotations, after = raw_map(raw, value_at)
+        elif code == DELIVERY_ANNOTATIONS:
+            after = skip(raw, value_at)
+            # The Python SDK sends them last. There they reach the receiver as part of what is not touched.
+            delivery_annotations = raw[position:after] if bare_start < 0 else b""
         else:
             after = skip(raw, value_at)
             if code == PROPERTIES:
@@ -94,7 +104,8 @@ def parse(raw: bytes) -> ParsedMessage:
         durable=bool(header) and header[0] is True,
         priority=_number(header, 1),
         ttl_ms=_number(header, 2),
-        annotations=annotations,
+        annotations=annotations or _NO_ANNOTATIONS,
+        delivery_annotations=delivery_annotations,
         message_id=identity[0],
         session_id=identity[1],
         bare_start=bare_start if bare_start >= 0 else end,
