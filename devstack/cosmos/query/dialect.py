@@ -41,12 +41,6 @@ class Conditional(exp.Expression):
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "true": True, "false": True}
 
 
-class IfDefined(exp.Expression):
-    """``this ?? expression``."""
-
-    arg_types: ClassVar[dict[str, bool]] = {"this": True, "expression": True}
-
-
 class CosmosTokenizer(tokens.Tokenizer):
     QUOTES: ClassVar[list[Any]] = ["'", '"']
     IDENTIFIERS: ClassVar[list[Any]] = ["`"]  # there are none; the tokenizer wants one
@@ -107,7 +101,7 @@ class CosmosParser(parser.Parser):
         if self._match(TokenType.FROM):
             query.set("sources", self._parse_sources())
         if self._match(TokenType.WHERE):
-            query.set("where", self._parse_disjunction())
+            query.set("where", self._parse_condition())
         if self._match(TokenType.GROUP_BY):
             query.set("group", self._parse_csv(self._parse_disjunction))
         if self._match(TokenType.ORDER_BY):
@@ -117,6 +111,12 @@ class CosmosParser(parser.Parser):
         if self._match(TokenType.LIMIT):
             query.set("limit", self._parse_unary())
         return query
+
+    def _parse_condition(self) -> exp.Expr | None:
+        condition = self._parse_disjunction()
+        if condition is None:
+            self.raise_error("A condition is expected")
+        return condition
 
     def _is_clause(self, name: str) -> bool:
         """Whether the word at hand is the keyword and not a property: VALUE c.x, but not value.x."""
@@ -171,12 +171,6 @@ class CosmosParser(parser.Parser):
             if not self._match(TokenType.COLON):
                 self.raise_error("':' is expected")
             return Conditional(this=value, true=chosen, false=self._parse_disjunction())
-        return value
-
-    def _parse_bitwise(self) -> exp.Expr | None:
-        value = super()._parse_bitwise()
-        while self._match(TokenType.DQMARK):
-            value = IfDefined(this=value, expression=super()._parse_bitwise())
         return value
 
 

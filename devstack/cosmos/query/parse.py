@@ -37,7 +37,6 @@ _BINARY: Final[dict[type[exp.Expression], str]] = {
     exp.BitwiseOr: "|",
     exp.BitwiseXor: "^",
     exp.DPipe: "||",
-    dialect.IfDefined: "??",
 }
 _UNARY: Final[dict[type[exp.Expression], str]] = {exp.Not: "NOT", exp.Neg: "-", exp.BitwiseNot: "~"}
 _UNICODE_ESCAPE: Final = re.compile(r"\\u[0-9a-fA-F]{4}")
@@ -233,6 +232,7 @@ _CONVERT: Final[dict[type[exp.Expression], Callable[[Any], tree.Expression]]] = 
     exp.Dot: _dot,
     exp.Bracket: _bracket,
     exp.In: _in,
+    exp.Coalesce: lambda node: tree.Binary("??", _expression(node.this), _expression(node.expressions[0])),
     exp.Between: lambda node: tree.Between(
         _expression(node.this), _expression(node.args["low"]), _expression(node.args["high"])
     ),

@@ -37,10 +37,13 @@ def _items(query: tree.Query) -> str:
         return "*"
     if query.value:
         return f"VALUE {expression_text(query.items[0][1])}"
-    return ", ".join(
-        expression_text(value) if name.startswith("$") else f"{expression_text(value)} AS {name}"
-        for name, value in query.items
-    )
+    return ", ".join(_item(name, value) for name, value in query.items)
+
+
+def _item(name: str, value: tree.Expression) -> str:
+    is_implied = isinstance(value, tree.Property) and value.key == tree.Constant(name)
+    text = expression_text(value)
+    return text if is_implied or name.startswith("$") else f"{text} AS {name}"
 
 
 def _source(source: tree.Source) -> str:

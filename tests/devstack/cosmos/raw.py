@@ -6,6 +6,7 @@ import hmac
 import io
 import json
 import uuid
+from collections.abc import AsyncIterable
 from dataclasses import dataclass
 from email.utils import formatdate
 from types import TracebackType
@@ -84,6 +85,11 @@ class Raw:
         """A call under ``/_devstack/``, which is not signed."""
         async with self._session.request(method, f"{self._address}/_devstack/{path}", json=body) as response:
             return Reply(response.status, response.headers, await response.json())
+
+
+async def all_of(results: AsyncIterable[Any]) -> list[Any]:
+    """Every result of a query or a feed, whatever its type: the SDK's types know only objects."""
+    return [result async for result in results]
 
 
 def items_path(container: Any) -> str:

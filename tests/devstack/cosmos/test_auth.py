@@ -15,9 +15,12 @@ WRONG_KEY = KEY.replace("C2y6", "D2y6")
 
 
 async def test_a_wrong_key_is_401(cosmos_server: Service) -> None:
-    with pytest.raises(exceptions.CosmosHttpResponseError) as refused:
-        async with CosmosClient(cosmos_server.address, WRONG_KEY):
-            pass
+    client = CosmosClient(cosmos_server.address, WRONG_KEY)
+    try:
+        with pytest.raises(exceptions.CosmosHttpResponseError) as refused:
+            await client.__aenter__()  # "async with" would not close a client that cannot enter
+    finally:
+        await client.close()
 
     assert refused.value.status_code == 401
 

@@ -1,5 +1,6 @@
 """Items one at a time, as the SDK sees them and as the wire shows them."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -70,7 +71,7 @@ async def test_a_stale_if_match_is_refused_and_changes_nothing(
     current = await container.replace_item("1", {"id": "1", "pk": "a", "n": 2})
     condition: Any = {"etag": stale["_etag"], "match_condition": MatchConditions.IfNotModified}
     body = {"id": "1", "pk": "a", "n": 3}
-    calls = {
+    calls: dict[str, Callable[[], Any]] = {
         "replace": lambda: container.replace_item("1", body, **condition),
         "upsert": lambda: container.upsert_item(body, **condition),
         "delete": lambda: container.delete_item("1", "a", **condition),

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from devstack.cosmos.epk import UNDEFINED, boundaries, effective_partition_key
-from tests.devstack.cosmos.raw import Raw, items_path
+from tests.devstack.cosmos.raw import Raw, all_of, items_path
 
 KEYS = (
     st.text(max_size=120)
@@ -157,7 +157,7 @@ async def test_readers_and_writers_go_on_during_a_split(wide: ContainerProxy, fa
 
     written = sorted([*range(25), *range(100, 125), *range(200, 225)])
     query = wide.query_items("SELECT VALUE c.id FROM c ORDER BY c.id")
-    assert sorted([int(name) async for name in query]) == written
+    assert sorted(map(int, await all_of(query))) == written
     feed = wide.query_items_change_feed(start_time="Beginning")
     assert sorted([int(item["id"]) async for item in feed]) == written
 
@@ -187,4 +187,4 @@ async def test_hierarchical_keys_are_routed_by_prefix(faulty_database: DatabaseP
 
     assert (await container.read_item("Ulm", ["DE", "Ulm"]))["city"] == "Ulm"
     found = container.query_items("SELECT VALUE c.city FROM c", partition_key=["DE"])
-    assert sorted([city async for city in found]) == ["Bonn", "Ulm"]
+    assert sorted(await all_of(found)) == ["Bonn", "Ulm"]

@@ -52,7 +52,7 @@ async def test_containers_are_listed_queried_and_deleted(database: DatabaseProxy
 
 
 async def test_a_containers_settings_are_kept_and_defaults_filled_in(database: DatabaseProxy) -> None:
-    policy = {
+    policy: Any = {
         "indexingMode": "consistent",
         "automatic": True,
         "includedPaths": [{"path": "/*"}],

@@ -7,6 +7,7 @@ import pytest
 from azure.cosmos import PartitionKey, exceptions
 from azure.cosmos.aio import ContainerProxy, DatabaseProxy
 
+from tests.devstack.cosmos.raw import all_of
 from tests.support.eventually import eventually
 
 
@@ -54,7 +55,7 @@ async def test_an_expired_item_is_gone_from_reads_queries_batches_and_the_feed(
         "stays"
     ]
     count = container.query_items("SELECT VALUE COUNT(1) FROM c", partition_key="a")
-    assert [number async for number in count] == [1]
+    assert await all_of(count) == [1]
     assert [item["id"] async for item in container.query_items_change_feed(start_time="Beginning")] == [
         "stays"
     ]
