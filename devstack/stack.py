@@ -18,7 +18,7 @@ from devstack.settings import ROOT, StackSettings, cosmos_connection, servicebus
 STOP_WITHIN_SECONDS = 5.0
 DRAIN_SECONDS = 2.0
 """How long the host lets running functions go on once it is told to stop."""
-FUNCTIONS_GRACE_SECONDS, BACKEND_GRACE_SECONDS = 3.4, 1.0
+FUNCTIONS_GRACE_SECONDS, BACKEND_GRACE_SECONDS = 3.0, 0.8
 
 
 class Stack:

@@ -5,7 +5,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 from azure.cosmos.aio import ContainerProxy, CosmosClient
@@ -176,14 +175,3 @@ def test_a_reader_that_goes_away_ends_it(tmp_path: Path) -> None:
     )
     assert (result.returncode, result.stderr) == (0, "")
     assert alive_with(str(tmp_path)) == []
-
-
-def test_whoever_cannot_wait_interrupts_twice(tmp_path: Path) -> None:
-    with stack(tmp_path, BACKENDS) as running:
-        os.kill(running.process_of("cosmos"), signal.SIGSTOP)  # it will not end by itself
-        running.send(signal.SIGINT)
-        running.wait_for("devstack   | stopping")
-        began = time.monotonic()
-        assert running.end() == 0
-        assert time.monotonic() - began < 0.9  # less than the grace of a service
-        assert running.processes() == []

@@ -9,6 +9,7 @@ from typing import Any
 
 import aiohttp
 
+from devstack.stack import FUNCTIONS_GRACE_SECONDS
 from tests.devstack.supervisor.stacks import RunningStack, stack
 from tests.support.eventually import eventually
 
@@ -62,6 +63,16 @@ async def test_whichever_service_is_killed_the_app_goes_on(tmp_path: Path) -> No
             os.kill(running.process_of(name), signal.SIGSTOP)  # none will end by itself
         assert running.end() == 0
         assert running.stop_seconds < 5
+        assert running.processes() == []
+
+
+def test_whoever_cannot_wait_interrupts_twice(tmp_path: Path) -> None:
+    with stack(tmp_path) as running:
+        os.kill(running.process_of("functions"), signal.SIGSTOP)  # it will not end by itself
+        running.send(signal.SIGINT)
+        running.wait_for("devstack   | stopping")
+        assert running.end() == 0
+        assert running.stop_seconds < FUNCTIONS_GRACE_SECONDS
         assert running.processes() == []
 
 
