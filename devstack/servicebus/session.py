@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from devstack.servicebus.codec import performatives as p
 from devstack.servicebus.codec.errors import (
+    DECODE_ERROR,
     HANDLE_IN_USE,
     UNATTACHED_HANDLE,
     WINDOW_VIOLATION,
@@ -108,6 +109,8 @@ class AmqpSession:
         try:
             link.transfer(transfer, payload)
         except AmqpError as error:
+            if error.condition == DECODE_ERROR:
+                raise  # the connection is of no use: nobody knows what its bytes mean
             self.detach(link, error)
 
     def _on_disposition(self, disposition: p.Disposition) -> None:

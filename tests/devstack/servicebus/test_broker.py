@@ -92,7 +92,7 @@ def test_a_renewed_lock_lasts_from_the_renewal() -> None:
 
 
 @pytest.mark.parametrize("to_dead_letter", [True, False])
-def test_the_shorter_time_to_live_counts(to_dead_letter: bool) -> None:  # noqa: FBT001 - a parameter of the test
+def test_the_shorter_time_to_live_counts(to_dead_letter: bool) -> None:
     namespace, entity = make(default_ttl_ms=5000, dead_letter_on_expiration=to_dead_letter)
     send(namespace, entity, with_ttl(1000), with_ttl(60_000))
 
@@ -160,7 +160,7 @@ def test_a_deferred_message_is_had_by_its_number_only() -> None:
 def test_a_batch_is_accepted_whole_or_not_at_all() -> None:
     namespace, entity = make(requires_session=True)
 
-    with pytest.raises(AmqpError, match="not-allowed.*SessionId"):
+    with pytest.raises(AmqpError, match=r"not-allowed.*SessionId"):
         send(namespace, entity, message(session_id="s"), message(), batch=True)
 
     assert entity.queue.message_count == 0
@@ -191,7 +191,7 @@ def test_duplicates_are_told_by_partition_key_too_and_batches_refused_on_a_parti
     send(namespace, entity, with_annotation(key, e.string("a"), message_id="1"))
 
     assert entity.queue.message_count == 2
-    with pytest.raises(AmqpError, match="not-allowed.*[Bb]atch"):
+    with pytest.raises(AmqpError, match=r"not-allowed.*[Bb]atch"):
         send(namespace, entity, message(message_id="2"), batch=True)
 
 

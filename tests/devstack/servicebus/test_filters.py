@@ -64,7 +64,7 @@ SYSTEM: dict[str, Any] = {"messageid": "m1", "label": "order", "subject": "order
         ("hot = 1", False),
     ],
 )
-def test_sql(expression: str, matches: bool) -> None:  # noqa: FBT001 - a parameter of the test
+def test_sql(expression: str, matches: bool) -> None:
     assert compile_sql(expression, {"@limit": 9})(Properties(SYSTEM, USER)) is matches
 
 
