@@ -85,7 +85,7 @@ def read_settings(
     """
     file = (file or default_file(ROOT)).absolute()
     effective = {**read_values(file), **environment}
-    return StackSettings(
+    settings = StackSettings(
         file=file,
         data=Path(environment.get("DEVSTACK_DATA") or ROOT / ".devstack").absolute(),
         ports=read_ports(environment),
@@ -96,6 +96,11 @@ def read_settings(
         servicebus_setting=_setting_of_local(effective, "SERVICEBUS", "Endpoint", "fullyQualifiedNamespace"),
         runs_functions=functions,
     )
+    if not settings.wanted_ports():
+        raise CannotStart(
+            "nothing to start: both connections lead elsewhere, and --no-functions leaves out the host"
+        )
+    return settings
 
 
 def _names(values: Mapping[str, str]) -> Names:

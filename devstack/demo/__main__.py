@@ -33,7 +33,7 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--logs", action="store_true", help="show what the services log")
     log = sys.stdout if parser.parse_args(arguments).logs else io.StringIO()
-    narrator = Narrator()
+    narrator = Narrator(sys.stdout)
     try:
         with tempfile.TemporaryDirectory(prefix="devstack-demo-") as data:
             asyncio.run(_run(_settings(os.environ, Path(data)), narrator, Console(log)))

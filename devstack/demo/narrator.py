@@ -1,7 +1,6 @@
 """The story is told to people and judged by a machine: every promise that is spoken of is also checked and counted."""
 
 import json
-import sys
 import textwrap
 from typing import Any, TextIO
 
@@ -11,7 +10,7 @@ WIDTH = 100
 class Narrator:
     """Tells on ``stream`` and keeps what held and what did not."""
 
-    def __init__(self, stream: TextIO = sys.stdout) -> None:
+    def __init__(self, stream: TextIO) -> None:
         self.kept: list[str] = []
         self.broken: list[str] = []
         self._stream = stream

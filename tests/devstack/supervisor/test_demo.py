@@ -1,11 +1,17 @@
 """The demo is a promise to whoever runs it: each chapter's outcome is checked here by what it says."""
 
+import asyncio
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from devstack.console import Console
+from devstack.demo import __main__ as demo
+from devstack.demo.narrator import Narrator
+from devstack.service import CannotStart
+from devstack.settings import StackSettings
 from tests.devstack.supervisor.process_table import alive_with
 from tests.support.processes import ROOT
 
@@ -45,3 +51,43 @@ def test_every_promise_holds_and_nothing_is_left(tmp_path: Path, monkeypatch: py
     assert result.stderr == ""
     assert list(tmp_path.iterdir()) == []
     assert alive_with(str(tmp_path)) == []
+
+
+def _ends_with(monkeypatch: pytest.MonkeyPatch, problem: BaseException | None) -> int:
+    """The exit code of a demo in which one promise breaks, or that ends with ``problem``."""
+
+    async def run(_settings: StackSettings, narrator: Narrator, console: Console) -> None:
+        narrator.check("this one holds", held=True)
+        console.line("cosmos", "what the service logged")
+        if problem:
+            raise problem
+        narrator.check("that one does not", held=False)
+
+    monkeypatch.setattr(demo, "_run", run)
+    return demo.main([])
+
+
+def test_a_broken_promise_is_told_at_the_end_with_the_log(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _ends_with(monkeypatch, None) == 1
+    told = capsys.readouterr()
+    assert told.out.splitlines()[-2:] == ["   BROKEN that one does not", "1 of 2 promises held."]
+    assert told.err == "cosmos     | what the service logged\n"
+
+
+def test_a_story_that_breaks_off_is_a_broken_promise(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _ends_with(monkeypatch, TimeoutError("no answer")) == 1
+    assert "the story can be told to its end (TimeoutError: no answer)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("problem", "code"),
+    [(CannotStart("do this"), 2), (KeyboardInterrupt(), 130), (asyncio.CancelledError(), 130)],
+)
+def test_a_demo_that_could_not_start_or_was_stopped(
+    monkeypatch: pytest.MonkeyPatch, problem: BaseException, code: int
+) -> None:
+    assert _ends_with(monkeypatch, problem) == code

@@ -110,6 +110,13 @@ def test_what_is_elsewhere_is_not_run_and_needs_no_port(tmp_path: Path, values: 
     assert settings.wanted_ports() == {"functions": 7071}
 
 
+def test_a_stack_of_nothing_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CannotStart, match=r"^nothing to start"):
+        read_settings(
+            {}, _file(tmp_path, COSMOS=REMOTE_COSMOS, SERVICEBUS=REMOTE_SERVICEBUS), functions=False
+        )
+
+
 def test_without_functions_their_port_is_not_wanted(tmp_path: Path) -> None:
     settings = read_settings({}, _file(tmp_path), functions=False)
     assert set(settings.wanted_ports()) == {"cosmos", "servicebus", "servicebus_admin"}
