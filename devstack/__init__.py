@@ -1,1 +1,1 @@
-"""The local Azure: loopback servers that speak what the real SDKs speak. Never deployed; imports only ``changefeed``."""
+"""The local Azure: loopback servers, speaking what real SDKs speak. Never deployed; imports only ``changefeed``."""
