@@ -22,8 +22,10 @@ def leases_to_take(
     does.
     """
     expiration = timedelta(seconds=expiration_seconds)
-    free = [lease for lease in leases if lease.owner is None or lease.timestamp + expiration < now]
-    taken = [lease for lease in leases if lease not in free]
+    free: list[Lease] = []
+    taken: list[Lease] = []
+    for lease in leases:
+        (free if lease.owner is None or lease.timestamp + expiration < now else taken).append(lease)
     shares = Counter(lease.owner for lease in taken if lease.owner is not None)
     shares.setdefault(owner, 0)
     target = ceil(len(leases) / len(shares))

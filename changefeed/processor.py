@@ -66,7 +66,7 @@ class ChangeFeedProcessor:
         self._instance_name = instance_name
         self._lease_prefix = lease_prefix
         self._options = options or ProcessorOptions()
-        self._on_error = on_error
+        self._report = on_error
         self._workers: dict[str, PartitionWorker] = {}
         self._supervisors: set[asyncio.Task[None]] = set()
         self._balancer: asyncio.Task[None] | None = None
@@ -124,6 +124,13 @@ class ChangeFeedProcessor:
             worker.stop(drain=drain)
         if self._supervisors:
             await asyncio.wait(self._supervisors)
+
+    def _on_error(self, lease_token: str | None, error: Exception) -> None:
+        try:
+            self._report(lease_token, error)
+        except Exception:
+            _logger.exception("the error callback failed")
+            log_error(lease_token, error)
 
     async def _create_leases_once(self) -> None:
         while not await self._store.is_initialized():

@@ -4,8 +4,10 @@ https://learn.microsoft.com/azure/azure-functions/functions-reference#connection
 prefix of the identity-based form; a name is also looked up with ``AzureWebJobs`` before it.
 """
 
+import contextlib
 import os
 import ssl
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +57,17 @@ def _find(setting: str, address_name: str, where: str) -> Connection:
     )
 
 
+@contextlib.contextmanager
+def _connection_errors(connection: Connection) -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, KeyError) as error:
+        # Not the error's own text, which may hold the key.
+        raise CannotStart(
+            f"functions: the connection {connection.setting} cannot be used; compare it with the sample settings"
+        ) from error
+
+
 class Clients:
     """One client per connection, made when it is first needed, inside the running loop; closed by
     :meth:`close`.
@@ -66,15 +79,17 @@ class Clients:
         self._credentials: list[DefaultAzureCredential | ManagedIdentityCredential] = []
 
     def cosmos(self, connection: Connection) -> CosmosClient:
-        """Raises ValueError for a connection string that is none."""
+        """Connects to nothing yet. Raises CannotStart for a connection string that is none."""
         if connection not in self._cosmos:
-            self._cosmos[connection] = self._make_cosmos(connection)
+            with _connection_errors(connection):
+                self._cosmos[connection] = self._make_cosmos(connection)
         return self._cosmos[connection]
 
     def servicebus(self, connection: Connection) -> ServiceBusClient:
-        """Raises ValueError for a connection string that is none."""
+        """Connects to nothing yet. Raises CannotStart for a connection string that is none."""
         if connection not in self._servicebus:
-            self._servicebus[connection] = self._make_servicebus(connection)
+            with _connection_errors(connection):
+                self._servicebus[connection] = self._make_servicebus(connection)
         return self._servicebus[connection]
 
     async def close(self) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from azure.core.exceptions import AzureError
 from azure.cosmos import PartitionKey
-from azure.cosmos.aio import ContainerProxy, CosmosClient
+from azure.cosmos.aio import ContainerProxy
 from azure.functions import meta
 from azure.functions.cosmosdb import CosmosDBTriggerConverter
 
@@ -112,7 +112,8 @@ class CosmosTrigger:
         self._settings = CosmosTriggerSettings.read(function)
         self._function = function
         self._executor = Executor(function, invoker)
-        self._clients = clients
+        self._monitored = clients.cosmos(self._settings.connection)
+        self._leases = clients.cosmos(self._settings.lease_connection)
         self._outage = Outage(f"Cosmos DB ({self._settings.database}/{self._settings.container})")
         self._processor: ChangeFeedProcessor | None = None
         self._stopped = asyncio.Event()
@@ -142,11 +143,10 @@ class CosmosTrigger:
 
     async def _start(self) -> None:
         settings = self._settings
-        monitored = self._container(settings.connection, settings.database, settings.container)
-        leases = await self._lease_container(self._clients.cosmos(settings.lease_connection))
+        monitored = self._monitored.get_database_client(settings.database)
         processor = ChangeFeedProcessor(
-            monitored,
-            leases,
+            monitored.get_container_client(settings.container),
+            await self._lease_container(),
             self._handle,
             # Like the extension: an instance is new each time it starts.
             instance_name=str(uuid.uuid4()),
@@ -157,11 +157,8 @@ class CosmosTrigger:
         await processor.start()
         self._processor = processor
 
-    def _container(self, connection: Connection, database: str, container: str) -> ContainerProxy:
-        return self._clients.cosmos(connection).get_database_client(database).get_container_client(container)
-
-    async def _lease_container(self, client: CosmosClient) -> ContainerProxy:
-        database = client.get_database_client(self._settings.lease_database)
+    async def _lease_container(self) -> ContainerProxy:
+        database = self._leases.get_database_client(self._settings.lease_database)
         if self._settings.create_lease_container:
             await database.create_container_if_not_exists(
                 self._settings.lease_container, PartitionKey(path="/id")
@@ -170,9 +167,11 @@ class CosmosTrigger:
 
     async def _handle(self, changes: Sequence[Mapping[str, Any]], context: ChangeFeedContext) -> None:
         self._outage.over()
-        documents = CosmosDBTriggerConverter.decode(
-            meta.Datum(json.dumps(changes), "json"), trigger_metadata={}
-        )
+        data = json.dumps(changes)
+
+        def documents() -> Any:
+            return CosmosDBTriggerConverter.decode(meta.Datum(data, "json"), trigger_metadata={})
+
         if not await self._executor.execute(documents):
             with logged_as(self._function.name):
                 _logger.error(

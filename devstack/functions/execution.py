@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from devstack.functions.indexing import FunctionInfo
@@ -28,8 +29,11 @@ class Executor:
         """Let a running attempt end, and begin no other."""
         self._stopping.set()
 
-    async def execute(self, argument: Any) -> bool:
-        """Run to success, or to the end of the retries; whether it succeeded. Raises StoppedWaitingError."""
+    async def execute(self, make_argument: Callable[[], Any]) -> bool:
+        """Run to success, or to the end of the retries; whether it succeeded. Raises StoppedWaitingError.
+
+        Every attempt gets an argument of its own: what one has changed in it, the next does not see.
+        """
         policy = self._function.retry
         trace = TraceContext.continued()
         pauses = policy.pauses() if policy else None
@@ -39,7 +43,7 @@ class Executor:
             context = RetryContext(retry, limit, exception)
             try:
                 await self._invoker.invoke(
-                    self._function, argument, trace_context=trace, retry_context=context
+                    self._function, make_argument(), trace_context=trace, retry_context=context
                 )
             except Exception as error:  # noqa: BLE001 - whatever the function raises
                 retry += 1

@@ -90,7 +90,7 @@ class ServiceBusTrigger:
         self._settings = ServiceBusTriggerSettings.read(function)
         self._function = function
         self._invoker = invoker
-        self._clients = clients
+        self._client = clients.servicebus(self._settings.connection)
         self._options = options
         self._outage = Outage(f"Service Bus ({self._settings.entity})")
         self._running = Running()
@@ -268,7 +268,6 @@ class ServiceBusTrigger:
             _logger.debug("a receiver was not closed: %s", error)
 
     def _make_receiver(self, *, session: bool) -> ServiceBusReceiver:
-        client = self._clients.servicebus(self._settings.connection)
         options: dict[str, Any] = {
             "max_wait_time": WAIT_SECONDS,
             "prefetch_count": self._options.prefetch_count,
@@ -276,5 +275,7 @@ class ServiceBusTrigger:
         if session:
             options["session_id"] = NEXT_AVAILABLE_SESSION
         if self._settings.queue:
-            return client.get_queue_receiver(self._settings.queue, **options)
-        return client.get_subscription_receiver(self._settings.topic, self._settings.subscription, **options)
+            return self._client.get_queue_receiver(self._settings.queue, **options)
+        return self._client.get_subscription_receiver(
+            self._settings.topic, self._settings.subscription, **options
+        )

@@ -39,6 +39,7 @@ class TimerTrigger:
         self._function = function
         self._executor = Executor(function, invoker)
         self._running = Running()
+        self._stopped = False
         self._last: datetime | None = None
         self._task: asyncio.Task[object] | None = None
 
@@ -47,13 +48,14 @@ class TimerTrigger:
         with logged_as(self._function.name):
             if self._at_start:
                 await self._fire()
-            while True:
+            while not self._stopped:
                 now = datetime.now(UTC)
                 self._next = self._schedule.next_after(now)
                 await asyncio.sleep((self._next - now).total_seconds())
                 await self._fire()
 
     async def stop(self, drain_seconds: float) -> None:
+        self._stopped = True
         self._executor.stop_retrying()
         if self._task is None:
             return
@@ -69,11 +71,11 @@ class TimerTrigger:
             "LastUpdated": _json_time(self._last or datetime.min.replace(tzinfo=UTC)),
         }
         info = {"Schedule": {"AdjustForDST": True}, "ScheduleStatus": status, "IsPastDue": False}
-        request = TimerRequestConverter.decode(meta.Datum(json.dumps(info), "json"), trigger_metadata={})
+        datum = meta.Datum(json.dumps(info), "json")
         self._last = now
         try:
             with self._running.invocation():
-                await self._executor.execute(request)
+                await self._executor.execute(lambda: TimerRequestConverter.decode(datum, trigger_metadata={}))
         except StoppedWaitingError:
             _logger.debug("stopped before the next retry")
 

@@ -88,9 +88,20 @@ async def test_two_functions_of_one_name(refusal: Refusal) -> None:
             '@app.service_bus_queue_trigger("m", "NOT_SET", "%QUEUE%")\nasync def f(m): ...\n',
             "the Service Bus trigger of f uses ",
         ),
+        (
+            '@app.service_bus_queue_trigger("m", "BAD", "queue")\nasync def f(m): ...\n',
+            "the connection BAD cannot be used",
+        ),
+        (
+            '@app.cosmos_db_trigger("d", "BAD", "db", "c")\nasync def f(d): ...\n',
+            "the connection BAD cannot be used",
+        ),
     ],
 )
-async def test_a_function_that_cannot_be_run(refusal: Refusal, function: str, said: str) -> None:
+async def test_a_function_that_cannot_be_run(
+    refusal: Refusal, function: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BAD", "AccountKey=secret")
     assert said in await refusal(IMPORTS + function)
 
 

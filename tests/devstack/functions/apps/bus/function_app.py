@@ -5,6 +5,7 @@ A message's properties say how long its function takes (``pause``) and how many 
 
 import asyncio
 import os
+import time
 from typing import Any
 
 import azure.functions as func
@@ -84,3 +85,4 @@ if "timer" in _wanted:
     @app.timer_trigger(arg_name="timer", schedule="* * * * * *", run_on_startup=True)
     def timer(timer: func.TimerRequest) -> None:
         record(what="timer", past_due=timer.past_due)
+        time.sleep(float(os.environ.get("TIMER_SECONDS", "0")))

@@ -53,6 +53,8 @@ async def feed(documents: func.DocumentList, context: func.Context) -> None:
         max_retry=context.retry_context.max_retry_count,
         exception=context.retry_context.exception.message,
     )
+    # What a failed attempt has done to its documents must not reach the next one.
+    documents.clear()
     if call <= int(os.environ["FAILURES"]):
         raise ValueError(f"failure {call}")
     if os.environ.get("HANG"):
