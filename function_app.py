@@ -24,8 +24,11 @@ async def create_contact(req: func.HttpRequest) -> func.HttpResponse:
     """POST /contacts"""
 
     async def respond() -> func.HttpResponse:
-        details = http.contact_details(req)
-        return http.created(await application().contacts.create(details, http.origin(req)))
+        details, key = http.contact_details(req), http.idempotency_key(req)
+        if key is None:
+            return http.created(await application().contacts.create(details, http.origin(req)))
+        receipt, replayed = await application().contacts.create_once(details, http.origin(req), key)
+        return http.created(receipt, replayed=replayed)
 
     return await http.answer(respond)
 

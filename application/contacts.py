@@ -10,11 +10,28 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from application.idempotency import GENERATIONS, digest, id_from_key
 from application.merge_patch import merge_patch
-from application.ports import Clock, ETag, Origin, Page, Receipt, UnitOfWorkFactory, Versioned
+from application.ports import (
+    Clock,
+    ETag,
+    Origin,
+    Page,
+    Receipt,
+    RequestRecord,
+    UnitOfWork,
+    UnitOfWorkFactory,
+    Versioned,
+)
 from application.validation import validated
 from domain.contact import Contact
-from domain.errors import ConcurrentChange, PreconditionFailed
+from domain.errors import (
+    ConcurrentChange,
+    ContactNotFound,
+    IdempotencyKeyReused,
+    PreconditionFailed,
+    RequestInProgress,
+)
 from domain.values import ContactDetails
 
 ATTEMPTS = 4
@@ -37,6 +54,35 @@ class Contacts:
         async with self.open_unit_of_work(origin) as work:
             work.contacts.add(Contact.create(details, at=self.clock()))
             return _logged(await work.commit())
+
+    async def create_once(self, details: ContactDetails, origin: Origin, key: str) -> tuple[Receipt, bool]:
+        """As :meth:`create`, but a request that comes again with the same key gets the first one's answer.
+
+        The record of the request is stored in the contact's own transaction, so both are there or neither; to be
+        found again, the contact's id follows from the key. Once the record has expired, the key starts anew.
+
+        Returns:
+            The receipt, and whether it is of an earlier request.
+
+        Raises:
+            IdempotencyKeyReused: the key came before, with another body.
+            RequestInProgress: the same request was answered while this one was under way.
+        """
+        key_digest, fingerprint = digest(key), digest(details.model_dump_json(by_alias=True))
+        async with self.open_unit_of_work(origin) as work:
+            for generation in range(GENERATIONS):
+                contact = Contact.create(details, at=self.clock(), contact_id=id_from_key(key, generation))
+                if record := await work.requests.get(contact.id, key_digest):
+                    return await _replayed(work, _same_request(record, fingerprint)), True
+                work.contacts.add(contact)
+                work.requests.add(RequestRecord(key_digest, fingerprint, contact.state))
+                try:
+                    return _logged(await work.commit()), False
+                except PreconditionFailed:
+                    if record := await work.requests.get(contact.id, key_digest):
+                        _same_request(record, fingerprint)
+                        raise RequestInProgress("the same request was just answered: send it again") from None
+        raise IdempotencyKeyReused("the key was used too often: take a new one for a new request")
 
     async def read(self, contact_id: UUID, origin: Origin) -> Versioned:
         """The contact and its version. Raises ContactNotFound."""
@@ -90,6 +136,23 @@ class Contacts:
                     if if_match:
                         raise
         raise ConcurrentChange(f"contact {contact_id} is being changed by others all the time: try again")
+
+
+async def _replayed(work: UnitOfWork, record: RequestRecord) -> Receipt:
+    """The first answer again, with its ETag if the contact is still at that version."""
+    try:
+        contact, etag = await work.contacts.get(record.contact.id)
+    except ContactNotFound:
+        return Receipt(record.contact, None)
+    return Receipt(
+        record.contact, etag if contact.state.last_sequence == record.contact.last_sequence else None
+    )
+
+
+def _same_request(record: RequestRecord, fingerprint: str) -> RequestRecord:
+    if record.fingerprint != fingerprint:
+        raise IdempotencyKeyReused("the Idempotency-Key came before with another body: take a new key")
+    return record
 
 
 def _logged(receipt: Receipt) -> Receipt:

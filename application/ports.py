@@ -70,6 +70,32 @@ class ContactRepository(Protocol):
         """
 
 
+@dataclass(frozen=True)
+class RequestRecord:
+    """A request that created a contact, kept so that its repetition gets the same answer."""
+
+    key_digest: str
+    """A digest of the caller's idempotency key."""
+    fingerprint: str
+    """A digest of what the caller asked for."""
+    contact: ContactState
+    """The contact as the first answer had it."""
+
+
+class RequestRecords(Protocol):
+    """The requests answered before, each beside the contact that it created."""
+
+    def add(self, record: RequestRecord) -> None:
+        """Store the record in the transaction of the commit."""
+
+    async def get(self, contact_id: UUID, key_digest: str) -> RequestRecord | None:
+        """The record of a request that created this contact, unless there is none or it has expired.
+
+        Raises:
+            Throttled, Unavailable: the store could not answer.
+        """
+
+
 class UnitOfWork(Protocol):
     """Stores what changed in one contact, with the events that the changes raise, together or not at all.
 
@@ -79,6 +105,10 @@ class UnitOfWork(Protocol):
     @property
     def contacts(self) -> ContactRepository:
         """The contacts of this unit of work."""
+
+    @property
+    def requests(self) -> RequestRecords:
+        """The records of requests."""
 
     async def commit(self) -> Receipt:
         """Store every tracked change and its events in one transaction.

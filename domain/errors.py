@@ -9,6 +9,8 @@
     ├── ContactNotFound           no such contact, or it was deleted                   404
     ├── PreconditionFailed        If-Match names a version that is not the newest      412
     ├── ConcurrentChange          others kept winning the race for this contact        409
+    ├── RequestInProgress         the same request is being answered at this moment    409
+    ├── IdempotencyKeyReused      the key came before, with another body               422
     ├── ChangeTooLarge            one change does not fit a transactional batch        413
     ├── Throttled                 the store asks to slow down; nothing was written     429
     ├── Unavailable               the store cannot be used right now                   503
@@ -63,6 +65,14 @@ class PreconditionFailed(ContactsError):
 
 class ConcurrentChange(ContactsError):
     """Other writers won the race for this contact each time the change was re-applied."""
+
+
+class RequestInProgress(ContactsError):
+    """The same request, by its idempotency key, was being answered at the same time: asking again gets the answer."""
+
+
+class IdempotencyKeyReused(ContactsError):
+    """The idempotency key came before, with another body; a new request needs a new key."""
 
 
 class ChangeTooLarge(ContactsError):

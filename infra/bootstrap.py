@@ -17,7 +17,7 @@ from application.ports import Origin, UnitOfWork, utc_now
 from application.relay import Relay
 from infra.cosmos.client import ContainerProxy, CosmosClient, cosmos_client
 from infra.cosmos.container import Container
-from infra.cosmos.unit_of_work import CosmosUnitOfWork
+from infra.cosmos.unit_of_work import CosmosUnitOfWork, Lifetimes
 from infra.credentials import credential_for
 from infra.servicebus.client import servicebus_client
 from infra.servicebus.publisher import ServiceBusPublisher
@@ -72,8 +72,10 @@ def wire(settings: Settings) -> Application:
     container = Container(client, settings.cosmos_database, settings.cosmos_container)
     scope = f"{settings.cosmos.address}/{settings.cosmos_database}/{settings.cosmos_container}/contacts"
 
+    lifetimes = Lifetimes(settings.event_ttl_seconds, settings.idempotency_ttl_seconds)
+
     def open_unit_of_work(origin: Origin) -> UnitOfWork:
-        return CosmosUnitOfWork(container, scope, origin, event_ttl_seconds=settings.event_ttl_seconds)
+        return CosmosUnitOfWork(container, scope, origin, lifetimes)
 
     return Application(
         contacts=Contacts(open_unit_of_work, utc_now),

@@ -10,12 +10,13 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
-from application.ports import Origin, OutboxEvent, Unsendable, Versioned
+from application.ports import Origin, OutboxEvent, RequestRecord, Unsendable, Versioned
 from domain.events import DomainEvent
 from domain.values import ContactState
 
 CONTACT_TYPE = "contact"
 EVENT_TYPE = "domainEvent"
+REQUEST_TYPE = "idempotencyRecord"
 KEEP_FOR_EVER = -1
 
 Item = dict[str, Any]
@@ -44,6 +45,33 @@ def contact_from_item(item: Mapping[str, Any]) -> Versioned:
     return Versioned(
         ContactState.model_validate(item["data"], by_alias=True, by_name=False), str(item["_etag"])
     )
+
+
+def request_id(key_digest: str) -> str:
+    """The id of a request's record in the partition of the contact that it created."""
+    return f"request-{key_digest}"
+
+
+def request_item(record: RequestRecord, *, ttl: int) -> Item:
+    """The item of a request's record, which expires ``ttl`` seconds after it was written."""
+    return {
+        "id": request_id(record.key_digest),
+        "partitionKey": str(record.contact.id),
+        "type": REQUEST_TYPE,
+        "data": {
+            "keyDigest": record.key_digest,
+            "fingerprint": record.fingerprint,
+            "contact": record.contact.model_dump(mode="json", by_alias=True),
+        },
+        "ttl": ttl,
+    }
+
+
+def request_from_item(item: Mapping[str, Any]) -> RequestRecord:
+    """The record in an item as it was read. Raises KeyError or ValueError when the item holds none."""
+    data = item["data"]
+    contact = ContactState.model_validate(data["contact"], by_alias=True, by_name=False)
+    return RequestRecord(data["keyDigest"], data["fingerprint"], contact)
 
 
 def event_item(event: DomainEvent, origin: Origin, *, ttl: int) -> Item:

@@ -21,9 +21,11 @@ from domain.errors import (
     ContactNotFound,
     ContactsError,
     FieldError,
+    IdempotencyKeyReused,
     InvalidRequest,
     Misconfigured,
     PreconditionFailed,
+    RequestInProgress,
     RequestTooLarge,
     Throttled,
     Unavailable,
@@ -37,6 +39,8 @@ MAX_PAGE_SIZE = 100
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _ENTITY_TAG = re.compile(r'"[\x21\x23-\x7e\x80-\xff]*"')
+_QUOTED_KEY = re.compile(r'"(.*)"')
+_KEY = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,255}")
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _CORRELATION_ID = re.compile(r"[A-Za-z0-9._:|=-]{1,128}")
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
@@ -49,6 +53,8 @@ STATUS_OF: list[tuple[type[ContactsError], int, str]] = [
     (ContactNotFound, 404, "Not found"),
     (PreconditionFailed, 412, "Precondition failed"),
     (ConcurrentChange, 409, "Conflict"),
+    (RequestInProgress, 409, "Conflict"),
+    (IdempotencyKeyReused, 422, "Idempotency key reused"),
     (ChangeTooLarge, 413, "Content too large"),
     (Throttled, 429, "Too many requests"),
     (Unavailable, 503, "Service unavailable"),
@@ -115,6 +121,25 @@ def if_match(request: func.HttpRequest) -> frozenset[ETag]:
     return frozenset(tags)
 
 
+def idempotency_key(request: func.HttpRequest) -> str | None:
+    """The caller's ``Idempotency-Key``, in quotes as in the IETF draft or bare. Raises InvalidRequest.
+
+    https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header/
+    """
+    header = request.headers.get("Idempotency-Key")
+    if header is None:
+        return None
+    quoted = _QUOTED_KEY.fullmatch(header.strip())
+    key = quoted[1] if quoted else header.strip()
+    if not _KEY.fullmatch(key):
+        raise InvalidRequest(
+            FieldError(
+                "Idempotency-Key", "must be 1 to 255 visible ASCII characters without quotes, such as a UUID"
+            )
+        )
+    return key
+
+
 def page_request(request: func.HttpRequest) -> tuple[int, str | None]:
     """Page size and continuation token. Raises InvalidRequest."""
     text = request.params.get("pageSize", str(DEFAULT_PAGE_SIZE))
@@ -128,10 +153,12 @@ def page_request(request: func.HttpRequest) -> tuple[int, str | None]:
     return int(text), token
 
 
-def created(receipt: Receipt) -> func.HttpResponse:
-    """201 with the contact, where it is, and its version."""
-    location = {"Location": f"/api/contacts/{receipt.contact.id}"}
-    return _json(201, _view(receipt.contact), _etag(receipt.etag) | location)
+def created(receipt: Receipt, *, replayed: bool = False) -> func.HttpResponse:
+    """201 with the contact, where it is, and its version; ``replayed``: as an earlier request was answered."""
+    headers = {"Location": f"/api/contacts/{receipt.contact.id}"} | _etag(receipt.etag)
+    if replayed:
+        headers["Idempotency-Replayed"] = "true"
+    return _json(201, _view(receipt.contact), headers)
 
 
 def changed(receipt: Receipt) -> func.HttpResponse:

@@ -38,6 +38,8 @@ class Settings:
     servicebus_topic_partitioned: bool
     event_ttl_seconds: int
     """How long event documents, and the tombstones of deleted contacts, are kept: longer than any outage."""
+    idempotency_ttl_seconds: int
+    """How long the repetition of a request with an ``Idempotency-Key`` gets the first answer."""
 
 
 def load(environment: Mapping[str, str]) -> Settings:
@@ -51,6 +53,7 @@ def load(environment: Mapping[str, str]) -> Settings:
         servicebus_topic=environment.get("SERVICEBUS_TOPIC") or "contact-events",
         servicebus_topic_partitioned=_flag(environment, "SERVICEBUS_TOPIC_PARTITIONED"),
         event_ttl_seconds=_seconds(environment, "EVENT_TTL_SECONDS", default=864_000),
+        idempotency_ttl_seconds=_seconds(environment, "IDEMPOTENCY_TTL_SECONDS", default=86_400),
     )
 
 

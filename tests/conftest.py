@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.processes import Service, running
 
-_OURS = ("COSMOS", "SERVICEBUS", "EVENT_TTL", "AzureWebJobs", "AZURE_", "FUNCTIONS_", "DEVSTACK_")
+_OURS = ("COSMOS", "SERVICEBUS", "EVENT_TTL", "IDEMPOTENCY_", "AzureWebJobs", "AZURE_", "FUNCTIONS_", "DEVSTACK_")
 for _name in [name for name in os.environ if name.startswith(_OURS)]:
     del os.environ[_name]
 

@@ -2,13 +2,13 @@
 
 from uuid import UUID
 
-from application.ports import ETag, Page
+from application.ports import ETag, Page, RequestRecord
 from domain.contact import Contact
 from domain.errors import ContactNotFound
 from infra.cosmos import continuation
 from infra.cosmos.container import Container, StoreError
 from infra.cosmos.errors import Kind
-from infra.documents import CONTACT_TYPE, contact_from_item
+from infra.documents import CONTACT_TYPE, contact_from_item, request_from_item, request_id
 
 _LIST = "SELECT * FROM c WHERE c.type = @type AND c.data.deleted = false"
 _EMPTY_PAGES = 5
@@ -63,3 +63,23 @@ class CosmosContactRepository:
                 break
         contacts = [contact_from_item(item).contact for item in items]
         return Page(contacts, continuation.seal(self._scope, token) if token else None)
+
+
+class CosmosRequestRecords:
+    """The records of requests, each in the partition of the contact that it created."""
+
+    def __init__(self, container: Container, tracked: list[RequestRecord]) -> None:
+        self._container = container
+        self._tracked = tracked
+
+    def add(self, record: RequestRecord) -> None:
+        """Store the record in the transaction of the commit."""
+        self._tracked.append(record)
+
+    async def get(self, contact_id: UUID, key_digest: str) -> RequestRecord | None:
+        """The record, unless there is none or it has expired. Raises Throttled, Unavailable."""
+        try:
+            item = await self._container.read(request_id(key_digest), str(contact_id))
+        except StoreError as error:
+            raise error.failure.error() from error
+        return None if item is None else request_from_item(item)

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from application.ports import ETag, Origin, Receipt
+from application.ports import ETag, Origin, Receipt, RequestRecord
 from domain.errors import ChangeTooLarge, OutcomeUnknown, PreconditionFailed
 from infra.cosmos.container import Container, StoreError, Write, size_in_bytes
 from infra.cosmos.errors import Failure, Kind
-from infra.cosmos.repository import CosmosContactRepository, Tracked
-from infra.documents import contact_from_item, contact_item, event_item
+from infra.cosmos.repository import CosmosContactRepository, CosmosRequestRecords, Tracked
+from infra.documents import contact_from_item, contact_item, event_item, request_item
 
 MAX_OPERATIONS = 100
 MAX_BYTES = 2 * 1024 * 1024
@@ -35,6 +35,16 @@ _log = logging.getLogger("contacts.store")
 
 
 @dataclass(frozen=True)
+class Lifetimes:
+    """How long documents that expire are kept, in seconds from when they were written."""
+
+    events: int
+    """Events, and the tombstones of deleted contacts."""
+    requests: int
+    """Records of requests with an idempotency key."""
+
+
+@dataclass(frozen=True)
 class _Batch:
     """A contact's new state with its events, ready to be stored; the contact comes first."""
 
@@ -46,12 +56,14 @@ class _Batch:
 class CosmosUnitOfWork:
     """Tracks the contacts of one request and stores what changed. See :class:`application.ports.UnitOfWork`."""
 
-    def __init__(self, container: Container, scope: str, origin: Origin, *, event_ttl_seconds: int) -> None:
+    def __init__(self, container: Container, scope: str, origin: Origin, lifetimes: Lifetimes) -> None:
         self._container = container
         self._origin = origin
-        self._ttl = event_ttl_seconds
+        self._lifetimes = lifetimes
         self._tracked: list[Tracked] = []
+        self._records: list[RequestRecord] = []
         self.contacts = CosmosContactRepository(container, scope, self._tracked)
+        self.requests = CosmosRequestRecords(container, self._records)
 
     async def __aenter__(self) -> Self:
         return self
@@ -59,14 +71,18 @@ class CosmosUnitOfWork:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._tracked.clear()
+        self._clear()
 
     async def commit(self) -> Receipt:
         """Store every tracked change and its events in one transaction. See the port for what it raises."""
         try:
             return await self._commit([*self._tracked])
         finally:
-            self._tracked.clear()
+            self._clear()
+
+    def _clear(self) -> None:
+        self._tracked.clear()
+        self._records.clear()
 
     async def _commit(self, tracked: list[Tracked]) -> Receipt:
         if not tracked:
@@ -87,12 +103,14 @@ class CosmosUnitOfWork:
         changes = tracked.contact.changes()
         if changes is None:
             return None
-        contact = Write(contact_item(changes.state, tombstone_ttl=self._ttl), if_match=tracked.etag)
-        events = [Write(event_item(event, self._origin, ttl=self._ttl)) for event in changes.events]
+        ttl = self._lifetimes.events
+        contact = Write(contact_item(changes.state, tombstone_ttl=ttl), if_match=tracked.etag)
+        events = [Write(event_item(event, self._origin, ttl=ttl)) for event in changes.events]
+        records = [Write(request_item(record, ttl=self._lifetimes.requests)) for record in self._records]
         return _Batch(
             receipt=Receipt(changes.state, tracked.etag, len(events)),
             partition_key=str(changes.state.id),
-            writes=(contact, *events),
+            writes=(contact, *events, *records),
         )
 
     async def _store(self, batch: _Batch) -> ETag | None:

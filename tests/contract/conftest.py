@@ -10,7 +10,7 @@ from azure.servicebus.aio import ServiceBusClient
 
 from application.ports import EventPublisher, Origin, OutboxEvent, UnitOfWork
 from infra.cosmos.container import Container
-from infra.cosmos.unit_of_work import CosmosUnitOfWork
+from infra.cosmos.unit_of_work import CosmosUnitOfWork, Lifetimes
 from infra.documents import event_from_item
 from infra.servicebus.publisher import ServiceBusPublisher
 from tests.support.azure import CONTACTS, Topic, contacts_database, cosmos_connection, servicebus_connection
@@ -22,7 +22,10 @@ from tests.support.processes import Service
 class Store(Protocol):
     """An adapter of the unit of work, and a way to see which events it stored, in their order."""
 
-    def open(self) -> UnitOfWork: ...
+    def open(self, origin: Origin = ORIGIN) -> UnitOfWork: ...
+
+    def forget_requests(self) -> None:
+        """From now on records of requests expire after a second."""
 
     async def events(self, contact_id: UUID) -> list[OutboxEvent]: ...
 
@@ -31,8 +34,11 @@ class InMemoryStore:
     def __init__(self) -> None:
         self._store = FakeStore()
 
-    def open(self) -> UnitOfWork:
-        return self._store(ORIGIN)
+    def open(self, origin: Origin = ORIGIN) -> UnitOfWork:
+        return self._store(origin)
+
+    def forget_requests(self) -> None:
+        self._store.records_last = False
 
     async def events(self, contact_id: UUID) -> list[OutboxEvent]:
         return [event for event in self._store.events if event.contact_id == str(contact_id)]
@@ -43,9 +49,13 @@ class CosmosStore:
 
     def __init__(self, container: Container) -> None:
         self.container = container
+        self.lifetimes = Lifetimes(events=600, requests=600)
+
+    def forget_requests(self) -> None:
+        self.lifetimes = Lifetimes(events=600, requests=1)
 
     def open(self, origin: Origin = ORIGIN) -> CosmosUnitOfWork:
-        return CosmosUnitOfWork(self.container, "test", origin, event_ttl_seconds=600)
+        return CosmosUnitOfWork(self.container, "test", origin, self.lifetimes)
 
     async def events(self, contact_id: UUID) -> list[OutboxEvent]:
         query, token, found = "SELECT * FROM c WHERE c.partitionKey = @id", None, []

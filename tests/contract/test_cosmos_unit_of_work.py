@@ -260,6 +260,6 @@ async def test_a_token_of_another_list_is_refused(cosmos_store: CosmosStore) -> 
     async with cosmos_store.open() as work:
         token = (await work.contacts.page(1, None)).continuation_token
     assert token is not None
-    other = CosmosUnitOfWork(cosmos_store.container, "another deployment", ORIGIN, event_ttl_seconds=60)
+    other = CosmosUnitOfWork(cosmos_store.container, "another deployment", ORIGIN, cosmos_store.lifetimes)
     with pytest.raises(InvalidRequest):
         await other.contacts.page(1, token)

@@ -64,6 +64,26 @@ async def test_a_patch_that_changes_nothing_keeps_the_version(
         assert (answer.status, answer.headers["ETag"]) == (200, before)
 
 
+async def test_a_repeated_creation_is_answered_as_the_first_time(
+    shared_stack: Stack, http: aiohttp.ClientSession
+) -> None:
+    url, headers = f"{shared_stack.url}/contacts", {"Idempotency-Key": '"e2e-4711"'}
+    async with http.post(url, json=DETAILS_JSON, headers=headers) as answer:
+        assert (answer.status, answer.headers.get("Idempotency-Replayed")) == (201, None)
+        first, location, etag = await answer.json(), answer.headers["Location"], answer.headers["ETag"]
+    async with http.post(url, json=DETAILS_JSON, headers=headers) as answer:
+        assert (answer.status, answer.headers["Idempotency-Replayed"]) == (201, "true")
+        assert (await answer.json(), answer.headers["Location"], answer.headers["ETag"]) == (
+            first,
+            location,
+            etag,
+        )
+    async with http.post(url, json=DETAILS_JSON | {"email": "x@y.org"}, headers=headers) as answer:
+        await assert_problem(answer, 422, None)
+    assert await shared_stack.sequences(first["id"], 1) == [1]
+    assert await shared_stack.topic.is_empty(first["id"])
+
+
 async def test_a_list_goes_through_every_contact_once(
     shared_stack: Stack, http: aiohttp.ClientSession
 ) -> None:

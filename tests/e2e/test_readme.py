@@ -29,7 +29,9 @@ def test_the_readmes_curl_lines_work_when_pasted(shared_stack: Stack) -> None:
 def test_every_setting_is_documented_and_in_the_sample() -> None:
     sample = json.loads((ROOT / "local.settings.sample.json").read_text())["Values"]
     read = {
-        name for text in sources() for name in re.findall(r'"((?:COSMOS|SERVICEBUS|EVENT)[A-Z_]*)"', text)
+        name
+        for text in sources()
+        for name in re.findall(r'"((?:COSMOS|SERVICEBUS|EVENT|IDEMPOTENCY)[A-Z_]*)"', text)
     }
     assert {"COSMOS", "SERVICEBUS_TOPIC", "EVENT_TTL_SECONDS"} <= read
     for name in read:

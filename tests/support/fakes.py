@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Self
 from uuid import UUID
 
-from application.ports import ETag, Origin, OutboxEvent, Page, Receipt, Unsendable
+from application.ports import ETag, Origin, OutboxEvent, Page, Receipt, RequestRecord, Unsendable
 from domain.contact import Contact
 from domain.errors import ChangeTooLarge, ContactNotFound, NotDelivered, PreconditionFailed
 from domain.values import ContactState
@@ -26,6 +26,8 @@ class FakeStore:
 
     contacts: dict[UUID, tuple[ContactState, ETag]] = field(default_factory=dict)
     events: list[OutboxEvent] = field(default_factory=list)
+    records: dict[tuple[UUID, str], RequestRecord] = field(default_factory=dict)
+    records_last: bool = True
     versions: "itertools.count[int]" = field(default_factory=itertools.count)
 
     def __call__(self, origin: Origin) -> "FakeUnitOfWork":
@@ -37,6 +39,7 @@ class FakeUnitOfWork:
         self._store = store
         self._origin = origin
         self.tracked: list[tuple[Contact, ETag | None]] = []
+        self.requests = FakeRecords(store)
 
     @property
     def contacts(self) -> "FakeUnitOfWork":
@@ -60,6 +63,7 @@ class FakeUnitOfWork:
 
     async def commit(self) -> Receipt:
         tracked, self.tracked = self.tracked, []
+        records, self.requests.tracked = self.requests.tracked, []
         contact, etag = tracked[-1]
         changes = contact.changes()
         if changes is None:
@@ -74,6 +78,9 @@ class FakeUnitOfWork:
             out = event_from_item(event_item(event, self._origin, ttl=60))
             assert isinstance(out, OutboxEvent)
             self._store.events.append(out)
+        for record in records:
+            if self._store.records_last:
+                self._store.records[contact.id, record.key_digest] = record
         return Receipt(changes.state, new_etag, len(changes.events))
 
     async def __aenter__(self) -> Self:
@@ -83,6 +90,18 @@ class FakeUnitOfWork:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.tracked = []
+
+
+class FakeRecords:
+    def __init__(self, store: FakeStore) -> None:
+        self._store = store
+        self.tracked: list[RequestRecord] = []
+
+    def add(self, record: RequestRecord) -> None:
+        self.tracked.append(record)
+
+    async def get(self, contact_id: UUID, key_digest: str) -> RequestRecord | None:
+        return self._store.records.get((contact_id, key_digest))
 
 
 @dataclass

@@ -146,6 +146,8 @@ def test_an_id_may_be_written_in_capitals() -> None:
         (errors.ContactNotFound("x"), 404, None),
         (errors.PreconditionFailed("x"), 412, None),
         (errors.ConcurrentChange("x"), 409, None),
+        (errors.RequestInProgress("x"), 409, None),
+        (errors.IdempotencyKeyReused("x"), 422, None),
         (errors.ChangeTooLarge("x"), 413, None),
         (errors.Throttled("x", retry_after_seconds=2.6), 429, "3"),
         (errors.Throttled("x", retry_after_seconds=0.01), 429, "1"),
@@ -185,6 +187,25 @@ async def test_what_nobody_foresaw_is_an_answer_without_a_trace(caplog: pytest.L
     assert response.status_code == 500
     assert b"secret" not in response.get_body()
     assert "Traceback" in caplog.text
+
+
+@pytest.mark.parametrize("header", ["", '""', "a b", '"a"b"', "x" * 256, "\u00e9", "\t"])
+async def test_a_bad_idempotency_key_is_refused(header: str) -> None:
+    status, fields, _ = await refused(
+        lambda: http.idempotency_key(request(headers={"Idempotency-Key": header}))
+    )
+    assert (status, fields) == (400, ["Idempotency-Key"])
+
+
+@pytest.mark.parametrize("header", ['"8e03978e-40d5"', "8e03978e-40d5", ' "8e03978e-40d5" '])
+def test_an_idempotency_key_is_taken_quoted_or_bare(header: str) -> None:
+    assert http.idempotency_key(request(headers={"Idempotency-Key": header})) == "8e03978e-40d5"
+    assert http.idempotency_key(request()) is None
+
+
+def test_a_repeated_answer_says_so() -> None:
+    assert http.created(Receipt(CONTACT, '"1"'), replayed=True).headers["Idempotency-Replayed"] == "true"
+    assert "Idempotency-Replayed" not in http.created(Receipt(CONTACT, '"1"')).headers
 
 
 def test_created_says_where_and_which_version() -> None:
