@@ -138,13 +138,10 @@ class Connection(asyncio.Protocol):
         if self._transport is None:
             return
         if self._opened:
-            field = None if error is None else p.ErrorField(error.condition, error.description)
+            field = None if error is None else p.error_field(error)
             self.write(frame(0, p.Close(field)))
         elif error is not None and self._sasl_done:
-            self.write(
-                frame(0, p.Open(CONTAINER_ID))
-                + frame(0, p.Close(p.ErrorField(error.condition, error.description)))
-            )
+            self.write(frame(0, p.Open(CONTAINER_ID)) + frame(0, p.Close(p.error_field(error))))
         transport, self._transport = self._transport, None
         transport.close()
 

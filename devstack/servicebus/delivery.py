@@ -8,13 +8,14 @@ import uuid
 
 from devstack.servicebus.broker.message import Message
 from devstack.servicebus.codec import encode as e
-from devstack.servicebus.codec.message import ANNOTATIONS, HEADER
+from devstack.servicebus.codec.message import ANNOTATIONS, DELIVERY_ANNOTATIONS, HEADER, raw_map
 
 _ENQUEUED_TIME = e.symbol("x-opt-enqueued-time")
 _SEQUENCE_NUMBER = e.symbol("x-opt-sequence-number")
 _ENQUEUE_SEQUENCE_NUMBER = e.symbol("x-opt-enqueue-sequence-number")
 _LOCKED_UNTIL = e.symbol("x-opt-locked-until")
 _STATE = e.symbol("x-opt-message-state")
+_LOCK_TOKEN = e.symbol("x-opt-lock-token")
 _DEAD_LETTER_SOURCE = e.symbol("x-opt-deadletter-source")
 _OURS = frozenset(
     {
@@ -39,6 +40,16 @@ def ticks(time_ms: int) -> int:
 def lock_token(tag: bytes) -> uuid.UUID:
     """A delivery tag is a lock token in .NET's byte order."""
     return uuid.UUID(bytes_le=tag)
+
+
+def _delivery_annotations(message: Message, token: bytes) -> bytes:
+    """The sender's own, and the lock token, which the SDKs read here when there is no delivery tag."""
+    raw = message.parsed.delivery_annotations
+    given, _ = raw_map(raw, 3) if raw else ({}, 0)
+    items = [part for name, value in given.items() for part in (e.symbol(name), value)]
+    return e.described(
+        DELIVERY_ANNOTATIONS, e.encode_map([*items, _LOCK_TOKEN, b"\x98" + lock_token(token).bytes])
+    )
 
 
 def payload(message: Message, *, locked: bool) -> bytes:
@@ -70,7 +81,11 @@ def payload(message: Message, *, locked: bool) -> bytes:
             annotations += [e.symbol(name), value]
     return (
         e.described(HEADER, e.encode_list(header))
-        + parsed.delivery_annotations
+        + (
+            parsed.delivery_annotations
+            if message.token is None
+            else _delivery_annotations(message, message.token)
+        )
         + e.described(ANNOTATIONS, e.encode_map(annotations))
         + parsed.raw[parsed.bare_start :]
     )

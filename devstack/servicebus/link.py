@@ -94,7 +94,7 @@ class IncomingLink:
         self._next_delivery()
         assert first.delivery_id is not None
         if too_large:
-            self.session.settle_incoming(first.delivery_id, p.Rejected(self._too_large()))
+            self.session.settle_incoming(first.delivery_id, p.Rejected(p.error_field(self._too_large())))
             return
         self.sink.receive(
             self,
@@ -104,9 +104,9 @@ class IncomingLink:
             settled=bool(first.settled or transfer.settled),
         )
 
-    def _too_large(self) -> p.ErrorField:
+    def _too_large(self) -> AmqpError:
         limit = self.sink.max_message_bytes
-        return p.ErrorField(
+        return AmqpError(
             MESSAGE_SIZE_EXCEEDED, f"The message is larger than the {limit} bytes that the link allows."
         )
 

@@ -16,7 +16,7 @@ from devstack.servicebus.engine import Engine
 from devstack.servicebus.link import OutgoingLink
 from devstack.servicebus.session import rejected
 
-_NO_TAG = b"\0" * 16
+_NO_TAG = b""
 
 
 class QueueSource:

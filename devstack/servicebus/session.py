@@ -178,7 +178,7 @@ class AmqpSession:
         self._detached.add(attach.handle)
         self.connection.write(
             frame(self.channel, answer)
-            + frame(self.channel, p.Detach(attach.handle, closed=True, error=_field(error)))
+            + frame(self.channel, p.Detach(attach.handle, closed=True, error=p.error_field(error)))
         )
 
     def detach(self, link: Link, error: AmqpError) -> None:
@@ -187,11 +187,11 @@ class AmqpSession:
             return
         self._drop(link)
         self._detached.add(link.handle)
-        self._send(p.Detach(link.handle, closed=True, error=_field(error)))
+        self._send(p.Detach(link.handle, closed=True, error=p.error_field(error)))
 
     def end(self, error: AmqpError) -> None:
         self.close()
-        self._send(p.End(_field(error)))
+        self._send(p.End(p.error_field(error)))
 
     def send_flow(
         self,
@@ -254,10 +254,6 @@ class AmqpSession:
         self.connection.write(frame(self.channel, performative))
 
 
-def _field(error: AmqpError) -> p.ErrorField:
-    return p.ErrorField(error.condition, error.description)
-
-
 def rejected(error: AmqpError) -> p.Rejected:
     """The outcome for a message or settlement that is refused."""
-    return p.Rejected(_field(error))
+    return p.Rejected(p.error_field(error))

@@ -175,6 +175,11 @@ class Received(NamedTuple):
     section_offset: int
 
 
+def error_field(error: AmqpError) -> ErrorField:
+    """An error for the wire. All three fields are always written: azure-servicebus reads the third without a look."""
+    return ErrorField(error.condition, error.description, {})
+
+
 Outcome = Accepted | Rejected | Released | Modified
 
 
