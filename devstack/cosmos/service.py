@@ -1,6 +1,7 @@
 """What every operation needs of the running server, handed to it rather than found by it."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from devstack.cosmos.catalogue import Catalogue
@@ -31,11 +32,11 @@ class Service:
     catalogue: Catalogue
     options: Options = field(default_factory=Options)
     endpoint: str = ""
+    clock: Callable[[], float] = time.time
 
-    @staticmethod
-    def now() -> int:
+    def now(self) -> int:
         """The whole second that ``_ts`` and TTL count in."""
-        return int(time.time())
+        return int(self.clock())
 
     def container(self, request: Request) -> Container:
         """The container that owns the request's items. Raises 404/1003, or 400/1024 when it was made anew."""
