@@ -11,6 +11,8 @@ FIRST_PAUSE_SECONDS = 0.2
 LONGEST_PAUSE_SECONDS = 2.0
 """Short, as what a local host waits for is usually being restarted next to it."""
 REMIND_AFTER_SECONDS = 60.0
+ANOTHER_REASON_AFTER_SECONDS = 10.0
+"""What goes away often says so in two ways within a moment, first on the old connection and then on a new one."""
 
 _logger = logging.getLogger(__name__)
 
@@ -44,7 +46,8 @@ class Outage:
     def met(self, error: Exception) -> None:
         self._attempts += 1
         reason = first_line(error)
-        if reason == self._told and time.monotonic() - self._told_at < REMIND_AFTER_SECONDS:
+        quiet = REMIND_AFTER_SECONDS if reason == self._told else ANOTHER_REASON_AFTER_SECONDS
+        if self._told is not None and time.monotonic() - self._told_at < quiet:
             return
         self._told, self._told_at = reason, time.monotonic()
         _logger.warning("waiting for %s: %s", self._service, reason)
