@@ -1,0 +1,1 @@
+"""Measurements, printed as rates and as ratios within one run."""
