@@ -105,7 +105,7 @@ def read_config(path: Path) -> list[Description]:
     """The declared entities, topics before subscriptions. Raises :class:`CannotStart` with the place of the mistake."""
     try:
         config = _Config.model_validate_json(path.read_bytes())
-        return list(_descriptions(config.user_config.namespaces[0]))
+        return _each_once(_descriptions(config.user_config.namespaces[0]))
     except OSError as error:
         raise CannotStart(
             f"servicebus: cannot read {path}: {error.strerror}; set SERVICEBUS_CONFIG to a Config.json"
@@ -128,6 +128,14 @@ def _descriptions(namespace: _Namespace) -> Iterator[Description]:
             description = _described(subscription, path, "subscription")
             rules = tuple(rule.rule() for rule in subscription.rules)
             yield description.model_copy(update={"rules": rules}) if rules else description
+
+
+def _each_once(descriptions: Iterator[Description]) -> list[Description]:
+    found: dict[str, Description] = {}
+    for description in descriptions:
+        if found.setdefault(description.path.lower(), description) is not description:
+            raise ValueError(f"{description.path} is declared twice")
+    return list(found.values())
 
 
 def _described(entity: _Entity, path: str, kind: Kind) -> Description:
