@@ -1,7 +1,7 @@
 """How fast devstack's Cosmos DB is, through the SDK in this process against the server in another.
 
-Prints rates, and for each operation the processor time that the SDK and the server spend on it: the ratio is what carries
-over to other machines. ``python -m benchmarks.cosmos [--events N]``
+Prints rates, and for each operation the processor time that the SDK and the server spend on it: the ratio is what
+carries over to other machines. ``python -m benchmarks.cosmos [--events N]``
 """
 
 import argparse

@@ -6,19 +6,19 @@ looked at.
 
 import itertools
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from devstack.cosmos.epk import UNDEFINED
 from devstack.cosmos.errors import bad_request
-from devstack.cosmos.model import Container
+from devstack.cosmos.model import Container, Json
 from devstack.cosmos.query import tree
 from devstack.cosmos.query.aggregate import whole_result
 from devstack.cosmos.query.continuation import Position
 from devstack.cosmos.query.evaluate import Compiler, Row
 from devstack.cosmos.query.pushdown import narrow
-from devstack.cosmos.query.scan import Candidate, Order, candidates
+from devstack.cosmos.query.scan import Candidate, Order, candidates, count_items
 from devstack.cosmos.query.values import is_number
 from devstack.cosmos.scope import Scope
 from devstack.cosmos.wire import MAX_PAGE_BYTES, dump_json
@@ -85,10 +85,27 @@ def read_page(task: Task, start: Position, size: int) -> Page:
     if not task.query.sources:
         return _page_of(_constant_result(task), start, size)
     if is_whole(task.query):
-        order = Order.of_query(task.query, task.container)
-        rows = (candidate.document() for _, candidate in task.rows(Position(), order))
-        return _page_of(whole_result(task.query, task.parameters, rows), start, size)
+        return _page_of(whole_result(task.query, task.parameters, _documents(task)), start, size)
     return _streamed_page(task, start, size)
+
+
+def _documents(task: Task) -> Iterable[Json]:
+    """Every document that may match; for a query that looks into none, as many empty ones."""
+    query = task.query
+    order = Order.of_query(query, task.container)
+    only_counts = bool(query.items) and all(_only_counts(value) for _, value in query.items or ())
+    if only_counts and query.where is None and not query.group_by and len(query.sources) == 1:
+        return itertools.repeat({}, count_items(task.run, task.container, task.scope, task.now))
+    return (candidate.document() for _, candidate in task.rows(Position(), order))
+
+
+def _only_counts(value: tree.Expression) -> bool:
+    """Whether the value depends on the number of rows alone."""
+    if isinstance(value, tree.Call) and value.function == "COUNT":
+        return isinstance(value.arguments[0], tree.Constant)
+    if isinstance(value, tree.ArrayLiteral | tree.ObjectLiteral):
+        return all(_only_counts(child) for child in tree.children(value))
+    return False
 
 
 def _constant_result(task: Task) -> list[Any]:

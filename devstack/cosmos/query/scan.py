@@ -125,6 +125,18 @@ def candidates(  # noqa: PLR0913 - what a scan is made of
             yield bounds, candidate
 
 
+def count_items(run: sqlite3.Connection, container: Container, scope: Scope, now: int) -> int:
+    """The items of the scope, without a look into them."""
+    scoped, arguments = scope.sql()
+    ids = ", ".join(str(part.id) for part in scope.ranges)
+    row = run.execute(
+        f"SELECT count(*) FROM {container.items} WHERE range IN ({ids}) AND {scoped}"
+        " AND (expires IS NULL OR expires >= ?)",
+        (*arguments, now),
+    ).fetchone()
+    return int(row[0])
+
+
 def _steps(scope: Scope, start: Position) -> Iterator[tuple[tuple[str, str], tuple[Range, ...], Filter]]:
     """The partitions that are left; those that a split made of the one where the last page ended are one step."""
     rest = scope.ranges

@@ -150,6 +150,11 @@ def test_parameters_of_every_type(fruit: ContainerProxy) -> None:
         ("SELECT TOP 2 VALUE c.id FROM c ORDER BY c.id DESC", ["6", "5"]),
         ("SELECT VALUE c.id FROM c ORDER BY c.id OFFSET 2 LIMIT 3", ["3", "4", "5"]),
         ("SELECT DISTINCT VALUE IS_DEFINED(c.in) FROM c", [True, False]),
+        (
+            "SELECT DISTINCT c.flag FROM c WHERE IS_NUMBER(c.n)",
+            [{"flag": True}, {"flag": False}, {"flag": None}],
+        ),
+        ("SELECT DISTINCT * FROM c WHERE c.n = 1 AND c.pk = 'none'", []),
     ],
 )
 def test_results(fruit: ContainerProxy, query: str, expected: list[Any]) -> None:
