@@ -19,7 +19,7 @@ from azure.cosmos.aio import ContainerProxy
 from azure.functions import meta
 from azure.functions.cosmosdb import CosmosDBTriggerConverter
 
-from changefeed import ChangeFeedContext, ChangeFeedError, ChangeFeedProcessor, ProcessorOptions, StartFrom
+from changefeed import ChangeFeedContext, ChangeFeedProcessor, ProcessorOptions, StartFrom
 from devstack.functions.connections import Clients, Connection, cosmos_connection
 from devstack.functions.execution import Executor, StoppedWaitingError
 from devstack.functions.indexing import FunctionInfo
@@ -123,7 +123,7 @@ class CosmosTrigger:
             while not self._stopped.is_set():
                 try:
                     await self._start()
-                except (AzureError, ChangeFeedError, OSError, TimeoutError) as error:
+                except Exception as error:  # noqa: BLE001 - whatever is wrong there may be mended while this runs
                     self._outage.met(error)
                     await asyncio.sleep(self._outage.pause)
                 else:

@@ -40,20 +40,32 @@ async def serve(app: Path, port: int, drain_seconds: float) -> AsyncIterator[str
         stack.push_async_callback(clients.close)
         listeners = _make_listeners(functions, invoker, clients, settings)
         application = make_application(make_router(functions, settings.route_prefix), invoker)
-        runner = web.AppRunner(application, access_log=None, shutdown_timeout=drain_seconds)
-        await runner.setup()
-        tasks: list[asyncio.Task[None]] = []
-        try:
-            address = await _listen(runner, port)
-            tasks += [asyncio.create_task(_run(listener)) for listener in listeners]
+        async with _running(application, port, listeners, drain_seconds) as address:
             names = ", ".join(f"{each.name} ({each.trigger_type})" for each in functions)
             _logger.info("%s: %s", app.name, names)
             yield address
-        finally:
-            await asyncio.gather(runner.cleanup(), *(each.stop(drain_seconds) for each in listeners))
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@contextlib.asynccontextmanager
+async def _running(
+    application: web.Application, port: int, listeners: Sequence[Listener], drain_seconds: float
+) -> AsyncIterator[str]:
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=drain_seconds)
+    await runner.setup()
+    tasks: list[asyncio.Task[None]] = []
+    try:
+        address = await _listen(runner, port)
+        tasks += [asyncio.create_task(_run(listener)) for listener in listeners]
+        yield address
+    finally:
+        # All at once: each may take the whole time that the host has to stop.
+        stops = (listener.stop(drain_seconds) for listener in listeners)
+        for outcome in await asyncio.gather(runner.cleanup(), *stops, return_exceptions=True):
+            if isinstance(outcome, Exception):
+                _logger.error("something did not stop as it should", exc_info=outcome)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _make_listeners(

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 FIRST_PAUSE_SECONDS = 0.2
@@ -32,8 +32,9 @@ class Listener(Protocol):
 class Outage:
     """What a listener waits for, told once and not at every attempt."""
 
-    def __init__(self, service: str) -> None:
+    def __init__(self, service: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._service = service
+        self._clock = clock
         self._told: str | None = None
         self._told_at = 0.0
         self._attempts = 0
@@ -47,9 +48,9 @@ class Outage:
         self._attempts += 1
         reason = first_line(error)
         quiet = REMIND_AFTER_SECONDS if reason == self._told else ANOTHER_REASON_AFTER_SECONDS
-        if self._told is not None and time.monotonic() - self._told_at < quiet:
+        if self._told is not None and self._clock() - self._told_at < quiet:
             return
-        self._told, self._told_at = reason, time.monotonic()
+        self._told, self._told_at = reason, self._clock()
         _logger.warning("waiting for %s: %s", self._service, reason)
 
     def over(self) -> None:

@@ -140,7 +140,7 @@ class ServiceBusTrigger:
                 had_work = await (
                     self._work_on_session() if self._settings.sessions else self._work_on_messages()
                 )
-            except (AzureError, OSError, ValueError, TimeoutError) as error:
+            except Exception as error:  # noqa: BLE001 - the SDK raises all sorts when a connection breaks
                 self._outage.met(error)
                 await asyncio.sleep(self._outage.pause)
                 continue
