@@ -1,7 +1,11 @@
 """Who does not hold the key, or has another time, gets nothing."""
 
+import base64
+import json
 import time
 from email.utils import formatdate
+from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -9,7 +13,7 @@ from azure.cosmos import exceptions
 from azure.cosmos.aio import CosmosClient
 
 from tests.devstack.cosmos.raw import KEY, Raw, authorization
-from tests.support.processes import Service
+from tests.support.processes import Service, running
 
 WRONG_KEY = KEY.replace("C2y6", "D2y6")
 
@@ -56,3 +60,24 @@ async def test_a_signature_is_good_for_one_request_only(raw: Raw, headers: dict[
     reply = await raw.send("GET", "/dbs", headers=headers)
 
     assert (reply.status, reply.body["code"]) == (401, "Unauthorized")
+
+
+def entra(seconds: float) -> dict[str, str]:
+    """An unsigned token of Entra's form that is good for ``seconds`` from now."""
+    claims = {"aud": "https://localhost", "nbf": int(time.time()) - 60, "exp": int(time.time() + seconds)}
+    parts: tuple[Any, ...] = ({"typ": "JWT", "alg": "none"}, claims, {})
+    token = ".".join(
+        base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts
+    )
+    return {"authorization": quote(f"type=aad&ver=1.0&sig={token}", safe="")}
+
+
+async def test_entra_tokens_are_taken_only_when_asked_for(raw: Raw, tmp_path: Path) -> None:
+    service = Service("cosmos", tmp_path / "data", "--data", str(tmp_path / "data"), "--accept-entra")
+    with running(service):
+        async with Raw(service.address) as accepting:
+            assert (await accepting.send("GET", "/dbs", headers=entra(60))).status == 200
+            assert (await accepting.send("GET", "/dbs", headers=entra(-1))).status == 401
+            assert (await accepting.send("GET", "/dbs")).status == 200
+
+    assert (await raw.send("GET", "/dbs", headers=entra(60))).status == 401
