@@ -22,6 +22,7 @@ from devstack.cosmos import (
 from devstack.cosmos.auth import Authorizer
 from devstack.cosmos.budget import Budget
 from devstack.cosmos.errors import (
+    INTERNAL_ERROR,
     METHOD_NOT_ALLOWED,
     SERVICE_UNAVAILABLE,
     CosmosError,
@@ -165,6 +166,9 @@ class Dispatcher:
         except sqlite3.Error as error:
             _log.exception("the store failed")
             answer = failure(CosmosError(SERVICE_UNAVAILABLE, f"The store failed: {error}"), activity)
+        except Exception as error:  # noqa: BLE001 - a defect of ours must not look like a mistake of the client's
+            _log.exception("the request failed")
+            answer = failure(CosmosError(INTERNAL_ERROR, f"devstack failed: {error!r}"), activity)
         answer.headers["x-ms-activity-id"] = activity
         return answer
 
@@ -191,7 +195,7 @@ class Dispatcher:
         return handler(self._service, request)
 
 
-def failure(error: CosmosError, activity: str) -> Answer:
+def failure(error: CosmosError, activity: str = "") -> Answer:
     """The service's form of a refusal."""
     kind = error.kind
     body = {"code": kind.code, "message": f"{error.message}\r\nActivityId: {activity}, devstack"}

@@ -35,6 +35,7 @@ TOO_LARGE = Kind(413, "RequestEntityTooLarge")
 FAILED_DEPENDENCY = Kind(424, "FailedDependency")
 TOO_MANY_REQUESTS = Kind(429, "429", 3200)
 RETRY_WITH = Kind(449, "RetryWith")
+INTERNAL_ERROR = Kind(500, "InternalServerError")
 SERVICE_UNAVAILABLE = Kind(503, "ServiceUnavailable")
 
 

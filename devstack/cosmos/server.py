@@ -13,16 +13,21 @@ from aiohttp import web
 from devstack.cosmos import admin, ttl
 from devstack.cosmos.auth import Authorizer
 from devstack.cosmos.catalogue import Catalogue
-from devstack.cosmos.dispatch import Dispatcher
+from devstack.cosmos.dispatch import Dispatcher, failure
+from devstack.cosmos.errors import TOO_LARGE, CosmosError
 from devstack.cosmos.faults import Faults
 from devstack.cosmos.model import Container
 from devstack.cosmos.service import Options, Service
 from devstack.cosmos.store import Store
+from devstack.cosmos.wire import Answer
 from devstack.service import locked_folder, port_errors
 
 HOST: Final = "127.0.0.1"
 MAX_BODY_BYTES: Final = 8 * 1024 * 1024
 """More than any valid request, so that one somewhat too large still gets the service's own 413."""
+
+MAX_HEADER_BYTES: Final = 64 * 1024
+"""Session tokens and continuations are headers, and grow with the number of partitions."""
 
 PURGE_SECONDS: Final = 5.0
 PAUSE_SECONDS: Final = 0.05
@@ -35,7 +40,12 @@ async def serving(port: int, folder: Path, options: Options, authorizer: Authori
     """Serve while open; yields the address. Raises CannotStart."""
     with locked_folder("cosmos", folder), contextlib.closing(Store(folder)) as store:
         service = Service(store, Catalogue(store), options)
-        runner = web.AppRunner(_application(service, authorizer), access_log=None, shutdown_timeout=1.0)
+        runner = web.AppRunner(
+            _application(service, authorizer),
+            access_log=None,
+            shutdown_timeout=1.0,
+            max_field_size=MAX_HEADER_BYTES,
+        )
         await runner.setup()
         try:
             with port_errors("cosmos", port, "COSMOS_PORT"):
@@ -59,26 +69,33 @@ def _application(service: Service, authorizer: Authorizer) -> web.Application:
 
 def _handler(dispatcher: Dispatcher) -> Callable[[web.Request], Awaitable[web.Response]]:
     async def handle(request: web.Request) -> web.Response:
-        body = await request.read()
+        try:
+            body = await request.read()
+        except web.HTTPRequestEntityTooLarge:
+            return _response(failure(CosmosError(TOO_LARGE, "Request size is too large.")))
         answer = dispatcher.serve(request.method, request.rel_url.raw_path, request.headers, body)
         if answer.delay:
             await asyncio.sleep(answer.delay)
         if answer.dropped and request.transport is not None:
             request.transport.close()
-        headers = {
-            **answer.headers,
-            "x-ms-request-charge": f"{answer.charge:g}",
-            "x-ms-serviceversion": "devstack",
-            "x-ms-gatewayversion": "devstack",
-            "x-ms-schemaversion": "1.18",
-            "x-ms-last-state-change-utc": email.utils.formatdate(usegmt=True),
-        }
-        payload = None if answer.body is None else answer.body.encode()
-        if payload is not None:
-            headers["Content-Type"] = "application/json"
-        return web.Response(status=answer.status, body=payload, headers=headers)
+        return _response(answer)
 
     return handle
+
+
+def _response(answer: Answer) -> web.Response:
+    headers = {
+        **answer.headers,
+        "x-ms-request-charge": f"{answer.charge:g}",
+        "x-ms-serviceversion": "devstack",
+        "x-ms-gatewayversion": "devstack",
+        "x-ms-schemaversion": "1.18",
+        "x-ms-last-state-change-utc": email.utils.formatdate(usegmt=True),
+    }
+    payload = None if answer.body is None else answer.body.encode()
+    if payload is not None:
+        headers["Content-Type"] = "application/json"
+    return web.Response(status=answer.status, body=payload, headers=headers)
 
 
 @contextlib.asynccontextmanager

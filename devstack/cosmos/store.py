@@ -24,10 +24,9 @@ class Store:
     def __init__(self, folder: Path) -> None:
         """Open or make the file. Raises CannotStart for a file that is damaged or not ours; it is left as it is."""
         self.path = folder / FILE_NAME
-        is_new = not self.path.exists()
         self.connection = sqlite3.connect(self.path, isolation_level=None, cached_statements=1024)
         try:
-            self._check_and_configure(is_new=is_new)
+            self._check_and_configure()
         except sqlite3.DatabaseError as error:
             self.close()
             raise CannotStart(
@@ -38,14 +37,15 @@ class Store:
             self.close()
             raise
 
-    def _check_and_configure(self, *, is_new: bool) -> None:
+    def _check_and_configure(self) -> None:
         run = self.connection.execute
-        if is_new:
+        # A file without a table is new, or was being made when the process was killed.
+        if run("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+            self._check()
+        else:
             run("PRAGMA journal_mode=WAL")
             run(f"PRAGMA application_id={APPLICATION_ID}")
             self.connection.executescript(f"BEGIN; {TABLES} PRAGMA user_version={FORMAT}; COMMIT;")
-        else:
-            self._check()
         run("PRAGMA synchronous=NORMAL")
         run("PRAGMA foreign_keys=ON")
         run("PRAGMA temp_store=MEMORY")

@@ -102,6 +102,15 @@ def test_a_damaged_file_is_named_and_not_touched(tmp_path: Path, damage: str) ->
     assert file.read_bytes() == before
 
 
+def test_a_file_that_was_being_made_when_the_process_was_killed_is_used(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "cosmos.db").touch()
+
+    with running(Service("cosmos", folder, "--data", str(folder))) as service:
+        assert service.address.startswith("http://127.0.0.1:")
+
+
 def test_a_taken_port_is_one_line(server: Service, tmp_path: Path) -> None:
     command = [
         sys.executable,
