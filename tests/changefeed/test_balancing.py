@@ -61,6 +61,11 @@ def test_nothing_is_stolen_when_the_shares_differ_by_one() -> None:
     assert take([lease(0, "b"), lease(1, "b"), lease(2, "a")], "a") == []
 
 
+def test_a_newcomer_without_any_lease_takes_one_from_those_who_have_just_their_share() -> None:
+    """Four leases over three make two each at most: at 2, 2 and 0 nobody has too many, and yet one has none."""
+    assert take([lease(0, "b"), lease(1, "b"), lease(2, "c"), lease(3, "c")], "a") == ["0"]
+
+
 def test_a_newcomer_gets_nothing_when_every_instance_has_one_lease() -> None:
     assert take([lease(0, "b"), lease(1, "c")], "a") == []
 
