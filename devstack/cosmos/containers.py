@@ -69,6 +69,7 @@ def read(service: Service, request: Request) -> Answer:
         answer.body = dump_json({**as_json(container), "statistics": _statistics(service, container)})
     if request.flag("x-ms-documentdb-populatequotainfo"):
         answer.headers["x-ms-resource-usage"] = f"documentsCount={_count(service, container)};"
+        answer.headers["x-ms-documentdb-collection-index-transformation-progress"] = "100"
     return answer
 
 
@@ -161,7 +162,9 @@ def _indexing(policy: Any) -> Json:
         # What kind of index a path has is no longer the client's choice: the service takes it and drops it.
         included = policy.get("includedPaths") or DEFAULT_INDEXING["includedPaths"]
         filled["includedPaths"] = [{"path": part["path"]} for part in included]
-        filled.setdefault("excludedPaths", DEFAULT_INDEXING["excludedPaths"])
+        excluded = policy.get("excludedPaths") or []
+        always = [part for part in DEFAULT_INDEXING["excludedPaths"] if part not in excluded]
+        filled["excludedPaths"] = [*excluded, *always]
     return filled
 
 

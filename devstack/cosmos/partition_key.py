@@ -2,6 +2,7 @@
 
 import functools
 import json
+import re
 from typing import Any, Final
 
 from devstack.cosmos.epk import UNDEFINED, Component, Components, Undefined
@@ -11,6 +12,10 @@ from devstack.cosmos.model import Json, PartitionKeyDefinition
 MAX_PATHS: Final = 3
 MAX_VALUE_BYTES: Final = 2048
 """https://learn.microsoft.com/azure/cosmos-db/concepts-limits: the longest partition key value."""
+
+_SEGMENT: Final = re.compile(
+    r"""/(?:"(?P<double>(?:[^"\\]|\\.)+)"|'(?P<single>(?:[^'\\]|\\.)+)'|(?P<plain>[^/"'][^/]*))(?=/|$)"""
+)
 
 
 def parse_definition(body: Json) -> PartitionKeyDefinition:
@@ -36,14 +41,18 @@ def parse_definition(body: Json) -> PartitionKeyDefinition:
 
 
 def _segments(path: Any) -> tuple[str, ...]:
-    if not isinstance(path, str) or not path.startswith("/") or path == "/":
+    """The names of a path; one with a slash in it is quoted: ``/a/"b/c"``."""
+    segments: list[str] = []
+    place = 0
+    while isinstance(path, str) and (found := _SEGMENT.match(path, place)):
+        quoted = found["double"] or found["single"]
+        segments.append(found["plain"] or re.sub(r"\\(.)", r"\1", quoted))
+        place = found.end()
+    if not segments or place != len(path):
         raise bad_request(
             f"The partition key path {path!r} is not valid: it must start with '/' and name a property."
         )
-    segments = tuple(segment.strip("\"'") for segment in path[1:].split("/"))
-    if any(not segment for segment in segments):
-        raise bad_request(f"The partition key path {path!r} has an empty segment.")
-    return segments
+    return tuple(segments)
 
 
 def of_document(definition: PartitionKeyDefinition, document: Json) -> Components:

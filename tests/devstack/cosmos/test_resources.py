@@ -1,12 +1,19 @@
 """Databases, containers, throughput, scripts, and what is refused."""
 
+import json
+from email.utils import formatdate
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from azure.cosmos import PartitionKey, ThroughputProperties, exceptions
 from azure.cosmos.aio import ContainerProxy, CosmosClient, DatabaseProxy
 
-from tests.devstack.cosmos.raw import KEY, Raw
+from devstack.cosmos.auth import Authorizer
+from devstack.cosmos.dispatch import Dispatcher
+from devstack.cosmos.faults import Faults
+from devstack.cosmos.service import Options
+from tests.devstack.cosmos.raw import KEY, Raw, authorization, items_path
 from tests.support.processes import Service
 
 
@@ -66,7 +73,10 @@ async def test_a_containers_settings_are_kept_and_defaults_filled_in(database: D
     assert plain["indexingPolicy"]["includedPaths"] == [{"path": "/*"}]
     assert plain["partitionKey"] == {"paths": ["/pk"], "kind": "Hash", "version": 2}
     assert "defaultTtl" not in plain
-    assert read["indexingPolicy"] == policy
+    assert read["indexingPolicy"] == {
+        **policy,
+        "excludedPaths": [{"path": "/secret/*"}, {"path": '/"_etag"/?'}],
+    }
     assert read["defaultTtl"] == 60
 
 
@@ -97,11 +107,35 @@ async def test_a_container_made_again_is_another_and_empty(
 
 
 @pytest.mark.parametrize(
+    ("path", "document"),
+    [
+        ("/a/b", {"a": {"b": "key"}}),
+        ('/"a/b"', {"a/b": "key"}),
+        ("/a/'b c'", {"a": {"b c": "key"}}),
+        ('/"le\\"vel"/x', {'le"vel': {"x": "key"}}),
+    ],
+)
+async def test_a_partition_key_path_may_be_nested_and_quoted(
+    database: DatabaseProxy, raw: Raw, path: str, document: dict[str, Any]
+) -> None:
+    made = await database.create_container("c", PartitionKey(path))
+    headers = {"x-ms-documentdb-partitionkey": '["key"]'}
+
+    right = await raw.send("POST", items_path(made), headers=headers, body={"id": "1", **document})
+    wrong = await raw.send("POST", items_path(made), headers=headers, body={"id": "2", "a": "key"})
+
+    assert (right.status, wrong.status) == (201, 400)
+
+
+@pytest.mark.parametrize(
     ("body", "says"),
     [
         ({"id": "c"}, "partition key"),
         ({"id": "c", "partitionKey": {"paths": []}}, "no path"),
         ({"id": "c", "partitionKey": {"paths": ["pk"]}}, "must start with '/'"),
+        ({"id": "c", "partitionKey": {"paths": ["/a//b"]}}, "must start with '/'"),
+        ({"id": "c", "partitionKey": {"paths": ['/"a']}}, "must start with '/'"),
+        ({"id": "c", "partitionKey": {"paths": [5]}}, "must start with '/'"),
         ({"id": "c", "partitionKey": {"paths": ["/a", "/b"]}}, "Too many partition key paths"),
         ({"id": "c", "partitionKey": {"paths": ["/pk"], "kind": "Range"}}, "kind"),
         ({"id": "c" * 300, "partitionKey": {"paths": ["/pk"]}}, "'255' characters"),
@@ -191,3 +225,15 @@ async def test_names_in_links_are_decoded(database: DatabaseProxy) -> None:
     await made.create_item({"id": "x y+%2F'", "pk": "a"})
 
     assert (await made.read_item("x y+%2F'", "a"))["pk"] == "a"
+
+
+def test_a_defect_of_ours_is_a_500_in_the_services_form(caplog: pytest.LogCaptureFixture) -> None:
+    broken: Any = SimpleNamespace(options=Options())
+    date = formatdate(usegmt=True)
+    headers = {"x-ms-date": date, "authorization": authorization("GET", "dbs", "", date)}
+
+    answer = Dispatcher(broken, Authorizer(), Faults()).serve("GET", "/dbs", headers, b"")
+
+    assert answer.status == 500
+    assert json.loads(answer.body or "")["code"] == "InternalServerError"
+    assert "the request failed" in caplog.text
