@@ -9,7 +9,7 @@ import re
 
 import azure.functions as func
 
-from infra import http, relay_feed
+from infra import http, http_operations, relay_feed
 from infra.bootstrap import application
 from infra.documents import events_from_items
 from infra.servicebus.subscriber import received_event
@@ -90,6 +90,49 @@ async def health(req: func.HttpRequest) -> func.HttpResponse:
     return await http.answer(respond)
 
 
+@app.route(route="parked", methods=["GET"], auth_level=func.AuthLevel.ADMIN)
+async def list_parked(req: func.HttpRequest) -> func.HttpResponse:
+    """GET /parked?pageSize=&continuationToken=: the events that cannot be sent, and those that wait behind them."""
+
+    async def respond() -> func.HttpResponse:
+        size, token = http.page_request(req)
+        return http_operations.parked_listed(await application().parking.page(size, token))
+
+    return await http.answer(respond)
+
+
+@app.route(route="parked/{id}", methods=["GET"], auth_level=func.AuthLevel.ADMIN)
+async def get_parked(req: func.HttpRequest) -> func.HttpResponse:
+    """GET /parked/{id}: one of them, with its document."""
+
+    async def respond() -> func.HttpResponse:
+        return http_operations.parked_shown(await application().parking.show(http_operations.parking_id(req)))
+
+    return await http.answer(respond)
+
+
+@app.route(route="parked/{id}/discard", methods=["POST"], auth_level=func.AuthLevel.ADMIN)
+async def discard_parked(req: func.HttpRequest) -> func.HttpResponse:
+    """POST /parked/{id}/discard {"reason": ...}: give one up for good."""
+
+    async def respond() -> func.HttpResponse:
+        parking_id, reason = http_operations.parking_id(req), http_operations.discard_reason(req)
+        await application().parking.discard(parking_id, reason)
+        return http_operations.discarded()
+
+    return await http.answer(respond)
+
+
+@app.route(route="parked/contacts/{id}/replay", methods=["POST"], auth_level=func.AuthLevel.ADMIN)
+async def replay_parked(req: func.HttpRequest) -> func.HttpResponse:
+    """POST /parked/contacts/{id}/replay: send a contact's parked events in order."""
+
+    async def respond() -> func.HttpResponse:
+        return http_operations.replayed(await application().parking.replay(str(http.contact_id(req))))
+
+    return await http.answer(respond)
+
+
 @app.route(route="{*path}", methods=["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
 async def unrouted(req: func.HttpRequest) -> func.HttpResponse:
     """Whatever no other function takes; its name sorts last."""
@@ -100,6 +143,8 @@ _METHODS = {
     re.compile("contacts"): "GET, POST",
     re.compile("contacts/[^/]+"): "DELETE, GET, PATCH",
     re.compile("health"): "GET",
+    re.compile("parked(/[^/]+)?"): "GET",
+    re.compile("parked/([^/]+/discard|contacts/[^/]+/replay)"): "POST",
 }
 
 

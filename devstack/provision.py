@@ -15,14 +15,14 @@ from devstack.administration import administration_client
 from devstack.service import CannotStart
 from devstack.settings import Names
 
-LEASES_KEY, CONTACTS_KEY = "/id", "/partitionKey"
+LEASES_KEY, CONTACTS_KEY, PARKED_KEY = "/id", "/partitionKey", "/partitionKey"
 NOTHING_EXPIRES_BY_DEFAULT = -1
 """TTL is on, and an item lives for ever unless it says otherwise
 (https://learn.microsoft.com/azure/cosmos-db/nosql/time-to-live)."""
 
 
 async def cosmos(connection: str, names: Names) -> None:
-    """The database and both containers. Raises :class:`CannotStart`."""
+    """The database and its containers. Raises :class:`CannotStart`."""
     try:
         async with CosmosClient.from_connection_string(connection) as client:
             database = await client.create_database_if_not_exists(names.database)
@@ -30,10 +30,17 @@ async def cosmos(connection: str, names: Names) -> None:
                 database, names.container, CONTACTS_KEY, "COSMOS_CONTAINER", NOTHING_EXPIRES_BY_DEFAULT
             )
             await _container(database, names.lease_container, LEASES_KEY, "COSMOS_LEASE_CONTAINER")
+            await _container(
+                database,
+                names.parked_container,
+                PARKED_KEY,
+                "COSMOS_PARKED_CONTAINER",
+                NOTHING_EXPIRES_BY_DEFAULT,
+            )
     except AzureError as error:
         raise CannotStart(
-            f'cannot make the database "{names.database}" and its containers "{names.container}" and '
-            f'"{names.lease_container}": {_first_line(error)}'
+            f'cannot make the database "{names.database}" and its containers "{names.container}", '
+            f'"{names.lease_container}" and "{names.parked_container}": {_first_line(error)}'
         ) from error
 
 

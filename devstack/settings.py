@@ -41,9 +41,15 @@ class Names:
     database: str
     container: str
     lease_container: str
+    parked_container: str
     topic: str
     subscription: str
     topic_partitioned: bool
+
+    @property
+    def containers(self) -> tuple[str, ...]:
+        """All that are made in the database."""
+        return self.container, self.lease_container, self.parked_container
 
 
 @dataclass(frozen=True)
@@ -108,6 +114,7 @@ def _names(values: Mapping[str, str]) -> Names:
         database=values.get("COSMOS_DATABASE") or "contacts",
         container=values.get("COSMOS_CONTAINER") or "contacts",
         lease_container=values.get("COSMOS_LEASE_CONTAINER") or "leases",
+        parked_container=values.get("COSMOS_PARKED_CONTAINER") or "parked-events",
         topic=values.get("SERVICEBUS_TOPIC") or "contact-events",
         subscription=values.get("SERVICEBUS_SUBSCRIPTION") or "contact-directory",
         topic_partitioned=values.get("SERVICEBUS_TOPIC_PARTITIONED", "").lower() == "true",

@@ -94,7 +94,7 @@ def _welcome(stack: Stack) -> str:
     names = stack.settings.names
     lines = [
         "",
-        f"Cosmos DB    {_where(stack.cosmos)}  {names.database}: {names.container}, {names.lease_container}",
+        f"Cosmos DB    {_where(stack.cosmos)}  {names.database}: {', '.join(names.containers)}",
         f"Service Bus  {_where(stack.servicebus)}  {names.topic}: {names.subscription}",
     ]
     if stack.functions:

@@ -7,6 +7,8 @@
     │   ├── UnsupportedMediaType  the body is of a kind that this call does not take   415
     │   └── RequestTooLarge       the body is over the limit                           413
     ├── ContactNotFound           no such contact, or it was deleted                   404
+    ├── NotParked                 no such event or contact is parked                   404
+    ├── StillUnsendable           a parked event cannot be sent as it is               409
     ├── PreconditionFailed        If-Match names a version that is not the newest      412
     ├── ConcurrentChange          others kept winning the race for this contact        409
     ├── RequestInProgress         the same request is being answered at this moment    409
@@ -15,7 +17,7 @@
     ├── Throttled                 the store asks to slow down; nothing was written     429
     ├── Unavailable               the store cannot be used right now                   503
     │   └── OutcomeUnknown        a change may or may not have been stored             503
-    ├── NotDelivered              the broker did not accept all events: send again     relay only
+    ├── NotDelivered              the broker did not accept all events: send again     503
     └── Misconfigured             a setting is missing or makes no sense               at first use
 
 Errors of the SDKs are turned into these at one edge each: ``infra/cosmos/errors.py`` and
@@ -59,6 +61,14 @@ class ContactNotFound(ContactsError):
     """No such contact, or it was deleted: the caller cannot tell the two apart, and need not."""
 
 
+class NotParked(ContactsError):
+    """No such event or contact is parked."""
+
+
+class StillUnsendable(ContactsError):
+    """A parked event cannot be sent as it is: those before it have been, those behind it wait."""
+
+
 class PreconditionFailed(ContactsError):
     """The caller pinned a version that is not the newest one; it must read again and decide anew."""
 
@@ -99,6 +109,8 @@ class OutcomeUnknown(Unavailable):
 
 class NotDelivered(ContactsError):
     """The broker did not accept every event. What it accepted is safe to send again: it drops duplicates by id."""
+
+    retry_after_seconds: float = 5.0
 
 
 class Misconfigured(ContactsError):

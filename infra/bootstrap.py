@@ -13,10 +13,12 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from application.contacts import Contacts
+from application.parking import Parking
 from application.ports import Origin, UnitOfWork, utc_now
 from application.relay import Relay
 from infra.cosmos.client import ContainerProxy, CosmosClient, cosmos_client
 from infra.cosmos.container import Container
+from infra.cosmos.parking_lot import CosmosParkingLot
 from infra.cosmos.unit_of_work import CosmosUnitOfWork, Lifetimes
 from infra.credentials import credential_for
 from infra.servicebus.client import servicebus_client
@@ -32,6 +34,7 @@ class Application:
 
     contacts: Contacts
     relay: Relay
+    parking: Parking
     feed: ContainerProxy
     """The container whose change feed the relay reads."""
     leases: ContainerProxy
@@ -77,9 +80,16 @@ def wire(settings: Settings) -> Application:
     def open_unit_of_work(origin: Origin) -> UnitOfWork:
         return CosmosUnitOfWork(container, scope, origin, lifetimes)
 
+    publisher = _publisher(settings, resources)
+    lot = CosmosParkingLot(
+        Container(client, settings.cosmos_database, settings.cosmos_parked_container),
+        f"{scope}/parked",
+        discarded_ttl_seconds=settings.event_ttl_seconds,
+    )
     return Application(
         contacts=Contacts(open_unit_of_work, utc_now),
-        relay=Relay(_publisher(settings, resources)),
+        relay=Relay(publisher, lot),
+        parking=Parking(lot, publisher),
         feed=database.get_container_client(settings.cosmos_container),
         leases=database.get_container_client(settings.cosmos_lease_container),
         check=container.check,

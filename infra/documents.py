@@ -3,6 +3,7 @@
 Contact and events share the partition key, the contact's id: that is what lets one transactional batch hold them.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Annotated, Any
@@ -10,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
-from application.ports import Origin, OutboxEvent, RequestRecord, Unsendable, Versioned
+from application.ports import FeedEvent, Origin, OutboxEvent, Poison, RequestRecord, Versioned
 from domain.events import DomainEvent
 from domain.values import ContactState
 
@@ -88,6 +89,8 @@ def event_item(event: DomainEvent, origin: Origin, *, ttl: int) -> Item:
     }
 
 
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
 _Id = Annotated[str, Field(min_length=1, max_length=_ID_LENGTH)]
 
 
@@ -105,26 +108,33 @@ class _EventData(BaseModel):
     traceparent: str | None = None
 
 
-def event_from_item(item: Mapping[str, Any]) -> OutboxEvent | Unsendable | None:
+def event_from_item(item: Mapping[str, Any]) -> FeedEvent | None:
     """An event document of the feed as the relay sees it; None when the item is something else."""
     if item.get("type") != EVENT_TYPE:
         return None
-    event_id, contact_id = str(item.get("id", "")), str(item.get("partitionKey", ""))
+    event_id, partition_key, lsn = str(item.get("id", "")), item.get("partitionKey"), _lsn(item)
+    contact_id = partition_key if isinstance(partition_key, str) and _UUID.fullmatch(partition_key) else None
     try:
         data = _EventData.model_validate(item.get("data"))
     except ValidationError as problems:
         wrong = "; ".join(
-            f"data.{'.'.join(map(str, problem['loc']))}: {problem['msg']}"
+            f"{'.'.join(['data', *map(str, problem['loc'])])}: {problem['msg']}"
             for problem in problems.errors(include_url=False, include_input=False, include_context=False)
         )
-        return Unsendable(event_id, contact_id, f"it is no valid event document: {wrong}")
+        return Poison(event_id, contact_id, f"it is no valid event document: {wrong}", lsn, item)
     if (data.id, data.contact_id) != (event_id, contact_id):
-        return Unsendable(
-            event_id, contact_id, "its data names another event or contact than the document does"
+        reason = (
+            "its data names another event or contact than the document does, or its contact's id is no UUID"
         )
-    return OutboxEvent(**dict(data), data=item["data"])
+        return Poison(event_id, contact_id, reason, lsn, item)
+    return OutboxEvent(**dict(data), lsn=lsn, document=item)
 
 
-def events_from_items(items: Iterable[Mapping[str, Any]]) -> list[OutboxEvent | Unsendable]:
+def events_from_items(items: Iterable[Mapping[str, Any]]) -> list[FeedEvent]:
     """The event documents among the items of a feed."""
     return [event for item in items if (event := event_from_item(item)) is not None]
+
+
+def _lsn(item: Mapping[str, Any]) -> int:
+    lsn = item.get("_lsn")
+    return lsn if isinstance(lsn, int) else 0

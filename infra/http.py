@@ -24,9 +24,12 @@ from domain.errors import (
     IdempotencyKeyReused,
     InvalidRequest,
     Misconfigured,
+    NotDelivered,
+    NotParked,
     PreconditionFailed,
     RequestInProgress,
     RequestTooLarge,
+    StillUnsendable,
     Throttled,
     Unavailable,
     UnsupportedMediaType,
@@ -51,6 +54,8 @@ STATUS_OF: list[tuple[type[ContactsError], int, str]] = [
     (RequestTooLarge, 413, "Content too large"),
     (InvalidRequest, 400, "Invalid request"),
     (ContactNotFound, 404, "Not found"),
+    (NotParked, 404, "Not found"),
+    (StillUnsendable, 409, "Conflict"),
     (PreconditionFailed, 412, "Precondition failed"),
     (ConcurrentChange, 409, "Conflict"),
     (RequestInProgress, 409, "Conflict"),
@@ -58,6 +63,7 @@ STATUS_OF: list[tuple[type[ContactsError], int, str]] = [
     (ChangeTooLarge, 413, "Content too large"),
     (Throttled, 429, "Too many requests"),
     (Unavailable, 503, "Service unavailable"),
+    (NotDelivered, 503, "Service unavailable"),
     (Misconfigured, 500, "Service misconfigured"),
 ]
 """The first that fits decides, so a class comes before its base."""
@@ -98,12 +104,12 @@ def contact_id(request: func.HttpRequest) -> UUID:
 
 def contact_details(request: func.HttpRequest) -> ContactDetails:
     """The contact in the body. Raises InvalidRequest."""
-    return validated(ContactDetails, _json_object(request, {"application/json"}))
+    return validated(ContactDetails, json_object(request, {"application/json"}))
 
 
 def merge_patch(request: func.HttpRequest) -> dict[str, Any]:
     """The JSON Merge Patch in the body. Raises InvalidRequest."""
-    return _json_object(request, {"application/merge-patch+json", "application/json"})
+    return json_object(request, {"application/merge-patch+json", "application/json"})
 
 
 def if_match(request: func.HttpRequest) -> frozenset[ETag]:
@@ -158,12 +164,12 @@ def created(receipt: Receipt, *, replayed: bool = False) -> func.HttpResponse:
     headers = {"Location": f"/api/contacts/{receipt.contact.id}"} | _etag(receipt.etag)
     if replayed:
         headers["Idempotency-Replayed"] = "true"
-    return _json(201, _view(receipt.contact), headers)
+    return json_response(201, _view(receipt.contact), headers)
 
 
 def changed(receipt: Receipt) -> func.HttpResponse:
     """200 with the contact and its version."""
-    return _json(200, _view(receipt.contact), _etag(receipt.etag))
+    return json_response(200, _view(receipt.contact), _etag(receipt.etag))
 
 
 def deleted() -> func.HttpResponse:
@@ -180,18 +186,18 @@ def found(request: func.HttpRequest, stored: Versioned) -> func.HttpResponse:
         }  # weak comparison: RFC 9110, 13.1.2
         if "*" in tags or stored.etag in tags:
             return func.HttpResponse(status_code=304, headers=_etag(stored.etag))
-    return _json(200, _view(stored.contact), _etag(stored.etag))
+    return json_response(200, _view(stored.contact), _etag(stored.etag))
 
 
 def listed(page: Page) -> func.HttpResponse:
     """200 with some contacts and the token of the next page."""
     items = [_view(contact) for contact in page.items]
-    return _json(200, {"items": items, "continuationToken": page.continuation_token}, {})
+    return json_response(200, {"items": items, "continuationToken": page.continuation_token}, {})
 
 
 def healthy() -> func.HttpResponse:
     """200: the service can serve."""
-    return _json(200, {"status": "healthy"}, {})
+    return json_response(200, {"status": "healthy"}, {})
 
 
 def no_such_call(request: func.HttpRequest, allowed: Mapping[re.Pattern[str], str]) -> func.HttpResponse:
@@ -212,7 +218,7 @@ def problem_from_error(error: ContactsError) -> func.HttpResponse:
     if isinstance(error, Misconfigured):
         return problem(status, title, "The service is not set up as it must be; its log says what to change.")
     headers = {}
-    if isinstance(error, Throttled | Unavailable):
+    if isinstance(error, Throttled | Unavailable | NotDelivered):
         headers["Retry-After"] = str(max(1, round(error.retry_after_seconds)))
     errors = error.errors if isinstance(error, InvalidRequest) else ()
     return problem(status, title, str(error), errors=errors, headers=headers)
@@ -234,10 +240,10 @@ def problem(
         "detail": detail,
         "errors": [{"field": error.field, "reason": error.reason} for error in errors],
     }
-    return _json(status, document, dict(headers or {}), mimetype="application/problem+json")
+    return json_response(status, document, dict(headers or {}), mimetype="application/problem+json")
 
 
-def _json_object(request: func.HttpRequest, media_types: set[str]) -> dict[str, Any]:
+def json_object(request: func.HttpRequest, media_types: set[str]) -> dict[str, Any]:
     media_type = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if media_type not in media_types:
         wanted = " or ".join(sorted(media_types))
@@ -266,7 +272,7 @@ def _etag(etag: ETag | None) -> dict[str, str]:
     return {} if etag is None else {"ETag": etag}
 
 
-def _json(
+def json_response(
     status: int,
     document: Mapping[str, Any],
     headers: Mapping[str, str],

@@ -12,14 +12,14 @@ import os
 import signal
 import socket
 import sys
-import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from application.once import OnceAMinute
 from changefeed import ChangeFeedContext, ChangeFeedError, ChangeFeedProcessor, ProcessorOptions, StartFrom
-from domain.errors import ContactsError, Misconfigured
+from domain.errors import ContactsError, Misconfigured, NotDelivered
 from infra import relay_feed
 from infra.bootstrap import Application, wire
 from infra.cosmos.errors import SDK_ERRORS, classify
@@ -44,7 +44,7 @@ class Health:
 
     forwarded: int = 0
     waiting_for: str | None = None
-    _told_at: float = field(default=float("-inf"), repr=False)
+    saying: OnceAMinute = field(default_factory=OnceAMinute)
 
     def sent(self, count: int) -> None:
         """Events have been accepted: nothing is in the way."""
@@ -52,14 +52,12 @@ class Health:
         if self.waiting_for is not None:
             _log.info("delivering again")
         self.waiting_for = None
-        self._told_at = float("-inf")
+        self.saying.reset()
 
     def failed(self, error: BaseException) -> None:
-        """Something is in the way; said at once, and again a minute later."""
-        known = isinstance(error, SDK_ERRORS) and not isinstance(error, ContactsError)
-        self.waiting_for = str(classify(error).error() if known else error)
-        if time.monotonic() - self._told_at >= HEALTH_SECONDS:
-            self._told_at = time.monotonic()
+        """Something is in the way; said at once, and again once a minute. The relay says itself what it waits for."""
+        self.waiting_for = str(classify(error).error() if isinstance(error, SDK_ERRORS) else error)
+        if not isinstance(error, NotDelivered) and self.saying.due():
             _log.error("events wait: %s", self.waiting_for)
 
 

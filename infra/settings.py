@@ -33,6 +33,7 @@ class Settings:
     cosmos_database: str
     cosmos_container: str
     cosmos_lease_container: str
+    cosmos_parked_container: str
     servicebus: Connection
     servicebus_topic: str
     servicebus_topic_partitioned: bool
@@ -49,6 +50,7 @@ def load(environment: Mapping[str, str]) -> Settings:
         cosmos_database=environment.get("COSMOS_DATABASE") or "contacts",
         cosmos_container=environment.get("COSMOS_CONTAINER") or "contacts",
         cosmos_lease_container=environment.get("COSMOS_LEASE_CONTAINER") or "leases",
+        cosmos_parked_container=environment.get("COSMOS_PARKED_CONTAINER") or "parked-events",
         servicebus=_connection(environment, "SERVICEBUS", "fullyQualifiedNamespace"),
         servicebus_topic=environment.get("SERVICEBUS_TOPIC") or "contact-events",
         servicebus_topic_partitioned=_flag(environment, "SERVICEBUS_TOPIC_PARTITIONED"),

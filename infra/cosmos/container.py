@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, Self
 
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
@@ -34,10 +34,31 @@ class StoreError(Exception):
 
 @dataclass(frozen=True)
 class Write:
-    """One write in a transactional batch: a create, or a replace that holds only at ``if_match``."""
+    """One write in a transactional batch; with ``if_match`` it holds only at that version."""
 
+    kind: Literal["create", "replace", "upsert", "delete"]
     item: Item
     if_match: str | None = None
+
+    @classmethod
+    def create(cls, item: Item) -> Self:
+        """The item must not be there yet."""
+        return cls("create", item)
+
+    @classmethod
+    def replace(cls, item: Item, if_match: str) -> Self:
+        """The item must be there, at that version."""
+        return cls("replace", item, if_match)
+
+    @classmethod
+    def upsert(cls, item: Item) -> Self:
+        """Whether it is there or not."""
+        return cls("upsert", item)
+
+    @classmethod
+    def delete(cls, item_id: str, if_match: str | None = None) -> Self:
+        """The item must be there."""
+        return cls("delete", {"id": item_id}, if_match)
 
 
 class Container:
@@ -62,8 +83,8 @@ class Container:
             raise
 
     async def execute(self, partition_key: str, writes: Sequence[Write]) -> list[str]:
-        """Store all the writes in one transaction, or none; their new ETags, in the same order."""
-        operations = [_operation(write) for write in writes]  # anew each time: the SDK takes them apart
+        """Store all the writes in one transaction, or none; their new ETags in the same order (deletes: empty)."""
+        operations = [_operation(write) for write in writes]
         try:
             async with self._calls() as proxy:
                 results = await proxy.execute_item_batch(operations, partition_key)
@@ -71,17 +92,27 @@ class Container:
             self._remember(partition_key, error.failure.session_token)
             raise
         self._remember(partition_key, results.get_response_headers().get("x-ms-session-token"))
-        return [str(result["eTag"]) for result in results]
+        return [str(result.get("eTag", "")) for result in results]
 
     async def page(
-        self, query: str, parameters: Mapping[str, Any], size: int, continuation: str | None
+        self,
+        query: str,
+        parameters: Mapping[str, Any],
+        size: int,
+        continuation: str | None,
+        *,
+        partition_key: str | None = None,
     ) -> tuple[list[Item], str | None]:
-        """One page of a query over all partitions, and the token of the next one."""
+        """One page of a query, over all partitions unless one is named, and the token of the next one."""
+        where: dict[str, Any] = {}
+        if partition_key is not None:
+            where = {"partition_key": partition_key, "session_token": self._session_tokens.get(partition_key)}
         async with self._calls() as proxy:
             pages = proxy.query_items(
                 query,
                 parameters=[{"name": name, "value": value} for name, value in parameters.items()],
                 max_item_count=size,
+                **where,
             ).by_page(continuation)
             try:
                 page = await anext(pages)
@@ -139,7 +170,13 @@ def size_in_bytes(writes: Sequence[Write]) -> int:
     return sum(len(json.dumps(write.item)) for write in writes)
 
 
-def _operation(write: Write) -> tuple[str, tuple[Any, ...]] | tuple[str, tuple[Any, ...], dict[str, Any]]:
-    if write.if_match is None:
-        return ("create", (write.item,))
-    return ("replace", (write.item["id"], write.item), {"if_match_etag": write.if_match})
+def _operation(write: Write) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
+    """The SDK's form, made anew for each attempt: the SDK takes ``if_match_etag`` out of the dict that it is given."""
+    condition = {} if write.if_match is None else {"if_match_etag": write.if_match}
+    match write.kind:
+        case "create" | "upsert":
+            return write.kind, (write.item,), condition
+        case "replace":
+            return write.kind, (write.item["id"], write.item), condition
+        case "delete":
+            return write.kind, (write.item["id"],), condition

@@ -104,9 +104,12 @@ class CosmosUnitOfWork:
         if changes is None:
             return None
         ttl = self._lifetimes.events
-        contact = Write(contact_item(changes.state, tombstone_ttl=ttl), if_match=tracked.etag)
-        events = [Write(event_item(event, self._origin, ttl=ttl)) for event in changes.events]
-        records = [Write(request_item(record, ttl=self._lifetimes.requests)) for record in self._records]
+        item = contact_item(changes.state, tombstone_ttl=ttl)
+        contact = Write.create(item) if tracked.etag is None else Write.replace(item, tracked.etag)
+        events = [Write.create(event_item(event, self._origin, ttl=ttl)) for event in changes.events]
+        records = [
+            Write.create(request_item(record, ttl=self._lifetimes.requests)) for record in self._records
+        ]
         return _Batch(
             receipt=Receipt(changes.state, tracked.etag, len(events)),
             partition_key=str(changes.state.id),

@@ -15,7 +15,7 @@ from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
 from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
 from azure.servicebus.exceptions import MessageSizeExceededError
 
-from application.ports import OutboxEvent, Unsendable
+from application.ports import OutboxEvent, Refusal
 from domain.errors import NotDelivered
 from infra.servicebus.errors import SDK_ERRORS, Verdict, verdict
 from infra.servicebus.message import message_from_event
@@ -43,34 +43,32 @@ class ServiceBusPublisher:
         self._partitioned = partitioned
         self._idle: list[ServiceBusSender] = []
 
-    async def publish(self, contact_id: str, events: Sequence[OutboxEvent]) -> Sequence[Unsendable]:
+    async def publish(self, contact_id: str, events: Sequence[OutboxEvent]) -> Refusal | None:
         """Send one contact's events in order. See :class:`application.ports.EventPublisher`."""
-        letters, unsendable = self._letters(events)
+        letters, impossible = self._letters(events)
+        send = _one_by_one if self._partitioned else _in_batches
         try:
             async with self._sender() as sender:
-                if self._partitioned:
-                    unsendable += await _one_by_one(sender, letters)
-                else:
-                    unsendable += await _in_batches(sender, letters)
+                return await send(sender, letters) or impossible
         except SDK_ERRORS as error:
             raise NotDelivered(verdict(error)[1]) from error
-        return unsendable
 
     async def close(self) -> None:
         """Close the idle senders; the client is closed by who made it."""
         while self._idle:
             await _close(self._idle.pop())
 
-    def _letters(self, events: Sequence[OutboxEvent]) -> tuple[list[_Letter], list[Unsendable]]:
+    def _letters(self, events: Sequence[OutboxEvent]) -> tuple[list[_Letter], Refusal | None]:
+        """The messages up to the first event that the SDK cannot make one of."""
         letters: list[_Letter] = []
-        unsendable: list[Unsendable] = []
         for event in events:
             try:
                 letters.append(_Letter(event, message_from_event(event, partitioned=self._partitioned)))
             except ValueError:
-                reason = "the SDK cannot make a message of it: compare its ids with the limits of Service Bus"
-                unsendable.append(Unsendable(event.id, event.contact_id, reason))
-        return letters, unsendable
+                return letters, Refusal(
+                    event, "the SDK cannot make a message of it: see the limits of Service Bus"
+                )
+        return letters, None
 
     @asynccontextmanager
     async def _sender(self) -> AsyncIterator[ServiceBusSender]:
@@ -83,27 +81,24 @@ class ServiceBusPublisher:
         self._idle.append(sender)
 
 
-async def _in_batches(sender: ServiceBusSender, letters: Sequence[_Letter]) -> list[Unsendable]:
-    """As few batches as the letters fit into; a letter that fits none is unsendable."""
-    unsendable: list[Unsendable] = []
+async def _in_batches(sender: ServiceBusSender, letters: Sequence[_Letter]) -> Refusal | None:
+    """As few batches as the letters fit into, up to the first letter that fits none."""
     waiting: list[_Letter] = []
     batch = await _new_batch(sender)
     for letter in letters:
         if waiting and not _fits(batch, letter):
-            unsendable += await _send(sender, batch, waiting)
+            if refusal := await _send(sender, batch, waiting):
+                return refusal
             waiting, batch = [], await _new_batch(sender)
         if not waiting and not _fits(batch, letter):
-            unsendable.append(_too_large(letter))
-            continue
+            return _too_large(letter)
         waiting.append(letter)
-    if waiting:
-        unsendable += await _send(sender, batch, waiting)
-    return unsendable
+    return await _send(sender, batch, waiting) if waiting else None
 
 
 async def _send(
     sender: ServiceBusSender, batch: ServiceBusMessageBatch, letters: Sequence[_Letter]
-) -> list[Unsendable]:
+) -> Refusal | None:
     """Send a batch; should the service find it too large after all, its letters one by one."""
     try:
         async with asyncio.timeout(SEND_TIMEOUT_SECONDS):
@@ -112,25 +107,23 @@ async def _send(
         if verdict(error)[0] is Verdict.WAIT:
             raise
         return await _one_by_one(sender, letters)
-    return []
+    return None
 
 
-async def _one_by_one(sender: ServiceBusSender, letters: Sequence[_Letter]) -> list[Unsendable]:
-    unsendable: list[Unsendable] = []
+async def _one_by_one(sender: ServiceBusSender, letters: Sequence[_Letter]) -> Refusal | None:
     for letter in letters:
         if not _fits(
             await _new_batch(sender), letter
         ):  # the SDK measures a message only where it makes a batch
-            unsendable.append(_too_large(letter))
-            continue
+            return _too_large(letter)
         try:
             async with asyncio.timeout(SEND_TIMEOUT_SECONDS):
                 await sender.send_messages(letter.message, timeout=SEND_TIMEOUT_SECONDS)
         except SDK_ERRORS as error:
             if verdict(error)[0] is Verdict.WAIT:
                 raise
-            unsendable.append(_too_large(letter))
-    return unsendable
+            return _too_large(letter)
+    return None
 
 
 async def _new_batch(sender: ServiceBusSender) -> ServiceBusMessageBatch:
@@ -146,8 +139,8 @@ def _fits(batch: ServiceBusMessageBatch, letter: _Letter) -> bool:
     return True
 
 
-def _too_large(letter: _Letter) -> Unsendable:
-    return Unsendable(letter.event.id, letter.event.contact_id, Verdict.TOO_LARGE.value)
+def _too_large(letter: _Letter) -> Refusal:
+    return Refusal(letter.event, Verdict.TOO_LARGE.value)
 
 
 async def _close(sender: ServiceBusSender) -> None:

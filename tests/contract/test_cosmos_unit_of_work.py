@@ -29,7 +29,7 @@ JANE = Name(first_name="Jane", last_name="Doe")
 
 
 def item(item_id: str, partition_key: str, **more: Any) -> Write:
-    return Write({"id": item_id, "partitionKey": partition_key, "type": "note", **more})
+    return Write.create({"id": item_id, "partitionKey": partition_key, "type": "note", **more})
 
 
 async def create(store: CosmosStore) -> Receipt:
@@ -65,8 +65,8 @@ async def test_a_replace_holds_only_at_its_version_each_time_it_is_tried(cosmos_
     """The SDK takes the condition out of the operation it is given: a second try must carry it again."""
     container, key = cosmos_store.container, str(uuid4())
     [etag] = await container.execute(key, [item("a", key, n=1)])
-    await container.execute(key, [Write(item("a", key, n=2).item, if_match=etag)])
-    stale = [Write(item("a", key, n=3).item, if_match=etag), item("b", key)]
+    await container.execute(key, [Write.replace(item("a", key, n=2).item, etag)])
+    stale = [Write.replace(item("a", key, n=3).item, etag), item("b", key)]
     for _ in range(2):
         with pytest.raises(StoreError) as caught:
             await container.execute(key, stale)

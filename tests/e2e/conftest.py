@@ -14,7 +14,7 @@ import pytest
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import CosmosClient
 
-from tests.support.azure import CONTACTS, LEASES, Topic, cosmos_connection, servicebus_connection
+from tests.support.azure import CONTACTS, LEASES, PARKED, Topic, cosmos_connection, servicebus_connection
 from tests.support.contacts import DETAILS_JSON
 from tests.support.processes import ROOT, Service, running
 
@@ -88,6 +88,7 @@ async def _deploy(cosmos: Service, database_id: str, topic: Topic) -> None:
         database = await client.create_database(database_id)
         await database.create_container(CONTACTS, PartitionKey("/partitionKey"), default_ttl=-1)
         await database.create_container(LEASES, PartitionKey("/id"))
+        await database.create_container(PARKED, PartitionKey("/partitionKey"), default_ttl=-1)
     await topic.create(SUBSCRIBER)
 
 

@@ -19,6 +19,7 @@ COSMOS_KEY = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbI
 
 CONTACTS = "contacts"
 LEASES = "leases"
+PARKED = "parked-events"
 
 
 def cosmos_connection(service: Service) -> str:
@@ -40,6 +41,7 @@ async def contacts_database(service: Service) -> AsyncIterator[DatabaseProxy]:
         database = await client.create_database(f"db-{uuid.uuid4().hex[:12]}")
         await database.create_container(CONTACTS, PartitionKey("/partitionKey"), default_ttl=-1)
         await database.create_container(LEASES, PartitionKey("/id"))
+        await database.create_container(PARKED, PartitionKey("/partitionKey"), default_ttl=-1)
         yield database
 
 

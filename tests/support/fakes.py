@@ -5,17 +5,31 @@ What they cannot prove: atomicity under a crash, lost answers, limits of the rea
 
 import itertools
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Self
 from uuid import UUID
 
-from application.ports import ETag, Origin, OutboxEvent, Page, Receipt, RequestRecord, Unsendable
+from application.ports import (
+    ETag,
+    FeedEvent,
+    Origin,
+    OutboxEvent,
+    Page,
+    ParkedContact,
+    ParkedEvent,
+    ParkedPage,
+    Poison,
+    Receipt,
+    Refusal,
+    RequestRecord,
+)
 from domain.contact import Contact
 from domain.errors import ChangeTooLarge, ContactNotFound, NotDelivered, PreconditionFailed
 from domain.values import ContactState
 from infra.documents import event_from_item, event_item
+from tests.support.contacts import NOON
 
 LARGEST_MESSAGE_BYTES = 256 * 1024
 
@@ -112,13 +126,88 @@ class FakePublisher:
     """(contact id, event id), in the order accepted."""
     fail_for: set[str] = field(default_factory=set)
 
-    async def publish(self, contact_id: str, events: Sequence[OutboxEvent]) -> Sequence[Unsendable]:
+    async def publish(self, contact_id: str, events: Sequence[OutboxEvent]) -> Refusal | None:
         if contact_id in self.fail_for:
             raise NotDelivered("the broker is away")
-        refused = []
         for event in events:
             if len(json.dumps(dict(event.data))) > LARGEST_MESSAGE_BYTES:
-                refused.append(Unsendable(event.id, contact_id, "too large"))
-            elif (contact_id, event.id) not in self.sent:
+                return Refusal(event, "too large")
+            if (contact_id, event.id) not in self.sent:
                 self.sent.append((contact_id, event.id))
-        return refused
+        return None
+
+
+@dataclass
+class FakeParkingLot:
+    """Parks in memory. ``versions`` make a release fail that did not see the newest park."""
+
+    markers: dict[str, ParkedContact] = field(default_factory=dict)
+    parked: dict[str, tuple[ParkedEvent, FeedEvent]] = field(default_factory=dict)
+    discarded: dict[str, str] = field(default_factory=dict)
+    versions: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
+
+    async def contacts(self) -> Mapping[str, ParkedContact]:
+        return dict(self.markers)
+
+    async def contact(self, contact_id: str) -> ParkedContact | None:
+        return self.markers.get(contact_id)
+
+    async def park(self, contact: ParkedContact, events: Sequence[FeedEvent]) -> None:
+        self._check(contact)
+        self.markers[contact.contact_id] = replace(contact, version=str(next(self.versions)))
+        for event in events:
+            self._keep(event, contact)
+
+    async def park_alone(self, poison: Poison) -> None:
+        self._keep(poison, None)
+
+    async def page(self, size: int, continuation_token: str | None) -> ParkedPage:
+        start = int(continuation_token or 0)
+        found = [parked for parked, _ in self.parked.values()]
+        return ParkedPage(
+            found[start : start + size], str(start + size) if start + size < len(found) else None
+        )
+
+    async def get(self, parking_id: str) -> ParkedEvent | None:
+        return self.parked[parking_id][0] if parking_id in self.parked else None
+
+    async def waiting(self, contact_id: str, limit: int) -> Sequence[tuple[ParkedEvent, FeedEvent]]:
+        found = [pair for pair in self.parked.values() if pair[0].contact_id == contact_id]
+        return sorted(found, key=lambda pair: pair[1].position)[:limit]
+
+    async def remove(self, parked: Sequence[ParkedEvent]) -> None:
+        for event in parked:
+            self.parked.pop(event.id, None)
+
+    async def move_block(self, contact: ParkedContact) -> None:
+        self._check(contact)
+        self.markers[contact.contact_id] = replace(contact, version=str(next(self.versions)))
+
+    async def discard(self, parked: ParkedEvent, reason: str) -> None:
+        self.parked.pop(parked.id, None)
+        self.discarded[parked.id] = reason
+
+    async def release(self, contact: ParkedContact) -> bool:
+        if self.markers.get(contact.contact_id) != contact:
+            return False
+        del self.markers[contact.contact_id]
+        return True
+
+    def _check(self, contact: ParkedContact) -> None:
+        newest = self.markers.get(contact.contact_id)
+        if (newest.version if newest else "") != contact.version:
+            raise PreconditionFailed("changed by another")
+
+    def _keep(self, event: FeedEvent, contact: ParkedContact | None) -> None:
+        valid = event if isinstance(event, OutboxEvent) else None
+        reason = event.reason if isinstance(event, Poison) else contact.reason if contact else ""
+        if contact and contact.blocked_by != event.id:
+            reason = f"waits behind event {contact.blocked_by}"
+        parking_id = f"p-{event.contact_id}-{event.id}"
+        self.parked[parking_id] = (
+            ParkedEvent(
+                parking_id, event.id, event.contact_id, valid.action if valid else None,
+                valid.sequence if valid else None, reason, NOON, event.document,
+            ),
+            event,
+        )  # fmt: skip

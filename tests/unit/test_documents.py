@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from application.ports import Origin, OutboxEvent, Unsendable
+from application.ports import Origin, OutboxEvent, Poison
 from domain.contact import Contact
 from domain.events import ContactNameUpdatedEvent
 from domain.values import Company, ContactDetails, Name
@@ -114,7 +114,8 @@ def test_an_event_out_of_an_item() -> None:
         created_at=LATER,
         correlation_id="request-1",
         traceparent="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
-        data=EVENT_ITEM["data"],
+        lsn=5,
+        document=EVENT_ITEM | {"_lsn": 5, "_ts": 1},
     )
 
 
@@ -150,9 +151,19 @@ def broken(**data: Any) -> dict[str, Any]:
 )
 def test_what_can_never_be_sent_says_why(item: dict[str, Any], reason: str) -> None:
     result = event_from_item(item)
-    assert isinstance(result, Unsendable)
+    assert isinstance(result, Poison)
     assert reason in result.reason
     assert "Jane" not in result.reason
+
+
+@pytest.mark.parametrize(
+    ("key", "contact"),
+    [(str(CONTACT_ID), str(CONTACT_ID)), ("nobody", None), (None, None), (7, None), (["x"], None)],
+)
+def test_poison_belongs_to_the_contact_whose_partition_it_is_in(key: Any, contact: str | None) -> None:
+    result = event_from_item({"type": "domainEvent", "id": "x", "partitionKey": key, "_lsn": "7"})
+    assert isinstance(result, Poison)
+    assert (result.contact_id, result.lsn) == (contact, 0)
 
 
 def test_an_event_does_not_show_its_data_in_a_log() -> None:

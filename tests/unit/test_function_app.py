@@ -61,7 +61,8 @@ def test_every_call_of_the_api_has_its_function() -> None:
     }
     assert calls == {
         ("contacts", "POST"), ("contacts", "GET"), ("contacts/{id}", "GET"), ("contacts/{id}", "PATCH"),
-        ("contacts/{id}", "DELETE"), ("health", "GET"),
+        ("contacts/{id}", "DELETE"), ("health", "GET"), ("parked", "GET"), ("parked/{id}", "GET"),
+        ("parked/{id}/discard", "POST"), ("parked/contacts/{id}/replay", "POST"),
     }  # fmt: skip
 
 
@@ -76,3 +77,6 @@ def test_every_setting_that_a_trigger_names_is_in_the_sample(name: str) -> None:
 def test_only_health_can_be_called_without_a_key() -> None:
     levels = {name: str(trigger(name).get("authLevel", "")).lower() for name in FUNCTIONS}
     assert {name for name, level in levels.items() if "anonymous" in level} == {"health"}
+    assert {name for name, level in levels.items() if "admin" in level} == {
+        "list_parked", "get_parked", "discard_parked", "replay_parked",
+    }  # fmt: skip

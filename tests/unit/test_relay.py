@@ -1,4 +1,4 @@
-"""Events leave per contact, by sequence; what waits is raised, what can never be sent is a value."""
+"""Events leave per contact, by sequence; what passes is raised, what can never be sent is parked with all behind it."""
 
 import asyncio
 import random
@@ -7,26 +7,37 @@ from dataclasses import replace
 
 import pytest
 
-from application.ports import OutboxEvent, Unsendable
-from application.relay import SESSIONS_AT_ONCE, Relay
-from domain.errors import NotDelivered
-from tests.support.contacts import NOON
-from tests.support.fakes import FakePublisher
+from application.once import OnceAMinute
+from application.ports import OutboxEvent, ParkedContact, Refusal
+from application.relay import SESSIONS_AT_ONCE, Relay, in_order
+from application.ttl_guard import TtlGuard
+from domain.errors import NotDelivered, Unavailable
+from tests.support.fakes import FakeParkingLot, FakePublisher
+from tests.support.feed import contact_id, event_document, poison_document, read
 
 
 def event(contact: str, sequence: int) -> OutboxEvent:
-    return OutboxEvent(
-        id=f"{contact}-{sequence}",
-        contact_id=contact,
-        action="X",
-        sequence=sequence,
-        created_at=NOON,
-        data={"a": 1},
-    )
+    found = read(event_document(contact, sequence))
+    assert isinstance(found, OutboxEvent)
+    return found
 
 
-def per_contact(sent: list[tuple[str, str]], contact: str) -> list[str]:
-    return [event_id for owner, event_id in sent if owner == contact]
+def large(contact: str, sequence: int) -> OutboxEvent:
+    found = read(event_document(contact, sequence, text="x" * 300_000))
+    assert isinstance(found, OutboxEvent)
+    return found
+
+
+def relay(publisher: FakePublisher | None = None, lot: FakeParkingLot | None = None) -> Relay:
+    return Relay(publisher or FakePublisher(), lot or FakeParkingLot(), TtlGuard(clock=lambda: 1_772_366_400))
+
+
+def sent_of(publisher: FakePublisher, contact: str) -> list[str]:
+    return [event_id for owner, event_id in publisher.sent if owner == contact_id(contact)]
+
+
+def ids(contact: str, *sequences: int) -> list[str]:
+    return [event(contact, sequence).id for sequence in sequences]
 
 
 async def test_each_contacts_events_are_sent_by_sequence_whatever_the_feeds_order() -> None:
@@ -34,51 +45,123 @@ async def test_each_contacts_events_are_sent_by_sequence_whatever_the_feeds_orde
     random.Random(7).shuffle(events)
     publisher = FakePublisher()
 
-    result = await Relay(publisher).forward(events)
+    result = await relay(publisher).forward(events)
 
-    assert result.sent == 15
-    assert result.unsendable == ()
+    assert (result.sent, result.parked) == (15, 0)
     for contact in "abc":
-        assert per_contact(publisher.sent, contact) == [f"{contact}-{n}" for n in (1, 2, 3, 10, 11)]
+        assert sent_of(publisher, contact) == ids(contact, 1, 2, 3, 10, 11)
 
 
 async def test_one_contact_that_waits_does_not_hold_up_the_others_and_the_batch_is_not_done() -> None:
-    publisher = FakePublisher(fail_for={"b"})
+    publisher = FakePublisher(fail_for={contact_id("b")})
     events = [event("a", 1), event("b", 1), event("c", 1)]
     with pytest.raises(NotDelivered, match="1 of 3 contacts"):
-        await Relay(publisher).forward(events)
-    assert sorted(publisher.sent) == [("a", "a-1"), ("c", "c-1")]
+        await relay(publisher).forward(events)
+    assert (sent_of(publisher, "a"), sent_of(publisher, "b"), sent_of(publisher, "c")) == (
+        ids("a", 1),
+        [],
+        ids("c", 1),
+    )
 
     publisher.fail_for.clear()
-    await Relay(publisher).forward(events)
-    assert sorted(publisher.sent) == [("a", "a-1"), ("b", "b-1"), ("c", "c-1")]
+    await relay(publisher).forward(events)
+    assert [sent_of(publisher, contact) for contact in "abc"] == [ids("a", 1), ids("b", 1), ids("c", 1)]
 
 
-async def test_what_can_never_be_sent_is_told_and_the_rest_goes_on(caplog: pytest.LogCaptureFixture) -> None:
-    broken = Unsendable("bad", "a", "it is no valid event document: data: x")
+async def test_what_is_too_large_is_parked_with_all_behind_it_and_other_contacts_go_on() -> None:
+    publisher, lot = FakePublisher(), FakeParkingLot()
+    result = await relay(publisher, lot).forward([event("a", 1), large("a", 2), event("a", 3), event("b", 1)])
+    assert (result.sent, result.parked) == (2, 2)
+    assert sent_of(publisher, "a") == ids("a", 1)
+    assert sent_of(publisher, "b") == ids("b", 1)
+    parked = [parked for parked, _ in await lot.waiting(contact_id("a"), 10)]
+    assert [one.sequence for one in parked] == [2, 3]
+    assert parked[0].reason == "too large"
+    assert parked[1].reason == f"waits behind event {parked[0].event_id}"
+
+
+async def test_later_events_of_a_parked_contact_queue_up_and_are_not_sent() -> None:
+    publisher, lot = FakePublisher(), FakeParkingLot()
+    await relay(publisher, lot).forward([event("a", 1), large("a", 2)])
+    await relay(publisher, lot).forward([event("a", 3), event("b", 1)])
+    await relay(publisher, lot).forward([event("a", 4)])
+    assert sent_of(publisher, "a") == ids("a", 1)
+    assert [one.sequence for one, _ in await lot.waiting(contact_id("a"), 10)] == [2, 3, 4]
+
+
+async def test_a_batch_that_comes_again_after_its_contact_was_parked_parks_nothing_that_was_delivered() -> (
+    None
+):
+    publisher, lot = FakePublisher(), FakeParkingLot()
+    events = [event("a", 1), large("a", 2), event("a", 3)]
+    await relay(publisher, lot).forward(events)
+    again = await relay(publisher, lot).forward(events)
+    assert (again.sent, again.parked) == (0, 2)
+    assert [one.sequence for one, _ in await lot.waiting(contact_id("a"), 10)] == [2, 3]
+    assert sent_of(publisher, "a") == ids("a", 1)
+
+
+async def test_poison_in_a_contacts_partition_lets_earlier_events_go_and_parks_later_ones() -> None:
+    publisher, lot = FakePublisher(), FakeParkingLot()
+    poison = read(poison_document("a", lsn=2))
+    await relay(publisher, lot).forward([event("a", 3), poison, event("a", 1)])
+    assert sent_of(publisher, "a") == ids("a", 1)
+    assert [one.event_id for one, _ in await lot.waiting(contact_id("a"), 10)] == ["poison-2", *ids("a", 3)]
+
+
+async def test_poison_of_no_contact_is_parked_alone() -> None:
+    publisher, lot = FakePublisher(), FakeParkingLot()
+    result = await relay(publisher, lot).forward([read(poison_document(None, lsn=1)), event("a", 1)])
+    assert (result.sent, result.parked) == (1, 1)
+    assert await lot.contacts() == {}
+    [parked] = (await lot.page(10, None)).items
+    assert (parked.event_id, parked.contact_id) == ("poison-1", None)
+
+
+async def test_a_contact_released_while_the_relay_was_parking_behind_it_is_sent() -> None:
+    class Released(FakeParkingLot):
+        async def contacts(self) -> dict[str, ParkedContact]:
+            stale = dict(self.markers)
+            self.markers.clear()  # the operator's replay ends right after the relay has looked
+            return stale
+
+    publisher, lot = FakePublisher(), Released()
+    lot.markers[contact_id("a")] = ParkedContact(contact_id("a"), "x", "r", (2, 2), "7")
+    result = await relay(publisher, lot).forward([event("a", 3)])
+    assert (result.sent, result.parked) == (1, 0)
+    assert sent_of(publisher, "a") == ids("a", 3)
+    assert lot.parked == {}
+
+
+async def test_a_lot_that_is_away_makes_events_wait() -> None:
+    class Away(FakeParkingLot):
+        async def contacts(self) -> dict[str, ParkedContact]:
+            raise Unavailable("away")
+
+    class NoRoom(FakeParkingLot):
+        async def park(self, contact: ParkedContact, events: Sequence[object]) -> None:
+            raise Unavailable("away")
+
     publisher = FakePublisher()
-    large = replace(event("a", 2), data={"text": "x" * 300_000})
-    with caplog.at_level("INFO"):
-        result = await Relay(publisher).forward([event("a", 1), broken, large, event("a", 3)])
-    assert result.sent == 2
-    assert [one.event_id for one in result.unsendable] == ["bad", "a-2"]
-    assert [one for _, one in publisher.sent] == ["a-1", "a-3"]
-    errors = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
-    assert len(errors) == 2
-    assert "bad" in errors[0]
+    with pytest.raises(NotDelivered, match="away"):
+        await relay(publisher, Away()).forward([event("a", 1)])
+    assert publisher.sent == []
+    with pytest.raises(NotDelivered, match="could not be parked"):
+        await relay(publisher, NoRoom()).forward([large("a", 1), event("b", 1)])
+    assert sent_of(publisher, "b") == ids("b", 1)
 
 
-async def test_an_empty_batch_is_done() -> None:
-    assert (await Relay(FakePublisher()).forward([])).sent == 0
+async def test_an_empty_batch_is_done_without_looking() -> None:
+    assert (await relay(lot=None).forward([])).sent == 0
 
 
 async def test_a_bug_is_not_mistaken_for_a_broker_that_is_away() -> None:
     class Broken(FakePublisher):
-        async def publish(self, contact_id: str, events: Sequence[OutboxEvent]) -> Sequence[Unsendable]:
+        async def publish(self, contact_id: str, events: Sequence[OutboxEvent]) -> Refusal | None:
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        await Relay(Broken()).forward([event("a", 1), event("b", 1)])
+        await relay(Broken()).forward([event("a", 1), event("b", 1)])
 
 
 async def test_contacts_are_sent_side_by_side_but_not_all_at_once() -> None:
@@ -86,13 +169,55 @@ async def test_contacts_are_sent_side_by_side_but_not_all_at_once() -> None:
         running = 0
         most = 0
 
-        async def publish(self, contact_id: str, events: Sequence[OutboxEvent]) -> Sequence[Unsendable]:
+        async def publish(self, contact_id: str, events: Sequence[OutboxEvent]) -> Refusal | None:
             Counting.running += 1
             Counting.most = max(Counting.most, Counting.running)
             await asyncio.sleep(0)
             await asyncio.sleep(0)
             Counting.running -= 1
-            return []
+            return None
 
-    await Relay(Counting()).forward([event(f"c{n}", 1) for n in range(40)])
+    await relay(Counting()).forward([event(f"c{n}", 1) for n in range(40)])
     assert Counting.most == SESSIONS_AT_ONCE
+
+
+async def test_what_waits_is_said_once_a_minute_and_anew_after_it_was_over(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    now = 0.0
+    publisher = FakePublisher(fail_for={contact_id("a")})
+    waiting = replace(relay(publisher), saying=OnceAMinute(clock=lambda: now))
+
+    async def attempt() -> int:
+        caplog.clear()
+        with pytest.raises(NotDelivered):
+            await waiting.forward([event("a", 1)])
+        return sum(record.levelname == "ERROR" for record in caplog.records)
+
+    assert await attempt() == 1
+    now = 59.0
+    assert await attempt() == 0
+    now = 60.0
+    assert await attempt() == 1
+    publisher.fail_for.clear()
+    await waiting.forward([event("a", 1)])
+    publisher.fail_for.add(contact_id("a"))
+    assert await attempt() == 1
+
+
+@pytest.mark.parametrize(("age", "warned"), [(499, False), (501, True), (5000, True)])
+async def test_an_event_that_has_used_half_of_its_ttl_is_an_error_in_the_log(
+    caplog: pytest.LogCaptureFixture, age: int, warned: bool
+) -> None:
+    old = Relay(FakePublisher(), FakeParkingLot(), TtlGuard(clock=lambda: 1_772_366_400 + age))
+    await old.forward([event("a", 1)])
+    assert ("of its TTL" in caplog.text) is warned
+
+
+def test_poison_has_its_place_by_the_feed_and_events_by_their_sequence() -> None:
+    rewritten = read(event_document("a", 1, lsn=9))
+    same_transaction = [read(event_document("a", sequence, lsn=5)) for sequence in (3, 2)]
+    poison = read(poison_document("a", lsn=5))
+    late = read(poison_document("a", lsn=99))
+    ordered = in_order([late, *same_transaction, poison, rewritten, read(event_document("a", 4, lsn=6))])
+    assert [getattr(one, "sequence", one.id) for one in ordered] == ["poison-5", 1, 2, 3, 4, "poison-99"]

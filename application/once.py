@@ -1,0 +1,27 @@
+"""What lasts is said once a minute, not at each attempt."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+REPEAT_SECONDS = 60.0
+
+
+@dataclass
+class OnceAMinute:
+    """Tells whether it is time to say something again."""
+
+    clock: Callable[[], float] = time.monotonic
+    _said_at: float = field(default=float("-inf"), repr=False)
+
+    def due(self) -> bool:
+        """True at the first call, then at the first one a minute or more later."""
+        now = self.clock()
+        if now - self._said_at < REPEAT_SECONDS:
+            return False
+        self._said_at = now
+        return True
+
+    def reset(self) -> None:
+        """It is over: should it come again, say so at once."""
+        self._said_at = float("-inf")

@@ -1,0 +1,44 @@
+"""An event is not allowed to expire unforwarded in silence: from half of its life on, the log says so."""
+
+import logging
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from application.once import OnceAMinute
+from application.ports import FeedEvent
+
+SHARE = 0.5
+"""The share of its TTL that an event may use before it is forwarded. Past that, somebody has to look."""
+
+_log = logging.getLogger("contacts.relay")
+
+
+@dataclass
+class TtlGuard:
+    """Watches the age of events that are about to be forwarded; says what it finds once a minute."""
+
+    clock: Callable[[], float] = time.time
+    saying: OnceAMinute = field(default_factory=OnceAMinute)
+
+    def watch(self, events: Iterable[FeedEvent]) -> None:
+        """Log an error when one of the events has used more than half of its TTL."""
+        now = self.clock()
+        worst = max(events, key=lambda event: share_used(event, now), default=None)
+        if worst is None or (share := share_used(worst, now)) < SHARE or not self.saying.due():
+            return
+        _log.error(
+            "event %s of contact %s has used %.0f %% of its TTL and is not forwarded yet: it is lost at 100 %%. "
+            "See why the relay is late; EVENT_TTL_SECONDS of new events can be raised",
+            worst.id,
+            worst.contact_id,
+            100 * share,
+        )
+
+
+def share_used(event: FeedEvent, now: float) -> float:
+    """How much of its TTL an event's document has used, from 0 to 1; 0 for one that does not expire."""
+    ttl, written_at = event.document.get("ttl"), event.document.get("_ts")
+    if not isinstance(ttl, int) or not isinstance(written_at, int) or ttl <= 0:
+        return 0.0
+    return (now - written_at) / ttl

@@ -1,0 +1,109 @@
+"""Poison in the store: it is parked, its contact waits, everybody else goes on, and an operator clears it up."""
+
+from functools import partial
+from typing import Any
+from uuid import uuid4
+
+import aiohttp
+import pytest
+from azure.cosmos.aio import CosmosClient
+
+from tests.e2e.conftest import Stack
+from tests.support.azure import CONTACTS, cosmos_connection
+from tests.support.eventually import eventually
+
+pytestmark = pytest.mark.xdist_group("e2e-parking")  # one stack for all
+
+
+async def insert(stack: Stack, item: dict[str, Any]) -> None:
+    async with CosmosClient.from_connection_string(cosmos_connection(stack.cosmos)) as client:
+        await client.get_database_client(stack.database).get_container_client(CONTACTS).create_item(item)
+
+
+def poison(partition_key: str, **data: Any) -> dict[str, Any]:
+    return {
+        "id": f"poison-{uuid4()}",
+        "partitionKey": partition_key,
+        "type": "domainEvent",
+        "data": data,
+        "ttl": 600,
+    }
+
+
+async def parked(stack: Stack, http: aiohttp.ClientSession, **wanted: Any) -> list[dict[str, Any]]:
+    async with http.get(f"{stack.url}/parked?pageSize=100") as answer:
+        assert answer.status == 200
+        items: list[dict[str, Any]] = (await answer.json())["items"]
+    return [item for item in items if all(item[name] == value for name, value in wanted.items())]
+
+
+async def test_poison_parks_its_contact_until_it_is_discarded_and_replayed(
+    shared_stack: Stack, http: aiohttp.ClientSession
+) -> None:
+    contact, other = await shared_stack.create(http), await shared_stack.create(http)
+    contact_id = contact["id"]
+    assert await shared_stack.sequences(contact_id, 1) == [1]
+    bad = poison(contact_id, secret="Xanthippe")
+    await insert(shared_stack, bad)
+    await eventually(lambda: parked(shared_stack, http, eventId=bad["id"]), what="the poison is parked")
+    await shared_stack.patch(http, contact_id, name={"firstName": "Jane"}, description="waits")
+    await shared_stack.patch(http, other["id"], description="goes on")
+    assert await shared_stack.sequences(other["id"], 2) == [1, 2]
+
+    async def three_parked() -> bool:
+        return len(await parked(shared_stack, http, contactId=contact_id)) == 3
+
+    await eventually(three_parked)
+    assert await shared_stack.topic.is_empty(contact_id)
+    async with http.post(f"{shared_stack.url}/parked/contacts/{contact_id}/replay") as answer:
+        assert answer.status == 409
+        assert bad["id"] in (await answer.json())["detail"]
+
+    [blocker] = await parked(shared_stack, http, eventId=bad["id"])
+    assert "Xanthippe" not in str(blocker)
+    async with http.get(f"{shared_stack.url}/parked/{blocker['id']}") as answer:
+        assert (await answer.json())["document"]["data"] == {"secret": "Xanthippe"}
+    discard = f"{shared_stack.url}/parked/{blocker['id']}/discard"
+    async with http.post(discard, json={"reason": " "}) as answer:
+        assert (answer.status, (await answer.json())["errors"][0]["field"]) == (400, "reason")
+    async with http.post(discard, json={"reason": "made by hand"}) as answer:
+        assert answer.status == 204
+    async with http.post(f"{shared_stack.url}/parked/contacts/{contact_id}/replay") as answer:
+        assert (answer.status, await answer.json()) == (200, {"replayed": 2, "remaining": False})
+
+    await shared_stack.patch(http, contact_id, description="flows again")
+    assert await shared_stack.sequences(contact_id, 3) == [2, 3, 4]
+    assert await parked(shared_stack, http, contactId=contact_id) == []
+    assert "Xanthippe" not in shared_stack.log()
+
+
+async def test_poison_of_no_contact_is_parked_alone(shared_stack: Stack, http: aiohttp.ClientSession) -> None:
+    documents = [poison("nobody"), poison("nobody", id=[1], sequence="x"), poison(str(uuid4()), sequence=-1)]
+    for document in documents:
+        await insert(shared_stack, document)
+    contact = await shared_stack.create(http)
+    assert await shared_stack.sequences(contact["id"], 1) == [1]
+    for document in documents:
+        await eventually(partial(parked, shared_stack, http, eventId=document["id"]))
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("GET", "parked/nothing", None, 404),
+        ("GET", f"parked/{'0' * 32}", None, 404),
+        ("POST", f"parked/{'0' * 32}/discard", {"reason": "x"}, 404),
+        ("POST", f"parked/{'0' * 32}/discard", {}, 400),
+        ("POST", f"parked/{'0' * 32}/discard", {"reason": "x" * 501}, 400),
+        ("POST", "parked/contacts/1/replay", None, 404),
+        ("POST", "parked/contacts/b5e2e7aa-4982-4735-9422-c39a7c4af5c2/replay", None, 404),
+        ("DELETE", "parked", None, 405),
+        ("GET", "parked?pageSize=0", None, 400),
+        ("GET", "parked?continuationToken=forged", None, 400),
+    ],
+)
+async def test_bad_operations_are_refused(
+    shared_stack: Stack, http: aiohttp.ClientSession, method: str, path: str, body: Any, status: int
+) -> None:
+    async with http.request(method, f"{shared_stack.url}/{path}", json=body) as answer:
+        assert (answer.status, answer.content_type) == (status, "application/problem+json")
