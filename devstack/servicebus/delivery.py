@@ -6,7 +6,7 @@ Sources of the annotations: the AMQP protocol guide of Azure Service Bus and wha
 import struct
 import uuid
 
-from devstack.servicebus.broker.message import Message
+from devstack.servicebus.broker.message import Message, State
 from devstack.servicebus.codec import encode as e
 from devstack.servicebus.codec.message import ANNOTATIONS, DELIVERY_ANNOTATIONS, HEADER, raw_map
 
@@ -53,7 +53,7 @@ def _delivery_annotations(message: Message, token: bytes) -> bytes:
 
 
 def payload(message: Message, *, locked: bool) -> bytes:
-    """The message as it goes to a receiver."""
+    """The message as it goes to a receiver; as in Azure, the usual state and number go without saying."""
     parsed = message.parsed
     header = [
         e.boolean(parsed.durable),
@@ -67,11 +67,11 @@ def payload(message: Message, *, locked: bool) -> bytes:
         e.timestamp(message.enqueued_ms),
         _SEQUENCE_NUMBER,
         e.long(message.sequence),
-        _ENQUEUE_SEQUENCE_NUMBER,
-        e.long(message.enqueued_sequence),
-        _STATE,
-        struct.pack(">Bb", 0x54, message.state),
     ]
+    if message.enqueued_sequence != message.sequence:
+        annotations += [_ENQUEUE_SEQUENCE_NUMBER, e.long(message.enqueued_sequence)]
+    if message.state is not State.ACTIVE:
+        annotations += [_STATE, struct.pack(">Bb", 0x54, message.state)]
     if locked:
         annotations += [_LOCKED_UNTIL, e.timestamp(message.locked_until_ms)]
     if message.dead_letter_source is not None:

@@ -268,7 +268,7 @@ def _check_message(description: Description, parsed: ParsedMessage) -> None:
             )
     if len(parsed.raw) > MAX_MESSAGE_BYTES:
         raise AmqpError(MESSAGE_SIZE_EXCEEDED, f"A message has at most {MAX_MESSAGE_BYTES} bytes.")
-    key = _annotation(parsed, PARTITION_KEY)
+    key = _given_partition_key(parsed)
     if key is not None and parsed.session_id is not None and key != parsed.session_id:
         raise AmqpError(ARGUMENT_ERROR, "PartitionKey and SessionId are both set and differ.")
 
@@ -284,9 +284,15 @@ def _check_partitioned_batch(entity: Entity, messages: list[ParsedMessage]) -> N
         )
 
 
-def _partition_key(parsed: ParsedMessage) -> str | None:
+def _given_partition_key(parsed: ParsedMessage) -> str | None:
+    """The Python SDK sends it as binary when it sends on a message that it received."""
     key = _annotation(parsed, PARTITION_KEY)
-    return parsed.session_id if key is None else str(key)
+    return key.decode(errors="replace") if isinstance(key, bytes) else None if key is None else str(key)
+
+
+def _partition_key(parsed: ParsedMessage) -> str | None:
+    key = _given_partition_key(parsed)
+    return parsed.session_id if key is None else key
 
 
 def _scheduled_time(parsed: ParsedMessage) -> int | None:

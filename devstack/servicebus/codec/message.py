@@ -264,6 +264,8 @@ def _identity(raw: bytes, position: int) -> tuple[str | None, str | None]:
         for _ in range(_GROUP_ID - _MESSAGE_ID - 1):
             item = skip(raw, item)
         session_id, item = decode(raw, item)
+    if isinstance(session_id, bytes):  # the Python SDK, of a message that it received and sends on
+        session_id = session_id.decode(errors="replace")
     if item > end or not isinstance(session_id, str | None):
         raise malformed("the properties do not fit their definition")
     return None if message_id is None else _text(message_id), session_id
@@ -271,4 +273,9 @@ def _identity(raw: bytes, position: int) -> tuple[str | None, str | None]:
 
 def _text(message_id: Any) -> str:
     """AMQP lets an id be a number, a UUID, binary or a string; two forms of the same text are the same id here."""
-    return message_id.hex() if isinstance(message_id, bytes) else str(message_id)
+    if not isinstance(message_id, bytes):
+        return str(message_id)
+    try:
+        return message_id.decode()
+    except UnicodeDecodeError:
+        return message_id.hex()

@@ -290,7 +290,7 @@ def test_application_properties_are_merged_and_the_sdk_reads_the_result() -> Non
 
 
 def test_message_ids_of_every_type_are_text() -> None:
-    for encoded, text in (("a1026964", "id"), ("5307", "7"), ("a0020aff", "0aff")):
+    for encoded, text in (("a1026964", "id"), ("5307", "7"), ("a0020aff", "0aff"), ("a0026964", "id")):
         fields = bytes.fromhex(encoded)
         raw = b"\x00\x53\x73\xc0" + bytes((len(fields) + 1, 1)) + fields + bytes.fromhex("005375a00178")
         assert parse(raw).message_id == text
