@@ -93,7 +93,7 @@ class CosmosParser(parser.Parser):
         query = Query(distinct=bool(self._match(TokenType.DISTINCT)))
         if self._is_clause("TOP"):
             self._advance()
-            query.set("top", self._parse_unary())
+            query.set("top", self._parse_primary() or self._parse_placeholder())
         if self._is_clause("VALUE"):
             self._advance()
             query.set("value", True)

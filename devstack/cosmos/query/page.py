@@ -1,7 +1,7 @@
 """One page of a query over items: no more than asked for, and a continuation that neither skips nor repeats a result.
 
-A page may be short, or empty, with a continuation: when it is long enough in bytes, or when enough rows have been
-looked at.
+A page may be short, or empty, with a continuation: it ends with its physical partition, or when it is long enough in
+bytes, or when enough rows have been looked at.
 """
 
 import itertools
@@ -175,6 +175,8 @@ def _fill(
     if start.limit == 0:
         return Page(page, None)
     for read, (bounds, candidate) in enumerate(rows):
+        if read and bounds != (position.minimum, position.maximum):
+            return Page(page, position)
         if len(page) >= size or length > MAX_PAGE_BYTES or read >= MAX_ROWS_READ:
             return Page(page, position)
         inner = position.inner

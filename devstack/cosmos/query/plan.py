@@ -113,5 +113,8 @@ def _with_keys(query: tree.Query) -> tree.Query:
         ("orderByItems", keys),
         ("payload", payload),
     )
-    # With the keys next to it no result equals another: duplicates are the client's to drop.
-    return replace(query, items=items, value=False, where=where, distinct=False)
+    query = replace(query, items=items, value=False, where=where)
+    if query.distinct:
+        # With the keys next to it no result equals another: duplicates are the client's to drop, before it counts.
+        return replace(query, distinct=False, top=None, offset=None, limit=None)
+    return query

@@ -148,6 +148,11 @@ def test_parameters_of_every_type(fruit: ContainerProxy) -> None:
         ("SELECT VALUE c.id FROM c WHERE IS_NUMBER(c.n) ORDER BY c.n DESC", ["1", "3", "2"]),
         ("SELECT VALUE c.s FROM c ORDER BY c.s", ["", "100%", "Apple", "apple pie", "fig", "pear"]),
         ("SELECT TOP 2 VALUE c.id FROM c ORDER BY c.id DESC", ["6", "5"]),
+        ("SELECT TOP 1 [c.id] FROM c ORDER BY c.id", [{"$1": ["1"]}]),
+        (
+            "SELECT DISTINCT VALUE c.flag FROM c WHERE IS_NULL(c.flag) = false ORDER BY c.flag OFFSET 1 LIMIT 1",
+            [True],
+        ),
         ("SELECT VALUE c.id FROM c ORDER BY c.id OFFSET 2 LIMIT 3", ["3", "4", "5"]),
         ("SELECT DISTINCT VALUE IS_DEFINED(c.in) FROM c", [True, False]),
         (
@@ -200,6 +205,16 @@ async def test_pages_neither_skip_nor_repeat(wide: AsyncContainer, query: str, k
         assert found == sorted(found, reverse=True)
     if key:
         assert lengths == [4, 4, 4, 4, 4, 3]
+
+
+async def test_a_page_ends_with_its_physical_partition(wide: AsyncContainer) -> None:
+    for number in range(20):
+        await wide.create_item({"id": str(number), "pk": f"key-{number}"})
+
+    found = [await all_of(page) async for page in wide.query_items("SELECT * FROM c").by_page()]
+
+    assert len(found) == 4, "twenty keys leave no quarter of the hashes empty"
+    assert sum(len(page) for page in found) == 20
 
 
 async def test_changes_between_two_pages_do_no_harm(container: AsyncContainer) -> None:
@@ -305,7 +320,8 @@ async def test_an_order_by_several_properties_needs_a_composite_index(database: 
         ("SELECT c.x, COUNT(1) FROM c", "GROUP BY"),
         ("SELECT * FROM c WHERE COUNT(1) = 1", "COUNT"),
         ("SELECT * FROM c ORDER BY c.x + 1", "could not be mapped to a document path"),
-        ("SELECT TOP -1 * FROM c", "not negative"),
+        ("SELECT TOP -1 * FROM c", "Syntax error"),
+        ("SELECT TOP 1.5 * FROM c", "not negative"),
         ("SELECT * FROM c OFFSET 'a' LIMIT 1", "not negative"),
     ],
 )
