@@ -241,7 +241,7 @@ class CosmosMachine(RuleBasedStateMachine):
         if not self.service.catalogue.databases():
             return
         found: list[Any] = []
-        more = {}
+        more: dict[str, str] = {}
         while True:
             _, body, headers = self.send("GET", ITEMS, **more)
             found += body["Documents"]
