@@ -43,6 +43,7 @@ MIN_FRAME_SIZE = 512
 """The smallest max-frame-size that AMQP lets a peer announce."""
 
 HANDSHAKE_SECONDS = 30.0
+CLOSE_SECONDS = 5.0
 HEARTBEAT_SECONDS = 10.0
 """A client hears from us at least so often: the sync SDK's keep-alive thread waits for a frame with its lock held."""
 
@@ -117,10 +118,15 @@ class Connection(asyncio.Protocol):
             session.close()
 
     def pause_writing(self) -> None:
+        """The client does not read: nothing more is read from it either, so that its answers do not pile up here."""
         self.writable = False
+        if self._transport is not None:
+            self._transport.pause_reading()
 
     def resume_writing(self) -> None:
         self.writable = True
+        if self._transport is not None:
+            self._transport.resume_reading()
         for session in list(self._sessions.values()):
             session.pump()
 
@@ -144,6 +150,7 @@ class Connection(asyncio.Protocol):
             self.write(frame(0, p.Open(CONTAINER_ID)) + frame(0, p.Close(p.error_field(error))))
         transport, self._transport = self._transport, None
         transport.close()
+        asyncio.get_running_loop().call_later(CLOSE_SECONDS, transport.abort)  # a client that does not read
 
     # -- authorisation
 

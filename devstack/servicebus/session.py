@@ -68,7 +68,7 @@ class AmqpSession:
         """The connection can be written to again."""
         for link in list(self.links.values()):
             if isinstance(link, OutgoingLink) and link.source is not None:
-                link.source.pump()
+                self.engine.wake(link.source)
 
     # -- incoming
 

@@ -36,6 +36,8 @@ class Message:
     """In the dead-letter queue of its entity."""
 
     dead_letter_source: str | None = None
+    """The path of the entity that dead-lettered it."""
+
     token: bytes | None = None
     locked_until_ms: int = 0
 

@@ -179,6 +179,7 @@ class Queue:
             return
         if changes:
             self._change(message, changes)
+            self.journal.put(self.entity, message)
         if how is Settlement.DEAD_LETTER:
             self._to_dead_letter(message, now_ms)
         elif how is Settlement.DEFER:
@@ -324,6 +325,7 @@ class Queue:
             return
         self._table.remove(message, in_session=self._in_session(message))
         message.dead, message.state, message.expires_ms = True, State.ACTIVE, None
+        message.dead_letter_source = self.description.path
         self.journal.put(self.entity, message)
         target.restore(message)
 
