@@ -1,0 +1,43 @@
+"""``python -m tests.torture --seconds 60 --seed 7``: exit code 0 without violations, else 1."""
+
+import argparse
+import asyncio
+import secrets
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.support.processes import ROOT
+from tests.torture.plan import PROFILES
+from tests.torture.run import Options, run
+from tests.torture.summary import summary
+
+
+def main(argv: list[str]) -> int:
+    """Run, print the table; the folder with logs and journals stays when there is something to look for."""
+    arguments = _parse(argv)
+    seed = secrets.randbelow(1_000_000) if arguments.seed is None else arguments.seed
+    folder = Path(tempfile.mkdtemp(prefix="torture-"))
+    print(f"torture: {arguments.seconds:g} s, seed {seed}, logs and journals in {folder}", flush=True)
+    report = asyncio.run(
+        run(Options(folder, arguments.seconds, seed, arguments.app.resolve(), arguments.profile))
+    )
+    print(summary(report), flush=True)
+    if report.violations:
+        return 1
+    shutil.rmtree(folder)
+    return 0
+
+
+def _parse(argv: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser("python -m tests.torture", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60.0, help="how long the faults go on")
+    parser.add_argument("--seed", type=int, help="the same seed plans the same faults; default: a random one")
+    parser.add_argument("--app", type=Path, default=ROOT, help="the folder of another function_app.py")
+    parser.add_argument("--profile", choices=sorted(PROFILES), default="everything")
+    return parser.parse_args(argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

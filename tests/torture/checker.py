@@ -1,0 +1,220 @@
+"""The promises of the service, each as a rule over what clients asked and were told and what a subscriber was handed.
+
+Nothing of the service is imported: a checker that shared its code would share its mistakes. A violation that
+``may_pass`` is one that waiting can end, such as an event that has not arrived yet; any other stands for good.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tests.torture.history import (
+    CREATED,
+    DELETED,
+    UPDATED,
+    Attempt,
+    Event,
+    History,
+    Operation,
+    value_of,
+    values,
+)
+
+EXPECTED_STATUSES = {200, 201, 204, 404, 409, 412, 422, 429, 503}
+"""What a well-formed request may be answered with; anything else, a bare 500 above all, is a violation."""
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A broken promise."""
+
+    rule: str
+    about: str
+    may_pass: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.about}"
+
+
+def check(history: History) -> list[Violation]:
+    """Everything that is wrong with a run; nothing else than the journals is looked at."""
+    operations, events = history.operations(), history.events()
+    by_operation: defaultdict[str, list[Event]] = defaultdict(list)
+    by_contact: defaultdict[str, list[Event]] = defaultdict(list)
+    for event in events:
+        by_operation[event.cause.rpartition(".")[0]].append(event)
+        by_contact[event.contact].append(event)
+    return [
+        *_answers(operations.values()),
+        *_each_event(events, operations),
+        *_deliveries(events, history.completed),
+        *(found for each in operations.values() for found in _effects(each, by_operation[each.name])),
+        *(found for contact, each in by_contact.items() for found in _order(contact, each, operations)),
+        *_final_state(history.found, by_contact),
+        *_parking(history),
+    ]
+
+
+def _answers(operations: Iterable[Operation]) -> Iterator[Violation]:
+    for operation in operations:
+        for attempt in operation.attempts:
+            yield from _answer(operation, attempt)
+        first_answers = [answer for answer in operation.acknowledged if not answer.replayed]
+        if len(first_answers) > 1:
+            yield Violation("acknowledged twice", f"{operation.name} got two first answers")
+        if len(operation.contacts) > 1:
+            yield Violation("doubled contact", f"{operation.name} was told of {sorted(operation.contacts)}")
+        if operation.asked.reuses_key and operation.acknowledged:
+            yield Violation("reused key", f"{operation.name} was acknowledged in spite of its used key")
+
+
+def _answer(operation: Operation, attempt: Attempt) -> Iterator[Violation]:
+    answer = attempt.answer
+    if answer is None:
+        return
+    if answer.status is not None and answer.status not in EXPECTED_STATUSES:
+        yield Violation("unexpected answer", f"{attempt.cause} got {answer.status}")
+    if answer.outcome != "acknowledged" or operation.call == "delete":
+        return
+    shown = values(answer.body or {})
+    for name in attempt.asked.properties:
+        if shown.get(name) != value_of(operation.name, name):
+            yield Violation("wrong answer", f"{attempt.cause} set its {name} and was shown {shown.get(name)}")
+
+
+def _each_event(events: Iterable[Event], operations: Mapping[str, Operation]) -> Iterator[Violation]:
+    attempts = {attempt.cause: each for each in operations.values() for attempt in each.attempts}
+    outcomes = {attempt.cause: attempt.outcome for each in attempts.values() for attempt in each.attempts}
+    for event in events:
+        operation = attempts.get(event.cause)
+        if operation is None or event.action not in operation.actions:
+            yield Violation("invented event", f"{event}: nobody asked for it")
+            continue
+        if outcomes[event.cause] == "refused":
+            yield Violation("refused, and done", f"{event}: its request was refused")
+        if operation.contacts and event.contact not in operation.contacts:
+            yield Violation("wrong contact", f"{event}: {operation.name} was about another one")
+        yield from _content(event, operation)
+
+
+def _content(event: Event, operation: Operation) -> Iterator[Violation]:
+    body = event.body
+    told = (body.get("id"), body.get("contactId"), body.get("action"), body.get("sequence"))
+    if told != (event.id, event.contact, event.action, event.sequence):
+        yield Violation("message and body differ", str(event))
+    carried = values(body.get("contact") or {}) if event.action == CREATED else values(body)
+    for name in operation.asked.properties:
+        if event.action in (CREATED, UPDATED[name]) and carried.get(name) != value_of(operation.name, name):
+            yield Violation("wrong content", f"{event}: its {name} is {carried.get(name)}")
+
+
+def _deliveries(events: Iterable[Event], completed: Mapping[int, float]) -> Iterator[Violation]:
+    for event in events:
+        if len({delivery.broker_number for delivery in event.deliveries}) > 1:
+            yield Violation("duplicate", f"{event}: the topic took it twice")
+        for delivery in event.deliveries:
+            if delivery.at > completed.get(delivery.broker_number, delivery.at):
+                yield Violation("delivered after completion", str(event))
+
+
+def _effects(operation: Operation, events: Sequence[Event]) -> Iterator[Violation]:
+    happened = Counter(event.action for event in events)
+    for action, times in happened.items():
+        if times > 1:
+            yield Violation("done twice", f"{operation.name} caused {times} {action}s")
+    missing = operation.actions - set(happened)
+    if operation.outcome == "acknowledged" and missing and not operation.asked.reuses_key:
+        where = ", ".join(operation.contacts)
+        yield Violation(
+            "lost event", f"{operation.name}, contact {where}: {', '.join(sorted(missing))}", may_pass=True
+        )
+    elif happened and missing:
+        yield Violation("half done", f"{operation.name}: {', '.join(sorted(missing))} missing", may_pass=True)
+
+
+def _order(contact: str, events: Sequence[Event], operations: Mapping[str, Operation]) -> Iterator[Violation]:
+    sequences = [event.sequence for event in events]
+    if sequences != list(range(1, len(sequences) + 1)):
+        at = next(i for i, sequence in enumerate(sequences) if sequence != i + 1)
+        yield Violation(
+            "order", f"contact {contact}: {sequences[max(0, at - 2) : at + 3]} around place {at + 1}"
+        )
+    numbers = [event.first.broker_number for event in events]
+    if numbers != sorted(numbers):
+        yield Violation("order", f"contact {contact}: handed out in another order than it was stored in")
+    if events[0].action != CREATED:
+        yield Violation("order", f"contact {contact} begins with {events[0].action}")
+    if DELETED in [event.action for event in events[:-1]]:
+        yield Violation("order", f"contact {contact} goes on after its deletion")
+    yield from _order_in_time(contact, events, operations)
+
+
+def _order_in_time(
+    contact: str, events: Sequence[Event], operations: Mapping[str, Operation]
+) -> Iterator[Violation]:
+    """What was answered before something else was asked comes before it."""
+    latest_start = float("-inf")
+    for event in sorted(events, key=lambda event: event.sequence):
+        operation = operations.get(event.cause.rpartition(".")[0])
+        if operation is None:
+            continue
+        if any(answer.at < latest_start for answer in operation.acknowledged):
+            yield Violation("order in time", f"{event}: answered before what comes before it was asked")
+        started = [attempt.asked.at for attempt in operation.attempts if attempt.cause == event.cause]
+        latest_start = max([latest_start, *started])
+
+
+def _final_state(
+    found: Sequence[Mapping[str, object]], by_contact: Mapping[str, Sequence[Event]]
+) -> Iterator[Violation]:
+    listed = Counter(str(contact["id"]) for contact in found)
+    for contact, times in listed.items():
+        if times > 1:
+            yield Violation("doubled contact", f"{contact} is listed {times} times")
+    states = {contact: _state(each) for contact, each in by_contact.items()}
+    expected = {contact: state for contact, state in states.items() if state}
+    for contact in expected.keys() - listed.keys():
+        yield Violation("lost contact", f"{contact} is not in the final list", may_pass=True)
+    for contact in listed.keys() - expected.keys():
+        yield Violation("contact without its events", f"{contact} is in the final list", may_pass=True)
+    for body in found:
+        state = expected.get(str(body["id"]))
+        if state is not None and values(body) != state:
+            yield Violation(
+                "state differs from the events",
+                f"contact {body['id']}: {values(body)}, not {state}",
+                may_pass=True,
+            )
+
+
+def _state(events: Sequence[Event]) -> dict[str, str | None]:
+    """What a contact is after its events; empty when it is deleted, or was never created."""
+    state: dict[str, str | None] = {}
+    for event in sorted(events, key=lambda event: event.sequence):
+        if event.action == DELETED:
+            return {}
+        state |= values(event.body.get("contact") or {}) if event.action == CREATED else values(event.body)
+    return state
+
+
+def _parking(history: History) -> Iterator[Violation]:
+    parked = Counter(str(item.get("eventId")) for item in history.parked)
+    sick = {poison.contact for poison in history.poisons if poison.contact}
+    documents = {poison.document for poison in history.poisons}
+    for poison in history.poisons:
+        if poison.stored and not parked[poison.document]:
+            yield Violation("not parked", f"poison {poison.document} in {poison.partition}", may_pass=True)
+        if poison.document in history.deliveries:
+            yield Violation("poison delivered", poison.document)
+    for document, times in parked.items():
+        if times > 1:
+            yield Violation("parked twice", document)
+    for item in history.parked:
+        if item.get("eventId") not in documents and item.get("contactId") not in sick:
+            yield Violation("parked without need", f"{item.get('action')} of contact {item.get('contactId')}")
+        if not item.get("reason"):
+            yield Violation("parked without a reason", str(item.get("eventId")))
+    for item in history.still_parked:
+        yield Violation(
+            "still parked", f"event {item.get('eventId')}, after discard and replay", may_pass=True
+        )

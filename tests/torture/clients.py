@@ -1,0 +1,205 @@
+"""Clients write down each request before they send it and each answer as it comes; nothing is done from memory.
+
+An attempt that could not connect was certainly not served. Anything else without an answer, and every 503, leaves open
+whether the change was made. Only creations with an Idempotency-Key, and deletions, are asked for again; a patch is not,
+so that its values, used once, show how often it was applied.
+"""
+
+import asyncio
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+import aiohttp
+
+from tests.torture.history import UPDATED, cause, value_of
+from tests.torture.journal import Answered, Attempted, Call, Journal, Outcome
+
+REFUSALS = {400, 404, 405, 409, 412, 413, 415, 422, 429}
+"""These say that nothing was changed."""
+
+TIMEOUT_SECONDS = 12.0
+CONTACTS_AT_ONCE = 24
+_FEWEST_CONTACTS = 6
+_PAUSES = (0.05, 0.3)
+_PAUSE_AFTER_FAILURE = 0.3
+
+
+@dataclass
+class Directory:
+    """The contacts that are believed to be there, with the newest ETag seen; shared by all clients."""
+
+    etags: dict[str, str | None] = field(default_factory=dict)
+
+    def saw(self, contact: str, etag: str | None) -> None:
+        self.etags[contact] = etag
+
+    def gone(self, contact: str) -> None:
+        self.etags.pop(contact, None)
+
+
+@dataclass
+class Client:
+    """Asks for one thing after the other until told to stop."""
+
+    name: str
+    url: str
+    http: aiohttp.ClientSession
+    journal: Journal
+    chance: random.Random
+    directory: Directory
+    stopping: asyncio.Event
+    numbers: Iterator[int] = field(default_factory=count)
+
+    async def run(self) -> None:
+        """What is under way when told to stop is brought to its end."""
+        while not self.stopping.is_set():
+            if not await self._one():
+                await asyncio.sleep(_PAUSE_AFTER_FAILURE)
+            await asyncio.sleep(self.chance.uniform(*_PAUSES))
+
+    async def create(self) -> str | None:
+        """A new contact; None when it is not known to be there."""
+        answer = await _Request(self, "create", tuple(UPDATED)).send()
+        return self._created(answer)
+
+    async def patch(self, contact: str) -> Answered:
+        """Some properties at once; now and then only if the contact is as last seen."""
+        properties = tuple(sorted(self.chance.sample(sorted(UPDATED), self.chance.randint(1, len(UPDATED)))))
+        etag = self.directory.etags.get(contact) if self.chance.random() < 0.2 else None
+        headers = {"If-Match": etag} if etag else {}
+        return await _Request(self, "patch", properties, contact=contact, headers=headers).send()
+
+    async def _one(self) -> bool:
+        """Whether the service was there."""
+        contacts = sorted(self.directory.etags)
+        wish = self.chance.random()
+        if len(contacts) < _FEWEST_CONTACTS or (wish < 0.15 and len(contacts) < CONTACTS_AT_ONCE):
+            if self.chance.random() < 0.5:
+                return await self._create_once()
+            return await self.create() is not None
+        contact = self.chance.choice(contacts)
+        if wish > 0.95:
+            return await self._delete(contact)
+        answer = await self.patch(contact)
+        return answer.outcome != "unknown"
+
+    async def _create_once(self) -> bool:
+        """Repeat until the answer is known: the key makes it happen once."""
+        key = f"{self.name}-{self.chance.getrandbits(64):x}"
+        request = _Request(self, "create", tuple(UPDATED), key=key)
+        answers = await asyncio.gather(*(request.send() for _ in range(self.chance.choice([1, 1, 1, 2]))))
+        while not any(answer.outcome == "acknowledged" for answer in answers):
+            await asyncio.sleep(_PAUSE_AFTER_FAILURE)
+            answers = [await request.send()]
+        if self.chance.random() < 0.2:
+            await request.send()
+        if self.chance.random() < 0.2:
+            await _Request(self, "create", tuple(UPDATED), key=key, reuses_key=True).send()
+        return (
+            self._created(next(answer for answer in answers if answer.outcome == "acknowledged")) is not None
+        )
+
+    def _created(self, answer: Answered) -> str | None:
+        if answer.outcome != "acknowledged" or answer.body is None:
+            return None
+        contact = str(answer.body["id"])
+        self.directory.saw(contact, None)
+        return contact
+
+    async def _delete(self, contact: str) -> bool:
+        self.directory.gone(contact)
+        request = _Request(self, "delete", (), contact=contact)
+        answer = await request.send()
+        if answer.outcome == "unknown":
+            await asyncio.sleep(_PAUSE_AFTER_FAILURE)
+            answer = await request.send()
+        return answer.outcome != "unknown"
+
+
+class _Request:
+    """One operation, to be sent once or more."""
+
+    def __init__(
+        self,
+        client: Client,
+        call: Call,
+        properties: tuple[str, ...],
+        *,
+        contact: str | None = None,
+        key: str | None = None,
+        reuses_key: bool = False,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        self._client = client
+        self._numbers = count(1)
+        self._operation = f"{client.name}-{next(client.numbers)}"
+        self._asked = Attempted(
+            operation=self._operation,
+            number=0,
+            call=call,
+            contact=contact,
+            properties=properties,
+            key=key,
+            reuses_key=reuses_key,
+        )
+        self._headers = (headers or {}) | ({"Idempotency-Key": key} if key else {})
+
+    async def send(self) -> Answered:
+        number = next(self._numbers)
+        asked = {name: value for name, value in self._asked if name not in ("at", "number")}
+        self._client.journal.write(Attempted(number=number, **asked))
+        outcome, status, replayed, body = await self._exchange(number)
+        answer = Answered(
+            operation=self._operation,
+            number=number,
+            outcome=outcome,
+            status=status,
+            replayed=replayed,
+            body=body,
+        )
+        self._client.journal.write(answer)
+        return answer
+
+    async def _exchange(self, number: int) -> tuple[Outcome, int | None, bool, dict[str, Any] | None]:
+        contact = self._asked.contact
+        method = {"create": "POST", "patch": "PATCH", "delete": "DELETE"}[self._asked.call]
+        url = f"{self._client.url}/contacts" + (f"/{contact}" if contact else "")
+        headers = self._headers | {"x-correlation-id": cause(self._operation, number)}
+        try:
+            async with self._client.http.request(method, url, json=self._body(), headers=headers) as answer:
+                found = await answer.json(content_type=None) if answer.status in (200, 201) else None
+                if found and contact in self._client.directory.etags:
+                    self._client.directory.saw(str(contact), answer.headers.get("ETag"))
+                replayed = answer.headers.get("Idempotency-Replayed") == "true"
+                return outcome_of(answer.status), answer.status, replayed, found
+        except aiohttp.ClientConnectorError:
+            return "refused", None, False, None
+        except (aiohttp.ClientError, TimeoutError, OSError):
+            return "unknown", None, False, None
+
+    def _body(self) -> dict[str, Any] | None:
+        if self._asked.call == "delete":
+            return None
+        wanted = {name: value_of(self._operation, name) for name in self._asked.properties}
+        body: dict[str, Any] = {name: wanted[name] for name in ("email", "description") if name in wanted}
+        if "name" in wanted:
+            body["name"] = {"firstName": wanted["name"], "lastName": "Doe"}
+        if "company" in wanted:
+            body["company"] = {"companyName": wanted["company"]}
+        return body
+
+
+def outcome_of(status: int) -> Outcome:
+    """What a status says about the change."""
+    if 200 <= status < 300:
+        return "acknowledged"
+    return "refused" if status in REFUSALS else "unknown"
+
+
+def session() -> aiohttp.ClientSession:
+    """A connection for each request: aiohttp repeats some requests by itself when a kept one turns out to be closed."""
+    connector = aiohttp.TCPConnector(force_close=True, limit=0)
+    return aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(TIMEOUT_SECONDS))

@@ -1,0 +1,138 @@
+"""The nemesis does what the plan says, at the time it says, and puts every process back on its feet."""
+
+import asyncio
+import random
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+
+from tests.support.azure import CONTACTS
+from tests.torture.clients import Client
+from tests.torture.journal import Journal, Struck
+from tests.torture.plan import Strike
+from tests.torture.poison import poison
+from tests.torture.stack import DATABASE, PARTITIONS, Stack
+
+_CALL_SECONDS = 5.0
+_CHANGES_OF_A_POISONED_CONTACT = 2
+
+
+@dataclass
+class Nemesis:
+    """Strikes may overlap, but no process is touched by two at the same time."""
+
+    stack: Stack
+    journal: Journal
+    http: aiohttp.ClientSession
+    victim: Client
+    """Makes the contacts that are poisoned."""
+    chance: random.Random
+    _locks: dict[str, asyncio.Lock] = field(default_factory=dict)
+    _ranges: list[str] = field(default_factory=lambda: [str(number) for number in range(PARTITIONS)])
+
+    async def run(self, strikes: Sequence[Strike]) -> None:
+        """Everything of the plan; returns when the last strike is over, all processes running."""
+        started = time.monotonic()
+        async with asyncio.TaskGroup() as striking:
+            for strike in strikes:
+                await asyncio.sleep(max(0.0, started + strike.at - time.monotonic()))
+                striking.create_task(self._strike(strike))
+
+    async def heal(self) -> None:
+        """No fault is left that is still to happen."""
+        for call in (self._call("DELETE", self._cosmos("faults")), self._call("PUT", self._servicebus(), {})):
+            if not await call:
+                raise AssertionError(
+                    "a service that should be running does not answer its administrative calls"
+                )
+
+    async def _strike(self, strike: Strike) -> None:
+        if strike.target == "worker" and "worker" not in self.stack.processes:
+            return
+        began = time.monotonic()
+        done = await self._do(strike)
+        seconds = time.monotonic() - began
+        self.journal.write(
+            Struck(fault=strike.name, target=strike.target, seconds=seconds, done=done, at=began)
+        )
+
+    async def _do(self, strike: Strike) -> bool:
+        match strike.kind:
+            case "kill":
+                done = await self._kill(strike.target, strike.seconds)
+            case "pause":
+                done = await self._pause(strike.target, strike.seconds)
+            case "split":
+                done = await self._split()
+            case "cosmos":
+                done = await self._call("POST", self._cosmos("faults"), strike.fault) is not None
+            case "servicebus":
+                done = await self._call("PUT", self._servicebus(), strike.fault) is not None
+            case "poison":
+                done = await poison(self.stack, self.journal, self.chance)
+            case "poison contact":
+                done = await self._poison_a_contact()
+        return done
+
+    async def _kill(self, target: str, seconds: float) -> bool:
+        process = self.stack.processes[target]
+        async with self._lock(target):
+            await asyncio.to_thread(process.kill)
+            await asyncio.sleep(seconds)
+            await asyncio.to_thread(process.start)
+        return True
+
+    async def _pause(self, target: str, seconds: float) -> bool:
+        process = self.stack.processes[target]
+        async with self._lock(target):
+            process.pause()
+            try:
+                await asyncio.sleep(seconds)
+            finally:
+                process.resume()
+        return True
+
+    async def _split(self) -> bool:
+        chosen = self.chance.choice(self._ranges)
+        wanted = {"database": DATABASE, "container": CONTACTS, "range": chosen}
+        answer = await self._call("POST", self._cosmos("split"), wanted)
+        if answer is None:
+            return False
+        self._ranges.remove(chosen)
+        self._ranges += answer["children"]
+        return True
+
+    async def _poison_a_contact(self) -> bool:
+        contact = await self.victim.create()
+        if contact is None:
+            return False
+        self.victim.directory.gone(contact)  # until it is poisoned only this client knows of it
+        await self.victim.patch(contact)
+        done = await poison(self.stack, self.journal, self.chance, contact)
+        for _ in range(_CHANGES_OF_A_POISONED_CONTACT):
+            await self.victim.patch(contact)
+        self.victim.directory.saw(contact, None)
+        return done
+
+    def _cosmos(self, call: str) -> str:
+        return f"{self.stack.cosmos.address.rstrip('/')}/_devstack/{call}"
+
+    def _servicebus(self) -> str:
+        return f"{self.stack.servicebus.addresses[1].rstrip('/')}/$devstack/faults"
+
+    async def _call(self, method: str, url: str, body: Mapping[str, Any] | None = None) -> Any:
+        """The answer, or None when the service is away. Raises when it does not understand: a mistake of ours."""
+        timeout = aiohttp.ClientTimeout(_CALL_SECONDS)
+        try:
+            async with self.http.request(method, url, json=body, timeout=timeout) as answer:
+                if answer.status == 400 and "faults already" not in await answer.text():
+                    raise AssertionError(f"{method} {url} {body}: {await answer.text()}")
+                return await answer.json() if answer.status == 200 else None
+        except (aiohttp.ClientError, TimeoutError, OSError):
+            return None
+
+    def _lock(self, target: str) -> asyncio.Lock:
+        return self._locks.setdefault(target, asyncio.Lock())

@@ -1,0 +1,146 @@
+"""What will go wrong, and when: drawn from the seed alone, before anything runs."""
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Kind = Literal["kill", "pause", "split", "cosmos", "servicebus", "poison", "poison contact"]
+
+QUIET_END_SECONDS = 1.0
+"""Nothing new is started so short before the end: it would be healed before it is felt."""
+
+
+@dataclass(frozen=True)
+class Strike:
+    """One thing that the nemesis does. ``at`` and ``seconds`` (how long it lasts) in seconds of the run."""
+
+    at: float
+    kind: Kind
+    target: str
+    seconds: float = 0.0
+    fault: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """What the summary calls it."""
+        if self.kind == "cosmos":
+            return f"{self.fault['kind']}"
+        if self.kind == "servicebus":
+            return " ".join(name.replace("_", "-") for name in self.fault)
+        return self.kind
+
+
+Profile = Callable[[random.Random, float], list[Strike]]
+
+KILLS = {"functions": 15.0, "cosmos": 11.0, "servicebus": 11.0, "worker": 15.0, "subscriber": 12.0}
+"""Mean seconds from one SIGKILL of a process to the next."""
+
+COSMOS_FAULTS: tuple[Mapping[str, Any], ...] = (
+    {"kind": "drop-after-commit", "operation": "batch", "container": "contacts", "count": 2},
+    {"kind": "drop-after-commit", "operation": "batch", "container": "contacts", "count": 4},
+    {"kind": "drop-after-commit", "operation": "replace", "container": "leases", "count": 2},
+    {"kind": "drop-after-commit", "container": "parked-events", "count": 2},
+    {"kind": "fail-before-commit", "operation": "batch", "container": "contacts", "count": 2},
+    {"kind": "fail-before-commit", "operation": "feed", "count": 3},
+    {"kind": "throttle", "container": "contacts", "count": 20},
+    {"kind": "throttle", "count": 10, "retryAfterMs": 500},
+    {"kind": "retry-with", "operation": "batch", "count": 3},
+    {"kind": "unavailable", "operation": "batch", "count": 3},
+    {"kind": "unavailable", "count": 8},
+    {"kind": "slow", "operation": "batch", "count": 3, "seconds": 0.8},
+    {"kind": "slow", "container": "leases", "count": 2, "seconds": 2.0},
+)
+
+SERVICEBUS_FAULTS: tuple[Mapping[str, Any], ...] = (
+    {"drop_after_store": 1},
+    {"drop_after_store": 3},
+    {"server_busy_seconds": 1.5},
+    {"refuse_auth": 2},
+    {"delay_seconds": 0.3},
+    {"detach_links": "amqp:link:detach-forced"},
+    {"drop_connections": True},
+)
+
+
+def everything(chance: random.Random, seconds: float) -> list[Strike]:
+    """All kinds of faults, one over the other."""
+    strikes = [
+        *(
+            Strike(at, "kill", target, chance.uniform(0.1, 1.5))
+            for target, interval in KILLS.items()
+            for at in _times(chance, seconds, interval)
+        ),
+        *(
+            Strike(at, "pause", chance.choice(sorted(KILLS)), chance.uniform(0.3, 3.0))
+            for at in _times(chance, seconds, 8.0)
+        ),
+        *(Strike(at, "pause", "worker", 18.0) for at in _times(chance, seconds, 50.0)),
+        *(Strike(at, "split", "cosmos") for at in _times(chance, seconds, 25.0)),
+        *(Strike(at, "poison", "contacts") for at in _times(chance, seconds, 6.0)),
+        *(Strike(at, "poison contact", "contacts") for at in _times(chance, seconds, 9.0)),
+        *_faults(chance, seconds, "cosmos", COSMOS_FAULTS, 2.5),
+        *_faults(chance, seconds, "servicebus", SERVICEBUS_FAULTS, 3.0),
+    ]
+    return _in_order(strikes)
+
+
+def nothing(_chance: random.Random, _seconds: float) -> list[Strike]:
+    """Only load."""
+    return []
+
+
+def failing_writes(_chance: random.Random, seconds: float) -> list[Strike]:
+    """Every few batches one gets no answer, stored or not."""
+    kinds = ("fail-before-commit", "unavailable")
+    return [
+        Strike(
+            number * 0.5,
+            "cosmos",
+            "contacts",
+            fault={"kind": kinds[number % 2], "operation": "batch", "count": 1},
+        )
+        for number in range(1, int(seconds * 2))
+    ]
+
+
+def broker_away(_chance: random.Random, seconds: float) -> list[Strike]:
+    """Service Bus is away for most of the run."""
+    return [Strike(1.0, "kill", "servicebus", seconds - 2.0)]
+
+
+def broker_away_and_host_killed(_chance: random.Random, seconds: float) -> list[Strike]:
+    """While Service Bus is away, the host dies."""
+    return [Strike(1.0, "kill", "servicebus", seconds - 2.0), Strike(seconds - 2.0, "kill", "functions", 0.2)]
+
+
+PROFILES: dict[str, Profile] = {
+    "everything": everything,
+    "nothing": nothing,
+    "failing-writes": failing_writes,
+    "broker-away": broker_away,
+    "broker-away-and-host-killed": broker_away_and_host_killed,
+}
+
+
+def plan(profile: str, seed: int, seconds: float) -> list[Strike]:
+    """The strikes of a run, in order. The same arguments give the same plan."""
+    return PROFILES[profile](random.Random(f"plan {seed}"), seconds)
+
+
+def _times(chance: random.Random, seconds: float, interval: float) -> Iterator[float]:
+    at = chance.uniform(0.2, 1.0) * interval
+    while at < seconds - QUIET_END_SECONDS:
+        yield at
+        at += chance.uniform(0.5, 1.5) * interval
+
+
+def _faults(
+    chance: random.Random, seconds: float, kind: Kind, faults: tuple[Mapping[str, Any], ...], interval: float
+) -> Iterator[Strike]:
+    for at in _times(chance, seconds, interval):
+        yield Strike(at, kind, kind, fault=chance.choice(faults))
+
+
+def _in_order(strikes: list[Strike]) -> list[Strike]:
+    return sorted(strikes, key=lambda strike: strike.at)

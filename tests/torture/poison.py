@@ -1,0 +1,76 @@
+"""Broken event documents, written straight into the container of the contacts, past the service."""
+
+import asyncio
+import random
+import uuid
+from typing import Any
+
+from azure.core.exceptions import AzureError
+from azure.cosmos.aio import CosmosClient
+from azure.cosmos.exceptions import CosmosHttpResponseError
+
+from tests.support.azure import CONTACTS, cosmos_connection
+from tests.torture.journal import Journal, Poisoned
+from tests.torture.stack import DATABASE, Stack
+
+_DEADLINE_SECONDS = 10.0
+_LARGER_THAN_A_MESSAGE = 300_000
+
+BREAKAGES: dict[str, dict[str, Any]] = {
+    "no data": {"data": None},
+    "data is text": {"data": "contact-created"},
+    "nothing in it": {"data": {}},
+    "no sequence": {"data": {"sequence": None}},
+    "a sequence that is none": {"data": {"sequence": "second"}},
+    "another contact's": {"data": {"contactId": "00000000-0000-4000-8000-000000000000"}},
+    "another event's": {"data": {"id": "00000000-0000-4000-8000-000000000000"}},
+    "too large": {"data": {"note": "x" * _LARGER_THAN_A_MESSAGE}},
+}
+"""What each changes in an otherwise valid document."""
+
+
+async def poison(stack: Stack, journal: Journal, chance: random.Random, contact: str | None = None) -> bool:
+    """Write one broken document, into a contact's partition or one that no contact has; whether it is surely there."""
+    partition = contact or chance.choice([f"nobody-{chance.getrandbits(32):x}", _uuid(chance)])
+    document = _broken(chance, partition)
+    stored = await _store(stack, document)
+    journal.write(Poisoned(document=document["id"], partition=partition, stored=stored, contact=contact))
+    return stored is True
+
+
+def _broken(chance: random.Random, partition: str) -> dict[str, Any]:
+    breakage = BREAKAGES[chance.choice(sorted(BREAKAGES))]
+    event_id = _uuid(chance)
+    data = {
+        "id": event_id,
+        "contactId": partition,
+        "action": "ContactDescriptionUpdatedEvent",
+        "sequence": 1000,
+        "createdAt": "2026-03-01T12:00:00Z",
+        "description": "poison",
+    }
+    broken = breakage["data"]
+    return {
+        "id": event_id,
+        "partitionKey": partition,
+        "type": "domainEvent",
+        "data": data | broken if isinstance(broken, dict) and broken else broken,
+        "ttl": 864_000,
+    }
+
+
+async def _store(stack: Stack, document: dict[str, Any]) -> bool | None:
+    try:
+        async with asyncio.timeout(_DEADLINE_SECONDS):
+            async with CosmosClient.from_connection_string(cosmos_connection(stack.cosmos)) as client:
+                container = client.get_database_client(DATABASE).get_container_client(CONTACTS)
+                await container.create_item(document)
+    except CosmosHttpResponseError as error:
+        return True if error.status_code == 409 else None  # 409: the SDK's own earlier attempt was stored
+    except (AzureError, OSError, TimeoutError):
+        return None
+    return True
+
+
+def _uuid(chance: random.Random) -> str:
+    return str(uuid.UUID(int=chance.getrandbits(128), version=4))

@@ -1,0 +1,124 @@
+"""One run: load and faults for a while, then everything is healed, and the checker has the last word."""
+
+import asyncio
+import random
+import time
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import aiohttp
+
+from tests.support.processes import ROOT
+from tests.torture.checker import Violation, check
+from tests.torture.clients import Client, Directory, session
+from tests.torture.history import History
+from tests.torture.journal import Found, Journal, Reader
+from tests.torture.listing import whole_list
+from tests.torture.nemesis import Nemesis
+from tests.torture.operator import Operator
+from tests.torture.plan import plan
+from tests.torture.stack import Stack, running
+
+CLIENTS = 6
+QUIET_SECONDS = 3.0
+"""So long nothing may arrive any more before a run counts as over: a late duplicate is one too."""
+
+_LAST_ANSWERS_SECONDS = 60.0
+_LOOK_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a run is made of. ``patience``: how long after the end the service may take to deliver everything."""
+
+    folder: Path
+    seconds: float
+    seed: int
+    app: Path = ROOT
+    profile: str = "everything"
+    patience: float = 150.0
+
+
+@dataclass(frozen=True)
+class Report:
+    """What came out of a run; times in seconds of the monotonic clock."""
+
+    options: Options
+    history: History
+    violations: list[Violation]
+    started: float
+    healed: float
+    ended: float
+
+
+async def run(options: Options) -> Report:
+    """Raises AssertionError when a process does not come up: that is no verdict."""
+    async with AsyncExitStack() as ends:
+        stack = await ends.enter_async_context(running(options.folder, options.app, seed=options.seed))
+        http = await ends.enter_async_context(session())
+        journal = Journal(options.folder / "clients.jsonl")
+        ends.callback(journal.close)
+        started = time.monotonic()
+        await _load_and_faults(options, stack, http, journal)
+        healed = time.monotonic()
+        judge = _Judge(stack, http, journal)
+        violations = await judge.wait(options.patience)
+        return Report(options, judge.history, violations, started, healed, time.monotonic())
+
+
+async def _load_and_faults(
+    options: Options, stack: Stack, http: aiohttp.ClientSession, journal: Journal
+) -> None:
+    directory, stopping = Directory(), asyncio.Event()
+
+    def client(name: str) -> Client:
+        chance = random.Random(f"{name} {options.seed}")
+        return Client(name, stack.url, http, journal, chance, directory, stopping)
+
+    nemesis = Nemesis(stack, journal, http, client("victim"), random.Random(f"nemesis {options.seed}"))
+    async with asyncio.timeout(options.seconds + _LAST_ANSWERS_SECONDS), asyncio.TaskGroup() as clients:
+        for number in range(CLIENTS):
+            clients.create_task(client(f"c{number}").run())
+        strikes = plan(options.profile, options.seed, options.seconds)
+        await asyncio.gather(nemesis.run(strikes), asyncio.sleep(options.seconds))
+        await nemesis.heal()
+        stopping.set()
+
+
+@dataclass
+class _Judge:
+    """Reads the journals on, asks for the final state, and lets the checker look, again and again."""
+
+    stack: Stack
+    http: aiohttp.ClientSession
+    journal: Journal
+    history: History = field(default_factory=History)
+
+    async def wait(self, patience: float) -> list[Violation]:
+        """The violations: none as soon as all is well and quiet; what is left when patience ends, or can never pass."""
+        readers = [Reader(self.stack.folder / "clients.jsonl"), Reader(self.stack.subscriber_log)]
+        operator = Operator(self.stack.url, self.http, self.journal, self.history)
+        deadline = time.monotonic() + patience
+        while True:
+            for reader in readers:
+                self.history.add(reader.new())
+            settled = await operator.settle()
+            contacts = await whole_list(self.http, f"{self.stack.url}/contacts")
+            self.history.found = contacts or []
+            violations = check(self.history)
+            hopeless = any(not violation.may_pass for violation in violations)
+            if hopeless or time.monotonic() > deadline:
+                break
+            if settled and contacts is not None and not violations and self._is_quiet():
+                break
+            await asyncio.sleep(_LOOK_SECONDS)
+        for contact in self.history.found:
+            self.journal.write(Found(body=contact))
+        return violations
+
+    def _is_quiet(self) -> bool:
+        newest = max(
+            (delivery.at for each in self.history.deliveries.values() for delivery in each), default=0.0
+        )
+        return time.monotonic() - newest > QUIET_SECONDS

@@ -1,0 +1,98 @@
+"""What a run tells whoever watches it: a table, and every violation."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.torture.history import History
+from tests.torture.run import Report
+
+_FORWARDED = re.compile(r"forwarded \w+ (\S+) of contact")
+_SHOWN = 30
+
+
+def summary(report: Report) -> str:
+    """The table; each row a label and what there is to say."""
+    options = report.options
+    rows = [
+        ("seed", f"{options.seed} ({options.profile}, {options.seconds:g} s)"),
+        *_operations(report.history),
+        *_strikes(report.history),
+        *_events(report),
+        ("longest wait for the API", f"{_longest_silence(report):.1f} s"),
+        ("longest from answer to arrival", f"{_longest_delivery(report.history):.1f} s"),
+        ("all quiet after healing", f"{report.ended - report.healed:.1f} s"),
+        ("violations", str(len(report.violations))),
+    ]
+    lines = [f"{label:<32} {text}" for label, text in rows]
+    shown = [f"  {violation}" for violation in report.violations[:_SHOWN]]
+    if len(report.violations) > _SHOWN:
+        shown.append(f"  and {len(report.violations) - _SHOWN} more")
+    return "\n".join(lines + shown)
+
+
+def kills(history: History) -> int:
+    """How often a process was killed."""
+    return sum(strike.done for strike in history.strikes if strike.fault == "kill")
+
+
+def _operations(history: History) -> Iterator[tuple[str, str]]:
+    operations = history.operations().values()
+    for call in ("create", "patch", "delete"):
+        outcomes = Counter(operation.outcome for operation in operations if operation.call == call)
+        text = ", ".join(f"{outcomes[name]} {name}" for name in ("acknowledged", "refused", "unknown"))
+        yield f"{call} operations", text
+    repeated = sum(answer.replayed for answer in history.answers.values())
+    yield "attempts", f"{len(history.attempts)}, {repeated} answered as the first time"
+
+
+def _strikes(history: History) -> Iterator[tuple[str, str]]:
+    done = [strike for strike in history.strikes if strike.done]
+    killed = Counter(strike.target for strike in done if strike.fault == "kill")
+    yield "processes killed", f"{killed.total()} ({_counted(killed)})"
+    others = Counter(strike.fault for strike in done if strike.fault != "kill")
+    yield "other faults", f"{others.total()} of {len(others)} kinds"
+    for fault, times in sorted(others.items()):
+        yield f"  {fault}", str(times)
+    stored = sum(poison.stored is True for poison in history.poisons)
+    yield "poison documents", f"{stored} stored, {len(history.parked)} events seen parked"
+
+
+def _events(report: Report) -> Iterator[tuple[str, str]]:
+    events = report.history.events()
+    again = sum(len(event.deliveries) - 1 for event in events)
+    yield "events delivered", f"{len(events)}, {again} redelivered to the crashing subscriber"
+    sent = _forwarded(report.options.folder)
+    yield (
+        "duplicates dropped by the topic",
+        f"{sum(times - 1 for times in sent.values())} that the relays know of",
+    )
+
+
+def _forwarded(folder: Path) -> Counter[str]:
+    """How often the relays say that they have sent an event."""
+    logs = [folder / name for name in ("functions.log", "worker.log")]
+    return Counter(
+        event for log in logs if log.exists() for event in _FORWARDED.findall(log.read_text(errors="replace"))
+    )
+
+
+def _longest_silence(report: Report) -> float:
+    """The longest time in which no change was acknowledged."""
+    answers = report.history.answers.values()
+    times = sorted(answer.at for answer in answers if answer.outcome == "acknowledged")
+    return max((b - a for a, b in zip([report.started, *times], times, strict=False)), default=0.0)
+
+
+def _longest_delivery(history: History) -> float:
+    """From the answer to a change to the arrival of its event."""
+    answers = {
+        name: answer.at for name, answer in history.answers.items() if answer.outcome == "acknowledged"
+    }
+    waits = (event.first.at - answers[event.cause] for event in history.events() if event.cause in answers)
+    return max(waits, default=0.0)
+
+
+def _counted(counter: Counter[str]) -> str:
+    return ", ".join(f"{name} {times}" for name, times in sorted(counter.items()))
