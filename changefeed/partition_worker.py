@@ -52,6 +52,12 @@ class Shared:
     on_error: OnError
 
 
+def pause_after(failures: int, poll_interval: float) -> float:
+    """Seconds to wait after so many failures in a row: twice the poll interval, then doubling up to 30."""
+    # A handler may fail for days: the power must not grow with it.
+    return min(poll_interval * 2 ** min(failures, 20), MAX_PAUSE_SECONDS)
+
+
 class PartitionWorker:
     """Reads one lease's feed and hands it on, batch by batch, until stopped or until the lease is gone."""
 
@@ -104,7 +110,7 @@ class PartitionWorker:
             except Exception as error:  # noqa: BLE001 - whatever the handler or the SDK raises is reported and retried
                 self._shared.on_error(self.lease.token, error)
                 failures += 1
-                await self._pause(min(self._options.poll_interval * 2**failures, MAX_PAUSE_SECONDS))
+                await self._pause(pause_after(failures, self._options.poll_interval))
                 continue
             failures = 0
             if not had_items:
@@ -137,7 +143,7 @@ class PartitionWorker:
         """Retried for as long as the lease lasts: delivering the batch again would be allowed, but is no
         help.
         """
-        pause = self._options.poll_interval
+        failures = 0
         while True:
             try:
                 await self._write(lambda lease: self._shared.store.checkpoint(lease, continuation))
@@ -145,8 +151,8 @@ class PartitionWorker:
                 raise
             except Exception as error:  # noqa: BLE001 - any failure of the SDK is reported and retried
                 self._shared.on_error(self.lease.token, error)
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, MAX_PAUSE_SECONDS)
+                failures += 1
+                await asyncio.sleep(pause_after(failures, self._options.poll_interval))
             else:
                 return
 

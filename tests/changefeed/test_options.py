@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from changefeed import ProcessorOptions, StartFrom
+from changefeed.partition_worker import pause_after
 
 STARTED = datetime(2026, 1, 2, 3, 4, 5, 678901, UTC)
 
@@ -46,6 +47,10 @@ def test_the_beginning_and_a_time_do_not_depend_on_the_start() -> None:
     assert StartFrom.at(datetime(2026, 1, 1, 1, tzinfo=berlin)).resolved(STARTED) == datetime(
         2026, 1, 1, tzinfo=UTC
     )
+
+
+def test_pauses_grow_to_half_a_minute_and_no_further_however_long_it_fails() -> None:
+    assert [pause_after(failures, 1.0) for failures in (1, 2, 3, 4, 5, 10_000)] == [2, 4, 8, 16, 30, 30]
 
 
 def test_a_time_without_a_zone_is_refused() -> None:
