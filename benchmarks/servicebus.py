@@ -21,6 +21,7 @@ from azure.servicebus.exceptions import OperationTimeoutError
 from benchmarks.cosmos import client_cpu, memory_mb, server_cpu
 from devstack.servicebus.codec import encode as e
 from devstack.servicebus.codec import performatives as p
+from devstack.servicebus.codec.composites import read_outcome
 from devstack.servicebus.codec.message import BATCH_FORMAT
 from tests.devstack.servicebus.raw import batch, raw_client
 from tests.devstack.servicebus.support import administration, client
@@ -142,7 +143,7 @@ async def send_prebuilt(service: Service, batches: list[bytes]) -> None:
                 raw.transfer(handle, batches[sent], message_format=BATCH_FORMAT)
                 sent += 1
             disposition = await raw.expect(p.Disposition)
-            assert p.read_outcome(disposition.state) == p.Accepted()
+            assert read_outcome(disposition.state) == p.Accepted()
             answered += 1
 
 

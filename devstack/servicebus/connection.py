@@ -12,6 +12,7 @@ from typing import Any
 from devstack.servicebus import sasl
 from devstack.servicebus.cbs import Grant, SasKey
 from devstack.servicebus.codec import performatives as p
+from devstack.servicebus.codec.composites import decode_performative
 from devstack.servicebus.codec.errors import (
     CONNECTION_FORCED,
     FRAMING_ERROR,
@@ -277,7 +278,7 @@ class Connection(asyncio.Protocol):
             if received.kind != AMQP_FRAME:
                 raise AmqpError(FRAMING_ERROR, "A SASL frame has a body.")
             return
-        performative, payload_at = p.decode_performative(received.body)
+        performative, payload_at = decode_performative(received.body)
         if received.kind == SASL_FRAME:
             self._on_sasl(performative)
         elif not self._opened:

@@ -56,7 +56,7 @@ def payload(message: Message, *, locked: bool) -> bytes:
     """The message as it goes to a receiver; as in Azure, the usual state and number go without saying."""
     parsed = message.parsed
     header = [
-        e.boolean(parsed.durable),
+        b"\x41" if parsed.durable else b"\x40",
         b"\x40" if parsed.priority is None else e.ubyte(parsed.priority),
         b"\x40" if parsed.ttl_ms is None else e.uint(parsed.ttl_ms),
         b"\x40",

@@ -12,6 +12,7 @@ from devstack.servicebus.broker.queue import Queue
 from devstack.servicebus.broker.sessions import SessionLock
 from devstack.servicebus.cbs import SasKey, entity_path
 from devstack.servicebus.codec import performatives as p
+from devstack.servicebus.codec.composites import read_as
 from devstack.servicebus.codec.errors import NOT_ALLOWED, NOT_FOUND, NOT_IMPLEMENTED, TIMEOUT, AmqpError
 from devstack.servicebus.codec.values import Described, Symbol
 from devstack.servicebus.delivery import ticks
@@ -45,7 +46,7 @@ class Nodes:
 
     def attach(self, session: AmqpSession, attach: p.Attach) -> None:
         try:
-            attach = attach._replace(source=p.read_as(p.Source, attach.source), target=_target(attach.target))
+            attach = attach._replace(source=read_as(p.Source, attach.source), target=_target(attach.target))
             if attach.role:
                 self._attach_receiver(session, attach)
             else:
@@ -213,7 +214,7 @@ def _path(terminus: p.Source | p.Target | None) -> str:
 def _target(value: object) -> p.Target | None:
     if isinstance(value, Described) and value.descriptor == 0x30:
         raise AmqpError(NOT_IMPLEMENTED, "Transactions are not supported.")
-    return p.read_as(p.Target, value)
+    return read_as(p.Target, value)
 
 
 def _without_sub_queue(path: str) -> str:

@@ -6,6 +6,7 @@ Source: OASIS AMQP 1.0 part 2, 2.5 and 2.7.
 from typing import TYPE_CHECKING, Any
 
 from devstack.servicebus.codec import performatives as p
+from devstack.servicebus.codec.composites import read_outcome
 from devstack.servicebus.codec.errors import (
     DECODE_ERROR,
     HANDLE_IN_USE,
@@ -117,7 +118,7 @@ class AmqpSession:
         if not disposition.role:
             return  # the client settles what it sent; it was settled here when it was answered
         last = disposition.first if disposition.last is None else disposition.last
-        outcome = p.read_outcome(disposition.state)
+        outcome = read_outcome(disposition.state)
         if disposition.first == last:
             numbers = [last] if last in self.unsettled else []
         else:

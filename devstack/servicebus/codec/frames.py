@@ -7,8 +7,8 @@ import struct
 from typing import Any, NamedTuple
 
 from devstack.servicebus.codec import encode as e
+from devstack.servicebus.codec.composites import encode_performative
 from devstack.servicebus.codec.errors import FRAMING_ERROR, AmqpError
-from devstack.servicebus.codec.performatives import encode_performative
 
 AMQP_FRAME = 0
 SASL_FRAME = 1

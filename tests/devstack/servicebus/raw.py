@@ -9,6 +9,12 @@ from typing import Any, TypeVar
 
 from devstack.servicebus.codec import encode as e
 from devstack.servicebus.codec import performatives as p
+from devstack.servicebus.codec.composites import (
+    decode_performative,
+    encode_performative,
+    read_as,
+    read_outcome,
+)
 from devstack.servicebus.codec.frames import AMQP_HEADER, SASL_FRAME, SASL_HEADER, frame, take_frame
 from devstack.servicebus.codec.message import ParsedMessage, parse, read_application_properties, read_value
 from devstack.servicebus.codec.values import Raw, Symbol
@@ -76,7 +82,7 @@ class RawClient:
 
     def send(self, performative: Any, payload: bytes = b"", *, channel: int = 0) -> None:
         """One frame."""
-        body = p.encode_performative(performative) + payload
+        body = encode_performative(performative) + payload
         self.writer.write(
             (8 + len(body)).to_bytes(4, "big") + b"\x02\x00" + channel.to_bytes(2, "big") + body
         )
@@ -93,7 +99,7 @@ class RawClient:
             if not received.body:
                 self.heartbeats += 1
                 continue
-            performative, payload_at = p.decode_performative(received.body)
+            performative, payload_at = decode_performative(received.body)
             return performative, received.body[payload_at:]
 
     async def expect(self, kind: type[T], *, patience: float = PATIENCE_SECONDS) -> T:
@@ -121,7 +127,7 @@ class RawClient:
                 except (EOFError, ConnectionError):
                     return error
                 if isinstance(performative, p.Close):
-                    error = p.read_as(p.ErrorField, performative.error)
+                    error = read_as(p.ErrorField, performative.error)
 
     async def _fill(self) -> None:
         data = await self._reader.read(65536)
@@ -156,7 +162,7 @@ class RawClient:
         answer = await self.expect(p.Attach)
         if answer.target is None:
             detach = await self.expect(p.Detach)
-            raise AssertionError(p.read_as(p.ErrorField, detach.error))
+            raise AssertionError(read_as(p.ErrorField, detach.error))
         await self.expect(p.Flow)
         return self._handle
 
@@ -205,7 +211,7 @@ class RawClient:
         self.transfer(handle, payload, message_format=message_format)
         disposition = await self.expect(p.Disposition)
         assert disposition.settled
-        return p.read_outcome(disposition.state)
+        return read_outcome(disposition.state)
 
     async def receive(self, *, patience: float = PATIENCE_SECONDS) -> Delivery:
         """The next message, put together from its frames."""
@@ -227,7 +233,7 @@ class RawClient:
         disposition = await self.expect(p.Disposition)
         assert disposition.first == delivery.number
         assert disposition.settled
-        return p.read_outcome(disposition.state)
+        return read_outcome(disposition.state)
 
     async def nothing_arrives(self, *, within: float = 0.2) -> bool:
         """Whether no message comes in this time."""

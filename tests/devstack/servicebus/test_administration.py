@@ -11,6 +11,7 @@ import pytest
 from azure.core.exceptions import HttpResponseError, ResourceExistsError, ResourceNotFoundError
 
 from devstack.servicebus.codec import performatives as p
+from devstack.servicebus.codec.composites import read_as
 from devstack.servicebus.properties import read_duration, write_duration
 from tests.devstack.servicebus.raw import message, raw_client
 from tests.devstack.servicebus.support import administration, new_queue, new_topic, unique
@@ -88,7 +89,7 @@ async def test_deleting_an_entity_detaches_its_receivers(servicebus_server: Serv
         async with new_queue(servicebus_server) as queue:
             await raw.deliver(await raw.attach_sender(queue), message())
             await raw.attach_receiver(queue)
-        error = p.read_as(p.ErrorField, (await raw.expect(p.Detach)).error)
+        error = read_as(p.ErrorField, (await raw.expect(p.Detach)).error)
         assert error is not None
         assert error.condition == "amqp:not-found"
 

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from devstack.servicebus.codec import performatives as p
+from devstack.servicebus.codec.composites import decode_performative
 from devstack.servicebus.codec.decode import decode, skip
 from devstack.servicebus.codec.encode import encode
 from devstack.servicebus.codec.errors import DECODE_ERROR, FRAMING_ERROR, AmqpError
@@ -167,7 +168,7 @@ def test_any_bytes_are_a_message_or_a_decode_error(raw: bytes) -> None:
 @given(st.binary(max_size=100))
 def test_any_bytes_are_a_performative_or_an_amqp_error(raw: bytes) -> None:
     for code in (0x10, 0x12, 0x13, 0x14, 0x15):
-        condition = refusal(p.decode_performative, bytes((0, 0x53, code)) + raw)
+        condition = refusal(decode_performative, bytes((0, 0x53, code)) + raw)
         assert condition in (None, DECODE_ERROR, "amqp:invalid-field")
 
 
@@ -219,7 +220,7 @@ def test_a_large_delivery_is_cut_into_frames_that_fit() -> None:
     for index, encoded in enumerate(frames):
         taken = take_frame(bytearray(encoded), 0)
         assert taken is not None
-        transfer, payload_at = p.decode_performative(taken[0].body)
+        transfer, payload_at = decode_performative(taken[0].body)
         assert (transfer.handle, transfer.delivery_id, transfer.delivery_tag) == (2, 3, b"tag")
         assert transfer.more is (index < len(frames) - 1)
         pieces.append(taken[0].body[payload_at:])
@@ -227,16 +228,16 @@ def test_a_large_delivery_is_cut_into_frames_that_fit() -> None:
 
 
 def test_a_performative_keeps_its_fields_and_defaults() -> None:
-    transfer, _ = p.decode_performative(bytes.fromhex("005314c0020143"))  # handle 0, the rest left out
+    transfer, _ = decode_performative(bytes.fromhex("005314c0020143"))  # handle 0, the rest left out
 
     assert transfer == p.Transfer(0)
     assert transfer.more is False
     with pytest.raises(AmqpError, match="mandatory"):
-        p.decode_performative(bytes.fromhex("00531445"))
+        decode_performative(bytes.fromhex("00531445"))
     with pytest.raises(AmqpError, match="wrong type"):
-        p.decode_performative(bytes.fromhex("005314c0020141"))
+        decode_performative(bytes.fromhex("005314c0020141"))
     with pytest.raises(AmqpError, match=DECODE_ERROR):
-        p.decode_performative(bytes.fromhex("005399c0020143"))
+        decode_performative(bytes.fromhex("005399c0020143"))
 
 
 def _encoded(message: Any) -> bytes:

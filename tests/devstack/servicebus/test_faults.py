@@ -14,6 +14,7 @@ from azure.servicebus.exceptions import (
 )
 
 from devstack.servicebus.codec import performatives as p
+from devstack.servicebus.codec.composites import read_as
 from tests.devstack.servicebus.raw import message, raw_client
 from tests.devstack.servicebus.support import administration, client, new_queue, new_subscription
 from tests.support.processes import Service, running
@@ -83,7 +84,7 @@ async def test_links_can_be_detached_and_connections_dropped(faulty: Service) ->
     async with new_queue(faulty) as queue, raw_client(faulty.port) as raw:
         await raw.attach_sender(queue)
         await order(faulty, detach_links="amqp:link:detach-forced")
-        error = p.read_as(p.ErrorField, (await raw.expect(p.Detach)).error)
+        error = read_as(p.ErrorField, (await raw.expect(p.Detach)).error)
         assert error is not None
         assert error.condition == "amqp:link:detach-forced"
         await order(faulty, drop_connections=True)

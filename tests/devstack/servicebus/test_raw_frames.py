@@ -10,6 +10,7 @@ import pytest
 
 from devstack.servicebus.codec import encode as e
 from devstack.servicebus.codec import performatives as p
+from devstack.servicebus.codec.composites import read_as
 from devstack.servicebus.codec.frames import AMQP_HEADER, SASL_FRAME, SASL_HEADER, frame
 from devstack.servicebus.codec.message import BATCH_FORMAT
 from tests.devstack.servicebus.raw import RawClient, batch, message, raw_client, raw_socket
@@ -135,7 +136,7 @@ async def test_frames_of_an_unknown_channel_handle_or_order_are_refused(serviceb
     async with raw_client(servicebus_server.port) as client:
         client.transfer(5, message())
         end = await client.expect(p.End)
-        ended = p.read_as(p.ErrorField, end.error)
+        ended = read_as(p.ErrorField, end.error)
         assert ended is not None
         assert ended.condition == "amqp:session:unattached-handle"
         client.send(p.End())
@@ -146,7 +147,7 @@ async def test_a_link_that_is_refused_is_attached_without_a_terminus_and_detache
     for attempt, condition in (("no-such-queue", "amqp:not-found"), ("contact-events", "amqp:not-allowed")):
         answer = await client.attach_receiver(attempt)
         detach = await client.expect(p.Detach)
-        error = p.read_as(p.ErrorField, detach.error)
+        error = read_as(p.ErrorField, detach.error)
         assert answer.source is None
         assert error is not None
         assert error.condition == condition
@@ -311,6 +312,6 @@ async def test_a_transaction_is_refused(client: RawClient) -> None:
 
     detach = await client.expect(p.Detach)
 
-    error = p.read_as(p.ErrorField, detach.error)
+    error = read_as(p.ErrorField, detach.error)
     assert error is not None
     assert error.condition == "amqp:not-implemented"

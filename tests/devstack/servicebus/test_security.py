@@ -15,6 +15,7 @@ from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.exceptions import ServiceBusAuthenticationError, ServiceBusError
 
 from devstack.servicebus.codec import performatives as p
+from devstack.servicebus.codec.composites import read_as
 from devstack.servicebus.codec.frames import AMQP_HEADER, SASL_FRAME, SASL_HEADER, frame
 from tests.devstack.servicebus.raw import RawClient, message, raw_client, raw_socket
 from tests.devstack.servicebus.support import (
@@ -118,7 +119,7 @@ async def test_a_link_outlives_its_token_only_when_it_was_renewed(servicebus_ser
         await asyncio.sleep(2)  # the life of the first token
 
         assert await raw.deliver(sender, message()) == p.Accepted()
-        error = p.read_as(p.ErrorField, (await raw.expect(p.Detach)).error)
+        error = read_as(p.ErrorField, (await raw.expect(p.Detach)).error)
 
         assert error is not None
         assert error.condition == "amqp:unauthorized-access"

@@ -16,6 +16,7 @@ from azure.servicebus.exceptions import (
 )
 
 from devstack.servicebus.codec import performatives as p
+from devstack.servicebus.codec.composites import read_as
 from devstack.servicebus.codec.decode import decode
 from devstack.servicebus.codec.message import ParsedMessage
 from devstack.servicebus.codec.values import Symbol, Timestamp, UInt
@@ -54,14 +55,14 @@ async def fill(raw: RawClient, queue: str, *sessions: str, count: int = 1) -> No
 
 async def hold(raw: RawClient, queue: str, session: str | None, *, credit: int = 0) -> p.Attach:
     answer = await raw.attach_receiver(queue, session=session)
-    assert answer.source is not None, p.read_as(p.ErrorField, (await raw.expect(p.Detach)).error)
+    assert answer.source is not None, read_as(p.ErrorField, (await raw.expect(p.Detach)).error)
     if credit:
         raw.credit(answer.handle, credit)
     return answer
 
 
 def session_of(answer: p.Attach) -> Any:
-    source = p.read_as(p.Source, answer.source)
+    source = read_as(p.Source, answer.source)
     assert source is not None
     assert source.filter is not None
     return source.filter[FILTER]
@@ -73,7 +74,7 @@ def delivery_count(parsed: ParsedMessage) -> Any:
 
 
 async def refusal(raw: RawClient) -> str:
-    error = p.read_as(p.ErrorField, (await raw.expect(p.Detach)).error)
+    error = read_as(p.ErrorField, (await raw.expect(p.Detach)).error)
     assert error is not None
     return error.condition
 
