@@ -55,7 +55,7 @@ class Shared:
 def pause_after(failures: int, poll_interval: float) -> float:
     """Seconds to wait after so many failures in a row: twice the poll interval, then doubling up to 30."""
     # A handler may fail for days: the power must not grow with it.
-    return min(poll_interval * 2 ** min(failures, 20), MAX_PAUSE_SECONDS)
+    return min(poll_interval * 2.0 ** min(failures, 20), MAX_PAUSE_SECONDS)
 
 
 class PartitionWorker:

@@ -174,7 +174,13 @@ class ChangeFeedProcessor:
                 now=self._store.clock(),
                 expiration_seconds=self._options.expiration_interval,
             ):
-                await self._acquire(lease)
+                await self._try_to_acquire(lease)
+
+    async def _try_to_acquire(self, lease: Lease) -> None:
+        try:
+            await self._acquire(lease)
+        except Exception as error:  # noqa: BLE001 - reported; one lease must not keep the others from being taken
+            self._on_error(lease.token, error)
 
     async def _acquire(self, lease: Lease) -> None:
         if self._stopping.is_set() or lease.token in self._workers:

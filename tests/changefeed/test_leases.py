@@ -1,0 +1,182 @@
+"""The lease documents of one instance: what is in them, who may write them, and which are refused."""
+
+import asyncio
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from changefeed import ChangeFeedError, ChangeFeedProcessor
+from tests.changefeed.support import FAST, Containers, Recorder
+from tests.support.eventually import eventually
+
+
+async def checkpointed(containers: Containers) -> bool:
+    return (await containers.lease_documents())["..0"]["ContinuationToken"] is not None
+
+
+async def test_the_lease_container_holds_what_the_dotnet_processor_would_write(
+    containers: Containers,
+) -> None:
+    recorder = Recorder()
+    await containers.write("a", 1)
+    before = datetime.now(UTC)
+
+    async with recorder.processor(containers, name="instance", prefix="relay-"):
+        await eventually(lambda: checkpointed(containers))
+        documents = await containers.lease_documents()
+
+    assert set(documents) == {".info", "..0"}
+    lease = documents["..0"]
+    monitored = await containers.monitored.read()
+    database_rid = monitored["_self"].split("/")[1]
+    assert lease["id"] == f"relay-127.0.0.1_{database_rid}_{monitored['_rid']}..0"
+    assert lease["version"] == 0
+    assert lease["LeaseToken"] == "0"
+    assert lease["FeedRange"] == {"Range": {"min": "", "max": "FF"}}
+    assert lease["Owner"] == "instance"
+    assert lease["ContinuationToken"] == f'"{recorder.items[-1]["_lsn"]}"'
+    assert lease["properties"] == {}
+    assert lease["Mode"] == "Incremental Feed"
+    assert before <= datetime.fromisoformat(lease["timestamp"]) <= datetime.now(UTC)
+
+
+async def test_a_stop_gives_the_lease_back(containers: Containers) -> None:
+    async with Recorder().processor(containers) as processor:
+        await eventually(lambda: processor.owned_leases == {"0"})
+        assert (await containers.lease_documents())["..0"]["Owner"] == "a"
+
+    assert (await containers.lease_documents())["..0"]["Owner"] is None
+
+
+async def test_a_lease_that_a_dotnet_processor_left_is_taken_over(containers: Containers) -> None:
+    """Its documents are written by hand here; the first item is before its checkpoint."""
+    probe = Recorder()
+    await containers.write("a", 1)
+    async with probe.processor(containers, prefix="probe"):
+        await eventually(lambda: probe.ids == ["a-1"])
+    await containers.write("a", 2)
+    monitored = await containers.monitored.read()
+    prefix = f"net127.0.0.1_{monitored['_self'].split('/')[1]}_{monitored['_rid']}"
+    await containers.leases.create_item({"id": f"{prefix}.info"})
+    await containers.leases.create_item(
+        {
+            "id": f"{prefix}..0",
+            "version": 0,
+            "_etag": None,
+            "LeaseToken": "0",
+            "FeedRange": {"Range": {"min": "", "max": "FF"}},
+            "Owner": None,
+            "ContinuationToken": f'"{probe.items[0]["_lsn"]}"',
+            "properties": {},
+            "timestamp": "2026-01-02T03:04:05.1234567Z",
+            "Mode": "Incremental Feed",
+        }
+    )
+    recorder = Recorder()
+
+    async with recorder.processor(containers, prefix="net"):
+        await eventually(lambda: recorder.ids == ["a-2"])
+
+
+async def test_the_lease_is_renewed_while_a_handler_takes_long(containers: Containers) -> None:
+    recorder, rival = Recorder(), Recorder()
+    recorder.go_on.clear()
+    await containers.write("a", 1)
+    options = replace(FAST, expiration_interval=0.8, renew_interval=0.2)
+
+    async with (
+        recorder.processor(containers, options=options),
+        rival.processor(containers, name="rival", options=options),
+    ):
+        await eventually(lambda: recorder.batches)
+        begun = time.monotonic()
+        await eventually(lambda: time.monotonic() - begun > 1.6)
+        recorder.go_on.set()
+        await eventually(lambda: recorder.ids == ["a-1"])
+
+    assert rival.batches == []
+
+
+async def test_a_lease_that_another_took_is_given_up_at_once(containers: Containers) -> None:
+    recorder = Recorder()
+    recorder.go_on.clear()
+    await containers.write("a", 1)
+
+    async with recorder.processor(containers) as processor:
+        await eventually(lambda: recorder.batches)
+        lease = (await containers.lease_documents())["..0"]
+        future = datetime.now(UTC).replace(year=2100).isoformat()
+        await containers.leases.replace_item(lease["id"], {**lease, "Owner": "thief", "timestamp": future})
+        await eventually(lambda: recorder.cancelled)
+        await eventually(lambda: not processor.owned_leases)
+
+    stolen = (await containers.lease_documents())["..0"]
+    assert (stolen["Owner"], stolen["ContinuationToken"]) == ("thief", None)
+
+
+async def test_a_lease_document_that_was_deleted_ends_its_worker(containers: Containers) -> None:
+    recorder = Recorder()
+
+    async with recorder.processor(containers) as processor:
+        await eventually(lambda: processor.owned_leases)
+        lease = (await containers.lease_documents())["..0"]
+        await containers.leases.delete_item(lease["id"], lease["id"])
+        await eventually(lambda: not processor.owned_leases)
+
+
+async def test_a_lease_that_cannot_be_used_is_reported_and_keeps_no_other_from_being_taken(
+    containers: Containers,
+) -> None:
+    """An old lease names its partition without its range, and the partition is gone."""
+    async with Recorder().processor(containers):
+        lease = (await containers.lease_documents())["..0"]
+    orphan = {"id": lease["id"].replace("..0", "..7"), "LeaseToken": "7", "Owner": None, "properties": {}}
+    await containers.leases.create_item(orphan)
+    recorder = Recorder()
+    await containers.write("a", 1)
+
+    async with recorder.processor(containers):
+        await eventually(lambda: recorder.ids == ["a-1"])
+        await eventually(lambda: recorder.errors)
+
+    assert {token for token, _ in recorder.errors} == {"7"}
+    assert "its partition is gone" in str(recorder.errors[0][1])
+
+
+async def test_a_lock_left_by_a_crash_does_not_block_for_ever(containers: Containers) -> None:
+    """The lease container has no default TTL, so the lock's own is ignored."""
+    monitored = await containers.monitored.read()
+    prefix = f"127.0.0.1_{monitored['_self'].split('/')[1]}_{monitored['_rid']}"
+    await containers.leases.create_item({"id": f"{prefix}.lock", "ttl": 30})
+    recorder = Recorder()
+    await containers.write("a", 1)
+    processor = recorder.processor(containers)
+
+    starting = asyncio.create_task(processor.start())
+    await asyncio.wait([starting], timeout=0.3)
+    assert not starting.done()
+    processor._store.clock = lambda: datetime.now(UTC).replace(year=2100)
+    await starting
+    processor._store.clock = lambda: datetime.now(UTC)
+    await eventually(lambda: recorder.ids == ["a-1"])
+    await processor.stop()
+    assert ".lock" not in await containers.lease_documents()
+
+
+async def test_a_lease_container_with_another_partition_key_is_refused(containers: Containers) -> None:
+    processor = ChangeFeedProcessor(containers.monitored, containers.monitored, Recorder(), instance_name="a")
+
+    with pytest.raises(ChangeFeedError, match="partition key /id"):
+        await processor.start()
+
+
+async def test_leases_of_another_mode_are_refused(containers: Containers) -> None:
+    async with Recorder().processor(containers):
+        lease = (await containers.lease_documents())["..0"]
+    current = (await containers.lease_documents())["..0"]
+    await containers.leases.replace_item(lease["id"], {**current, "Mode": "Full-Fidelity Feed"})
+
+    with pytest.raises(ChangeFeedError, match="Full-Fidelity Feed"):
+        await Recorder().processor(containers).start()
