@@ -19,6 +19,10 @@ MAX_LOCK_MS = 300_000
 MAX_WINDOW_MS = 7 * 24 * 3600 * 1000
 MAX_DELIVERY_COUNT = 2000
 MAX_SIZE_MEGABYTES = 81_920
+MAX_MESSAGE_KILOBYTES = 256
+MAX_NAME = 260
+MAX_SUBSCRIPTION_NAME = 50
+_NAME = re.compile(r"[A-Za-z0-9](?:[\w./\-]*[A-Za-z0-9_])?", re.ASCII)
 
 
 class NotSupported(ValueError):
@@ -130,6 +134,7 @@ def describe(
 
     Raises ValueError for a value that the service would refuse, :class:`NotSupported` for what devstack leaves out.
     """
+    _check_path(path, kind)
     values: dict[str, Any] = {} if base is None else dict(base)
     values["extra"] = dict(values.get("extra", {}))
     for name, text in properties.items():
@@ -144,6 +149,13 @@ def describe(
     return Description(**values)
 
 
+def _check_path(path: str, kind: Kind) -> None:
+    name = path.rpartition("/")[2] if kind == "subscription" else path
+    longest = MAX_SUBSCRIPTION_NAME if kind == "subscription" else MAX_NAME
+    if len(name) > longest or _NAME.fullmatch(name) is None:
+        raise ValueError(f"'{name}' cannot be a name: up to {longest} letters, digits, '.', '-', '_' and '/'")
+
+
 def _read_property(name: str, text: str, values: dict[str, Any]) -> None:
     if name in _READERS:
         field, read = _READERS[name]
@@ -151,6 +163,8 @@ def _read_property(name: str, text: str, values: dict[str, Any]) -> None:
             values[field] = read(text)
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
+    elif name == "MaxMessageSizeInKilobytes" and int(text) > MAX_MESSAGE_KILOBYTES:
+        raise NotSupported(f"MaxMessageSizeInKilobytes above {MAX_MESSAGE_KILOBYTES} needs the Premium tier")
     elif name in _KEPT:
         values["extra"][name] = text
     elif name in _UNSUPPORTED:
