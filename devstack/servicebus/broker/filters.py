@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from devstack.servicebus.broker.description import Rule
-from devstack.servicebus.broker.sql_filter import SYSTEM_PROPERTIES, Properties, compile_sql
+from devstack.servicebus.broker.sql_filter import SYSTEM_PROPERTIES, compile_sql
+from devstack.servicebus.broker.sql_nodes import Properties
 from devstack.servicebus.codec.message import ParsedMessage, read_application_properties, read_properties
 
 Matcher = Callable[[Properties], bool]

@@ -12,6 +12,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from devstack.servicebus.broker.sql_nodes import (
+    Node,
+    Properties,
+    both,
+    compared,
+    computed,
+    constant,
+    either,
+    exists,
+    is_null,
+    like,
+    negated,
+)
+
 SYSTEM_PROPERTIES = {
     "MessageId": "message-id",
     "To": "to",
@@ -31,16 +45,6 @@ MAX_LENGTH = 1024
 MAX_DEPTH = 32
 """Nested brackets and NOTs in a filter. Source: Service Bus quotas allow a recursion depth of 32."""
 
-
-@dataclass(frozen=True, slots=True)
-class Properties:
-    """What a filter sees of a message; names in lower case, since filters do not tell case apart."""
-
-    system: Mapping[str, Any]
-    user: Mapping[str, Any]
-
-
-Node = Callable[[Properties], Any]
 
 _TOKEN = re.compile(
     r"""\s*(?:
@@ -143,14 +147,14 @@ class _Parser:
             raise ValueError(f"a SQL filter nests at most {MAX_DEPTH} deep")
         node = self._and()
         while self._accept("OR"):
-            node = _either(node, self._and())
+            node = either(node, self._and())
         self._depth -= 1
         return node
 
     def _and(self) -> Node:
         node = self._not()
         while self._accept("AND"):
-            node = _both(node, self._not())
+            node = both(node, self._not())
         return node
 
     def _not(self) -> Node:
@@ -158,31 +162,31 @@ class _Parser:
         while self._accept("NOT"):
             negations += 1
         node = self._predicate()
-        return _negated(node) if negations % 2 else node
+        return negated(node) if negations % 2 else node
 
     def _predicate(self) -> Node:
         if self._accept("EXISTS"):
             self._expect("(")
             name = self._next()
             self._expect(")")
-            return _exists(_property(name))
+            return exists(_property(name))
         left = self._sum()
         if symbol := self._accept(*_COMPARISONS):
-            return _compared(left, _COMPARISONS[symbol], self._sum())
+            return compared(left, _COMPARISONS[symbol], self._sum())
         if self._accept("IS"):
-            negated = bool(self._accept("NOT"))
+            is_not = bool(self._accept("NOT"))
             self._expect("NULL")
-            return _negated(_is_null(left)) if negated else _is_null(left)
-        negated = bool(self._accept("NOT"))
+            return negated(is_null(left)) if is_not else is_null(left)
+        is_not = bool(self._accept("NOT"))
         if self._accept("IN"):
             node = self._in(left)
         elif self._accept("LIKE"):
             node = self._like(left)
-        elif negated:
+        elif is_not:
             raise ValueError("a SQL filter needs IN or LIKE after NOT here")
         else:
             return left
-        return _negated(node) if negated else node
+        return negated(node) if is_not else node
 
     def _in(self, left: Node) -> Node:
         self._expect("(")
@@ -190,26 +194,26 @@ class _Parser:
         while self._accept(","):
             options.append(self._sum())
         self._expect(")")
-        node = _compared(left, operator.eq, options[0])
+        node = compared(left, operator.eq, options[0])
         for option in options[1:]:
-            node = _either(node, _compared(left, operator.eq, option))
+            node = either(node, compared(left, operator.eq, option))
         return node
 
     def _like(self, left: Node) -> Node:
         pattern = self._sum()
         escape = self._sum() if self._accept("ESCAPE") else None
-        return _like(left, pattern, escape)
+        return like(left, pattern, escape)
 
     def _sum(self) -> Node:
         node = self._product()
         while symbol := self._accept("+", "-"):
-            node = _computed(node, _ARITHMETIC[symbol], self._product())
+            node = computed(node, _ARITHMETIC[symbol], self._product())
         return node
 
     def _product(self) -> Node:
         node = self._unary()
         while symbol := self._accept("*", "/", "%"):
-            node = _computed(node, _ARITHMETIC[symbol], self._unary())
+            node = computed(node, _ARITHMETIC[symbol], self._unary())
         return node
 
     def _unary(self) -> Node:
@@ -217,7 +221,7 @@ class _Parser:
         while symbol := self._accept("+", "-"):
             sign = -sign if symbol == "-" else sign
         node = self._primary()
-        return node if sign > 0 else _computed(_constant(0), operator.sub, node)
+        return node if sign > 0 else computed(constant(0), operator.sub, node)
 
     def _primary(self) -> Node:
         if self._accept("("):
@@ -226,23 +230,19 @@ class _Parser:
             return node
         token = self._next()
         if token.kind == "number":
-            return _constant(float(token.text) if "." in token.text else int(token.text))
+            return constant(float(token.text) if "." in token.text else int(token.text))
         if token.kind == "string":
-            return _constant(token.text[1:-1].replace("''", "'"))
+            return constant(token.text[1:-1].replace("''", "'"))
         if token.kind == "parameter":
             name = token.text[1:].lower()
             if name not in self._parameters:
                 raise ValueError(f"a SQL filter names the parameter {token.text}, which has no value")
-            return _constant(self._parameters[name])
+            return constant(self._parameters[name])
         if token.keyword in ("TRUE", "FALSE"):
-            return _constant(token.keyword == "TRUE")
+            return constant(token.keyword == "TRUE")
         if self._peek() == "(":
             raise ValueError(f"a SQL filter cannot call {token.text}")
         return _property(token)
-
-
-def _constant(value: Any) -> Node:
-    return lambda _: value
 
 
 def _property(token: _Token) -> Node:
@@ -256,92 +256,3 @@ def _property(token: _Token) -> Node:
         return lambda properties: properties.system.get(rest)
     key = rest if token.kind == "word" and scope == "user" and rest else name
     return lambda properties: properties.user.get(key)
-
-
-def _exists(node: Node) -> Node:
-    return lambda properties: node(properties) is not None
-
-
-def _is_null(node: Node) -> Node:
-    return lambda properties: node(properties) is None
-
-
-def _negated(node: Node) -> Node:
-    def evaluate(properties: Properties) -> Any:
-        value = node(properties)
-        return None if value is None else value is not True
-
-    return evaluate
-
-
-def _both(left: Node, right: Node) -> Node:
-    def evaluate(properties: Properties) -> Any:
-        values = (left(properties), right(properties))
-        if any(value is False for value in values):
-            return False
-        return None if None in values else True
-
-    return evaluate
-
-
-def _either(left: Node, right: Node) -> Node:
-    def evaluate(properties: Properties) -> Any:
-        values = (left(properties), right(properties))
-        if any(value is True for value in values):
-            return True
-        return None if None in values else False
-
-    return evaluate
-
-
-def _compared(left: Node, compare: Callable[[Any, Any], bool], right: Node) -> Node:
-    def evaluate(properties: Properties) -> Any:
-        first, second = left(properties), right(properties)
-        if first is None or second is None or _family(first) is not _family(second):
-            return None
-        return compare(first, second)
-
-    return evaluate
-
-
-def _computed(left: Node, compute: Callable[[Any, Any], Any], right: Node) -> Node:
-    def evaluate(properties: Properties) -> Any:
-        first, second = left(properties), right(properties)
-        if first is None or second is None or _family(first) is not _family(second):
-            return None
-        try:
-            return compute(first, second)
-        except (ZeroDivisionError, TypeError, OverflowError):
-            return None
-
-    return evaluate
-
-
-def _like(left: Node, pattern: Node, escape: Node | None) -> Node:
-    def evaluate(properties: Properties) -> Any:
-        value, wanted = left(properties), pattern(properties)
-        mark = escape(properties) if escape else None
-        if not isinstance(value, str) or not isinstance(wanted, str):
-            return None
-        return re.fullmatch(_regex(wanted, mark), value, re.DOTALL) is not None
-
-    return evaluate
-
-
-def _regex(pattern: str, escape: str | None) -> str:
-    parts, characters = [], iter(pattern)
-    for character in characters:
-        if character == escape:
-            parts.append(re.escape(next(characters, "")))
-        else:
-            parts.append({"%": ".*", "_": "."}.get(character) or re.escape(character))
-    return "".join(parts)
-
-
-def _family(value: Any) -> type:
-    """Values compare within their family only: numbers, booleans, text, and each other type by itself."""
-    if isinstance(value, bool):
-        return bool
-    if isinstance(value, int | float):
-        return float
-    return str if isinstance(value, str) else type(value)

@@ -6,7 +6,8 @@ import pytest
 
 from devstack.servicebus.broker.description import Rule
 from devstack.servicebus.broker.filters import Filters, MessageView
-from devstack.servicebus.broker.sql_filter import Properties, compile_sql
+from devstack.servicebus.broker.sql_filter import compile_sql
+from devstack.servicebus.broker.sql_nodes import Properties
 from devstack.servicebus.codec import encode as e
 from devstack.servicebus.codec.message import parse
 
