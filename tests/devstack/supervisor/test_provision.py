@@ -17,7 +17,13 @@ from tests.support.processes import Service
 def names() -> Names:
     unique = uuid4().hex
     return Names(
-        f"db-{unique}", "contacts", "leases", f"topic-{unique}", "directory", topic_partitioned=False
+        f"db-{unique}",
+        "contacts",
+        "leases",
+        "parked",
+        f"topic-{unique}",
+        "directory",
+        topic_partitioned=False,
     )
 
 
@@ -37,10 +43,13 @@ async def test_the_containers_are_made_as_the_app_needs_them(cosmos: str, names:
         database = client.get_database_client(names.database)
         contacts = await database.get_container_client("contacts").read()
         leases = await database.get_container_client("leases").read()
+        parked = await database.get_container_client("parked").read()
     assert contacts["partitionKey"]["paths"] == ["/partitionKey"]
     assert contacts["defaultTtl"] == -1
     assert leases["partitionKey"]["paths"] == ["/id"]
     assert "defaultTtl" not in leases
+    assert parked["partitionKey"]["paths"] == ["/partitionKey"]
+    assert parked["defaultTtl"] == -1
 
 
 async def test_a_second_run_leaves_the_items_alone(cosmos: str, names: Names) -> None:

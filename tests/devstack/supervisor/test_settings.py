@@ -34,7 +34,13 @@ def test_without_anything_set_all_three_run_on_the_usual_ports(tmp_path: Path) -
     settings = read_settings({}, _file(tmp_path))
     assert settings.ports == Ports(functions=7071, cosmos=8081, servicebus=5672, servicebus_admin=5300)
     assert settings.names == Names(
-        "contacts", "contacts", "leases", "contact-events", "contact-directory", topic_partitioned=False
+        "contacts",
+        "contacts",
+        "leases",
+        "parked-events",
+        "contact-events",
+        "contact-directory",
+        topic_partitioned=False,
     )
     assert settings.data.name == ".devstack"
     assert set(settings.wanted_ports()) == {"cosmos", "servicebus", "servicebus_admin", "functions"}
@@ -49,7 +55,13 @@ def test_the_environment_beats_the_file(tmp_path: Path) -> None:
         file,
     )
     assert settings.names == Names(
-        "from-environment", "contacts", "leases", "orders", "contact-directory", topic_partitioned=True
+        "from-environment",
+        "contacts",
+        "leases",
+        "parked-events",
+        "orders",
+        "contact-directory",
+        topic_partitioned=True,
     )
     assert settings.ports.cosmos == 0
     assert settings.data == tmp_path / "data"

@@ -149,7 +149,9 @@ def test_bad_settings_are_one_line(tmp_path: Path) -> None:
 
 def test_a_name_that_the_service_refuses_is_one_line(tmp_path: Path) -> None:
     line = _refused(tmp_path, BACKENDS, COSMOS_CONTAINER="a/b")
-    assert 'cannot make the database "contacts" and its containers "a/b" and "leases": ' in line
+    assert (
+        'cannot make the database "contacts" and its containers "a/b", "leases" and "parked-events": ' in line
+    )
 
 
 def test_what_the_settings_point_elsewhere_is_not_run(tmp_path: Path) -> None:
