@@ -77,6 +77,9 @@ class Catalogue:
     def all_containers(self) -> Iterable[Container]:
         return self._containers.values()
 
+    def container_by_rid(self, rid: str) -> Container | None:
+        return next((container for container in self._containers.values() if container.rid == rid), None)
+
     def container(self, database_name: str, name: str) -> Container:
         """Raises 404, with the sub-status of a missing owner when it is the database that is missing."""
         found = self._containers.get((database_name, name))

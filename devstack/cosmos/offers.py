@@ -9,6 +9,7 @@ from typing import Any, Final
 from devstack.cosmos.errors import CosmosError, bad_request, no_such_resource, precondition_failed
 from devstack.cosmos.etag import matches, new_etag
 from devstack.cosmos.model import Json
+from devstack.cosmos.partitions import scale_out
 from devstack.cosmos.rid import new_offer_rid
 from devstack.cosmos.service import Service
 from devstack.cosmos.wire import Answer, Request, dump_json
@@ -101,12 +102,16 @@ def replace(service: Service, request: Request) -> Answer:
     content = request.json().get("content")
     if not isinstance(content, dict) or not isinstance(content.get("offerThroughput"), int):
         raise bad_request("The offer's content must hold offerThroughput, a whole number.")
-    Throughput(content["offerThroughput"], content.get("offerAutopilotSettings")).check()
+    throughput = Throughput(content["offerThroughput"], content.get("offerAutopilotSettings"))
+    throughput.check()
     with service.store.transaction() as run:
         run.execute(
             "UPDATE offers SET content = ?, etag = ?, timestamp = ? WHERE rid = ?",
             (dump_json(content), new_etag(), service.now(), old["_rid"]),
         )
+    container = service.catalogue.container_by_rid(old["offerResourceId"])
+    if container is not None:
+        scale_out(service, container, math.ceil(throughput.most / SINGLE_PARTITION_RU))
     return _answer(_find(service, request.target.item))
 
 

@@ -79,6 +79,14 @@ def split(service: Service, container: Container, range_id: int) -> Split:
     return Split(parent, children)
 
 
+def scale_out(service: Service, container: Container, wanted: int) -> None:
+    """Split, the widest partition first, until there are as many as the throughput needs: there is no way back."""
+    while len(container.ranges) < wanted:
+        widest = min(container.ranges, key=lambda part: (len(part.parents), part.minimum))
+        split(service, container, widest.id)
+        container = service.catalogue.container(container.database.id, container.id)
+
+
 def _next_id(run: sqlite3.Connection, container: Container) -> int:
     number: int = run.execute(
         "SELECT max(id) FROM ranges WHERE container = ?", (container.number,)

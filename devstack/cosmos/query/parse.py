@@ -53,7 +53,10 @@ def parse(text: str) -> tree.Query:
         raise _syntax_error(str(error)) from error
     if len(statements) != 1 or not isinstance(statements[0], dialect.Query):
         raise _syntax_error("one SELECT is expected")
-    return _query(statements[0])
+    try:
+        return _query(statements[0])
+    except RecursionError as error:
+        raise bad_request("The query is nested too deeply.") from error
 
 
 def _syntax_error(what: str) -> CosmosError:
@@ -132,6 +135,8 @@ def _source(node: dialect.Source) -> tree.Source:
 
 def _expression(node: Any) -> tree.Expression:
     kind = type(node)
+    if kind in (exp.And, exp.Or):
+        return _balanced(_BINARY[kind], [_expression(operand) for operand in _operands(node, kind)])
     if kind in _BINARY:
         return tree.Binary(_BINARY[kind], _expression(node.this), _expression(node.expression))
     if kind in _UNARY:
@@ -140,6 +145,23 @@ def _expression(node: Any) -> tree.Expression:
     if convert is None:
         raise unsupported(f"{kind.__name__} in a query")
     return convert(node)
+
+
+def _operands(node: exp.Expression, kind: type[exp.Expression]) -> list[exp.Expression]:
+    """The operands of a chain of AND or of OR, which the parser nests to the left."""
+    operands = []
+    while isinstance(node, kind):
+        operands.append(node.expression)
+        node = node.this
+    return [node, *reversed(operands)]
+
+
+def _balanced(operator: str, operands: list[tree.Expression]) -> tree.Expression:
+    """A chain as a tree of small depth: clients send thousands of conditions joined by OR."""
+    if len(operands) == 1:
+        return operands[0]
+    half = (len(operands) + 1) // 2
+    return tree.Binary(operator, _balanced(operator, operands[:half]), _balanced(operator, operands[half:]))
 
 
 def _literal(node: exp.Literal) -> tree.Expression:

@@ -48,6 +48,21 @@ def test_precedence_is_the_services() -> None:
     assert isinstance(where.right.right, tree.Unary)
 
 
+def test_thousands_of_conditions_are_no_problem() -> None:
+    for word in ("OR", "AND"):
+        condition = f" {word} ".join(f"(c.p = {number} AND c.q != 'a')" for number in range(1100))
+        query = parse(f"SELECT * FROM c WHERE {condition}")
+        narrowed = narrow(query.where, "c", {})
+        connection = rows([{"p": 7, "q": "b"}, {"p": -1}])
+        found = connection.execute(
+            f"SELECT number FROM items WHERE {narrowed.sql}", narrowed.arguments
+        ).fetchall()
+        connection.close()
+
+        assert Compiler({}).predicate(query.where)({"c": {"p": 7, "q": "b"}}) is (word == "OR")
+        assert found == ([(1,)] if word == "OR" else [])
+
+
 def test_keywords_tell_no_case_and_names_do() -> None:
     assert parse("select value C.Ab from C") == parse("SELECT VALUE C.Ab FROM C")
     assert parse("SELECT VALUE C.ab FROM C") != parse("SELECT VALUE C.Ab FROM C")

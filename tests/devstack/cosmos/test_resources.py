@@ -190,6 +190,20 @@ async def test_throughput_decides_on_the_physical_partitions(
     assert len([part async for part in made.read_feed_ranges()]) == partitions
 
 
+async def test_more_throughput_than_the_partitions_can_serve_splits_them(database: DatabaseProxy) -> None:
+    made = await database.create_container("c", PartitionKey("/pk"), offer_throughput=400)
+    for number in range(20):
+        await made.create_item({"id": str(number), "pk": f"key-{number}"})
+
+    await made.replace_throughput(10_000)
+    before = len([part async for part in made.read_feed_ranges()])
+    await made.replace_throughput(24_000)
+    after = [part async for part in made.read_feed_ranges(force_refresh=True)]
+
+    assert (before, len(after)) == (1, 3)
+    assert len([item async for item in made.read_all_items()]) == 20
+
+
 async def test_scripts_are_kept_but_not_run(container: ContainerProxy) -> None:
     await container.scripts.create_stored_procedure({"id": "s", "body": "function () {}"})
 
