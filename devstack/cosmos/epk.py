@@ -39,12 +39,12 @@ def effective_partition_key(components: Components, *, kind: str = "Hash", versi
     ``kind`` and ``version`` are those of the container's definition. With ``MultiHash`` a prefix of the components
     gives the prefix of the effective partition key.
     """
-    # Equal and of equal hash are 1, 1.0 and True; their types tell them apart in the cache.
-    return _cached(components, tuple(map(type, components)), kind, version)
+    # Equal and of equal hash are 1, 1.0 and True, and 0.0 and -0.0: how they are written tells them apart in the cache.
+    return _cached(components, repr(components), kind, version)
 
 
 @functools.lru_cache(maxsize=8192)
-def _cached(components: Components, _types: tuple[type, ...], kind: str, version: int) -> str:
+def _cached(components: Components, _written: str, kind: str, version: int) -> str:
     if not components:
         return FIRST
     if kind == "MultiHash":

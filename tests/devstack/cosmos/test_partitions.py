@@ -7,7 +7,7 @@ import pytest
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, DatabaseProxy
 from azure.cosmos.partition_key import NonePartitionKeyValue
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from devstack.cosmos.epk import UNDEFINED, boundaries, effective_partition_key
@@ -42,6 +42,8 @@ def test_the_hash_of_no_value_is_the_sdks(version: int) -> None:
 
 
 @settings(deadline=None)
+@example([0.0]).via("equal, but not the same hash")
+@example([-0.0])
 @given(st.lists(KEYS, min_size=1, max_size=3))
 def test_hierarchical_hashes_are_the_sdks(keys: list[Any]) -> None:
     definition = PartitionKey(["/a", "/b", "/c"])
