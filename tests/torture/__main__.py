@@ -26,7 +26,8 @@ def main(argv: list[str]) -> int:
     print(summary(report), flush=True)
     if report.violations:
         return 1
-    shutil.rmtree(folder)
+    if not arguments.keep:
+        shutil.rmtree(folder)
     return 0
 
 
@@ -36,6 +37,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="the same seed plans the same faults; default: a random one")
     parser.add_argument("--app", type=Path, default=ROOT, help="the folder of another function_app.py")
     parser.add_argument("--profile", choices=sorted(PROFILES), default="everything")
+    parser.add_argument("--keep", action="store_true", help="keep logs and journals of a good run too")
     return parser.parse_args(argv)
 
 

@@ -177,6 +177,7 @@ class History:
     found: list[dict[str, Any]] = field(default_factory=list)
     parked: list[dict[str, Any]] = field(default_factory=list)
     still_parked: list[dict[str, Any]] = field(default_factory=list)
+    """What is left after everything was discarded or replayed."""
 
     def add(self, records: Iterable[Record]) -> None:
         """Take in some more."""
@@ -200,7 +201,7 @@ class History:
             case Found():
                 self.found.append(record.body)
             case Parked():
-                (self.still_parked if record.finally_ else self.parked).append(record.body)
+                self.parked.append(record.body)
 
     def operations(self) -> dict[str, Operation]:
         """By name, in the order of their first attempts."""

@@ -105,11 +105,10 @@ class Found(Entry):
 
 
 class Parked(Entry):
-    """An event in the list of parked ones: after everything was healed, or ``finally``, after all were dealt with."""
+    """An event was seen in the list of parked ones, for the first time."""
 
     type: Literal["parked"] = "parked"
     body: dict[str, Any]
-    finally_: bool = False
 
 
 Record = Annotated[

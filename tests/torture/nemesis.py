@@ -11,13 +11,16 @@ import aiohttp
 
 from tests.support.azure import CONTACTS
 from tests.torture.clients import Client
-from tests.torture.journal import Journal, Struck
+from tests.torture.journal import Struck
+from tests.torture.operator import Operator
 from tests.torture.plan import Strike
 from tests.torture.poison import poison
 from tests.torture.stack import DATABASE, PARTITIONS, Stack
 
 _CALL_SECONDS = 5.0
 _CHANGES_OF_A_POISONED_CONTACT = 2
+_ATTEMPTS_TO_FIND_A_VICTIM = 10
+_PAUSE_SECONDS = 0.5
 
 
 @dataclass
@@ -25,8 +28,7 @@ class Nemesis:
     """Strikes may overlap, but no process is touched by two at the same time."""
 
     stack: Stack
-    journal: Journal
-    http: aiohttp.ClientSession
+    operator: Operator
     victim: Client
     """Makes the contacts that are poisoned."""
     chance: random.Random
@@ -55,7 +57,7 @@ class Nemesis:
         began = time.monotonic()
         done = await self._do(strike)
         seconds = time.monotonic() - began
-        self.journal.write(
+        self.operator.journal.write(
             Struck(fault=strike.name, target=strike.target, seconds=seconds, done=done, at=began)
         )
 
@@ -72,9 +74,11 @@ class Nemesis:
             case "servicebus":
                 done = await self._call("PUT", self._servicebus(), strike.fault) is not None
             case "poison":
-                done = await poison(self.stack, self.journal, self.chance)
+                done = await self._poison()
             case "poison contact":
                 done = await self._poison_a_contact()
+            case "operator":
+                done = await self.operator.settle()
         return done
 
     async def _kill(self, target: str, seconds: float) -> bool:
@@ -105,13 +109,21 @@ class Nemesis:
         self._ranges += answer["children"]
         return True
 
+    async def _poison(self, contact: str | None = None) -> bool:
+        poisoned = await poison(self.stack, self.operator.journal, self.chance, contact)
+        self.operator.broken.add(poisoned.document)
+        return poisoned.stored is True
+
     async def _poison_a_contact(self) -> bool:
-        contact = await self.victim.create()
+        for _ in range(_ATTEMPTS_TO_FIND_A_VICTIM):
+            if contact := await self.victim.create():
+                break
+            await asyncio.sleep(_PAUSE_SECONDS)
         if contact is None:
             return False
         self.victim.directory.gone(contact)  # until it is poisoned only this client knows of it
         await self.victim.patch(contact)
-        done = await poison(self.stack, self.journal, self.chance, contact)
+        done = await self._poison(contact)
         for _ in range(_CHANGES_OF_A_POISONED_CONTACT):
             await self.victim.patch(contact)
         self.victim.directory.saw(contact, None)
@@ -127,7 +139,7 @@ class Nemesis:
         """The answer, or None when the service is away. Raises when it does not understand: a mistake of ours."""
         timeout = aiohttp.ClientTimeout(_CALL_SECONDS)
         try:
-            async with self.http.request(method, url, json=body, timeout=timeout) as answer:
+            async with self.operator.http.request(method, url, json=body, timeout=timeout) as answer:
                 if answer.status == 400 and "faults already" not in await answer.text():
                     raise AssertionError(f"{method} {url} {body}: {await answer.text()}")
                 return await answer.json() if answer.status == 200 else None

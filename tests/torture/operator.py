@@ -1,13 +1,14 @@
-"""The operator's part after the faults: broken events are discarded, the contacts behind them replayed.
+"""The operator's part: broken events are discarded, the contacts behind them replayed.
 
-It goes through the service's own administrative calls and writes down what it finds parked before it touches it.
+It goes through the service's own administrative calls, during the faults as well as after them, and writes down what it
+finds parked before it touches it.
 """
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import aiohttp
 
-from tests.torture.history import History
 from tests.torture.journal import Journal, Parked
 from tests.torture.listing import whole_list
 
@@ -16,30 +17,31 @@ _REASON = "the torture test broke it"
 
 @dataclass
 class Operator:
-    """Deals with whatever is parked; what is still parked afterwards is in ``history.still_parked``."""
+    """Deals with whatever is parked. ``broken``: documents to be discarded; all else is replayed."""
 
     url: str
     http: aiohttp.ClientSession
     journal: Journal
-    history: History
+    broken: set[str] = field(default_factory=set)
+    parked: list[dict[str, Any]] = field(default_factory=list)
+    """As the last look found it."""
     _seen: set[str] = field(default_factory=set)
 
     async def settle(self) -> bool:
-        """Look once and deal with what is there; whether the list could be read and was empty."""
+        """Look once and deal with what is there; whether the list could be read."""
         parked = await whole_list(self.http, f"{self.url}/parked")
         if parked is None:
             return False
-        self.history.still_parked = parked
-        broken = {poison.document for poison in self.history.poisons}
+        self.parked = parked
         for item in parked:
             if item["id"] not in self._seen:
                 self._seen.add(item["id"])
                 self.journal.write(Parked(body=item))
-            if item["eventId"] in broken:
+            if item["eventId"] in self.broken:
                 await self._post(f"parked/{item['id']}/discard", {"reason": _REASON})
-        for contact in {str(item["contactId"]) for item in parked if item["contactId"]}:
+        for contact in sorted({str(item["contactId"]) for item in parked if item["contactId"]}):
             await self._post(f"parked/contacts/{contact}/replay", {})
-        return not parked
+        return True
 
     async def _post(self, path: str, body: dict[str, str]) -> None:
         """What fails now is done at the next look."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Kind = Literal["kill", "pause", "split", "cosmos", "servicebus", "poison", "poison contact"]
+Kind = Literal["kill", "pause", "split", "cosmos", "servicebus", "poison", "poison contact", "operator"]
 
 QUIET_END_SECONDS = 1.0
 """Nothing new is started so short before the end: it would be healed before it is felt."""
@@ -79,6 +79,7 @@ def everything(chance: random.Random, seconds: float) -> list[Strike]:
         *(Strike(at, "split", "cosmos") for at in _times(chance, seconds, 25.0)),
         *(Strike(at, "poison", "contacts") for at in _times(chance, seconds, 6.0)),
         *(Strike(at, "poison contact", "contacts") for at in _times(chance, seconds, 9.0)),
+        *(Strike(at, "operator", "parked events") for at in _times(chance, seconds, 12.0)),
         *_faults(chance, seconds, "cosmos", COSMOS_FAULTS, 2.5),
         *_faults(chance, seconds, "servicebus", SERVICEBUS_FAULTS, 3.0),
     ]

@@ -29,13 +29,16 @@ BREAKAGES: dict[str, dict[str, Any]] = {
 """What each changes in an otherwise valid document."""
 
 
-async def poison(stack: Stack, journal: Journal, chance: random.Random, contact: str | None = None) -> bool:
-    """Write one broken document, into a contact's partition or one that no contact has; whether it is surely there."""
+async def poison(
+    stack: Stack, journal: Journal, chance: random.Random, contact: str | None = None
+) -> Poisoned:
+    """Write one broken document: into a contact's partition, or into one that no contact has."""
     partition = contact or chance.choice([f"nobody-{chance.getrandbits(32):x}", _uuid(chance)])
     document = _broken(chance, partition)
     stored = await _store(stack, document)
-    journal.write(Poisoned(document=document["id"], partition=partition, stored=stored, contact=contact))
-    return stored is True
+    done = Poisoned(document=document["id"], partition=partition, stored=stored, contact=contact)
+    journal.write(done)
+    return done
 
 
 def _broken(chance: random.Random, partition: str) -> dict[str, Any]:
@@ -60,15 +63,17 @@ def _broken(chance: random.Random, partition: str) -> dict[str, Any]:
 
 
 async def _store(stack: Stack, document: dict[str, Any]) -> bool | None:
+    client = CosmosClient.from_connection_string(cosmos_connection(stack.cosmos))
+    container = client.get_database_client(DATABASE).get_container_client(CONTACTS)
     try:
-        async with asyncio.timeout(_DEADLINE_SECONDS):
-            async with CosmosClient.from_connection_string(cosmos_connection(stack.cosmos)) as client:
-                container = client.get_database_client(DATABASE).get_container_client(CONTACTS)
-                await container.create_item(document)
+        async with asyncio.timeout(_DEADLINE_SECONDS), client:
+            await container.create_item(document)
     except CosmosHttpResponseError as error:
         return True if error.status_code == 409 else None  # 409: the SDK's own earlier attempt was stored
     except (AzureError, OSError, TimeoutError):
         return None
+    finally:
+        await client.close()  # the SDK leaves its session open when it could not reach the account
     return True
 
 

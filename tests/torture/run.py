@@ -7,8 +7,6 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import aiohttp
-
 from tests.support.processes import ROOT
 from tests.torture.checker import Violation, check
 from tests.torture.clients import Client, Directory, session
@@ -60,23 +58,22 @@ async def run(options: Options) -> Report:
         journal = Journal(options.folder / "clients.jsonl")
         ends.callback(journal.close)
         started = time.monotonic()
-        await _load_and_faults(options, stack, http, journal)
+        operator = Operator(stack.url, http, journal)
+        await _load_and_faults(options, stack, operator)
         healed = time.monotonic()
-        judge = _Judge(stack, http, journal)
+        judge = _Judge(stack, operator)
         violations = await judge.wait(options.patience)
         return Report(options, judge.history, violations, started, healed, time.monotonic())
 
 
-async def _load_and_faults(
-    options: Options, stack: Stack, http: aiohttp.ClientSession, journal: Journal
-) -> None:
+async def _load_and_faults(options: Options, stack: Stack, operator: Operator) -> None:
     directory, stopping = Directory(), asyncio.Event()
 
     def client(name: str) -> Client:
         chance = random.Random(f"{name} {options.seed}")
-        return Client(name, stack.url, http, journal, chance, directory, stopping)
+        return Client(name, stack.url, operator.http, operator.journal, chance, directory, stopping)
 
-    nemesis = Nemesis(stack, journal, http, client("victim"), random.Random(f"nemesis {options.seed}"))
+    nemesis = Nemesis(stack, operator, client("victim"), random.Random(f"nemesis {options.seed}"))
     async with asyncio.timeout(options.seconds + _LAST_ANSWERS_SECONDS), asyncio.TaskGroup() as clients:
         for number in range(CLIENTS):
             clients.create_task(client(f"c{number}").run())
@@ -91,21 +88,19 @@ class _Judge:
     """Reads the journals on, asks for the final state, and lets the checker look, again and again."""
 
     stack: Stack
-    http: aiohttp.ClientSession
-    journal: Journal
+    operator: Operator
     history: History = field(default_factory=History)
 
     async def wait(self, patience: float) -> list[Violation]:
         """The violations: none as soon as all is well and quiet; what is left when patience ends, or can never pass."""
         readers = [Reader(self.stack.folder / "clients.jsonl"), Reader(self.stack.subscriber_log)]
-        operator = Operator(self.stack.url, self.http, self.journal, self.history)
         deadline = time.monotonic() + patience
         while True:
             for reader in readers:
                 self.history.add(reader.new())
-            settled = await operator.settle()
-            contacts = await whole_list(self.http, f"{self.stack.url}/contacts")
-            self.history.found = contacts or []
+            settled = await self.operator.settle()
+            contacts = await whole_list(self.operator.http, f"{self.stack.url}/contacts")
+            self.history.still_parked, self.history.found = self.operator.parked, contacts or []
             violations = check(self.history)
             hopeless = any(not violation.may_pass for violation in violations)
             if hopeless or time.monotonic() > deadline:
@@ -114,7 +109,7 @@ class _Judge:
                 break
             await asyncio.sleep(_LOOK_SECONDS)
         for contact in self.history.found:
-            self.journal.write(Found(body=contact))
+            self.operator.journal.write(Found(body=contact))
         return violations
 
     def _is_quiet(self) -> bool:
