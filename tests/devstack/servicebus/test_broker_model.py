@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from devstack.servicebus.broker.description import Description, default_rule
 from devstack.servicebus.broker.message import Message
@@ -109,6 +109,9 @@ class SessionQueueMachine(RuleBasedStateMachine):
         self.waiting[session].append(expected)
         self._order(session)
 
+    def _held(self, which: int) -> tuple[str, Holder]:
+        return sorted(self.holders.items())[which % len(self.holders)]
+
     def _release(self, session: str, *, counts: bool) -> None:
         holder = self.holders.pop(session)
         for expected in holder.taken.values():
@@ -150,11 +153,10 @@ class SessionQueueMachine(RuleBasedStateMachine):
         assert lock.session.id in (free if session is None else [session])
         self.holders[lock.session.id] = Holder(lock, self.now + LOCK_MS)
 
-    @rule(session=st.sampled_from(SESSIONS))
-    def take(self, session: str) -> None:
-        holder = self.holders.get(session)
-        if holder is None:
-            return
+    @precondition(lambda self: self.holders)
+    @rule(which=st.integers(0, 2))
+    def take(self, which: int) -> None:
+        session, holder = self._held(which)
         taken = self.queue.take(self.now, holder.lock.session)
         if not self.waiting[session]:
             assert taken is None
@@ -166,18 +168,19 @@ class SessionQueueMachine(RuleBasedStateMachine):
         assert taken.delivery_count == expected.deliveries
         holder.taken[taken.token] = expected
 
+    @precondition(lambda self: any(holder.taken for holder in self.holders.values()))
     @rule(
-        session=st.sampled_from(SESSIONS),
         which=st.integers(0, 5),
         how=st.sampled_from(
             [Settlement.COMPLETE, Settlement.ABANDON, Settlement.RELEASE, Settlement.DEAD_LETTER]
         ),
     )
-    def settle(self, session: str, which: int, how: Settlement) -> None:
-        holder = self.holders.get(session)
-        if holder is None or not holder.taken:
-            return
-        token = list(holder.taken)[which % len(holder.taken)]
+    def settle(self, which: int, how: Settlement) -> None:
+        owned = [
+            (session, token) for session, holder in sorted(self.holders.items()) for token in holder.taken
+        ]
+        session, token = owned[which % len(owned)]
+        holder = self.holders[session]
         expected = holder.taken.pop(token)
         self.queue.settle(token, how, self.now)
         if how is Settlement.COMPLETE:
@@ -189,18 +192,17 @@ class SessionQueueMachine(RuleBasedStateMachine):
         with pytest.raises(AmqpError, match="lock-lost"):
             self.queue.settle(token, how, self.now)
 
-    @rule(session=st.sampled_from(SESSIONS))
-    def renew(self, session: str) -> None:
-        holder = self.holders.get(session)
-        if holder is not None:
-            holder.until_ms = self.queue.sessions.renew(session, holder.lock, self.now, LOCK_MS)
-            assert holder.until_ms == self.now + LOCK_MS
+    @precondition(lambda self: self.holders)
+    @rule(which=st.integers(0, 2))
+    def renew(self, which: int) -> None:
+        session, holder = self._held(which)
+        holder.until_ms = self.queue.sessions.renew(session, holder.lock, self.now, LOCK_MS)
+        assert holder.until_ms == self.now + LOCK_MS
 
-    @rule(session=st.sampled_from(SESSIONS))
-    def close(self, session: str) -> None:
-        holder = self.holders.get(session)
-        if holder is None:
-            return
+    @precondition(lambda self: self.holders)
+    @rule(which=st.integers(0, 2))
+    def close(self, which: int) -> None:
+        session, holder = self._held(which)
         tokens = list(holder.taken)
         self.queue.close_session(holder.lock.session, self.now)
         self._release(session, counts=False)
@@ -210,7 +212,7 @@ class SessionQueueMachine(RuleBasedStateMachine):
             with pytest.raises(AmqpError, match="session-lock-lost"):
                 self.queue.settle(token, Settlement.COMPLETE, self.now)
 
-    @rule(milliseconds=st.sampled_from([1, 1000, LOCK_MS, WINDOW_MS]))
+    @rule(milliseconds=st.sampled_from([1, 1000, 1000, LOCK_MS, WINDOW_MS]))
     def pass_time(self, milliseconds: int) -> None:
         self._pass_time(milliseconds)
 
@@ -247,5 +249,5 @@ class SessionQueueMachine(RuleBasedStateMachine):
 
 TestSessionQueue = SessionQueueMachine.TestCase
 TestSessionQueue.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=200, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
