@@ -157,7 +157,7 @@ def _pinned(container: Container, query: tree.Query, statement: Statement, scope
 
 
 def _pinned_key(container: Container, query: tree.Query, parameters: Mapping[str, Any]) -> Components | None:
-    if query.where is None:
+    if query.where is None or not query.root:
         return None
     found = dict(_equalities(query.where, query.root, parameters))
     values = [found.get(path) for path in container.key.paths]

@@ -13,8 +13,8 @@ from devstack.cosmos.query.values import hashable, is_number, sort_key
 def whole_result(query: tree.Query, parameters: Mapping[str, Any], documents: Iterable[Any]) -> list[Any]:
     """All results, in the order of the documents; of groups, in the order in which they first occur."""
     compiler = Compiler(parameters)
-    matches, expand = compiler.predicate(query.where), compiler.rows(query.sources[1:])
-    rows = (row for document in documents for row in expand({query.root: document}) if matches(row))
+    matches, expand = compiler.predicate(query.where), compiler.document_rows(query)
+    rows = (row for document in documents for row in expand(document) if matches(row))
     items = query.items or ()
     if query.group_by or any(tree.has_aggregate(value) for _, value in items):
         results = _grouped(query, parameters, rows)

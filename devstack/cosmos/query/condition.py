@@ -10,4 +10,4 @@ def holds(condition: str, document: Json) -> bool:
     query = parse(f"SELECT * {condition}")
     compiler = Compiler({})
     matches = compiler.predicate(query.where)
-    return any(matches(row) for row in compiler.rows(query.sources[1:])({query.root: document}))
+    return any(matches(row) for row in compiler.document_rows(query)(document))

@@ -89,12 +89,27 @@ class Compiler:
 
         return lambda row: expand(row, 0)
 
+    def document_rows(self, query: tree.Query) -> Callable[[Any], Iterator[Row]]:
+        """The rows that FROM makes of one document; without FROM there is one, of nothing."""
+        if not query.sources:
+            return lambda _document: iter([{}])
+        if query.root:
+            root, expand = query.root, self.rows(query.sources[1:])
+            return lambda document: expand({root: document})
+        base: tree.Expression = query.sources[0].value
+        while isinstance(base, tree.Property):
+            base = base.base
+        if not isinstance(base, tree.Name):
+            raise unsupported("FROM with anything but a path")
+        name, expand = base.name, self.rows(query.sources)
+        return lambda document: expand({name: document})
+
     def projection(self, query: tree.Query) -> Evaluator:
         """What SELECT makes of a row; undefined for SELECT VALUE of nothing."""
         if query.items is None:
             if len(query.sources) > 1:
                 raise bad_request("'SELECT *' is only valid with a single input set.")
-            return _name(query.root)
+            return _name(query.sources[0].alias)
         if query.value:
             return self.compile(query.items[0][1])
         return _object([(name, self.compile(value)) for name, value in query.items])

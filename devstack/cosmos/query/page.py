@@ -8,6 +8,7 @@ import itertools
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Final
 
 from devstack.cosmos.epk import UNDEFINED
@@ -16,8 +17,8 @@ from devstack.cosmos.model import Container, Json
 from devstack.cosmos.query import tree
 from devstack.cosmos.query.aggregate import whole_result
 from devstack.cosmos.query.continuation import Position
-from devstack.cosmos.query.evaluate import Compiler, Row
-from devstack.cosmos.query.pushdown import narrow
+from devstack.cosmos.query.evaluate import Compiler
+from devstack.cosmos.query.pushdown import EVERYTHING, Filter, narrow
 from devstack.cosmos.query.scan import Candidate, Order, candidates, count_items
 from devstack.cosmos.query.values import is_number
 from devstack.cosmos.scope import Scope
@@ -46,13 +47,18 @@ class Task:
     parameters: Mapping[str, Any]
     now: int
 
-    def rows(self, start: Position, order: Order) -> Iterator[tuple[tuple[str, str], Candidate]]:
+    @cached_property
+    def where(self) -> Filter:
+        """What SQLite can tell of WHERE."""
         root = self.query.root
+        return narrow(self.query.where, root, self.parameters) if root else EVERYTHING
+
+    def rows(self, start: Position, order: Order) -> Iterator[tuple[tuple[str, str], Candidate]]:
         return candidates(
             self.run,
             self.container,
             self.scope,
-            where=narrow(self.query.where, root, self.parameters),
+            where=self.where,
             order=order,
             start=start,
             now=self.now,
@@ -94,7 +100,7 @@ def _documents(task: Task) -> Iterable[Json]:
     query = task.query
     order = Order.of_query(query, task.container)
     only_counts = bool(query.items) and all(_only_counts(value) for _, value in query.items or ())
-    if only_counts and query.where is None and not query.group_by and len(query.sources) == 1:
+    if only_counts and query.where is None and not query.group_by and query.root and len(query.sources) == 1:
         return itertools.repeat({}, count_items(task.run, task.container, task.scope, task.now))
     return (candidate.document() for _, candidate in task.rows(Position(), order))
 
@@ -129,42 +135,20 @@ def _streamed_page(task: Task, start: Position, size: int) -> Page:
     query = task.query
     compiler = Compiler(task.parameters)
     order = Order.of_query(query, task.container)
-    returns_document = query.items is None and len(query.sources) == 1
+    returns_document = query.items is None and len(query.sources) == 1 and bool(query.root)
     matches, project = compiler.predicate(query.where), compiler.projection(query)
-    expand = compiler.rows(query.sources[1:])
-    first = query.sources[0]
-    enter = compiler.compile(first.value) if not _is_document(first) else None
+    expand = compiler.document_rows(query)
+    is_exact = query.where is None or task.where.exact
 
     def results_of(candidate: Candidate) -> Iterator[str]:
-        if returns_document and query.where is None and enter is None:
+        if returns_document and is_exact:
             yield candidate.text
             return
-        document = candidate.document()
-        for root in _roots(first, enter, document):
-            for row in expand({first.alias: root}):
-                if matches(row) and (value := project(row)) is not UNDEFINED:
-                    yield candidate.text if returns_document and enter is None else dump_json(value)
+        for row in expand(candidate.document()):
+            if matches(row) and (value := project(row)) is not UNDEFINED:
+                yield candidate.text if returns_document else dump_json(value)
 
     return _fill(task.rows(start, order), results_of, start, size)
-
-
-def _is_document(source: tree.Source) -> bool:
-    """Whether FROM names the document itself, as nearly always."""
-    return isinstance(source.value, tree.Name) and not source.iterate
-
-
-def _roots(first: tree.Source, enter: Any, document: Any) -> list[Any]:
-    """What the first name of FROM stands for: the document, something in it, or the elements of an array in it."""
-    if enter is None:
-        return [document]
-    base = first.value
-    while isinstance(base, tree.Property):
-        base = base.base
-    row: Row = {base.name: document} if isinstance(base, tree.Name) else {}
-    value = enter(row)
-    if first.iterate:
-        return value if isinstance(value, list) else []
-    return [] if value is UNDEFINED else [value]
 
 
 def _fill(

@@ -97,7 +97,7 @@ def _partial(call: tree.Call) -> tree.Expression:
 
 
 def _with_keys(query: tree.Query) -> tree.Query:
-    root = tree.Name(query.root)
+    root = tree.Name(query.sources[0].alias)
     keys = tree.ArrayLiteral(tuple(tree.ObjectLiteral((("item", key.value),)) for key in query.order_by))
     where = query.where
     if query.items is None:

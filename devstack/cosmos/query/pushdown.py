@@ -27,10 +27,11 @@ _RANK: Final = (
 
 @dataclass(frozen=True)
 class Filter:
-    """A condition in SQL with its arguments."""
+    """A condition in SQL with its arguments; ``exact``: it lets through nothing but matches."""
 
     sql: str
     arguments: tuple[Any, ...] = ()
+    exact: bool = False
 
 
 EVERYTHING: Final = Filter("1")
@@ -70,21 +71,18 @@ class _Narrower:
     def narrow(self, where: tree.Expression) -> Filter | None:  # noqa: PLR0911 - a case for each kind of node
         match where:
             case tree.Binary("AND", left, right):
-                return _joined("AND", [part for part in (self.narrow(left), self.narrow(right)) if part])
+                return _joined("AND", [self.narrow(left), self.narrow(right)])
             case tree.Binary("OR", left, right):
-                first, second = self.narrow(left), self.narrow(right)
-                return _joined("OR", [first, second]) if first and second else None
+                return _joined("OR", [self.narrow(left), self.narrow(right)])
             case tree.Binary(symbol, left, right) if symbol in _MIRRORED:
                 return self._comparison(symbol, left, right) or self._comparison(
                     _MIRRORED[symbol], right, left
                 )
             case tree.In(operand, choices):
-                parts = [self._comparison("=", operand, choice) for choice in choices]
-                found = [part for part in parts if part]
-                return _joined("OR", found) if len(found) == len(parts) else None
+                return _joined("OR", [self._comparison("=", operand, choice) for choice in choices])
             case tree.Between(operand, low, high):
                 bounds = (self._comparison(">=", operand, low), self._comparison("<=", operand, high))
-                return _joined("AND", [part for part in bounds if part])
+                return _joined("AND", list(bounds))
             case tree.Call(function, arguments):
                 return self._call(function, arguments)
             case _:
@@ -107,7 +105,8 @@ class _Narrower:
             return Filter(f"json_type(body, {literal}) = 'null'") if is_null else None
         if symbol in _COMPARISONS and isinstance(value, bool):
             return None
-        return Filter(f"{extracted} {symbol} ?", (value,)) if _fits_sqlite(value) else None
+        exact = symbol == "=" and isinstance(value, str) and not value.startswith(("{", "["))
+        return Filter(f"{extracted} {symbol} ?", (value,), exact) if _fits_sqlite(value) else None
 
     def _call(self, function: str, arguments: tuple[tree.Expression, ...]) -> Filter | None:
         path = tree.path_of(arguments[0], self._root) if arguments else None
@@ -135,11 +134,14 @@ class _Narrower:
                 return False, None
 
 
-def _joined(word: str, parts: list[Filter]) -> Filter | None:
-    if not parts:
+def _joined(word: str, parts: list[Filter | None]) -> Filter | None:
+    """Of an AND what is not known may be left out, of an OR nothing."""
+    known = [part for part in parts if part]
+    if not known or (word == "OR" and len(known) < len(parts)):
         return None
-    sql = "(" + f" {word} ".join(part.sql for part in parts) + ")"
-    return Filter(sql, tuple(argument for part in parts for argument in part.arguments))
+    sql = "(" + f" {word} ".join(part.sql for part in known) + ")"
+    exact = len(known) == len(parts) and all(part.exact for part in known)
+    return Filter(sql, tuple(argument for part in known for argument in part.arguments), exact)
 
 
 def _fits_sqlite(value: Any) -> bool:

@@ -153,8 +153,10 @@ class Query:
 
     @property
     def root(self) -> str:
-        """The name of the document itself."""
-        return self.sources[0].alias if self.sources else ""
+        """The name of the document itself; empty when FROM names something inside it, or there is no FROM."""
+        first = self.sources[0] if self.sources else None
+        is_document = first is not None and isinstance(first.value, Name) and not first.iterate
+        return first.alias if first is not None and is_document else ""
 
 
 def children(expression: Expression) -> tuple[Expression, ...]:  # noqa: C901, PLR0911 - a case for each kind of node

@@ -18,7 +18,7 @@ DOCUMENTS: list[dict[str, Any]] = [
     {"id": "3", "pk": "c", "n": 2.5, "s": "fig", "tags": ["y"], "flag": None},
     {"id": "4", "pk": "d", "n": None, "s": "apple pie", "tags": "y"},
     {"id": "5", "pk": "e", "n": "3", "s": "100%"},
-    {"id": "6", "pk": "f", "s": "", "in": [10, 20]},
+    {"id": "6", "pk": "f", "s": "", "in": [10, 20], "list": [{"deep": "x", "pk": "other"}]},
 ]
 
 
@@ -137,6 +137,9 @@ def test_parameters_of_every_type(fruit: ContainerProxy) -> None:
         ("SELECT c.id, t FROM c JOIN t IN c.tags WHERE t = 'x'", [{"id": "1", "t": "x"}]),
         ("SELECT VALUE t FROM t IN c.tags WHERE t = 'x'", ["x"]),
         ("SELECT VALUE d FROM c.in.deep d", [1, 2]),
+        ("SELECT VALUE d.deep FROM d IN c.list WHERE d.deep = 'x' AND d.pk = 'other'", ["x"]),
+        ("SELECT VALUE COUNT(1) FROM t IN c.tags", [3]),
+        ("SELECT DISTINCT VALUE t FROM t IN c.tags", ["x", "y"]),
         ("SELECT VALUE ARRAY(SELECT VALUE UPPER(t) FROM t IN c.tags) FROM c WHERE c.id = '1'", [["X", "Y"]]),
         ("SELECT VALUE COUNT(1) FROM c", [6]),
         ("SELECT VALUE COUNT(c.n) FROM c", [5]),
