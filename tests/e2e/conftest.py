@@ -50,6 +50,17 @@ class Stack:
             contact: dict[str, Any] = await answer.json()
             return contact
 
+    async def fault(self, http: aiohttp.ClientSession, kind: str, **order: Any) -> None:
+        """The next requests to Cosmos DB that match meet a fault."""
+        url = f"{self.cosmos.address.rstrip('/')}/_devstack/faults"
+        async with http.post(url, json={"kind": kind, **order}) as answer:
+            assert answer.status < 300, await answer.text()
+
+    async def servicebus_fault(self, http: aiohttp.ClientSession, **order: Any) -> None:
+        """Service Bus does this wrong from now on."""
+        async with http.put(f"{self.servicebus.addresses[1]}/$devstack/faults", json=order) as answer:
+            assert answer.status < 300, await answer.text()
+
     async def sequences(self, contact_id: str, count: int, *, within: float = 15.0) -> list[int]:
         """The sequences of the next ``count`` messages of a contact, as the observer gets them."""
         messages = await self.topic.receive(contact_id, count, within=within)
@@ -65,8 +76,8 @@ def stack(folder: Path, *, app: Path = ROOT, **settings: str) -> Iterator[Stack]
             service = Service(name, folder / name, *arguments, environment=environment)
             return running_services.enter_context(running(service))
 
-        cosmos = start("cosmos", "--data", str(folder / "cosmos"))
-        servicebus = start("servicebus", "--data", str(folder / "servicebus"))
+        cosmos = start("cosmos", "--data", str(folder / "cosmos"), "--faults")
+        servicebus = start("servicebus", "--data", str(folder / "servicebus"), "--faults")
         topic, database = Topic(servicebus), f"db-{uuid.uuid4().hex[:12]}"
         with ThreadPoolExecutor(1) as beside:  # a test's own loop may be running in this thread
             beside.submit(asyncio.run, _deploy(cosmos, database, topic)).result()

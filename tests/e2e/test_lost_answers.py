@@ -1,0 +1,70 @@
+"""Answers that get lost on the way: the caller gets the right one, and every event is there once."""
+
+import aiohttp
+import pytest
+
+from tests.e2e.conftest import Stack
+from tests.support.contacts import DETAILS_JSON
+
+pytestmark = pytest.mark.xdist_group("e2e-lost-answers")  # one stack for all
+
+BATCH = {"operation": "batch", "container": "contacts"}
+LOSSES = [
+    ("drop-after-commit", 1), ("drop-after-commit", 2), ("drop-after-commit", 4), ("fail-before-commit", 1),
+    ("fail-before-commit", 3), ("retry-with", 2), ("unavailable", 2), ("throttle", 1),
+]  # fmt: skip
+"""A few in a row are more than the SDK repeats on its own."""
+
+
+@pytest.mark.parametrize(("kind", "count"), LOSSES)
+async def test_a_creation_is_answered_once_and_rightly(
+    shared_stack: Stack, http: aiohttp.ClientSession, kind: str, count: int
+) -> None:
+    await shared_stack.fault(http, kind, count=count, **BATCH)
+    async with http.post(f"{shared_stack.url}/contacts", json=DETAILS_JSON) as answer:
+        assert answer.status == 201, await answer.text()
+        contact, etag = await answer.json(), answer.headers["ETag"]
+    async with http.get(f"{shared_stack.url}/contacts/{contact['id']}") as answer:
+        assert (await answer.json(), answer.headers["ETag"]) == (contact, etag)
+    assert await shared_stack.sequences(contact["id"], 1) == [1]
+    assert await shared_stack.topic.is_empty(contact["id"])
+
+
+@pytest.mark.parametrize(("kind", "count"), LOSSES)
+async def test_a_change_is_made_once_and_answered_rightly(
+    shared_stack: Stack, http: aiohttp.ClientSession, kind: str, count: int
+) -> None:
+    contact = await shared_stack.create(http)
+    url = f"{shared_stack.url}/contacts/{contact['id']}"
+    async with http.get(url) as answer:
+        pinned = {"If-Match": answer.headers["ETag"]}
+    await shared_stack.fault(http, kind, count=count, **BATCH)
+    patch = {"name": {"firstName": "Jane"}, "email": "jane@contoso.com"}
+    async with http.patch(url, json=patch, headers=pinned) as answer:
+        assert answer.status == 200, await answer.text()
+        etag = answer.headers["ETag"]
+    async with http.get(url) as answer:
+        assert answer.headers["ETag"] == etag
+    assert await shared_stack.sequences(contact["id"], 3) == [1, 2, 3]
+    assert await shared_stack.topic.is_empty(contact["id"])
+
+
+async def test_a_store_that_throttles_for_long_is_a_429(
+    shared_stack: Stack, http: aiohttp.ClientSession
+) -> None:
+    await shared_stack.fault(http, "throttle", count=50, retryAfterMs=10, **BATCH)
+    async with http.post(f"{shared_stack.url}/contacts", json=DETAILS_JSON) as answer:
+        assert (answer.status, answer.content_type) == (429, "application/problem+json")
+        assert int(answer.headers["Retry-After"]) >= 1
+    async with http.delete(f"{shared_stack.cosmos.address.rstrip('/')}/_devstack/faults") as answer:
+        assert answer.status < 300
+
+
+async def test_a_send_that_was_stored_but_not_acknowledged_arrives_once(
+    shared_stack: Stack, http: aiohttp.ClientSession
+) -> None:
+    await shared_stack.servicebus_fault(http, drop_after_store=2)
+    contact = await shared_stack.create(http)
+    await shared_stack.patch(http, contact["id"], description="x")
+    assert await shared_stack.sequences(contact["id"], 2, within=30) == [1, 2]
+    assert await shared_stack.topic.is_empty(contact["id"])

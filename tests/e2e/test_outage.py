@@ -1,0 +1,98 @@
+"""A long outage of the broker: the backlog is delivered in order, in memory that does not grow with it.
+
+About 2 000 events by default; ``OUTAGE_CONTACTS=205`` makes them 10 000, which takes a minute or two.
+"""
+
+import asyncio
+import os
+from pathlib import Path
+
+import aiohttp
+import pytest
+from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusReceiveMode
+from azure.servicebus.aio import ServiceBusClient
+from azure.servicebus.exceptions import OperationTimeoutError
+
+from infra.bootstrap import wire
+from infra.settings import load
+from tests.e2e.conftest import Stack, stack
+from tests.e2e.test_relay_worker import settings
+from tests.support.azure import servicebus_connection
+from tests.support.contacts import DETAILS, ORIGIN
+
+CONTACTS, CHANGES, PROPERTIES = int(os.environ.get("OUTAGE_CONTACTS", "40")), 16, 3
+EVENTS = CONTACTS * (1 + CHANGES * PROPERTIES)
+
+
+async def write_backlog(started: Stack) -> list[str]:
+    """Written straight through the use cases: HTTP is not the matter here."""
+    application = wire(load(settings(started)))
+    places = asyncio.Semaphore(8)
+
+    async def one() -> str:
+        async with places:
+            receipt = await application.contacts.create(DETAILS, ORIGIN)
+            for number in range(CHANGES):
+                patch = {
+                    "name": {"firstName": f"J{number}"},
+                    "email": f"j{number}@contoso.com",
+                    "description": f"change {number}",
+                }
+                await application.contacts.patch(receipt.contact.id, patch, ORIGIN)
+            return str(receipt.contact.id)
+
+    async with application.resources:
+        return list(await asyncio.gather(*(one() for _ in range(CONTACTS))))
+
+
+async def receive_all(started: Stack, count: int) -> dict[str, list[int]]:
+    """Every contact's sequences, in the order received, by a few session receivers."""
+    received: dict[str, list[int]] = {}
+    total = 0
+
+    async def receiver() -> None:
+        nonlocal total
+        async with ServiceBusClient.from_connection_string(
+            servicebus_connection(started.servicebus)
+        ) as client:
+            while total < count:
+                try:
+                    async with client.get_subscription_receiver(
+                        started.topic.name, started.topic.subscription, session_id=NEXT_AVAILABLE_SESSION,
+                        max_wait_time=2, receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE,
+                    ) as session:  # fmt: skip
+                        while messages := await session.receive_messages(100, max_wait_time=0.5):
+                            sequences = received.setdefault(str(session.session.session_id), [])
+                            sequences += [message.application_properties[b"sequence"] for message in messages]  # type: ignore[index, misc]  # every message has some
+                            total += len(messages)
+                except OperationTimeoutError:
+                    continue
+
+    await asyncio.gather(*(receiver() for _ in range(6)))
+    return received
+
+
+def memory_mb(pid: int) -> float:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM"):
+            return int(line.split()[1]) / 1024
+    raise AssertionError("no VmHWM")
+
+
+@pytest.mark.timeout(280)
+async def test_a_backlog_drains_in_order_and_in_flat_memory(tmp_path: Path) -> None:
+    with stack(tmp_path, EVENT_TTL_SECONDS="864000") as started:
+        async with aiohttp.ClientSession() as http:
+            contact = await started.create(http)
+        assert await started.sequences(contact["id"], 1) == [1]
+        before = memory_mb(started.functions.pid)
+        started.servicebus.kill()
+        contacts = await write_backlog(started)
+        started.servicebus.start()
+
+        received = await receive_all(started, EVENTS)
+
+        assert set(received) == set(contacts)
+        whole = list(range(1, 2 + CHANGES * PROPERTIES))
+        assert [contact for contact, sequences in received.items() if sequences != whole] == []
+        assert memory_mb(started.functions.pid) - before < 60

@@ -1,0 +1,45 @@
+"""A stop in the middle of sending loses nothing and leaves nothing behind."""
+
+import time
+from pathlib import Path
+
+import aiohttp
+
+from tests.e2e.conftest import stack
+from tests.support.eventually import eventually
+
+
+async def test_a_stop_while_a_send_hangs_abandons_it_without_a_checkpoint(
+    tmp_path: Path, http: aiohttp.ClientSession
+) -> None:
+    with stack(tmp_path) as started:
+        warm = await started.create(http)
+        assert await started.sequences(warm["id"], 1) == [1]
+        started.servicebus.pause()
+        contact = await started.create(http)
+        await eventually(lambda: f"created contact {contact['id']}" in started.log())
+
+        began = time.monotonic()
+        assert started.functions.terminate() == 0
+        assert time.monotonic() - began < 5
+
+        started.servicebus.resume()
+        started.functions.start()
+        assert await started.sequences(contact["id"], 1, within=40) == [1]
+        assert await started.topic.is_empty(contact["id"])
+
+
+async def test_a_quiet_stop_closes_every_client(tmp_path: Path, http: aiohttp.ClientSession) -> None:
+    with stack(tmp_path, PYTHONWARNINGS="always", PYTHONASYNCIODEBUG="1") as started:
+        contact = await started.create(http)
+        assert await started.sequences(contact["id"], 1) == [1]
+        assert started.functions.terminate() == 0
+        log = started.log()
+    for complaint in (
+        "Unclosed",
+        "never awaited",
+        "was destroyed but it is pending",
+        "unclosed",
+        "Traceback",
+    ):
+        assert complaint not in log, log[-3000:]

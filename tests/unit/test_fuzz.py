@@ -1,0 +1,99 @@
+"""Arbitrary documents and requests: nothing that comes in makes the relay stop or the API fail."""
+
+import json
+from typing import Any
+
+import azure.functions as func
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from application.relay import Relay
+from infra import http, http_operations
+from infra.documents import events_from_items
+from tests.support.fakes import FakeParkingLot, FakePublisher
+from tests.support.feed import contact_id, event_document
+
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False)
+    | st.text(max_size=20)
+)
+JSON = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)  # fmt: skip
+FIELDS = ["id", "partitionKey", "data", "ttl", "_ts", "_lsn"]
+INNER = ["id", "contactId", "action", "sequence", "createdAt", "correlationId", "traceparent"]
+
+
+@st.composite
+def documents(draw: st.DrawFn) -> dict[str, Any]:
+    """A valid event document with some of its fields replaced by anything, or left out."""
+    document = event_document(draw(st.sampled_from("ab")), draw(st.integers(1, 5)))
+    for level, names in ((document, FIELDS), (document["data"], INNER)):
+        for name in draw(st.lists(st.sampled_from(names), max_size=2)):
+            if isinstance(level, dict):
+                level[name] = draw(JSON)
+                if draw(st.booleans()):
+                    level.pop(name)
+    return document
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.lists(documents() | st.dictionaries(st.text(max_size=8), JSON, max_size=5), max_size=6))
+async def test_no_document_stops_the_relay_and_none_is_forgotten(items: list[dict[str, Any]]) -> None:
+    publisher, lot = FakePublisher(), FakeParkingLot()
+    events = events_from_items(items)
+    forwarded = await Relay(publisher, lot).forward(events)
+    assert forwarded.sent + forwarded.parked == len(events)
+    assert {(event.contact_id, event.id) for event in events} == set(publisher.sent) | {
+        (parked.contact_id, parked.event_id) for parked, _ in lot.parked.values()
+    }
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.lists(documents(), min_size=1, max_size=6))
+async def test_a_document_that_is_valid_keeps_its_contacts_order(items: list[dict[str, Any]]) -> None:
+    publisher, lot = FakePublisher(), FakeParkingLot()
+    healthy = [event_document("healthy", sequence, lsn=sequence) for sequence in (3, 1, 2)]
+    await Relay(publisher, lot).forward(events_from_items([*items, *healthy]))
+    mine = [event_id for owner, event_id in publisher.sent if owner == contact_id("healthy")]
+    assert mine == [event_document("healthy", sequence)["id"] for sequence in (1, 2, 3)]
+
+
+HEADERS = st.dictionaries(
+    st.sampled_from(
+        ["Content-Type", "If-Match", "If-None-Match", "Idempotency-Key", "x-correlation-id", "traceparent"]
+    ),
+    st.text(st.characters(max_codepoint=255), max_size=40)
+    | st.sampled_from(["application/json", "application/merge-patch+json", '"1"', "*"]),
+)
+BODIES = st.binary(max_size=200) | JSON.map(lambda value: json.dumps(value).encode())
+PARAMETERS = st.dictionaries(st.sampled_from(["pageSize", "continuationToken"]), st.text(max_size=20))
+
+
+@settings(deadline=None, max_examples=400)
+@given(HEADERS, BODIES, PARAMETERS, st.text(max_size=50))
+async def test_no_request_makes_the_edge_fail(
+    headers: dict[str, str], body: bytes, parameters: dict[str, str], path: str
+) -> None:
+    request = func.HttpRequest(
+        "POST",
+        "/api/contacts",
+        headers=headers,
+        params=parameters,
+        route_params={"id": path, "path": path},
+        body=body,
+    )
+    for parse in (
+        http.contact_details, http.merge_patch, http.if_match, http.page_request, http.idempotency_key, http.origin,
+        http.contact_id, http_operations.parking_id, http_operations.discard_reason,
+    ):  # fmt: skip
+
+        async def respond(parse: Any = parse) -> func.HttpResponse:
+            parse(request)
+            return func.HttpResponse("taken")
+
+        assert (await http.answer(respond)).status_code < 500
