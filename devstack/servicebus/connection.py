@@ -45,7 +45,7 @@ MIN_FRAME_SIZE = 512
 
 HANDSHAKE_SECONDS = 30.0
 CLOSE_SECONDS = 5.0
-HEARTBEAT_SECONDS = 10.0
+HEARTBEAT_SECONDS = 4.0
 """A client hears from us at least so often: the sync SDK's keep-alive thread waits for a frame with its lock held."""
 
 LONGEST_DELAY_SECONDS = 86_400.0

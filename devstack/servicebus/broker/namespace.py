@@ -154,24 +154,28 @@ class Namespace:
     def send(
         self, entity: Entity, messages: list[ParsedMessage], now_ms: int, *, batch: bool = False
     ) -> list[int]:
-        """Accept the messages, all or none. Returns the sequence numbers of those that were scheduled.
+        """Accept the messages, all or none. Returns the sequence numbers of those with a time of their own.
 
         Raises :class:`AmqpError` with what the first message to be refused is refused for.
         """
         self._check(entity, messages, batch=batch)
-        scheduled = []
+        numbers = []
         for parsed in messages:
             due = _scheduled_time(parsed)
-            fresh = self._is_fresh(entity, parsed, now_ms)
-            if due is not None and due > now_ms:
-                scheduled.append(
-                    entity.queue.schedule(parsed, due, now_ms).sequence
-                    if fresh
-                    else entity.queue.next_sequence
-                )
-            elif fresh:
-                entity.node.put(parsed, now_ms)
-        return scheduled
+            number = self._accept(entity, parsed, due, now_ms)
+            if due is not None:
+                numbers.append(number)
+        return numbers
+
+    def _accept(self, entity: Entity, parsed: ParsedMessage, due_ms: int | None, now_ms: int) -> int:
+        """The number that the message got; of a duplicate, one that no message has."""
+        if not self._is_fresh(entity, parsed, now_ms):
+            return entity.queue.next_sequence
+        if due_ms is not None and due_ms > now_ms:
+            return entity.queue.schedule(parsed, due_ms, now_ms).sequence
+        if isinstance(entity.node, Topic):
+            return entity.node.put(parsed, now_ms)
+        return entity.node.put(parsed, now_ms).sequence
 
     def _check(self, entity: Entity, messages: list[ParsedMessage], *, batch: bool) -> None:
         description = entity.description

@@ -35,8 +35,8 @@ class Topic:
             stored += queue.size + (queue.dead_letter.size if queue.dead_letter else 0)
         return stored
 
-    def put(self, parsed: ParsedMessage, now_ms: int) -> None:
-        """Copy the message to every subscription whose rules match."""
+    def put(self, parsed: ParsedMessage, now_ms: int) -> int:
+        """Copy the message to every subscription whose rules match. Returns the topic's number for it."""
         sequence = self.backlog.next_sequence
         self.backlog.next_sequence += 1
         self._journal.sequence(self.entity, self.backlog.next_sequence)
@@ -44,6 +44,7 @@ class Topic:
         for subscription in self.subscriptions.values():
             if subscription.filters.match(view):
                 _deliver(subscription.queue, parsed, sequence, now_ms)
+        return sequence
 
     def _publish_due(self, parsed: ParsedMessage, now_ms: int) -> None:
         self.put(parsed, now_ms)

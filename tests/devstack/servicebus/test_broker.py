@@ -138,6 +138,17 @@ def test_a_scheduled_message_comes_when_it_is_due_with_a_new_number() -> None:
         entity.queue.cancel(number)
 
 
+@pytest.mark.parametrize("kind", ["queue", "topic"])
+def test_a_message_that_is_due_already_is_active_at_once_and_has_a_number(kind: str) -> None:
+    namespace, entity = make(kind=kind)
+    past = e.timestamp(NOW - 1)
+
+    numbers = send(namespace, entity, *[with_annotation("x-opt-scheduled-enqueue-time", past)] * 2)
+
+    assert numbers == [1, 2]
+    assert entity.queue.scheduled_count == 0
+
+
 def test_a_deferred_message_is_had_by_its_number_only() -> None:
     namespace, entity = make()
     send(namespace, entity, message())
