@@ -5,7 +5,7 @@ BIN = .venv/bin/python
 JOBS = 2
 ARGS =
 
-.PHONY: help venv run test lint format demo clean
+.PHONY: help venv run test lint format demo bench clean
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -33,6 +33,11 @@ format: venv ## mend what can be mended and format
 
 demo: venv ## see the path of an event, step by step
 	@exec $(BIN) -m devstack.demo $(ARGS)
+
+bench: venv ## measure, as rates and as ratios within one run
+	@$(BIN) -m benchmarks.outbox
+	@$(BIN) -m benchmarks.cosmos
+	@$(BIN) -m benchmarks.servicebus
 
 clean: ## forget the data of the local Azure
 	@python=$$(scripts/find-python) && exec "$$python" -m devstack.clean

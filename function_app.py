@@ -133,6 +133,16 @@ async def replay_parked(req: func.HttpRequest) -> func.HttpResponse:
     return await http.answer(respond)
 
 
+@app.route(route="relay", methods=["GET"], auth_level=func.AuthLevel.ADMIN)
+async def get_relay(req: func.HttpRequest) -> func.HttpResponse:
+    """GET /relay: how far behind the relay is, and how many contacts are parked."""
+
+    async def respond() -> func.HttpResponse:
+        return http_operations.relay_status(await application().observer.status())
+
+    return await http.answer(respond)
+
+
 @app.route(route="{*path}", methods=["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
 async def unrouted(req: func.HttpRequest) -> func.HttpResponse:
     """Whatever no other function takes; its name sorts last."""
@@ -142,7 +152,7 @@ async def unrouted(req: func.HttpRequest) -> func.HttpResponse:
 _METHODS = {
     re.compile("contacts"): "GET, POST",
     re.compile("contacts/[^/]+"): "DELETE, GET, PATCH",
-    re.compile("health"): "GET",
+    re.compile("health|relay"): "GET",
     re.compile("parked(/[^/]+)?"): "GET",
     re.compile("parked/([^/]+/discard|contacts/[^/]+/replay)"): "POST",
 }
@@ -175,6 +185,12 @@ _METHODS = {
 async def relay(documents: func.DocumentList) -> None:
     """Change feed -> topic. It returns when Service Bus has accepted every event, or raises."""
     await application().relay.forward(events_from_items(documents))
+
+
+@app.timer_trigger(arg_name="timer", schedule="0 */5 * * * *")
+async def watch_relay(timer: func.TimerRequest) -> None:
+    """Every five minutes: an error in the log when events are about to expire unforwarded."""
+    await application().observer.watch()
 
 
 @app.service_bus_topic_trigger(

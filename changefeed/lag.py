@@ -6,6 +6,7 @@ partition keys of the same partition counts too.
 
 import asyncio
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from azure.cosmos.aio import ContainerProxy
 
@@ -23,6 +24,10 @@ class LeaseLag:
     owner: str | None
     lag: int
     """Transactions not yet checkpointed; 0 when all is handled, 1 also before the first checkpoint."""
+    waiting_since: datetime | None
+    """When the oldest change that is not checkpointed was written, to the second; None when there is none. It is the
+    number that people want: the lag counts transactions, whatever their age.
+    """
 
 
 async def estimate_lag(
@@ -38,14 +43,21 @@ async def estimate_lag(
 
 
 async def _lag_of(lease: Lease, reader: FeedReader) -> LeaseLag:
-    if lease.continuation is None or lease.feed_range is None:
-        return LeaseLag(lease.token, lease.owner, NOTHING_CHECKPOINTED)
+    if lease.feed_range is None:
+        return LeaseLag(lease.token, lease.owner, NOTHING_CHECKPOINTED, None)
     page = await _first_change(lease.feed_range, lease.continuation, reader)
-    return LeaseLag(lease.token, lease.owner, transactions_behind(page))
+    lag = NOTHING_CHECKPOINTED if lease.continuation is None else transactions_behind(page)
+    return LeaseLag(lease.token, lease.owner, lag, _written_at(page))
 
 
-async def _first_change(feed_range: EpkRange, continuation: str, reader: FeedReader) -> FeedPage:
+async def _first_change(feed_range: EpkRange, continuation: str | None, reader: FeedReader) -> FeedPage:
     return await reader.read(feed_range, continuation=continuation, start="Beginning", max_items=1)
+
+
+def _written_at(page: FeedPage) -> datetime | None:
+    """The items of one page are at least as old as those of the next; within one they come as they like."""
+    times = [int(item["_ts"]) for item in page.items]
+    return datetime.fromtimestamp(min(times), UTC) if times else None
 
 
 def transactions_behind(page: FeedPage) -> int:

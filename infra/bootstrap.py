@@ -21,6 +21,7 @@ from infra.cosmos.container import Container
 from infra.cosmos.parking_lot import CosmosParkingLot
 from infra.cosmos.unit_of_work import CosmosUnitOfWork, Lifetimes
 from infra.credentials import credential_for
+from infra.relay_status import RelayObserver
 from infra.servicebus.client import servicebus_client
 from infra.servicebus.publisher import ServiceBusPublisher
 from infra.settings import Settings, load
@@ -35,6 +36,7 @@ class Application:
     contacts: Contacts
     relay: Relay
     parking: Parking
+    observer: RelayObserver
     feed: ContainerProxy
     """The container whose change feed the relay reads."""
     leases: ContainerProxy
@@ -81,6 +83,8 @@ def wire(settings: Settings) -> Application:
         return CosmosUnitOfWork(container, scope, origin, lifetimes)
 
     publisher = _publisher(settings, resources)
+    feed = database.get_container_client(settings.cosmos_container)
+    leases = database.get_container_client(settings.cosmos_lease_container)
     lot = CosmosParkingLot(
         Container(client, settings.cosmos_database, settings.cosmos_parked_container),
         f"{scope}/parked",
@@ -90,8 +94,9 @@ def wire(settings: Settings) -> Application:
         contacts=Contacts(open_unit_of_work, utc_now),
         relay=Relay(publisher, lot),
         parking=Parking(lot, publisher),
-        feed=database.get_container_client(settings.cosmos_container),
-        leases=database.get_container_client(settings.cosmos_lease_container),
+        observer=RelayObserver(feed, leases, lot, settings.event_ttl_seconds),
+        feed=feed,
+        leases=leases,
         check=container.check,
         resources=resources,
     )

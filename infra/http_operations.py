@@ -12,6 +12,7 @@ from application.validation import validated
 from domain.errors import NotParked
 from domain.values import WireModel
 from infra.http import json_object, json_response
+from infra.relay_status import RelayStatus
 
 _PARKING_ID = re.compile(r"[0-9a-f]{32}")
 
@@ -53,6 +54,22 @@ def parked_shown(parked: ParkedEvent) -> func.HttpResponse:
 def replayed(result: Replayed) -> func.HttpResponse:
     """200 with how many events were sent and whether that was all: if not, ask again."""
     return json_response(200, {"replayed": result.replayed, "remaining": not result.done}, {})
+
+
+def relay_status(status: RelayStatus) -> func.HttpResponse:
+    """200 with every lease, the age of what waits there, and whether that is too old."""
+    leases = [
+        {
+            "lease": lease.lease,
+            "owner": lease.owner,
+            "lag": lease.lag,
+            "oldestWaitingSeconds": lease.oldest_waiting_seconds,
+            "ttlUsed": round(lease.ttl_used, 4),
+        }
+        for lease in status.leases
+    ]
+    document = {"late": status.late, "parkedContacts": status.parked_contacts, "leases": leases}
+    return json_response(200, document, {})
 
 
 def discarded() -> func.HttpResponse:

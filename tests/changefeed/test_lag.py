@@ -1,5 +1,7 @@
 """The lag over a socket, while the processor runs, is behind, and is stopped."""
 
+import time
+
 from changefeed import estimate_lag
 from tests.changefeed.support import Containers, Recorder
 from tests.support.eventually import eventually
@@ -37,6 +39,8 @@ async def test_the_lag_is_the_number_of_transactions_that_are_not_checkpointed(
         await eventually(lambda: is_zero(containers))
         [estimated] = await estimate_lag(containers.monitored, containers.leases)
         assert estimated.owner == "owner"
+        assert estimated.waiting_since is None
+    before = int(time.time())
     for sequence in range(1, 4):
         await containers.write("a", sequence)
     await containers.monitored.execute_item_batch(
@@ -45,6 +49,9 @@ async def test_the_lag_is_the_number_of_transactions_that_are_not_checkpointed(
 
     # Three writes and one transaction of three.
     assert await lag(containers) == {"0": 4}
+    [behind] = await estimate_lag(containers.monitored, containers.leases)
+    assert behind.waiting_since is not None
+    assert before <= behind.waiting_since.timestamp() <= time.time()
 
 
 async def is_zero(containers: Containers) -> bool:

@@ -87,6 +87,24 @@ async def test_poison_of_no_contact_is_parked_alone(shared_stack: Stack, http: a
         await eventually(partial(parked, shared_stack, http, eventId=document["id"]))
 
 
+async def test_the_relays_status_says_that_nothing_is_late(
+    shared_stack: Stack, http: aiohttp.ClientSession
+) -> None:
+    contact = await shared_stack.create(http)
+    assert await shared_stack.sequences(contact["id"], 1) == [1]
+
+    async def status() -> dict[str, Any] | None:
+        async with http.get(f"{shared_stack.url}/relay") as answer:
+            assert answer.status == 200
+            document: dict[str, Any] = await answer.json()
+        return document if [lease["lag"] for lease in document["leases"]] == [0] else None
+
+    quiet = await eventually(status, what="all is checkpointed")
+    assert quiet is not None
+    assert quiet["late"] is False
+    assert (quiet["leases"][0]["oldestWaitingSeconds"], quiet["leases"][0]["ttlUsed"]) == (None, 0)
+
+
 @pytest.mark.parametrize(
     ("method", "path", "body", "status"),
     [

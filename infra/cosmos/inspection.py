@@ -1,0 +1,153 @@
+"""What is deployed in Cosmos DB, read without changing anything.
+
+A container's properties are metadata: whoever may read data may read them
+(https://learn.microsoft.com/azure/cosmos-db/nosql/reference-data-plane-security). The account's throughput and
+firewall are not, and are not looked at.
+"""
+
+import asyncio
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from email.utils import parsedate_to_datetime
+from typing import Any, Self
+
+from azure.core import MatchConditions
+from azure.core.exceptions import ClientAuthenticationError
+from azure.cosmos.exceptions import CosmosHttpResponseError
+
+from application.ports import Clock, utc_now
+from infra.cosmos.client import CosmosClient, cosmos_client
+from infra.cosmos.errors import SDK_ERRORS, Kind, classify
+from infra.credentials import Credential
+from infra.preflight.indexing import IndexingPolicy
+from infra.preflight.report import CannotCheck, Denied
+from infra.settings import Connection
+
+DEADLINE_SECONDS = 15.0
+"""For one call, its retries and a sign-in included."""
+
+
+@dataclass(frozen=True)
+class ContainerState:
+    """A container as it is."""
+
+    partition_key: tuple[str, ...]
+    default_ttl: int | None
+    """Seconds; -1: on, but nothing expires by itself; None: off, and the TTL of items is ignored."""
+    indexing: IndexingPolicy
+
+
+class CosmosInspection(AbstractAsyncContextManager["CosmosInspection"]):
+    """One account, for as long as it is entered. Entering raises Denied or CannotCheck."""
+
+    def __init__(
+        self, connection: Connection, credential: Credential | None, database: str, clock: Clock = utc_now
+    ) -> None:
+        with _reported(lambda _: None):
+            self._client: CosmosClient = cosmos_client(connection, credential)
+        self._database = database
+        self._clock = clock
+        self.ahead: timedelta | None = None
+        """How far the service's clock is ahead of ours, to a second or two; None before its first answer."""
+
+    async def __aenter__(self) -> Self:
+        try:
+            with _reported(self._read_clock):
+                async with asyncio.timeout(DEADLINE_SECONDS):
+                    await self._client.__aenter__()
+        except (Denied, CannotCheck):
+            await self._client.close()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._client.close()
+
+    async def container(self, name: str) -> ContainerState | None:
+        """The container, or None when it or its database does not exist. Raises Denied, CannotCheck."""
+        proxy = self._client.get_database_client(self._database).get_container_client(name)
+        try:
+            with _reported(self._read_clock):
+                async with asyncio.timeout(DEADLINE_SECONDS):
+                    properties = await proxy.read(
+                        response_hook=lambda headers, _: self._read_clock(headers)
+                    )
+        except _NotThere:
+            return None
+        return _state(properties)
+
+    async def try_access(self, name: str, partition_key: str) -> None:
+        """Read and replace an item that cannot be there: allowed or not, nothing changes. Raises Denied, CannotCheck."""
+        proxy = self._client.get_database_client(self._database).get_container_client(name)
+        nowhere = f"preflight-{uuid.uuid4()}"
+        body = {"id": nowhere, partition_key.strip("/"): nowhere}
+        for call in (
+            lambda: proxy.read_item(nowhere, nowhere),
+            lambda: proxy.replace_item(
+                nowhere, body, etag='"nothing"', match_condition=MatchConditions.IfNotModified
+            ),
+        ):
+            try:
+                with _reported(self._read_clock):
+                    async with asyncio.timeout(DEADLINE_SECONDS):
+                        await call()
+            except _NotThere:
+                continue
+
+    def _read_clock(self, headers: Mapping[str, Any]) -> None:
+        """A proxy on the way may have removed the date, or made it its own: then nothing is known."""
+        for name, value in headers.items():
+            if name.lower() == "date":
+                self.ahead = _time(str(value), self._clock()) - self._clock()
+
+
+class _NotThere(Exception):
+    """404."""
+
+
+@contextmanager
+def _reported(read_headers: Callable[[Mapping[str, Any]], None]) -> Iterator[None]:
+    try:
+        yield
+    except CosmosHttpResponseError as error:
+        read_headers(error.headers or {})
+        failure = classify(error)
+        if failure.kind in (Kind.MISSING, Kind.NO_CONTAINER):
+            raise _NotThere from error
+        if failure.kind is Kind.DENIED:
+            raise Denied(_first_line(error)) from error
+        raise CannotCheck(f"it answers {failure.detail}") from error
+    except ClientAuthenticationError as error:
+        raise CannotCheck(f"no token could be had: {_first_line(error)}") from error
+    except SDK_ERRORS as error:
+        raise CannotCheck(f"it cannot be reached ({classify(error).detail})") from error
+    except ValueError as error:  # what the SDK raises for a connection string or a key that is none
+        raise CannotCheck("the connection string is none, or its key is damaged") from error
+
+
+def _first_line(error: Exception) -> str:
+    """Of the service's own words, which name the identity, the action and the resource, and no key."""
+    return str(getattr(error, "message", None) or error).strip().partition("\n")[0][:300]
+
+
+def _time(text: str, otherwise: datetime) -> datetime:
+    try:
+        return parsedate_to_datetime(text)
+    except ValueError:
+        return otherwise
+
+
+def _state(properties: Mapping[str, Any]) -> ContainerState:
+    policy = properties.get("indexingPolicy") or {}
+    return ContainerState(
+        partition_key=tuple((properties.get("partitionKey") or {}).get("paths") or ()),
+        default_ttl=properties.get("defaultTtl"),
+        indexing=IndexingPolicy(
+            enabled=str(policy.get("indexingMode", "consistent")).lower() != "none",
+            included=tuple(part["path"] for part in policy.get("includedPaths") or ()),
+            excluded=tuple(part["path"] for part in policy.get("excludedPaths") or ()),
+        ),
+    )

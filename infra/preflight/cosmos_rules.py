@@ -1,0 +1,143 @@
+"""What the three containers must be for events to be stored, forwarded once in order, and removed."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+
+from infra.cosmos.inspection import ContainerState
+from infra.preflight.report import Finding, ok, warning, written, wrong
+from infra.settings import Settings
+
+CLOCK_TOLERANCE = timedelta(minutes=5)
+"""Cosmos DB refuses a signature that is 15 minutes off, and validators of tokens usually allow 5."""
+
+
+@dataclass(frozen=True)
+class Needed:
+    """A container that the app needs, and what of it cannot be otherwise."""
+
+    name: str
+    setting: str
+    """Names it."""
+    partition_key: str
+    ttl_needed: bool
+    """Some of its items must expire; without a default TTL the service ignores their own."""
+    items_say_their_ttl: bool
+    """Every item says for itself how long it lives, so a default does no harm."""
+    queried: tuple[str, ...]
+    """Properties by which it is queried, besides the id."""
+
+    @property
+    def subject(self) -> str:
+        return f"container {self.name}"
+
+
+def needed(settings: Settings) -> tuple[Needed, ...]:
+    """The containers under the names that the settings give them."""
+    return (
+        Needed(
+            settings.cosmos_container,
+            "COSMOS_CONTAINER",
+            "/partitionKey",
+            ttl_needed=True,
+            items_say_their_ttl=True,
+            queried=("/type", "/data/deleted"),
+        ),
+        Needed(
+            settings.cosmos_lease_container,
+            "COSMOS_LEASE_CONTAINER",
+            "/id",
+            ttl_needed=False,
+            items_say_their_ttl=False,
+            queried=(),
+        ),
+        Needed(
+            settings.cosmos_parked_container,
+            "COSMOS_PARKED_CONTAINER",
+            "/partitionKey",
+            ttl_needed=True,
+            items_say_their_ttl=False,
+            queried=("/type", "/contactId", "/position", "/parkedAt"),
+        ),
+    )
+
+
+def judge(need: Needed, state: ContainerState | None, database: str) -> Iterator[Finding]:
+    """Whether a container (None: it is not there) is as the app needs it."""
+    if state is None:
+        yield wrong(
+            need.subject,
+            f'does not exist in the database "{database}"',
+            f"create it with the partition key {need.partition_key}"
+            f"{' and the default TTL -1' if need.ttl_needed else ''}, or name another in {need.setting}; "
+            "the app makes none, and has no right to",
+        )
+        return
+    yield _partition_key(need, state)
+    yield _ttl(need, state)
+    yield _index(need, state)
+
+
+def _partition_key(need: Needed, state: ContainerState) -> Finding:
+    if state.partition_key == (need.partition_key,):
+        return ok(need.subject, f"partition key {need.partition_key}")
+    return wrong(
+        need.subject,
+        f"the partition key is {', '.join(state.partition_key) or 'missing'}, not {need.partition_key}",
+        f"it cannot be changed: create another container with {need.partition_key} and name it in {need.setting}",
+    )
+
+
+def _ttl(need: Needed, state: ContainerState) -> Finding:
+    ttl = state.default_ttl
+    if ttl is None and need.ttl_needed:
+        return wrong(
+            need.subject,
+            "TTL is off, so the TTL of its items is ignored and they are kept for ever",
+            "set the container's default TTL to -1",
+        )
+    if ttl is None or ttl == -1:
+        return ok(need.subject, "nothing expires unless it says so" if ttl else "TTL is off: nothing expires")
+    text = f"what does not say how long it lives is removed {written(timedelta(seconds=ttl))} after it was written"
+    if need.items_say_their_ttl:
+        return warning(need.subject, text, "set the default TTL to -1; what the app writes does say it")
+    return wrong(
+        need.subject, f"{text}, and what the app writes here does not", "set the default TTL to -1"
+    )
+
+
+def _index(need: Needed, state: ContainerState) -> Finding:
+    if not state.indexing.enabled:
+        return wrong(
+            need.subject, "nothing is indexed, so that queries are refused", "set the indexing mode to consistent"
+        )
+    missing = [f"{path}/?" for path in need.queried if not state.indexing.covers(path)]
+    if missing:
+        return wrong(
+            need.subject,
+            f"{', '.join(missing)} is queried and not indexed, so that each query reads the whole container",
+            "include it in the indexing policy",
+        )
+    paths = ", ".join(f"{path}/?" for path in need.queried) or "nothing but the id"
+    if state.indexing.covers_everything:
+        return warning(
+            need.subject,
+            f"everything is indexed, and {paths} queried: each write pays for the rest",
+            f'exclude "/*" and include {paths}' if need.queried else 'exclude "/*"',
+        )
+    return ok(need.subject, f"indexed: {paths}")
+
+
+def clock(ahead: timedelta | None) -> Iterator[Finding]:
+    """Whether this machine's clock and the account's agree."""
+    if ahead is None:
+        return
+    direction = "behind" if ahead > timedelta() else "ahead of"
+    if abs(ahead) <= CLOCK_TOLERANCE:
+        yield ok("clock", f"this machine's is within {written(CLOCK_TOLERANCE)} of the account's")
+    else:
+        yield wrong(
+            "clock",
+            f"this machine's is {written(abs(ahead))} {direction} the account's: signatures and tokens will be refused",
+            "set the clock; in a container, that of its host",
+        )

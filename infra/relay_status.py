@@ -1,0 +1,83 @@
+"""How the relay is doing, as seen from the store: it need not be running to be found late.
+
+The age of the oldest change that is not checkpointed says how close events are to expiring unforwarded. A timer asks
+for it, so that a relay that does not run at all does not go unnoticed either.
+"""
+
+import logging
+from dataclasses import dataclass
+from datetime import datetime
+
+from application.ports import Clock, ParkingLot, utc_now
+from application.ttl_guard import SHARE
+from changefeed import LeaseLag, estimate_lag
+from infra import relay_feed
+from infra.cosmos.client import ContainerProxy
+from infra.cosmos.errors import SDK_ERRORS, classify
+
+_log = logging.getLogger("contacts.relay_status")
+
+
+@dataclass(frozen=True)
+class LeaseStatus:
+    """One lease of the relay: a physical partition of the contacts container."""
+
+    lease: str
+    owner: str | None
+    lag: int
+    """Transactions not yet forwarded."""
+    oldest_waiting_seconds: int | None
+    ttl_used: float
+    """The share of EVENT_TTL_SECONDS that the oldest waiting change has used; at 1 events are lost."""
+
+
+@dataclass(frozen=True)
+class RelayStatus:
+    """All leases, and how many contacts are parked."""
+
+    leases: list[LeaseStatus]
+    parked_contacts: int
+
+    @property
+    def late(self) -> bool:
+        """Whether events have used half of their TTL and are not forwarded."""
+        return any(lease.ttl_used >= SHARE for lease in self.leases)
+
+
+@dataclass(frozen=True)
+class RelayObserver:
+    """Looks at leases and parked contacts; changes nothing."""
+
+    feed: ContainerProxy
+    leases: ContainerProxy
+    lot: ParkingLot
+    event_ttl_seconds: int
+    clock: Clock = utc_now
+
+    async def status(self) -> RelayStatus:
+        """Costs one small read for each lease. Raises Unavailable, Throttled or Misconfigured."""
+        try:
+            lags = await estimate_lag(self.feed, self.leases, lease_prefix=relay_feed.LEASE_PREFIX)
+        except SDK_ERRORS as error:
+            raise classify(error).error() from error
+        now = self.clock()
+        parked = await self.lot.contacts()
+        return RelayStatus([self._lease(lag, now) for lag in lags], len(parked))
+
+    async def watch(self) -> RelayStatus:
+        """Look, and log an error when events have grown old. Raises as :meth:`status` does."""
+        status = await self.status()
+        for lease in status.leases:
+            if lease.ttl_used >= SHARE:
+                _log.error(
+                    "lease %s: the oldest change has waited %d s, %.0f %% of the events' TTL; they are lost at 100 %%. "
+                    "See why the relay is late or not running",
+                    lease.lease,
+                    lease.oldest_waiting_seconds,
+                    100 * lease.ttl_used,
+                )
+        return status
+
+    def _lease(self, lag: LeaseLag, now: datetime) -> LeaseStatus:
+        age = None if lag.waiting_since is None else max(0, int((now - lag.waiting_since).total_seconds()))
+        return LeaseStatus(lag.lease_token, lag.owner, lag.lag, age, (age or 0) / self.event_ttl_seconds)

@@ -1,0 +1,62 @@
+"""A relay that is late, or not running at all, is found by looking at the store."""
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest
+from azure.cosmos.aio import CosmosClient
+
+from application.ports import utc_now
+from changefeed import ChangeFeedProcessor
+from domain.errors import Misconfigured
+from infra import relay_feed
+from infra.relay_status import RelayObserver
+from tests.support.azure import CONTACTS, LEASES, contacts_database, cosmos_connection
+from tests.support.fakes import FakeParkingLot
+from tests.support.feed import event_document
+from tests.support.processes import Service
+
+
+@pytest.fixture
+async def observer(cosmos_server: Service) -> AsyncIterator[RelayObserver]:
+    """The relay has checkpointed nothing: its one batch failed, and it was stopped."""
+    async with contacts_database(cosmos_server) as database:
+        feed, leases = (database.get_container_client(name) for name in (CONTACTS, LEASES))
+
+        async def fail(*_: object) -> None:
+            raise ConnectionResetError
+
+        async with ChangeFeedProcessor(
+            feed,
+            leases,
+            fail,
+            instance_name="gone",
+            lease_prefix=relay_feed.LEASE_PREFIX,
+            on_error=lambda *_: None,
+        ):
+            pass
+        await feed.create_item({**event_document("a", 1), "ttl": 1000})
+        yield RelayObserver(feed, leases, FakeParkingLot(), event_ttl_seconds=1000)
+
+
+@pytest.mark.parametrize(("age", "late"), [(400, False), (600, True)])
+async def test_events_that_wait_too_long_are_an_error_though_no_relay_runs(
+    observer: RelayObserver, caplog: pytest.LogCaptureFixture, age: int, late: bool
+) -> None:
+    later = RelayObserver(
+        observer.feed, observer.leases, observer.lot, 1000, clock=lambda: utc_now() + timedelta(seconds=age)
+    )
+    status = await later.watch()
+    [lease] = status.leases
+    assert (lease.owner, lease.lag) == (None, 1)
+    assert lease.oldest_waiting_seconds is not None
+    assert age <= lease.oldest_waiting_seconds < age + 60
+    assert status.late is late
+    assert ("of the events' TTL" in caplog.text) is late
+
+
+async def test_containers_that_are_not_there_are_named_by_their_settings(cosmos_server: Service) -> None:
+    async with CosmosClient.from_connection_string(cosmos_connection(cosmos_server)) as client:
+        missing = client.get_database_client("no-such").get_container_client("no-such")
+        with pytest.raises(Misconfigured, match="COSMOS_CONTAINER"):
+            await RelayObserver(missing, missing, FakeParkingLot(), 1000).status()
