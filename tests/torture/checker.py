@@ -207,7 +207,7 @@ def _parking(history: History) -> Iterator[Violation]:
         if poison.document in history.deliveries:
             yield Violation("poison delivered", poison.document)
     for document, times in parked.items():
-        if times > 1:
+        if times > 1 and document in documents:
             yield Violation("parked twice", document)
     for item in history.parked:
         if item.get("eventId") not in documents and item.get("contactId") not in sick:

@@ -23,7 +23,6 @@ REFUSALS = {400, 404, 405, 409, 412, 413, 415, 422, 429}
 TIMEOUT_SECONDS = 12.0
 CONTACTS_AT_ONCE = 24
 _FEWEST_CONTACTS = 6
-_PAUSES = (0.05, 0.3)
 _PAUSE_AFTER_FAILURE = 0.3
 
 
@@ -51,6 +50,7 @@ class Client:
     chance: random.Random
     directory: Directory
     stopping: asyncio.Event
+    pauses: tuple[float, float]
     numbers: Iterator[int] = field(default_factory=count)
 
     async def run(self) -> None:
@@ -58,7 +58,7 @@ class Client:
         while not self.stopping.is_set():
             if not await self._one():
                 await asyncio.sleep(_PAUSE_AFTER_FAILURE)
-            await asyncio.sleep(self.chance.uniform(*_PAUSES))
+            await asyncio.sleep(self.chance.uniform(*self.pauses))
 
     async def create(self) -> str | None:
         """A new contact; None when it is not known to be there."""

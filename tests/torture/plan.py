@@ -31,7 +31,13 @@ class Strike:
         return self.kind
 
 
-Profile = Callable[[random.Random, float], list[Strike]]
+@dataclass(frozen=True)
+class Profile:
+    """What goes wrong in a run, and how long a client pauses between two requests, in seconds from .. to."""
+
+    strikes: Callable[[random.Random, float], list[Strike]]
+    pauses: tuple[float, float] = (0.05, 0.3)
+
 
 KILLS = {"functions": 15.0, "cosmos": 11.0, "servicebus": 11.0, "worker": 15.0, "subscriber": 12.0}
 """Mean seconds from one SIGKILL of a process to the next."""
@@ -92,17 +98,9 @@ def nothing(_chance: random.Random, _seconds: float) -> list[Strike]:
 
 
 def failing_writes(_chance: random.Random, seconds: float) -> list[Strike]:
-    """Every few batches one gets no answer, stored or not."""
-    kinds = ("fail-before-commit", "unavailable")
-    return [
-        Strike(
-            number * 0.5,
-            "cosmos",
-            "contacts",
-            fault={"kind": kinds[number % 2], "operation": "batch", "count": 1},
-        )
-        for number in range(1, int(seconds * 2))
-    ]
+    """All the time some batches fail, more often than the SDK itself repeats them."""
+    fault = {"kind": "unavailable", "operation": "batch", "container": "contacts", "count": 3}
+    return [Strike(number / 5, "cosmos", "cosmos", fault=fault) for number in range(1, int(seconds * 5))]
 
 
 def broker_away(_chance: random.Random, seconds: float) -> list[Strike]:
@@ -116,17 +114,18 @@ def broker_away_and_host_killed(_chance: random.Random, seconds: float) -> list[
 
 
 PROFILES: dict[str, Profile] = {
-    "everything": everything,
-    "nothing": nothing,
-    "failing-writes": failing_writes,
-    "broker-away": broker_away,
-    "broker-away-and-host-killed": broker_away_and_host_killed,
+    "everything": Profile(everything),
+    "nothing": Profile(nothing),
+    # Without pauses a fault meets each request of a change as often as any other.
+    "failing-writes": Profile(failing_writes, pauses=(0.0, 0.01)),
+    "broker-away": Profile(broker_away),
+    "broker-away-and-host-killed": Profile(broker_away_and_host_killed),
 }
 
 
 def plan(profile: str, seed: int, seconds: float) -> list[Strike]:
     """The strikes of a run, in order. The same arguments give the same plan."""
-    return PROFILES[profile](random.Random(f"plan {seed}"), seconds)
+    return PROFILES[profile].strikes(random.Random(f"plan {seed}"), seconds)
 
 
 def _times(chance: random.Random, seconds: float, interval: float) -> Iterator[float]:

@@ -15,7 +15,7 @@ from tests.torture.journal import Found, Journal, Reader
 from tests.torture.listing import whole_list
 from tests.torture.nemesis import Nemesis
 from tests.torture.operator import Operator
-from tests.torture.plan import plan
+from tests.torture.plan import PROFILES, plan
 from tests.torture.stack import Stack, running
 
 CLIENTS = 6
@@ -68,10 +68,11 @@ async def run(options: Options) -> Report:
 
 async def _load_and_faults(options: Options, stack: Stack, operator: Operator) -> None:
     directory, stopping = Directory(), asyncio.Event()
+    pauses = PROFILES[options.profile].pauses
 
     def client(name: str) -> Client:
         chance = random.Random(f"{name} {options.seed}")
-        return Client(name, stack.url, operator.http, operator.journal, chance, directory, stopping)
+        return Client(name, stack.url, operator.http, operator.journal, chance, directory, stopping, pauses)
 
     nemesis = Nemesis(stack, operator, client("victim"), random.Random(f"nemesis {options.seed}"))
     async with asyncio.timeout(options.seconds + _LAST_ANSWERS_SECONDS), asyncio.TaskGroup() as clients:
@@ -110,7 +111,7 @@ class _Judge:
             await asyncio.sleep(_LOOK_SECONDS)
         for contact in self.history.found:
             self.operator.journal.write(Found(body=contact))
-        return violations
+        return sorted(violations, key=lambda violation: violation.may_pass)
 
     def _is_quiet(self) -> bool:
         newest = max(

@@ -29,6 +29,10 @@ def summary(report: Report) -> str:
     shown = [f"  {violation}" for violation in report.violations[:_SHOWN]]
     if len(report.violations) > _SHOWN:
         shown.append(f"  and {len(report.violations) - _SHOWN} more")
+    if not all(violation.may_pass for violation in report.violations):
+        shown.append(
+            "  (the wait ended at once: the first of these cannot pass; the last may only have been late)"
+        )
     return "\n".join(lines + shown)
 
 

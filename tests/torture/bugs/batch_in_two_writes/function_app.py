@@ -1,0 +1,17 @@
+"""The contact is stored first and its events after it: whatever comes between leaves a change without events."""
+
+from collections.abc import Sequence
+
+import infra.bootstrap
+from infra.cosmos.container import Container, Write
+from tests.torture.bugs.deployed import deployed_but, plant
+
+
+class _TwoWrites(Container):
+    async def execute(self, partition_key: str, writes: Sequence[Write]) -> list[str]:
+        first = await super().execute(partition_key, writes[:1])
+        return first + (await super().execute(partition_key, writes[1:]) if writes[1:] else [])
+
+
+plant(infra.bootstrap, "Container", _TwoWrites)
+app = deployed_but()

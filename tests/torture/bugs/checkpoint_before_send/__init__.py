@@ -1,0 +1,1 @@
+"""The feed moves on before the events are sent."""

@@ -1,0 +1,1 @@
+"""The relay gives up after a while."""

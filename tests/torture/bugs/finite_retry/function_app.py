@@ -1,0 +1,18 @@
+"""The relay is tried twice again and then given up: the host checkpoints past the batch, and its events are gone."""
+
+from typing import Any
+
+import infra.bootstrap
+from infra.servicebus.client import servicebus_client
+from tests.torture.bugs.deployed import deployed_but, plant
+
+
+def _client_without_retries(*arguments: Any) -> Any:
+    client = servicebus_client(*arguments)
+    client._config.retry_total = 0
+    return client
+
+
+# So that three attempts do not take half a minute.
+plant(infra.bootstrap, "servicebus_client", _client_without_retries)
+app = deployed_but('max_retry_count="-1"', 'max_retry_count="2"')

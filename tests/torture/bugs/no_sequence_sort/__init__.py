@@ -1,0 +1,1 @@
+"""Events leave in the order of the feed."""

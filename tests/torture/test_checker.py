@@ -1,0 +1,387 @@
+"""Each rule of the checker finds its violation in a history written by hand, and nothing in a good one."""
+
+import ast
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.torture import checker, history, journal
+from tests.torture.checker import check
+from tests.torture.history import History
+from tests.torture.journal import Answered, Attempted, Completed, Delivered, Outcome, Poisoned, Record
+
+CONTACT = "11111111-1111-4111-8111-111111111111"
+OTHER = "22222222-2222-4222-8222-222222222222"
+
+
+def details(operation: str) -> dict[str, Any]:
+    return {
+        "name": {"firstName": operation, "lastName": "Doe"},
+        "email": f"{operation}@example.com",
+        "description": operation,
+        "company": {"companyName": operation},
+    }
+
+
+ALL = ("name", "email", "description", "company")
+
+
+@dataclass
+class Story:
+    """Records, told in the order in which they happened; each takes a second."""
+
+    clock: float = 0.0
+    records: list[Record] = field(default_factory=list)
+    events: int = 0
+    history: History = field(default_factory=History)
+
+    def at(self) -> float:
+        self.clock += 1
+        return self.clock
+
+    def asked(self, operation: str, **asked: Any) -> "Story":
+        self.records.append(Attempted(at=self.at(), operation=operation, **({"number": 1} | asked)))
+        return self
+
+    def answered(self, operation: str, outcome: Outcome = "acknowledged", **answer: Any) -> "Story":
+        self.records.append(
+            Answered(at=self.at(), operation=operation, outcome=outcome, **({"number": 1} | answer))
+        )
+        return self
+
+    def created(self, operation: str = "a", contact: str = CONTACT, **answer: Any) -> "Story":
+        body = {"id": contact, **details(operation)}
+        return self.asked(operation, call="create", properties=ALL).answered(
+            operation, body=body, **({"status": 201} | answer)
+        )
+
+    def patched(
+        self, operation: str, *names: str, outcome: Outcome = "acknowledged", contact: str = CONTACT
+    ) -> "Story":
+        status = {"acknowledged": 200, "refused": 409, "unknown": 503}[outcome]
+        body = {"id": contact, **details(operation)} if outcome == "acknowledged" else None
+        return self.asked(operation, call="patch", contact=contact, properties=names).answered(
+            operation, outcome, status=status, body=body
+        )
+
+    def deleted(self, operation: str, contact: str = CONTACT) -> "Story":
+        return self.asked(operation, call="delete", contact=contact).answered(operation, status=204)
+
+    def delivered(  # everything that a message may have wrong
+        self,
+        operation: str,
+        what: str,
+        sequence: int,
+        *,
+        contact: str = CONTACT,
+        number: int = 1,
+        event: str = "",
+        broker_number: int = 0,
+        differing: dict[str, Any] | None = None,
+    ) -> "Story":
+        self.events += 1
+        event, action = event or f"event-{self.events}", f"Contact{what}Event"
+        body: dict[str, Any] = {
+            "id": event,
+            "contactId": contact,
+            "action": action,
+            "sequence": sequence,
+            "correlationId": f"{operation}.{number}",
+        }
+        carried = details(operation)
+        if what == "Created":
+            body["contact"] = {"id": contact, **carried}
+        elif what != "Deleted":
+            name = what.removesuffix("Updated").lower()
+            body[name] = carried[name]
+        self.records.append(
+            Delivered(
+                at=self.at(),
+                broker_number=broker_number or self.events,
+                delivery_count=1,
+                lock="lock",
+                message_id=event,
+                session=contact,
+                subject=action,
+                sequence=sequence,
+                body=body | (differing or {}),
+            )
+        )
+        return self
+
+    def completed(self, broker_number: int) -> "Story":
+        self.records.append(Completed(at=self.at(), broker_number=broker_number))
+        return self
+
+    def poisoned(self, document: str, *, stored: bool | None = True, contact: str | None = None) -> "Story":
+        self.records.append(
+            Poisoned(
+                at=self.at(), document=document, partition=contact or "nobody", stored=stored, contact=contact
+            )
+        )
+        return self
+
+    def parked(self, document: str, *, contact: str | None = None, reason: str = "broken") -> "Story":
+        self.history.parked.append({"eventId": document, "contactId": contact, "reason": reason})
+        return self
+
+    def found(self, contact: str = CONTACT, **values: str) -> "Story":
+        """A contact of the final list; each value is the name of the operation that set it."""
+        body: dict[str, Any] = {"id": contact}
+        for name in ALL:
+            body[name] = details(values.get(name, "a"))[name]
+        self.history.found.append(body)
+        return self
+
+    def rules(self) -> set[str]:
+        self.history.add(self.records)
+        return {violation.rule for violation in check(self.history)}
+
+
+def good() -> Story:
+    return (
+        Story()
+        .created("a")
+        .patched("b", "name", "email")
+        .delivered("a", "Created", 1)
+        .delivered("b", "NameUpdated", 2)
+        .delivered("b", "EmailUpdated", 3)
+    )
+
+
+def final() -> dict[str, str]:
+    return {"name": "b", "email": "b"}
+
+
+def test_a_good_run_has_no_violations() -> None:
+    story = good().found(**final()).created("c", OTHER).delivered("c", "Created", 1, contact=OTHER)
+    story.deleted("d", OTHER).delivered("d", "Deleted", 2, contact=OTHER)
+    story.patched("e", "name", outcome="unknown").patched("f", "email", outcome="refused")
+    assert story.rules() == set()
+
+
+def test_a_redelivery_to_a_crashed_subscriber_is_none() -> None:
+    story = good().found(**final())
+    story.delivered("b", "EmailUpdated", 3, event="event-3", broker_number=3).completed(3)
+    assert story.rules() == set()
+
+
+def test_an_unknown_change_may_have_happened() -> None:
+    story = good().patched("c", "name", outcome="unknown").delivered("c", "NameUpdated", 4)
+    assert story.found(name="c", email="b").rules() == set()
+
+
+def test_a_keyed_creation_that_was_answered_again_is_one() -> None:
+    story = Story().asked("a", call="create", properties=ALL, key="k").answered("a", "unknown")
+    story.asked("a", number=2, call="create", properties=ALL, key="k")
+    story.answered("a", number=2, status=201, replayed=True, body={"id": CONTACT, **details("a")})
+    assert story.delivered("a", "Created", 1).found().rules() == set()
+
+
+def test_a_lost_event_at_the_end_is_seen_by_the_acknowledged_change() -> None:
+    story = Story().created("a").patched("b", "name").delivered("a", "Created", 1).found(name="b")
+    assert story.rules() == {"lost event", "state differs from the events"}
+
+
+def test_a_lost_event_of_an_unknown_change_is_seen_by_the_final_state() -> None:
+    story = Story().created("a").patched("b", "name", outcome="unknown").delivered("a", "Created", 1)
+    assert story.found(name="b").rules() == {"state differs from the events"}
+
+
+def test_a_lost_event_in_between_is_a_gap() -> None:
+    story = Story().created("a").patched("b", "name", outcome="unknown").patched("c", "name")
+    story.delivered("a", "Created", 1).delivered("c", "NameUpdated", 3)
+    assert story.found(name="c").rules() == {"order"}
+
+
+def test_half_of_a_change_is_seen() -> None:
+    story = Story().created("a").patched("b", "name", "email", outcome="unknown")
+    story.delivered("a", "Created", 1).delivered("b", "NameUpdated", 2)
+    assert story.found(name="b").rules() == {"half done"}
+
+
+def test_disorder_is_seen() -> None:
+    story = Story().created("a").patched("b", "name", "email").delivered("a", "Created", 1)
+    story.delivered("b", "EmailUpdated", 3).delivered("b", "NameUpdated", 2)
+    assert story.found(**final()).rules() == {"order"}
+
+
+def test_disorder_in_the_broker_is_seen_even_when_the_subscriber_was_lucky() -> None:
+    story = Story().created("a").patched("b", "name").delivered("a", "Created", 1, broker_number=9)
+    assert story.delivered("b", "NameUpdated", 2, broker_number=8).found(name="b").rules() == {"order"}
+
+
+def test_a_change_that_was_answered_first_comes_first() -> None:
+    story = Story().created("a").patched("b", "name").patched("c", "name").delivered("a", "Created", 1)
+    story.delivered("c", "NameUpdated", 2).delivered("b", "NameUpdated", 3)
+    assert story.found(name="b").rules() == {"order in time"}
+
+
+def test_changes_at_the_same_time_come_in_any_order() -> None:
+    story = Story().created("a").delivered("a", "Created", 1)
+    story.asked("b", call="patch", contact=CONTACT, properties=("name",)).patched("c", "name")
+    story.answered("b", status=200, body={"id": CONTACT, **details("b")})
+    story.delivered("c", "NameUpdated", 2).delivered("b", "NameUpdated", 3)
+    assert story.found(name="b").rules() == set()
+
+
+def test_a_duplicate_is_seen() -> None:
+    story = good().delivered("b", "EmailUpdated", 3, event="event-3", broker_number=99)
+    assert story.found(**final()).rules() == {"duplicate"}
+
+
+def test_a_delivery_after_completion_is_seen() -> None:
+    story = good().completed(3).delivered("b", "EmailUpdated", 3, event="event-3", broker_number=3)
+    assert story.found(**final()).rules() == {"delivered after completion"}
+
+
+def test_a_change_that_was_made_twice_is_seen() -> None:
+    story = good().delivered("b", "NameUpdated", 4).found(**final())
+    assert story.rules() == {"done twice"}
+
+
+def test_an_event_that_nobody_asked_for_is_seen() -> None:
+    assert good().delivered("nobody", "NameUpdated", 4).found(name="nobody", email="b").rules() == {
+        "invented event"
+    }
+    assert good().delivered("b", "CompanyUpdated", 4).found(**final(), company="b").rules() == {
+        "invented event"
+    }
+
+
+def test_a_refused_change_that_was_made_is_seen() -> None:
+    story = good().patched("c", "name", outcome="refused").delivered("c", "NameUpdated", 4)
+    assert story.found(name="c", email="b").rules() == {"refused, and done"}
+
+
+def test_an_event_of_another_contact_is_seen() -> None:
+    story = good().found(**final()).created("c", OTHER).delivered("c", "Created", 1, contact=OTHER)
+    story.patched("d", "name").delivered("d", "NameUpdated", 2, contact=OTHER).found(OTHER, name="d")
+    for name in ("email", "description", "company"):
+        story.history.found[-1][name] = details("c")[name]
+    assert story.rules() == {"wrong contact"}
+
+
+@pytest.mark.parametrize("field_name", ["id", "contactId", "action", "sequence"])
+def test_a_message_that_says_something_else_than_its_body_is_seen(field_name: str) -> None:
+    story = Story().created("a").delivered("a", "Created", 1, differing={field_name: "another"}).found()
+    assert story.rules() == {"message and body differ"}
+
+
+def test_wrong_content_is_seen() -> None:
+    story = Story().created("a").patched("b", "email").delivered("a", "Created", 1)
+    assert story.delivered("b", "EmailUpdated", 2, differing={"email": "x@example.com"}).found(
+        email="b"
+    ).rules() == {
+        "wrong content",
+        "state differs from the events",
+    }
+
+
+def test_a_contact_that_does_not_begin_with_its_creation_is_seen() -> None:
+    story = Story().created("a").patched("b", "name")
+    story.delivered("b", "NameUpdated", 1).delivered("a", "Created", 2)
+    assert "order" in story.found().rules()
+
+
+def test_a_contact_that_goes_on_after_its_deletion_is_seen() -> None:
+    story = Story().created("a").patched("b", "name").deleted("c").delivered("a", "Created", 1)
+    assert story.delivered("c", "Deleted", 2).delivered("b", "NameUpdated", 3).rules() == {
+        "order",
+        "order in time",
+    }
+
+
+def test_a_lost_contact_is_seen() -> None:
+    assert good().rules() == {"lost contact"}
+
+
+def test_a_deleted_contact_that_is_still_there_is_seen() -> None:
+    story = Story().created("a").deleted("b").delivered("a", "Created", 1).delivered("b", "Deleted", 2)
+    assert story.found().rules() == {"contact without its events"}
+
+
+def test_a_contact_that_is_listed_twice_is_seen() -> None:
+    assert good().found(**final()).found(**final()).rules() == {"doubled contact"}
+
+
+def test_a_contact_without_events_is_seen() -> None:
+    story = Story().asked("a", call="create", properties=ALL).answered("a", "unknown")
+    assert story.found().rules() == {"contact without its events"}
+
+
+def test_a_creation_that_made_two_contacts_is_seen() -> None:
+    story = Story().asked("a", call="create", properties=ALL, key="k").answered("a", "unknown")
+    story.asked("a", number=2, call="create", properties=ALL, key="k")
+    story.answered("a", number=2, status=201, body={"id": CONTACT, **details("a")})
+    story.delivered("a", "Created", 1, number=2).found()
+    story.delivered("a", "Created", 1, contact=OTHER).found(OTHER)
+    assert story.rules() == {"done twice", "wrong contact"}
+
+
+def test_a_key_whose_answers_name_two_contacts_or_two_firsts_is_seen() -> None:
+    story = good().found(**final()).asked("a", number=2, call="create", properties=ALL, key="k")
+    story.answered("a", number=2, status=201, body={"id": OTHER, **details("a")})
+    assert story.rules() == {"acknowledged twice", "doubled contact"}
+
+
+def test_a_used_key_that_is_accepted_is_seen() -> None:
+    story = good().found(**final()).asked("c", call="create", properties=ALL, key="k", reuses_key=True)
+    story.answered("c", status=201, replayed=True, body={"id": CONTACT, **details("c")})
+    assert story.rules() == {"reused key"}
+
+
+def test_an_answer_that_does_not_show_the_change_is_seen() -> None:
+    story = Story().created("a").delivered("a", "Created", 1).found(name="b")
+    story.asked("b", call="patch", contact=CONTACT, properties=("name",))
+    story.answered("b", status=200, body={"id": CONTACT, **details("a")}).delivered("b", "NameUpdated", 2)
+    assert story.rules() == {"wrong answer"}
+
+
+def test_a_failure_that_is_none_of_the_promised_answers_is_seen() -> None:
+    story = good().found(**final()).asked("c", call="patch", contact=CONTACT, properties=("name",))
+    assert story.answered("c", "unknown", status=500).rules() == {"unexpected answer"}
+
+
+def test_poison_that_is_parked_is_no_violation() -> None:
+    story = good().found(**final()).poisoned("p").poisoned("q", stored=None).poisoned("r", contact=CONTACT)
+    story.parked("p").parked("r", contact=CONTACT).parked("event-9", contact=CONTACT)
+    assert story.rules() == set()
+
+
+def test_what_may_go_wrong_with_poison_is_seen() -> None:
+    assert good().found(**final()).poisoned("p").rules() == {"not parked"}
+    assert good().found(**final()).poisoned("p").parked("p", reason="").rules() == {"parked without a reason"}
+    assert good().found(**final()).parked("event-3", contact=CONTACT).rules() == {"parked without need"}
+    twice = good().found(**final()).poisoned("p").parked("p").parked("p")
+    assert twice.rules() == {"parked twice"}
+    left = good().found(**final()).poisoned("p").parked("p")
+    left.history.still_parked.append({"eventId": "p"})
+    assert left.rules() == {"still parked"}
+    sent = good().found(**final()).poisoned("p").parked("p")
+    sent.delivered("p", "NameUpdated", 4, event="p")
+    assert {"poison delivered", "invented event"} <= sent.rules()
+
+
+def test_what_waiting_can_mend_is_told_apart() -> None:
+    story = Story().created("a")
+    story.history.add(story.records)
+    assert [violation.may_pass for violation in check(story.history)] == [True]
+    story = Story().created("a").delivered("a", "Created", 2)
+    story.history.add(story.records)
+    assert any(not violation.may_pass for violation in check(story.history))
+
+
+@pytest.mark.parametrize("module", [checker, history, journal])
+def test_the_checker_knows_nothing_of_the_code_under_test(module: Any) -> None:
+    tree = ast.parse(Path(module.__file__).read_text())
+    names = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    names += [each.name for node in ast.walk(tree) if isinstance(node, ast.Import) for each in node.names]
+    service = {"domain", "application", "infra", "changefeed", "devstack", "function_app", "azure"}
+    assert not {name.partition(".")[0] for name in names} & service
+    assert {name for name in names if name.startswith("tests.")} <= {
+        "tests.torture.history",
+        "tests.torture.journal",
+    }
