@@ -4,8 +4,10 @@ SHELL = /bin/sh
 BIN = .venv/bin/python
 JOBS = 2
 ARGS =
+SECONDS = 60
+SEED =
 
-.PHONY: help venv run test lint format demo bench clean
+.PHONY: help venv run test torture lint format demo bench clean
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -19,6 +21,9 @@ run: venv ## start the local Azure and the app; Ctrl-C stops
 
 test: venv ## run all tests
 	@exec $(BIN) -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
+
+torture: venv ## break everything for SECONDS (60) and look whether anything was lost; SEED=n plans the same again
+	@exec $(BIN) -m tests.torture --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 lint: venv ## check style, format and types; change nothing
 	@failed=0; \

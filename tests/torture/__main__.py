@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.support.processes import ROOT
 from tests.torture.plan import PROFILES
-from tests.torture.run import Options, run
+from tests.torture.run import PATIENCE_SECONDS, Options, run
 from tests.torture.summary import summary
 
 
@@ -21,7 +21,16 @@ def main(argv: list[str]) -> int:
     folder = Path(tempfile.mkdtemp(prefix="torture-"))
     print(f"torture: {arguments.seconds:g} s, seed {seed}, logs and journals in {folder}", flush=True)
     report = asyncio.run(
-        run(Options(folder, arguments.seconds, seed, arguments.app.resolve(), arguments.profile))
+        run(
+            Options(
+                folder,
+                arguments.seconds,
+                seed,
+                arguments.app.resolve(),
+                arguments.profile,
+                arguments.patience,
+            )
+        )
     )
     print(summary(report), flush=True)
     if report.violations:
@@ -37,6 +46,9 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="the same seed plans the same faults; default: a random one")
     parser.add_argument("--app", type=Path, default=ROOT, help="the folder of another function_app.py")
     parser.add_argument("--profile", choices=sorted(PROFILES), default="everything")
+    parser.add_argument(
+        "--patience", type=float, default=PATIENCE_SECONDS, help="seconds to wait for what is late"
+    )
     parser.add_argument("--keep", action="store_true", help="keep logs and journals of a good run too")
     return parser.parse_args(argv)
 

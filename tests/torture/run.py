@@ -19,6 +19,8 @@ from tests.torture.plan import PROFILES, plan
 from tests.torture.stack import Stack, running
 
 CLIENTS = 6
+PATIENCE_SECONDS = 150.0
+"""More than the relay's longest pause between two attempts (a minute) and the life of a lease together."""
 QUIET_SECONDS = 3.0
 """So long nothing may arrive any more before a run counts as over: a late duplicate is one too."""
 
@@ -35,7 +37,7 @@ class Options:
     seed: int
     app: Path = ROOT
     profile: str = "everything"
-    patience: float = 150.0
+    patience: float = PATIENCE_SECONDS
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,8 @@ class _Judge:
             if settled and contacts is not None and not violations and self._is_quiet():
                 break
             await asyncio.sleep(_LOOK_SECONDS)
+        if not self.history.deliveries:
+            violations.append(Violation("nothing happened", "no event arrived: there was nothing to judge"))
         for contact in self.history.found:
             self.operator.journal.write(Found(body=contact))
         return sorted(violations, key=lambda violation: violation.may_pass)
