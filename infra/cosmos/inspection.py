@@ -6,8 +6,9 @@ firewall are not, and are not looked at.
 """
 
 import asyncio
+import contextlib
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -72,30 +73,24 @@ class CosmosInspection(AbstractAsyncContextManager["CosmosInspection"]):
         try:
             with _reported(self._read_clock):
                 async with asyncio.timeout(DEADLINE_SECONDS):
-                    properties = await proxy.read(
-                        response_hook=lambda headers, _: self._read_clock(headers)
-                    )
+                    properties = await proxy.read(response_hook=lambda headers, _: self._read_clock(headers))
         except _NotThere:
             return None
         return _state(properties)
 
     async def try_access(self, name: str, partition_key: str) -> None:
-        """Read and replace an item that cannot be there: allowed or not, nothing changes. Raises Denied, CannotCheck."""
+        """Read and replace an item that cannot be there: nothing changes. Raises Denied, CannotCheck."""
         proxy = self._client.get_database_client(self._database).get_container_client(name)
         nowhere = f"preflight-{uuid.uuid4()}"
+        await self._try(proxy.read_item(nowhere, nowhere))
         body = {"id": nowhere, partition_key.strip("/"): nowhere}
-        for call in (
-            lambda: proxy.read_item(nowhere, nowhere),
-            lambda: proxy.replace_item(
-                nowhere, body, etag='"nothing"', match_condition=MatchConditions.IfNotModified
-            ),
-        ):
-            try:
-                with _reported(self._read_clock):
-                    async with asyncio.timeout(DEADLINE_SECONDS):
-                        await call()
-            except _NotThere:
-                continue
+        condition = {"etag": '"nothing"', "match_condition": MatchConditions.IfNotModified}
+        await self._try(proxy.replace_item(nowhere, body, **condition))
+
+    async def _try(self, call: Awaitable[object]) -> None:
+        with contextlib.suppress(_NotThere), _reported(self._read_clock):
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                await call
 
     def _read_clock(self, headers: Mapping[str, Any]) -> None:
         """A proxy on the way may have removed the date, or made it its own: then nothing is known."""

@@ -101,15 +101,15 @@ def _ttl(need: Needed, state: ContainerState) -> Finding:
     text = f"what does not say how long it lives is removed {written(timedelta(seconds=ttl))} after it was written"
     if need.items_say_their_ttl:
         return warning(need.subject, text, "set the default TTL to -1; what the app writes does say it")
-    return wrong(
-        need.subject, f"{text}, and what the app writes here does not", "set the default TTL to -1"
-    )
+    return wrong(need.subject, f"{text}, and what the app writes here does not", "set the default TTL to -1")
 
 
 def _index(need: Needed, state: ContainerState) -> Finding:
     if not state.indexing.enabled:
         return wrong(
-            need.subject, "nothing is indexed, so that queries are refused", "set the indexing mode to consistent"
+            need.subject,
+            "nothing is indexed, so that queries are refused",
+            "set the indexing mode to consistent",
         )
     missing = [f"{path}/?" for path in need.queried if not state.indexing.covers(path)]
     if missing:

@@ -1,0 +1,137 @@
+"""Checks the configured account and namespace before traffic does, and says per line what is wrong and its fix.
+
+    python -m infra.preflight [--settings FILE] [--survive 1h] [--as-app]
+
+Exit code 0: all right; 1: something is wrong; 2: something could not be checked, a missing setting included.
+"""
+
+import argparse
+import asyncio
+import json
+import logging
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+
+from azure.identity.aio import DefaultAzureCredential
+
+from domain.errors import Misconfigured
+from infra.preflight.checks import Plan, check
+from infra.preflight.report import COULD_NOT_CHECK, Finding, exit_code, summary
+from infra.settings import load
+
+TRIGGER_SETTINGS = (
+    "COSMOS_DATABASE",
+    "COSMOS_CONTAINER",
+    "COSMOS_LEASE_CONTAINER",
+    "SERVICEBUS_TOPIC",
+    "SERVICEBUS_SUBSCRIPTION",
+)
+"""The triggers name their containers, topic and subscription by these, and the host knows no defaults for them."""
+
+_EMULATOR_PORT = 5300
+"""https://learn.microsoft.com/azure/service-bus-messaging/overview-emulator"""
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_LONGEST_DIGITS = 7
+
+
+def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ) -> int:
+    """Check, print a line for each thing looked at, and return the exit code."""
+    arguments = _parser().parse_args(argv)
+    logging.getLogger("azure").setLevel(logging.CRITICAL)  # a failure is told once, by the line about it
+    try:
+        values = {**(_read(arguments.settings) if arguments.settings else {}), **environment}
+        findings = asyncio.run(_checked(_plan(values, arguments)))
+    except Misconfigured as error:
+        print(f"preflight: {error}", file=sys.stderr)
+        return COULD_NOT_CHECK
+    for finding in findings:
+        print(finding)
+    print(summary(findings))
+    return exit_code(findings)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m infra.preflight",
+        description="Check the Cosmos DB account and the Service Bus namespace that the settings name.",
+        epilog="Exit code 0: all right, 1: something is wrong, 2: something could not be checked.",
+    )
+    parser.add_argument(
+        "--settings",
+        type=Path,
+        metavar="FILE",
+        help="the app's settings, in the form of local.settings.json; the environment beats them",
+    )
+    parser.add_argument(
+        "--survive",
+        type=_duration,
+        default=timedelta(hours=1),
+        metavar="TIME",
+        help="the outage to survive, such as 30m, 1h or 2d (default 1h)",
+    )
+    parser.add_argument(
+        "--as-app",
+        action="store_true",
+        help="run by the app's own identity: also try what the app does, without leaving a trace",
+    )
+    return parser
+
+
+def _duration(text: str) -> timedelta:
+    match = re.fullmatch(rf"([0-9]{{1,{_LONGEST_DIGITS}}})([smhd])", text)
+    if match is None or int(match[1]) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time such as 90s, 30m, 1h or 2d")
+    return timedelta(seconds=int(match[1]) * _UNITS[match[2]])
+
+
+def _read(file: Path) -> Mapping[str, str]:
+    """The values of a settings file. Raises Misconfigured."""
+    try:
+        content = json.loads(file.read_bytes())
+        encrypted, values = content.get("IsEncrypted", False), content["Values"]
+    except OSError as error:
+        raise Misconfigured(f"cannot read {file}: {error.strerror}") from error
+    except (ValueError, KeyError, AttributeError) as error:
+        raise Misconfigured(
+            f'{file} is no settings file: it must be a JSON object with "Values", as local.settings.sample.json'
+        ) from error
+    if encrypted:
+        raise Misconfigured(
+            f"{file} is encrypted: run func settings decrypt, or set the values in the environment"
+        )
+    if not isinstance(values, dict) or not all(isinstance(value, str) for value in values.values()):
+        raise Misconfigured(f'the "Values" in {file} must be an object of strings')
+    return values
+
+
+def _plan(values: Mapping[str, str], arguments: argparse.Namespace) -> Plan:
+    port = values.get("SERVICEBUS_ADMIN_PORT") or str(_EMULATOR_PORT)
+    if not (port.isascii() and port.isdigit() and 0 < int(port) < 65_536):
+        raise Misconfigured(
+            f"SERVICEBUS_ADMIN_PORT is {port!r}: set it to the port of the emulator's management API"
+        )
+    return Plan(
+        settings=load(values),
+        subscription=values.get("SERVICEBUS_SUBSCRIPTION") or "contact-directory",
+        unset=tuple(name for name in TRIGGER_SETTINGS if not values.get(name)),
+        survive=arguments.survive,
+        as_app=arguments.as_app,
+        emulator_port=int(port),
+    )
+
+
+async def _checked(plan: Plan) -> list[Finding]:
+    """With the caller's own sign-in where there is no connection string, whatever identity the app has."""
+    if plan.settings.cosmos.connection_string and plan.settings.servicebus.connection_string:
+        return await check(plan, None)
+    async with DefaultAzureCredential() as credential:
+        return await check(plan, credential)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,186 @@
+"""Every check is made even when another fails, and what cannot be checked is said and never taken for right."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TypeVar
+
+from application.ports import Clock, utc_now
+from infra.cosmos.inspection import CosmosInspection
+from infra.credentials import Credential
+from infra.preflight import cosmos_rules, servicebus_rules
+from infra.preflight.report import CannotCheck, Denied, Finding, ok, unknown, warning, wrong
+from infra.servicebus.inspection import ServiceBusInspection
+from infra.settings import Connection, Settings
+
+T = TypeVar("T")
+State = TypeVar("State")
+_ROLES_TAKE_TIME = "a new role takes some minutes to work"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to check, and against what."""
+
+    settings: Settings
+    subscription: str
+    unset: tuple[str, ...]
+    """Names that the triggers take from the settings, and that are not set."""
+    survive: timedelta
+    as_app: bool
+    """Also try what the app does; for a run with the app's own identity."""
+    emulator_port: int
+    """Of an emulator's management API; of no meaning for a real namespace."""
+
+
+@dataclass(frozen=True)
+class _Access:
+    """What is said when a service refuses or does not answer."""
+
+    service: str
+    setting: str
+    address_setting: str
+    role: str
+    key: str
+
+    def denied(self, connection: Connection, subject: str, error: Denied, scope: str) -> Finding:
+        fix = (
+            f"{self.key} in {self.setting}"
+            if connection.connection_string
+            else f"give who runs this the role {self.role} on {scope}; {_ROLES_TAKE_TIME}"
+        )
+        return wrong(subject, f"access is denied: {error}", fix)
+
+    def unreachable(self, subject: str, error: CannotCheck) -> Finding:
+        return unknown(
+            subject,
+            str(error),
+            f"see that {self.setting} or {self.address_setting} is the right one, that this machine may reach "
+            f"{self.service} (firewall, private endpoint), and that you are signed in (az login)",
+        )
+
+
+_COSMOS = _Access(
+    "Cosmos DB",
+    "COSMOS",
+    "COSMOS__accountEndpoint",
+    "Cosmos DB Built-in Data Reader",
+    "put the account's key",
+)
+_SERVICEBUS = _Access(
+    "Service Bus",
+    "SERVICEBUS",
+    "SERVICEBUS__fullyQualifiedNamespace",
+    "Azure Service Bus Data Owner",
+    "put a key with the claim Manage",
+)
+
+
+async def check(plan: Plan, credential: Credential | None, clock: Clock = utc_now) -> list[Finding]:
+    """Everything that was found, in the order in which to read it. ``credential``: for connections without a key."""
+    cosmos, servicebus = await asyncio.gather(_cosmos(plan, credential, clock), _servicebus(plan, credential))
+    return [*_settings(plan), *cosmos, *servicebus]
+
+
+def _settings(plan: Plan) -> Iterator[Finding]:
+    if plan.unset:
+        yield warning(
+            "settings",
+            f"not set: {', '.join(plan.unset)}. The app has defaults for them, its triggers have none",
+            "set them in the app's settings too",
+        )
+    yield servicebus_rules.judge_event_ttl(plan.settings, plan.survive)
+
+
+async def _cosmos(plan: Plan, credential: Credential | None, clock: Clock) -> list[Finding]:
+    settings = plan.settings
+    findings: list[Finding] = []
+    inspection: CosmosInspection | None = None
+    try:
+        inspection = CosmosInspection(settings.cosmos, credential, settings.cosmos_database, clock)
+        async with inspection:
+            for need in cosmos_rules.needed(settings):
+                findings += await _container(plan, inspection, need)
+    except Denied as error:
+        findings.append(_COSMOS.denied(settings.cosmos, _COSMOS.service, error, "the account"))
+    except CannotCheck as error:
+        findings.append(_COSMOS.unreachable(_COSMOS.service, error))
+    return [*findings, *cosmos_rules.clock(inspection.ahead if inspection else None)]
+
+
+async def _container(plan: Plan, inspection: CosmosInspection, need: cosmos_rules.Needed) -> list[Finding]:
+    connection = plan.settings.cosmos
+    try:
+        state = await inspection.container(need.name)
+    except Denied as error:
+        return [_COSMOS.denied(connection, need.subject, error, need.subject)]
+    findings = list(cosmos_rules.judge(need, state, plan.settings.cosmos_database))
+    if plan.as_app and state is not None and state.partition_key == (need.partition_key,):
+        findings.append(
+            await _tried(
+                lambda: inspection.try_access(need.name, need.partition_key),
+                need.subject,
+                "Cosmos DB Built-in Data Contributor",
+            )
+        )
+    return findings
+
+
+async def _servicebus(plan: Plan, credential: Credential | None) -> list[Finding]:
+    settings = plan.settings
+    findings: list[Finding] = []
+    try:
+        async with ServiceBusInspection(
+            settings.servicebus, credential, emulator_port=plan.emulator_port
+        ) as inspection:
+            findings += await _topic(plan, inspection)
+            if plan.as_app:
+                findings += await _tried_as_app(plan, inspection)
+    except CannotCheck as error:
+        findings.append(_SERVICEBUS.unreachable(_SERVICEBUS.service, error))
+    return findings
+
+
+async def _topic(plan: Plan, inspection: ServiceBusInspection) -> list[Finding]:
+    name = plan.settings.servicebus_topic
+    try:
+        topic = await inspection.topic(name)
+        findings = list(servicebus_rules.judge_topic(plan.settings, topic, plan.survive))
+        if topic is not None:
+            subscription = await inspection.subscription(name, plan.subscription)
+            findings += servicebus_rules.judge_subscription(plan.subscription, subscription)
+    except Denied as error:
+        return [_SERVICEBUS.denied(plan.settings.servicebus, _SERVICEBUS.service, error, "the namespace")]
+    return findings
+
+
+async def _tried_as_app(plan: Plan, inspection: ServiceBusInspection) -> list[Finding]:
+    topic, subscription = plan.settings.servicebus_topic, plan.subscription
+    return [
+        await _tried(
+            lambda: inspection.try_sending(topic), f"topic {topic}", "Azure Service Bus Data Sender"
+        ),
+        await _tried(
+            lambda: inspection.try_receiving(topic, subscription),
+            f"subscription {subscription}",
+            "Azure Service Bus Data Receiver",
+        ),
+    ]
+
+
+async def _tried(call: Callable[[], Awaitable[None]], subject: str, role: str) -> Finding:
+    """What the app does there, done with the credential of this run."""
+    try:
+        await call()
+    except Denied as error:
+        return wrong(
+            subject,
+            f"the app may not use it: {error}",
+            f"give the app's identity the role {role} on it; {_ROLES_TAKE_TIME}",
+        )
+    except CannotCheck as error:
+        return unknown(
+            subject, f"cannot be used as the app does: {error}", "see the lines above, then run this again"
+        )
+    return ok(subject, f"may be used as the role {role} allows")

@@ -1,0 +1,175 @@
+"""What is deployed in Service Bus, read without changing anything.
+
+Reading an entity's properties takes the right to manage them: the claim Manage of a key, or the role Azure Service Bus
+Data Owner (https://learn.microsoft.com/azure/service-bus-messaging/service-bus-sas#rights-required-for-service-bus-operations).
+"""
+
+import asyncio
+import uuid
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Self
+
+from azure.core.exceptions import ClientAuthenticationError, HttpResponseError
+from azure.servicebus.aio import ServiceBusClient
+from azure.servicebus.exceptions import (
+    OperationTimeoutError,
+    ServiceBusAuthenticationError,
+    ServiceBusAuthorizationError,
+    SessionCannotBeLockedError,
+)
+
+from infra.credentials import Credential
+from infra.preflight.report import CannotCheck, Denied
+from infra.servicebus.administration import administration_client
+from infra.servicebus.errors import SDK_ERRORS
+from infra.settings import Connection
+
+DEADLINE_SECONDS = 15.0
+"""For one call, its retries and a sign-in included."""
+
+_FOREVER = timedelta(days=3650)
+"""The service writes "never" as .NET's longest TimeSpan, some 29 000 years."""
+
+
+@dataclass(frozen=True)
+class TopicState:
+    """A topic as it is."""
+
+    active: bool
+    detects_duplicates: bool
+    duplicate_window: timedelta
+    partitioned: bool
+    deleted_when_idle_for: timedelta | None
+
+
+@dataclass(frozen=True)
+class SubscriptionState:
+    """A subscription as it is."""
+
+    active: bool
+    has_sessions: bool
+    max_delivery_count: int
+    dead_letters_expired: bool
+    forwards_to: str | None
+    deleted_when_idle_for: timedelta | None
+
+
+class ServiceBusInspection(AbstractAsyncContextManager["ServiceBusInspection"]):
+    """One namespace, for as long as it is entered. Making one raises CannotCheck for a wrong connection string."""
+
+    def __init__(self, connection: Connection, credential: Credential | None, *, emulator_port: int) -> None:
+        self._connection = connection
+        self._credential = credential
+        with _reported():
+            self._admin = administration_client(connection, credential, emulator_port)
+
+    async def __aenter__(self) -> Self:
+        await self._admin.__aenter__()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._admin.close()
+
+    async def topic(self, name: str) -> TopicState | None:
+        """The topic, or None when there is none. Raises Denied, CannotCheck."""
+        try:
+            with _reported():
+                async with asyncio.timeout(DEADLINE_SECONDS):
+                    found = await self._admin.get_topic(name)
+        except _NotThere:
+            return None
+        return TopicState(
+            active=_is_active(found),
+            detects_duplicates=bool(found.requires_duplicate_detection),
+            duplicate_window=_duration(found.duplicate_detection_history_time_window) or timedelta(),
+            partitioned=bool(found.enable_partitioning),
+            deleted_when_idle_for=_duration(found.auto_delete_on_idle),
+        )
+
+    async def subscription(self, topic: str, name: str) -> SubscriptionState | None:
+        """The subscription, or None when there is none. Raises Denied, CannotCheck."""
+        try:
+            with _reported():
+                async with asyncio.timeout(DEADLINE_SECONDS):
+                    found = await self._admin.get_subscription(topic, name)
+        except _NotThere:
+            return None
+        return SubscriptionState(
+            active=_is_active(found),
+            has_sessions=bool(found.requires_session),
+            max_delivery_count=int(found.max_delivery_count or 0),
+            dead_letters_expired=bool(found.dead_lettering_on_message_expiration),
+            forwards_to=found.forward_to or None,
+            deleted_when_idle_for=_duration(found.auto_delete_on_idle),
+        )
+
+    async def try_sending(self, topic: str) -> None:
+        """Open a sender, as the relay does, and send nothing. Raises Denied, CannotCheck."""
+        with _reported():
+            async with (
+                asyncio.timeout(DEADLINE_SECONDS),
+                self._client() as client,
+                client.get_topic_sender(topic),
+            ):
+                pass
+
+    async def try_receiving(self, topic: str, subscription: str) -> None:
+        """Open a session that nobody else has, and receive nothing. Raises Denied, CannotCheck."""
+        session = f"preflight-{uuid.uuid4()}"
+        with _reported():
+            async with (
+                asyncio.timeout(DEADLINE_SECONDS),
+                self._client() as client,
+                client.get_subscription_receiver(topic, subscription, session_id=session),
+            ):
+                pass
+
+    def _client(self) -> ServiceBusClient:
+        if self._connection.connection_string:
+            return ServiceBusClient.from_connection_string(self._connection.connection_string, retry_total=1)
+        assert self._credential is not None
+        return ServiceBusClient(self._connection.address, self._credential, retry_total=1)
+
+
+class _NotThere(Exception):
+    """404."""
+
+
+@contextmanager
+def _reported() -> Iterator[None]:
+    try:
+        yield
+    except (ServiceBusAuthenticationError, ServiceBusAuthorizationError) as error:
+        raise Denied(_first_line(error)) from error
+    except (OperationTimeoutError, SessionCannotBeLockedError) as error:
+        raise CannotCheck(f"it does not answer in time ({type(error).__name__})") from error
+    except HttpResponseError as error:
+        if error.status_code == 404:
+            raise _NotThere from error
+        if error.status_code in (401, 403):
+            raise Denied(_first_line(error)) from error
+        if isinstance(error, ClientAuthenticationError):
+            raise CannotCheck(f"no token could be had: {_first_line(error)}") from error
+        raise CannotCheck(f"it answers {error.status_code or _first_line(error)}") from error
+    except ValueError as error:  # what the SDK raises for a connection string that is none
+        raise CannotCheck("the connection string is none, or its key is damaged") from error
+    except SDK_ERRORS as error:
+        raise CannotCheck(f"it cannot be reached ({type(error).__name__})") from error
+
+
+def _first_line(error: Exception) -> str:
+    """Of the service's own words, which name what is missing, and no key."""
+    return str(getattr(error, "message", None) or error).strip().partition("\n")[0][:300]
+
+
+def _is_active(entity: Any) -> bool:
+    return str(getattr(entity.status, "value", entity.status) or "Active").lower() == "active"
+
+
+def _duration(value: timedelta | str | None) -> timedelta | None:
+    """None for "never", and where the service says nothing."""
+    assert not isinstance(value, str), "the SDK reads durations as timedelta; strings are for writing"
+    return value if value is not None and value < _FOREVER else None
