@@ -73,14 +73,16 @@ class Container:
 
     async def read(self, item_id: str, partition_key: str) -> Item | None:
         """The item, or None when there is none."""
+        token = self._session_tokens.get(partition_key)
         try:
             async with self._calls() as proxy:
-                token = self._session_tokens.get(partition_key)
                 return dict(await proxy.read_item(item_id, partition_key, session_token=token))
         except StoreError as error:
             if error.failure.kind is Kind.MISSING:
                 return None
-            raise
+            if not self._forget(partition_key, error, token):
+                raise
+        return await self.read(item_id, partition_key)
 
     async def execute(self, partition_key: str, writes: Sequence[Write]) -> list[str]:
         """Store all the writes in one transaction, or none; their new ETags in the same order (deletes: empty)."""
@@ -104,9 +106,23 @@ class Container:
         partition_key: str | None = None,
     ) -> tuple[list[Item], str | None]:
         """One page of a query, over all partitions unless one is named, and the token of the next one."""
-        where: dict[str, Any] = {}
-        if partition_key is not None:
-            where = {"partition_key": partition_key, "session_token": self._session_tokens.get(partition_key)}
+        token = self._session_tokens.get(partition_key) if partition_key is not None else None
+        where = {} if partition_key is None else {"partition_key": partition_key, "session_token": token}
+        try:
+            return await self._page(query, parameters, size, continuation, where)
+        except StoreError as error:
+            if partition_key is None or not self._forget(partition_key, error, token):
+                raise
+        return await self._page(query, parameters, size, continuation, {"partition_key": partition_key})
+
+    async def _page(
+        self,
+        query: str,
+        parameters: Mapping[str, Any],
+        size: int,
+        continuation: str | None,
+        where: Mapping[str, Any],
+    ) -> tuple[list[Item], str | None]:
         async with self._calls() as proxy:
             pages = proxy.query_items(
                 query,
@@ -119,9 +135,8 @@ class Container:
             except StopAsyncIteration:
                 return [], None
             items = [dict(item) async for item in page]
-            return items, getattr(
-                pages, "continuation_token", None
-            )  # azure.core's pager has it, its type does not
+            # azure.core's pager has the attribute, its declared type does not
+            return items, getattr(pages, "continuation_token", None)
 
     async def check(self) -> None:
         """Return if the container answers. Raises Unavailable, Throttled or Misconfigured."""
@@ -155,6 +170,13 @@ class Container:
                     raise StoreError(Failure(Kind.NO_CONTAINER, failure.detail)) from error
                 raise
             self._ready = True
+
+    def _forget(self, partition_key: str, error: StoreError, token: str | None) -> bool:
+        """Drop a session token that no replica can satisfy, such as one of a container that was made anew."""
+        if error.failure.kind is not Kind.BEHIND or token is None:
+            return False
+        self._session_tokens.pop(partition_key, None)
+        return True
 
     def _remember(self, partition_key: str, session_token: str | None) -> None:
         if session_token is None:

@@ -15,8 +15,9 @@ from azure.cosmos.exceptions import CosmosBatchOperationError, CosmosHttpRespons
 
 from domain.errors import ContactsError, Misconfigured, Throttled, Unavailable
 
-SDK_ERRORS = (AzureError, asyncio.TimeoutError, OSError)
-"""What a call of the SDK can raise: its own errors, our deadline, and sockets that fail under its hands."""
+SDK_ERRORS = (AzureError, asyncio.TimeoutError, OSError, KeyError)
+"""What a call of the SDK can raise: its own errors, our deadline, and sockets that fail under its hands. A KeyError
+comes out of azure-cosmos 4.17 where it should say 404/1002: it forgets a session token that it never had."""
 
 _SESSION_NOT_AVAILABLE = 1002
 _OWNER_NOT_FOUND = 1003
@@ -33,6 +34,7 @@ class Kind(Enum):
     THROTTLED = "the container's throughput is used up"
     DENIED = "the key, token or role does not allow it"
     NO_CONTAINER = "the database or container does not exist"
+    BEHIND = "no replica has caught up with the session token"
     PASSING = "no answer, or one that says nothing about the outcome"
 
 
@@ -98,6 +100,8 @@ def classify(error: BaseException) -> Failure:
             retry_after_seconds=_milliseconds(headers.get("x-ms-retry-after-ms")) / 1000,
             session_token=headers.get("x-ms-session-token"),
         )
+    if isinstance(error, KeyError):
+        return Failure(Kind.BEHIND, detail)
     if isinstance(error, ClientAuthenticationError):
         return Failure(Kind.DENIED, detail)
     return Failure(Kind.PASSING, detail)
@@ -105,7 +109,7 @@ def classify(error: BaseException) -> Failure:
 
 def _by_status(status: int, sub_status: int) -> Kind:
     if status == 404 and sub_status == _SESSION_NOT_AVAILABLE:
-        return Kind.PASSING  # the replica that answered has not caught up with the session
+        return Kind.BEHIND
     if status == 404 and sub_status == _OWNER_NOT_FOUND:
         return Kind.NO_CONTAINER
     return _BY_STATUS.get(status, Kind.PASSING)

@@ -134,7 +134,7 @@ class CosmosUnitOfWork:
                     raise failure.error() from error
                 if failure.kind is Kind.TOO_LARGE:
                     raise _too_large() from error
-                answer_lost = answer_lost or failure.kind is Kind.PASSING
+                answer_lost = answer_lost or failure.kind in (Kind.PASSING, Kind.BEHIND)
                 if loop.time() + pause > give_up_at:
                     raise _unknown(failure) from error
             _log.warning("storing contact %s again: %s", batch.partition_key, failure.detail)

@@ -247,6 +247,20 @@ async def test_a_planted_event_document_is_not_mistaken_for_our_own_commit(cosmo
             await work.contacts.get(contact.id)
 
 
+async def test_a_session_token_that_no_replica_can_satisfy_is_forgotten(cosmos_store: CosmosStore) -> None:
+    """As after the container was restored, or made anew under its name."""
+    receipt = await create(cosmos_store)
+    key = str(receipt.contact.id)
+    for _ in range(2):
+        cosmos_store.container._session_tokens[key] = "0:-1#999999999"
+        async with cosmos_store.open() as work:
+            _, etag = await work.contacts.get(receipt.contact.id)
+        assert etag == receipt.etag
+    cosmos_store.container._session_tokens[key] = "0:-1#999999999"
+    found, _ = await cosmos_store.container.page("SELECT * FROM c", {}, 10, None, partition_key=key)
+    assert len(found) == 2
+
+
 @pytest.mark.parametrize("foreign", ["x", "AAAA", "bm90IGEgdG9rZW4gb2Ygb3Vycw"])
 async def test_a_foreign_continuation_token_is_refused(cosmos_store: CosmosStore, foreign: str) -> None:
     async with cosmos_store.open() as work:

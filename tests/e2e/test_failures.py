@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -111,6 +112,34 @@ async def test_without_the_store_the_api_says_so_quickly_and_recovers_by_itself(
         assert answer.status == 200
     again = await own_stack.create(http)
     assert await own_stack.sequences(again["id"], 1, within=30) == [1]
+
+
+async def test_a_store_that_hangs_is_a_503_within_ten_seconds_and_no_change_is_made_twice(
+    own_stack: Stack, http: aiohttp.ClientSession
+) -> None:
+    contact = await own_stack.create(http)
+    url = f"{own_stack.url}/contacts"
+    own_stack.cosmos.pause()
+
+    async def refused(method: str, path: str, **more: Any) -> None:
+        began = time.monotonic()
+        async with http.request(method, url + path, **more) as answer:
+            assert answer.status == 503, await answer.text()
+        assert time.monotonic() - began < 10
+
+    key = {"Idempotency-Key": "once"}
+    await asyncio.gather(
+        refused("POST", "", json=DETAILS_JSON, headers=key),
+        refused("PATCH", f"/{contact['id']}", json={"description": "x"}),
+        refused("GET", f"/{contact['id']}"),
+    )
+    own_stack.cosmos.resume()
+
+    async with http.post(url, json=DETAILS_JSON, headers=key) as answer:
+        assert answer.status == 201
+        once = await answer.json()
+    assert await own_stack.sequences(once["id"], 1, within=30) == [1]
+    assert await own_stack.topic.is_empty(once["id"])
 
 
 async def test_a_host_that_starts_before_the_store_comes_up_by_itself(
