@@ -84,8 +84,9 @@ class CosmosInspection(AbstractAsyncContextManager["CosmosInspection"]):
         nowhere = f"preflight-{uuid.uuid4()}"
         await self._try(proxy.read_item(nowhere, nowhere))
         body = {"id": nowhere, partition_key.strip("/"): nowhere}
-        condition = {"etag": '"nothing"', "match_condition": MatchConditions.IfNotModified}
-        await self._try(proxy.replace_item(nowhere, body, **condition))
+        await self._try(
+            proxy.replace_item(nowhere, body, etag='"none"', match_condition=MatchConditions.IfNotModified)
+        )
 
     async def _try(self, call: Awaitable[object]) -> None:
         with contextlib.suppress(_NotThere), _reported(self._read_clock):
@@ -125,7 +126,7 @@ def _reported(read_headers: Callable[[Mapping[str, Any]], None]) -> Iterator[Non
 
 def _first_line(error: Exception) -> str:
     """Of the service's own words, which name the identity, the action and the resource, and no key."""
-    return str(getattr(error, "message", None) or error).strip().partition("\n")[0][:300]
+    return str(getattr(error, "message", None) or error).strip().partition("\n")[0][:300].rstrip(" .")
 
 
 def _time(text: str, otherwise: datetime) -> datetime:

@@ -42,7 +42,6 @@ _LONGEST_DIGITS = 7
 def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ) -> int:
     """Check, print a line for each thing looked at, and return the exit code."""
     arguments = _parser().parse_args(argv)
-    logging.getLogger("azure").setLevel(logging.CRITICAL)  # a failure is told once, by the line about it
     try:
         values = {**(_read(arguments.settings) if arguments.settings else {}), **environment}
         findings = asyncio.run(_checked(_plan(values, arguments)))
@@ -134,4 +133,5 @@ async def _checked(plan: Plan) -> list[Finding]:
 
 
 if __name__ == "__main__":
+    logging.getLogger("azure").setLevel(logging.CRITICAL)  # a failure is told once, by the line about it
     sys.exit(main())

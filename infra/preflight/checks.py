@@ -46,9 +46,10 @@ class _Access:
 
     def denied(self, connection: Connection, subject: str, error: Denied, scope: str) -> Finding:
         fix = (
-            f"{self.key} in {self.setting}"
+            f"{self.key} in {self.setting}, or set {self.address_setting} instead, to use an identity"
             if connection.connection_string
-            else f"give who runs this the role {self.role} on {scope}; {_ROLES_TAKE_TIME}"
+            else f"give who runs this the role {self.role} on {scope} ({_ROLES_TAKE_TIME}), or let this machine "
+            "through the firewall if that is what the text says"
         )
         return wrong(subject, f"access is denied: {error}", fix)
 
@@ -177,7 +178,7 @@ async def _tried(call: Callable[[], Awaitable[None]], subject: str, role: str) -
         return wrong(
             subject,
             f"the app may not use it: {error}",
-            f"give the app's identity the role {role} on it; {_ROLES_TAKE_TIME}",
+            f"give the app's identity the role {role} on it ({_ROLES_TAKE_TIME}), or the app a key that may",
         )
     except CannotCheck as error:
         return unknown(

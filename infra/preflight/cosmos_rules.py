@@ -136,8 +136,9 @@ def clock(ahead: timedelta | None) -> Iterator[Finding]:
     if abs(ahead) <= CLOCK_TOLERANCE:
         yield ok("clock", f"this machine's is within {written(CLOCK_TOLERANCE)} of the account's")
     else:
+        minutes = timedelta(minutes=round(abs(ahead) / timedelta(minutes=1)))
         yield wrong(
             "clock",
-            f"this machine's is {written(abs(ahead))} {direction} the account's: signatures and tokens will be refused",
+            f"this machine's is {written(minutes)} {direction} the account's: signatures and tokens will be refused",
             "set the clock; in a container, that of its host",
         )

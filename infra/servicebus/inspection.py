@@ -162,7 +162,7 @@ def _reported() -> Iterator[None]:
 
 def _first_line(error: Exception) -> str:
     """Of the service's own words, which name what is missing, and no key."""
-    return str(getattr(error, "message", None) or error).strip().partition("\n")[0][:300]
+    return str(getattr(error, "message", None) or error).strip().partition("\n")[0][:300].rstrip(" .")
 
 
 def _is_active(entity: Any) -> bool:

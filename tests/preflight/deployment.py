@@ -1,0 +1,106 @@
+"""A deployment as it should be, or with what a test changes about it."""
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from azure.cosmos import PartitionKey
+from azure.cosmos.aio import CosmosClient
+
+from devstack.administration import administration_client
+from tests.support.azure import cosmos_connection, servicebus_connection
+from tests.support.processes import Service
+
+SUBSCRIPTION = "contact-directory"
+
+
+def indexed(*paths: str) -> dict[str, Any]:
+    """A policy that indexes these paths and nothing else."""
+    return {
+        "indexingMode": "consistent",
+        "includedPaths": [{"path": path} for path in paths],
+        "excludedPaths": [{"path": "/*"}],
+    }
+
+
+@dataclass(frozen=True)
+class ContainerOf:
+    """A container that a test deploys."""
+
+    partition_key: str = "/partitionKey"
+    default_ttl: int | None = -1
+    indexing: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """What a test deploys; None leaves something out. The defaults are right."""
+
+    contacts: ContainerOf | None = ContainerOf(indexing=indexed("/type/?", "/data/deleted/?"))
+    leases: ContainerOf | None = ContainerOf("/id", None, indexed())
+    parked: ContainerOf | None = ContainerOf(
+        indexing=indexed("/type/?", "/contactId/?", "/position/?", "/parkedAt/?")
+    )
+    topic: Mapping[str, Any] | None = field(default_factory=dict)
+    """On top of what is right."""
+    subscription: Mapping[str, Any] | None = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """On top of those that lead to it."""
+
+
+async def deployed(deployment: Deployment, cosmos: Service, servicebus: Service) -> dict[str, str]:
+    """Make it; the settings that name it."""
+    suffix = uuid.uuid4().hex[:12]
+    database, topic = f"db-{suffix}", f"topic-{suffix}"
+    await _containers(deployment, cosmos, database)
+    await _entities(deployment, servicebus, topic)
+    return {
+        "COSMOS": cosmos_connection(cosmos),
+        "COSMOS_DATABASE": database,
+        "COSMOS_CONTAINER": "contacts",
+        "COSMOS_LEASE_CONTAINER": "leases",
+        "SERVICEBUS": servicebus_connection(servicebus),
+        "SERVICEBUS_ADMIN_PORT": servicebus.addresses[1].rpartition(":")[2],
+        "SERVICEBUS_TOPIC": topic,
+        "SERVICEBUS_SUBSCRIPTION": SUBSCRIPTION,
+    } | deployment.settings
+
+
+async def _containers(deployment: Deployment, cosmos: Service, name: str) -> None:
+    wanted = {
+        "contacts": deployment.contacts,
+        "leases": deployment.leases,
+        "parked-events": deployment.parked,
+    }
+    async with CosmosClient.from_connection_string(cosmos_connection(cosmos)) as client:
+        database = await client.create_database(name)
+        for container, properties in wanted.items():
+            if properties is not None:
+                await database.create_container(
+                    container,
+                    PartitionKey(properties.partition_key),
+                    default_ttl=properties.default_ttl,
+                    indexing_policy=dict(properties.indexing) if properties.indexing else None,
+                )
+
+
+async def _entities(deployment: Deployment, servicebus: Service, topic: str) -> None:
+    if deployment.topic is None:
+        return
+    right_topic = {
+        "requires_duplicate_detection": True,
+        "duplicate_detection_history_time_window": timedelta(hours=1),
+    }
+    right_subscription = {
+        "requires_session": True,
+        "max_delivery_count": 10,
+        "dead_lettering_on_message_expiration": True,
+    }
+    async with administration_client(servicebus_connection(servicebus, admin=True)) as admin:
+        await admin.create_topic(topic, **right_topic | dict(deployment.topic))
+        if deployment.subscription is not None:
+            await admin.create_subscription(
+                topic, SUBSCRIPTION, **right_subscription | dict(deployment.subscription)
+            )

@@ -1,0 +1,134 @@
+"""What is decided without a service: which properties an indexing policy covers, and how the command is called."""
+
+import json
+import os
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from infra.preflight.__main__ import TRIGGER_SETTINGS, main
+from infra.preflight.indexing import IndexingPolicy
+from infra.preflight.report import exit_code, ok, unknown, warning, written, wrong
+from tests.support.processes import ROOT
+
+
+@pytest.mark.parametrize(
+    ("included", "excluded", "covered"),
+    [
+        (["/*"], [], True),
+        (["/*"], ['/"_etag"/?'], True),
+        (["/data/deleted/?"], ["/*"], True),
+        (['/"data"/"deleted"/?'], ["/*"], True),
+        (["/data/*"], ["/*"], True),
+        (["/data/?"], ["/*"], False),
+        (["/data/deleted/*"], ["/*"], True),
+        (["/data/name/?"], ["/*"], False),
+        (["/dat/*"], ["/*"], False),
+        ([], ["/*"], False),
+        (["/*"], ["/data/*"], False),
+        (["/*"], ["/data/deleted/?"], False),
+        (["/data/deleted/?"], ["/data/*"], True),
+        (["/data/*"], ["/data/deleted/?"], False),
+        (["/data/deleted/?"], ["/data/deleted/*"], True),
+    ],
+)
+def test_the_more_precise_path_decides(included: list[str], excluded: list[str], covered: bool) -> None:
+    policy = IndexingPolicy(enabled=True, included=tuple(included), excluded=tuple(excluded))
+    assert policy.covers("/data/deleted") is covered
+
+
+def test_without_an_index_nothing_is_covered() -> None:
+    assert not IndexingPolicy(enabled=False, included=("/*",), excluded=()).covers("/type")
+
+
+def test_the_exit_code_tells_wrong_from_not_known_and_lets_warnings_pass() -> None:
+    good, hint = ok("a", "b"), warning("a", "b", "c")
+    bad, dark = wrong("a", "b", "c"), unknown("a", "b", "c")
+    assert exit_code([]) == 0
+    assert exit_code([good, hint]) == 0
+    assert exit_code([good, bad, dark]) == 1
+    assert exit_code([dark, good]) == 2
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0 s"), (90, "90 s"), (300, "5 min"), (5400, "90 min"), (86_400, "1 d")]
+)
+def test_durations_are_written_in_the_largest_whole_unit(seconds: int, text: str) -> None:
+    assert written(timedelta(seconds=seconds)) == text
+
+
+def test_the_triggers_take_no_other_names_from_the_settings() -> None:
+    source = (ROOT / "function_app.py").read_text()
+    named = {part for part in source.split('"') if part.startswith("%") and part.endswith("%")}
+    assert named == {f"%{name}%" for name in TRIGGER_SETTINGS}
+
+
+@pytest.mark.parametrize("time", ["", "1", "0h", "1w", "-1h", "1.5h", "1h30m", "99999999d"])
+def test_a_time_that_is_none_is_refused(time: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([f"--survive={time}"], {})
+    assert ended.value.code == 2
+    assert "is no time such as 90s, 30m, 1h or 2d" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("[]", "is no settings file"),
+        ("{", "is no settings file"),
+        ('{"Values": {"COSMOS_DATABASE": 1}}', "must be an object of strings"),
+        ('{"IsEncrypted": true, "Values": {}}', "is encrypted"),
+        ('{"Values": {}}', "neither COSMOS nor COSMOS__accountEndpoint is set"),
+        ('{"Values": {"COSMOS": "c"}}', "neither SERVICEBUS nor SERVICEBUS__fullyQualifiedNamespace is set"),
+        (
+            '{"Values": {"COSMOS": "c", "SERVICEBUS": "s", "EVENT_TTL_SECONDS": "x"}}',
+            "EVENT_TTL_SECONDS is 'x'",
+        ),
+        (
+            '{"Values": {"COSMOS": "c", "SERVICEBUS": "s", "SERVICEBUS_ADMIN_PORT": "0"}}',
+            "SERVICEBUS_ADMIN_PORT",
+        ),
+    ],
+)
+def test_settings_that_cannot_be_used_are_told_in_one_line(
+    content: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "settings.json"
+    file.write_text(content)
+    assert main(["--settings", str(file)], {}) == 2
+    output = capsys.readouterr()
+    assert (output.out, output.err.count("\n")) == ("", 1)
+    assert output.err.startswith("preflight: ")
+    assert said in output.err
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--settings", str(tmp_path / "none.json")], {}) == 2
+    assert (
+        capsys.readouterr().err
+        == f"preflight: cannot read {tmp_path / 'none.json'}: No such file or directory\n"
+    )
+
+
+def test_the_command_reads_a_settings_file_and_the_environment_beats_it(tmp_path: Path) -> None:
+    file = tmp_path / "local.settings.json"
+    sample = json.loads((ROOT / "local.settings.sample.json").read_text())
+    sample["Values"]["COSMOS"] = "AccountEndpoint=http://127.0.0.1:1/;AccountKey=a2V5;"
+    file.write_text(json.dumps(sample))
+    ended = subprocess.run(
+        [sys.executable, "-m", "infra.preflight", "--settings", str(file)],
+        cwd=ROOT,
+        env={**os.environ, "SERVICEBUS_ADMIN_PORT": "1", "EVENT_TTL_SECONDS": "60"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    lines = ended.stdout.splitlines()
+    assert lines[0].startswith("wrong    EVENT_TTL_SECONDS: events are kept for 1 min")
+    assert lines[1].startswith("unknown  Cosmos DB: it cannot be reached")
+    assert lines[2].startswith("unknown  Service Bus: it cannot be reached")
+    assert lines[3:] == ["1 wrong, 2 unknown"]
+    assert (ended.returncode, ended.stderr) == (1, "")
