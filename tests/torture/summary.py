@@ -90,11 +90,13 @@ def _longest_silence(report: Report) -> float:
 
 
 def _longest_delivery(history: History) -> float:
-    """From the answer to a change to the arrival of its event."""
+    """From the answer to a change to the arrival of its event; behind a poisoned one it waits for the operator."""
+    poisoned = {poison.contact for poison in history.poisons}
     answers = {
         name: answer.at for name, answer in history.answers.items() if answer.outcome == "acknowledged"
     }
-    waits = (event.first.at - answers[event.cause] for event in history.events() if event.cause in answers)
+    events = [event for event in history.events() if event.cause in answers]
+    waits = (event.first.at - answers[event.cause] for event in events if event.contact not in poisoned)
     return max(waits, default=0.0)
 
 
