@@ -30,6 +30,8 @@ from infra.settings import Connection
 DEADLINE_SECONDS = 15.0
 """For one call, its retries and a sign-in included."""
 
+_LONGEST_LINE = 300
+
 
 @dataclass(frozen=True)
 class ContainerState:
@@ -126,7 +128,8 @@ def _reported(read_headers: Callable[[Mapping[str, Any]], None]) -> Iterator[Non
 
 def _first_line(error: Exception) -> str:
     """Of the service's own words, which name the identity, the action and the resource, and no key."""
-    return str(getattr(error, "message", None) or error).strip().partition("\n")[0][:300].rstrip(" .")
+    lines = str(getattr(error, "message", None) or error).strip().splitlines() or [type(error).__name__]
+    return lines[0][:_LONGEST_LINE].rstrip(" .")
 
 
 def _time(text: str, otherwise: datetime) -> datetime:

@@ -27,7 +27,7 @@ class IndexingPolicy:
     @property
     def covers_everything(self) -> bool:
         """Whether properties that nobody has named are indexed too."""
-        return self.enabled and "/*" in self.included
+        return self.enabled and "/*" in self.included and "/*" not in self.excluded
 
 
 def _precision(paths: Sequence[str], path: str) -> int:

@@ -30,6 +30,8 @@ from infra.settings import Connection
 DEADLINE_SECONDS = 15.0
 """For one call, its retries and a sign-in included."""
 
+_LONGEST_LINE = 300
+
 _FOREVER = timedelta(days=3650)
 """The service writes "never" as .NET's longest TimeSpan, some 29 000 years."""
 
@@ -162,7 +164,8 @@ def _reported() -> Iterator[None]:
 
 def _first_line(error: Exception) -> str:
     """Of the service's own words, which name what is missing, and no key."""
-    return str(getattr(error, "message", None) or error).strip().partition("\n")[0][:300].rstrip(" .")
+    lines = str(getattr(error, "message", None) or error).strip().splitlines() or [type(error).__name__]
+    return lines[0][:_LONGEST_LINE].rstrip(" .")
 
 
 def _is_active(entity: Any) -> bool:

@@ -65,7 +65,7 @@ async def deployed(deployment: Deployment, cosmos: Service, servicebus: Service)
         "SERVICEBUS_ADMIN_PORT": servicebus.addresses[1].rpartition(":")[2],
         "SERVICEBUS_TOPIC": topic,
         "SERVICEBUS_SUBSCRIPTION": SUBSCRIPTION,
-    } | deployment.settings
+    } | dict(deployment.settings)
 
 
 async def _containers(deployment: Deployment, cosmos: Service, name: str) -> None:
@@ -89,11 +89,11 @@ async def _containers(deployment: Deployment, cosmos: Service, name: str) -> Non
 async def _entities(deployment: Deployment, servicebus: Service, topic: str) -> None:
     if deployment.topic is None:
         return
-    right_topic = {
+    right_topic: dict[str, Any] = {
         "requires_duplicate_detection": True,
         "duplicate_detection_history_time_window": timedelta(hours=1),
     }
-    right_subscription = {
+    right_subscription: dict[str, Any] = {
         "requires_session": True,
         "max_delivery_count": 10,
         "dead_lettering_on_message_expiration": True,
