@@ -57,7 +57,7 @@ async def run(options: Options) -> Report:
     async with AsyncExitStack() as ends:
         stack = await ends.enter_async_context(running(options.folder, options.app, seed=options.seed))
         http = await ends.enter_async_context(session())
-        journal = Journal(options.folder / "clients.jsonl")
+        journal = Journal(stack.clients_log)
         ends.callback(journal.close)
         started = time.monotonic()
         operator = Operator(stack.url, http, journal)
@@ -94,28 +94,33 @@ class _Judge:
     operator: Operator
     history: History = field(default_factory=History)
 
+    def __post_init__(self) -> None:
+        self._readers = [Reader(self.stack.clients_log), Reader(self.stack.subscriber_log)]
+
     async def wait(self, patience: float) -> list[Violation]:
-        """The violations: none as soon as all is well and quiet; what is left when patience ends, or can never pass."""
-        readers = [Reader(self.stack.folder / "clients.jsonl"), Reader(self.stack.subscriber_log)]
+        """The violations, those that cannot pass first: none as soon as all is well and quiet."""
         deadline = time.monotonic() + patience
         while True:
-            for reader in readers:
-                self.history.add(reader.new())
-            settled = await self.operator.settle()
-            contacts = await whole_list(self.operator.http, f"{self.stack.url}/contacts")
-            self.history.still_parked, self.history.found = self.operator.parked, contacts or []
-            violations = check(self.history)
+            violations, complete = await self._look()
             hopeless = any(not violation.may_pass for violation in violations)
-            if hopeless or time.monotonic() > deadline:
-                break
-            if settled and contacts is not None and not violations and self._is_quiet():
+            well = complete and not violations and self._is_quiet()
+            if hopeless or well or time.monotonic() > deadline:
                 break
             await asyncio.sleep(_LOOK_SECONDS)
-        if not self.history.deliveries:
-            violations.append(Violation("nothing happened", "no event arrived: there was nothing to judge"))
         for contact in self.history.found:
             self.operator.journal.write(Found(body=contact))
+        if not self.history.deliveries:
+            violations.append(Violation("nothing happened", "no event arrived: there was nothing to judge"))
         return sorted(violations, key=lambda violation: violation.may_pass)
+
+    async def _look(self) -> tuple[list[Violation], bool]:
+        """What is wrong now, and whether everything could be looked at."""
+        for reader in self._readers:
+            self.history.add(reader.new())
+        settled = await self.operator.settle()
+        contacts = await whole_list(self.operator.http, f"{self.stack.url}/contacts")
+        self.history.still_parked, self.history.found = self.operator.parked, contacts or []
+        return check(self.history), settled and contacts is not None
 
     def _is_quiet(self) -> bool:
         newest = max(

@@ -102,6 +102,10 @@ class Stack:
         return f"{self.functions.address.rstrip('/')}/api"
 
     @property
+    def clients_log(self) -> Path:
+        return self.folder / "clients.jsonl"
+
+    @property
     def subscriber_log(self) -> Path:
         return self.folder / "subscriber.jsonl"
 
