@@ -1,0 +1,286 @@
+// What the promises rest on is declared here, and nothing else makes it: the app has no right to create a container, a
+// topic or a subscription. tests/deploy holds this against the settings and the documentation;
+// `python -m infra.preflight` holds a deployment against both.
+targetScope = 'resourceGroup'
+
+@minLength(1)
+@maxLength(64)
+@description('A name for this deployment. With the resource group it decides the names of all resources.')
+param environmentName string
+
+@description('Where everything is created: a region that has Flex Consumption.')
+param location string = resourceGroup().location
+
+@allowed(['serverless', 'autoscale'])
+@description('Serverless bills what is used and is one physical partition of 5 000 RU/s; autoscale scales further. It cannot be changed later.')
+param cosmosCapacity string = 'serverless'
+
+@minValue(1000)
+@description('Autoscale only: the most RU/s that the database uses, in steps of 1000. A tenth of it is always billed.')
+param cosmosMaxThroughput int = 1000
+
+@allowed(['Standard', 'Premium'])
+@description('Private networking needs Premium.')
+param serviceBusSku string = 'Standard'
+
+@description('How long the topic remembers the ids of events, ISO 8601, PT20S to P7D: longer than any stop of the relay after which it may send again what it has sent.')
+param duplicateDetectionWindow string = 'PT1H'
+
+@minValue(1)
+@maxValue(2000)
+@description('Deliveries of a message before it goes to the dead-letter queue of the subscription.')
+param maxDeliveryCount int = 10
+
+@minValue(1)
+@maxValue(2147483647)
+@description('How long events and tombstones are kept, in seconds: longer than any outage that you want to survive.')
+param eventTtlSeconds int = 864000
+
+@minValue(1)
+@maxValue(2147483647)
+@description('How long a repeated POST gets the first answer, in seconds.')
+param idempotencyTtlSeconds int = 86400
+
+@allowed(['3.11', '3.12', '3.13'])
+@description('The version of Python on Flex Consumption.')
+param pythonVersion string = '3.12'
+
+@allowed([512, 2048, 4096])
+param instanceMemoryMB int = 2048
+
+@minValue(40)
+@maxValue(1000)
+@description('Of all functions together.')
+param maximumInstanceCount int = 40
+
+@minValue(0)
+@description('Instances of the relay that never go away: with 0 the first event after a quiet time waits for a cold start.')
+param relayAlwaysReady int = 0
+
+@description('Two function apps with the same code: one answers HTTP, one relays. Each has its own instances in any case.')
+param separateRelay bool = false
+
+@description('Cosmos DB, Service Bus and storage are reached over private endpoints only. Needs Service Bus Premium.')
+param privateNetworking bool = false
+
+var resourceToken = toLower(uniqueString(resourceGroup().id, environmentName))
+var tags = { 'azd-env-name': environmentName }
+
+var databaseName = 'contacts'
+var containerName = 'contacts'
+var leaseContainerName = 'leases'
+var parkedContainerName = 'parked-events'
+var topicName = 'contact-events'
+var subscriptionName = 'contact-directory'
+
+// The names of the functions in function_app.py that one of two apps leaves to the other.
+var relayFunctions = ['relay']
+var otherFunctions = [
+  'contact_directory'
+  'create_contact'
+  'delete_contact'
+  'discard_parked'
+  'get_contact'
+  'get_parked'
+  'get_relay'
+  'health'
+  'list_contacts'
+  'list_parked'
+  'patch_contact'
+  'replay_parked'
+  'unrouted'
+  'watch_relay'
+]
+
+module identity 'modules/identity.bicep' = {
+  name: 'identity'
+  params: {
+    name: 'id-${resourceToken}'
+    location: location
+    tags: tags
+  }
+}
+
+module monitoring 'modules/monitoring.bicep' = {
+  name: 'monitoring'
+  params: {
+    resourceToken: resourceToken
+    location: location
+    tags: tags
+    principalId: identity.outputs.principalId
+  }
+}
+
+module network 'modules/network.bicep' = if (privateNetworking) {
+  name: 'network'
+  params: {
+    name: 'vnet-${resourceToken}'
+    location: location
+    tags: tags
+  }
+}
+
+module storage 'modules/storage.bicep' = {
+  name: 'storage'
+  params: {
+    name: 'st${resourceToken}'
+    location: location
+    tags: tags
+    principalId: identity.outputs.principalId
+    publicNetworkAccess: privateNetworking ? 'Disabled' : 'Enabled'
+  }
+}
+
+module cosmos 'modules/cosmos.bicep' = {
+  name: 'cosmos'
+  params: {
+    name: 'cosmos-${resourceToken}'
+    location: location
+    tags: tags
+    capacity: cosmosCapacity
+    maxThroughput: cosmosMaxThroughput
+    databaseName: databaseName
+    containerName: containerName
+    leaseContainerName: leaseContainerName
+    parkedContainerName: parkedContainerName
+    principalId: identity.outputs.principalId
+    publicNetworkAccess: privateNetworking ? 'Disabled' : 'Enabled'
+  }
+}
+
+module serviceBus 'modules/servicebus.bicep' = {
+  name: 'servicebus'
+  params: {
+    name: 'sb-${resourceToken}'
+    location: location
+    tags: tags
+    sku: serviceBusSku
+    topicName: topicName
+    subscriptionName: subscriptionName
+    duplicateDetectionWindow: duplicateDetectionWindow
+    maxDeliveryCount: maxDeliveryCount
+    principalId: identity.outputs.principalId
+    publicNetworkAccess: privateNetworking ? 'Disabled' : 'Enabled'
+  }
+}
+
+module storageEndpoint 'modules/private-endpoint.bicep' = if (privateNetworking) {
+  name: 'storage-endpoint'
+  params: {
+    name: 'pe-blob-${resourceToken}'
+    location: location
+    tags: tags
+    serviceId: storage.outputs.id
+    groupId: 'blob'
+    zoneName: 'privatelink.blob.${environment().suffixes.storage}'
+    networkId: network!.outputs.networkId
+    subnetId: network!.outputs.endpointSubnetId
+  }
+}
+
+module cosmosEndpoint 'modules/private-endpoint.bicep' = if (privateNetworking) {
+  name: 'cosmos-endpoint'
+  params: {
+    name: 'pe-cosmos-${resourceToken}'
+    location: location
+    tags: tags
+    serviceId: cosmos.outputs.id
+    groupId: 'Sql'
+    zoneName: 'privatelink.documents.azure.com'
+    networkId: network!.outputs.networkId
+    subnetId: network!.outputs.endpointSubnetId
+  }
+}
+
+module serviceBusEndpoint 'modules/private-endpoint.bicep' = if (privateNetworking) {
+  name: 'servicebus-endpoint'
+  params: {
+    name: 'pe-servicebus-${resourceToken}'
+    location: location
+    tags: tags
+    serviceId: serviceBus.outputs.id
+    groupId: 'namespace'
+    zoneName: 'privatelink.servicebus.windows.net'
+    networkId: network!.outputs.networkId
+    subnetId: network!.outputs.endpointSubnetId
+  }
+}
+
+// What both apps have. The names are those of infra/settings.py; "__" parts them from the fields of an identity.
+var appSettings = {
+  COSMOS__accountEndpoint: cosmos.outputs.endpoint
+  COSMOS__credential: 'managedidentity'
+  COSMOS__clientId: identity.outputs.clientId
+  COSMOS_DATABASE: databaseName
+  COSMOS_CONTAINER: containerName
+  COSMOS_LEASE_CONTAINER: leaseContainerName
+  COSMOS_PARKED_CONTAINER: parkedContainerName
+  SERVICEBUS__fullyQualifiedNamespace: serviceBus.outputs.fullyQualifiedNamespace
+  SERVICEBUS__credential: 'managedidentity'
+  SERVICEBUS__clientId: identity.outputs.clientId
+  SERVICEBUS_TOPIC: topicName
+  SERVICEBUS_SUBSCRIPTION: subscriptionName
+  SERVICEBUS_TOPIC_PARTITIONED: 'false'
+  EVENT_TTL_SECONDS: string(eventTtlSeconds)
+  IDEMPOTENCY_TTL_SECONDS: string(idempotencyTtlSeconds)
+  AzureWebJobsStorage__accountName: storage.outputs.name
+  AzureWebJobsStorage__credential: 'managedidentity'
+  AzureWebJobsStorage__clientId: identity.outputs.clientId
+  APPLICATIONINSIGHTS_CONNECTION_STRING: monitoring.outputs.connectionString
+  APPLICATIONINSIGHTS_AUTHENTICATION_STRING: 'ClientId=${identity.outputs.clientId};Authorization=AAD'
+}
+
+module app 'modules/functions.bicep' = {
+  name: 'app'
+  params: {
+    name: 'func-${resourceToken}'
+    planName: 'plan-${resourceToken}'
+    location: location
+    tags: union(tags, { 'azd-service-name': 'app' })
+    identityId: identity.outputs.id
+    packageContainerUrl: storage.outputs.appPackageUrl
+    appSettings: appSettings
+    disabledFunctions: separateRelay ? relayFunctions : []
+    alwaysReady: !separateRelay && relayAlwaysReady > 0 ? [{ name: 'function:relay', instanceCount: relayAlwaysReady }] : []
+    pythonVersion: pythonVersion
+    instanceMemoryMB: instanceMemoryMB
+    maximumInstanceCount: maximumInstanceCount
+    subnetId: privateNetworking ? network!.outputs.appSubnetId : ''
+  }
+}
+
+module relay 'modules/functions.bicep' = if (separateRelay) {
+  name: 'relay'
+  params: {
+    name: 'func-relay-${resourceToken}'
+    planName: 'plan-relay-${resourceToken}'
+    location: location
+    tags: union(tags, { 'azd-service-name': 'relay' })
+    identityId: identity.outputs.id
+    packageContainerUrl: storage.outputs.relayPackageUrl
+    appSettings: appSettings
+    disabledFunctions: otherFunctions
+    alwaysReady: relayAlwaysReady > 0 ? [{ name: 'function:relay', instanceCount: relayAlwaysReady }] : []
+    pythonVersion: pythonVersion
+    instanceMemoryMB: instanceMemoryMB
+    maximumInstanceCount: maximumInstanceCount
+    subnetId: privateNetworking ? network!.outputs.appSubnetId : ''
+  }
+}
+
+// Names as azd and docs/operations/deploy.md use them; the COSMOS and SERVICEBUS ones are what preflight reads.
+output FUNCTION_APP_NAME string = app.outputs.name
+output FUNCTION_APP_URL string = app.outputs.url
+output RELAY_APP_NAME string = separateRelay ? relay!.outputs.name : ''
+output COSMOS__accountEndpoint string = cosmos.outputs.endpoint
+output COSMOS_ACCOUNT_NAME string = cosmos.outputs.name
+output COSMOS_DATABASE string = databaseName
+output COSMOS_CONTAINER string = containerName
+output COSMOS_LEASE_CONTAINER string = leaseContainerName
+output COSMOS_PARKED_CONTAINER string = parkedContainerName
+output SERVICEBUS__fullyQualifiedNamespace string = serviceBus.outputs.fullyQualifiedNamespace
+output SERVICEBUS_NAMESPACE_NAME string = serviceBus.outputs.name
+output SERVICEBUS_TOPIC string = topicName
+output SERVICEBUS_SUBSCRIPTION string = subscriptionName
+output EVENT_TTL_SECONDS string = string(eventTtlSeconds)
+output APP_PRINCIPAL_ID string = identity.outputs.principalId

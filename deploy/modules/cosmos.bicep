@@ -1,0 +1,153 @@
+// Without a default TTL the service ignores the TTL of items and the outbox grows for ever: -1 turns it on and lets
+// nothing expire that does not say so. Each container indexes what is queried and nothing else, since every write
+// pays for its indexes; /* excluded leaves the id, which is indexed in any case.
+param name string
+param location string
+param tags object
+
+@allowed(['serverless', 'autoscale'])
+param capacity string
+param maxThroughput int
+param databaseName string
+param containerName string
+param leaseContainerName string
+param parkedContainerName string
+param principalId string
+
+@allowed(['Enabled', 'Disabled'])
+param publicNetworkAccess string
+
+var serverless = capacity == 'serverless'
+var dataContributor = '00000000-0000-0000-0000-000000000002'
+
+resource account 'Microsoft.DocumentDB/databaseAccounts@2024-11-15' = {
+  name: name
+  location: location
+  tags: tags
+  kind: 'GlobalDocumentDB'
+  properties: {
+    databaseAccountOfferType: 'Standard'
+    locations: [
+      {
+        locationName: location
+        failoverPriority: 0
+        isZoneRedundant: false
+      }
+    ]
+    consistencyPolicy: {
+      defaultConsistencyLevel: 'Session'
+    }
+    capabilities: serverless ? [{ name: 'EnableServerless' }] : []
+    disableLocalAuth: true
+    minimalTlsVersion: 'Tls12'
+    publicNetworkAccess: publicNetworkAccess
+  }
+}
+
+resource database 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases@2024-11-15' = {
+  parent: account
+  name: databaseName
+  properties: {
+    resource: {
+      id: databaseName
+    }
+    options: serverless ? {} : { autoscaleSettings: { maxThroughput: maxThroughput } }
+  }
+}
+
+resource contacts 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@2024-11-15' = {
+  parent: database
+  name: containerName
+  properties: {
+    resource: {
+      id: containerName
+      partitionKey: {
+        paths: ['/partitionKey']
+        kind: 'Hash'
+        version: 2
+      }
+      defaultTtl: -1
+      indexingPolicy: {
+        indexingMode: 'consistent'
+        automatic: true
+        includedPaths: [
+          { path: '/type/?' }
+          { path: '/data/deleted/?' }
+        ]
+        excludedPaths: [
+          { path: '/*' }
+        ]
+      }
+    }
+  }
+}
+
+// The functions extension makes no leases container under an identity: it must be here. A TTL of -1 lets the lock that
+// an instance takes while it creates the leases go away by itself.
+resource leases 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@2024-11-15' = {
+  parent: database
+  name: leaseContainerName
+  properties: {
+    resource: {
+      id: leaseContainerName
+      partitionKey: {
+        paths: ['/id']
+        kind: 'Hash'
+        version: 2
+      }
+      defaultTtl: -1
+      indexingPolicy: {
+        indexingMode: 'consistent'
+        automatic: true
+        includedPaths: []
+        excludedPaths: [
+          { path: '/*' }
+        ]
+      }
+    }
+  }
+}
+
+resource parked 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@2024-11-15' = {
+  parent: database
+  name: parkedContainerName
+  properties: {
+    resource: {
+      id: parkedContainerName
+      partitionKey: {
+        paths: ['/partitionKey']
+        kind: 'Hash'
+        version: 2
+      }
+      defaultTtl: -1
+      indexingPolicy: {
+        indexingMode: 'consistent'
+        automatic: true
+        includedPaths: [
+          { path: '/type/?' }
+          { path: '/contactId/?' }
+          { path: '/position/?' }
+          { path: '/parkedAt/?' }
+        ]
+        excludedPaths: [
+          { path: '/*' }
+        ]
+      }
+    }
+  }
+}
+
+// On the database: it holds the three containers and nothing else. It allows no change of containers or throughput.
+resource dataAccess 'Microsoft.DocumentDB/databaseAccounts/sqlRoleAssignments@2024-11-15' = {
+  parent: account
+  name: guid(account.id, databaseName, principalId, dataContributor)
+  properties: {
+    roleDefinitionId: '${account.id}/sqlRoleDefinitions/${dataContributor}'
+    principalId: principalId
+    scope: '${account.id}/dbs/${database.name}'
+  }
+}
+
+output id string = account.id
+output name string = account.name
+output endpoint string = account.properties.documentEndpoint

@@ -1,0 +1,81 @@
+// Partitioning, duplicate detection and sessions are fixed when an entity is made. No autoDeleteOnIdle anywhere: a quiet
+// month must not delete the topic or its subscription.
+param name string
+param location string
+param tags object
+
+@allowed(['Standard', 'Premium'])
+param sku string
+param topicName string
+param subscriptionName string
+param duplicateDetectionWindow string
+param maxDeliveryCount int
+param principalId string
+
+@allowed(['Enabled', 'Disabled'])
+param publicNetworkAccess string
+
+var dataSender = '69a216fc-b8fb-44d8-bc22-1f3c2cd27a39'
+var dataReceiver = '4f6d3b9b-027b-4f4c-9142-0e5a2a2247e0'
+var premium = sku == 'Premium'
+
+resource namespace 'Microsoft.ServiceBus/namespaces@2024-01-01' = {
+  name: name
+  location: location
+  tags: tags
+  sku: premium ? { name: 'Premium', tier: 'Premium', capacity: 1 } : { name: 'Standard', tier: 'Standard' }
+  properties: {
+    disableLocalAuth: true
+    minimumTlsVersion: '1.2'
+    publicNetworkAccess: publicNetworkAccess
+  }
+}
+
+resource topic 'Microsoft.ServiceBus/namespaces/topics@2024-01-01' = {
+  parent: namespace
+  name: topicName
+  properties: {
+    requiresDuplicateDetection: true
+    duplicateDetectionHistoryTimeWindow: duplicateDetectionWindow
+    enablePartitioning: false
+    supportOrdering: true
+    enableBatchedOperations: true
+    maxSizeInMegabytes: 5120
+  }
+}
+
+resource subscription 'Microsoft.ServiceBus/namespaces/topics/subscriptions@2024-01-01' = {
+  parent: topic
+  name: subscriptionName
+  properties: {
+    requiresSession: true
+    maxDeliveryCount: maxDeliveryCount
+    deadLetteringOnMessageExpiration: true
+    deadLetteringOnFilterEvaluationExceptions: true
+    lockDuration: 'PT1M'
+  }
+}
+
+resource sender 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
+  name: guid(topic.id, principalId, dataSender)
+  scope: topic
+  properties: {
+    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', dataSender)
+    principalId: principalId
+    principalType: 'ServicePrincipal'
+  }
+}
+
+resource receiver 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
+  name: guid(subscription.id, principalId, dataReceiver)
+  scope: subscription
+  properties: {
+    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', dataReceiver)
+    principalId: principalId
+    principalType: 'ServicePrincipal'
+  }
+}
+
+output id string = namespace.id
+output name string = namespace.name
+output fullyQualifiedNamespace string = '${namespace.name}.servicebus.windows.net'
