@@ -1,6 +1,7 @@
 """Every test runs on random ports and its own data, and sees nothing of the developer's environment."""
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,9 +9,24 @@ import pytest
 
 from tests.support.processes import Service, running
 
-_OURS = ("COSMOS", "SERVICEBUS", "EVENT_TTL", "IDEMPOTENCY_", "AzureWebJobs", "AZURE_", "FUNCTIONS_", "DEVSTACK_")
+_OURS = (
+    "COSMOS",
+    "SERVICEBUS",
+    "EVENT_TTL",
+    "IDEMPOTENCY_",
+    "AzureWebJobs",
+    "AZURE_",
+    "FUNCTIONS_",
+    "DEVSTACK_",
+)
 for _name in [name for name in os.environ if name.startswith(_OURS)]:
     del os.environ[_name]
+
+
+def pytest_report_header() -> str:
+    """Say whether the app is also run in Microsoft's runtime, which there is for Python 3.13 and later."""
+    runs = sys.version_info >= (3, 13)
+    return "tests/runtime: " + ("run" if runs else "NOT run, azure-functions-runtime needs Python 3.13")
 
 
 @pytest.fixture(scope="session")
