@@ -96,8 +96,15 @@ def _ttl(need: Needed, state: ContainerState) -> Finding:
             "TTL is off, so the TTL of its items is ignored and they are kept for ever",
             "set the container's default TTL to -1",
         )
-    if ttl is None or ttl == -1:
-        return ok(need.subject, "nothing expires unless it says so" if ttl else "TTL is off: nothing expires")
+    if ttl is None:
+        # The processor's own words: azure-cosmos-dotnet-v3, DocumentServiceLeaseStore.AcquireInitializationLockAsync
+        return warning(
+            need.subject,
+            "TTL is off, so the lock of an instance that crashes while it makes the first leases stays for ever",
+            "set the container's default TTL to -1",
+        )
+    if ttl == -1:
+        return ok(need.subject, "nothing expires unless it says so")
     text = f"what does not say how long it lives is removed {written(timedelta(seconds=ttl))} after it was written"
     if need.items_say_their_ttl:
         return warning(need.subject, text, "set the default TTL to -1; what the app writes does say it")

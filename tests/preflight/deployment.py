@@ -39,7 +39,7 @@ class Deployment:
     """What a test deploys; None leaves something out. The defaults are right."""
 
     contacts: ContainerOf | None = ContainerOf(indexing=indexed("/type/?", "/data/deleted/?"))
-    leases: ContainerOf | None = ContainerOf("/id", None, indexed())
+    leases: ContainerOf | None = ContainerOf("/id", indexing=indexed())
     parked: ContainerOf | None = ContainerOf(
         indexing=indexed("/type/?", "/contactId/?", "/position/?", "/parkedAt/?")
     )

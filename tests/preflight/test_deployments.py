@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import socket
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -13,14 +14,20 @@ from azure.core.credentials import AccessToken
 from azure.cosmos.aio import CosmosClient
 
 from application.ports import utc_now
+from devstack import provision
+from devstack.settings import read_settings
 from infra.credentials import Credential
 from infra.preflight.__main__ import main
 from infra.preflight.checks import Plan, check
 from infra.settings import load
 from tests.preflight.deployment import ContainerOf, Deployment, deployed, indexed
-from tests.support.processes import Service, running
+from tests.support.azure import cosmos_connection, servicebus_connection
+from tests.support.processes import ROOT, Service, running
 
 RIGHT = Deployment()
+SERVICEBUS_ON_LOOPBACK = (
+    "Endpoint=sb://127.0.0.1;SharedAccessKeyName=n;SharedAccessKey=k;UseDevelopmentEmulator=true;"
+)
 COVERED = (
     "duplicates are dropped for 1 h, an outage of 1 h included; events are kept for 10 d, "
     "so a later repetition is the subscriber's to drop, by its id or sequence"
@@ -50,7 +57,7 @@ async def test_a_right_deployment_passes_and_every_promise_has_its_line(
         "ok       container contacts: nothing expires unless it says so",
         "ok       container contacts: indexed: /type/?, /data/deleted/?",
         "ok       container leases: partition key /id",
-        "ok       container leases: TTL is off: nothing expires",
+        "ok       container leases: nothing expires unless it says so",
         "ok       container leases: indexed: nothing but the id",
         "ok       container parked-events: partition key /partitionKey",
         "ok       container parked-events: nothing expires unless it says so",
@@ -68,6 +75,22 @@ async def test_a_right_deployment_passes_and_every_promise_has_its_line(
     assert code == 0
 
 
+async def test_the_local_stack_passes_for_an_outage_as_long_as_its_window(
+    cosmos_server: Service, servicebus_server: Service, capsys: pytest.CaptureFixture[str]
+) -> None:
+    environment = {
+        **json.loads((ROOT / "local.settings.sample.json").read_text())["Values"],
+        "COSMOS": cosmos_connection(cosmos_server),
+        "SERVICEBUS": servicebus_connection(servicebus_server),
+        "SERVICEBUS_ADMIN_PORT": servicebus_server.addresses[1].rpartition(":")[2],
+    }
+    names = read_settings(environment).names
+    await provision.cosmos(environment["COSMOS"], names)
+    await provision.servicebus(servicebus_connection(servicebus_server, admin=True), names)
+    code, complaints = await preflight(environment, capsys, "--survive", "5m")
+    assert code == 0, complaints
+
+
 WRONG_CONTAINERS = {
     "contacts without TTL": (
         Deployment(contacts=ContainerOf(default_ttl=None)),
@@ -76,6 +99,10 @@ WRONG_CONTAINERS = {
     "parked events without TTL": (
         Deployment(parked=ContainerOf(default_ttl=None)),
         ["wrong    container parked-events: TTL is off", "warning  container parked-events: everything"],
+    ),
+    "leases without TTL": (
+        Deployment(leases=ContainerOf("/id", None, indexed())),
+        ["warning  container leases: TTL is off, so the lock of an instance that crashes"],
     ),
     "leases that expire": (
         Deployment(leases=ContainerOf("/id", 86_400, indexed())),
@@ -92,7 +119,7 @@ WRONG_CONTAINERS = {
         ],
     ),
     "leases by another key": (
-        Deployment(leases=ContainerOf("/partitionKey", None, indexed())),
+        Deployment(leases=ContainerOf("/partitionKey", indexing=indexed())),
         ["wrong    container leases: the partition key is /partitionKey, not /id"],
     ),
     "no leases, nothing parked": (
@@ -238,13 +265,31 @@ async def test_a_wrong_key_is_denied_access(
 async def test_nothing_reachable_is_not_taken_for_right(capsys: pytest.CaptureFixture[str]) -> None:
     environment = {
         "COSMOS": "AccountEndpoint=http://127.0.0.1:1/;AccountKey=a2V5;",
-        "SERVICEBUS": "Endpoint=sb://127.0.0.1;SharedAccessKeyName=n;SharedAccessKey=k;UseDevelopmentEmulator=true;",
+        "SERVICEBUS": SERVICEBUS_ON_LOOPBACK,
         "SERVICEBUS_ADMIN_PORT": "1",
     }
     code, (_, cosmos, servicebus) = await preflight(environment, capsys)
     assert code == 2
     assert cosmos.startswith("unknown  Cosmos DB: it cannot be reached")
     assert servicebus.startswith("unknown  Service Bus: it cannot be reached")
+
+
+async def test_services_that_hang_are_given_up(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("infra.cosmos.inspection.DEADLINE_SECONDS", 0.5)
+    monkeypatch.setattr("infra.servicebus.inspection.DEADLINE_SECONDS", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        environment = {
+            "COSMOS": f"AccountEndpoint=http://127.0.0.1:{port}/;AccountKey=a2V5;",
+            "SERVICEBUS": SERVICEBUS_ON_LOOPBACK,
+            "SERVICEBUS_ADMIN_PORT": str(port),
+        }
+        code, (_, cosmos, servicebus) = await preflight(environment, capsys)
+    assert code == 2
+    assert cosmos.startswith("unknown  Cosmos DB: it cannot be reached (TimeoutError)")
+    assert servicebus.startswith("unknown  Service Bus: it cannot be reached (TimeoutError)")
 
 
 async def test_one_service_is_checked_while_the_other_is_away(
