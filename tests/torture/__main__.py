@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import logging
 import secrets
 import shutil
 import sys
@@ -17,6 +18,7 @@ from tests.torture.summary import summary
 def main(argv: list[str]) -> int:
     """Run, print the table; the folder with logs and journals stays when there is something to look for."""
     arguments = _parse(argv)
+    logging.getLogger("azure").setLevel(logging.CRITICAL)  # an outage is no news here
     seed = secrets.randbelow(1_000_000) if arguments.seed is None else arguments.seed
     folder = Path(tempfile.mkdtemp(prefix="torture-"))
     print(f"torture: {arguments.seconds:g} s, seed {seed}, logs and journals in {folder}", flush=True)

@@ -29,6 +29,8 @@ LOCK_SECONDS = 10
 _HELD_SECONDS = 4.0
 _IDLE_SECONDS = 0.3
 _SESSION_WAIT_SECONDS = 10.0
+_ROUND_SECONDS = _SESSION_WAIT_SECONDS + 2 * _HELD_SECONDS
+_CLOSE_SECONDS = 2.0
 _PAUSE_SECONDS = 0.2
 _CARELESS = 0.01
 """How often a session is let go of between writing and completing."""
@@ -48,12 +50,22 @@ class Subscriber:
         """Never ends by itself."""
         while True:
             try:
-                async with self._receiver() as receiver:
-                    await self._empty(receiver)
+                await self._one_session()
             except OperationTimeoutError:
                 continue
             except (AzureError, OSError, TimeoutError, ValueError):  # the broker is away, or the lock is
                 await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def _one_session(self) -> None:
+        receiver = self._receiver()
+        try:
+            # Without a limit the SDK waits for ever when its link for tokens is detached while it opens.
+            async with asyncio.timeout(_ROUND_SECONDS):
+                await self._empty(await receiver.__aenter__())
+        finally:
+            with contextlib.suppress(AzureError, OSError, TimeoutError, ValueError):
+                async with asyncio.timeout(_CLOSE_SECONDS):
+                    await receiver.close()
 
     def _receiver(self) -> ServiceBusReceiver:
         return self.client.get_subscription_receiver(
