@@ -10,7 +10,7 @@ SEED =
 .PHONY: help venv run test torture lint format demo bench clean
 
 help: ## say what there is
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
 
 venv: ## make .venv and install what run, test and lint need
 	@scripts/bootstrap
@@ -46,3 +46,21 @@ bench: venv ## measure, as rates and as ratios within one run
 
 clean: ## forget the data of the local Azure
 	@python=$$(scripts/find-python) && exec "$$python" -m devstack.clean
+
+azurite: ## start the storage that func start needs, from npm (needs Node.js); Ctrl-C stops
+	@exec npx --yes azurite@3 --silent --skipApiVersionCheck --location .devstack/azurite
+
+# SQL Server wants a password, which nobody else needs to know: it is another one each time.
+emulators-up: ## start Microsoft's emulators (needs a container engine), and wait until they are ready
+	@MSSQL_SA_PASSWORD="Aa1-$$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')" $(COMPOSE) up --detach --wait
+
+emulators-down: ## stop Microsoft's emulators and forget their data
+	@$(COMPOSE) down --volumes
+
+TEST_COSMOS = http://127.0.0.1:8081/
+TEST_SERVICEBUS = amqp://127.0.0.1:5672 http://127.0.0.1:5300
+
+# One process: the Service Bus emulator takes 10 connections.
+test-emulators: venv ## run the contract and end-to-end tests against Microsoft's emulators
+	@TEST_COSMOS="$(TEST_COSMOS)" TEST_SERVICEBUS="$(TEST_SERVICEBUS)" \
+	$(BIN) -m pytest -m "not own_stack" tests/contract tests/e2e $(ARGS)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import emulators
 from tests.support.processes import Service, running
 
 _OURS = (
@@ -29,11 +30,21 @@ def pytest_report_header() -> str:
     return "tests/runtime: " + ("run" if runs else "NOT run, azure-functions-runtime needs Python 3.13")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "own_stack: kills, pauses or breaks servers, so it starts its own")
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m is looked at
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    emulators.mark(items)
+
+
 @pytest.fixture(scope="session")
 def cosmos_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """A Cosmos shared by the tests of one worker: each makes a database of its own, none restarts it."""
     folder: Path = tmp_path_factory.mktemp("cosmos") / "data"
-    with running(Service("cosmos", folder, "--data", str(folder))) as service:
+    own = Service("cosmos", folder, "--data", str(folder))
+    with running(emulators.elsewhere("cosmos") or own) as service:
         yield service
 
 
@@ -41,5 +52,6 @@ def cosmos_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]
 def servicebus_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """A Service Bus shared by the tests of one worker: each makes entities of its own, none restarts it."""
     folder: Path = tmp_path_factory.mktemp("servicebus") / "data"
-    with running(Service("servicebus", folder, "--data", str(folder))) as service:
+    own = Service("servicebus", folder, "--data", str(folder))
+    with running(emulators.elsewhere("servicebus") or own) as service:
         yield service

@@ -116,6 +116,7 @@ async def servicebus_broker(servicebus_server: Service) -> AsyncIterator[Service
         publisher = ServiceBusPublisher(client, topic.name, partitioned=False)
         yield ServiceBusBroker(client, publisher, topic)
         await publisher.close()
+    await topic.delete()
 
 
 @pytest.fixture(params=["fake", "devstack"])

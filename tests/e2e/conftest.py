@@ -16,6 +16,7 @@ from azure.cosmos.aio import CosmosClient
 
 from tests.support.azure import CONTACTS, LEASES, PARKED, Topic, cosmos_connection, servicebus_connection
 from tests.support.contacts import DETAILS_JSON
+from tests.support.emulators import Elsewhere, elsewhere, modest_app
 from tests.support.processes import ROOT, Service, running
 
 SUBSCRIBER = "contact-directory"
@@ -73,14 +74,17 @@ def stack(folder: Path, *, app: Path = ROOT, **settings: str) -> Iterator[Stack]
     with ExitStack() as running_services:
 
         def start(name: str, *arguments: str, environment: dict[str, str] | None = None) -> Service:
-            service = Service(name, folder / name, *arguments, environment=environment)
-            return running_services.enter_context(running(service))
+            own = Service(name, folder / name, *arguments, environment=environment)
+            return running_services.enter_context(running(elsewhere(name) or own))
 
         cosmos = start("cosmos", "--data", str(folder / "cosmos"), "--faults")
         servicebus = start("servicebus", "--data", str(folder / "servicebus"), "--faults")
         topic, database = Topic(servicebus), f"db-{uuid.uuid4().hex[:12]}"
         with ThreadPoolExecutor(1) as beside:  # a test's own loop may be running in this thread
             beside.submit(asyncio.run, _deploy(cosmos, database, topic)).result()
+        if isinstance(servicebus, Elsewhere):
+            app = modest_app(app, folder / "app")
+            running_services.callback(lambda: asyncio.run(topic.delete()))
         environment = {
             "COSMOS": cosmos_connection(cosmos),
             "COSMOS_DATABASE": database,
