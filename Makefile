@@ -8,6 +8,8 @@ SECONDS = 60
 SEED =
 
 .PHONY: help venv run test torture lint format demo bench clean
+.PHONY: azurite emulators-up emulators-down test-emulators
+COMPOSE = docker compose --file deploy/emulators/compose.yaml
 
 help: ## say what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
