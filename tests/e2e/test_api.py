@@ -103,8 +103,6 @@ async def test_a_list_goes_through_every_contact_once(
     assert created <= set(seen)
 
 
-pytestmark = pytest.mark.xdist_group("e2e-api")  # one stack for all
-
 NOBODY = "b5e2e7aa-4982-4735-9422-c39a7c4af5c2"
 """The id of a contact that nobody made."""
 

@@ -12,8 +12,6 @@ from tests.e2e.conftest import Stack
 from tests.support.azure import CONTACTS, cosmos_connection
 from tests.support.eventually import eventually
 
-pytestmark = pytest.mark.xdist_group("e2e-parking")  # one stack for all
-
 
 async def insert(stack: Stack, item: dict[str, Any]) -> None:
     async with CosmosClient.from_connection_string(cosmos_connection(stack.cosmos)) as client:

@@ -13,8 +13,6 @@ from tests.support.azure import CONTACTS, cosmos_connection
 from tests.support.contacts import DETAILS_JSON
 from tests.support.eventually import eventually
 
-pytestmark = pytest.mark.xdist_group("e2e-path")  # one stack for all
-
 CONTACTS_AT_ONCE = 200
 CHANGES_EACH = 5
 RECEIVED = re.compile(r"received \w+ [\w-]+ of contact ([\w-]+), sequence (\d+)")

@@ -32,7 +32,6 @@ def number(row: str, output: str) -> int:
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.xdist_group("torture")
 def test_nothing_is_lost_doubled_or_reordered(tmp_path: Path) -> None:
     done = torture(tmp_path, "--seconds", "20", "--seed", "11")
     assert done.returncode == 0, done.stdout + done.stderr
