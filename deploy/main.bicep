@@ -12,7 +12,7 @@ param environmentName string
 param location string = resourceGroup().location
 
 @allowed(['serverless', 'autoscale'])
-@description('Serverless bills what is used and is one physical partition of 5 000 RU/s; autoscale scales further. It cannot be changed later.')
+@description('Serverless bills what is used; autoscale reserves throughput and has more of it. There is no way back from autoscale.')
 param cosmosCapacity string = 'serverless'
 
 @minValue(1000)
