@@ -33,11 +33,11 @@ def number(row: str, output: str) -> int:
 
 @pytest.mark.timeout(240)
 def test_nothing_is_lost_doubled_or_reordered(tmp_path: Path) -> None:
-    done = torture(tmp_path, "--seconds", "20", "--seed", "11")
+    done = torture(tmp_path, "--seconds", "20", "--seed", "13")
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""
     assert number("violations", done.stdout) == 0
-    assert number("processes killed", done.stdout) >= 5
+    assert number("processes killed", done.stdout) >= 8
     assert int(re.findall(r"of (\d+) kinds", done.stdout)[0]) >= 5
     assert number("events delivered", done.stdout) >= 50
     assert number("create operations", done.stdout) >= 5
