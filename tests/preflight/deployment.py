@@ -1,15 +1,18 @@
-"""A deployment as it should be, or with what a test changes about it."""
+"""A deployment as it should be, or with what a test changes about it, and what preflight says of it."""
 
+import asyncio
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import CosmosClient
 
 from devstack.administration import administration_client
+from infra.preflight.__main__ import main
 from tests.support.azure import cosmos_connection, servicebus_connection
 from tests.support.processes import Service
 
@@ -104,3 +107,14 @@ async def _entities(deployment: Deployment, servicebus: Service, topic: str) -> 
             await admin.create_subscription(
                 topic, SUBSCRIPTION, **right_subscription | dict(deployment.subscription)
             )
+
+
+async def preflight(
+    environment: dict[str, str], capsys: pytest.CaptureFixture[str], *arguments: str
+) -> tuple[int, list[str]]:
+    """The exit code, and the lines that are not "ok"."""
+    code = await asyncio.to_thread(main, list(arguments), environment)
+    *lines, total = capsys.readouterr().out.splitlines()
+    complaints = [line for line in lines if not line.startswith("ok ")]
+    assert total.startswith(f"{len(lines) - len(complaints)} ok")
+    return code, complaints
