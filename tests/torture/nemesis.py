@@ -45,11 +45,10 @@ class Nemesis:
 
     async def heal(self) -> None:
         """No fault is left that is still to happen."""
-        for call in (self._call("DELETE", self._cosmos("faults")), self._call("PUT", self._servicebus(), {})):
-            if not await call:
-                raise AssertionError(
-                    "a service that should be running does not answer its administrative calls"
-                )
+        healed = await asyncio.gather(
+            self._call("DELETE", self._cosmos("faults")), self._call("PUT", self._servicebus(), {})
+        )
+        assert all(healed), "a service that should be running does not answer its administrative calls"
 
     async def _strike(self, strike: Strike) -> None:
         if strike.target == "worker" and "worker" not in self.stack.processes:
