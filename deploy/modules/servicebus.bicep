@@ -44,7 +44,7 @@ resource topic 'Microsoft.ServiceBus/namespaces/topics@2024-01-01' = {
   }
 }
 
-resource subscription 'Microsoft.ServiceBus/namespaces/topics/subscriptions@2024-01-01' = {
+resource subscriber 'Microsoft.ServiceBus/namespaces/topics/subscriptions@2024-01-01' = {
   parent: topic
   name: subscriptionName
   properties: {
@@ -67,8 +67,8 @@ resource sender 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
 }
 
 resource receiver 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
-  name: guid(subscription.id, principalId, dataReceiver)
-  scope: subscription
+  name: guid(subscriber.id, principalId, dataReceiver)
+  scope: subscriber
   properties: {
     roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', dataReceiver)
     principalId: principalId

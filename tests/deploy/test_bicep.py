@@ -159,7 +159,7 @@ def test_cosmos_takes_no_key_and_no_old_tls() -> None:
 
 
 def test_the_topic_drops_duplicates_is_not_partitioned_and_stays() -> None:
-    topic, subscription = resource("servicebus", "topic"), resource("servicebus", "subscription")
+    topic, subscription = resource("servicebus", "topic"), resource("servicebus", "subscriber")
     assert topic.has("requiresDuplicateDetection: true")
     assert topic.has("duplicateDetectionHistoryTimeWindow: duplicateDetectionWindow")
     assert topic.has("enablePartitioning: false")
@@ -199,7 +199,7 @@ def test_the_identity_has_just_the_roles_that_it_needs_each_where_it_needs_it() 
     """Role ids: https://learn.microsoft.com/azure/role-based-access-control/built-in-roles"""
     expected = {
         ("servicebus", "sender"): ("dataSender", "69a216fc-b8fb-44d8-bc22-1f3c2cd27a39", "topic"),
-        ("servicebus", "receiver"): ("dataReceiver", "4f6d3b9b-027b-4f4c-9142-0e5a2a2247e0", "subscription"),
+        ("servicebus", "receiver"): ("dataReceiver", "4f6d3b9b-027b-4f4c-9142-0e5a2a2247e0", "subscriber"),
         ("storage", "blobOwner"): ("storageBlobDataOwner", "b7e6dc6d-f1e8-4753-8033-0f276bb0955b", "account"),
         ("monitoring", "publisher"): ("monitoringMetricsPublisher", "3913510d-42f4-4e42-8a64-420c390055eb", "insights"),
     }  # fmt: skip
