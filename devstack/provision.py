@@ -29,7 +29,14 @@ async def cosmos(connection: str, names: Names) -> None:
             await _container(
                 database, names.container, CONTACTS_KEY, "COSMOS_CONTAINER", NOTHING_EXPIRES_BY_DEFAULT
             )
-            await _container(database, names.lease_container, LEASES_KEY, "COSMOS_LEASE_CONTAINER")
+            # TTL is on so that the lock of an instance that died while it made the leases goes away by itself.
+            await _container(
+                database,
+                names.lease_container,
+                LEASES_KEY,
+                "COSMOS_LEASE_CONTAINER",
+                NOTHING_EXPIRES_BY_DEFAULT,
+            )
             await _container(
                 database,
                 names.parked_container,

@@ -160,9 +160,10 @@ def _indexing(policy: Any) -> Json:
     filled = {**policy, "indexingMode": mode, "automatic": policy.get("automatic", mode != "none")}
     if mode != "none":
         # What kind of index a path has is no longer the client's choice: the service takes it and drops it.
-        included = policy.get("includedPaths") or DEFAULT_INDEXING["includedPaths"]
-        filled["includedPaths"] = [{"path": part["path"]} for part in included]
         excluded = policy.get("excludedPaths") or []
+        nothing_else = [] if {"path": "/*"} in excluded else DEFAULT_INDEXING["includedPaths"]
+        included = policy.get("includedPaths") or nothing_else
+        filled["includedPaths"] = [{"path": part["path"]} for part in included]
         always = [part for part in DEFAULT_INDEXING["excludedPaths"] if part not in excluded]
         filled["excludedPaths"] = [*excluded, *always]
     return filled

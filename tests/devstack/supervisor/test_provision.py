@@ -47,7 +47,7 @@ async def test_the_containers_are_made_as_the_app_needs_them(cosmos: str, names:
     assert contacts["partitionKey"]["paths"] == ["/partitionKey"]
     assert contacts["defaultTtl"] == -1
     assert leases["partitionKey"]["paths"] == ["/id"]
-    assert "defaultTtl" not in leases
+    assert leases["defaultTtl"] == -1
     assert parked["partitionKey"]["paths"] == ["/partitionKey"]
     assert parked["defaultTtl"] == -1
 

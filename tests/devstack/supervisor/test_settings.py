@@ -138,7 +138,7 @@ def test_without_functions_their_port_is_not_wanted(tmp_path: Path) -> None:
     ("content", "says"),
     [
         (b"", "not JSON at line 1, column 1"),
-        (b'{"Values": {\n  "COSMOS": "x",\n}}', "not JSON at line 3"),
+        (b'{"Values": {\n  "COSMOS": x\n}}', "not JSON at line 2"),
         (b'{"IsEncrypted": false}', 'there is no "Values" object'),
         (b"[]", 'there is no "Values" object'),
         (b'{"Values": []}', 'there is no "Values" object'),
