@@ -34,6 +34,8 @@ from devstack.service import CannotStart
 
 WAIT_SECONDS = 60.0
 """How long one request for a message or a session waits before it is made again."""
+OPEN_SECONDS = WAIT_SECONDS + 10
+"""The SDK itself waits for ever when the link that carries its token is detached while a receiver opens."""
 CLOSE_SECONDS = 1.5
 """What saying goodbye to the service may take when the host stops."""
 SPARE_RECEIVERS = 2
@@ -255,7 +257,9 @@ class ServiceBusTrigger:
     async def _receiver(self, *, session: bool) -> AsyncIterator[ServiceBusReceiver]:
         receiver = self._make_receiver(session=session)
         try:
-            yield await receiver.__aenter__()
+            async with asyncio.timeout(OPEN_SECONDS):
+                await receiver.__aenter__()
+            yield receiver
         finally:
             # It takes as long as working on a session does, and holds nobody up in the background.
             closing = asyncio.create_task(receiver.close())
