@@ -23,7 +23,7 @@ run: venv ## start the local Azure and the app; Ctrl-C stops
 	@exec $(BIN) -m devstack $(ARGS)
 
 test: venv ## run all tests
-	@exec $(BIN) -m pytest -n $(JOBS) --dist loadfile $(ARGS)
+	@exec $(BIN) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 torture: venv ## break everything for SECONDS (60) and look whether anything was lost; SEED=n plans the same again
 	@exec $(BIN) -m tests.torture --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(ARGS)

@@ -20,6 +20,9 @@ _OURS = (
     "FUNCTIONS_",
     "DEVSTACK_",
 )
+_LONG = ("tests/torture/test_runs", "tests/e2e/", "tests/devstack/supervisor/")
+"""Files that take long and mostly wait: begun first, so that at the end no worker is left alone with one."""
+
 for _name in [name for name in os.environ if name.startswith(_OURS)]:
     del os.environ[_name]
 
@@ -37,6 +40,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)  # before -m is looked at
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     emulators.mark(items)
+    items.sort(key=lambda item: not item.nodeid.startswith(_LONG))  # stable: else the order stays
 
 
 @pytest.fixture(scope="session")
