@@ -61,7 +61,7 @@ async def receive_all(started: Stack, count: int) -> dict[str, list[int]]:
                         started.topic.name, started.topic.subscription, session_id=NEXT_AVAILABLE_SESSION,
                         max_wait_time=2, receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE,
                     ) as session:  # fmt: skip
-                        while messages := await session.receive_messages(100, max_wait_time=0.5):
+                        while messages := await session.receive_messages(1, max_wait_time=0.5):
                             sequences = received.setdefault(str(session.session.session_id), [])
                             sequences += [message.application_properties[b"sequence"] for message in messages]  # type: ignore[index, misc]  # every message has some
                             total += len(messages)

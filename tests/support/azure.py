@@ -100,7 +100,8 @@ class Topic:
             ) as receiver,
         ):
             while len(received) < count:
-                messages = await receiver.receive_messages(count - len(received), max_wait_time=within)
+                # One at a time: with credit left over, the SDK may let a message be overtaken.
+                messages = await receiver.receive_messages(1, max_wait_time=within)
                 if not messages:
                     break
                 for message in messages:
