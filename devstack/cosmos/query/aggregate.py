@@ -1,5 +1,6 @@
 """Results that need every row: aggregates, GROUP BY and DISTINCT, in memory that grows with the result only."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -91,14 +92,16 @@ def _is_constant_per_group(value: tree.Expression, query: tree.Query) -> bool:
     return all(_is_constant_per_group(child, query) for child in tree.children(value))
 
 
-class _Accumulator:
+class _Accumulator(ABC):
     """Undefined values are as if they were not there."""
 
+    @abstractmethod
     def add(self, value: Any) -> None:
-        raise NotImplementedError
+        """Take one more value."""
 
+    @abstractmethod
     def result(self) -> Any:
-        raise NotImplementedError
+        """What all values come to."""
 
 
 class _Count(_Accumulator):

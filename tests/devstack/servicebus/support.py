@@ -5,11 +5,10 @@ import uuid
 from collections.abc import AsyncIterator
 from typing import Any
 
-from azure.core.pipeline.transport import AioHttpTransport
-from azure.core.rest import AsyncHttpResponse
 from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.aio.management import ServiceBusAdministrationClient
 
+from devstack.administration import PlainHttpTransport
 from tests.support.processes import Service
 
 KEY_NAME, KEY = "RootManageSharedAccessKey", "SAS_KEY_VALUE"
@@ -24,15 +23,6 @@ def connection_string(port: int, *, key_name: str = KEY_NAME, key: str = KEY) ->
 
 def admin_port(service: Service) -> int:
     return int(service.addresses[1].rpartition(":")[2])
-
-
-class PlainHttpTransport(AioHttpTransport):  # type: ignore[misc] # azure-core resolves it lazily, so mypy sees Any
-    """The administration client of azure-servicebus 7.15 always asks for https, also of an emulator."""
-
-    async def send(self, request: Any, **options: Any) -> Any:
-        request.url = request.url.replace("https://", "http://", 1)
-        response: AsyncHttpResponse = await super().send(request, **options)
-        return response
 
 
 def administration(service: Service, **credentials: str) -> ServiceBusAdministrationClient:
