@@ -15,7 +15,7 @@ from typing import Any, Literal, Self
 
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from infra.cosmos.errors import SDK_ERRORS, Failure, Kind, classify
+from infra.cosmos.errors import SDK_ERRORS, SESSION_ERRORS, Failure, Kind, classify
 from infra.documents import Item
 
 DEADLINE_SECONDS = 4.0
@@ -153,7 +153,7 @@ class Container:
                 if not self._ready:
                     await self._connect()
                 yield self._proxy
-        except SDK_ERRORS as error:
+        except SESSION_ERRORS as error:
             raise StoreError(classify(error)) from error
 
     async def _connect(self) -> None:

@@ -15,9 +15,12 @@ from azure.cosmos.exceptions import CosmosBatchOperationError, CosmosHttpRespons
 
 from domain.errors import ContactsError, Misconfigured, Throttled, Unavailable
 
-SDK_ERRORS = (AzureError, asyncio.TimeoutError, OSError, KeyError)
-"""What a call of the SDK can raise: its own errors, our deadline, and sockets that fail under its hands. A KeyError
-comes out of azure-cosmos 4.17 where it should say 404/1002: it forgets a session token that it never had."""
+SDK_ERRORS = (AzureError, asyncio.TimeoutError, OSError)
+"""What a call of the SDK can raise: its own errors, our deadline, and sockets that fail under its hands."""
+
+SESSION_ERRORS = (*SDK_ERRORS, KeyError)
+"""The same for a call with a session token of ours: a KeyError comes out of azure-cosmos 4.17 where it should say
+404/1002, since it forgets a token that it never had. Elsewhere a KeyError is a bug, and must not pass for an outage."""
 
 _SESSION_NOT_AVAILABLE = 1002
 _OWNER_NOT_FOUND = 1003
@@ -89,7 +92,7 @@ class Failure:
 
 
 def classify(error: BaseException) -> Failure:
-    """What an error out of ``SDK_ERRORS`` means."""
+    """What an error out of ``SESSION_ERRORS`` means."""
     detail = type(error).__name__
     if isinstance(error, CosmosHttpResponseError | CosmosBatchOperationError):
         status, sub_status = int(error.status_code or 0), int(error.sub_status or 0)
