@@ -18,7 +18,7 @@ from pathlib import Path
 
 from azure.identity.aio import DefaultAzureCredential
 
-from domain.errors import Misconfigured
+from infra.errors import Misconfigured
 from infra.preflight.checks import Plan, check
 from infra.preflight.report import COULD_NOT_CHECK, Finding, exit_code, summary
 from infra.settings import load
