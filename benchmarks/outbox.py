@@ -4,6 +4,11 @@
 and forwarding a backlog against sending the same messages with the bare SDK, batched and one by one.
 """
 
+from infra import installed
+
+if __name__ == "__main__":
+    installed.require("benchmark", "requirements-dev.txt")
+
 import argparse
 import asyncio
 import os

@@ -5,6 +5,11 @@ workers share the work, and workers and a Functions deployment can replace one a
 batch that cannot be delivered is read again until it can; a stop lets the running one end, or leaves it to the next.
 """
 
+from infra import installed
+
+if __name__ == "__main__":
+    installed.require("relay worker")
+
 import asyncio
 import contextlib
 import logging

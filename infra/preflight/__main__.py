@@ -5,6 +5,11 @@
 Exit code 0: all right; 1: something is wrong; 2: something could not be checked, a missing setting included.
 """
 
+from infra import installed
+
+if __name__ == "__main__":
+    installed.require("preflight")
+
 import argparse
 import asyncio
 import json
