@@ -9,6 +9,7 @@ from azure.cosmos.aio import CosmosClient
 from azure.servicebus.aio import ServiceBusClient
 
 from application.ports import EventPublisher, Origin, OutboxEvent, UnitOfWork
+from devstack.testing import Service
 from infra.cosmos.container import Container
 from infra.cosmos.unit_of_work import CosmosUnitOfWork, Lifetimes
 from infra.documents import event_from_item
@@ -16,7 +17,6 @@ from infra.servicebus.publisher import ServiceBusPublisher
 from tests.support.azure import CONTACTS, Topic, contacts_database, cosmos_connection, servicebus_connection
 from tests.support.contacts import ORIGIN
 from tests.support.fakes import FakePublisher, FakeStore
-from tests.support.processes import Service
 
 
 class Store(Protocol):

@@ -6,13 +6,13 @@ import pytest
 
 from application.contacts import Contacts
 from application.ports import Receipt
+from devstack.testing import eventually
 from domain.errors import ContactNotFound, IdempotencyKeyReused, RequestInProgress
 from domain.values import Name
 from infra.cosmos.container import StoreError, Write
 from infra.cosmos.errors import Failure, Kind
 from tests.contract.conftest import CosmosStore, Store
 from tests.support.contacts import DETAILS, LATER, ORIGIN
-from tests.support.eventually import eventually
 
 OTHER = DETAILS.model_copy(update={"email": "other@contoso.com"})
 

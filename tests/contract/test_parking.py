@@ -12,13 +12,13 @@ from azure.cosmos.aio import CosmosClient
 from application.parking import Parking
 from application.ports import OutboxEvent, ParkedContact, ParkingLot, Refusal
 from application.relay import Relay
+from devstack.testing import Service
 from domain.errors import InvalidRequest, NotDelivered, NotParked, PreconditionFailed, StillUnsendable
 from infra.cosmos.container import Container
 from infra.cosmos.parking_lot import CosmosParkingLot
 from tests.support.azure import PARKED, contacts_database, cosmos_connection
 from tests.support.fakes import FakeParkingLot, FakePublisher
 from tests.support.feed import contact_id, event_document, poison_document, read
-from tests.support.processes import Service
 
 A = contact_id("a")
 

@@ -4,12 +4,12 @@ import pytest
 from azure.servicebus.aio import ServiceBusClient
 
 from application.ports import OutboxEvent
+from devstack.testing import Service
 from domain.errors import NotDelivered
 from infra.servicebus.publisher import ServiceBusPublisher
 from tests.contract.conftest import Broker, ServiceBusBroker
 from tests.support.azure import servicebus_connection
 from tests.support.contacts import NOON
-from tests.support.processes import Service
 
 
 def event(contact: str, sequence: int, text: str = "") -> OutboxEvent:

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 from tests.e2e.conftest import Stack
-from tests.support.processes import ROOT
+from tests.support.paths import ROOT
 
 README = (ROOT / "README.md").read_text()
 
