@@ -61,9 +61,3 @@ def test_a_vendors_sdk_is_imported_in_one_folder(vendor: str, home: str) -> None
     for module in modules("infra") + modules("function_app.py"):
         if any(name.startswith(vendor) for name in imports(module)):
             assert (ROOT / home) in module.parents, module
-
-
-def test_devstack_does_not_use_the_sdks_it_is_there_to_test() -> None:
-    for service in ("packages/devstack/src/devstack/cosmos", "packages/devstack/src/devstack/servicebus"):
-        for module in modules(service):
-            assert not [name for name in imports(module) if name.startswith("azure")], module

@@ -12,8 +12,8 @@ from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from cosmos.raw import KEY, Raw, Reply, items_path
-from devstack.cosmos.budget import Budget
 from devstack.cosmos.errors import CosmosError
+from devstack.cosmos.wire.budget import Budget
 from devstack.testing import Service, running
 
 PK = {"x-ms-documentdb-partitionkey": '["a"]'}

@@ -18,13 +18,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from multidict import CIMultiDict
 
 from cosmos.raw import authorization
-from devstack.cosmos import partitions, ttl
-from devstack.cosmos.auth import Authorizer
-from devstack.cosmos.catalogue import Catalogue
 from devstack.cosmos.dispatch import Dispatcher
-from devstack.cosmos.faults import Faults
-from devstack.cosmos.service import Options, Service
-from devstack.cosmos.store import Store
+from devstack.cosmos.resources import partitions
+from devstack.cosmos.resources.service import Options, Service
+from devstack.cosmos.storage import ttl
+from devstack.cosmos.storage.catalogue import Catalogue
+from devstack.cosmos.storage.store import Store
+from devstack.cosmos.wire.auth import Authorizer
+from devstack.cosmos.wire.faults import Faults
 
 ITEMS = "dbs/d/colls/c/docs"
 KEYS = st.sampled_from(["a", "b", "c", "d"])

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cosmos.raw import Raw, all_of, items_path
-from devstack.cosmos.epk import UNDEFINED, boundaries, effective_partition_key
+from devstack.cosmos.storage.epk import UNDEFINED, boundaries, effective_partition_key
 
 KEYS = (
     st.text(max_size=120)

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from devstack.cosmos.epk import UNDEFINED
 from devstack.cosmos.query import tree
 from devstack.cosmos.query.evaluate import Compiler
 from devstack.cosmos.query.parse import parse
 from devstack.cosmos.query.pushdown import narrow, sort_columns
 from devstack.cosmos.query.text import query_text
 from devstack.cosmos.query.values import sort_key
+from devstack.cosmos.storage.epk import UNDEFINED
 
 QUERIES = [
     "SELECT * FROM c",

@@ -10,10 +10,10 @@ from azure.cosmos import PartitionKey, ThroughputProperties, exceptions
 from azure.cosmos.aio import ContainerProxy, CosmosClient, DatabaseProxy
 
 from cosmos.raw import KEY, Raw, authorization, items_path
-from devstack.cosmos.auth import Authorizer
 from devstack.cosmos.dispatch import Dispatcher
-from devstack.cosmos.faults import Faults
-from devstack.cosmos.service import Options
+from devstack.cosmos.resources.service import Options
+from devstack.cosmos.wire.auth import Authorizer
+from devstack.cosmos.wire.faults import Faults
 from devstack.testing import Service
 
 

@@ -13,10 +13,10 @@ from collections.abc import Awaitable, Callable
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from devstack.cosmos import partitions
 from devstack.cosmos.errors import CosmosError
-from devstack.cosmos.faults import Fault, Faults
-from devstack.cosmos.service import Service
+from devstack.cosmos.resources import partitions
+from devstack.cosmos.resources.service import Service
+from devstack.cosmos.wire.faults import Fault, Faults
 
 Handler = Callable[[web.Request], Awaitable[web.Response]]
 

@@ -5,9 +5,9 @@ import sys
 from pathlib import Path
 
 from devstack import service
-from devstack.cosmos.auth import Authorizer
+from devstack.cosmos.resources.service import Options
 from devstack.cosmos.server import serving
-from devstack.cosmos.service import Options
+from devstack.cosmos.wire.auth import Authorizer
 
 DEFAULT_PORT = 8081
 

@@ -7,20 +7,6 @@ from collections.abc import Callable, Mapping
 from typing import Final
 from urllib.parse import unquote
 
-from devstack.cosmos import (
-    account,
-    batch,
-    containers,
-    databases,
-    feed,
-    items,
-    offers,
-    partitions,
-    queries,
-    scripts,
-)
-from devstack.cosmos.auth import Authorizer
-from devstack.cosmos.budget import Budget
 from devstack.cosmos.errors import (
     INTERNAL_ERROR,
     METHOD_NOT_ALLOWED,
@@ -29,12 +15,18 @@ from devstack.cosmos.errors import (
     no_such_resource,
     unsupported,
 )
-from devstack.cosmos.faults import Faults, changed, instead
-from devstack.cosmos.model import Json
-from devstack.cosmos.routes import Kind, parse_path
-from devstack.cosmos.scope import read_scope
-from devstack.cosmos.service import Service
-from devstack.cosmos.wire import Answer, Request, dump_json
+from devstack.cosmos.feed import change_feed
+from devstack.cosmos.items import batch, single
+from devstack.cosmos.json_text import Json, dump_json
+from devstack.cosmos.query import requests
+from devstack.cosmos.resources import account, containers, databases, offers, partitions, scripts
+from devstack.cosmos.resources.scope import read_scope
+from devstack.cosmos.resources.service import Service
+from devstack.cosmos.wire.auth import Authorizer
+from devstack.cosmos.wire.budget import Budget
+from devstack.cosmos.wire.faults import Faults, changed, instead
+from devstack.cosmos.wire.messages import Answer, Request
+from devstack.cosmos.wire.routes import Kind, parse_path
 
 Handler = Callable[[Service, Request], Answer]
 Documents = tuple[str, list[Json]]
@@ -51,16 +43,16 @@ def _is_query(request: Request) -> bool:
 
 def _post_items(service: Service, request: Request) -> Answer:
     if request.flag("x-ms-cosmos-is-query-plan-request"):
-        return queries.plan(service, request)
+        return requests.plan(service, request)
     if request.flag("x-ms-cosmos-is-batch-request"):
         return batch.execute(service, request)
     if _is_query(request):
-        return queries.query_items(service, request)
-    return items.create(service, request)
+        return requests.query_items(service, request)
+    return single.create(service, request)
 
 
 def _get_items(service: Service, request: Request) -> Answer:
-    return (feed.read if "A-IM" in request.headers else queries.list_items)(service, request)
+    return (change_feed.read if "A-IM" in request.headers else requests.list_items)(service, request)
 
 
 def _conflicts(service: Service, request: Request) -> Documents:
@@ -70,7 +62,7 @@ def _conflicts(service: Service, request: Request) -> Documents:
 
 def _query_conflicts(service: Service, request: Request) -> Answer:
     read_scope(service.container(request), request).check_named(request)
-    return queries.query_resources(_conflicts(service, request), request, "Conflicts")
+    return requests.query_resources(_conflicts(service, request), request, "Conflicts")
 
 
 def _no_conflict(_service: Service, _request: Request) -> Answer:
@@ -78,7 +70,7 @@ def _no_conflict(_service: Service, _request: Request) -> Answer:
 
 
 def _lists(documents: Callable[[Service, Request], Documents], name: str) -> Handler:
-    return lambda service, request: queries.list_resources(documents(service, request), name)
+    return lambda service, request: requests.list_resources(documents(service, request), name)
 
 
 def _queries_or(documents: Callable[[Service, Request], Documents], name: str, create: Handler) -> Handler:
@@ -86,7 +78,7 @@ def _queries_or(documents: Callable[[Service, Request], Documents], name: str, c
 
     def handle(service: Service, request: Request) -> Answer:
         if _is_query(request):
-            return queries.query_resources(documents(service, request), request, name)
+            return requests.query_resources(documents(service, request), request, name)
         return create(service, request)
 
     return handle
@@ -94,7 +86,7 @@ def _queries_or(documents: Callable[[Service, Request], Documents], name: str, c
 
 def _list_scripts(service: Service, request: Request) -> Answer:
     name = scripts.FEEDS[request.target.type]
-    return queries.list_resources(scripts.documents(service, request), name)
+    return requests.list_resources(scripts.documents(service, request), name)
 
 
 def _post_scripts(service: Service, request: Request) -> Answer:
@@ -122,11 +114,11 @@ _HANDLERS: Final[dict[tuple[str, Kind], Handler]] = {
     ("GET", Kind.RANGES): partitions.read,
     ("POST", Kind.ITEMS): _post_items,
     ("GET", Kind.ITEMS): _get_items,
-    ("GET", Kind.ITEM): items.read,
-    ("PUT", Kind.ITEM): items.replace,
-    ("PATCH", Kind.ITEM): items.patch,
-    ("DELETE", Kind.ITEM): items.delete,
-    ("POST", Kind.PARTITION_KEY): items.delete_partition_key,
+    ("GET", Kind.ITEM): single.read,
+    ("PUT", Kind.ITEM): single.replace,
+    ("PATCH", Kind.ITEM): single.patch,
+    ("DELETE", Kind.ITEM): single.delete,
+    ("POST", Kind.PARTITION_KEY): single.delete_partition_key,
     ("GET", Kind.SCRIPTS): _list_scripts,
     ("POST", Kind.SCRIPTS): _post_scripts,
     ("GET", Kind.SCRIPT): scripts.read,

@@ -10,16 +10,17 @@ from typing import Final
 
 from aiohttp import web
 
-from devstack.cosmos import admin, ttl
-from devstack.cosmos.auth import Authorizer
-from devstack.cosmos.catalogue import Catalogue
+from devstack.cosmos import admin
 from devstack.cosmos.dispatch import Dispatcher, failure
 from devstack.cosmos.errors import TOO_LARGE, CosmosError
-from devstack.cosmos.faults import Faults
-from devstack.cosmos.model import Container
-from devstack.cosmos.service import Options, Service
-from devstack.cosmos.store import Store
-from devstack.cosmos.wire import Answer
+from devstack.cosmos.resources.service import Options, Service
+from devstack.cosmos.storage import ttl
+from devstack.cosmos.storage.catalogue import Catalogue
+from devstack.cosmos.storage.model import Container
+from devstack.cosmos.storage.store import Store
+from devstack.cosmos.wire.auth import Authorizer
+from devstack.cosmos.wire.faults import Faults
+from devstack.cosmos.wire.messages import Answer
 from devstack.service import locked_folder, port_errors
 
 HOST: Final = "127.0.0.1"

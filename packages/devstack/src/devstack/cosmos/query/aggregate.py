@@ -4,11 +4,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from devstack.cosmos.epk import UNDEFINED
 from devstack.cosmos.errors import bad_request
 from devstack.cosmos.query import tree
 from devstack.cosmos.query.evaluate import Compiler, Evaluator, Row
 from devstack.cosmos.query.values import hashable, is_number, sort_key
+from devstack.cosmos.storage.epk import UNDEFINED
 
 
 def whole_result(query: tree.Query, parameters: Mapping[str, Any], documents: Iterable[Any]) -> list[Any]:

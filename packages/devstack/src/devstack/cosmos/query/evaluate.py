@@ -10,11 +10,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from devstack.cosmos.epk import UNDEFINED
 from devstack.cosmos.errors import bad_request, unsupported
 from devstack.cosmos.query import tree
 from devstack.cosmos.query.functions import FUNCTIONS
 from devstack.cosmos.query.values import both, compare, either, equal, is_number
+from devstack.cosmos.storage.epk import UNDEFINED
 
 Row = Mapping[str, Any]
 Evaluator = Callable[[Row], Any]

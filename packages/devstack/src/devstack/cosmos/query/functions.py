@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from devstack.cosmos.epk import UNDEFINED
 from devstack.cosmos.query.values import hashable, is_number, same
+from devstack.cosmos.storage.epk import UNDEFINED
 
 _MAX_TEXT: Final = 1 << 21
 

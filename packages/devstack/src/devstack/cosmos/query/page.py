@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
-from devstack.cosmos.epk import UNDEFINED
 from devstack.cosmos.errors import bad_request
-from devstack.cosmos.model import Container, Json
+from devstack.cosmos.json_text import Json, dump_json
 from devstack.cosmos.query import tree
 from devstack.cosmos.query.aggregate import whole_result
 from devstack.cosmos.query.continuation import Position
@@ -21,8 +20,10 @@ from devstack.cosmos.query.evaluate import Compiler
 from devstack.cosmos.query.pushdown import EVERYTHING, Filter, narrow
 from devstack.cosmos.query.scan import Candidate, Order, candidates, count_items
 from devstack.cosmos.query.values import is_number
-from devstack.cosmos.scope import Scope
-from devstack.cosmos.wire import MAX_PAGE_BYTES, dump_json
+from devstack.cosmos.resources.scope import Scope
+from devstack.cosmos.storage.epk import UNDEFINED
+from devstack.cosmos.storage.model import Container
+from devstack.cosmos.wire.messages import MAX_PAGE_BYTES
 
 MAX_ROWS_READ: Final = 10_000
 """Rows that one page looks at; then it ends, so that no query holds the server up."""

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from sqlglot import errors, exp
 
-from devstack.cosmos.epk import UNDEFINED
 from devstack.cosmos.errors import CosmosError, bad_request, unsupported
 from devstack.cosmos.query import dialect, tree
 from devstack.cosmos.query.functions import FUNCTIONS
+from devstack.cosmos.storage.epk import UNDEFINED
 
 MAX_LENGTH: Final = 262_144
 """https://learn.microsoft.com/azure/cosmos-db/concepts-limits: the longest query text, in characters."""

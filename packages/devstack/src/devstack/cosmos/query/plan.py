@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from devstack.cosmos.epk import FIRST, LAST
 from devstack.cosmos.errors import bad_request, unsupported
-from devstack.cosmos.model import Json
+from devstack.cosmos.json_text import Json
 from devstack.cosmos.query import tree
 from devstack.cosmos.query.page import first_position
 from devstack.cosmos.query.text import expression_text, query_text
+from devstack.cosmos.storage.epk import FIRST, LAST
 
 VERSION: Final = 2
 _AGGREGATE_NAMES: Final = {"COUNT": "Count", "SUM": "Sum", "MIN": "Min", "MAX": "Max", "AVG": "Average"}

@@ -12,13 +12,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from devstack.cosmos.documents import render
 from devstack.cosmos.errors import bad_request
-from devstack.cosmos.model import Container, Json, Range
+from devstack.cosmos.json_text import Json
 from devstack.cosmos.query import tree
 from devstack.cosmos.query.continuation import Keys, Position
 from devstack.cosmos.query.pushdown import Filter, Path, sort_columns
-from devstack.cosmos.scope import Scope
+from devstack.cosmos.resources.scope import Scope
+from devstack.cosmos.storage.documents import render
+from devstack.cosmos.storage.model import Container, Range
 
 MAX_SORT_INDEXES: Final = 8
 """Of one container; beyond, SQLite sorts."""

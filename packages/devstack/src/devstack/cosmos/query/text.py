@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
-from devstack.cosmos.epk import UNDEFINED
 from devstack.cosmos.query import tree
+from devstack.cosmos.storage.epk import UNDEFINED
 
 
 def query_text(query: tree.Query) -> str:

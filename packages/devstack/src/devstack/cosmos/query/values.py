@@ -6,7 +6,7 @@ undefined, or types that do not go together, gives undefined, which no WHERE let
 
 from typing import Any, Final
 
-from devstack.cosmos.epk import UNDEFINED, Undefined
+from devstack.cosmos.storage.epk import UNDEFINED, Undefined
 
 _ORDER: Final = {
     Undefined: 0,

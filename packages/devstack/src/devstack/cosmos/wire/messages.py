@@ -1,13 +1,12 @@
 """What goes over the socket, free of the web framework: a request with its headers read, and an answer."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from devstack.cosmos.errors import bad_request
-from devstack.cosmos.model import Json
-from devstack.cosmos.routes import Target
+from devstack.cosmos.json_text import Json, parse_json
+from devstack.cosmos.wire.routes import Target
 
 MAX_PAGE: Final = 1000
 DEFAULT_PAGE: Final = 100
@@ -67,27 +66,3 @@ class Answer:
     charge: float = 1.0
     dropped: bool = False
     delay: float = 0.0
-
-
-def parse_json(text: bytes) -> Any:
-    """Strict JSON: no NaN, no lone surrogates, bounded nesting. Raises 400."""
-    try:
-        return json.loads(text.decode(), parse_constant=_no_constant)
-    except UnicodeDecodeError as error:
-        raise bad_request("The request body is not UTF-8.") from error
-    except (ValueError, RecursionError) as error:
-        raise bad_request(f"The request body is not valid JSON: {str(error)[:200]}") from error
-
-
-def dump_json(value: Any) -> str:
-    """Compact JSON. Raises 400 for text that no UTF-8 can carry."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise bad_request("The document holds a lone surrogate, which is no Unicode text.") from error
-    return text
-
-
-def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is not JSON")

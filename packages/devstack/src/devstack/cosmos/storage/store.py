@@ -11,7 +11,7 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from devstack.cosmos.schema import APPLICATION_ID, FORMAT, TABLES
+from devstack.cosmos.storage.schema import APPLICATION_ID, FORMAT, TABLES
 from devstack.service import CannotStart
 
 FILE_NAME = "cosmos.db"

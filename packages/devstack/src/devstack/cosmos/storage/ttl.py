@@ -9,7 +9,8 @@ import sqlite3
 from typing import Any, Final
 
 from devstack.cosmos.errors import bad_request
-from devstack.cosmos.model import Container, Json
+from devstack.cosmos.json_text import Json
+from devstack.cosmos.storage.model import Container
 
 NEVER: Final = -1
 MAX_SECONDS: Final = 2147483647

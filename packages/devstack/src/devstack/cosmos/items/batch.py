@@ -6,14 +6,15 @@ partition. All succeed: 200. One fails: 207, with its own status at its place an
 
 from typing import Any, Final
 
-from devstack.cosmos import partition_key
 from devstack.cosmos.errors import FAILED_DEPENDENCY, TOO_LARGE, CosmosError, bad_request, unsupported
-from devstack.cosmos.items import item_headers
-from devstack.cosmos.model import Container, Json
-from devstack.cosmos.patch import Patch
-from devstack.cosmos.service import Service
-from devstack.cosmos.transaction import Condition, ItemTransaction, Outcome
-from devstack.cosmos.wire import Answer, Request, dump_json, parse_json
+from devstack.cosmos.items.patch import Patch
+from devstack.cosmos.items.single import item_headers
+from devstack.cosmos.items.transaction import Condition, ItemTransaction, Outcome
+from devstack.cosmos.json_text import Json, dump_json, parse_json
+from devstack.cosmos.resources.service import Service
+from devstack.cosmos.storage import partition_key
+from devstack.cosmos.storage.model import Container
+from devstack.cosmos.wire.messages import Answer, Request
 
 MAX_OPERATIONS: Final = 100
 MAX_BYTES: Final = 2 * 1024 * 1024

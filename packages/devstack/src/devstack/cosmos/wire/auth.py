@@ -16,7 +16,7 @@ from typing import Final
 from urllib.parse import parse_qsl, unquote
 
 from devstack.cosmos.errors import FORBIDDEN, UNAUTHORIZED, CosmosError
-from devstack.cosmos.wire import Request
+from devstack.cosmos.wire.messages import Request
 
 EMULATOR_KEY: Final = (
     "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw=="

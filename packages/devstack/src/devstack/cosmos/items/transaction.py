@@ -7,15 +7,17 @@ import random
 import sqlite3
 from dataclasses import dataclass, replace
 
-from devstack.cosmos import charge, ttl
-from devstack.cosmos.documents import NewItem, StoredItem, check_item, find
-from devstack.cosmos.epk import Components
 from devstack.cosmos.errors import bad_request, conflict, no_such_resource, precondition_failed
-from devstack.cosmos.etag import matches, new_etag
-from devstack.cosmos.model import Container, Json
-from devstack.cosmos.partition_key import mismatch, stored_form
-from devstack.cosmos.patch import Patch
-from devstack.cosmos.session import advance_lsn, current_lsn
+from devstack.cosmos.items.patch import Patch
+from devstack.cosmos.json_text import Json
+from devstack.cosmos.storage import ttl
+from devstack.cosmos.storage.documents import NewItem, StoredItem, check_item, find
+from devstack.cosmos.storage.epk import Components
+from devstack.cosmos.storage.etag import matches, new_etag
+from devstack.cosmos.storage.model import Container
+from devstack.cosmos.storage.partition_key import mismatch, stored_form
+from devstack.cosmos.storage.session import advance_lsn, current_lsn
+from devstack.cosmos.wire import charge
 
 
 @dataclass(frozen=True)

@@ -5,14 +5,14 @@ import sqlite3
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from devstack.cosmos.epk import boundaries
 from devstack.cosmos.errors import CosmosError, conflict, no_such_owner, no_such_resource, precondition_failed
-from devstack.cosmos.etag import matches, new_etag
-from devstack.cosmos.model import Container, Database, PartitionKeyDefinition, Range
-from devstack.cosmos.partition_key import parse_definition
-from devstack.cosmos.rid import new_container_rid, new_database_rid
-from devstack.cosmos.schema import items_table
-from devstack.cosmos.store import Store
+from devstack.cosmos.storage.epk import boundaries
+from devstack.cosmos.storage.etag import matches, new_etag
+from devstack.cosmos.storage.model import Container, Database, PartitionKeyDefinition, Range
+from devstack.cosmos.storage.partition_key import parse_definition
+from devstack.cosmos.storage.rid import new_container_rid, new_database_rid
+from devstack.cosmos.storage.schema import items_table
+from devstack.cosmos.storage.store import Store
 
 
 class Catalogue:

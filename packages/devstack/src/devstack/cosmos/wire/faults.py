@@ -16,7 +16,7 @@ from devstack.cosmos.errors import (
     TOO_MANY_REQUESTS,
     CosmosError,
 )
-from devstack.cosmos.wire import Answer, Request
+from devstack.cosmos.wire.messages import Answer, Request
 
 MAX_FAULTS = 100
 

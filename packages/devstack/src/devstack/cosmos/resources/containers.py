@@ -2,13 +2,15 @@
 
 from typing import Any, Final
 
-from devstack.cosmos import offers, ttl
-from devstack.cosmos.documents import MAX_NAME_BYTES, check_id
 from devstack.cosmos.errors import bad_request, no_such_owner, unsupported
-from devstack.cosmos.model import Container, Database, Json
-from devstack.cosmos.partition_key import parse_definition
-from devstack.cosmos.service import Service
-from devstack.cosmos.wire import Answer, Request, dump_json
+from devstack.cosmos.json_text import Json, dump_json
+from devstack.cosmos.resources import offers
+from devstack.cosmos.resources.service import Service
+from devstack.cosmos.storage import ttl
+from devstack.cosmos.storage.documents import MAX_NAME_BYTES, check_id
+from devstack.cosmos.storage.model import Container, Database
+from devstack.cosmos.storage.partition_key import parse_definition
+from devstack.cosmos.wire.messages import Answer, Request
 
 DEFAULT_INDEXING: Final[Json] = {
     "indexingMode": "consistent",

@@ -5,9 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from devstack.cosmos.epk import Components, effective_partition_key
-
-Json = dict[str, Any]
+from devstack.cosmos.storage.epk import Components, effective_partition_key
 
 
 @dataclass(frozen=True)

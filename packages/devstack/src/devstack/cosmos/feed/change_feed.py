@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-from devstack.cosmos import charge, session
-from devstack.cosmos.documents import COLUMNS, StoredItem
 from devstack.cosmos.errors import bad_request
-from devstack.cosmos.model import Container, Range
-from devstack.cosmos.scope import Scope, read_scope
-from devstack.cosmos.service import Service
-from devstack.cosmos.wire import MAX_PAGE_BYTES, Answer, Request
+from devstack.cosmos.resources.scope import Scope, read_scope
+from devstack.cosmos.resources.service import Service
+from devstack.cosmos.storage import session
+from devstack.cosmos.storage.documents import COLUMNS, StoredItem
+from devstack.cosmos.storage.model import Container, Range
+from devstack.cosmos.wire import charge
+from devstack.cosmos.wire.messages import MAX_PAGE_BYTES, Answer, Request
 
 LATEST_VERSION = "incremental feed"
 

@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Iterable
 
 from devstack.cosmos.errors import SESSION_NOT_AVAILABLE, CosmosError, bad_request
-from devstack.cosmos.model import Container, Range
+from devstack.cosmos.storage.model import Container, Range
 
 
 def current_lsn(run: sqlite3.Connection, container: Container, part: Range) -> int:

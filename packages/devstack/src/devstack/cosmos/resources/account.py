@@ -1,8 +1,8 @@
 """The account's document sends clients to the address that they came by, with session consistency."""
 
-from devstack.cosmos.model import Json
-from devstack.cosmos.service import Service
-from devstack.cosmos.wire import Answer, Request, dump_json
+from devstack.cosmos.json_text import Json, dump_json
+from devstack.cosmos.resources.service import Service
+from devstack.cosmos.wire.messages import Answer, Request
 
 
 def read(service: Service, _request: Request) -> Answer:

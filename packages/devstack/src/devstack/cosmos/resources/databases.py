@@ -1,10 +1,11 @@
 """Databases: a name, what was paid for it, and the containers in it."""
 
-from devstack.cosmos import offers
-from devstack.cosmos.documents import MAX_NAME_BYTES, check_id
-from devstack.cosmos.model import Database, Json
-from devstack.cosmos.service import Service
-from devstack.cosmos.wire import Answer, Request, dump_json
+from devstack.cosmos.json_text import Json, dump_json
+from devstack.cosmos.resources import offers
+from devstack.cosmos.resources.service import Service
+from devstack.cosmos.storage.documents import MAX_NAME_BYTES, check_id
+from devstack.cosmos.storage.model import Database
+from devstack.cosmos.wire.messages import Answer, Request
 
 
 def create(service: Service, request: Request) -> Answer:

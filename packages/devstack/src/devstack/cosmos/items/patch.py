@@ -10,10 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from devstack.cosmos.documents import SYSTEM_PROPERTIES, StoredItem
 from devstack.cosmos.errors import CosmosError, bad_request, precondition_failed
-from devstack.cosmos.model import Container, Json
+from devstack.cosmos.json_text import Json
 from devstack.cosmos.query.condition import holds
+from devstack.cosmos.storage.documents import SYSTEM_PROPERTIES, StoredItem
+from devstack.cosmos.storage.model import Container
 
 MAX_OPERATIONS: Final = 10
 _READ_ONLY: Final = frozenset(SYSTEM_PROPERTIES)

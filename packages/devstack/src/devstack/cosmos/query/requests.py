@@ -8,20 +8,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from devstack.cosmos import charge, session
-from devstack.cosmos.epk import Component, Components, Undefined
 from devstack.cosmos.errors import NEEDS_QUERY_PLAN, CosmosError, bad_request
-from devstack.cosmos.model import Container, Json
-from devstack.cosmos.partition_key import stored_form
+from devstack.cosmos.json_text import Json, dump_json
 from devstack.cosmos.query import tree
 from devstack.cosmos.query.aggregate import whole_result
 from devstack.cosmos.query.continuation import decode, digest, encode
 from devstack.cosmos.query.page import Page, Task, first_position, is_whole, read_page
 from devstack.cosmos.query.parse import parse
 from devstack.cosmos.query.plan import query_plan
-from devstack.cosmos.scope import Scope, read_scope
-from devstack.cosmos.service import Service
-from devstack.cosmos.wire import Answer, Request, dump_json
+from devstack.cosmos.resources.scope import Scope, read_scope
+from devstack.cosmos.resources.service import Service
+from devstack.cosmos.storage import session
+from devstack.cosmos.storage.epk import Component, Components, Undefined
+from devstack.cosmos.storage.model import Container
+from devstack.cosmos.storage.partition_key import stored_form
+from devstack.cosmos.wire import charge
+from devstack.cosmos.wire.messages import Answer, Request
 
 ALL_ITEMS = "SELECT * FROM c"
 

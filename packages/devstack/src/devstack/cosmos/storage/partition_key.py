@@ -5,9 +5,10 @@ import json
 import re
 from typing import Any, Final
 
-from devstack.cosmos.epk import UNDEFINED, Component, Components, Undefined
 from devstack.cosmos.errors import PARTITION_KEY_MISMATCH, CosmosError, bad_request
-from devstack.cosmos.model import Json, PartitionKeyDefinition
+from devstack.cosmos.json_text import Json
+from devstack.cosmos.storage.epk import UNDEFINED, Component, Components, Undefined
+from devstack.cosmos.storage.model import PartitionKeyDefinition
 
 MAX_PATHS: Final = 3
 MAX_VALUE_BYTES: Final = 2048

@@ -7,13 +7,14 @@ import json
 import sqlite3
 from typing import Any, Final
 
-from devstack.cosmos.documents import SYSTEM_PROPERTIES, check_id
 from devstack.cosmos.errors import conflict, no_such_resource, precondition_failed, unsupported
-from devstack.cosmos.etag import matches, new_etag
-from devstack.cosmos.model import Container, Json
-from devstack.cosmos.rid import child_rid
-from devstack.cosmos.service import Service
-from devstack.cosmos.wire import Answer, Request, dump_json
+from devstack.cosmos.json_text import Json, dump_json
+from devstack.cosmos.resources.service import Service
+from devstack.cosmos.storage.documents import SYSTEM_PROPERTIES, check_id
+from devstack.cosmos.storage.etag import matches, new_etag
+from devstack.cosmos.storage.model import Container
+from devstack.cosmos.storage.rid import child_rid
+from devstack.cosmos.wire.messages import Answer, Request
 
 FEEDS: Final = {"sprocs": "StoredProcedures", "triggers": "Triggers", "udfs": "UserDefinedFunctions"}
 """The name of the array in the answer to a list, by the resource type."""

@@ -2,14 +2,14 @@
 
 from collections.abc import Callable
 
-from devstack.cosmos import partition_key, session
-from devstack.cosmos.documents import check_size
-from devstack.cosmos.model import Container
-from devstack.cosmos.patch import Patch
-from devstack.cosmos.rid import child_number
-from devstack.cosmos.service import Service
-from devstack.cosmos.transaction import Condition, ItemTransaction, Outcome
-from devstack.cosmos.wire import Answer, Request
+from devstack.cosmos.items.patch import Patch
+from devstack.cosmos.items.transaction import Condition, ItemTransaction, Outcome
+from devstack.cosmos.resources.service import Service
+from devstack.cosmos.storage import partition_key, session
+from devstack.cosmos.storage.documents import check_size
+from devstack.cosmos.storage.model import Container
+from devstack.cosmos.storage.rid import child_number
+from devstack.cosmos.wire.messages import Answer, Request
 
 Operate = Callable[[ItemTransaction, Condition], Outcome]
 

@@ -4,11 +4,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from devstack.cosmos.catalogue import Catalogue
 from devstack.cosmos.errors import CONTAINER_RECREATED, CosmosError, no_such_owner
-from devstack.cosmos.model import Container
-from devstack.cosmos.store import Store
-from devstack.cosmos.wire import Request
+from devstack.cosmos.storage.catalogue import Catalogue
+from devstack.cosmos.storage.model import Container
+from devstack.cosmos.storage.store import Store
+from devstack.cosmos.wire.messages import Request
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,13 @@ import json
 import sqlite3
 from dataclasses import dataclass
 
-from devstack.cosmos.epk import midpoint
 from devstack.cosmos.errors import PARTITION_GONE, CosmosError, bad_request
-from devstack.cosmos.model import Container, Json, Range
-from devstack.cosmos.rid import child_rid
-from devstack.cosmos.service import Service
-from devstack.cosmos.wire import Answer, Request, dump_json
+from devstack.cosmos.json_text import Json, dump_json
+from devstack.cosmos.resources.service import Service
+from devstack.cosmos.storage.epk import midpoint
+from devstack.cosmos.storage.model import Container, Range
+from devstack.cosmos.storage.rid import child_rid
+from devstack.cosmos.wire.messages import Answer, Request
 
 _RANGE_MARKER = 0x50
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from devstack.cosmos.errors import CosmosError, bad_request, no_such_resource, precondition_failed
-from devstack.cosmos.etag import matches, new_etag
-from devstack.cosmos.model import Json
-from devstack.cosmos.partitions import scale_out
-from devstack.cosmos.rid import new_offer_rid
-from devstack.cosmos.service import Service
-from devstack.cosmos.wire import Answer, Request, dump_json
+from devstack.cosmos.json_text import Json, dump_json
+from devstack.cosmos.resources.partitions import scale_out
+from devstack.cosmos.resources.service import Service
+from devstack.cosmos.storage.etag import matches, new_etag
+from devstack.cosmos.storage.rid import new_offer_rid
+from devstack.cosmos.wire.messages import Answer, Request
 
 DEFAULT_RU: Final = 400
 MINIMUM_AUTOSCALE_RU: Final = 1000

@@ -4,13 +4,13 @@ import sqlite3
 from dataclasses import dataclass
 from typing import Any, Final
 
-from devstack.cosmos.epk import Components
 from devstack.cosmos.errors import TOO_LARGE, CosmosError, bad_request
-from devstack.cosmos.model import Container, Json
-from devstack.cosmos.partition_key import of_document
-from devstack.cosmos.rid import child_rid
-from devstack.cosmos.ttl import item_ttl
-from devstack.cosmos.wire import dump_json
+from devstack.cosmos.json_text import Json, dump_json
+from devstack.cosmos.storage.epk import Components
+from devstack.cosmos.storage.model import Container
+from devstack.cosmos.storage.partition_key import of_document
+from devstack.cosmos.storage.rid import child_rid
+from devstack.cosmos.storage.ttl import item_ttl
 
 MAX_ITEM_BYTES: Final = 2 * 1024 * 1024
 MAX_ID_BYTES: Final = 1023
