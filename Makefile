@@ -40,15 +40,15 @@ format: venv ## mend what can be mended and format
 	@$(BIN) -m ruff format .
 
 demo: venv ## see the path of an event, step by step
-	@exec $(BIN) -m devstack.demo $(ARGS)
+	@exec $(BIN) -m tools.demo $(ARGS)
 
 bench: venv ## measure, as rates and as ratios within one run
-	@$(BIN) -m benchmarks.outbox
-	@$(BIN) -m benchmarks.cosmos
-	@$(BIN) -m benchmarks.servicebus
+	@$(BIN) -m tools.benchmarks.outbox
+	@$(BIN) -m tools.benchmarks.cosmos
+	@$(BIN) -m tools.benchmarks.servicebus
 
 clean: ## forget the data of the local Azure
-	@python=$$(scripts/find-python) && exec "$$python" -m devstack.clean
+	@python=$$(scripts/find-python) && PYTHONPATH=packages/devstack/src exec "$$python" -m devstack clean
 
 azurite: ## start the storage that func start needs, from npm (needs Node.js); Ctrl-C stops
 	@exec npx --yes azurite@3 --silent --skipApiVersionCheck --location .devstack/azurite

@@ -3,12 +3,11 @@
 import os
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
+from devstack.testing import Service, running
 from tests.support import emulators
-from tests.support.processes import Service, running
 
 _OURS = (
     "COSMOS",
@@ -20,7 +19,7 @@ _OURS = (
     "FUNCTIONS_",
     "DEVSTACK_",
 )
-_LONG = ("tests/torture/test_runs", "tests/e2e/", "tests/devstack/supervisor/")
+_LONG = ("tests/torture/test_runs", "tests/e2e/", "tests/commands/", "packages/devstack/tests/supervisor/")
 """Files that take long and mostly wait: begun first, so that at the end no worker is left alone with one."""
 
 for _name in [name for name in os.environ if name.startswith(_OURS)]:
@@ -46,8 +45,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def cosmos_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """A Cosmos shared by the tests of one worker: each makes a database of its own, none restarts it."""
-    folder: Path = tmp_path_factory.mktemp("cosmos") / "data"
-    own = Service("cosmos", folder, "--data", str(folder))
+    own = Service("cosmos", tmp_path_factory.mktemp("cosmos") / "data")
     with running(emulators.elsewhere("cosmos") or own) as service:
         yield service
 
@@ -55,7 +53,6 @@ def cosmos_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]
 @pytest.fixture(scope="session")
 def servicebus_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """A Service Bus shared by the tests of one worker: each makes entities of its own, none restarts it."""
-    folder: Path = tmp_path_factory.mktemp("servicebus") / "data"
-    own = Service("servicebus", folder, "--data", str(folder))
+    own = Service("servicebus", tmp_path_factory.mktemp("servicebus") / "data")
     with running(emulators.elsewhere("servicebus") or own) as service:
         yield service

@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from devstack.testing import Service
 from tests.changefeed.support import Containers, containers_at
-from tests.support.processes import Service
 
 
 @pytest.fixture

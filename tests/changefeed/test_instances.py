@@ -17,9 +17,9 @@ import aiohttp
 import pytest
 
 from changefeed import ChangeFeedProcessor
+from devstack.testing import Service, eventually, running
 from tests.changefeed.support import FAST, Containers, Recorder, containers_at
-from tests.support.eventually import eventually
-from tests.support.processes import ROOT, Service, running
+from tests.support.paths import ROOT
 
 PARTITIONS = 8
 KEYS = [f"key {number}" for number in range(24)]
@@ -29,7 +29,7 @@ KEYS = [f"key {number}" for number in range(24)]
 def cosmos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """A Cosmos whose containers have eight physical partitions."""
     folder = tmp_path_factory.mktemp("cosmos") / "data"
-    arguments = ["--data", str(folder), "--partitions", str(PARTITIONS), "--faults"]
+    arguments = ["--partitions", str(PARTITIONS), "--faults"]
     with running(Service("cosmos", folder, *arguments)) as service:
         yield service
 

@@ -3,8 +3,8 @@
 import time
 
 from changefeed import estimate_lag
+from devstack.testing import eventually
 from tests.changefeed.support import Containers, Recorder
-from tests.support.eventually import eventually
 
 
 async def lag(containers: Containers) -> dict[str, int]:

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 import pytest
 
 from changefeed import ChangeFeedError, ChangeFeedProcessor
+from devstack.testing import eventually
 from tests.changefeed.support import FAST, Containers, Recorder
-from tests.support.eventually import eventually
 
 
 async def checkpointed(containers: Containers) -> bool:

@@ -7,16 +7,15 @@ from dataclasses import replace
 import aiohttp
 import pytest
 
+from devstack.testing import Service, eventually, running
 from tests.changefeed.support import FAST, Containers, Recorder, containers_at
-from tests.support.eventually import eventually
-from tests.support.processes import Service, running
 
 
 @pytest.fixture(scope="module")
 def cosmos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """A Cosmos that the tests stop, pause and make fail."""
     folder = tmp_path_factory.mktemp("cosmos") / "data"
-    with running(Service("cosmos", folder, "--data", str(folder), "--faults")) as service:
+    with running(Service("cosmos", folder, "--faults")) as service:
         yield service
 
 

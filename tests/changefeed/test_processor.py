@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 import pytest
 
 from changefeed import StartFrom
+from devstack.testing import eventually
 from tests.changefeed.support import FAST, Containers, Recorder
-from tests.support.eventually import eventually
 
 
 async def continuation(containers: Containers) -> str | None:

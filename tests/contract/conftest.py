@@ -7,6 +7,7 @@ import pytest
 from azure.cosmos.aio import CosmosClient
 from azure.servicebus.aio import ServiceBusClient
 
+from devstack.testing import Service
 from infra.cosmos.container import Container
 from infra.cosmos.unit_of_work import CosmosUnitOfWork, Lifetimes
 from infra.servicebus.publisher import ServiceBusPublisher
@@ -18,7 +19,6 @@ from tests.support.azure import CONTACTS, Topic, contacts_database, cosmos_conne
 from tests.support.contacts import ORIGIN
 from tests.support.fakes import FakePublisher, FakeStore
 from tests.support.feed import EVENTS
-from tests.support.processes import Service
 
 
 class Store(Protocol):

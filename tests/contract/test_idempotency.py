@@ -6,6 +6,7 @@ import pytest
 
 from application.contacts import Contacts
 from application.errors import ContactNotFound
+from devstack.testing import eventually
 from domain.contact import Contact
 from domain.values import Name
 from infra.cosmos.container import StoreFailed, Write
@@ -15,7 +16,6 @@ from outbox.errors import IdempotencyKeyReused, RequestInProgress
 from outbox.unit_of_work import Receipt
 from tests.contract.conftest import CosmosStore, Store
 from tests.support.contacts import DETAILS, LATER, ORIGIN
-from tests.support.eventually import eventually
 
 JANE = Name(first_name="Jane", last_name="Doe")
 OTHER = DETAILS.model_copy(update={"email": "other@contoso.com"})

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from azure.cosmos.aio import CosmosClient
 
+from devstack.testing import Service
 from infra.contacts.documents import CONTACTS
 from infra.cosmos.container import Container, Write
 from infra.cosmos.parked_documents import PARTITION, ParkedDocuments
@@ -26,7 +27,6 @@ from outbox.relay import Relay
 from tests.support.azure import PARKED, contacts_database, cosmos_connection
 from tests.support.fakes import FakeParkingLot, FakePublisher
 from tests.support.feed import EVENTS, contact_key, event_document, poison_document, read
-from tests.support.processes import Service
 
 A = contact_key("a")
 

@@ -6,6 +6,7 @@ import pytest
 from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
 from azure.servicebus.exceptions import ServiceBusConnectionError
 
+from devstack.testing import Service
 from infra.servicebus.publisher import SENDERS, ServiceBusPublisher
 from outbox.aggregate import AggregateKey
 from outbox.feed import OutboxEvent
@@ -13,7 +14,6 @@ from outbox.publisher import Accepted, AggregateEvents, Outcome, Publisher, Refu
 from tests.contract.conftest import Broker, ServiceBusBroker
 from tests.support.azure import servicebus_connection
 from tests.support.contacts import NOON
-from tests.support.processes import Service
 
 
 def event(contact: str, sequence: int, text: str = "") -> OutboxEvent:

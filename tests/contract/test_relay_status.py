@@ -7,6 +7,7 @@ import pytest
 from azure.cosmos.aio import CosmosClient
 
 from changefeed import ChangeFeedProcessor
+from devstack.testing import Service
 from infra import relay_feed
 from infra.errors import Misconfigured
 from infra.relay_status import RelayObserver
@@ -14,7 +15,6 @@ from outbox.unit_of_work import utc_now
 from tests.support.azure import CONTACTS, LEASES, contacts_database, cosmos_connection
 from tests.support.fakes import FakeParkingLot
 from tests.support.feed import event_document
-from tests.support.processes import Service
 
 
 @pytest.fixture

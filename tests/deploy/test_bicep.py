@@ -13,7 +13,7 @@ from infra.preflight.indexing import IndexingPolicy
 from infra.preflight.report import Status
 from infra.settings import load
 from tests.deploy import bicep
-from tests.support.processes import ROOT
+from tests.support.paths import ROOT
 
 DEPLOY = ROOT / "deploy"
 FILES = sorted(DEPLOY.rglob("*.bicep"))

@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 from azure.cosmos.aio import CosmosClient
 
+from devstack.testing import Service
 from tests.deploy import bicep
 from tests.deploy.test_workflows import smoke
 from tests.e2e.conftest import stack
 from tests.support import emulators
 from tests.support.azure import cosmos_connection
-from tests.support.processes import ROOT, Service
+from tests.support.paths import ROOT
 
 OPERATIONS = ROOT / "docs" / "operations"
 DEPLOY_MD = (OPERATIONS / "deploy.md").read_text()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from infra import settings
 from tests.deploy import bicep
-from tests.support.processes import ROOT
+from tests.support.paths import ROOT
 
 MAIN = bicep.read(ROOT / "deploy" / "main.bicep")
 SAMPLE: dict[str, str] = json.loads((ROOT / "local.settings.sample.json").read_text())["Values"]

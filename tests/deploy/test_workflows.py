@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.deploy import yaml_subset
-from tests.support.processes import ROOT
+from tests.support.paths import ROOT
 
 WORKFLOWS = ROOT / ".github" / "workflows"
 YAML = [

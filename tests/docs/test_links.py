@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.processes import ROOT
+from tests.support.paths import ROOT
 
 OURS = [
     ROOT / "README.md",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from infra import installed
-from tests.support.processes import ROOT
+from tests.support.paths import ROOT
 
 NOT_OURS = ("pytest", "ruff", "mypy", "devstack")
 """Python itself says in one line that one of these is missing; devstack is a project of its own."""

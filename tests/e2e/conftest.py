@@ -14,10 +14,11 @@ import pytest
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import CosmosClient
 
+from devstack.testing import Service, running
 from tests.support.azure import CONTACTS, LEASES, PARKED, Topic, cosmos_connection, servicebus_connection
 from tests.support.contacts import DETAILS_JSON
 from tests.support.emulators import Elsewhere, elsewhere, modest_app
-from tests.support.processes import ROOT, Service, running
+from tests.support.paths import ROOT
 
 SUBSCRIBER = "contact-directory"
 
@@ -77,8 +78,8 @@ def stack(folder: Path, *, app: Path = ROOT, **settings: str) -> Iterator[Stack]
             own = Service(name, folder / name, *arguments, environment=environment)
             return running_services.enter_context(running(elsewhere(name) or own))
 
-        cosmos = start("cosmos", "--data", str(folder / "cosmos"), "--faults")
-        servicebus = start("servicebus", "--data", str(folder / "servicebus"), "--faults")
+        cosmos = start("cosmos", "--faults")
+        servicebus = start("servicebus", "--faults")
         topic, database = Topic(servicebus), f"db-{uuid.uuid4().hex[:12]}"
         with ThreadPoolExecutor(1) as beside:  # a test's own loop may be running in this thread
             beside.submit(asyncio.run, _deploy(cosmos, database, topic)).result()

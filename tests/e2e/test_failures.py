@@ -5,8 +5,8 @@ from pathlib import Path
 
 import aiohttp
 
+from devstack.testing import eventually
 from tests.e2e.conftest import Stack, stack
-from tests.support.eventually import eventually
 
 FAILING_APP = Path(__file__).parent / "apps" / "failing_relay"
 

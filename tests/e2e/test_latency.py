@@ -6,8 +6,8 @@ from functools import partial
 
 import aiohttp
 
+from devstack.testing import eventually
 from tests.e2e.conftest import Stack
-from tests.support.eventually import eventually
 
 
 def received(stack: Stack, contact_id: str) -> bool:

@@ -8,9 +8,9 @@ import aiohttp
 import pytest
 from azure.cosmos.aio import CosmosClient
 
+from devstack.testing import eventually
 from tests.e2e.conftest import Stack
 from tests.support.azure import CONTACTS, cosmos_connection
-from tests.support.eventually import eventually
 
 
 async def insert(stack: Stack, item: dict[str, Any]) -> None:

@@ -8,10 +8,10 @@ import aiohttp
 import pytest
 from azure.cosmos.aio import CosmosClient
 
+from devstack.testing import eventually
 from tests.e2e.conftest import Stack
 from tests.support.azure import CONTACTS, cosmos_connection
 from tests.support.contacts import DETAILS_JSON
-from tests.support.eventually import eventually
 
 CONTACTS_AT_ONCE = 200
 CHANGES_EACH = 5

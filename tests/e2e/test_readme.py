@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.conftest import Stack
-from tests.support.processes import ROOT
+from tests.support.paths import ROOT
 
 SETTINGS_MD = (ROOT / "docs" / "settings.md").read_text()
 

@@ -13,13 +13,13 @@ from uuid import UUID
 from azure.cosmos.aio import CosmosClient
 
 from application.contacts import Contacts
+from devstack.testing import eventually
 from infra.bootstrap import wire_contacts
 from infra.settings import load
 from tests.e2e.conftest import Stack, stack
 from tests.support.azure import LEASES, cosmos_connection, servicebus_connection
 from tests.support.contacts import DETAILS, ORIGIN
-from tests.support.eventually import eventually
-from tests.support.processes import ROOT
+from tests.support.paths import ROOT
 
 
 def settings(started: Stack) -> dict[str, str]:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import aiohttp
 
+from devstack.testing import eventually
 from tests.e2e.conftest import stack
-from tests.support.eventually import eventually
 
 
 async def test_a_stop_while_a_send_hangs_abandons_it_without_a_checkpoint(

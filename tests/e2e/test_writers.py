@@ -7,9 +7,9 @@ import aiohttp
 from azure.cosmos.aio import CosmosClient
 from azure.cosmos.exceptions import CosmosResourceNotFoundError
 
+from devstack.testing import eventually
 from tests.e2e.conftest import Stack, stack
 from tests.support.azure import CONTACTS, cosmos_connection
-from tests.support.eventually import eventually
 
 
 async def test_event_documents_expire_and_contacts_stay(tmp_path: Path, http: aiohttp.ClientSession) -> None:

@@ -12,9 +12,9 @@ from azure.cosmos import PartitionKey
 from azure.cosmos.aio import CosmosClient
 
 from devstack.administration import administration_client
+from devstack.testing import Service
 from infra.preflight.__main__ import main
 from tests.support.azure import cosmos_connection, servicebus_connection
-from tests.support.processes import Service
 
 SUBSCRIPTION = "contact-directory"
 

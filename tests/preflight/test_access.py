@@ -13,13 +13,13 @@ import pytest
 from azure.core.credentials import AccessToken
 from azure.cosmos.aio import CosmosClient
 
+from devstack.testing import Service, running
 from infra.credentials import Credential
 from infra.preflight.__main__ import main
 from infra.preflight.checks import Plan, check
 from infra.settings import load
 from outbox.unit_of_work import utc_now
 from tests.preflight.deployment import Deployment, deployed, preflight
-from tests.support.processes import Service, running
 
 RIGHT = Deployment()
 SERVICEBUS_ON_LOOPBACK = (
@@ -172,7 +172,7 @@ async def test_without_a_key_the_callers_own_sign_in_is_taken_and_a_refusal_name
     # The SDK sends tokens over TLS only, and devstack has none; all else is as it is in Azure.
     monkeypatch.setattr("azure.core.pipeline.policies._authentication_async._enforce_https", lambda _: None)
     folder = tmp_path / "cosmos"
-    with running(Service("cosmos", folder, "--data", str(folder), "--accept-entra")) as cosmos:
+    with running(Service("cosmos", folder, "--accept-entra")) as cosmos:
         environment = await deployed(RIGHT, cosmos, servicebus_server)
         del environment["COSMOS"]
         environment["COSMOS__accountEndpoint"] = cosmos.address

@@ -8,10 +8,11 @@ import pytest
 
 from devstack import provision
 from devstack.settings import read_settings
+from devstack.testing import Service
 from infra.preflight.__main__ import main
 from tests.preflight.deployment import ContainerOf, Deployment, deployed, indexed, preflight
 from tests.support.azure import cosmos_connection, servicebus_connection
-from tests.support.processes import ROOT, Service
+from tests.support.paths import ROOT
 
 RIGHT = Deployment()
 COVERED = (
@@ -59,9 +60,9 @@ async def test_the_local_stack_passes_for_an_outage_as_long_as_its_window(
         "SERVICEBUS": servicebus_connection(servicebus_server),
         "SERVICEBUS_ADMIN_PORT": servicebus_server.addresses[1].rpartition(":")[2],
     }
-    names = read_settings(environment).names
-    await provision.cosmos(environment["COSMOS"], names)
-    await provision.servicebus(servicebus_connection(servicebus_server, admin=True), names)
+    app = read_settings(environment, ROOT).app
+    await provision.cosmos(environment["COSMOS"], app.cosmos)
+    await provision.servicebus(servicebus_connection(servicebus_server, admin=True), app.servicebus)
     code, complaints = await preflight(environment, capsys, "--survive", "5m")
     assert code == 0, complaints
 

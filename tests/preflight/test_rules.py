@@ -12,7 +12,7 @@ import pytest
 from infra.preflight.__main__ import TRIGGER_SETTINGS, main
 from infra.preflight.indexing import IndexingPolicy
 from infra.preflight.report import exit_code, ok, unknown, warning, written, wrong
-from tests.support.processes import ROOT
+from tests.support.paths import ROOT
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 from azure.cosmos.aio import ContainerProxy
 
+from devstack.testing import Service
 from tests.runtime.host import Host
 from tests.runtime.protos import StatusResult, TypedData
 from tests.support.azure import CONTACTS, Topic, contacts_database, cosmos_connection, servicebus_connection
 from tests.support.contacts import DETAILS_JSON
-from tests.support.processes import ROOT, Service
+from tests.support.paths import ROOT
 
 HTTP_FUNCTIONS = {
     "create_contact", "list_contacts", "get_contact", "patch_contact", "delete_contact", "health",

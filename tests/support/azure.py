@@ -13,7 +13,7 @@ from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.exceptions import OperationTimeoutError
 
 from devstack.administration import administration_client
-from tests.support.processes import Service
+from devstack.testing import Service
 
 COSMOS_KEY = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw=="
 """Well known: every Cosmos emulator has it."""

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.processes import ROOT, Service
+from devstack.testing import Service
+from tests.support.paths import ROOT
 
 _COSMOS = "https://github.com/Azure/azure-cosmos-db-emulator-docker/issues/"
 

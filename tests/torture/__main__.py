@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.support.processes import ROOT
+from tests.support.paths import ROOT
 from tests.torture.plan import PROFILES
 from tests.torture.run import PATIENCE_SECONDS, Options, run
 from tests.torture.summary import summary

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.support.processes import ROOT
+from tests.support.paths import ROOT
 from tests.torture.checker import Violation, check
 from tests.torture.clients import Client, Directory, session
 from tests.torture.history import History

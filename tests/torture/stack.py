@@ -17,8 +17,9 @@ from azure.cosmos import PartitionKey
 from azure.cosmos.aio import CosmosClient
 
 from devstack.administration import administration_client
+from devstack.testing import Service
 from tests.support.azure import CONTACTS, LEASES, cosmos_connection, servicebus_connection
-from tests.support.processes import ROOT, Service
+from tests.support.paths import ROOT
 from tests.torture.subscriber import LOCK_SECONDS
 
 DATABASE = "torture"
@@ -141,7 +142,7 @@ async def running(folder: Path, app: Path, *, seed: int) -> AsyncIterator[Stack]
 def _service(folder: Path, name: str) -> Service:
     data = folder / name
     extra = ["--partitions", str(PARTITIONS)] if name == "cosmos" else []
-    return Service(name, data, "--data", str(data), "--faults", *extra)
+    return Service(name, data, "--faults", *extra)
 
 
 def _functions(folder: Path, app: Path, environment: dict[str, str]) -> Service:

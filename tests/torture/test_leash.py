@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from tests.support.processes import ROOT
+from tests.support.paths import ROOT
 
 
 def test_a_leashed_process_ends_when_its_parent_is_gone() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.processes import ROOT
+from tests.support.paths import ROOT
 from tests.torture.plan import plan
 
 BUGS = Path(__file__).parent / "bugs"

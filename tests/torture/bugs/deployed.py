@@ -6,7 +6,7 @@ from typing import Any
 import azure.functions as func
 
 from infra import relay_feed
-from tests.support.processes import ROOT
+from tests.support.paths import ROOT
 
 FORWARD = "await application().outbox.forward(documents)"
 """The deployed relay's one line."""

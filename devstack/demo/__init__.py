@@ -1,1 +1,0 @@
-"""``python -m devstack.demo``: the path of an event, step by step, on a stack of its own that leaves nothing behind."""

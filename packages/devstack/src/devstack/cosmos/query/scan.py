@@ -1,0 +1,188 @@
+"""Reads the rows that may match, in the order of the query, from where the last page ended.
+
+Without ORDER BY the order is that of creation, physical partition by physical partition. With ORDER BY an index on
+the sort keys is made the first time, so that a page costs a page and not the container. As in the service, an order
+by several properties needs a composite index in the container's indexing policy.
+"""
+
+import json
+import sqlite3
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from devstack.cosmos.errors import bad_request
+from devstack.cosmos.json_text import Json
+from devstack.cosmos.query import tree
+from devstack.cosmos.query.continuation import Keys, Position
+from devstack.cosmos.query.pushdown import Filter, Path, sort_columns
+from devstack.cosmos.resources.scope import Scope
+from devstack.cosmos.storage.documents import render
+from devstack.cosmos.storage.model import Container, Range
+
+MAX_SORT_INDEXES: Final = 8
+"""Of one container; beyond, SQLite sorts."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A row that may match; ``keys`` are its sort keys."""
+
+    number: int
+    keys: Keys
+    text: str
+
+    def document(self) -> Json:
+        value: Json = json.loads(self.text)
+        return value
+
+
+@dataclass(frozen=True)
+class Order:
+    """``columns`` are pairs of SQL for the type's rank and for the value, ``descending`` one for each pair."""
+
+    columns: tuple[tuple[str, str], ...]
+    descending: tuple[bool, ...]
+
+    @classmethod
+    def of_query(cls, query: tree.Query, container: Container) -> "Order":
+        """Raises 400 for keys that the service could not serve from an index."""
+        paths = [tree.path_of(key.value, query.root) for key in query.order_by]
+        known = [path for path in paths if path]
+        if len(known) != len(paths):
+            raise bad_request("ORDER BY item expression could not be mapped to a document path.")
+        if len(known) > 1:
+            _check_composite_index(container, known, [key.descending for key in query.order_by])
+        return cls(
+            tuple(sort_columns(path) for path in known), tuple(key.descending for key in query.order_by)
+        )
+
+    @property
+    def terms(self) -> list[tuple[str, bool]]:
+        """Every SQL term of ORDER BY; the last, the item's number, makes the order total."""
+        terms = [
+            (column, down)
+            for pair, down in zip(self.columns, self.descending, strict=True)
+            for column in pair
+        ]
+        return [*terms, ("number", bool(self.descending) and self.descending[-1])]
+
+    def sql(self) -> str:
+        return ", ".join(f"{column} DESC" if down else column for column, down in self.terms)
+
+    def after(self, keys: Keys, number: int) -> Filter:
+        """The rows that come later than one with these keys."""
+        terms, values = self.terms, (*keys, number)
+        if len(terms) != len(values):
+            raise bad_request("Invalid Continuation Token: it does not fit the query's ORDER BY.")
+        directions = {down for _, down in terms}
+        if len(directions) == 1:  # one comparison of rows, which an index can serve
+            left = ", ".join(column for column, _ in terms)
+            marks = ", ".join("?" * len(values))
+            return Filter(f"({left}) {'<' if directions.pop() else '>'} ({marks})", values)
+        parts: list[str] = []
+        arguments: list[Any] = []
+        for index, (column, down) in enumerate(terms):
+            same = [f"{earlier} = ?" for earlier, _ in terms[:index]]
+            parts.append("(" + " AND ".join([*same, f"{column} {'<' if down else '>'} ?"]) + ")")
+            arguments += values[: index + 1]
+        return Filter("(" + " OR ".join(parts) + ")", tuple(arguments))
+
+
+def _check_composite_index(container: Container, paths: list[Path], descending: list[bool]) -> None:
+    for index in container.properties["indexingPolicy"].get("compositeIndexes", []):
+        names = [tuple(part["path"].strip("/").split("/")) for part in index]
+        downs = [part.get("order", "ascending").lower() == "descending" for part in index]
+        if names == paths and downs in (descending, [not down for down in descending]):
+            return
+    raise bad_request(
+        "The order by query does not have a corresponding composite index that it can be served from."
+    )
+
+
+def candidates(  # noqa: PLR0913 - what a scan is made of
+    run: sqlite3.Connection,
+    container: Container,
+    scope: Scope,
+    *,
+    where: Filter,
+    order: Order,
+    start: Position,
+    now: int,
+) -> Iterator[tuple[tuple[str, str], Candidate]]:
+    """Rows with the bounds of their physical partition, in order, after ``start``.
+
+    Ordered rows come from all partitions of the scope at once, others from one after the other.
+    """
+    if order.columns:
+        _ensure_index(run, container, order)
+        after = order.after(start.keys, start.number) if start.number else Filter("1")
+        for candidate in _rows(run, container, scope, scope.ranges, where, order, after, now):
+            yield ("", ""), candidate
+        return
+    for bounds, parts, after in _steps(scope, start):
+        for candidate in _rows(run, container, scope, parts, where, order, after, now):
+            yield bounds, candidate
+
+
+def count_items(run: sqlite3.Connection, container: Container, scope: Scope, now: int) -> int:
+    """The items of the scope, without a look into them."""
+    scoped, arguments = scope.sql()
+    ids = ", ".join(str(part.id) for part in scope.ranges)
+    row = run.execute(
+        f"SELECT count(*) FROM {container.items} WHERE range IN ({ids}) AND {scoped}"
+        " AND (expires IS NULL OR expires >= ?)",
+        (*arguments, now),
+    ).fetchone()
+    return int(row[0])
+
+
+def _steps(scope: Scope, start: Position) -> Iterator[tuple[tuple[str, str], tuple[Range, ...], Filter]]:
+    """The partitions that are left; those that a split made of the one where the last page ended are one step."""
+    rest = scope.ranges
+    if start.maximum:
+        begun = tuple(part for part in rest if start.minimum <= part.minimum < start.maximum)
+        rest = tuple(part for part in rest if part.minimum >= start.maximum)
+        yield (start.minimum, start.maximum), begun, Filter("number > ?", (start.number,))
+    for part in rest:
+        yield (part.minimum, part.maximum), (part,), Filter("1")
+
+
+def _rows(  # noqa: PLR0913, PLR0917 - the parts of one statement
+    run: sqlite3.Connection,
+    container: Container,
+    scope: Scope,
+    parts: tuple[Range, ...],
+    where: Filter,
+    order: Order,
+    after: Filter,
+    now: int,
+) -> Iterator[Candidate]:
+    scoped, scope_arguments = scope.sql()
+    keys = "".join(f", {column}" for column, _ in order.terms[:-1])
+    ranges = (
+        f"range = {parts[0].id}"
+        if len(parts) == 1
+        else f"range IN ({', '.join(str(part.id) for part in parts)})"
+    )
+    rows = run.execute(
+        f"SELECT number, body, etag, timestamp{keys} FROM {container.items} WHERE {ranges} AND {scoped}"
+        f" AND (expires IS NULL OR expires >= ?) AND {where.sql} AND {after.sql} ORDER BY {order.sql()}",
+        (*scope_arguments, now, *where.arguments, *after.arguments),
+    )
+    for number, body, etag, timestamp, *values in rows:
+        yield Candidate(number, tuple(values), render(container, number, body, etag, timestamp))
+
+
+def _ensure_index(run: sqlite3.Connection, container: Container, order: Order) -> None:
+    prefix = f"{container.items}_order_"
+    name = f"{prefix}{zlib.crc32(order.sql().encode()):08x}"
+    existing = {
+        row[0]
+        for row in run.execute(
+            "SELECT name FROM sqlite_master WHERE type = 'index' AND name GLOB ?", (f"{prefix}*",)
+        )
+    }
+    if name not in existing and len(existing) < MAX_SORT_INDEXES:
+        run.execute(f"CREATE INDEX {name} ON {container.items} (range, {order.sql()})")

@@ -1,0 +1,127 @@
+"""The socket: HTTP on the loopback interface only, bodies bounded, expired rows purged in the background."""
+
+import asyncio
+import contextlib
+import email.utils
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Final
+
+from aiohttp import web
+
+from devstack.cosmos import admin
+from devstack.cosmos.dispatch import Dispatcher, failure
+from devstack.cosmos.errors import TOO_LARGE, CosmosError
+from devstack.cosmos.resources.service import Options, Service
+from devstack.cosmos.storage import ttl
+from devstack.cosmos.storage.catalogue import Catalogue
+from devstack.cosmos.storage.model import Container
+from devstack.cosmos.storage.store import Store
+from devstack.cosmos.wire.auth import Authorizer
+from devstack.cosmos.wire.faults import Faults
+from devstack.cosmos.wire.messages import Answer
+from devstack.service import locked_folder, port_errors
+
+HOST: Final = "127.0.0.1"
+MAX_BODY_BYTES: Final = 8 * 1024 * 1024
+"""More than any valid request, so that one somewhat too large still gets the service's own 413."""
+
+MAX_HEADER_BYTES: Final = 64 * 1024
+"""Session tokens and continuations are headers, and grow with the number of partitions."""
+
+PURGE_SECONDS: Final = 5.0
+PAUSE_SECONDS: Final = 0.05
+
+_log = logging.getLogger(__name__)
+
+
+@contextlib.asynccontextmanager
+async def serving(port: int, folder: Path, options: Options, authorizer: Authorizer) -> AsyncIterator[str]:
+    """Serve while open; yields the address. Raises CannotStart."""
+    with locked_folder("cosmos", folder), contextlib.closing(Store(folder)) as store:
+        service = Service(store, Catalogue(store), options)
+        runner = web.AppRunner(
+            _application(service, authorizer),
+            access_log=None,
+            shutdown_timeout=1.0,
+            max_field_size=MAX_HEADER_BYTES,
+        )
+        await runner.setup()
+        try:
+            with port_errors("cosmos", port, "COSMOS_PORT"):
+                await web.TCPSite(runner, HOST, port).start()
+            service.endpoint = f"http://{HOST}:{runner.addresses[0][1]}/"
+            async with _purging(service):
+                yield service.endpoint
+        finally:
+            await runner.cleanup()
+
+
+def _application(service: Service, authorizer: Authorizer) -> web.Application:
+    application = web.Application(client_max_size=MAX_BODY_BYTES)
+    faults = Faults()
+    dispatcher = Dispatcher(service, authorizer, faults)
+    if service.options.faults:
+        application.router.add_routes(admin.routes(service, faults))
+    application.router.add_route("*", "/{path:.*}", _handler(dispatcher))
+    return application
+
+
+def _handler(dispatcher: Dispatcher) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def handle(request: web.Request) -> web.Response:
+        try:
+            body = await request.read()
+        except web.HTTPRequestEntityTooLarge:
+            return _response(failure(CosmosError(TOO_LARGE, "Request size is too large.")))
+        answer = dispatcher.serve(request.method, request.rel_url.raw_path, request.headers, body)
+        if answer.delay:
+            await asyncio.sleep(answer.delay)
+        if answer.dropped and request.transport is not None:
+            request.transport.close()
+        return _response(answer)
+
+    return handle
+
+
+def _response(answer: Answer) -> web.Response:
+    headers = {
+        **answer.headers,
+        "x-ms-request-charge": f"{answer.charge:g}",
+        "x-ms-serviceversion": "devstack",
+        "x-ms-gatewayversion": "devstack",
+        "x-ms-schemaversion": "1.18",
+        "x-ms-last-state-change-utc": email.utils.formatdate(usegmt=True),
+    }
+    payload = None if answer.body is None else answer.body.encode()
+    if payload is not None:
+        headers["Content-Type"] = "application/json"
+    return web.Response(status=answer.status, body=payload, headers=headers)
+
+
+@contextlib.asynccontextmanager
+async def _purging(service: Service) -> AsyncIterator[None]:
+    task = asyncio.create_task(_purge_forever(service))
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def _purge_forever(service: Service) -> None:
+    """A few rows at a time, with a pause after each, so that requests go first."""
+    while True:
+        await asyncio.sleep(PURGE_SECONDS)
+        for container in list(service.catalogue.all_containers()):
+            if container.default_ttl is None:
+                continue
+            await _purge(service, container)
+
+
+async def _purge(service: Service, container: Container) -> None:
+    more = True
+    while more:
+        more = ttl.purge(service.store.connection, container, service.now()) == ttl.PURGE_ROWS
+        await asyncio.sleep(PAUSE_SECONDS)

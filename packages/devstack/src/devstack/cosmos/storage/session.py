@@ -1,0 +1,58 @@
+"""A session token says how far a client has seen each physical partition: writes move it on, reads do not.
+
+Wire form: ``<range>:-1#<lsn>``, several joined by commas.
+"""
+
+import sqlite3
+from collections.abc import Iterable
+
+from devstack.cosmos.errors import SESSION_NOT_AVAILABLE, CosmosError, bad_request
+from devstack.cosmos.storage.model import Container, Range
+
+
+def current_lsn(run: sqlite3.Connection, container: Container, part: Range) -> int:
+    """The log sequence number of the last transaction in the partition."""
+    row = run.execute(
+        "SELECT lsn FROM ranges WHERE container = ? AND id = ?", (container.number, part.id)
+    ).fetchone()
+    lsn: int = row[0]
+    return lsn
+
+
+def advance_lsn(run: sqlite3.Connection, container: Container, part: Range) -> int:
+    """Number the open transaction; call it once in each."""
+    lsn = current_lsn(run, container, part) + 1
+    run.execute("UPDATE ranges SET lsn = ? WHERE container = ? AND id = ?", (lsn, container.number, part.id))
+    return lsn
+
+
+def token(part: Range, lsn: int) -> str:
+    return f"{part.id}:-1#{lsn}"
+
+
+def check(run: sqlite3.Connection, container: Container, parts: Iterable[Range], header: str | None) -> None:
+    """Refuse a read of a partition that has not seen what the client has: 404/1002, as the service does."""
+    if not header:
+        return
+    seen = _parse(header)
+    for part in parts:
+        wanted = max((seen.get(number, 0) for number in (part.id, *part.parents)), default=0)
+        if wanted and wanted > current_lsn(run, container, part):
+            # By this header the client knows which container's tokens to forget before it tries again.
+            raise CosmosError(
+                SESSION_NOT_AVAILABLE,
+                "The read session is not available for the input session token.",
+                {"x-ms-alt-content-path": container.link},
+            )
+
+
+def _parse(header: str) -> dict[int, int]:
+    seen: dict[int, int] = {}
+    for pair in header.split(","):
+        number, _, vector = pair.strip().partition(":")
+        pieces = vector.split("#")
+        try:
+            seen[int(number)] = int(pieces[1] if len(pieces) > 1 else pieces[0])
+        except ValueError as error:
+            raise bad_request(f"The session token is not valid: {header[:100]}") from error
+    return seen

@@ -1,0 +1,104 @@
+"""A request is served only when it is signed with the account's key, for this very resource, at about this time.
+
+https://learn.microsoft.com/rest/api/cosmos-db/access-control-on-cosmosdb-resources: the signature is an HMAC-SHA256
+over verb, resource type, resource link and date. The service allows a clock to be fifteen minutes off.
+"""
+
+import base64
+import binascii
+import hashlib
+import hmac
+import json
+import time
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import Final
+from urllib.parse import parse_qsl, unquote
+
+from devstack.cosmos.errors import FORBIDDEN, UNAUTHORIZED, CosmosError
+from devstack.cosmos.wire.messages import Request
+
+EMULATOR_KEY: Final = (
+    "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw=="
+)
+"""The key of every Cosmos DB emulator, public by design: https://learn.microsoft.com/azure/cosmos-db/emulator"""
+
+SKEW_SECONDS: Final = 15 * 60
+
+_WRONG_KEY: Final = (
+    "The input authorization token can't serve the request. The wrong key is being used or the expected payload is not"
+    " built as per the protocol. For more info: https://aka.ms/cosmosdb-tsg-unauthorized."
+)
+
+
+@dataclass(frozen=True)
+class Authorizer:
+    """``accept_entra`` takes unsigned tokens of Entra's form too, as Microsoft's emulator does."""
+
+    key: bytes = base64.b64decode(EMULATOR_KEY)
+    accept_entra: bool = False
+
+    def check(self, request: Request) -> None:
+        """Raises 401 and, for a date that is too far off, 403."""
+        header = request.headers.get("authorization")
+        if header is None:
+            raise CosmosError(
+                UNAUTHORIZED, "Required Header authorization is missing. Ensure a valid token is passed."
+            )
+        fields = dict(parse_qsl(unquote(header).replace("+", "%2B"), keep_blank_values=True))
+        if fields.get("type") == "aad" and self.accept_entra:
+            _check_entra(fields.get("sig", ""))
+        elif fields.get("type") == "master" and fields.get("ver") == "1.0":
+            self._check_master(request, fields.get("sig", ""))
+        else:
+            raise CosmosError(
+                UNAUTHORIZED, "The authorization token has a type or version that is not served."
+            )
+
+    def _check_master(self, request: Request, signature: str) -> None:
+        date = request.headers.get("x-ms-date", "")
+        http_date = "" if date else request.headers.get("date", "")
+        if not any(
+            hmac.compare_digest(self._signature(request, link, date, http_date), signature.encode())
+            for link in _links(request)
+        ):
+            raise CosmosError(UNAUTHORIZED, _WRONG_KEY)
+        _check_date(date or http_date)
+
+    def _signature(self, request: Request, link: str, date: str, http_date: str) -> bytes:
+        text = (
+            f"{request.method.lower()}\n{request.target.type}\n{link}\n{date.lower()}\n{http_date.lower()}\n"
+        )
+        return base64.b64encode(hmac.new(self.key, text.encode(), hashlib.sha256).digest())
+
+
+def _links(request: Request) -> tuple[str, ...]:
+    """By name the whole link is signed, by ``_rid`` the last id alone, in lower case."""
+    target = request.target
+    last = target.link.rpartition("/")[2]
+    return (target.link, last.lower())
+
+
+def _check_date(text: str) -> None:
+    try:
+        sent = parsedate_to_datetime(text).timestamp()
+    except ValueError as error:
+        raise CosmosError(UNAUTHORIZED, "The date of the request is missing or not an HTTP date.") from error
+    if abs(time.time() - sent) > SKEW_SECONDS:
+        raise CosmosError(
+            FORBIDDEN,
+            "The authorization token is not valid at the current time. Please create another token and retry"
+            f" (token start time: {text}).",
+        )
+
+
+def _check_entra(token: str) -> None:
+    """The form and the lifetime of the token; there is nobody here who could vouch for its signature."""
+    try:
+        payload = token.split(".")[1]
+        claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+        lives = float(claims["nbf"]) - SKEW_SECONDS <= time.time() < float(claims["exp"])
+    except (IndexError, KeyError, TypeError, ValueError, binascii.Error) as error:
+        raise CosmosError(UNAUTHORIZED, "The Entra token is not of the expected form.") from error
+    if not lives:
+        raise CosmosError(UNAUTHORIZED, "The Entra token has expired.")

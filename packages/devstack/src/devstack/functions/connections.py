@@ -1,0 +1,106 @@
+"""Triggers that name the same connection share one client, which is closed when the host stops."""
+
+import contextlib
+import os
+import ssl
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from azure.cosmos.aio import CosmosClient
+from azure.servicebus.aio import ServiceBusClient
+
+from devstack.connection_settings import COSMOS_ADDRESS, SERVICEBUS_ADDRESS, Connection, find_connection
+from devstack.service import CannotStart
+
+if TYPE_CHECKING:
+    from azure.identity.aio import DefaultAzureCredential, ManagedIdentityCredential
+
+
+def cosmos_connection(setting: str, *, where: str) -> Connection:
+    """The connection named ``setting``. Raises CannotStart when the settings do not hold it."""
+    return _find(setting, COSMOS_ADDRESS, where)
+
+
+def servicebus_connection(setting: str, *, where: str) -> Connection:
+    """The connection named ``setting``. Raises CannotStart when the settings do not hold it."""
+    return _find(setting, SERVICEBUS_ADDRESS, where)
+
+
+def _find(setting: str, address_part: str, where: str) -> Connection:
+    if found := find_connection(os.environ, setting, address_part):
+        return found
+    raise CannotStart(
+        f"functions: {where} uses the connection {setting}; set {setting} or {setting}__{address_part} in the settings"
+    )
+
+
+@contextlib.contextmanager
+def _connection_errors(connection: Connection) -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, KeyError) as error:
+        # Not the error's own text, which may hold the key.
+        raise CannotStart(
+            f"functions: the connection {connection.setting} cannot be used; compare it with the sample settings"
+        ) from error
+
+
+class Clients:
+    """One client per connection, made when it is first needed, inside the running loop; closed by
+    :meth:`close`.
+    """
+
+    def __init__(self) -> None:
+        self._cosmos: dict[Connection, CosmosClient] = {}
+        self._servicebus: dict[Connection, ServiceBusClient] = {}
+        self._credentials: list[DefaultAzureCredential | ManagedIdentityCredential] = []
+
+    def cosmos(self, connection: Connection) -> CosmosClient:
+        """Connects to nothing yet. Raises CannotStart for a connection string that is none."""
+        if connection not in self._cosmos:
+            with _connection_errors(connection):
+                self._cosmos[connection] = self._make_cosmos(connection)
+        return self._cosmos[connection]
+
+    def servicebus(self, connection: Connection) -> ServiceBusClient:
+        """Connects to nothing yet. Raises CannotStart for a connection string that is none."""
+        if connection not in self._servicebus:
+            with _connection_errors(connection):
+                self._servicebus[connection] = self._make_servicebus(connection)
+        return self._servicebus[connection]
+
+    async def close(self) -> None:
+        for client in (*self._cosmos.values(), *self._servicebus.values(), *self._credentials):
+            await client.close()
+
+    def _make_cosmos(self, connection: Connection) -> CosmosClient:
+        if connection.connection_string is not None:
+            return CosmosClient.from_connection_string(connection.connection_string)
+        assert connection.address is not None
+        return CosmosClient(connection.address, self._credential(connection))
+
+    def _make_servicebus(self, connection: Connection) -> ServiceBusClient:
+        options: dict[str, Any] = {
+            # The listeners retry by themselves, for ever and with a pause that suits a machine next to them.
+            "retry_total": 0,
+            # Without one, the SDK reads all certificates for each connection, TLS or not: most of its cost.
+            "ssl_context": ssl.create_default_context(),
+        }
+        if connection.connection_string is not None:
+            return ServiceBusClient.from_connection_string(connection.connection_string, **options)
+        assert connection.address is not None
+        return ServiceBusClient(connection.address, self._credential(connection), **options)
+
+    def _credential(self, connection: Connection) -> "DefaultAzureCredential | ManagedIdentityCredential":
+        from azure.identity.aio import (  # noqa: PLC0415 - slow to import, and not needed with connection strings
+            DefaultAzureCredential,
+            ManagedIdentityCredential,
+        )
+
+        credential = (
+            ManagedIdentityCredential(client_id=connection.client_id)
+            if connection.managed_identity
+            else DefaultAzureCredential()
+        )
+        self._credentials.append(credential)
+        return credential

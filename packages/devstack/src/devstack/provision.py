@@ -1,0 +1,103 @@
+"""What ``devstack.toml`` declares exists before the app starts, and a run that finds it there already changes nothing.
+
+An entity that is there but could never work (its key, its sessions and its duplicate detection are fixed when
+it is made) is refused in one line: the app would only fail later, and less clearly.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from azure.core.exceptions import AzureError, ResourceExistsError
+from azure.cosmos import PartitionKey
+from azure.cosmos.aio import CosmosClient, DatabaseProxy
+from azure.servicebus.aio.management import ServiceBusAdministrationClient
+
+from devstack.administration import administration_client
+from devstack.app_file import Container, Cosmos, Queue, ServiceBus, Subscription, Topic
+from devstack.service import CannotStart
+
+
+async def cosmos(connection: str, wanted: Cosmos) -> None:
+    """The databases and their containers. Raises :class:`CannotStart`."""
+    async with CosmosClient.from_connection_string(connection) as client:
+        for each in wanted.containers:
+            with _errors(f'the container "{each.name}" in the database "{each.database}"'):
+                await _container(await client.create_database_if_not_exists(each.database), each)
+
+
+async def servicebus(connection: str, wanted: ServiceBus) -> None:
+    """Topics, subscriptions and queues; ``connection`` has the admin port. Raises :class:`CannotStart`."""
+    async with administration_client(connection) as client:
+        for topic in wanted.topics:
+            with _errors(f'the topic "{topic.name}"'):
+                await _topic(client, topic)
+            for each in topic.subscriptions:
+                with _errors(f'the subscription "{each.name}" of the topic "{topic.name}"'):
+                    await _subscription(client, topic, each)
+        for queue in wanted.queues:
+            with _errors(f'the queue "{queue.name}"'):
+                await _queue(client, queue)
+
+
+async def _container(database: DatabaseProxy, wanted: Container) -> None:
+    paths = wanted.partition_key
+    key = PartitionKey(paths[0]) if len(paths) == 1 else PartitionKey(paths, kind="MultiHash")
+    container = await database.create_container_if_not_exists(wanted.name, key, default_ttl=wanted.ttl)
+    properties = await container.read()
+    if properties["partitionKey"]["paths"] != paths:
+        raise CannotStart(
+            f'the container "{wanted.name}" exists, but not with the partition key {", ".join(paths)}; {wanted.rename}'
+        )
+    if wanted.ttl is not None and properties.get("defaultTtl") is None:
+        raise CannotStart(f'the container "{wanted.name}" exists without TTL; {wanted.rename}')
+
+
+async def _topic(client: ServiceBusAdministrationClient, wanted: Topic) -> None:
+    try:
+        await client.create_topic(wanted.name, **_properties(wanted))
+    except ResourceExistsError:
+        found = await client.get_topic(wanted.name)
+        _check(f'the topic "{wanted.name}"', wanted, found)
+
+
+async def _subscription(client: ServiceBusAdministrationClient, topic: Topic, wanted: Subscription) -> None:
+    try:
+        await client.create_subscription(topic.name, wanted.name, **_properties(wanted))
+    except ResourceExistsError:
+        found = await client.get_subscription(topic.name, wanted.name)
+        _check(f'the subscription "{wanted.name}"', wanted, found)
+
+
+async def _queue(client: ServiceBusAdministrationClient, wanted: Queue) -> None:
+    try:
+        await client.create_queue(wanted.name, **_properties(wanted))
+    except ResourceExistsError:
+        found = await client.get_queue(wanted.name)
+        _check(f'the queue "{wanted.name}"', wanted, found)
+
+
+def _properties(wanted: Topic | Subscription | Queue) -> dict[str, Any]:
+    return wanted.model_dump(exclude={"name", "setting", "subscriptions"}, exclude_none=True)
+
+
+def _check(what: str, wanted: Topic | Subscription | Queue, found: Any) -> None:
+    """What was fixed when it was made, and the app cannot do without, must be there; all else may differ."""
+    for name, without in (
+        ("requires_duplicate_detection", "duplicate detection"),
+        ("requires_session", "sessions"),
+    ):
+        if getattr(wanted, name, False) and not getattr(found, name):
+            raise CannotStart(f"{what} exists without {without}; {wanted.rename}")
+
+
+@contextlib.contextmanager
+def _errors(what: str) -> Iterator[None]:
+    try:
+        yield
+    except AzureError as error:
+        raise CannotStart(f"cannot make {what}: {_first_line(error)}") from error
+
+
+def _first_line(error: AzureError) -> str:
+    return str(error.message or error).strip().partition("\n")[0]

@@ -1,0 +1,89 @@
+"""The service is reachable exactly while its context is open: store first, then entities, then the two listeners."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from aiohttp import web
+
+from devstack.service import locked_folder, port_errors
+from devstack.servicebus.admin.application import make_application
+from devstack.servicebus.cbs import DEVELOPMENT_KEY
+from devstack.servicebus.config import declare, read_config
+from devstack.servicebus.connection import Connection, Context
+from devstack.servicebus.engine import Engine
+from devstack.servicebus.faults import Faults
+from devstack.servicebus.nodes import Nodes
+from devstack.servicebus.store import Store
+
+NAME = "servicebus"
+HOST = "127.0.0.1"
+STOP_SECONDS = 1.0
+DEFAULT_IDLE_SECONDS = 480.0
+"""A silent client is closed after this; half of it, 4 minutes, is announced, as Azure Service Bus does."""
+
+
+@dataclass(frozen=True)
+class Options:
+    port: int
+    admin_port: int
+    data: Path
+    config: Path | None = None
+    with_faults: bool = False
+    idle_seconds: float = DEFAULT_IDLE_SECONDS
+
+
+@contextlib.asynccontextmanager
+async def serve(options: Options) -> AsyncIterator[str]:
+    """Yields the addresses for AMQP and for management."""
+    descriptions = read_config(options.config) if options.config else []
+    with locked_folder(NAME, options.data):
+        engine = Engine(Store(options.data))
+        try:
+            declare(engine, descriptions)
+            engine.start()
+            faults = Faults()
+            connections: set[Connection] = set()
+            application = make_application(engine, faults, connections, with_faults=options.with_faults)
+            async with (
+                _amqp(engine, faults, connections, options) as amqp,
+                _admin(application, options) as admin,
+            ):
+                yield f"{amqp} {admin}"
+        finally:
+            engine.stop()
+
+
+@contextlib.asynccontextmanager
+async def _amqp(
+    engine: Engine, faults: Faults, connections: set[Connection], options: Options
+) -> AsyncIterator[str]:
+    nodes = Nodes(engine, faults, DEVELOPMENT_KEY)
+    context = Context(engine, DEVELOPMENT_KEY, faults, nodes.attach, options.idle_seconds)
+    loop = asyncio.get_running_loop()
+    with port_errors(NAME, options.port, "SERVICEBUS_PORT"):
+        server = await loop.create_server(lambda: Connection(context, connections), HOST, options.port)
+    try:
+        yield f"amqp://{HOST}:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+        for connection in list(connections):
+            connection.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(STOP_SECONDS):
+                await server.wait_closed()  # from Python 3.12 on, also for connections that have not ended
+
+
+@contextlib.asynccontextmanager
+async def _admin(application: web.Application, options: Options) -> AsyncIterator[str]:
+    runner = web.AppRunner(application, access_log=None)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, HOST, options.admin_port, shutdown_timeout=1.0)
+        with port_errors(NAME, options.admin_port, "SERVICEBUS_ADMIN_PORT"):
+            await site.start()
+        yield f"http://{HOST}:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()

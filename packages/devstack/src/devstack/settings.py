@@ -1,0 +1,139 @@
+"""Everything the stack is told is read and checked here, once, before the first process starts.
+
+A value that cannot be right is refused with the name of the setting and what to put there. The environment
+beats the settings file, as with ``func start``.
+"""
+
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from devstack.app_file import App, read_app
+from devstack.connection_settings import COSMOS_ADDRESS, SERVICEBUS_ADDRESS, find_connection
+from devstack.local_settings import default_file, read_values
+from devstack.ports import Ports, read_ports
+from devstack.service import CannotStart
+
+COSMOS_KEY = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw=="
+"""The key of every Cosmos DB emulator, public by design (https://learn.microsoft.com/azure/cosmos-db/emulator)."""
+
+
+def cosmos_connection(port: int) -> str:
+    """The connection string of the local Cosmos DB."""
+    return f"AccountEndpoint=http://127.0.0.1:{port}/;AccountKey={COSMOS_KEY};"
+
+
+def servicebus_connection(port: int) -> str:
+    """The connection string of the local Service Bus; with its admin port, the one to administer it."""
+    return (
+        f"Endpoint=sb://127.0.0.1:{port};SharedAccessKeyName=RootManageSharedAccessKey;"
+        "SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true;"
+    )
+
+
+@dataclass(frozen=True)
+class StackSettings:
+    """What one stack runs and where. A service whose connection points away from this machine is not run."""
+
+    folder: Path
+    """The app's: of ``devstack.toml`` and, where functions are run, ``function_app.py``."""
+    app: App
+    file: Path
+    data: Path
+    ports: Ports
+    servicebus_config: Path | None
+    environment: Mapping[str, str]
+    """What every service's process starts with; the host gets the connection strings on top."""
+    cosmos_setting: str | None
+    """The setting through which the app finds Cosmos DB; None when that leads elsewhere, and none is run here."""
+    servicebus_setting: str | None
+    """The same for Service Bus."""
+    runs_functions: bool
+
+    def wanted_ports(self) -> dict[str, int]:
+        """The ports of the services that are run, by their name in :class:`Ports`."""
+        wanted = {}
+        if self.cosmos_setting:
+            wanted["cosmos"] = self.ports.cosmos
+        if self.servicebus_setting:
+            wanted["servicebus"] = self.ports.servicebus
+            wanted["servicebus_admin"] = self.ports.servicebus_admin
+        if self.runs_functions:
+            wanted["functions"] = self.ports.functions
+        return wanted
+
+
+def read_settings(
+    environment: Mapping[str, str], folder: Path, file: Path | None = None, *, functions: bool = True
+) -> StackSettings:
+    """Read the environment, the app's ``devstack.toml`` in ``folder`` and its settings file.
+
+    The settings file is by default its ``local.settings.json``, else the sample. Raises :class:`CannotStart` for the
+    first value that cannot be right.
+    """
+    folder = folder.absolute()
+    file = (file or default_file(folder)).absolute()
+    effective = {**read_values(file), **environment}
+    app = read_app(folder, effective)
+    settings = StackSettings(
+        folder=folder,
+        app=app,
+        file=file,
+        data=Path(environment.get("DEVSTACK_DATA") or folder / ".devstack").absolute(),
+        ports=read_ports(environment),
+        servicebus_config=_servicebus_config(environment.get("SERVICEBUS_CONFIG", "")),
+        environment=environment,
+        cosmos_setting=_setting_of_local(effective, app.cosmos.connection, "AccountEndpoint", COSMOS_ADDRESS),
+        servicebus_setting=_setting_of_local(
+            effective, app.servicebus.connection, "Endpoint", SERVICEBUS_ADDRESS
+        ),
+        runs_functions=functions,
+    )
+    if not settings.wanted_ports():
+        raise CannotStart(
+            "nothing to start: both connections lead elsewhere, and --no-functions leaves out the host"
+        )
+    return settings
+
+
+def _servicebus_config(text: str) -> Path | None:
+    if not text:
+        return None
+    file = Path(text).absolute()
+    if not file.is_file():
+        raise CannotStart(f"SERVICEBUS_CONFIG names {file}, which is no file; point it to a Config.json")
+    return file
+
+
+def _setting_of_local(values: Mapping[str, str], name: str, part: str, address_part: str) -> str | None:
+    """The setting that decides where the connection ``name`` leads, when it leads to this machine."""
+    found = find_connection(values, name, address_part)
+    if found is None:
+        return name
+    address = found.address or _part(found.setting, found.connection_string or "", part)
+    return found.setting if _is_loopback(found.setting, address) else None
+
+
+def _part(setting: str, connection: str, name: str) -> str:
+    for part in connection.split(";"):
+        key, equals, value = part.partition("=")
+        if equals and value and key.strip().lower() == name.lower():
+            return value.strip()
+    raise CannotStart(
+        f'{setting} is no connection string: it has no "{name}=..." part; compare it with the sample settings'
+    )
+
+
+def _is_loopback(setting: str, address: str) -> bool:
+    try:
+        host = urlsplit(address if "//" in address else f"//{address}").hostname or ""
+    except ValueError as error:
+        raise CannotStart(f"{setting} names no valid address: {error}") from error
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,118 @@
+"""The ``devstack`` command as a user starts it, on free ports and with its own data: what it prints, how it ends."""
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Self
+
+from devstack.local_settings import SAMPLE
+from devstack.testing.processes import alive_with
+
+READY_WITHIN_SECONDS = 40.0
+ANY_PORTS = dict.fromkeys(("FUNCTIONS_PORT", "COSMOS_PORT", "SERVICEBUS_PORT", "SERVICEBUS_ADMIN_PORT"), "0")
+
+
+def settings_file(app: Path, folder: Path) -> Path:
+    """The app's sample settings: a developer's own must not decide what is tested."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return Path(shutil.copy(app / SAMPLE, folder / "settings.json"))
+
+
+class RunningStack:
+    """The supervisor's process, what it printed, and all processes that belong to it."""
+
+    def __init__(self, app: Path, folder: Path, *arguments: str, **environment: str) -> None:
+        self.data = folder / "data"
+        self.lines: list[str] = []
+        self.stop_seconds = 0.0
+        settings = settings_file(app, folder)
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "devstack", f"--app={app}", f"--settings={settings}", *arguments],
+            env={**os.environ, **ANY_PORTS, "DEVSTACK_DATA": str(self.data), **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    @property
+    def output(self) -> str:
+        return "\n".join(self.lines)
+
+    def wait_until_ready(self) -> Self:
+        self.wait_for("Ready ")
+        return self
+
+    def wait_for(self, start: str) -> None:
+        """Wait for a line that starts so."""
+        deadline = time.monotonic() + READY_WITHIN_SECONDS
+        while not any(line.startswith(start) for line in list(self.lines)):
+            assert self._process.poll() is None, f"it ended:\n{self.output}"
+            assert time.monotonic() < deadline, f"not ready:\n{self.output}"
+            time.sleep(0.02)
+
+    def address(self, service: str) -> str:
+        """The first address on the line of ``Cosmos DB``, ``Service Bus`` or ``Functions``."""
+        found = re.search(rf"^{service} +(\S+)", self.output, re.MULTILINE)
+        assert found, self.output
+        return found.group(1)
+
+    def processes(self) -> list[int]:
+        """The supervisor and its services: they all know the data folder, or the settings file beside it."""
+        return alive_with(str(self.data.parent))
+
+    def process_of(self, service: str) -> int:
+        (pid,) = [pid for pid in alive_with(f"devstack {service} ") if pid in self.processes()]
+        return pid
+
+    def send(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    def end(self, number: signal.Signals = signal.SIGINT) -> int:
+        """Send a signal as Ctrl-C does, wait, measure; the exit code."""
+        began = time.monotonic()
+        with contextlib.suppress(ProcessLookupError):
+            self.send(number)
+        code = self._process.wait(20)
+        self.stop_seconds = time.monotonic() - began
+        self._reader.join(10)
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        return code
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self.lines.append(line.rstrip("\n"))
+
+
+@contextlib.contextmanager
+def stack(app: Path, folder: Path, *arguments: str, **environment: str) -> Iterator[RunningStack]:
+    """A stack that is ready; it is ended whatever the test did, and none of its processes is left."""
+    running = RunningStack(app, folder, *arguments, **environment)
+    try:
+        yield running.wait_until_ready()
+    finally:
+        if running.is_alive:
+            running.end()
+        for pid in running.processes():
+            os.kill(pid, signal.SIGKILL)

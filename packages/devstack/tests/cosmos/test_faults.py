@@ -1,0 +1,144 @@
+"""Faults on demand: each does what it says, as often as it was told, to whom it was told."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from azure.cosmos import PartitionKey
+from azure.cosmos.aio import ContainerProxy, CosmosClient
+
+from cosmos.raw import KEY, Raw, Reply, items_path
+from devstack.cosmos.errors import CosmosError
+from devstack.cosmos.wire.budget import Budget
+from devstack.testing import Service, running
+
+PK = {"x-ms-documentdb-partitionkey": '["a"]'}
+
+
+@pytest.fixture(autouse=True)
+async def no_fault_is_left(faulty_raw: Raw) -> AsyncIterator[None]:
+    yield
+    await faulty_raw.administer("DELETE", "faults")
+
+
+async def create(raw: Raw, container: ContainerProxy, item_id: str = "1") -> Reply:
+    return await raw.send("POST", items_path(container), headers=PK, body={"id": item_id, "pk": "a"})
+
+
+async def stored(container: ContainerProxy) -> list[str]:
+    return sorted([item["id"] async for item in container.read_all_items()])
+
+
+@pytest.mark.parametrize(("kind", "left"), [("fail-before-commit", []), ("drop-after-commit", ["1"])])
+async def test_a_lost_answer_leaves_nothing_or_everything(
+    wide: ContainerProxy, faulty_raw: Raw, kind: str, left: list[str]
+) -> None:
+    await faulty_raw.administer("POST", "faults", {"kind": kind, "operation": "create"})
+
+    with pytest.raises(aiohttp.ClientConnectionError):
+        await create(faulty_raw, wide)
+
+    assert await stored(wide) == left
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "sub_status"),
+    [("throttle", 429, "3200"), ("retry-with", 449, None), ("unavailable", 503, None)],
+)
+async def test_an_error_on_demand_comes_as_often_as_told(
+    wide: ContainerProxy, faulty_raw: Raw, kind: str, status: int, sub_status: str | None
+) -> None:
+    await faulty_raw.administer("POST", "faults", {"kind": kind, "count": 2, "retryAfterMs": 7})
+
+    replies = [await create(faulty_raw, wide) for _ in range(3)]
+
+    assert [reply.status for reply in replies] == [status, status, 201]
+    assert replies[0].sub_status == sub_status
+    if status == 429:
+        assert replies[0].headers["x-ms-retry-after-ms"] == "7"
+
+
+async def test_a_slow_answer_takes_its_time_and_holds_nobody_else_up(
+    wide: ContainerProxy, faulty_raw: Raw
+) -> None:
+    await faulty_raw.administer("POST", "faults", {"kind": "slow", "seconds": 0.5, "operation": "create"})
+    began = time.monotonic()
+    slow = asyncio.create_task(create(faulty_raw, wide))
+
+    await faulty_raw.send("GET", "/dbs")
+    others = time.monotonic() - began
+    reply = await slow
+
+    assert reply.status == 201
+    assert time.monotonic() - began >= 0.5
+    assert others < 0.5
+
+
+@pytest.mark.parametrize(
+    "matches",
+    [{"operation": "batch"}, {"method": "PUT"}, {"container": "other"}, {"path": "/dbs/*/colls/other/docs"}],
+)
+async def test_a_fault_meets_only_what_it_names(
+    wide: ContainerProxy, faulty_raw: Raw, matches: dict[str, Any]
+) -> None:
+    await faulty_raw.administer("POST", "faults", {"kind": "unavailable", **matches})
+
+    assert (await create(faulty_raw, wide)).status == 201
+    pending = (await faulty_raw.administer("GET", "faults")).body["faults"]
+    assert [fault["kind"] for fault in pending] == ["unavailable"]
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"kind": "nonsense"}, {"kind": "slow", "count": 0}, {"kind": "slow", "typo": 1}, []]
+)
+async def test_a_fault_that_cannot_be_is_400(faulty_raw: Raw, body: Any) -> None:
+    reply = await faulty_raw.administer("POST", "faults", body)
+
+    assert reply.status == 400
+    assert reply.body["error"]
+
+
+async def test_the_sdk_waits_and_goes_on_when_throttled(wide: ContainerProxy, faulty_raw: Raw) -> None:
+    await faulty_raw.administer("POST", "faults", {"kind": "throttle", "count": 3, "retryAfterMs": 10})
+
+    await wide.create_item({"id": "1", "pk": "a"})
+
+    assert (await faulty_raw.administer("GET", "faults")).body["faults"] == []
+    assert await stored(wide) == ["1"]
+
+
+def test_a_budget_is_spent_and_comes_back() -> None:
+    now = 100.0
+    budget = Budget(10, lambda: now)
+    budget.admit()
+    budget.charge(25)
+
+    with pytest.raises(CosmosError) as refused:
+        budget.admit()
+    assert refused.value.kind.status == 429
+    wait = int(refused.value.headers["x-ms-retry-after-ms"])
+    assert 1500 <= wait <= 1510
+    now += wait / 1000
+    budget.admit()
+
+
+@pytest.fixture
+def poor_server(tmp_path: Path) -> Iterator[Service]:
+    folder = tmp_path / "data"
+    with running(Service("cosmos", folder, "--ru-budget=100")) as service:
+        yield service
+
+
+async def test_clients_back_off_from_a_budget_and_get_through(poor_server: Service) -> None:
+    async with CosmosClient(poor_server.address, KEY) as client:
+        database = await client.create_database("d")
+        container = await database.create_container("c", PartitionKey("/pk"))
+
+        written = [await container.create_item({"id": str(number), "pk": "a"}) for number in range(30)]
+
+    assert len(written) == 30
+    assert any("x-ms-throttle-retry-count" in item.get_response_headers() for item in written)

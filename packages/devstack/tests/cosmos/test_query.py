@@ -1,0 +1,365 @@
+"""Queries through the SDK: what they give, over one partition key and over four physical partitions alike."""
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from azure.cosmos import ContainerProxy, CosmosClient, PartitionKey, exceptions
+from azure.cosmos.aio import ContainerProxy as AsyncContainer
+from azure.cosmos.aio import DatabaseProxy as AsyncDatabase
+
+from cosmos.raw import KEY, Raw, all_of, items_path
+from devstack.testing import Service
+
+DOCUMENTS: list[dict[str, Any]] = [
+    {"id": "1", "pk": "a", "n": 3, "s": "pear", "tags": ["x", "y"], "in": {"deep": 1}, "flag": True},
+    {"id": "2", "pk": "b", "n": 1, "s": "Apple", "tags": [], "in": {"deep": 2}, "flag": False},
+    {"id": "3", "pk": "c", "n": 2.5, "s": "fig", "tags": ["y"], "flag": None},
+    {"id": "4", "pk": "d", "n": None, "s": "apple pie", "tags": "y"},
+    {"id": "5", "pk": "e", "n": "3", "s": "100%"},
+    {"id": "6", "pk": "f", "s": "", "in": [10, 20], "list": [{"deep": "x", "pk": "other"}]},
+]
+
+
+@pytest.fixture(scope="module")
+def fruit(faulty_server: Service) -> Iterator[ContainerProxy]:
+    """The documents over four physical partitions, made and read with the synchronous SDK."""
+    with CosmosClient(faulty_server.address, KEY) as client:
+        database = client.create_database(f"db-{uuid.uuid4()}")
+        container = database.create_container("fruit", PartitionKey("/pk"))
+        for document in DOCUMENTS:
+            container.create_item(document)
+        yield container
+
+
+def ask(container: ContainerProxy, query: str, **values: Any) -> list[Any]:
+    parameters: list[dict[str, object]] = [
+        {"name": f"@{name}", "value": value} for name, value in values.items()
+    ]
+    return list(container.query_items(query, parameters=parameters, enable_cross_partition_query=True))
+
+
+def ids(container: ContainerProxy, condition: str, **values: Any) -> str:
+    return "".join(sorted(ask(container, f"SELECT VALUE c.id FROM c WHERE {condition}", **values)))
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("c.n = 3", "1"),
+        ("c.n != 3", "2345"),
+        ("NOT (c.n = 3)", "2345"),
+        ("c.n > 1", "13"),
+        ("c.n >= 1 AND c.n < 3", "23"),
+        ("1 < c.n", "13"),
+        ("c.n = null", "4"),
+        ("c.n != null", "1235"),
+        ("c.flag", "1"),
+        ("c.flag = false", "2"),
+        ("NOT c.flag", "2"),
+        ("c.s >= 'a'", "134"),
+        ("c.n IN (1, 2.5, '3')", "235"),
+        ("c.n NOT IN (1)", "1345"),
+        ("c.n BETWEEN 1 AND 2.5", "23"),
+        ("c.s LIKE '%pp%'", "24"),
+        ("c.s LIKE 'f_g'", "3"),
+        ("c.s LIKE '100!%' ESCAPE '!'", "5"),
+        ("c.s LIKE '[fp]%'", "13"),
+        ("c.s NOT LIKE '%p%'", "356"),
+        ("c.in.deep = 1", "1"),
+        ("c['in']['deep'] > 1", "2"),
+        ("c.in[1] = 20", "6"),
+        ("c.tags[0] = 'x'", "1"),
+        ("IS_DEFINED(c.n)", "12345"),
+        ("NOT IS_DEFINED(c.n)", "6"),
+        ("IS_NULL(c.flag)", "3"),
+        ("IS_NUMBER(c.n)", "123"),
+        ("IS_STRING(c.tags)", "4"),
+        ("IS_ARRAY(c.in) OR IS_OBJECT(c.in)", "126"),
+        ("IS_BOOL(c.flag)", "12"),
+        ("STARTSWITH(c.s, 'app')", "4"),
+        ("STARTSWITH(c.s, 'app', true)", "24"),
+        ("ENDSWITH(c.s, 'g')", "3"),
+        ("CONTAINS(c.s, 'pp')", "24"),
+        ("ARRAY_CONTAINS(c.tags, 'y')", "13"),
+        ("ARRAY_LENGTH(c.tags) = 2", "1"),
+        ("LENGTH(c.s) = 0", "6"),
+        ("LOWER(c.s) = 'apple'", "2"),
+        ("c.n + 1 = 2", "2"),
+        ("c.n * 2 > 5.5", "1"),
+        ("c.n % 2 = 1", "12"),
+        ("-c.n < -2", "13"),
+        ("c.s || '!' = 'fig!'", "3"),
+        ("(c.missing ?? 'none') = 'none'", "123456"),
+        ("(c.flag ? c.n : 0) = 3", "1"),
+        ("EXISTS(SELECT VALUE t FROM t IN c.tags WHERE t = 'x')", "1"),
+        ("c.missing = 1 OR c.n = 1", "2"),
+        ("c.missing = 1 AND c.n = 1", ""),
+        ("NOT (c.missing = 1)", ""),
+        ("c.missing != 1", ""),
+        ("c.n < 'z'", "5"),
+        ("c.in = {'deep': 2}", "2"),
+        ("c.tags = ['y']", "3"),
+        ("c._ts > 0 AND c.id = '4'", "4"),
+        ("true", "123456"),
+        ("c.n", ""),
+        ("IIF(c.flag, 'yes', 'no') = 'yes'", "1"),
+        ("c.s = 'it\\'s' OR c.s = \"fig\"", "3"),
+    ],
+)
+def test_conditions(fruit: ContainerProxy, condition: str, expected: str) -> None:
+    assert ids(fruit, condition) == expected
+
+
+def test_parameters_of_every_type(fruit: ContainerProxy) -> None:
+    assert ids(fruit, "c.n = @n", n=3) == "1"
+    assert ids(fruit, "c.n = @n", n=None) == "4"
+    assert ids(fruit, "c.flag = @flag", flag=False) == "2"
+    assert ids(fruit, "c.in = @object", object={"deep": 2}) == "2"
+    assert ids(fruit, "ARRAY_CONTAINS(@wanted, c.id)", wanted=["2", "5"]) == "25"
+    assert ids(fruit, "c.s = @text", text="' OR true --") == ""
+    with pytest.raises(exceptions.CosmosHttpResponseError) as refused:
+        ids(fruit, "c.n = @missing")
+    assert refused.value.status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("SELECT c.id, c.n AS number FROM c WHERE c.id = '1'", [{"id": "1", "number": 3}]),
+        ("SELECT c.id, c.missing FROM c WHERE c.id = '1'", [{"id": "1"}]),
+        ("SELECT c.n + 1, c.s FROM c WHERE c.id = '1'", [{"$1": 4, "s": "pear"}]),
+        ("SELECT VALUE {'i': c.id, all: [c.n, c.missing]} FROM c WHERE c.id = '1'", [{"i": "1", "all": [3]}]),
+        ("SELECT VALUE c.missing FROM c", []),
+        ("SELECT r.id FROM root r WHERE r.id = '2'", [{"id": "2"}]),
+        ("SELECT VALUE t FROM c JOIN t IN c.tags WHERE c.id = '1'", ["x", "y"]),
+        ("SELECT c.id, t FROM c JOIN t IN c.tags WHERE t = 'x'", [{"id": "1", "t": "x"}]),
+        ("SELECT VALUE t FROM t IN c.tags WHERE t = 'x'", ["x"]),
+        ("SELECT VALUE d FROM c.in.deep d", [1, 2]),
+        ("SELECT VALUE d.deep FROM d IN c.list WHERE d.deep = 'x' AND d.pk = 'other'", ["x"]),
+        ("SELECT VALUE COUNT(1) FROM t IN c.tags", [3]),
+        ("SELECT DISTINCT VALUE t FROM t IN c.tags", ["x", "y"]),
+        ("SELECT VALUE ARRAY(SELECT VALUE UPPER(t) FROM t IN c.tags) FROM c WHERE c.id = '1'", [["X", "Y"]]),
+        ("SELECT VALUE COUNT(1) FROM c", [6]),
+        ("SELECT VALUE COUNT(c.n) FROM c", [5]),
+        ("SELECT VALUE SUM(c.n) FROM c WHERE IS_NUMBER(c.n)", [6.5]),
+        ("SELECT VALUE AVG(c.in.deep) FROM c", [1.5]),
+        ("SELECT VALUE MIN(c.n) FROM c WHERE IS_NUMBER(c.n)", [1]),
+        ("SELECT VALUE MAX(c.s) FROM c", ["pear"]),
+        ("SELECT VALUE c.id FROM c WHERE IS_NUMBER(c.n) ORDER BY c.n", ["2", "3", "1"]),
+        ("SELECT VALUE c.id FROM c WHERE IS_NUMBER(c.n) ORDER BY c.n DESC", ["1", "3", "2"]),
+        ("SELECT VALUE c.s FROM c ORDER BY c.s", ["", "100%", "Apple", "apple pie", "fig", "pear"]),
+        ("SELECT TOP 2 VALUE c.id FROM c ORDER BY c.id DESC", ["6", "5"]),
+        ("SELECT TOP 1 [c.id] FROM c ORDER BY c.id", [{"$1": ["1"]}]),
+        (
+            "SELECT DISTINCT VALUE c.flag FROM c WHERE IS_NULL(c.flag) = false ORDER BY c.flag OFFSET 1 LIMIT 1",
+            [True],
+        ),
+        ("SELECT VALUE c.id FROM c ORDER BY c.id OFFSET 2 LIMIT 3", ["3", "4", "5"]),
+        ("SELECT DISTINCT VALUE IS_DEFINED(c.in) FROM c", [True, False]),
+        (
+            "SELECT DISTINCT c.flag FROM c WHERE IS_NUMBER(c.n)",
+            [{"flag": True}, {"flag": False}, {"flag": None}],
+        ),
+        ("SELECT DISTINCT * FROM c WHERE c.n = 1 AND c.pk = 'none'", []),
+    ],
+)
+def test_results(fruit: ContainerProxy, query: str, expected: list[Any]) -> None:
+    found = ask(fruit, query)
+
+    if "ORDER BY" in query:
+        assert found == expected
+    else:
+        assert sorted(found, key=repr) == sorted(expected, key=repr)
+
+
+async def test_types_come_in_the_services_order(container: AsyncContainer) -> None:
+    values: list[Any] = ["b", 2, None, True, "a", False, 1, -1.5]
+    for index, value in enumerate(values):
+        await container.create_item({"id": str(index), "pk": "a", "v": value})
+    await container.create_item({"id": "undefined", "pk": "a"})
+    query = "SELECT c.v FROM c ORDER BY c.v"
+
+    up = await all_of(container.query_items(query, partition_key="a"))
+    down = await all_of(container.query_items(f"{query} DESC", partition_key="a"))
+
+    ordered = [None, False, True, -1.5, 1, 2, "a", "b"]
+    assert up == [{}, *({"v": value} for value in ordered)]
+    assert down == up[::-1]
+
+
+@pytest.mark.parametrize("query", ["SELECT VALUE c.n FROM c", "SELECT VALUE c.n FROM c ORDER BY c.n DESC"])
+@pytest.mark.parametrize("key", ["a", None])
+async def test_pages_neither_skip_nor_repeat(wide: AsyncContainer, query: str, key: str | None) -> None:
+    for number in range(23):
+        await wide.create_item({"id": str(number), "pk": key or f"key-{number}", "n": number % 7})
+
+    options: dict[str, Any] = {"partition_key": key} if key else {}
+    pages = wide.query_items(query, max_item_count=4, **options).by_page()
+    lengths, found = [], []
+    async for page in pages:
+        part = await all_of(page)
+        lengths.append(len(part))
+        found += part
+
+    assert sorted(found) == sorted(number % 7 for number in range(23))
+    if "ORDER" in query:
+        assert found == sorted(found, reverse=True)
+    if key:
+        assert lengths == [4, 4, 4, 4, 4, 3]
+
+
+async def test_a_page_ends_with_its_physical_partition(wide: AsyncContainer) -> None:
+    for number in range(20):
+        await wide.create_item({"id": str(number), "pk": f"key-{number}"})
+
+    found = [await all_of(page) async for page in wide.query_items("SELECT * FROM c").by_page()]
+
+    assert len(found) == 4, "twenty keys leave no quarter of the hashes empty"
+    assert sum(len(page) for page in found) == 20
+
+
+async def test_changes_between_two_pages_do_no_harm(container: AsyncContainer) -> None:
+    for number in range(10):
+        await container.create_item({"id": str(number), "pk": "a", "n": number})
+    query = "SELECT VALUE c.n FROM c ORDER BY c.n"
+    pages = container.query_items(query, partition_key="a", max_item_count=4).by_page()
+
+    first = await all_of(await anext(pages))
+    await container.delete_item("3", "a")
+    await container.create_item({"id": "new", "pk": "a", "n": 0.5})
+    second = await all_of(await anext(pages))
+
+    assert (first, second) == ([0, 1, 2, 3], [4, 5, 6, 7])
+
+
+async def test_joined_rows_are_paged_too(container: AsyncContainer) -> None:
+    for number in range(3):
+        await container.create_item({"id": str(number), "pk": "a", "tags": ["x", "y", "z"]})
+
+    query = "SELECT c.id, t FROM c JOIN t IN c.tags"
+    pages = container.query_items(query, partition_key="a", max_item_count=2).by_page()
+    found = [[(row["id"], row["t"]) async for row in page] async for page in pages]
+
+    assert [row for page in found for row in page] == [(str(n), t) for n in range(3) for t in "xyz"]
+    assert max(len(page) for page in found) == 2
+
+
+async def test_a_foreign_or_forged_continuation_is_400(container: AsyncContainer, raw: Raw) -> None:
+    for number in range(3):
+        await container.create_item({"id": str(number), "pk": "a"})
+    headers = {
+        "x-ms-documentdb-isquery": "True",
+        "Content-Type": "application/query+json",
+        "x-ms-documentdb-partitionkey": '["a"]',
+        "x-ms-max-item-count": "1",
+    }
+    query = {"query": "SELECT * FROM c"}
+    page = await raw.send("POST", items_path(container), headers=headers, body=query)
+    token = page.headers["x-ms-continuation"]
+
+    other_query = {"query": "SELECT c.id FROM c"}
+    for body, used in ((other_query, token), (query, "x"), (query, token[:-8]), (query, "e30=")):
+        reply = await raw.send(
+            "POST", items_path(container), headers={**headers, "x-ms-continuation": used}, body=body
+        )
+        assert (reply.status, reply.body["code"]) == (400, "BadRequest")
+    good = await raw.send(
+        "POST", items_path(container), headers={**headers, "x-ms-continuation": token}, body=query
+    )
+    assert [item["id"] for item in good.body["Documents"]] == ["1"]
+
+
+async def test_groups_in_one_partition_key(container: AsyncContainer) -> None:
+    for number in range(6):
+        await container.create_item(
+            {"id": str(number), "pk": "a", "kind": "even" if number % 2 == 0 else "odd", "n": number}
+        )
+
+    query = "SELECT c.kind, COUNT(1) AS count, SUM(c.n) AS total FROM c GROUP BY c.kind"
+    found = await all_of(container.query_items(query, partition_key="a"))
+
+    assert sorted(found, key=lambda row: str(row["kind"])) == [
+        {"kind": "even", "count": 3, "total": 6},
+        {"kind": "odd", "count": 3, "total": 9},
+    ]
+
+
+async def test_an_order_by_several_properties_needs_a_composite_index(database: AsyncDatabase) -> None:
+    policy: Any = {
+        "compositeIndexes": [[{"path": "/a", "order": "ascending"}, {"path": "/b", "order": "descending"}]]
+    }
+    container = await database.create_container("c", PartitionKey("/pk"), indexing_policy=policy)
+    for number, (a, b) in enumerate([(1, 1), (2, 1), (1, 2), (2, 2)]):
+        await container.create_item({"id": str(number), "pk": "k", "a": a, "b": b})
+
+    async def ordered(order: str) -> list[Any]:
+        query = f"SELECT VALUE [c.a, c.b] FROM c ORDER BY {order}"
+        return await all_of(container.query_items(query, partition_key="k", max_item_count=1))
+
+    assert await ordered("c.a, c.b DESC") == [[1, 2], [1, 1], [2, 2], [2, 1]]
+    assert await ordered("c.a DESC, c.b ASC") == [[2, 1], [2, 2], [1, 1], [1, 2]]
+    with pytest.raises(exceptions.CosmosHttpResponseError) as refused:
+        await ordered("c.a, c.b")
+    assert "composite index" in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("query", "says"),
+    [
+        ("SELEC * FROM c", "Syntax error"),
+        ("SELECT * FROM c WHERE", "Syntax error"),
+        ("SELECT * FROM c WHERE c.x =", "Syntax error"),
+        ("SELECT * FROM c; SELECT * FROM c", "Syntax error"),
+        ("DELETE FROM c", "Syntax error"),
+        ("SELECT * FROM c WHERE c.x IS NULL", "Syntax error"),
+        ("SELECT * FROM c WHERE FROBNICATE(c.x)", "FROBNICATE"),
+        ("SELECT * FROM c WHERE REGEXMATCH(c.x, 'a')", "REGEXMATCH"),
+        ("SELECT VALUE udf.f(c.x) FROM c", "user defined functions"),
+        ("SELECT * FROM c WHERE LENGTH(c.x, 1) = 1", "LENGTH takes"),
+        ("SELECT * FROM c WHERE d.x = 1", "'d' could not be resolved"),
+        ("SELECT COUNT(1) + 1 FROM c", "Compositions of aggregates"),
+        ("SELECT c.x, COUNT(1) FROM c", "GROUP BY"),
+        ("SELECT * FROM c WHERE COUNT(1) = 1", "COUNT"),
+        ("SELECT * FROM c ORDER BY c.x + 1", "could not be mapped to a document path"),
+        ("SELECT TOP -1 * FROM c", "Syntax error"),
+        ("SELECT TOP 1.5 * FROM c", "not negative"),
+        ("SELECT * FROM c OFFSET 'a' LIMIT 1", "not negative"),
+    ],
+)
+async def test_what_is_wrong_or_not_supported_is_named(
+    container: AsyncContainer, query: str, says: str
+) -> None:
+    await container.create_item({"id": "1", "pk": "a", "x": 1})
+
+    with pytest.raises(exceptions.CosmosHttpResponseError) as refused:
+        await all_of(container.query_items(query, partition_key="a"))
+
+    assert refused.value.status_code == 400
+    assert says in refused.value.message
+
+
+async def test_over_partitions_a_merging_query_is_sent_for_its_plan(
+    wide: AsyncContainer, faulty_raw: Raw
+) -> None:
+    headers = {
+        "x-ms-documentdb-isquery": "True",
+        "Content-Type": "application/query+json",
+        "x-ms-documentdb-query-enablecrosspartition": "True",
+    }
+
+    async def ask(query: str, **more: str) -> Any:
+        sent = {**headers, **{name.replace("_", "-"): value for name, value in more.items()}}
+        return await faulty_raw.send("POST", items_path(wide), headers=sent, body={"query": query})
+
+    ordered = await ask("SELECT * FROM c ORDER BY c.x")
+    plain = await ask("SELECT * FROM c")
+    refused = await ask("SELECT * FROM c", x_ms_documentdb_query_enablecrosspartition="False")
+    pinned = await ask("SELECT * FROM c WHERE c.pk = 'a'", x_ms_documentdb_query_enablecrosspartition="False")
+
+    assert (ordered.status, ordered.sub_status) == (400, "1004")
+    assert plain.status == 200
+    assert refused.status == 400
+    assert "Cross partition query is required but disabled" in refused.body["message"]
+    assert pinned.status == 200

@@ -1,0 +1,106 @@
+"""An expired item is gone at once, everywhere. Each test waits for real seconds, so it looks in many places."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from azure.cosmos import PartitionKey, exceptions
+from azure.cosmos.aio import ContainerProxy, DatabaseProxy
+
+from cosmos.raw import all_of
+from devstack.testing import eventually
+
+
+async def is_there(container: ContainerProxy, item_id: str) -> bool:
+    try:
+        await container.read_item(item_id, "a")
+    except exceptions.CosmosResourceNotFoundError:
+        return False
+    return True
+
+
+async def until_gone(container: ContainerProxy, item_id: str) -> None:
+    async def gone() -> bool:
+        return not await is_there(container, item_id)
+
+    await eventually(gone, within=5, what=f"{item_id} expires")
+
+
+@pytest.mark.parametrize("ttl", [0, None, -2, 2147483648, "5", 1.5, True])
+async def test_a_ttl_that_is_no_number_of_seconds_is_refused(container: ContainerProxy, ttl: Any) -> None:
+    with pytest.raises(exceptions.CosmosHttpResponseError) as refused:
+        await container.create_item({"id": "1", "pk": "a", "ttl": ttl})
+
+    assert refused.value.status_code == 400
+    assert not await is_there(container, "1")
+
+
+@pytest.mark.parametrize("ttl", [-1, 1, 2147483647])
+async def test_valid_ttls_are_kept_as_written(container: ContainerProxy, ttl: int) -> None:
+    created = await container.create_item({"id": "1", "pk": "a", "ttl": ttl})
+
+    assert created["ttl"] == ttl
+
+
+async def test_an_expired_item_is_gone_from_reads_queries_batches_and_the_feed(
+    container: ContainerProxy,
+) -> None:
+    await container.create_item({"id": "short", "pk": "a", "ttl": 1})
+    await container.create_item({"id": "stays", "pk": "a"})
+    assert await is_there(container, "short")
+
+    await until_gone(container, "short")
+
+    assert [item["id"] async for item in container.query_items("SELECT * FROM c", partition_key="a")] == [
+        "stays"
+    ]
+    count = container.query_items("SELECT VALUE COUNT(1) FROM c", partition_key="a")
+    assert await all_of(count) == [1]
+    assert [item["id"] async for item in container.query_items_change_feed(start_time="Beginning")] == [
+        "stays"
+    ]
+    with pytest.raises(exceptions.CosmosBatchOperationError) as failed:
+        await container.execute_item_batch([("replace", ("short", {"id": "short", "pk": "a"}))], "a")
+    assert failed.value.status_code == 404
+    created = await container.execute_item_batch([("create", ({"id": "short", "pk": "a"},))], "a")
+    assert created[0]["statusCode"] == 201
+
+
+async def test_a_rewrite_starts_the_ttl_anew(container: ContainerProxy) -> None:
+    await container.create_item({"id": "rewritten", "pk": "a", "ttl": 2})
+    await container.create_item({"id": "left", "pk": "a", "ttl": 2})
+    await asyncio.sleep(1.1)
+    await container.upsert_item({"id": "rewritten", "pk": "a", "ttl": 2})
+
+    await until_gone(container, "left")
+
+    assert await is_there(container, "rewritten")
+    await until_gone(container, "rewritten")
+
+
+async def test_without_a_default_ttl_items_do_not_expire_and_with_one_they_do(
+    database: DatabaseProxy,
+) -> None:
+    off = await database.create_container("off", PartitionKey("/pk"))
+    on = await database.create_container("on", PartitionKey("/pk"), default_ttl=1)
+    await off.create_item({"id": "1", "pk": "a", "ttl": 1})
+    await on.create_item({"id": "1", "pk": "a"})
+    await on.create_item({"id": "never", "pk": "a", "ttl": -1})
+
+    await until_gone(on, "1")
+
+    assert await is_there(on, "never")
+    assert await is_there(off, "1")
+    await database.replace_container("off", PartitionKey("/pk"), default_ttl=-1)
+    await until_gone(off, "1")
+    await database.replace_container("on", PartitionKey("/pk"))
+    await on.create_item({"id": "2", "pk": "a", "ttl": 1})
+    assert "defaultTtl" not in await on.read()
+
+
+@pytest.mark.parametrize("ttl", [0, -5, "1"])
+async def test_a_containers_default_is_checked_too(database: DatabaseProxy, ttl: Any) -> None:
+    with pytest.raises(exceptions.CosmosHttpResponseError) as refused:
+        await database.create_container("bad", PartitionKey("/pk"), default_ttl=ttl)
+
+    assert refused.value.status_code == 400

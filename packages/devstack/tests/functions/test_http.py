@@ -1,0 +1,185 @@
+"""HTTP in, HTTP out, over a socket; the answers are those of the real host."""
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from devstack.testing import Service
+from functions.support import host, make_host
+
+GUID = "6f9619ff-8b86-d011-b42d-00c04fc964ff"
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with host(tmp_path_factory.mktemp("functions"), "http") as service:
+        yield service
+
+
+@pytest.fixture
+async def http(app: Service) -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession(app.address) as session:
+        yield session
+
+
+async def described(answer: aiohttp.ClientResponse) -> dict[str, Any]:
+    assert answer.status == 200
+    described: dict[str, Any] = await answer.json()
+    return described
+
+
+async def test_a_function_sees_the_request(http: aiohttp.ClientSession) -> None:
+    async with http.patch("api/echo/a%20b?x=1&x=2&y=", data=b"{}", headers={"X-Some": "v"}) as answer:
+        seen = await described(answer)
+
+    assert seen["method"] == "PATCH"
+    assert seen["route"] == {"name": "a b"}
+    assert seen["query"] == {"x": "1,2", "y": ""}
+    assert seen["body"] == "{}"
+    assert seen["function"] == "echo"
+
+
+@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
+async def test_a_function_without_methods_takes_them_all(http: aiohttp.ClientSession, method: str) -> None:
+    async with http.request(method, "api/echo/a") as answer:
+        assert (await described(answer))["method"] == method
+
+
+async def test_the_trace_of_the_caller_goes_on(http: aiohttp.ClientSession) -> None:
+    parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    async with http.get("api/echo/a", headers={"traceparent": parent}) as answer:
+        trace = (await described(answer))["trace"]
+
+    assert trace.startswith("00-4bf92f3577b34da6a3ce929d0e0e4736-")
+    assert trace != parent
+
+
+@pytest.mark.parametrize("parent", ["", "nonsense", "00-1-2-3"])
+async def test_without_a_valid_trace_a_new_one_begins(http: aiohttp.ClientSession, parent: str) -> None:
+    async with http.get("api/echo/a", headers={"traceparent": parent}) as answer:
+        trace = (await described(answer))["trace"]
+
+    assert re.fullmatch("00-[0-9a-f]{32}-[0-9a-f]{16}-01", trace)
+
+
+async def test_a_coroutine_runs_on_the_loop_and_a_plain_function_in_a_thread(
+    http: aiohttp.ClientSession,
+) -> None:
+    async with http.get("api/echo/a") as on_loop, http.post("api/in_thread") as in_thread:
+        assert (await described(on_loop))["thread"] == "MainThread"
+        assert (await described(in_thread))["thread"] != "MainThread"
+
+
+async def test_a_plain_function_does_not_hold_up_the_others(http: aiohttp.ClientSession) -> None:
+    slow = asyncio.create_task(http.get("api/slow/1"))
+    begun = time.monotonic()
+    async with http.get("api/echo/a") as answer:
+        await described(answer)
+    assert time.monotonic() - begun < 0.9
+    assert not slow.done()
+    async with await slow as answer:
+        assert await answer.text() == "done"
+
+
+async def test_a_constraint_decides_between_functions(http: aiohttp.ClientSession) -> None:
+    async with http.get(f"api/by_id/{GUID}") as one, http.get("api/by_id/a/b") as other:
+        assert (await described(one))["route"] == {"id": GUID}
+        assert (await described(other))["route"] == {"rest": "a/b"}
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("GET", "api/nowhere"), ("GET", "echo/a"), ("GET", "api/in_thread")]
+)
+async def test_unknown_paths_and_methods_are_404_without_a_body(
+    http: aiohttp.ClientSession, method: str, path: str
+) -> None:
+    async with http.request(method, path) as answer:
+        assert answer.status == 404
+        assert await answer.read() == b""
+
+
+@pytest.mark.parametrize("path", ["api/raises", "api/returns_nothing"])
+async def test_a_function_that_fails_is_500_without_a_body_and_logged(
+    http: aiohttp.ClientSession, app: Service, path: str
+) -> None:
+    async with http.get(path) as answer:
+        assert answer.status == 500
+        assert await answer.read() == b""
+
+    log = app.log.read_text()
+    assert re.search(
+        rf"\d\d:\d\d:\d\d\.\d{{3}} {path.removeprefix('api/')}  error: failed: GET /{path}\n", log
+    )
+
+
+async def test_the_mistake_itself_is_in_the_log(http: aiohttp.ClientSession, app: Service) -> None:
+    async with http.get("api/raises"):
+        pass
+
+    assert "ValueError: the function's own mistake" in app.log.read_text()
+
+
+async def test_what_a_function_logs_is_one_line_under_its_name(
+    http: aiohttp.ClientSession, app: Service
+) -> None:
+    async with http.get("api/echo/a"):
+        pass
+
+    assert re.search(r"^\d\d:\d\d:\d\d\.\d{3} echo  echoing$", app.log.read_text(), re.MULTILINE)
+
+
+async def test_a_text_is_a_response(http: aiohttp.ClientSession) -> None:
+    async with http.get("api/returns_text") as answer:
+        assert (answer.status, await answer.text()) == (200, "plain")
+        assert answer.headers["Content-Type"] == "text/plain; charset=utf-8"
+
+
+async def test_headers_cookies_status_and_bytes_of_a_response(http: aiohttp.ClientSession) -> None:
+    async with http.get("api/cookies") as answer:
+        assert (answer.status, await answer.read()) == (202, b"\x00\x01")
+        assert answer.headers["Content-Type"] == "application/octet-stream"
+        assert answer.headers["X-Other"] == "value"
+        assert answer.headers.getall("Set-Cookie") == ["a=1; Path=/", "b=2; HttpOnly"]
+
+
+async def test_a_body_over_100_mb_is_refused(http: aiohttp.ClientSession) -> None:
+    async def too_much() -> AsyncIterator[bytes]:
+        for _ in range(101):
+            yield bytes(1024 * 1024)
+
+    async with http.post("api/in_thread", data=too_much()) as answer:
+        assert answer.status == 413
+
+
+async def test_the_address_itself_answers(http: aiohttp.ClientSession) -> None:
+    async with http.get("/") as answer:
+        assert answer.status == 200
+
+
+async def test_at_the_end_a_running_function_may_finish(tmp_path: Path) -> None:
+    with host(tmp_path, "http") as service:
+        async with aiohttp.ClientSession(service.address) as session:
+            running = asyncio.create_task(session.get("api/slow/1"))
+            await asyncio.sleep(0.3)  # the request has no other sign of having begun
+            assert await asyncio.to_thread(service.terminate) == 0
+            async with await running as answer:
+                assert await answer.text() == "done"
+
+
+async def test_at_the_end_a_function_that_hangs_is_cut_off(tmp_path: Path) -> None:
+    service = make_host(tmp_path, "http", None, "--drain-seconds=0.3").start()
+    async with aiohttp.ClientSession(service.address) as session:
+        hanging = asyncio.create_task(session.get("api/slow/60"))
+        await asyncio.sleep(0.3)  # the request has no other sign of having begun
+        begun = time.monotonic()
+        assert await asyncio.to_thread(service.terminate) == 0
+        assert time.monotonic() - begun < 5
+        with pytest.raises(aiohttp.ClientError):
+            await hanging
+    assert "cut off" in service.log.read_text()

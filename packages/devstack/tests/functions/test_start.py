@@ -1,0 +1,134 @@
+"""What a user did wrong is one line that says how to mend it, and exit code 2."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from devstack.functions.host import serve
+from devstack.service import CannotStart
+from devstack.testing import Service
+
+IMPORTS = "import azure.functions as func\napp = func.FunctionApp()\n"
+HTTP = '@app.route(route="x")\nasync def {name}(req: func.HttpRequest) -> str:\n    return ""\n'
+
+
+Refusal = Callable[[str], Awaitable[str]]
+
+
+@pytest.fixture
+def refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Refusal:
+    """Starts a host for a ``function_app.py`` in this process; the line with which it refuses."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setitem(sys.modules, "function_app", ModuleType("function_app"))
+
+    async def refuse(source: str) -> str:
+        (tmp_path / "function_app.py").write_text(source)
+        with pytest.raises(CannotStart) as refused:
+            async with serve(tmp_path, 0, 1.0):
+                pass
+        assert "\n" not in str(refused.value)
+        return str(refused.value)
+
+    return refuse
+
+
+def start(app: Path, settings: Path, port: int = 0) -> str:
+    """Starts the host as a user does; the line on standard error."""
+    command = [sys.executable, "-m", "devstack", "functions", f"--port={port}", f"--app={app}"]
+    command.append(f"--settings={settings}")
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert ended.returncode == 2, ended.stderr
+    assert ended.stdout == ""
+    assert ended.stderr.count("\n") == 1, ended.stderr
+    return ended.stderr
+
+
+async def test_an_app_that_does_not_import(refusal: Refusal) -> None:
+    line = await refusal("import azure.functions\nraise ValueError('the app\\nis broken')\n")
+
+    assert "ValueError: the app is broken" in line
+    assert "function_app.py, line 2" in line
+
+
+async def test_an_app_with_a_syntax_error(refusal: Refusal) -> None:
+    assert "line 1" in await refusal("def f(:\n")
+
+
+async def test_two_functions_of_one_name(refusal: Refusal) -> None:
+    source = IMPORTS + HTTP.format(name="twice") + '@app.function_name("twice")\n' + HTTP.format(name="other")
+
+    assert "Function twice does not have a unique function name" in await refusal(source)
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        ('@app.route(route="x")\nasync def f(other): ...\n', 'f has no parameter "req"'),
+        ('@app.route(route="x")\nasync def f(req, other): ...\n', "nothing fills the parameter other of f"),
+        ('@app.route(route="a{b}c")\nasync def f(req): ...\n', '"a{b}c" in the route'),
+        (
+            '@app.queue_trigger("q", "queue", "C")\nasync def f(q): ...\n',
+            "binding queueTrigger, which is not here",
+        ),
+        ('@app.timer_trigger("t", "0 0 L * * *")\nasync def f(t): ...\n', "the timer of f"),
+        (
+            '@app.timer_trigger("t", "0 0 * * * *")\n@app.retry("fixed_delay", "1")\nasync def f(t): ...\n',
+            "the retry policy of f cannot be used: delay_interval",
+        ),
+        (
+            '@app.cosmos_db_trigger("d", "NOT_SET", "db", "c")\nasync def f(d): ...\n',
+            "the Cosmos trigger of f uses the connection NOT_SET",
+        ),
+        (
+            '@app.service_bus_queue_trigger("m", "NOT_SET", "%QUEUE%")\nasync def f(m): ...\n',
+            "the Service Bus trigger of f uses ",
+        ),
+        (
+            '@app.service_bus_queue_trigger("m", "BAD", "queue")\nasync def f(m): ...\n',
+            "the connection BAD cannot be used",
+        ),
+        (
+            '@app.cosmos_db_trigger("d", "BAD", "db", "c")\nasync def f(d): ...\n',
+            "the connection BAD cannot be used",
+        ),
+    ],
+)
+async def test_a_function_that_cannot_be_run(
+    refusal: Refusal, function: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BAD", "AccountKey=secret")
+    assert said in await refusal(IMPORTS + function)
+
+
+def test_a_folder_without_an_app(tmp_path: Path) -> None:
+    (tmp_path / "settings.json").write_text('{"Values": {}}')
+
+    assert "--app" in start(tmp_path, tmp_path / "settings.json")
+
+
+async def test_two_apps_in_one_file(refusal: Refusal) -> None:
+    assert "must define one FunctionApp, it has 2" in await refusal(IMPORTS + "second = func.FunctionApp()\n")
+
+
+def test_settings_that_are_no_json(tmp_path: Path) -> None:
+    (tmp_path / "settings.json").write_text("{")
+
+    assert "not JSON at line 1" in start(tmp_path, tmp_path / "settings.json")
+
+
+def test_a_taken_port(tmp_path: Path) -> None:
+    (tmp_path / "function_app.py").write_text(IMPORTS)
+    (tmp_path / "settings.json").write_text(json.dumps({"Values": {}}))
+    first = Service(
+        "functions", tmp_path / "first", "--app", str(tmp_path), "--settings", str(tmp_path / "settings.json")
+    )
+    first.start()
+    try:
+        assert f"port {first.port} is taken" in start(tmp_path, tmp_path / "settings.json", first.port)
+    finally:
+        first.terminate()

@@ -1,0 +1,127 @@
+"""Faults happen when they are asked for, and only on a server that was told to allow them."""
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from azure.servicebus import ServiceBusMessage
+from azure.servicebus.exceptions import (
+    MessagingEntityDisabledError,
+    ServiceBusAuthenticationError,
+    ServiceBusServerBusyError,
+)
+
+from devstack.servicebus.codec import performatives as p
+from devstack.servicebus.codec.composites import read_as
+from devstack.testing import Service, running
+from devstack.testing.amqp import message, raw_client
+from servicebus.support import administration, client, new_queue, new_subscription
+
+
+@pytest.fixture(scope="module")
+def faulty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    folder: Path = tmp_path_factory.mktemp("faulty") / "data"
+    with running(Service("servicebus", folder, "--faults")) as service:
+        yield service
+
+
+@pytest.fixture(autouse=True)
+async def healed(faulty: Service) -> AsyncIterator[None]:
+    """No test leaves a fault behind."""
+    yield
+    assert await order(faulty) == 200
+
+
+async def order(service: Service, **faults: Any) -> int:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.put(f"{service.addresses[1]}/$devstack/faults", json=faults) as answer,
+    ):
+        return answer.status
+
+
+async def test_a_dropped_answer_is_a_stored_message_and_the_retry_a_duplicate(faulty: Service) -> None:
+    # Raw, because azure-servicebus leaves its socket open when the server drops the connection.
+    async with new_subscription(faulty, {"requires_duplicate_detection": True}) as (topic, subscription):
+        await order(faulty, drop_after_store=1)
+        async with raw_client(faulty.port) as raw:
+            raw.transfer(await raw.attach_sender(topic), message(message_id="id"))
+            assert await raw.closed() is None
+        async with raw_client(faulty.port) as raw:
+            assert await raw.deliver(await raw.attach_sender(topic), message(message_id="id")) == p.Accepted()
+        async with administration(faulty) as admin:
+            counts = await admin.get_subscription_runtime_properties(topic, subscription)
+            assert counts.active_message_count == 1
+
+
+async def test_a_busy_server_says_so_for_as_long_as_it_was_told(faulty: Service) -> None:
+    async with (
+        new_queue(faulty) as queue,
+        client(faulty, retry_total=0) as sdk,
+        sdk.get_queue_sender(queue) as sender,
+    ):
+        await order(faulty, server_busy_seconds=60)
+        with pytest.raises(ServiceBusServerBusyError):
+            await sender.send_messages(ServiceBusMessage("no"))
+        await order(faulty)
+
+        await sender.send_messages(ServiceBusMessage("yes"))
+
+
+async def test_tokens_can_be_refused(faulty: Service) -> None:
+    async with new_queue(faulty) as queue, client(faulty, retry_total=0) as sdk:
+        await order(faulty, refuse_auth=1)
+        with pytest.raises(ServiceBusAuthenticationError):
+            await sdk.get_queue_sender(queue).send_messages(ServiceBusMessage("no"))
+
+        async with sdk.get_queue_sender(queue) as sender:
+            await sender.send_messages(ServiceBusMessage("yes"))
+
+
+async def test_links_can_be_detached_and_connections_dropped(faulty: Service) -> None:
+    async with new_queue(faulty) as queue, raw_client(faulty.port) as raw:
+        await raw.attach_sender(queue)
+        await order(faulty, detach_links="amqp:link:detach-forced")
+        error = read_as(p.ErrorField, (await raw.expect(p.Detach)).error)
+        assert error is not None
+        assert error.condition == "amqp:link:detach-forced"
+        await order(faulty, drop_connections=True)
+        assert await raw.closed() is None
+
+
+async def test_answers_can_be_slow(faulty: Service) -> None:
+    async with new_queue(faulty) as queue, raw_client(faulty.port) as raw:
+        sender = await raw.attach_sender(queue)
+        await order(faulty, delay_seconds=0.5)
+        raw.transfer(sender, message())
+        with pytest.raises(TimeoutError):
+            await raw.expect(p.Disposition, patience=0.2)
+
+        assert (await raw.expect(p.Disposition)).settled
+
+
+async def test_a_disabled_entity_refuses_senders_and_receivers(faulty: Service) -> None:
+    async with (
+        new_queue(faulty) as queue,
+        administration(faulty) as admin,
+        client(faulty, retry_total=0) as sdk,
+    ):
+        properties = await admin.get_queue(queue)
+        properties.status = "Disabled"
+        await admin.update_queue(properties)
+
+        with pytest.raises(MessagingEntityDisabledError):
+            await sdk.get_queue_sender(queue).send_messages(ServiceBusMessage("no"))
+        with pytest.raises(MessagingEntityDisabledError):
+            await sdk.get_queue_receiver(queue).receive_messages(max_wait_time=5)
+
+
+async def test_a_server_without_the_option_has_no_faults(servicebus_server: Service) -> None:
+    assert await order(servicebus_server, drop_after_store=1) in (401, 404)
+
+
+async def test_an_order_that_is_not_understood_changes_nothing(faulty: Service) -> None:
+    assert await order(faulty, explode=True) == 400
+    assert await order(faulty, delay_seconds=-1) == 400

@@ -1,0 +1,81 @@
+"""Imports inside devstack point one way: between its services, and between the rooms of its Cosmos DB."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import changefeed
+import devstack
+
+DEVSTACK = Path(devstack.__file__).parent
+COSMOS = DEVSTACK / "cosmos"
+EVERYWHERE = {"errors", "json_text"}
+ROOMS = {
+    "wire": set[str](),
+    "storage": set[str](),
+    "resources": {"storage", "wire"},
+    "query": {"resources", "storage", "wire"},
+    "items": {"query", "resources", "storage", "wire"},
+    "feed": {"resources", "storage", "wire"},
+}
+"""What each room of the Cosmos DB may import, besides itself."""
+
+TOLD_WHAT_TO_DO = {"app_file", "connection_settings", "local_settings", "service", "settings", "sqlite_file"}
+"""Modules beside the services that the services may use."""
+
+
+def imported(module: Path) -> Iterator[str]:
+    """The full names of the modules and names that ``module`` imports."""
+    for node in ast.walk(ast.parse(module.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module}: write imports out"
+            yield from (f"{node.module}.{name.name}" for name in node.names)
+
+
+def parts_of(package: str, module: Path) -> set[str]:
+    """The first names below ``package`` that ``module`` imports."""
+    prefix = f"{package}."
+    return {name[len(prefix) :].split(".")[0] for name in imported(module) if name.startswith(prefix)}
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_of_the_cosmos_db_imports_only_rooms_below_it(room: str) -> None:
+    modules = sorted((COSMOS / room).rglob("*.py"))
+    assert modules
+    for module in modules:
+        allowed = ROOMS[room] | EVERYWHERE | {room}
+        assert parts_of("devstack.cosmos", module) <= allowed, module
+
+
+def test_every_room_says_what_it_guarantees() -> None:
+    rooms = {folder.name for folder in COSMOS.iterdir() if (folder / "__init__.py").exists()}
+    assert rooms == set(ROOMS)
+    for room in rooms:
+        assert ast.get_docstring(ast.parse((COSMOS / room / "__init__.py").read_text())), room
+
+
+@pytest.mark.parametrize("service", ["cosmos", "servicebus", "functions"])
+def test_a_service_does_not_import_another(service: str) -> None:
+    for module in (DEVSTACK / service).rglob("*.py"):
+        assert parts_of("devstack", module) <= {service, *TOLD_WHAT_TO_DO}, module
+
+
+@pytest.mark.parametrize("service", ["cosmos", "servicebus"])
+def test_a_server_does_not_use_the_sdk_that_it_is_there_to_test(service: str) -> None:
+    for module in (DEVSTACK / service).rglob("*.py"):
+        assert not [name for name in imported(module) if name.startswith("azure")], module
+
+
+def test_what_runs_does_not_need_the_test_kit() -> None:
+    for module in DEVSTACK.rglob("*.py"):
+        if "testing" not in module.relative_to(DEVSTACK).parts:
+            assert "testing" not in parts_of("devstack", module), module
+
+
+def test_changefeed_knows_nothing_of_devstack() -> None:
+    for module in Path(changefeed.__file__).parent.glob("*.py"):
+        assert not [name for name in imported(module) if name.startswith("devstack")], module

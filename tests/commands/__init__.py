@@ -1,0 +1,1 @@
+"""What a user types at the top of the checkout does what it promises."""

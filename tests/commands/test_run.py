@@ -1,0 +1,75 @@
+"""The stack with the Functions host and the app: what ``make run`` promises to whoever pastes its curl line."""
+
+import os
+import re
+import shlex
+import signal
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from devstack.testing import eventually
+from devstack.testing.command import RunningStack, stack
+from tests.support.paths import ROOT
+
+
+async def _paste(running: RunningStack) -> dict[str, Any]:
+    """Do what the printed curl line does; the contact it made."""
+    command = shlex.split(_curl(running))
+    url = next(word for word in command if word.startswith("http://"))
+    name, _, value = command[command.index("-H") + 1].partition(": ")
+    body = command[command.index("-d") + 1]
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(url, data=body, headers={name: value}) as answer,
+    ):
+        assert answer.status == 201, await answer.text()
+        contact: dict[str, Any] = await answer.json()
+        return contact
+
+
+async def _arrived(running: RunningStack, contact: dict[str, Any]) -> None:
+    """The app's subscriber says so, in one line."""
+    received = re.compile(rf"^functions +\| .*received .*{contact['id']}, sequence 1$", re.MULTILINE)
+    await eventually(lambda: received.search(running.output), within=20, what="the subscriber's line")
+
+
+async def test_the_curl_line_works_and_its_event_arrives(tmp_path: Path) -> None:
+    with stack(ROOT, tmp_path) as running:
+        assert len(running.processes()) == 4
+        contact = await _paste(running)
+        await _arrived(running, contact)
+        assert "johndoe@contoso.com" not in running.output.replace(_curl(running), "")
+        assert running.end() == 0
+        assert running.stop_seconds < 5
+        assert running.processes() == []
+        assert "Traceback" not in running.output
+        assert (
+            "never" not in running.output
+        )  # as in "coroutine was never awaited", "session was never closed"
+
+
+async def test_whichever_service_is_killed_the_app_goes_on(tmp_path: Path) -> None:
+    with stack(ROOT, tmp_path) as running:
+        for name in ("servicebus", "cosmos"):
+            await _kill(running, name)
+            await _arrived(running, await _paste(running))
+        # The event of this one waits until the killed host's lease runs out, as in Azure: other tests see to that.
+        await _kill(running, "functions")
+        await _paste(running)
+
+        for name in ("servicebus", "cosmos", "functions"):
+            os.kill(running.process_of(name), signal.SIGSTOP)  # none will end by itself
+        assert running.end() == 0
+        assert running.stop_seconds < 5
+        assert running.processes() == []
+
+
+async def _kill(running: RunningStack, service: str) -> None:
+    os.kill(running.process_of(service), signal.SIGKILL)
+    await eventually(lambda: f"{service} is back on" in running.output)
+
+
+def _curl(running: RunningStack) -> str:
+    return next(line for line in running.lines if line.strip().startswith("curl "))

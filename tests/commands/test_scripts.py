@@ -1,0 +1,175 @@
+"""The scripts behind the Makefile: which Python they find, what they install, and what they say when they cannot."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.paths import ROOT
+
+DEVSTACK = "packages/devstack/pyproject.toml"
+TOOLS = ("sh", "cat", "cmp")
+"""All that the scripts need of a machine, besides Python."""
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Path:
+    """A machine without Python: a folder of tools that is all there is on PATH."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for tool in TOOLS:
+        path = shutil.which(tool)
+        assert path, f"no {tool} on this machine"
+        (folder / tool).symlink_to(path)
+    return folder
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A checkout with nothing to install, at a path with a space in it."""
+    folder = tmp_path / "my checkout"
+    (folder / "scripts").mkdir(parents=True)
+    for script in ("bootstrap", "find-python"):
+        shutil.copy(ROOT / "scripts" / script, folder / "scripts" / script)
+    (folder / "requirements.txt").write_text("")
+    (folder / "requirements-dev.txt").write_text("-r requirements.txt\n")
+    (folder / "packages" / "devstack").mkdir(parents=True)
+    (folder / DEVSTACK).write_text("")
+    return folder
+
+
+def _python(folder: Path, name: str, script: str) -> Path:
+    file = folder / name
+    file.write_text(f"#!/bin/sh\n{script}\n")
+    file.chmod(0o755)
+    return file
+
+
+def _real(folder: Path, name: str) -> Path:
+    """The Python that runs the tests, without its virtual environment, under another name."""
+    return _python(folder, name, f'exec "{Path(sys.base_prefix) / "bin" / "python3"}" "$@"')
+
+
+def _run(checkout: Path, script: str, path: Path, **environment: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [str(checkout / "scripts" / script)],
+        env={"PATH": str(path), "PIP_NO_INDEX": "1", **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_without_a_python_one_line_says_what_to_do(checkout: Path, bare: Path) -> None:
+    result = _run(checkout, "bootstrap", bare)
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith("no Python 3.11 to 3.13 with venv found; install one")
+    assert result.stderr.count("\n") == 1
+    assert not (checkout / ".venv").exists()
+
+
+def test_a_shim_that_fails_an_old_one_and_one_without_venv_are_passed_over(
+    checkout: Path, bare: Path
+) -> None:
+    _python(bare, "python3.13", 'echo "pyenv: python3.13: command not found" >&2; exit 127')
+    _python(bare, "python3.12", 'echo "No module named ensurepip" >&2; exit 1')
+    later = bare.parent / "later"
+    later.mkdir()
+    good = _real(later, "python3.12")
+    _real(bare, "python3.11")
+    result = subprocess.run(
+        [str(checkout / "scripts" / "find-python")],
+        env={"PATH": f"{bare}:{later}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (result.returncode, result.stdout, result.stderr) == (0, f"{good}\n", "")
+
+
+def test_an_old_python_is_not_taken(checkout: Path, bare: Path) -> None:
+    # What the script asks of a candidate is answered by a real Python that is told to be old.
+    old = bare / "sitecustomize.py"
+    old.write_text("import sys\nsys.version_info = (3, 10, 14, 'final', 0)\n")
+    real = Path(sys.base_prefix) / "bin" / "python3"
+    _python(bare, "python3", f'PYTHONPATH="{bare}" exec "{real}" "$@"')
+    assert _run(checkout, "find-python", bare).returncode == 2
+
+
+def test_python_overrides_the_search_and_is_refused_when_it_does_not_run(checkout: Path, bare: Path) -> None:
+    other = bare.parent / "other"
+    other.mkdir()
+    mine = _real(other, "mine")
+    assert _run(checkout, "find-python", bare, PYTHON=str(mine)).stdout == f"{mine}\n"
+    result = _run(checkout, "bootstrap", bare, PYTHON=str(other / "missing"))
+    assert result.returncode == 2
+    assert (
+        result.stderr
+        == f"PYTHON is {other / 'missing'}, which does not run; set it to a Python 3.11 to 3.13\n"
+    )
+    broken = _python(other, "broken", "exit 1")
+    result = _run(checkout, "bootstrap", bare, PYTHON=str(broken))
+    assert result.returncode == 2
+    assert result.stderr.startswith(f"PYTHON is {broken}, which is no working Python 3.11 to 3.13")
+
+
+def test_it_installs_once_and_again_when_the_requirements_change(checkout: Path, bare: Path) -> None:
+    python = _real(bare, "python3")
+    # What is there is no help: it does not run, though it says that all is installed.
+    (checkout / ".venv" / "bin").mkdir(parents=True)
+    _python(checkout / ".venv" / "bin", "python", "exit 126")
+    (checkout / ".venv" / "requirements.installed").write_text("-r requirements.txt\n")
+
+    first = _run(checkout, "bootstrap", bare)
+    assert first.returncode == 0, first.stderr
+    assert first.stdout.splitlines()[0].startswith(f"Making .venv with {python} (3.")
+    assert first.stdout.splitlines()[1].startswith("Installing the packages of requirements-dev.txt")
+
+    for file in ("requirements.txt", "requirements-dev.txt", DEVSTACK):
+        os.utime(checkout / file)  # a new date, as after a checkout, is no change
+    second = _run(checkout, "bootstrap", bare)
+    assert (second.returncode, second.stdout, second.stderr) == (0, "", "")
+
+    (checkout / "requirements.txt").write_text("surely-not-a-package-of-this-project==1\n")
+    third = _run(checkout, "bootstrap", bare)
+    assert third.returncode == 1
+    assert "Making" not in third.stdout
+    assert third.stderr.splitlines()[-1].startswith(
+        "could not install the packages: read pip's message above"
+    )
+
+    # What failed is tried again, not taken for done.
+    assert _run(checkout, "bootstrap", bare).returncode == 1
+    (checkout / "requirements.txt").write_text("# nothing after all\n")
+    assert _run(checkout, "bootstrap", bare).returncode == 0
+
+    (checkout / DEVSTACK).write_text("# another dependency of devstack\n")
+    assert "Installing" in _run(checkout, "bootstrap", bare).stdout
+    assert _run(checkout, "bootstrap", bare).stdout == ""
+
+
+def test_help_names_every_target() -> None:
+    result = subprocess.run(["make", "-C", str(ROOT)], capture_output=True, text=True, check=True)
+    for target in ("run", "test", "lint", "format", "demo", "clean"):
+        assert f"make {target} " in result.stdout
+
+
+def test_make_clean_works_before_anything_is_installed(tmp_path: Path) -> None:
+    (tmp_path / "cosmos").mkdir()
+    result = subprocess.run(
+        ["make", "-C", str(ROOT), "--no-print-directory", "clean"],
+        env={
+            **os.environ,
+            "DEVSTACK_DATA": str(tmp_path),
+            "PYTHON": str(Path(sys.base_prefix) / "bin" / "python3"),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout == f"Forgotten: {tmp_path / 'cosmos'}\n"

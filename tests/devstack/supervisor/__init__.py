@@ -1,1 +1,0 @@
-"""The stack as its user sees it: processes, ports, lines and exit codes."""

@@ -1,0 +1,1 @@
+"""For developers of this project, never deployed: the demo and the benchmarks."""
