@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from devstack.connection_settings import COSMOS_ADDRESS, SERVICEBUS_ADDRESS, find_connection
 from devstack.local_settings import default_file, read_values
 from devstack.ports import Ports, read_ports
 from devstack.service import CannotStart
@@ -98,8 +99,8 @@ def read_settings(
         names=_names(effective),
         servicebus_config=_servicebus_config(environment.get("SERVICEBUS_CONFIG", "")),
         environment=environment,
-        cosmos_setting=_setting_of_local(effective, "COSMOS", "AccountEndpoint", "accountEndpoint"),
-        servicebus_setting=_setting_of_local(effective, "SERVICEBUS", "Endpoint", "fullyQualifiedNamespace"),
+        cosmos_setting=_setting_of_local(effective, "COSMOS", "AccountEndpoint", COSMOS_ADDRESS),
+        servicebus_setting=_setting_of_local(effective, "SERVICEBUS", "Endpoint", SERVICEBUS_ADDRESS),
         runs_functions=functions,
     )
     if not settings.wanted_ports():
@@ -131,17 +132,13 @@ def _servicebus_config(text: str) -> Path | None:
 
 
 def _setting_of_local(values: Mapping[str, str], name: str, part: str, identity_part: str) -> str | None:
-    """The setting that decides where the connection ``name`` leads, when it leads to this machine.
-
-    In the order of the Functions host: ``AzureWebJobs<name>`` beats ``<name>``, and a connection string beats the
-    form for an identity (https://learn.microsoft.com/azure/azure-functions/functions-reference#connections).
-    """
-    for setting in (f"AzureWebJobs{name}", name):
-        if connection := values.get(setting) or values.get(f"{setting}__connectionString"):
-            return setting if _is_loopback(setting, _part(setting, connection, part)) else None
-        if address := values.get(f"{setting}__{identity_part}"):
-            return setting if _is_loopback(setting, address) else None
-    return name
+    """The setting that decides where the connection ``name`` leads, when it leads to this machine."""
+    connection = find_connection(values, name, identity_part)
+    if connection is None:
+        return name
+    text = connection.connection_string
+    place = connection.address if text is None else _part(connection.setting, text, part)
+    return connection.setting if _is_loopback(connection.setting, place) else None
 
 
 def _part(setting: str, connection: str, name: str) -> str:

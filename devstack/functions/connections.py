@@ -1,60 +1,42 @@
-"""A connection setting means here what it means to the real host: same names, same forms, same precedence.
-
-https://learn.microsoft.com/azure/azure-functions/functions-reference#connections: an exact name beats the
-prefix of the identity-based form; a name is also looked up with ``AzureWebJobs`` before it.
-"""
+"""The clients of the triggers: one for each connection setting, which means what it means to the real host."""
 
 import contextlib
 import os
 import ssl
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from azure.cosmos.aio import CosmosClient
 from azure.servicebus.aio import ServiceBusClient
 
+from devstack.connection_settings import COSMOS_ADDRESS, SERVICEBUS_ADDRESS, Connection, find_connection
 from devstack.service import CannotStart
 
 if TYPE_CHECKING:
     from azure.identity.aio import DefaultAzureCredential, ManagedIdentityCredential
 
 
-@dataclass(frozen=True)
-class Connection:
-    """Either a connection string, or an address to which the host's identity is sent."""
-
-    setting: str
-    connection_string: str | None = None
-    address: str | None = None
-    managed_identity: bool = False
-    client_id: str | None = None
-
-
 def cosmos_connection(setting: str, *, where: str) -> Connection:
     """The connection named ``setting``. Raises CannotStart when the settings do not hold it."""
-    return _find(setting, "accountEndpoint", where)
+    return _find(setting, COSMOS_ADDRESS, where)
 
 
 def servicebus_connection(setting: str, *, where: str) -> Connection:
     """The connection named ``setting``. Raises CannotStart when the settings do not hold it."""
-    return _find(setting, "fullyQualifiedNamespace", where)
+    return _find(setting, SERVICEBUS_ADDRESS, where)
 
 
 def _find(setting: str, address_name: str, where: str) -> Connection:
-    for name in (f"AzureWebJobs{setting}", setting):
-        if value := os.environ.get(name):
-            return Connection(name, connection_string=value)
-        if address := os.environ.get(f"{name}__{address_name}"):
-            return Connection(
-                name,
-                address=address,
-                managed_identity=os.environ.get(f"{name}__credential", "").lower() == "managedidentity",
-                client_id=os.environ.get(f"{name}__clientId"),
-            )
-    raise CannotStart(
-        f"functions: {where} uses the connection {setting}; set {setting} or {setting}__{address_name} in the settings"
-    )
+    try:
+        connection = find_connection(os.environ, setting, address_name)
+    except CannotStart as refused:
+        raise CannotStart(f"functions: {where} uses the connection {setting}; {refused}") from refused
+    if connection is None:
+        raise CannotStart(
+            f"functions: {where} uses the connection {setting}; "
+            f"set {setting} or {setting}__{address_name} in the settings"
+        )
+    return connection
 
 
 @contextlib.contextmanager
@@ -99,7 +81,6 @@ class Clients:
     def _make_cosmos(self, connection: Connection) -> CosmosClient:
         if connection.connection_string is not None:
             return CosmosClient.from_connection_string(connection.connection_string)
-        assert connection.address is not None
         return CosmosClient(connection.address, self._credential(connection))
 
     def _make_servicebus(self, connection: Connection) -> ServiceBusClient:
@@ -111,7 +92,6 @@ class Clients:
         }
         if connection.connection_string is not None:
             return ServiceBusClient.from_connection_string(connection.connection_string, **options)
-        assert connection.address is not None
         return ServiceBusClient(connection.address, self._credential(connection), **options)
 
     def _credential(self, connection: Connection) -> "DefaultAzureCredential | ManagedIdentityCredential":

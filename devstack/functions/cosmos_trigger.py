@@ -20,7 +20,8 @@ from azure.functions import meta
 from azure.functions.cosmosdb import CosmosDBTriggerConverter
 
 from changefeed import ChangeFeedContext, ChangeFeedProcessor, ProcessorOptions, StartFrom
-from devstack.functions.connections import Clients, Connection, cosmos_connection
+from devstack.connection_settings import Connection
+from devstack.functions.connections import Clients, cosmos_connection
 from devstack.functions.execution import Executor, StoppedWaitingError
 from devstack.functions.indexing import FunctionInfo
 from devstack.functions.invocation import Invoker

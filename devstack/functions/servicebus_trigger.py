@@ -21,7 +21,8 @@ from azure.servicebus.exceptions import (
     SessionLockLostError,
 )
 
-from devstack.functions.connections import Clients, Connection, servicebus_connection
+from devstack.connection_settings import Connection
+from devstack.functions.connections import Clients, servicebus_connection
 from devstack.functions.indexing import FunctionInfo
 from devstack.functions.invocation import Invoker
 from devstack.functions.listener import Outage, Running, first_line

@@ -20,12 +20,12 @@ from azure.core.exceptions import ClientAuthenticationError
 from azure.cosmos.exceptions import CosmosHttpResponseError
 
 from application.ports import Clock, utc_now
+from infra.connections import Connection
 from infra.cosmos.client import CosmosClient, cosmos_client
 from infra.cosmos.errors import SDK_ERRORS, Kind, classify
 from infra.credentials import Credential
 from infra.preflight.indexing import IndexingPolicy
 from infra.preflight.report import CannotCheck, Denied
-from infra.settings import Connection
 
 DEADLINE_SECONDS = 15.0
 """For one call, its retries and a sign-in included."""

@@ -11,8 +11,8 @@ from typing import Any
 from azure.core.pipeline.transport import AioHttpTransport
 from azure.servicebus.aio.management import ServiceBusAdministrationClient
 
+from infra.connections import Connection
 from infra.credentials import Credential
-from infra.settings import Connection
 
 _ENDPOINT = re.compile(r"(?P<host>Endpoint=sb://[^:/;]+)(:\d+)?/?", re.IGNORECASE)
 _RETRIES = 1

@@ -21,11 +21,11 @@ from azure.servicebus.exceptions import (
     SessionCannotBeLockedError,
 )
 
+from infra.connections import Connection
 from infra.credentials import Credential
 from infra.preflight.report import CannotCheck, Denied
 from infra.servicebus.administration import administration_client
 from infra.servicebus.errors import SDK_ERRORS
-from infra.settings import Connection
 
 DEADLINE_SECONDS = 15.0
 """For one call, its retries and a sign-in included."""

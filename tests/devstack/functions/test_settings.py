@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from devstack.functions.connections import Connection, cosmos_connection, servicebus_connection
+from devstack.connection_settings import Connection
+from devstack.functions.connections import cosmos_connection, servicebus_connection
 from devstack.functions.settings import (
     HostSettings,
     ServiceBusOptions,
