@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from infra.preflight.cosmos_rules import judge, needed
-from infra.preflight.indexing import IndexingPolicy
 from infra.preflight.report import Status
 from infra.settings import load
 from tests.deploy import bicep
@@ -119,7 +118,7 @@ def test_a_container_has_ttl_and_indexes_what_is_queried_and_nothing_else(name: 
 
 
 def test_preflight_finds_nothing_wrong_with_the_declared_containers() -> None:
-    from infra.cosmos.inspection import ContainerState  # noqa: PLC0415 - used by this test alone
+    from infra.cosmos.inspection import ContainerState, IndexingPolicy  # noqa: PLC0415 - used by this test alone
 
     names = {"contacts": "containerName", "leases": "leaseContainerName", "parked": "parkedContainerName"}
     settings = load({"COSMOS": "x", "SERVICEBUS": "x"})

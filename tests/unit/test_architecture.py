@@ -63,6 +63,12 @@ def test_a_vendors_sdk_is_imported_in_one_folder(vendor: str, home: str) -> None
             assert (ROOT / home) in module.parents, module
 
 
+def test_adapters_know_nothing_of_preflight() -> None:
+    for module in modules("infra") + modules("function_app.py"):
+        if (ROOT / "infra" / "preflight") not in module.parents:
+            assert not [name for name in imports(module) if name.startswith("infra.preflight")], module
+
+
 def test_devstack_does_not_use_the_sdks_it_is_there_to_test() -> None:
     for service in ("devstack/cosmos", "devstack/servicebus"):
         for module in modules(service):
