@@ -12,6 +12,7 @@ from infra.cosmos.container import StoreError, Write
 from infra.cosmos.errors import Failure, Kind
 from tests.contract.conftest import CosmosStore, Store
 from tests.support.contacts import DETAILS, LATER, ORIGIN
+from tests.support.emulators import Gap
 from tests.support.eventually import eventually
 
 OTHER = DETAILS.model_copy(update={"email": "other@contoso.com"})
@@ -66,6 +67,7 @@ async def test_a_repetition_does_not_bring_back_a_contact_that_was_deleted(store
         await service(store).read(first.contact.id, ORIGIN)
 
 
+@pytest.mark.known_gap(Gap.BATCH_NOT_ATOMIC)
 async def test_of_many_at_once_one_creates_and_the_others_get_its_answer_or_are_told_to_ask_again(
     store: Store,
 ) -> None:

@@ -4,9 +4,12 @@ import asyncio
 from pathlib import Path
 
 import aiohttp
+import pytest
 
 from tests.e2e.conftest import Stack, stack
 from tests.support.eventually import eventually
+
+pytestmark = pytest.mark.own_stack
 
 FAILING_APP = Path(__file__).parent / "apps" / "failing_relay"
 
