@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.support.processes import ROOT
 from tests.torture.checker import Violation, check
-from tests.torture.clients import Client, Directory, session
+from tests.torture.clients import Client, Directory
 from tests.torture.history import History
 from tests.torture.journal import Found, Journal, Reader
 from tests.torture.listing import whole_list
@@ -56,11 +56,10 @@ async def run(options: Options) -> Report:
     """Raises AssertionError when a process does not come up: that is no verdict."""
     async with AsyncExitStack() as ends:
         stack = await ends.enter_async_context(running(options.folder, options.app, seed=options.seed))
-        http = await ends.enter_async_context(session())
         journal = Journal(stack.clients_log)
         ends.callback(journal.close)
         started = time.monotonic()
-        operator = Operator(stack.url, http, journal)
+        operator = Operator(stack.url, journal)
         await _load_and_faults(options, stack, operator)
         healed = time.monotonic()
         judge = _Judge(stack, operator)
@@ -74,7 +73,7 @@ async def _load_and_faults(options: Options, stack: Stack, operator: Operator) -
 
     def client(name: str) -> Client:
         chance = random.Random(f"{name} {options.seed}")
-        return Client(name, stack.url, operator.http, operator.journal, chance, directory, stopping, pauses)
+        return Client(name, stack.url, operator.journal, chance, directory, stopping, pauses)
 
     nemesis = Nemesis(stack, operator, client("victim"), random.Random(f"nemesis {options.seed}"))
     async with asyncio.timeout(options.seconds + _LAST_ANSWERS_SECONDS), asyncio.TaskGroup() as clients:
@@ -121,7 +120,7 @@ class _Judge:
         for reader in self._readers:
             self.history.add(reader.new())
         settled = await self.operator.settle()
-        contacts = await whole_list(self.operator.http, f"{self.stack.url}/contacts")
+        contacts = await whole_list(f"{self.stack.url}/contacts")
         self.history.still_parked, self.history.found = self.operator.parked, contacts or []
         return check(self.history), settled and contacts is not None
 
