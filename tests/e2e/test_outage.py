@@ -22,6 +22,8 @@ from tests.e2e.test_relay_worker import settings
 from tests.support.azure import servicebus_connection
 from tests.support.contacts import DETAILS, ORIGIN
 
+pytestmark = pytest.mark.own_stack
+
 CONTACTS, CHANGES, PROPERTIES = int(os.environ.get("OUTAGE_CONTACTS", "40")), 16, 3
 EVENTS = CONTACTS * (1 + CHANGES * PROPERTIES)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import pytest
 from azure.cosmos.aio import CosmosClient
 
 from application.contacts import Contacts
@@ -20,6 +21,8 @@ from tests.e2e.conftest import Stack, stack
 from tests.support.azure import LEASES, cosmos_connection, servicebus_connection
 from tests.support.contacts import DETAILS, ORIGIN
 from tests.support.paths import ROOT
+
+pytestmark = pytest.mark.own_stack
 
 
 def settings(started: Stack) -> dict[str, str]:

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import aiohttp
-
+from tests.support import once
 from tests.support.azure import CONTACTS
 from tests.torture.clients import Client
 from tests.torture.journal import Struck
@@ -136,14 +135,13 @@ class Nemesis:
 
     async def _call(self, method: str, url: str, body: Mapping[str, Any] | None = None) -> Any:
         """The answer, or None when the service is away. Raises when it does not understand: a mistake of ours."""
-        timeout = aiohttp.ClientTimeout(_CALL_SECONDS)
         try:
-            async with self.operator.http.request(method, url, json=body, timeout=timeout) as answer:
-                if answer.status == 400 and "faults already" not in await answer.text():
-                    raise AssertionError(f"{method} {url} {body}: {await answer.text()}")
-                return await answer.json() if answer.status == 200 else None
-        except (aiohttp.ClientError, TimeoutError, OSError):
+            answer = await once.send(method, url, body=body, within=_CALL_SECONDS)
+        except (once.NotSent, once.NoAnswer):
             return None
+        if answer.status == 400 and b"faults already" not in answer.body:
+            raise AssertionError(f"{method} {url} {body}: {answer.body.decode()}")
+        return answer.json() if answer.status == 200 else None
 
     def _lock(self, target: str) -> asyncio.Lock:
         return self._locks.setdefault(target, asyncio.Lock())

@@ -111,3 +111,9 @@ def test_the_example_runs_without_the_contact_service() -> None:
     ).stdout.split()
     assert not [name for name in loaded if name.partition(".")[0] in {"domain", "application"}]
     assert "infra.contacts" not in loaded
+
+
+def test_adapters_know_nothing_of_preflight() -> None:
+    for module in modules("infra") + modules("function_app.py"):
+        if (ROOT / "infra" / "preflight") not in module.parents:
+            assert not [name for name in imports(module) if name.startswith("infra.preflight")], module
