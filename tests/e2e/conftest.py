@@ -52,17 +52,6 @@ class Stack:
             contact: dict[str, Any] = await answer.json()
             return contact
 
-    async def fault(self, http: aiohttp.ClientSession, kind: str, **order: Any) -> None:
-        """The next requests to Cosmos DB that match meet a fault."""
-        url = f"{self.cosmos.address.rstrip('/')}/_devstack/faults"
-        async with http.post(url, json={"kind": kind, **order}) as answer:
-            assert answer.status < 300, await answer.text()
-
-    async def servicebus_fault(self, http: aiohttp.ClientSession, **order: Any) -> None:
-        """Service Bus does this wrong from now on."""
-        async with http.put(f"{self.servicebus.addresses[1]}/$devstack/faults", json=order) as answer:
-            assert answer.status < 300, await answer.text()
-
     async def sequences(self, contact_id: str, count: int, *, within: float = 15.0) -> list[int]:
         """The sequences of the next ``count`` messages of a contact, as the observer gets them."""
         messages = await self.topic.receive(contact_id, count, within=within)

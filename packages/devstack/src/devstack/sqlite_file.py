@@ -1,9 +1,9 @@
 """What was acknowledged is on disk: one way to open a data file, used by every service that keeps data.
 
-The folder belongs to one process while the file is open. The journal is a write-ahead log with ``synchronous=NORMAL``: a
-commit is handed to the operating system, so SIGKILL loses nothing; only a crash of the machine itself may lose the last
-commits, never part of one. A file that is damaged, of another program or of another format is refused with one line,
-and left as it is.
+The folder belongs to one process while the file is open. The journal is a write-ahead log with ``synchronous=NORMAL``:
+a commit is handed to the operating system, so SIGKILL loses nothing; only a crash of the machine itself may lose the
+last commits, never part of one. A file that is damaged, of another program or of another format is refused with one
+line, and left as it is.
 """
 
 import contextlib
@@ -30,7 +30,8 @@ class Format:
 
     def refusal(self, path: Path, problem: str) -> CannotStart:
         return CannotStart(
-            f"{self.service}: the data file {path} {problem}; nothing was changed: move it away, or use another data folder"
+            f"{self.service}: the data file {path} {problem}; nothing was changed: move it away, "
+            "or use another data folder"
         )
 
 

@@ -4,6 +4,7 @@
 """
 
 from devstack.testing.eventually import eventually
+from devstack.testing.faults import Faults
 from devstack.testing.service import Service, running
 
-__all__ = ["Service", "eventually", "running"]
+__all__ = ["Faults", "Service", "eventually", "running"]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Self
 
 from devstack.settings import cosmos_connection, servicebus_connection
+from devstack.testing.faults import Faults
 
 READY_WITHIN_SECONDS = 20.0
 PORT_FLAGS = {"cosmos": ["--port"], "servicebus": ["--port", "--admin-port"], "functions": ["--port"]}
@@ -52,6 +53,11 @@ class Service:
     def admin_connection_string(self) -> str:
         """For ``devstack.administration.administration_client``, which administers a Service Bus."""
         return servicebus_connection(port_of(self.addresses[1]))
+
+    @property
+    def faults(self) -> Faults:
+        """What to make go wrong in a Cosmos DB or a Service Bus that was started with ``--faults``."""
+        return Faults(self.addresses[-1])
 
     @property
     def pid(self) -> int:
