@@ -5,157 +5,120 @@ The Functions host tries HTTP routes in the alphabetical order of the functions'
 """
 
 import logging
-import re
 
 import azure.functions as func
 
-from infra import http, http_operations, relay_feed
+from infra import relay_feed
 from infra.bootstrap import application
-from infra.documents import events_from_items
-from infra.servicebus.subscriber import received_event
+from infra.contacts import http as contacts
+from infra.contacts.http import answering
+from infra.contacts.subscriber import received_event
+from infra.http import catch_all, operations, request, responses
+from outbox.aggregate import AggregateKey
 
-app = func.FunctionApp(http_auth_level=func.AuthLevel.FUNCTION)
+app = catch_all.IndexedApp(http_auth_level=func.AuthLevel.FUNCTION)
 
-_log = logging.getLogger("contacts.subscriber")
+_log = logging.getLogger(__name__)
 
 
 @app.route(route="contacts", methods=["POST"])
+@answering
 async def create_contact(req: func.HttpRequest) -> func.HttpResponse:
     """POST /contacts"""
-
-    async def respond() -> func.HttpResponse:
-        details, key = http.contact_details(req), http.idempotency_key(req)
-        if key is None:
-            return http.created(await application().contacts.create(details, http.origin(req)))
-        receipt, replayed = await application().contacts.create_once(details, http.origin(req), key)
-        return http.created(receipt, replayed=replayed)
-
-    return await http.answer(respond)
+    details, key = contacts.contact_details(req), request.idempotency_key(req)
+    service, origin = application().contacts, request.origin(req)
+    if key is None:
+        return contacts.created(await service.create(details, origin))
+    receipt, replayed = await service.create_once(details, origin, key)
+    return contacts.created(receipt, replayed=replayed)
 
 
 @app.route(route="contacts", methods=["GET"])
+@answering
 async def list_contacts(req: func.HttpRequest) -> func.HttpResponse:
     """GET /contacts?pageSize=&continuationToken="""
-
-    async def respond() -> func.HttpResponse:
-        size, token = http.page_request(req)
-        return http.listed(await application().contacts.page(size, token, http.origin(req)))
-
-    return await http.answer(respond)
+    size, token = request.page_request(req)
+    return contacts.listed(await application().contacts.page(size, token, request.origin(req)))
 
 
 @app.route(route="contacts/{id}", methods=["GET"])
+@answering
 async def get_contact(req: func.HttpRequest) -> func.HttpResponse:
     """GET /contacts/{id}"""
-
-    async def respond() -> func.HttpResponse:
-        contact_id = http.contact_id(req)
-        return http.found(req, await application().contacts.read(contact_id, http.origin(req)))
-
-    return await http.answer(respond)
+    contact_id = contacts.contact_id(req)
+    return contacts.found(req, await application().contacts.read(contact_id, request.origin(req)))
 
 
 @app.route(route="contacts/{id}", methods=["PATCH"])
+@answering
 async def patch_contact(req: func.HttpRequest) -> func.HttpResponse:
     """PATCH /contacts/{id}"""
-
-    async def respond() -> func.HttpResponse:
-        contact_id, patch, versions = http.contact_id(req), http.merge_patch(req), http.if_match(req)
-        receipt = await application().contacts.patch(contact_id, patch, http.origin(req), if_match=versions)
-        return http.changed(receipt)
-
-    return await http.answer(respond)
+    contact_id, revision, versions = contacts.contact_id(req), contacts.revision(req), request.if_match(req)
+    service, origin = application().contacts, request.origin(req)
+    return contacts.changed(await service.revise(contact_id, revision, origin, if_match=versions))
 
 
 @app.route(route="contacts/{id}", methods=["DELETE"])
+@answering
 async def delete_contact(req: func.HttpRequest) -> func.HttpResponse:
     """DELETE /contacts/{id}"""
-
-    async def respond() -> func.HttpResponse:
-        contact_id, versions = http.contact_id(req), http.if_match(req)
-        await application().contacts.delete(contact_id, http.origin(req), if_match=versions)
-        return http.deleted()
-
-    return await http.answer(respond)
+    contact_id, versions = contacts.contact_id(req), request.if_match(req)
+    await application().contacts.delete(contact_id, request.origin(req), if_match=versions)
+    return responses.no_content()
 
 
 @app.route(route="health", methods=["GET"], auth_level=func.AuthLevel.ANONYMOUS)
+@answering
 async def health(req: func.HttpRequest) -> func.HttpResponse:
     """GET /health: 200 when the store answers, 503 when it does not."""
-
-    async def respond() -> func.HttpResponse:
-        await application().check()
-        return http.healthy()
-
-    return await http.answer(respond)
+    await application().outbox.check()
+    return responses.healthy()
 
 
 @app.route(route="parked", methods=["GET"], auth_level=func.AuthLevel.ADMIN)
+@answering
 async def list_parked(req: func.HttpRequest) -> func.HttpResponse:
     """GET /parked?pageSize=&continuationToken=: the events that cannot be sent, and those that wait behind them."""
-
-    async def respond() -> func.HttpResponse:
-        size, token = http.page_request(req)
-        return http_operations.parked_listed(await application().parking.page(size, token))
-
-    return await http.answer(respond)
+    size, token = request.page_request(req)
+    return operations.parked_listed(await application().outbox.parking.page(size, token), contacts.PARKED)
 
 
 @app.route(route="parked/{id}", methods=["GET"], auth_level=func.AuthLevel.ADMIN)
+@answering
 async def get_parked(req: func.HttpRequest) -> func.HttpResponse:
     """GET /parked/{id}: one of them, with its document."""
-
-    async def respond() -> func.HttpResponse:
-        return http_operations.parked_shown(await application().parking.show(http_operations.parking_id(req)))
-
-    return await http.answer(respond)
+    parking_id = operations.parking_id(req)
+    return operations.parked_shown(await application().outbox.parking.show(parking_id), contacts.PARKED)
 
 
 @app.route(route="parked/{id}/discard", methods=["POST"], auth_level=func.AuthLevel.ADMIN)
+@answering
 async def discard_parked(req: func.HttpRequest) -> func.HttpResponse:
     """POST /parked/{id}/discard {"reason": ...}: give one up for good."""
-
-    async def respond() -> func.HttpResponse:
-        parking_id, reason = http_operations.parking_id(req), http_operations.discard_reason(req)
-        await application().parking.discard(parking_id, reason)
-        return http_operations.discarded()
-
-    return await http.answer(respond)
+    parking_id, reason = operations.parking_id(req), operations.discard_reason(req)
+    await application().outbox.parking.discard(parking_id, reason)
+    return responses.no_content()
 
 
 @app.route(route="parked/contacts/{id}/replay", methods=["POST"], auth_level=func.AuthLevel.ADMIN)
+@answering
 async def replay_parked(req: func.HttpRequest) -> func.HttpResponse:
     """POST /parked/contacts/{id}/replay: send a contact's parked events in order."""
-
-    async def respond() -> func.HttpResponse:
-        return http_operations.replayed(await application().parking.replay(str(http.contact_id(req))))
-
-    return await http.answer(respond)
+    contact = AggregateKey("contact", req.route_params["id"])
+    return operations.replayed(await application().outbox.parking.replay(contact))
 
 
 @app.route(route="relay", methods=["GET"], auth_level=func.AuthLevel.ADMIN)
+@answering
 async def get_relay(req: func.HttpRequest) -> func.HttpResponse:
     """GET /relay: how far behind the relay is, and how many contacts are parked."""
-
-    async def respond() -> func.HttpResponse:
-        return http_operations.relay_status(await application().observer.status())
-
-    return await http.answer(respond)
+    return operations.relay_status(await application().outbox.observer.status(), contacts.PARKED)
 
 
-@app.route(route="{*path}", methods=["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
+@app.route(route="{*path}", methods=[*catch_all.METHODS])
 async def unrouted(req: func.HttpRequest) -> func.HttpResponse:
     """Whatever no other function takes; its name sorts last."""
-    return http.no_such_call(req, _METHODS)
-
-
-_METHODS = {
-    re.compile("contacts"): "GET, POST",
-    re.compile("contacts/[^/]+"): "DELETE, GET, PATCH",
-    re.compile("health|relay"): "GET",
-    re.compile("parked(/[^/]+)?"): "GET",
-    re.compile("parked/([^/]+/discard|contacts/[^/]+/replay)"): "POST",
-}
+    return catch_all.no_such_call(req, app, "contacts are at /api/contacts")
 
 
 @app.cosmos_db_trigger(
@@ -184,13 +147,13 @@ _METHODS = {
 )
 async def relay(documents: func.DocumentList) -> None:
     """Change feed -> topic. It returns when Service Bus has accepted every event, or raises."""
-    await application().relay.forward(events_from_items(documents))
+    await application().outbox.forward(documents)
 
 
 @app.timer_trigger(arg_name="timer", schedule="0 */5 * * * *")
 async def watch_relay(timer: func.TimerRequest) -> None:
     """Every five minutes: an error in the log when events are about to expire unforwarded."""
-    await application().observer.watch()
+    await application().outbox.observer.watch()
 
 
 @app.service_bus_topic_trigger(

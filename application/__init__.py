@@ -1,1 +1,1 @@
-"""What the service does, told through ports: it knows the domain, and of the outside only what ``ports`` promises."""
+"""What the service does, told through ports: of the outside it knows only what the outbox's ports promise."""

@@ -1,65 +1,40 @@
-"""The use cases: load a contact, let it act, commit. A lost race is run again from what the winner left behind.
+"""The use cases on contacts: who asks for what. How it is stored, repeated and raced is the outbox's business."""
 
-Never last-write-wins: each attempt reads the newest version, applies the request to it and is stored only if that
-version is still the newest. A caller who pins a version with If-Match gets no second attempt.
-"""
-
-import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 from uuid import UUID
 
-from application.idempotency import GENERATIONS, digest, id_from_key
-from application.merge_patch import merge_patch
-from application.ports import (
-    Clock,
-    ETag,
-    Origin,
-    Page,
-    Receipt,
-    RequestRecord,
-    UnitOfWork,
-    UnitOfWorkFactory,
-    Versioned,
-)
-from application.validation import validated
+from application.errors import ContactNotFound
 from domain.contact import Contact
-from domain.errors import (
-    ConcurrentChange,
-    ContactNotFound,
-    IdempotencyKeyReused,
-    PreconditionFailed,
-    RequestInProgress,
-)
+from domain.errors import ContactDeleted
 from domain.values import ContactDetails
+from outbox.aggregates import Aggregates
+from outbox.errors import AggregateNotFound
+from outbox.unit_of_work import Clock, ETag, Origin, Page, Receipt, Versioned
 
-ATTEMPTS = 4
-"""How often a change is applied before losing the race is the caller's answer."""
-
-_log = logging.getLogger("contacts")
-
-Change = Callable[[Contact], None]
+Revision = Callable[[ContactDetails], ContactDetails]
+"""Says what a contact is to be, given what it is. After a lost race it is asked again."""
 
 
 @dataclass(frozen=True)
 class Contacts:
-    """The contact service. It holds no state of its own: one object may serve any number of requests at once."""
+    """The contact service. It has no state of its own: one object serves any number of requests at once.
 
-    open_unit_of_work: UnitOfWorkFactory
+    Every call raises Throttled or Unavailable when the store could not answer.
+    """
+
+    aggregates: Aggregates
     clock: Clock
 
-    async def create(self, details: ContactDetails, origin: Origin) -> Receipt:
+    async def create(self, details: ContactDetails, origin: Origin) -> Receipt[Contact]:
         """Store a new contact with its ContactCreatedEvent."""
-        async with self.open_unit_of_work(origin) as work:
-            work.contacts.add(Contact.create(details, at=self.clock()))
-            return _logged(await work.commit())
+        return await self.aggregates.create(Contact.create(details, at=self.clock()), origin)
 
-    async def create_once(self, details: ContactDetails, origin: Origin, key: str) -> tuple[Receipt, bool]:
+    async def create_once(
+        self, details: ContactDetails, origin: Origin, key: str
+    ) -> tuple[Receipt[Contact], bool]:
         """As :meth:`create`, but a request that comes again with the same key gets the first one's answer.
-
-        The record of the request is stored in the contact's own transaction, so both are there or neither; to be
-        found again, the contact's id follows from the key. Once the record has expired, the key starts anew.
 
         Returns:
             The receipt, and whether it is of an earlier request.
@@ -68,98 +43,57 @@ class Contacts:
             IdempotencyKeyReused: the key came before, with another body.
             RequestInProgress: the same request was answered while this one was under way.
         """
-        key_digest, fingerprint = digest(key), digest(details.model_dump_json(by_alias=True))
-        async with self.open_unit_of_work(origin) as work:
-            for generation in range(GENERATIONS):
-                contact = Contact.create(details, at=self.clock(), contact_id=id_from_key(key, generation))
-                if record := await work.requests.get(contact.id, key_digest):
-                    return await _replayed(work, _same_request(record, fingerprint)), True
-                work.contacts.add(contact)
-                work.requests.add(RequestRecord(key_digest, fingerprint, contact.state))
-                try:
-                    return _logged(await work.commit()), False
-                except PreconditionFailed:
-                    if record := await work.requests.get(contact.id, key_digest):
-                        _same_request(record, fingerprint)
-                        raise RequestInProgress("the same request was just answered: send it again") from None
-        raise IdempotencyKeyReused("the key was used too often: take a new one for a new request")
 
-    async def read(self, contact_id: UUID, origin: Origin) -> Versioned:
+        def make(contact_id: UUID) -> Contact:
+            return Contact.create(details, at=self.clock(), contact_id=contact_id)
+
+        return await self.aggregates.create_once(make, details.model_dump_json(by_alias=True), origin, key)
+
+    async def read(self, contact_id: UUID, origin: Origin) -> Versioned[Contact]:
         """The contact and its version. Raises ContactNotFound."""
-        async with self.open_unit_of_work(origin) as work:
-            contact, etag = await work.contacts.get(contact_id)
-            return Versioned(contact.state, etag)
+        with _found(contact_id):
+            return await self.aggregates.read(Contact, str(contact_id), origin)
 
-    async def page(self, size: int, continuation_token: str | None, origin: Origin) -> Page:
-        """Some contacts that are not deleted, and where the next ones start."""
-        async with self.open_unit_of_work(origin) as work:
-            return await work.contacts.page(size, continuation_token)
+    async def page(self, size: int, continuation_token: str | None, origin: Origin) -> Page[Contact]:
+        """Some contacts that are not deleted, and where the next ones start. Raises UnknownContinuation."""
+        return await self.aggregates.page(Contact, size, continuation_token, origin)
 
-    async def patch(
-        self, contact_id: UUID, patch: dict[str, Any], origin: Origin, *, if_match: Collection[ETag] = ()
-    ) -> Receipt:
-        """Apply a JSON Merge Patch (RFC 7396); every changed property raises its event, all in one transaction.
+    async def revise(
+        self, contact_id: UUID, revision: Revision, origin: Origin, *, if_match: Collection[ETag] = ()
+    ) -> Receipt[Contact]:
+        """Make the contact what ``revision`` says; every changed property raises its event, all in one transaction.
+
+        What ``revision`` raises ends the call, and nothing is stored.
 
         Raises:
-            InvalidRequest: the patched contact would break a rule.
             ContactNotFound: there is none, or it was deleted.
             PreconditionFailed: the contact is at none of the versions in ``if_match``.
             ConcurrentChange: others won the race each time.
         """
 
         def revise(contact: Contact) -> None:
-            current = contact.details.model_dump(mode="json", by_alias=True, exclude_none=True)
-            contact.revise(validated(ContactDetails, merge_patch(current, patch)), at=self.clock())
+            contact.revise(revision(contact.details), at=self.clock())
 
         return await self._change(contact_id, revise, origin, if_match)
 
-    async def delete(self, contact_id: UUID, origin: Origin, *, if_match: Collection[ETag] = ()) -> Receipt:
-        """Delete the contact for every reader. Raises as :meth:`patch` does."""
+    async def delete(
+        self, contact_id: UUID, origin: Origin, *, if_match: Collection[ETag] = ()
+    ) -> Receipt[Contact]:
+        """Delete the contact for every reader. Raises as :meth:`revise` does."""
         return await self._change(
             contact_id, lambda contact: contact.delete(at=self.clock()), origin, if_match
         )
 
     async def _change(
-        self, contact_id: UUID, change: Change, origin: Origin, if_match: Collection[ETag]
-    ) -> Receipt:
-        async with self.open_unit_of_work(origin) as work:
-            for _ in range(ATTEMPTS):
-                contact, etag = await work.contacts.get(contact_id)
-                if if_match and etag not in if_match:
-                    raise PreconditionFailed(
-                        f"contact {contact_id} has changed: read it again and use its new ETag"
-                    )
-                change(contact)
-                try:
-                    return _logged(await work.commit())
-                except PreconditionFailed:
-                    if if_match:
-                        raise
-        raise ConcurrentChange(f"contact {contact_id} is being changed by others all the time: try again")
+        self, contact_id: UUID, change: Callable[[Contact], None], origin: Origin, if_match: Collection[ETag]
+    ) -> Receipt[Contact]:
+        with _found(contact_id):
+            return await self.aggregates.change(Contact, str(contact_id), change, origin, if_match=if_match)
 
 
-async def _replayed(work: UnitOfWork, record: RequestRecord) -> Receipt:
-    """The first answer again, with its ETag if the contact is still at that version."""
+@contextmanager
+def _found(contact_id: UUID) -> Iterator[None]:
     try:
-        contact, etag = await work.contacts.get(record.contact.id)
-    except ContactNotFound:
-        return Receipt(record.contact, None)
-    return Receipt(
-        record.contact, etag if contact.state.last_sequence == record.contact.last_sequence else None
-    )
-
-
-def _same_request(record: RequestRecord, fingerprint: str) -> RequestRecord:
-    if record.fingerprint != fingerprint:
-        raise IdempotencyKeyReused("the Idempotency-Key came before with another body: take a new key")
-    return record
-
-
-def _logged(receipt: Receipt) -> Receipt:
-    if receipt.events:
-        contact = receipt.contact
-        what = "deleted" if contact.deleted else "changed" if contact.modified_at else "created"
-        _log.info(
-            "%s contact %s, sequence %d, %d event(s)", what, contact.id, contact.last_sequence, receipt.events
-        )
-    return receipt
+        yield
+    except (AggregateNotFound, ContactDeleted):
+        raise ContactNotFound(f"there is no contact {contact_id}") from None

@@ -1,25 +1,29 @@
 """The Contact aggregate: it changes only through the methods below, and every change that matters raises its event."""
 
+from collections.abc import Collection, Mapping
 from datetime import datetime
-from typing import Self
+from typing import Any, ClassVar, Self
 from uuid import UUID, uuid4
 
-from domain.aggregate import Aggregate, Changes
-from domain.errors import ContactNotFound
+from domain.errors import ContactDeleted
 from domain.events import (
     ContactCompanyUpdatedEvent,
     ContactCreatedEvent,
     ContactDeletedEvent,
     ContactDescriptionUpdatedEvent,
     ContactEmailUpdatedEvent,
+    ContactEvent,
     ContactNameUpdatedEvent,
-    DomainEvent,
 )
 from domain.values import Company, ContactDetails, ContactState, Name
+from outbox.aggregate import Aggregate, AggregateState
 
 
 class Contact(Aggregate[ContactState]):
     """A person, how to reach them and where they work."""
+
+    aggregate_type: ClassVar[str] = "contact"
+    state_type: ClassVar[type[AggregateState]] = ContactState
 
     @classmethod
     def create(cls, details: ContactDetails, *, at: datetime, contact_id: UUID | None = None) -> Self:
@@ -27,15 +31,20 @@ class Contact(Aggregate[ContactState]):
         state = ContactState(**dict(details), id=contact_id or uuid4(), created_at=at)
         return cls(state, is_new=True)
 
-    @classmethod
-    def load(cls, state: ContactState) -> Self:
-        """A contact as it is stored."""
-        return cls(state, is_new=False)
-
     @property
     def id(self) -> UUID:
         """The contact's identity, and the key of the partition that it shares with its events."""
         return self._state.id
+
+    @property
+    def aggregate_id(self) -> str:
+        """The contact's id as text."""
+        return str(self.id)
+
+    @property
+    def deleted(self) -> bool:
+        """Whether the contact is gone for every reader."""
+        return self._state.deleted
 
     @property
     def details(self) -> ContactDetails:
@@ -75,52 +84,37 @@ class Contact(Aggregate[ContactState]):
 
     def _change(self, name: str, value: object, at: datetime) -> None:
         if self._state.deleted:
-            raise ContactNotFound(f"contact {self.id} was deleted")
+            raise ContactDeleted(f"contact {self.id} was deleted: create a new one")
         self._set(name, value, at)
 
-    def _with(self, update: dict[str, object]) -> ContactState:
-        return self._state.model_copy(update=update)
-
-    def _creation(self) -> Changes[ContactState]:
-        event = ContactCreatedEvent(
-            contact_id=self.id, sequence=1, created_at=self._state.created_at, contact=self._state
+    def _created(self, state: ContactState, sequence: int) -> ContactEvent:
+        return ContactCreatedEvent(
+            contact_id=self.id, sequence=sequence, created_at=state.created_at, contact=state
         )
-        return Changes(self._state, (event,))
 
-    def _update(self, changed: tuple[str, ...], at: datetime) -> Changes[ContactState]:
-        first = self._state.last_sequence + 1
-        state = self._with(
-            {
-                "modified_at": at,
-                "deleted_at": at if "deleted" in changed else None,
-                "last_sequence": self._state.last_sequence + len(changed),
-            }
-        )
-        events = tuple(
-            _event(name, state, sequence, at) for sequence, name in enumerate(changed, start=first)
-        )
-        return Changes(state, events)
+    def _updated(self, name: str, state: ContactState, sequence: int, at: datetime) -> ContactEvent:
+        match name:
+            case "name":
+                return ContactNameUpdatedEvent(
+                    contact_id=state.id, sequence=sequence, created_at=at, name=state.name
+                )
+            case "email":
+                return ContactEmailUpdatedEvent(
+                    contact_id=state.id, sequence=sequence, created_at=at, email=state.email
+                )
+            case "description":
+                return ContactDescriptionUpdatedEvent(
+                    contact_id=state.id, sequence=sequence, created_at=at, description=state.description
+                )
+            case "company":
+                return ContactCompanyUpdatedEvent(
+                    contact_id=state.id, sequence=sequence, created_at=at, company=state.company
+                )
+            case "deleted":
+                return ContactDeletedEvent(
+                    contact_id=state.id, sequence=sequence, created_at=at, deleted_at=at
+                )
+        raise AssertionError(f"no event says that {name} of a contact changed: add one here")
 
-
-def _event(changed: str, state: ContactState, sequence: int, at: datetime) -> DomainEvent:
-    """The event that says what this property of the contact became."""
-    match changed:
-        case "name":
-            return ContactNameUpdatedEvent(
-                contact_id=state.id, sequence=sequence, created_at=at, name=state.name
-            )
-        case "email":
-            return ContactEmailUpdatedEvent(
-                contact_id=state.id, sequence=sequence, created_at=at, email=state.email
-            )
-        case "description":
-            return ContactDescriptionUpdatedEvent(
-                contact_id=state.id, sequence=sequence, created_at=at, description=state.description
-            )
-        case "company":
-            return ContactCompanyUpdatedEvent(
-                contact_id=state.id, sequence=sequence, created_at=at, company=state.company
-            )
-        case "deleted":
-            return ContactDeletedEvent(contact_id=state.id, sequence=sequence, created_at=at, deleted_at=at)
-    raise AssertionError(f"no event says that {changed} changed")
+    def _stamps(self, changed: Collection[str], at: datetime) -> Mapping[str, Any]:
+        return {"modified_at": at, "deleted_at": at if "deleted" in changed else None}

@@ -8,8 +8,10 @@ from typing import Annotated
 from uuid import UUID
 
 from email_validator import EmailNotValidError, validate_email
-from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints
-from pydantic.alias_generators import to_camel
+from pydantic import AfterValidator, StringConstraints
+
+from outbox.aggregate import AggregateState
+from outbox.event import WireModel
 
 NAME_LENGTH = 100
 COMPANY_LENGTH = 250
@@ -36,18 +38,6 @@ CompanyText = Annotated[str, StringConstraints(max_length=COMPANY_LENGTH)]
 CompanyName = Annotated[CompanyText, AfterValidator(_not_blank)]
 Email = Annotated[str, StringConstraints(max_length=EMAIL_LENGTH), AfterValidator(_real_address)]
 Description = Annotated[str, StringConstraints(max_length=DESCRIPTION_LENGTH)]
-
-
-class WireModel(BaseModel):
-    """Immutable; reads and writes camelCase; refuses what it does not know."""
-
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        alias_generator=to_camel,
-        populate_by_name=True,
-        hide_input_in_errors=True,
-    )
 
 
 class Name(WireModel):
@@ -77,12 +67,11 @@ class ContactDetails(WireModel):
     company: Company | None = None
 
 
-class ContactState(ContactDetails):
-    """A contact as it is stored. ``last_sequence`` is the sequence of its newest event."""
+class ContactState(ContactDetails, AggregateState):
+    """A contact as it is stored."""
 
     id: UUID
     created_at: datetime
     modified_at: datetime | None = None
     deleted_at: datetime | None = None
     deleted: bool = False
-    last_sequence: int = 1

@@ -8,16 +8,17 @@ hook (https://github.com/Azure/azure-functions-python-worker/issues/1904), so a 
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
 
 from application.contacts import Contacts
-from application.parking import Parking
-from application.ports import Origin, UnitOfWork, utc_now
-from application.relay import Relay
+from infra.contacts.documents import CONTACTS
 from infra.cosmos.client import ContainerProxy, CosmosClient, cosmos_client
 from infra.cosmos.container import Container
+from infra.cosmos.documents import EventReader
+from infra.cosmos.parked_documents import ParkedDocuments
 from infra.cosmos.parking_lot import CosmosParkingLot
 from infra.cosmos.unit_of_work import CosmosUnitOfWork, Lifetimes
 from infra.credentials import credential_for
@@ -25,76 +26,114 @@ from infra.relay_status import RelayObserver
 from infra.servicebus.client import servicebus_client
 from infra.servicebus.publisher import ServiceBusPublisher
 from infra.settings import Settings, load
+from infra.wire_names import WireNames
+from outbox.aggregates import Aggregates
+from outbox.parking import Parking
+from outbox.relay import Forwarded, Relay
+from outbox.unit_of_work import Origin, UnitOfWork, UnitOfWorkFactory, utc_now
 
-_log = logging.getLogger("contacts.bootstrap")
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Application:
-    """The service, wired. ``resources`` closes everything that it holds open."""
+class Outbox:
+    """The outbox of one service, wired: nothing in it depends on which aggregates the service has."""
 
-    contacts: Contacts
+    open_unit_of_work: UnitOfWorkFactory
     relay: Relay
     parking: Parking
     observer: RelayObserver
+    events: EventReader
     feed: ContainerProxy
     """The container whose change feed the relay reads."""
     leases: ContainerProxy
     check: Callable[[], Awaitable[None]]
     """Returns if the store answers. Raises Unavailable, Throttled or Misconfigured."""
     resources: AsyncExitStack
+    """Closes everything that is held open."""
+
+    async def forward(self, items: Iterable[Mapping[str, Any]]) -> Forwarded:
+        """Forward the events among the items of a feed. Raises NotDelivered, and Misconfigured."""
+        return await self.relay.forward(self.events.events(items))
 
 
 @dataclass(frozen=True)
-class _Running:
-    application: Application
-    loop: asyncio.AbstractEventLoop
-    closing: asyncio.Task[None]  # held here: a task that nobody holds may be collected
+class Application:
+    """The contact service, wired."""
+
+    contacts: Contacts
+    outbox: Outbox
 
 
-_running: _Running | None = None
+class Wired(Protocol):
+    """A service that has an outbox."""
+
+    @property
+    def outbox(self) -> Outbox: ...
 
 
-def application() -> Application:
-    """The application of this process, made at the first call. Call it inside the running loop.
-
-    Raises:
-        Misconfigured: a setting is missing or wrong.
-    """
-    global _running  # noqa: PLW0603 - one per process is the point
-    loop = asyncio.get_running_loop()
-    if _running is None or _running.loop is not loop:
-        wired = wire(load(os.environ))
-        _running = _Running(wired, loop, loop.create_task(_close_when_the_loop_ends(wired)))
-    return _running.application
+W = TypeVar("W", bound=Wired)
 
 
-def wire(settings: Settings) -> Application:
-    """Build the application from settings. Opens no connection: each is opened by its first use."""
+class OnePerProcess(Generic[W]):
+    """Makes a service at the first call, inside the running loop, and closes its clients when the loop ends."""
+
+    def __init__(self, make: Callable[[Settings], W]) -> None:
+        self._make = make
+        self._made: tuple[W, asyncio.AbstractEventLoop] | None = None
+        self._closing: asyncio.Task[None] | None = (
+            None  # held here: a task that nobody holds may be collected
+        )
+
+    def __call__(self) -> W:
+        """The service of this process. Raises Misconfigured when a setting is missing or wrong."""
+        loop = asyncio.get_running_loop()
+        if self._made is None or self._made[1] is not loop:
+            service = self._make(load(os.environ))
+            self._made = service, loop
+            self._closing = loop.create_task(_close_when_the_loop_ends(service.outbox.resources))
+        return self._made[0]
+
+
+def wire_contacts(settings: Settings) -> Application:
+    """Build the contact service from settings. Opens no connection: each is opened by its first use."""
+    outbox = wire(settings, CONTACTS)
+    return Application(Contacts(Aggregates(outbox.open_unit_of_work), utc_now), outbox)
+
+
+application = OnePerProcess(wire_contacts)
+"""The application of this process. Call it inside the running loop."""
+
+
+def wire(settings: Settings, names: WireNames) -> Outbox:
+    """Build a service's outbox from settings. Opens no connection: each is opened by its first use."""
+    events = EventReader(names.untyped)
     resources = AsyncExitStack()
     client = _cosmos(settings, resources)
     database = client.get_database_client(settings.cosmos_database)
     container = Container(client, settings.cosmos_database, settings.cosmos_container)
-    scope = f"{settings.cosmos.address}/{settings.cosmos_database}/{settings.cosmos_container}/contacts"
+    scope = f"{settings.cosmos.address}/{settings.cosmos_database}/{settings.cosmos_container}"
 
     lifetimes = Lifetimes(settings.event_ttl_seconds, settings.idempotency_ttl_seconds)
 
     def open_unit_of_work(origin: Origin) -> UnitOfWork:
         return CosmosUnitOfWork(container, scope, origin, lifetimes)
 
-    publisher = _publisher(settings, resources)
+    publisher = _publisher(settings, names.source, resources)
     feed = database.get_container_client(settings.cosmos_container)
     leases = database.get_container_client(settings.cosmos_lease_container)
     lot = CosmosParkingLot(
         Container(client, settings.cosmos_database, settings.cosmos_parked_container),
         f"{scope}/parked",
+        ParkedDocuments(events, names.parked),
         discarded_ttl_seconds=settings.event_ttl_seconds,
     )
-    return Application(
-        contacts=Contacts(open_unit_of_work, utc_now),
+    return Outbox(
+        open_unit_of_work=open_unit_of_work,
         relay=Relay(publisher, lot),
         parking=Parking(lot, publisher),
         observer=RelayObserver(feed, leases, lot, settings.event_ttl_seconds),
+        events=events,
         feed=feed,
         leases=leases,
         check=container.check,
@@ -111,11 +150,11 @@ def _cosmos(settings: Settings, resources: AsyncExitStack) -> CosmosClient:
     return client
 
 
-def _publisher(settings: Settings, resources: AsyncExitStack) -> ServiceBusPublisher:
+def _publisher(settings: Settings, source: str, resources: AsyncExitStack) -> ServiceBusPublisher:
     credential = credential_for(settings.servicebus)
     client = servicebus_client(settings.servicebus, credential)
     publisher = ServiceBusPublisher(
-        client, settings.servicebus_topic, partitioned=settings.servicebus_topic_partitioned
+        client, settings.servicebus_topic, source=source, partitioned=settings.servicebus_topic_partitioned
     )
     if credential:
         resources.push_async_callback(credential.close)
@@ -124,9 +163,9 @@ def _publisher(settings: Settings, resources: AsyncExitStack) -> ServiceBusPubli
     return publisher
 
 
-async def _close_when_the_loop_ends(wired: Application) -> None:
+async def _close_when_the_loop_ends(resources: AsyncExitStack) -> None:
     try:
         await asyncio.Event().wait()
     finally:
-        await wired.resources.aclose()
+        await resources.aclose()
         _log.debug("clients closed")

@@ -8,19 +8,20 @@ import logging
 from dataclasses import dataclass
 from datetime import datetime
 
-from application.ports import Clock, ParkingLot, utc_now
-from application.ttl_guard import SHARE
 from changefeed import LeaseLag, estimate_lag
 from infra import relay_feed
 from infra.cosmos.client import ContainerProxy
 from infra.cosmos.errors import SDK_ERRORS, classify
+from outbox.parking_lot import ParkingLot
+from outbox.ttl_guard import SHARE
+from outbox.unit_of_work import Clock, utc_now
 
-_log = logging.getLogger("contacts.relay_status")
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class LeaseStatus:
-    """One lease of the relay: a physical partition of the contacts container."""
+    """One lease of the relay: a physical partition of the container whose feed it reads."""
 
     lease: str
     owner: str | None
@@ -33,10 +34,10 @@ class LeaseStatus:
 
 @dataclass(frozen=True)
 class RelayStatus:
-    """All leases, and how many contacts are parked."""
+    """All leases, and how many aggregates are parked."""
 
     leases: list[LeaseStatus]
-    parked_contacts: int
+    parked: int
 
     @property
     def late(self) -> bool:
@@ -46,7 +47,7 @@ class RelayStatus:
 
 @dataclass(frozen=True)
 class RelayObserver:
-    """Looks at leases and parked contacts; changes nothing."""
+    """Looks at leases and parked aggregates; changes nothing."""
 
     feed: ContainerProxy
     leases: ContainerProxy
@@ -61,7 +62,7 @@ class RelayObserver:
         except SDK_ERRORS as error:
             raise classify(error).error() from error
         now = self.clock()
-        parked = await self.lot.contacts()
+        parked = await self.lot.aggregates()
         return RelayStatus([self._lease(lag, now) for lag in lags], len(parked))
 
     async def watch(self) -> RelayStatus:

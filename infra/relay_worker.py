@@ -5,6 +5,11 @@ workers share the work, and workers and a Functions deployment can replace one a
 batch that cannot be delivered is read again until it can; a stop lets the running one end, or leaves it to the next.
 """
 
+from infra import installed
+
+if __name__ == "__main__":
+    installed.require("relay worker")
+
 import asyncio
 import contextlib
 import logging
@@ -17,14 +22,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from application.once import OnceAMinute
 from changefeed import ChangeFeedContext, ChangeFeedError, ChangeFeedProcessor, ProcessorOptions, StartFrom
-from domain.errors import ContactsError, Misconfigured, NotDelivered
 from infra import relay_feed
-from infra.bootstrap import Application, wire
+from infra.bootstrap import Outbox, wire_contacts
 from infra.cosmos.errors import SDK_ERRORS, classify
-from infra.documents import events_from_items
+from infra.errors import Misconfigured
 from infra.settings import load
+from outbox.errors import NotDelivered, OutboxError
+from outbox.once_a_minute import OnceAMinute
 
 HEALTH_SECONDS = 60.0
 """How often a line says how it goes; a failure that lasts is told with it, not at each attempt."""
@@ -35,7 +40,7 @@ DRAIN_SECONDS = 20.0
 _FIRST_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 30.0
 
-_log = logging.getLogger("contacts.relay_worker")
+_log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -61,16 +66,16 @@ class Health:
             _log.error("events wait: %s", self.waiting_for)
 
 
-async def run(application: Application, stop: asyncio.Event) -> None:
+async def run(outbox: Outbox, stop: asyncio.Event) -> None:
     """Relay until ``stop`` is set. Returns when leases are given back and clients are closed."""
     health = Health()
 
     async def forward(changes: Sequence[Mapping[str, Any]], _: ChangeFeedContext) -> None:
-        health.sent((await application.relay.forward(events_from_items(changes))).sent)
+        health.sent((await outbox.forward(changes)).sent)
 
     processor = ChangeFeedProcessor(
-        application.feed,
-        application.leases,
+        outbox.feed,
+        outbox.leases,
         forward,
         instance_name=f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}",
         lease_prefix=relay_feed.LEASE_PREFIX,
@@ -84,8 +89,8 @@ async def run(application: Application, stop: asyncio.Event) -> None:
         ),
         on_error=lambda _, error: health.failed(error),
     )
-    async with application.resources:
-        if await _started(application, processor, health, stop):
+    async with outbox.resources:
+        if await _started(outbox, processor, health, stop):
             _log.info("relaying; SIGTERM stops")
             await _tell_health(processor, health, stop)
             await _stopped(processor)
@@ -93,17 +98,17 @@ async def run(application: Application, stop: asyncio.Event) -> None:
 
 
 async def _started(
-    application: Application, processor: ChangeFeedProcessor, health: Health, stop: asyncio.Event
+    outbox: Outbox, processor: ChangeFeedProcessor, health: Health, stop: asyncio.Event
 ) -> bool:
     """Start as soon as the store is there; False when told to stop before."""
     pause = _FIRST_PAUSE_SECONDS
     while not stop.is_set():
         try:
-            await application.check()
+            await outbox.check()
             await processor.start()
         except Misconfigured:
             raise
-        except (ContactsError, *SDK_ERRORS) as error:
+        except (OutboxError, *SDK_ERRORS) as error:
             health.failed(error)
             await _wait(stop, pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
@@ -141,7 +146,7 @@ async def _main() -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    await run(wire(load(os.environ)), stop)
+    await run(wire_contacts(load(os.environ)).outbox, stop)
 
 
 def main() -> int:

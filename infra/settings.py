@@ -8,7 +8,7 @@ used with an identity. The exact name beats the prefix, and ``AzureWebJobsNAME``
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from domain.errors import Misconfigured
+from infra.errors import Misconfigured
 
 TTL_MAX = 2_147_483_647
 """Cosmos DB's own limit for ``ttl``, in seconds."""

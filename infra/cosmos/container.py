@@ -1,6 +1,6 @@
-"""The contacts container: bounded calls of the SDK, and read-your-writes for this process.
+"""One container: bounded calls of the SDK, and read-your-writes for this process.
 
-Every call ends within ``DEADLINE_SECONDS``, with an answer or a :class:`StoreError`. A transactional batch does not
+Every call ends within ``DEADLINE_SECONDS``, with an answer or a :class:`StoreFailed`. A transactional batch does not
 feed the SDK's session container, so the session token of each batch is kept here and handed to later reads of the same
 partition; without it a read straight after a write may see the version before.
 """
@@ -15,8 +15,8 @@ from typing import Any, Literal, Self
 
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
+from infra.cosmos.documents import Item
 from infra.cosmos.errors import SDK_ERRORS, SESSION_ERRORS, Failure, Kind, classify
-from infra.documents import Item
 
 DEADLINE_SECONDS = 4.0
 """For one call, the SDK's own retries included. A request makes a few calls and answers within 10 s."""
@@ -24,7 +24,7 @@ DEADLINE_SECONDS = 4.0
 _SESSIONS = 10_000
 
 
-class StoreError(Exception):
+class StoreFailed(Exception):
     """A call of the store failed; ``failure`` says how. Never leaves ``infra.cosmos``."""
 
     def __init__(self, failure: Failure) -> None:
@@ -77,7 +77,7 @@ class Container:
         try:
             async with self._calls() as proxy:
                 return dict(await proxy.read_item(item_id, partition_key, session_token=token))
-        except StoreError as error:
+        except StoreFailed as error:
             if error.failure.kind is Kind.MISSING:
                 return None
             if not self._forget(partition_key, error, token):
@@ -90,7 +90,7 @@ class Container:
         try:
             async with self._calls() as proxy:
                 results = await proxy.execute_item_batch(operations, partition_key)
-        except StoreError as error:
+        except StoreFailed as error:
             self._remember(partition_key, error.failure.session_token)
             raise
         self._remember(partition_key, results.get_response_headers().get("x-ms-session-token"))
@@ -110,7 +110,7 @@ class Container:
         where = {} if partition_key is None else {"partition_key": partition_key, "session_token": token}
         try:
             return await self._page(query, parameters, size, continuation, where)
-        except StoreError as error:
+        except StoreFailed as error:
             if partition_key is None or not self._forget(partition_key, error, token):
                 raise
         return await self._page(query, parameters, size, continuation, {"partition_key": partition_key})
@@ -143,7 +143,7 @@ class Container:
         try:
             async with self._calls() as proxy:
                 await proxy.read()
-        except StoreError as error:
+        except StoreFailed as error:
             raise error.failure.error() from error
 
     @asynccontextmanager
@@ -154,7 +154,7 @@ class Container:
                     await self._connect()
                 yield self._proxy
         except SESSION_ERRORS as error:
-            raise StoreError(classify(error)) from error
+            raise StoreFailed(classify(error)) from error
 
     async def _connect(self) -> None:
         """Read account and container once, so that "no such container" is not mistaken for "no such item"."""
@@ -167,11 +167,11 @@ class Container:
             except SDK_ERRORS as error:
                 failure = classify(error)
                 if failure.kind is Kind.MISSING:
-                    raise StoreError(Failure(Kind.NO_CONTAINER, failure.detail)) from error
+                    raise StoreFailed(Failure(Kind.NO_CONTAINER, failure.detail)) from error
                 raise
             self._ready = True
 
-    def _forget(self, partition_key: str, error: StoreError, token: str | None) -> bool:
+    def _forget(self, partition_key: str, error: StoreFailed, token: str | None) -> bool:
         """Drop a session token that no replica can satisfy, such as one of a container that was made anew."""
         if error.failure.kind is not Kind.BEHIND or token is None:
             return False

@@ -9,7 +9,7 @@ import base64
 import binascii
 import hashlib
 
-from domain.errors import FieldError, InvalidRequest
+from outbox.errors import UnknownContinuation
 
 _DIGEST_BYTES = 16
 _LONGEST = 16_384
@@ -22,7 +22,7 @@ def seal(scope: str, token: str) -> str:
 
 
 def unseal(scope: str, sealed: str) -> str:
-    """The store's token again. Raises InvalidRequest when it is not one that :func:`seal` made for ``scope``."""
+    """The store's token again. Raises UnknownContinuation when it is not one that :func:`seal` made for ``scope``."""
     raw = _checked(scope, sealed) if len(sealed) <= _LONGEST else None
     if raw is None:
         raise unusable()
@@ -38,11 +38,9 @@ def _checked(scope: str, sealed: str) -> bytes | None:
     return raw if raw and digest == _digest(scope, raw) else None
 
 
-def unusable() -> InvalidRequest:
+def unusable() -> UnknownContinuation:
     """The error for a token that this list cannot go on from."""
-    return InvalidRequest(
-        FieldError("continuationToken", "is not a token of this list: start again without one")
-    )
+    return UnknownContinuation("the continuation token is not one of this list: start again without one")
 
 
 def _digest(scope: str, raw: bytes) -> bytes:

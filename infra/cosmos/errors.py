@@ -13,7 +13,8 @@ from enum import Enum
 from azure.core.exceptions import AzureError, ClientAuthenticationError
 from azure.cosmos.exceptions import CosmosBatchOperationError, CosmosHttpResponseError
 
-from domain.errors import ContactsError, Misconfigured, Throttled, Unavailable
+from infra.errors import Misconfigured
+from outbox.errors import OutboxError, Throttled, Unavailable
 
 SDK_ERRORS = (AzureError, asyncio.TimeoutError, OSError)
 """What a call of the SDK can raise: its own errors, our deadline, and sockets that fail under its hands."""
@@ -65,7 +66,7 @@ class Failure:
     retry_after_seconds: float = 1.0
     session_token: str | None = None
 
-    def error(self) -> ContactsError:
+    def error(self) -> OutboxError | Misconfigured:
         """This failure as an error of ours, where the caller has no better word for it."""
         match self.kind:
             case Kind.THROTTLED:

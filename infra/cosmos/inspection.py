@@ -19,13 +19,13 @@ from azure.core import MatchConditions
 from azure.core.exceptions import ClientAuthenticationError
 from azure.cosmos.exceptions import CosmosHttpResponseError
 
-from application.ports import Clock, utc_now
 from infra.cosmos.client import CosmosClient, cosmos_client
 from infra.cosmos.errors import SDK_ERRORS, Kind, classify
 from infra.credentials import Credential
 from infra.preflight.indexing import IndexingPolicy
 from infra.preflight.report import CannotCheck, Denied
 from infra.settings import Connection
+from outbox.unit_of_work import Clock, utc_now
 
 DEADLINE_SECONDS = 15.0
 """For one call, its retries and a sign-in included."""

@@ -1,85 +1,73 @@
-"""Contacts out of the store. What is read to be changed is tracked by the unit of work that asked."""
+"""Aggregates out of the store. What is read to be changed is tracked by the unit of work that asked."""
 
-from uuid import UUID
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
-from application.ports import ETag, Page, RequestRecord
-from domain.contact import Contact
-from domain.errors import ContactNotFound
 from infra.cosmos import continuation
-from infra.cosmos.container import Container, StoreError
+from infra.cosmos.container import Container, StoreFailed
+from infra.cosmos.documents import aggregate_from_item, request_from_item, request_id
 from infra.cosmos.errors import Kind
-from infra.documents import CONTACT_TYPE, contact_from_item, request_from_item, request_id
+from outbox.aggregate import Aggregate
+from outbox.errors import AggregateNotFound
+from outbox.unit_of_work import Page, RequestRecord, Versioned
 
-_LIST = "SELECT * FROM c WHERE c.type = @type AND c.data.deleted = false"
+A = TypeVar("A", bound=Aggregate[Any])
+
+_LIST = "SELECT * FROM c WHERE c.type = @type AND (NOT IS_DEFINED(c.data.deleted) OR c.data.deleted = false)"
 _EMPTY_PAGES = 5
 
 
-class Tracked:
-    """An aggregate in a unit of work, and the version it was read at (None: it is new)."""
+@dataclass(frozen=True)
+class AggregateReader:
+    """Reads the aggregates of one container; ``scope`` names the container in continuation tokens."""
 
-    def __init__(self, contact: Contact, etag: ETag | None) -> None:
-        self.contact = contact
-        self.etag = etag
+    container: Container
+    scope: str
 
-
-class CosmosContactRepository:
-    """The contacts of one unit of work."""
-
-    def __init__(self, container: Container, scope: str, tracked: list[Tracked]) -> None:
-        self._container = container
-        self._scope = scope
-        self._tracked = tracked
-
-    def add(self, contact: Contact) -> None:
-        """Track a new contact."""
-        self._tracked.append(Tracked(contact, None))
-
-    async def get(self, contact_id: UUID) -> tuple[Contact, ETag]:
-        """The contact and its version; tracked. Raises ContactNotFound, Throttled, Unavailable."""
+    async def get(self, kind: type[A], aggregate_id: str, partition_key: str) -> Versioned[A]:
+        """The aggregate and its version. Raises AggregateNotFound, Throttled, Unavailable."""
         try:
-            item = await self._container.read(str(contact_id), str(contact_id))
-        except StoreError as error:
+            item = await self.container.read(aggregate_id, partition_key)
+        except StoreFailed as error:
             raise error.failure.error() from error
-        if item is None or item.get("type") != CONTACT_TYPE:
-            raise ContactNotFound(f"there is no contact {contact_id}")
-        stored = contact_from_item(item)
-        if stored.contact.deleted:
-            raise ContactNotFound(f"there is no contact {contact_id}")
-        contact = Contact.load(stored.contact)
-        self._tracked.append(Tracked(contact, stored.etag))
-        return contact, stored.etag
+        if item is not None and item.get("type") == kind.aggregate_type:
+            stored = aggregate_from_item(kind, item)
+            if not stored.aggregate.deleted:
+                return stored
+        raise AggregateNotFound(f"there is no {kind.aggregate_type} {aggregate_id}")
 
-    async def page(self, size: int, continuation_token: str | None) -> Page:
-        """At most ``size`` contacts. Raises InvalidRequest for a foreign token, Throttled, Unavailable."""
-        token = continuation.unseal(self._scope, continuation_token) if continuation_token else None
+    async def page(self, kind: type[A], size: int, continuation_token: str | None) -> Page[A]:
+        """At most ``size`` aggregates. Raises UnknownContinuation for a foreign token, Throttled, Unavailable."""
+        scope = f"{self.scope}/{kind.aggregate_type}"
+        token = continuation.unseal(scope, continuation_token) if continuation_token else None
         for _ in range(_EMPTY_PAGES):  # the store may answer an empty page and a token: go on for the caller
             try:
-                items, token = await self._container.page(_LIST, {"@type": CONTACT_TYPE}, size, token)
-            except StoreError as error:
+                items, token = await self.container.page(_LIST, {"@type": kind.aggregate_type}, size, token)
+            except StoreFailed as error:
                 if continuation_token and error.failure.kind is Kind.INVALID:
                     raise continuation.unusable() from error
                 raise error.failure.error() from error
             if items or token is None:
                 break
-        contacts = [contact_from_item(item).contact for item in items]
-        return Page(contacts, continuation.seal(self._scope, token) if token else None)
+        found = [aggregate_from_item(kind, item).aggregate for item in items]
+        return Page(found, continuation.seal(scope, token) if token else None)
 
 
 class CosmosRequestRecords:
-    """The records of requests, each in the partition of the contact that it created."""
+    """The records of requests, each in the partition of the aggregate that it created."""
 
-    def __init__(self, container: Container, tracked: list[RequestRecord]) -> None:
+    def __init__(self, container: Container, tracked: list[RequestRecord[Any]]) -> None:
         self._container = container
         self._tracked = tracked
 
-    def add(self, record: RequestRecord) -> None:
+    def add(self, record: RequestRecord[Any]) -> None:
         """Store the record in the transaction of the commit."""
         self._tracked.append(record)
 
-    async def get(self, contact_id: UUID, key_digest: str) -> RequestRecord | None:
+    async def get(self, aggregate: A, key_digest: str) -> RequestRecord[A] | None:
         """The record, unless there is none or it has expired. Raises Throttled, Unavailable."""
         try:
-            item = await self._container.read(request_id(key_digest), str(contact_id))
-        except StoreError as error:
+            item = await self._container.read(request_id(key_digest), aggregate.partition_key)
+        except StoreFailed as error:
             raise error.failure.error() from error
-        return None if item is None else request_from_item(item)
+        return None if item is None else request_from_item(type(aggregate), item)

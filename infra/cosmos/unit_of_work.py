@@ -1,7 +1,7 @@
-"""A contact and its events are stored together or not at all, and whoever asked learns which.
+"""Aggregates and their events are stored together or not at all, and whoever asked learns which.
 
 The answer to a batch can get lost after the batch was committed, and the SDK may have repeated the batch on its own.
-A batch is therefore repeated as it is, with the same event ids and the same ETag condition: the store can commit it
+A batch is therefore repeated as it is, with the same event ids and the same ETag conditions: the store can commit it
 only once. When it is refused because something is there already, the unit of work looks for its own event document
 before it blames another writer. Every await may be the last: whoever dies here has stored all or nothing, and a
 client that asks again finds which.
@@ -9,16 +9,26 @@ client that asks again finds which.
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import Any, Self, TypeVar
 
-from application.ports import ETag, Origin, Receipt, RequestRecord
-from domain.errors import ChangeTooLarge, OutcomeUnknown, PreconditionFailed
-from infra.cosmos.container import Container, StoreError, Write, size_in_bytes
+from infra.cosmos.container import Container, StoreFailed, Write, size_in_bytes
+from infra.cosmos.documents import (
+    KEEP_FOR_EVER,
+    aggregate_from_item,
+    aggregate_item,
+    event_item,
+    request_item,
+)
 from infra.cosmos.errors import Failure, Kind
-from infra.cosmos.repository import CosmosContactRepository, CosmosRequestRecords, Tracked
-from infra.documents import contact_from_item, contact_item, event_item, request_item
+from infra.cosmos.repository import AggregateReader, CosmosRequestRecords
+from outbox.aggregate import Aggregate, AggregateState, Changes
+from outbox.errors import ChangeTooLarge, OutcomeUnknown, PreconditionFailed
+from outbox.unit_of_work import Commit, ETag, Origin, Page, Receipt, RequestRecord, Versioned
+
+A = TypeVar("A", bound=Aggregate[Any])
 
 MAX_OPERATIONS = 100
 MAX_BYTES = 2 * 1024 * 1024
@@ -31,7 +41,7 @@ _FIRST_PAUSE_SECONDS = 0.1
 _TAKEN = {Kind.CONFLICT, Kind.STALE, Kind.MISSING}
 _REFUSED = {Kind.INVALID, Kind.DENIED, Kind.NO_CONTAINER}
 
-_log = logging.getLogger("contacts.store")
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -39,30 +49,55 @@ class Lifetimes:
     """How long documents that expire are kept, in seconds from when they were written."""
 
     events: int
-    """Events, and the tombstones of deleted contacts."""
+    """Events, and the tombstones of deleted aggregates."""
     requests: int
     """Records of requests with an idempotency key."""
 
 
 @dataclass(frozen=True)
-class _Batch:
-    """A contact's new state with its events, ready to be stored; the contact comes first."""
+class _Tracked:
+    """An aggregate in a unit of work, and the version that it was read at (None: it is new)."""
 
-    receipt: Receipt
+    aggregate: Aggregate[Any]
+    etag: ETag | None
+
+
+@dataclass(frozen=True)
+class _Changed:
+    """A tracked aggregate that has something to store."""
+
+    tracked: _Tracked
+    changes: Changes[AggregateState]
+
+    def receipt(self, etag: ETag | None) -> Receipt[Any]:
+        aggregate = type(self.tracked.aggregate).load(self.changes.state)
+        return Receipt(aggregate, etag, len(self.changes.events))
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """What one transaction writes: the documents of the changed aggregates first, in their order, then the events."""
+
     partition_key: str
-    writes: tuple[Write, ...]
+    changed: Sequence[_Changed]
+    writes: Sequence[Write]
+
+    @property
+    def first_event(self) -> dict[str, Any]:
+        """A document that nobody else can have written: its id was made for this batch."""
+        return self.writes[len(self.changed)].item
 
 
 class CosmosUnitOfWork:
-    """Tracks the contacts of one request and stores what changed. See :class:`application.ports.UnitOfWork`."""
+    """Tracks the aggregates of one request and stores what changed. See :class:`outbox.unit_of_work.UnitOfWork`."""
 
     def __init__(self, container: Container, scope: str, origin: Origin, lifetimes: Lifetimes) -> None:
         self._container = container
+        self._reader = AggregateReader(container, scope)
         self._origin = origin
         self._lifetimes = lifetimes
-        self._tracked: list[Tracked] = []
-        self._records: list[RequestRecord] = []
-        self.contacts = CosmosContactRepository(container, scope, self._tracked)
+        self._tracked: list[_Tracked] = []
+        self._records: list[RequestRecord[Any]] = []
         self.requests = CosmosRequestRecords(container, self._records)
 
     async def __aenter__(self) -> Self:
@@ -73,7 +108,23 @@ class CosmosUnitOfWork:
     ) -> None:
         self._clear()
 
-    async def commit(self) -> Receipt:
+    def add(self, aggregate: Aggregate[Any]) -> None:
+        """Track a new aggregate."""
+        self._tracked.append(_Tracked(aggregate, None))
+
+    async def get(
+        self, kind: type[A], aggregate_id: str, *, partition_key: str | None = None
+    ) -> Versioned[A]:
+        """The aggregate and its version; tracked. Raises AggregateNotFound, Throttled, Unavailable."""
+        found = await self._reader.get(kind, aggregate_id, partition_key or aggregate_id)
+        self._tracked.append(_Tracked(found.aggregate, found.etag))
+        return found
+
+    async def page(self, kind: type[A], size: int, continuation_token: str | None) -> Page[A]:
+        """At most ``size`` aggregates; not tracked. Raises UnknownContinuation, Throttled, Unavailable."""
+        return await self._reader.page(kind, size, continuation_token)
+
+    async def commit(self) -> Commit:
         """Store every tracked change and its events in one transaction. See the port for what it raises."""
         try:
             return await self._commit([*self._tracked])
@@ -84,40 +135,60 @@ class CosmosUnitOfWork:
         self._tracked.clear()
         self._records.clear()
 
-    async def _commit(self, tracked: list[Tracked]) -> Receipt:
+    async def _commit(self, tracked: list[_Tracked]) -> Commit:
         if not tracked:
-            raise ValueError("nothing is tracked: add or get a contact first")
-        batches = [batch for one in tracked if (batch := self._batch(one))]
-        if not batches:
-            return Receipt(tracked[-1].contact.state, tracked[-1].etag)
-        if len(batches) > 1:
-            raise ValueError(
-                "two contacts cannot be stored in one transaction: each has a partition of its own"
-            )
-        [batch] = batches
-        _check_limits(batch.writes)
-        etag = await self._store(batch)
-        return Receipt(batch.receipt.contact, etag, batch.receipt.events)
-
-    def _batch(self, tracked: Tracked) -> _Batch | None:
-        changes = tracked.contact.changes()
-        if changes is None:
-            return None
-        ttl = self._lifetimes.events
-        item = contact_item(changes.state, tombstone_ttl=ttl)
-        contact = Write.create(item) if tracked.etag is None else Write.replace(item, tracked.etag)
-        events = [Write.create(event_item(event, self._origin, ttl=ttl)) for event in changes.events]
-        records = [
-            Write.create(request_item(record, ttl=self._lifetimes.requests)) for record in self._records
+            raise ValueError("nothing is tracked: add or get an aggregate first")
+        receipts = {id(each): Receipt(each.aggregate, each.etag) for each in tracked}
+        changed = [
+            _Changed(each, changes) for each in tracked if (changes := each.aggregate.changes()) is not None
         ]
-        return _Batch(
-            receipt=Receipt(changes.state, tracked.etag, len(events)),
-            partition_key=str(changes.state.id),
-            writes=(contact, *events, *records),
-        )
+        if changed:
+            batch = self._batch(changed)
+            _check_limits(batch.writes)
+            etags = await self._store(batch)
+            receipts |= {
+                id(each.tracked): each.receipt(etag) for each, etag in zip(changed, etags, strict=True)
+            }
+        return Commit([*receipts.values()])
 
-    async def _store(self, batch: _Batch) -> ETag | None:
-        """Store the batch once; the contact's new ETag, or None when it has been changed by others since."""
+    def _batch(self, changed: Sequence[_Changed]) -> _Batch:
+        """The writes of one transaction. Raises ValueError when one transaction cannot hold these aggregates."""
+        aggregates = [each.tracked.aggregate for each in changed]
+        partition_keys = {aggregate.partition_key for aggregate in aggregates}
+        if len(partition_keys) > 1:
+            raise ValueError(
+                "aggregates of several partitions cannot be stored in one transaction: "
+                "give them the same partition_key, or change them in units of work of their own"
+            )
+        if len({aggregate.aggregate_id for aggregate in aggregates}) < len(aggregates):
+            raise ValueError(
+                "two changed aggregates have the same id: each has one document, named by its id"
+            )
+        ttl = self._lifetimes.events
+        events = [
+            Write.create(event_item(each.tracked.aggregate, event, self._origin, ttl=ttl))
+            for each in changed
+            for event in each.changes.events
+        ]
+        writes = [*(self._document(each) for each in changed), *events, *self._record_writes(changed)]
+        return _Batch(partition_keys.pop(), changed, writes)
+
+    def _document(self, changed: _Changed) -> Write:
+        aggregate, etag = changed.tracked.aggregate, changed.tracked.etag
+        ttl = self._lifetimes.events if aggregate.deleted else KEEP_FOR_EVER
+        item = aggregate_item(aggregate, changed.changes.state, ttl=ttl)
+        return Write.create(item) if etag is None else Write.replace(item, etag)
+
+    def _record_writes(self, changed: Sequence[_Changed]) -> list[Write]:
+        states = {each.tracked.aggregate.key: each.changes.state for each in changed}
+        ttl = self._lifetimes.requests
+        return [
+            Write.create(request_item(record, states[record.aggregate.key], ttl=ttl))
+            for record in self._records
+        ]
+
+    async def _store(self, batch: _Batch) -> Sequence[ETag | None]:
+        """Store the batch once; each aggregate's new ETag, or None when others have changed the aggregate since."""
         pause = _FIRST_PAUSE_SECONDS
         answer_lost = False
         loop = asyncio.get_running_loop()
@@ -125,8 +196,8 @@ class CosmosUnitOfWork:
         while True:
             try:
                 etags = await self._container.execute(batch.partition_key, batch.writes)
-                return etags[0]
-            except StoreError as error:
+                return etags[: len(batch.changed)]
+            except StoreFailed as error:
                 failure = error.failure
                 if failure.kind in _TAKEN:
                     return await self._own_commit(batch)
@@ -137,27 +208,36 @@ class CosmosUnitOfWork:
                 answer_lost = answer_lost or failure.kind in (Kind.PASSING, Kind.BEHIND)
                 if loop.time() + pause > give_up_at:
                     raise _unknown(failure) from error
-            _log.warning("storing contact %s again: %s", batch.partition_key, failure.detail)
+            _log.warning("storing %s again: %s", _named(batch), failure.detail)
             await asyncio.sleep(pause)
             pause *= 2
 
-    async def _own_commit(self, batch: _Batch) -> ETag | None:
-        """Find out whether it was our own earlier attempt that stored the batch. Raises PreconditionFailed if not."""
-        event = batch.writes[1].item
+    async def _own_commit(self, batch: _Batch) -> Sequence[ETag | None]:
+        """Find out whether an earlier attempt of ours stored the batch. Raises PreconditionFailed if not."""
+        event = batch.first_event
         try:
             stored = await self._container.read(event["id"], batch.partition_key)
             if stored is None or stored.get("data") != event["data"]:
-                raise PreconditionFailed(f"contact {batch.partition_key} has changed: read it again")
-            item = await self._container.read(batch.partition_key, batch.partition_key)
-        except StoreError as error:
+                raise PreconditionFailed(f"{_named(batch)} has changed: read it again")
+            return [await self._etag_if_unchanged(batch, changed) for changed in batch.changed]
+        except StoreFailed as error:
             raise _unknown(error.failure) from error
+
+    async def _etag_if_unchanged(self, batch: _Batch, changed: _Changed) -> ETag | None:
+        aggregate = changed.tracked.aggregate
+        item = await self._container.read(aggregate.aggregate_id, batch.partition_key)
         if item is None:
             return None
-        newest = contact_from_item(item)
-        return newest.etag if newest.contact.last_sequence == batch.receipt.contact.last_sequence else None
+        newest = aggregate_from_item(type(aggregate), item)
+        unchanged = newest.aggregate.state.last_sequence == changed.changes.state.last_sequence
+        return newest.etag if unchanged else None
 
 
-def _check_limits(writes: tuple[Write, ...]) -> None:
+def _named(batch: _Batch) -> str:
+    return ", ".join(str(changed.tracked.aggregate.key) for changed in batch.changed)
+
+
+def _check_limits(writes: Sequence[Write]) -> None:
     if len(writes) > MAX_OPERATIONS or size_in_bytes(writes) > MAX_BYTES:
         raise _too_large()
 
@@ -172,5 +252,5 @@ def _too_large() -> ChangeTooLarge:
 def _unknown(failure: Failure) -> OutcomeUnknown:
     return OutcomeUnknown(
         f"the store did not answer ({failure.detail}); the change may or may not have been stored: "
-        "read the contact, or repeat the request"
+        "read again, or repeat the request"
     )

@@ -5,6 +5,11 @@
 Exit code 0: all right; 1: something is wrong; 2: something could not be checked, a missing setting included.
 """
 
+from infra import installed
+
+if __name__ == "__main__":
+    installed.require("preflight")
+
 import argparse
 import asyncio
 import json
@@ -18,7 +23,7 @@ from pathlib import Path
 
 from azure.identity.aio import DefaultAzureCredential
 
-from domain.errors import Misconfigured
+from infra.errors import Misconfigured
 from infra.preflight.checks import Plan, check
 from infra.preflight.report import COULD_NOT_CHECK, Finding, exit_code, summary
 from infra.settings import load

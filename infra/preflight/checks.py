@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeVar
 
-from application.ports import Clock, utc_now
 from infra.cosmos.inspection import CosmosInspection
 from infra.credentials import Credential
 from infra.preflight import cosmos_rules, servicebus_rules
 from infra.preflight.report import CannotCheck, Denied, Finding, ok, unknown, warning, wrong
 from infra.servicebus.inspection import ServiceBusInspection
 from infra.settings import Connection, Settings
+from outbox.unit_of_work import Clock, utc_now
 
 T = TypeVar("T")
 State = TypeVar("State")

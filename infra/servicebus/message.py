@@ -1,4 +1,4 @@
-"""An event as a Service Bus message: its id is the MessageId, its contact the session, its JSON the body.
+"""An event as a Service Bus message: its id is the MessageId, its aggregate the session, its JSON the body.
 
 The application properties carry the CloudEvents 1.0 attributes in the AMQP binding's binary mode
 (https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/amqp-protocol-binding.md), with the prefix
@@ -10,14 +10,13 @@ from uuid import UUID
 
 from azure.servicebus import ServiceBusMessage
 
-from application.ports import OutboxEvent
-
-SOURCE = "/contacts"
-"""CloudEvents ``source``: together with the id it identifies an event everywhere."""
+from outbox.feed import OutboxEvent
 
 
-def message_from_event(event: OutboxEvent, *, partitioned: bool) -> ServiceBusMessage:
-    """The message of an event. On a partitioned topic the session is the partition key as well.
+def message_from_event(event: OutboxEvent, *, source: str, partitioned: bool) -> ServiceBusMessage:
+    """The message of an event. ``source`` is the CloudEvents attribute: with the id it identifies an event everywhere.
+
+    On a partitioned topic the session is the partition key as well.
 
     Raises:
         ValueError: the SDK cannot make a message of it.
@@ -25,11 +24,12 @@ def message_from_event(event: OutboxEvent, *, partitioned: bool) -> ServiceBusMe
     properties: dict[str | bytes, int | float | bytes | bool | str | UUID] = {
         "cloudEvents_specversion": "1.0",
         "cloudEvents_id": event.id,
-        "cloudEvents_source": SOURCE,
+        "cloudEvents_source": source,
         "cloudEvents_type": event.action,
-        "cloudEvents_subject": event.contact_id,
+        "cloudEvents_subject": event.aggregate.id,
         "cloudEvents_time": event.created_at.isoformat(),
         "sequence": event.sequence,
+        "aggregateType": event.aggregate.type,
     }
     if event.traceparent:
         properties["traceparent"] = event.traceparent
@@ -39,8 +39,8 @@ def message_from_event(event: OutboxEvent, *, partitioned: bool) -> ServiceBusMe
         content_type="application/json",
         subject=event.action,
         message_id=event.id,
-        session_id=event.contact_id,
-        partition_key=event.contact_id if partitioned else None,
+        session_id=event.aggregate.id,
+        partition_key=event.aggregate.id if partitioned else None,
         correlation_id=event.correlation_id,
         application_properties=properties,
     )

@@ -1,146 +1,186 @@
-"""One contact's events reach the topic in the order given, or the caller learns that they may not have.
+"""Each aggregate's events reach the topic in the order given, or the caller learns that they may not have.
 
-All of one call go through one sender, batch after batch, each accepted before the next is sent; a failure stops them
-there. A sender serves one coroutine at a time and is dropped after any failure, since its link may hold anything.
-Sending an event twice does no harm: the topic drops what has a MessageId that it knows.
+All events of one aggregate go through one sender, batch after batch, each accepted before the next is sent; a failure
+stops them there. Several aggregates are sent side by side. A sender serves one coroutine at a time and is dropped after
+any failure, since its link may hold anything. Sending an event twice does no harm: the topic drops what has a MessageId
+that it knows.
 """
 
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
 from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
 from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
 from azure.servicebus.exceptions import MessageSizeExceededError
 
-from application.ports import OutboxEvent, Refusal
-from domain.errors import NotDelivered
 from infra.servicebus.errors import SDK_ERRORS, Verdict, verdict
 from infra.servicebus.message import message_from_event
+from outbox.publisher import Accepted, AggregateEvents, Guarantees, Outcome, Refused, Unknown
 
 SEND_TIMEOUT_SECONDS = 20.0
 """For opening a link and for each send. The SDK's own default is none at all."""
 
+SENDERS = 6
+"""How many aggregates are sent at the same time. Each takes a connection; Microsoft's emulator allows ten in all."""
+
 _CLOSE_TIMEOUT_SECONDS = 2.0
 
 
-@dataclass(frozen=True)
-class _Letter:
-    """An event and the message that carries it."""
+class _Waits(Exception):
+    """A send failed for a reason that passes; ``accepted`` messages before it are in the topic."""
 
-    event: OutboxEvent
-    message: ServiceBusMessage
+    def __init__(self, accepted: int, reason: str) -> None:
+        super().__init__(reason)
+        self.accepted = accepted
+        self.reason = reason
 
 
 class ServiceBusPublisher:
-    """Sends events to one topic; shared by all invocations of the process."""
+    """Sends events to one topic; shared by all invocations of the process. See :class:`outbox.publisher.Publisher`."""
 
-    def __init__(self, client: ServiceBusClient, topic: str, *, partitioned: bool) -> None:
+    def __init__(
+        self, client: ServiceBusClient, topic: str, *, source: str, partitioned: bool, senders: int = SENDERS
+    ) -> None:
         self._client = client
         self._topic = topic
+        self._source = source
         self._partitioned = partitioned
+        self._places = asyncio.Semaphore(senders)
         self._idle: list[ServiceBusSender] = []
 
-    async def publish(self, contact_id: str, events: Sequence[OutboxEvent]) -> Refusal | None:
-        """Send one contact's events in order. See :class:`application.ports.EventPublisher`."""
-        letters, impossible = self._letters(events)
-        send = _one_by_one if self._partitioned else _in_batches
-        try:
-            async with self._sender() as sender:
-                return await send(sender, letters) or impossible
-        except SDK_ERRORS as error:
-            raise NotDelivered(verdict(error)[1]) from error
+    @property
+    def guarantees(self) -> Guarantees:
+        """Sessions keep the order, the topic drops duplicates; one batch carries one session.
+
+        The largest message is the topic's own setting, which only an open link tells.
+        """
+        return Guarantees(ordered=True, deduplicates=True, mixes_aggregates=False, largest_message_bytes=None)
+
+    async def publish(self, page: Sequence[AggregateEvents]) -> Sequence[Outcome]:
+        """Send each aggregate's events in order, several aggregates side by side."""
+        async with (
+            asyncio.TaskGroup() as sending
+        ):  # a bug in one ends the others: nothing is sent behind our back
+            tasks = [sending.create_task(self._publish_one(group)) for group in page]
+        return [task.result() for task in tasks]
 
     async def close(self) -> None:
         """Close the idle senders; the client is closed by who made it."""
         while self._idle:
             await _close(self._idle.pop())
 
-    def _letters(self, events: Sequence[OutboxEvent]) -> tuple[list[_Letter], Refusal | None]:
-        """The messages up to the first event that the SDK cannot make one of."""
-        letters: list[_Letter] = []
-        for event in events:
+    async def _publish_one(self, group: AggregateEvents) -> Outcome:
+        messages, impossible = self._messages(group)
+        send = _one_by_one if self._partitioned else _in_batches
+        async with self._places:
             try:
-                letters.append(_Letter(event, message_from_event(event, partitioned=self._partitioned)))
+                async with self._sender() as sender:
+                    return await send(sender, messages) or impossible or Accepted()
+            except _Waits as waits:
+                return Unknown(waits.accepted, waits.reason)
+            except SDK_ERRORS as error:
+                return Unknown(0, verdict(error)[1])
+
+    def _messages(self, group: AggregateEvents) -> tuple[list[ServiceBusMessage], Refused | None]:
+        """The messages up to the first event that the SDK cannot make a message of."""
+        messages: list[ServiceBusMessage] = []
+        for event in group.events:
+            try:
+                messages.append(message_from_event(event, source=self._source, partitioned=self._partitioned))
             except ValueError:
-                return letters, Refusal(
-                    event, "the SDK cannot make a message of it: see the limits of Service Bus"
-                )
-        return letters, None
+                reason = "the SDK cannot make a message of it: see the limits of Service Bus"
+                return messages, Refused(len(messages), reason)
+        return messages, None
 
     @asynccontextmanager
     async def _sender(self) -> AsyncIterator[ServiceBusSender]:
         sender = self._idle.pop() if self._idle else self._client.get_topic_sender(self._topic)
         try:
             yield sender
-        except BaseException:  # a cancelled send too: nobody knows what its link holds
+        except BaseException:  # a cancelled send too: what its link holds cannot be known
             await _close(sender)
             raise
         self._idle.append(sender)
 
 
-async def _in_batches(sender: ServiceBusSender, letters: Sequence[_Letter]) -> Refusal | None:
-    """As few batches as the letters fit into, up to the first letter that fits none."""
-    waiting: list[_Letter] = []
-    batch = await _new_batch(sender)
-    for letter in letters:
-        if waiting and not _fits(batch, letter):
-            if refusal := await _send(sender, batch, waiting):
+async def _in_batches(sender: ServiceBusSender, messages: Sequence[ServiceBusMessage]) -> Refused | None:
+    """As few batches as the messages fit into, up to the first message that fits none."""
+    sent = 0
+    waiting: list[ServiceBusMessage] = []
+    batch = await _new_batch(sender, sent)
+    for message in messages:
+        if waiting and not _fits(batch, message):
+            if refusal := await _send(sender, batch, waiting, sent):
                 return refusal
-            waiting, batch = [], await _new_batch(sender)
-        if not waiting and not _fits(batch, letter):
-            return _too_large(letter)
-        waiting.append(letter)
-    return await _send(sender, batch, waiting) if waiting else None
+            sent, waiting = sent + len(waiting), []
+            batch = await _new_batch(sender, sent)
+        if not waiting and not _fits(batch, message):
+            return _too_large(sent)
+        waiting.append(message)
+    return await _send(sender, batch, waiting, sent) if waiting else None
 
 
 async def _send(
-    sender: ServiceBusSender, batch: ServiceBusMessageBatch, letters: Sequence[_Letter]
-) -> Refusal | None:
-    """Send a batch; should the service find it too large after all, its letters one by one."""
+    sender: ServiceBusSender, batch: ServiceBusMessageBatch, messages: Sequence[ServiceBusMessage], sent: int
+) -> Refused | None:
+    """Send a batch; should the service find it too large after all, its messages one by one."""
+    try:
+        await _within_the_deadline(sender, batch, sent)
+    except MessageSizeExceededError:
+        return await _one_by_one(sender, messages, sent)
+    return None
+
+
+async def _one_by_one(
+    sender: ServiceBusSender, messages: Sequence[ServiceBusMessage], sent: int = 0
+) -> Refused | None:
+    for number, message in enumerate(messages, start=sent):
+        # The SDK measures a message only where it makes a batch.
+        if not _fits(await _new_batch(sender, number), message):
+            return _too_large(number)
+        try:
+            await _within_the_deadline(sender, message, number)
+        except MessageSizeExceededError:
+            return _too_large(number)
+    return None
+
+
+async def _within_the_deadline(
+    sender: ServiceBusSender, what: ServiceBusMessageBatch | ServiceBusMessage, sent: int
+) -> None:
+    """One send. Raises MessageSizeExceededError, or _Waits for everything else."""
     try:
         async with asyncio.timeout(SEND_TIMEOUT_SECONDS):
-            await sender.send_messages(batch, timeout=SEND_TIMEOUT_SECONDS)
+            await sender.send_messages(what, timeout=SEND_TIMEOUT_SECONDS)
     except SDK_ERRORS as error:
-        if verdict(error)[0] is Verdict.WAIT:
-            raise
-        return await _one_by_one(sender, letters)
-    return None
+        found, reason = verdict(error)
+        if found is Verdict.TOO_LARGE:
+            raise MessageSizeExceededError from error
+        raise _Waits(sent, reason) from error
 
 
-async def _one_by_one(sender: ServiceBusSender, letters: Sequence[_Letter]) -> Refusal | None:
-    for letter in letters:
-        if not _fits(
-            await _new_batch(sender), letter
-        ):  # the SDK measures a message only where it makes a batch
-            return _too_large(letter)
-        try:
-            async with asyncio.timeout(SEND_TIMEOUT_SECONDS):
-                await sender.send_messages(letter.message, timeout=SEND_TIMEOUT_SECONDS)
-        except SDK_ERRORS as error:
-            if verdict(error)[0] is Verdict.WAIT:
-                raise
-            return _too_large(letter)
-    return None
-
-
-async def _new_batch(sender: ServiceBusSender) -> ServiceBusMessageBatch:
-    async with asyncio.timeout(SEND_TIMEOUT_SECONDS):  # the first one opens the link, to learn its size limit
-        return await sender.create_message_batch()
-
-
-def _fits(batch: ServiceBusMessageBatch, letter: _Letter) -> bool:
+async def _new_batch(sender: ServiceBusSender, sent: int) -> ServiceBusMessageBatch:
     try:
-        batch.add_message(letter.message)
+        async with asyncio.timeout(
+            SEND_TIMEOUT_SECONDS
+        ):  # the first one opens the link, to learn its size limit
+            return await sender.create_message_batch()
+    except SDK_ERRORS as error:
+        raise _Waits(sent, verdict(error)[1]) from error
+
+
+def _fits(batch: ServiceBusMessageBatch, message: ServiceBusMessage) -> bool:
+    try:
+        batch.add_message(message)
     except MessageSizeExceededError:
         return False
     return True
 
 
-def _too_large(letter: _Letter) -> Refusal:
-    return Refusal(letter.event, Verdict.TOO_LARGE.value)
+def _too_large(accepted: int) -> Refused:
+    return Refused(accepted, Verdict.TOO_LARGE.value)
 
 
 async def _close(sender: ServiceBusSender) -> None:

@@ -2,21 +2,23 @@
 
 from collections.abc import AsyncIterator
 from typing import Protocol
-from uuid import UUID
 
 import pytest
 from azure.cosmos.aio import CosmosClient
 from azure.servicebus.aio import ServiceBusClient
 
-from application.ports import EventPublisher, Origin, OutboxEvent, UnitOfWork
 from devstack.testing import Service
 from infra.cosmos.container import Container
 from infra.cosmos.unit_of_work import CosmosUnitOfWork, Lifetimes
-from infra.documents import event_from_item
 from infra.servicebus.publisher import ServiceBusPublisher
+from outbox.aggregate import AggregateKey
+from outbox.feed import OutboxEvent
+from outbox.publisher import Publisher
+from outbox.unit_of_work import Origin, UnitOfWork
 from tests.support.azure import CONTACTS, Topic, contacts_database, cosmos_connection, servicebus_connection
 from tests.support.contacts import ORIGIN
 from tests.support.fakes import FakePublisher, FakeStore
+from tests.support.feed import EVENTS
 
 
 class Store(Protocol):
@@ -27,7 +29,7 @@ class Store(Protocol):
     def forget_requests(self) -> None:
         """From now on records of requests expire after a second."""
 
-    async def events(self, contact_id: UUID) -> list[OutboxEvent]: ...
+    async def events(self, aggregate: AggregateKey) -> list[OutboxEvent]: ...
 
 
 class InMemoryStore:
@@ -40,8 +42,8 @@ class InMemoryStore:
     def forget_requests(self) -> None:
         self._store.records_last = False
 
-    async def events(self, contact_id: UUID) -> list[OutboxEvent]:
-        return [event for event in self._store.events if event.contact_id == str(contact_id)]
+    async def events(self, aggregate: AggregateKey) -> list[OutboxEvent]:
+        return [event for event in self._store.events if event.aggregate == aggregate]
 
 
 class CosmosStore:
@@ -57,13 +59,14 @@ class CosmosStore:
     def open(self, origin: Origin = ORIGIN) -> CosmosUnitOfWork:
         return CosmosUnitOfWork(self.container, "test", origin, self.lifetimes)
 
-    async def events(self, contact_id: UUID) -> list[OutboxEvent]:
-        query, token, found = "SELECT * FROM c WHERE c.partitionKey = @id", None, []
+    async def events(self, aggregate: AggregateKey) -> list[OutboxEvent]:
+        query, token, found = "SELECT * FROM c WHERE c.aggregateType = @type", None, []
         while True:
-            items, token = await self.container.page(query, {"@id": str(contact_id)}, 100, token)
-            found += [event for item in items if isinstance(event := event_from_item(item), OutboxEvent)]
+            items, token = await self.container.page(query, {"@type": aggregate.type}, 100, token)
+            found += [event for item in items if isinstance(event := EVENTS.event(item), OutboxEvent)]
             if token is None:
-                return sorted(found, key=lambda event: event.sequence)
+                mine = [event for event in found if event.aggregate == aggregate]
+                return sorted(mine, key=lambda event: event.sequence)
 
 
 @pytest.fixture
@@ -82,7 +85,7 @@ async def store(request: pytest.FixtureRequest, cosmos_store: CosmosStore) -> St
 class Broker(Protocol):
     """An adapter of the publisher, and what a subscriber got of one contact, in its order."""
 
-    publisher: EventPublisher
+    publisher: Publisher
 
     async def received(self, contact_id: str, count: int) -> list[str]: ...
 
@@ -90,7 +93,7 @@ class Broker(Protocol):
 class InMemoryBroker:
     def __init__(self) -> None:
         self._fake = FakePublisher()
-        self.publisher: EventPublisher = self._fake
+        self.publisher: Publisher = self._fake
 
     async def received(self, contact_id: str, count: int) -> list[str]:
         return [event_id for owner, event_id in self._fake.sent if owner == contact_id]
@@ -99,7 +102,7 @@ class InMemoryBroker:
 class ServiceBusBroker:
     def __init__(self, client: ServiceBusClient, publisher: ServiceBusPublisher, topic: Topic) -> None:
         self.client = client
-        self.publisher: EventPublisher = publisher
+        self.publisher: Publisher = publisher
         self.topic = topic
 
     async def received(self, contact_id: str, count: int) -> list[str]:
@@ -113,7 +116,7 @@ async def servicebus_broker(servicebus_server: Service) -> AsyncIterator[Service
     topic = Topic(servicebus_server)
     await topic.create()
     async with ServiceBusClient.from_connection_string(servicebus_connection(servicebus_server)) as client:
-        publisher = ServiceBusPublisher(client, topic.name, partitioned=False)
+        publisher = ServiceBusPublisher(client, topic.name, source="/test", partitioned=False)
         yield ServiceBusBroker(client, publisher, topic)
         await publisher.close()
     await topic.delete()

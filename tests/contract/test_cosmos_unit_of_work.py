@@ -7,21 +7,21 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from application.ports import Receipt
 from domain.contact import Contact
-from domain.errors import (
+from domain.values import Name
+from infra.cosmos import unit_of_work
+from infra.cosmos.container import Container, StoreFailed, Write
+from infra.cosmos.errors import Failure, Kind
+from infra.cosmos.unit_of_work import CosmosUnitOfWork
+from outbox.errors import (
+    AggregateNotFound,
     ChangeTooLarge,
-    ContactNotFound,
-    InvalidRequest,
     OutcomeUnknown,
     PreconditionFailed,
     Throttled,
+    UnknownContinuation,
 )
-from domain.values import Name
-from infra.cosmos import unit_of_work
-from infra.cosmos.container import Container, StoreError, Write
-from infra.cosmos.errors import Failure, Kind
-from infra.cosmos.unit_of_work import CosmosUnitOfWork
+from outbox.unit_of_work import Receipt
 from tests.contract.conftest import CosmosStore
 from tests.support.contacts import DETAILS, LATER, NOON, ORIGIN
 
@@ -32,17 +32,18 @@ def item(item_id: str, partition_key: str, **more: Any) -> Write:
     return Write.create({"id": item_id, "partitionKey": partition_key, "type": "note", **more})
 
 
-async def create(store: CosmosStore) -> Receipt:
+async def create(store: CosmosStore) -> Receipt[Contact]:
+    contact = Contact.create(DETAILS, at=NOON)
     async with store.open() as work:
-        work.contacts.add(Contact.create(DETAILS, at=NOON))
-        return await work.commit()
+        work.add(contact)
+        return (await work.commit()).receipt(contact)
 
 
-async def rename(store: CosmosStore, contact_id: UUID, name: Name = JANE) -> Receipt:
+async def rename(store: CosmosStore, contact_id: UUID, name: Name = JANE) -> Receipt[Contact]:
     async with store.open() as work:
-        contact, _ = await work.contacts.get(contact_id)
+        contact = (await work.get(Contact, str(contact_id))).aggregate
         contact.rename(name, at=LATER)
-        return await work.commit()
+        return (await work.commit()).receipt(contact)
 
 
 async def test_a_batch_whose_second_document_conflicts_leaves_no_trace_of_the_first(
@@ -51,7 +52,7 @@ async def test_a_batch_whose_second_document_conflicts_leaves_no_trace_of_the_fi
     container, key = cosmos_store.container, str(uuid4())
     await container.execute(key, [item("taken", key, was="here")])
 
-    with pytest.raises(StoreError) as caught:
+    with pytest.raises(StoreFailed) as caught:
         await container.execute(key, [item("first", key), item("taken", key, was="replaced")])
 
     assert caught.value.failure.kind is Kind.CONFLICT
@@ -68,7 +69,7 @@ async def test_a_replace_holds_only_at_its_version_each_time_it_is_tried(cosmos_
     await container.execute(key, [Write.replace(item("a", key, n=2).item, etag)])
     stale = [Write.replace(item("a", key, n=3).item, etag), item("b", key)]
     for _ in range(2):
-        with pytest.raises(StoreError) as caught:
+        with pytest.raises(StoreFailed) as caught:
             await container.execute(key, stale)
         assert caught.value.failure.kind is Kind.STALE
     assert await container.read("b", key) is None
@@ -99,19 +100,19 @@ async def test_more_than_a_batch_holds_is_refused_and_not_tracked_any_more(
 ) -> None:
     contact = kind.create(DETAILS, at=NOON)
     async with cosmos_store.open() as work:
-        work.contacts.add(contact)
+        work.add(contact)
         with pytest.raises(ChangeTooLarge, match="100 documents or 2097152 bytes"):
             await work.commit()
-        with pytest.raises(ContactNotFound):
-            await work.contacts.get(contact.id)
+        with pytest.raises(AggregateNotFound):
+            await work.get(Contact, str(contact.id))
         with pytest.raises(ValueError, match="nothing is tracked"):
             await work.commit()
 
 
-async def test_two_contacts_do_not_fit_one_transaction(cosmos_store: CosmosStore) -> None:
+async def test_aggregates_of_two_partitions_do_not_fit_one_transaction(cosmos_store: CosmosStore) -> None:
     async with cosmos_store.open() as work:
-        work.contacts.add(Contact.create(DETAILS, at=NOON))
-        work.contacts.add(Contact.create(DETAILS, at=NOON))
+        work.add(Contact.create(DETAILS, at=NOON))
+        work.add(Contact.create(DETAILS, at=NOON))
         with pytest.raises(ValueError, match="partition"):
             await work.commit()
 
@@ -125,11 +126,11 @@ class Unreliable(Container):
     async def execute(self, partition_key: str, writes: Sequence[Write]) -> list[str]:
         if self.before:
             kind, *self.before = self.before
-            raise StoreError(Failure(kind, "injected before"))
+            raise StoreFailed(Failure(kind, "injected before"))
         etags = await super().execute(partition_key, writes)
         if self.after:
             kind, *self.after = self.after
-            raise StoreError(Failure(kind, "injected after"))
+            raise StoreFailed(Failure(kind, "injected after"))
         return etags
 
 
@@ -148,9 +149,10 @@ async def test_a_creation_whose_answer_was_lost_is_answered_once_with_its_versio
     unreliable.before = [Kind.PASSING] * (losses - 1)
     receipt = await create(cosmos_store)
     async with cosmos_store.open() as work:
-        contact, etag = await work.contacts.get(receipt.contact.id)
-    assert (contact.state, etag) == (receipt.contact, receipt.etag)
-    assert len(await cosmos_store.events(receipt.contact.id)) == 1
+        found = await work.get(Contact, str(receipt.aggregate.id))
+        contact, etag = found.aggregate, found.etag
+    assert (contact.state, etag) == (receipt.aggregate.state, receipt.etag)
+    assert len(await cosmos_store.events(receipt.aggregate.key)) == 1
 
 
 async def test_a_change_whose_answer_was_lost_is_answered_once_with_its_version(
@@ -158,11 +160,12 @@ async def test_a_change_whose_answer_was_lost_is_answered_once_with_its_version(
 ) -> None:
     created = await create(cosmos_store)
     unreliable.after = [Kind.PASSING]
-    receipt = await rename(cosmos_store, created.contact.id)
+    receipt = await rename(cosmos_store, created.aggregate.id)
     async with cosmos_store.open() as work:
-        _, etag = await work.contacts.get(created.contact.id)
+        found = await work.get(Contact, str(created.aggregate.id))
+        _, etag = found.aggregate, found.etag
     assert receipt.etag == etag
-    assert [event.sequence for event in await cosmos_store.events(created.contact.id)] == [1, 2]
+    assert [event.sequence for event in await cosmos_store.events(created.aggregate.key)] == [1, 2]
 
 
 async def test_a_change_that_never_got_there_is_stored_by_the_repetition(
@@ -170,9 +173,9 @@ async def test_a_change_that_never_got_there_is_stored_by_the_repetition(
 ) -> None:
     created = await create(cosmos_store)
     unreliable.before = [Kind.PASSING, Kind.PASSING]
-    receipt = await rename(cosmos_store, created.contact.id)
-    assert receipt.contact.name == JANE
-    assert [event.sequence for event in await cosmos_store.events(created.contact.id)] == [1, 2]
+    receipt = await rename(cosmos_store, created.aggregate.id)
+    assert receipt.aggregate.state.name == JANE
+    assert [event.sequence for event in await cosmos_store.events(created.aggregate.key)] == [1, 2]
 
 
 async def test_a_lost_answer_overtaken_by_a_rival_claims_no_version(
@@ -184,15 +187,17 @@ async def test_a_lost_answer_overtaken_by_a_rival_claims_no_version(
     async def rival_after_us(self: Unreliable, partition_key: str, writes: Sequence[Write]) -> list[str]:
         monkeypatch.setattr(Unreliable, "execute", execute)
         await execute(self, partition_key, writes)
-        await rename(cosmos_store, created.contact.id, Name(first_name="Rival", last_name="Roe"))
-        raise StoreError(Failure(Kind.PASSING, "the answer was lost"))
+        await rename(cosmos_store, created.aggregate.id, Name(first_name="Rival", last_name="Roe"))
+        raise StoreFailed(Failure(Kind.PASSING, "the answer was lost"))
 
     monkeypatch.setattr(Unreliable, "execute", rival_after_us)
-    receipt = await rename(cosmos_store, created.contact.id)
+    receipt = await rename(cosmos_store, created.aggregate.id)
 
-    assert receipt.contact.name == JANE
+    assert receipt.aggregate.state.name == JANE
     assert receipt.etag is None
-    names = [event.data["name"]["firstName"] for event in (await cosmos_store.events(created.contact.id))[1:]]
+    names = [
+        event.data["name"]["firstName"] for event in (await cosmos_store.events(created.aggregate.key))[1:]
+    ]
     assert names == ["Jane", "Rival"]
 
 
@@ -201,13 +206,13 @@ async def test_a_lost_request_overtaken_by_a_rival_is_a_lost_race(
 ) -> None:
     created = await create(cosmos_store)
     async with cosmos_store.open() as work:
-        contact, _ = await work.contacts.get(created.contact.id)
+        contact = (await work.get(Contact, str(created.aggregate.id))).aggregate
         contact.rename(JANE, at=LATER)
-        await rename(cosmos_store, created.contact.id, Name(first_name="Rival", last_name="Roe"))
+        await rename(cosmos_store, created.aggregate.id, Name(first_name="Rival", last_name="Roe"))
         unreliable.before = [Kind.PASSING]
         with pytest.raises(PreconditionFailed):
             await work.commit()
-    assert [event.sequence for event in await cosmos_store.events(created.contact.id)] == [1, 2]
+    assert [event.sequence for event in await cosmos_store.events(created.aggregate.key)] == [1, 2]
 
 
 async def test_an_outcome_that_cannot_be_found_out_is_called_unknown(
@@ -240,40 +245,40 @@ async def test_a_planted_event_document_is_not_mistaken_for_our_own_commit(cosmo
     event_id, key = str(changes.events[0].id), str(contact.id)
     await cosmos_store.container.execute(key, [item(event_id, key, data={"id": event_id})])
     async with cosmos_store.open() as work:
-        work.contacts.add(contact)
+        work.add(contact)
         with pytest.raises(PreconditionFailed):
             await work.commit()
-        with pytest.raises(ContactNotFound):
-            await work.contacts.get(contact.id)
+        with pytest.raises(AggregateNotFound):
+            await work.get(Contact, str(contact.id))
 
 
 async def test_a_session_token_that_no_replica_can_satisfy_is_forgotten(cosmos_store: CosmosStore) -> None:
     """As after the container was restored, or made anew under its name."""
     receipt = await create(cosmos_store)
-    key = str(receipt.contact.id)
+    key = str(receipt.aggregate.id)
     for _ in range(2):
         cosmos_store.container._session_tokens[key] = "0:-1#999999999"
         async with cosmos_store.open() as work:
-            _, etag = await work.contacts.get(receipt.contact.id)
-        assert etag == receipt.etag
+            found = await work.get(Contact, str(receipt.aggregate.id))
+        assert found.etag == receipt.etag
     cosmos_store.container._session_tokens[key] = "0:-1#999999999"
-    found, _ = await cosmos_store.container.page("SELECT * FROM c", {}, 10, None, partition_key=key)
-    assert len(found) == 2
+    items, _ = await cosmos_store.container.page("SELECT * FROM c", {}, 10, None, partition_key=key)
+    assert len(items) == 2
 
 
 @pytest.mark.parametrize("foreign", ["x", "AAAA", "bm90IGEgdG9rZW4gb2Ygb3Vycw"])
 async def test_a_foreign_continuation_token_is_refused(cosmos_store: CosmosStore, foreign: str) -> None:
     async with cosmos_store.open() as work:
-        with pytest.raises(InvalidRequest):
-            await work.contacts.page(10, foreign)
+        with pytest.raises(UnknownContinuation):
+            await work.page(Contact, 10, foreign)
 
 
 async def test_a_token_of_another_list_is_refused(cosmos_store: CosmosStore) -> None:
     for _ in range(3):
         await create(cosmos_store)
     async with cosmos_store.open() as work:
-        token = (await work.contacts.page(1, None)).continuation_token
+        token = (await work.page(Contact, 1, None)).continuation_token
     assert token is not None
     other = CosmosUnitOfWork(cosmos_store.container, "another deployment", ORIGIN, cosmos_store.lifetimes)
-    with pytest.raises(InvalidRequest):
-        await other.contacts.page(1, token)
+    with pytest.raises(UnknownContinuation):
+        await other.page(Contact, 1, token)

@@ -1,12 +1,16 @@
 """A publisher hands over one contact's events in order, once, and says which can never be sent."""
 
-import pytest
-from azure.servicebus.aio import ServiceBusClient
+from collections.abc import Sequence
 
-from application.ports import OutboxEvent
+import pytest
+from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
+from azure.servicebus.exceptions import ServiceBusConnectionError
+
 from devstack.testing import Service
-from domain.errors import NotDelivered
-from infra.servicebus.publisher import ServiceBusPublisher
+from infra.servicebus.publisher import SENDERS, ServiceBusPublisher
+from outbox.aggregate import AggregateKey
+from outbox.feed import OutboxEvent
+from outbox.publisher import Accepted, AggregateEvents, Outcome, Publisher, Refused, Unknown
 from tests.contract.conftest import Broker, ServiceBusBroker
 from tests.support.azure import servicebus_connection
 from tests.support.contacts import NOON
@@ -14,26 +18,30 @@ from tests.support.contacts import NOON
 
 def event(contact: str, sequence: int, text: str = "") -> OutboxEvent:
     return OutboxEvent(
-        id=f"{contact}-{sequence}", contact_id=contact, action="Changed", sequence=sequence, created_at=NOON,
-        correlation_id="c", lsn=sequence, document={"data": {"sequence": sequence, "text": text}},
+        id=f"{contact}-{sequence}", aggregate=AggregateKey("contact", contact), action="Changed",
+        sequence=sequence, created_at=NOON, correlation_id="c", lsn=sequence, data={"sequence": sequence, "text": text},
     )  # fmt: skip
+
+
+async def publish(publisher: Publisher, *groups: Sequence[OutboxEvent]) -> Sequence[Outcome]:
+    return await publisher.publish([AggregateEvents(group[0].aggregate, group) for group in groups])
 
 
 async def test_events_arrive_in_the_order_given(broker: Broker) -> None:
     events = [event("a", sequence) for sequence in range(1, 31)]
-    assert await broker.publisher.publish("a", events) is None
+    assert await publish(broker.publisher, events) == [Accepted()]
     assert await broker.received("a", 30) == [f"a-{sequence}" for sequence in range(1, 31)]
 
 
 async def test_what_is_sent_again_arrives_once(broker: Broker) -> None:
-    await broker.publisher.publish("a", [event("a", 1), event("a", 2)])
-    await broker.publisher.publish("a", [event("a", 1), event("a", 2), event("a", 3)])
+    await publish(broker.publisher, [event("a", 1), event("a", 2)])
+    await publish(broker.publisher, [event("a", 1), event("a", 2), event("a", 3)])
     assert await broker.received("a", 3) == ["a-1", "a-2", "a-3"]
 
 
 async def test_more_than_one_batch_holds_arrives_in_order(broker: Broker) -> None:
     events = [event("a", sequence, "x" * 100_000) for sequence in range(1, 8)]
-    assert await broker.publisher.publish("a", events) is None
+    assert await publish(broker.publisher, events) == [Accepted()]
     assert await broker.received("a", 7) == [f"a-{sequence}" for sequence in range(1, 8)]
 
 
@@ -42,37 +50,95 @@ async def test_it_stops_at_the_first_that_is_too_large(broker: Broker, large: in
     events = [event("a", sequence) for sequence in range(1, 4)]
     events[large - 1] = event("a", large, "x" * 300_000)
 
-    refusal = await broker.publisher.publish("a", events)
+    [outcome] = await publish(broker.publisher, events)
 
-    assert refusal is not None
-    assert refusal.event == events[large - 1]
+    assert isinstance(outcome, Refused)
+    assert outcome.accepted == large - 1
     assert await broker.received("a", large - 1) == [f"a-{sequence}" for sequence in range(1, large)]
 
 
 async def test_a_topic_that_does_not_exist_makes_events_wait(servicebus_server: Service) -> None:
     connection = servicebus_connection(servicebus_server)
     async with ServiceBusClient.from_connection_string(connection, retry_total=0) as client:
-        publisher = ServiceBusPublisher(client, "no-such-topic", partitioned=False)
-        with pytest.raises(NotDelivered, match="SERVICEBUS"):
-            await publisher.publish("a", [event("a", 1)])
+        publisher = ServiceBusPublisher(client, "no-such-topic", source="/test", partitioned=False)
+        [outcome] = await publish(publisher, [event("a", 1)])
+        assert isinstance(outcome, Unknown)
+        assert outcome.accepted == 0
+        assert "SERVICEBUS" in outcome.reason
         await publisher.close()
 
 
 async def test_a_broker_that_is_not_there_makes_events_wait(servicebus_server: Service) -> None:
     connection = servicebus_connection(servicebus_server).replace(f":{servicebus_server.port};", ":1;")
     async with ServiceBusClient.from_connection_string(connection, retry_total=0) as client:
-        publisher = ServiceBusPublisher(client, "topic", partitioned=False)
-        with pytest.raises(NotDelivered, match="cannot be reached"):
-            await publisher.publish("a", [event("a", 1)])
+        publisher = ServiceBusPublisher(client, "topic", source="/test", partitioned=False)
+        [outcome] = await publish(publisher, [event("a", 1)])
+        assert isinstance(outcome, Unknown)
+        assert "cannot be reached" in outcome.reason
         await publisher.close()
 
 
 async def test_one_at_a_time_arrives_in_order_too(servicebus_broker: ServiceBusBroker) -> None:
-    single = ServiceBusPublisher(servicebus_broker.client, servicebus_broker.topic.name, partitioned=True)
-    refusal = await single.publish(
-        "a", [event("a", 1), event("a", 2), event("a", 3, "x" * 300_000), event("a", 4)]
+    single = ServiceBusPublisher(
+        servicebus_broker.client, servicebus_broker.topic.name, source="/test", partitioned=True
     )
+    events = [event("a", 1), event("a", 2), event("a", 3, "x" * 300_000), event("a", 4)]
+    [outcome] = await publish(single, events)
     await single.close()
-    assert refusal is not None
-    assert refusal.event.id == "a-3"
+    assert isinstance(outcome, Refused)
+    assert outcome.accepted == 2
+    assert await servicebus_broker.received("a", 2) == ["a-1", "a-2"]
+
+
+async def test_a_page_has_an_outcome_for_each_aggregate_in_its_order(broker: Broker) -> None:
+    """More aggregates than senders, one of which is refused: the others do not wait for it."""
+    groups = [[event(f"a{number}", 1), event(f"a{number}", 2)] for number in range(SENDERS + 3)]
+    groups[2][1] = event("a2", 2, "x" * 300_000)
+    outcomes = await publish(broker.publisher, *groups)
+    assert [type(outcome) for outcome in outcomes] == [
+        Refused if number == 2 else Accepted for number in range(len(groups))
+    ]
+    assert await broker.received("a2", 1) == ["a2-1"]
+    assert await broker.received("a8", 2) == ["a8-1", "a8-2"]
+
+
+async def test_a_large_page_never_has_more_senders_than_it_may(
+    servicebus_broker: ServiceBusBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    make = servicebus_broker.client.get_topic_sender
+
+    def counted(topic: str) -> object:
+        opened.append(topic)
+        return make(topic)
+
+    monkeypatch.setattr(servicebus_broker.client, "get_topic_sender", counted)
+    few = ServiceBusPublisher(
+        servicebus_broker.client, servicebus_broker.topic.name, source="/test", partitioned=False, senders=2
+    )
+    outcomes = await publish(few, *([event(f"a{number}", 1)] for number in range(20)))
+    await few.close()
+    assert outcomes == [Accepted()] * 20
+    assert len(opened) == 2
+
+
+async def test_a_failure_tells_how_much_was_accepted_before_it(
+    servicebus_broker: ServiceBusBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send = ServiceBusSender.send_messages
+    calls = iter([send, send])
+
+    async def third_fails(self: ServiceBusSender, *arguments: object, **options: object) -> None:
+        call = next(calls, None)
+        if call is None:
+            raise ServiceBusConnectionError
+        await call(self, *arguments, **options)  # type: ignore[arg-type]  # passed on as they came
+
+    monkeypatch.setattr(ServiceBusSender, "send_messages", third_fails)
+    [outcome] = await publish(
+        servicebus_broker.publisher, [event("a", sequence, "x" * 150_000) for sequence in range(1, 5)]
+    )
+    assert isinstance(outcome, Unknown)
+    assert outcome.accepted == 2
+    monkeypatch.undo()
     assert await servicebus_broker.received("a", 2) == ["a-1", "a-2"]

@@ -6,12 +6,12 @@ from datetime import timedelta
 import pytest
 from azure.cosmos.aio import CosmosClient
 
-from application.ports import utc_now
 from changefeed import ChangeFeedProcessor
 from devstack.testing import Service
-from domain.errors import Misconfigured
 from infra import relay_feed
+from infra.errors import Misconfigured
 from infra.relay_status import RelayObserver
+from outbox.unit_of_work import utc_now
 from tests.support.azure import CONTACTS, LEASES, contacts_database, cosmos_connection
 from tests.support.fakes import FakeParkingLot
 from tests.support.feed import event_document

@@ -10,7 +10,7 @@ from tests.support.paths import ROOT
 
 MAIN = bicep.read(ROOT / "deploy" / "main.bicep")
 SAMPLE: dict[str, str] = json.loads((ROOT / "local.settings.sample.json").read_text())["Values"]
-README = (ROOT / "README.md").read_text()
+SETTINGS_MD = (ROOT / "docs" / "settings.md").read_text()
 
 APP_SETTINGS = {
     "COSMOS",
@@ -41,17 +41,17 @@ def read_by_the_app() -> set[str]:
     return {name for source in sources for name in re.findall(pattern, source.read_text())}
 
 
-def in_the_readme() -> set[str]:
-    table = README.partition("## Settings")[2].partition("\n\nThe triggers")[0]
+def documented() -> set[str]:
+    table = SETTINGS_MD.partition("\n## The app\n")[2].partition("\n## ")[0]
     rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
     return {name.partition("__")[0] for row in rows for name in re.findall(r"`(\w+)`", row)}
 
 
-def test_the_app_the_sample_bicep_and_the_readme_name_the_same_settings() -> None:
+def test_the_app_the_sample_bicep_and_the_documentation_name_the_same_settings() -> None:
     assert read_by_the_app() == APP_SETTINGS
     assert connections(SAMPLE) == APP_SETTINGS | {STORAGE, "FUNCTIONS_WORKER_RUNTIME"}
     assert connections(MAIN.objects("appSettings")) == APP_SETTINGS | {STORAGE} | TELEMETRY
-    assert in_the_readme() == APP_SETTINGS | {STORAGE}
+    assert documented() == APP_SETTINGS | {STORAGE}
 
 
 def test_every_connection_in_azure_is_an_identity_and_no_string() -> None:

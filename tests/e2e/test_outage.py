@@ -5,6 +5,7 @@ About 2 000 events by default; ``OUTAGE_CONTACTS=205`` makes them 10 000, which 
 
 import asyncio
 import os
+from functools import partial
 from pathlib import Path
 
 import aiohttp
@@ -13,7 +14,8 @@ from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusReceiveMode
 from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.exceptions import OperationTimeoutError
 
-from infra.bootstrap import wire
+from domain.values import ContactDetails, Name
+from infra.bootstrap import wire_contacts
 from infra.settings import load
 from tests.e2e.conftest import Stack, stack
 from tests.e2e.test_relay_worker import settings
@@ -24,24 +26,30 @@ CONTACTS, CHANGES, PROPERTIES = int(os.environ.get("OUTAGE_CONTACTS", "40")), 16
 EVENTS = CONTACTS * (1 + CHANGES * PROPERTIES)
 
 
+def _make_it(details: ContactDetails, _: ContactDetails) -> ContactDetails:
+    return details
+
+
 async def write_backlog(started: Stack) -> list[str]:
     """Written straight through the use cases: HTTP is not the matter here."""
-    application = wire(load(settings(started)))
+    application = wire_contacts(load(settings(started)))
     places = asyncio.Semaphore(8)
 
     async def one() -> str:
         async with places:
-            receipt = await application.contacts.create(DETAILS, ORIGIN)
+            contact_id = (await application.contacts.create(DETAILS, ORIGIN)).aggregate.id
             for number in range(CHANGES):
-                patch = {
-                    "name": {"firstName": f"J{number}"},
-                    "email": f"j{number}@contoso.com",
-                    "description": f"change {number}",
-                }
-                await application.contacts.patch(receipt.contact.id, patch, ORIGIN)
-            return str(receipt.contact.id)
+                changed = DETAILS.model_copy(
+                    update={
+                        "name": Name(first_name=f"J{number}", last_name="Doe"),
+                        "email": f"j{number}@contoso.com",
+                        "description": f"change {number}",
+                    }
+                )
+                await application.contacts.revise(contact_id, partial(_make_it, changed), ORIGIN)
+            return str(contact_id)
 
-    async with application.resources:
+    async with application.outbox.resources:
         return list(await asyncio.gather(*(one() for _ in range(CONTACTS))))
 
 

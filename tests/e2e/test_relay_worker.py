@@ -14,7 +14,7 @@ from azure.cosmos.aio import CosmosClient
 
 from application.contacts import Contacts
 from devstack.testing import eventually
-from infra.bootstrap import wire
+from infra.bootstrap import wire_contacts
 from infra.settings import load
 from tests.e2e.conftest import Stack, stack
 from tests.support.azure import LEASES, cosmos_connection, servicebus_connection
@@ -48,13 +48,13 @@ def worker(started: Stack, log: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 @asynccontextmanager
 async def service(started: Stack) -> AsyncIterator[Contacts]:
-    application = wire(load(settings(started)))
-    async with application.resources:
+    application = wire_contacts(load(settings(started)))
+    async with application.outbox.resources:
         yield application.contacts
 
 
 async def create(contacts: Contacts) -> UUID:
-    return (await contacts.create(DETAILS, ORIGIN)).contact.id
+    return (await contacts.create(DETAILS, ORIGIN)).aggregate.id
 
 
 async def leases(started: Stack) -> list[dict[str, Any]]:

@@ -13,12 +13,12 @@ import pytest
 from azure.core.credentials import AccessToken
 from azure.cosmos.aio import CosmosClient
 
-from application.ports import utc_now
 from devstack.testing import Service, running
 from infra.credentials import Credential
 from infra.preflight.__main__ import main
 from infra.preflight.checks import Plan, check
 from infra.settings import load
+from outbox.unit_of_work import utc_now
 from tests.preflight.deployment import Deployment, deployed, preflight
 
 RIGHT = Deployment()

@@ -215,10 +215,10 @@ EVENT = {
 async def test_the_subscriber_takes_a_message_as_the_host_sends_it(
     host: Host, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.INFO, "contacts.subscriber"):
+    with caplog.at_level(logging.INFO, "function_app"):
         received = await host.invoke("contact_directory", *message(EVENT))
     assert received.result.status == StatusResult.Success, received.result.exception.message
-    (line,) = [record.getMessage() for record in caplog.records if record.name == "contacts.subscriber"]
+    (line,) = [record.getMessage() for record in caplog.records if record.name == "function_app"]
     assert line == (
         f"received ContactNameUpdatedEvent {EVENT['id']} of contact {EVENT['contactId']}, sequence 2"
     )

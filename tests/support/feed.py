@@ -3,8 +3,13 @@
 from typing import Any
 from uuid import UUID, uuid5
 
-from application.ports import FeedEvent
-from infra.documents import event_from_item
+from infra.contacts.documents import CONTACTS
+from infra.cosmos.documents import EventReader
+from outbox.aggregate import AggregateKey
+from outbox.feed import FeedEvent
+
+EVENTS = EventReader(CONTACTS.untyped)
+"""Reads as the deployed app does."""
 
 _NAMESPACE = UUID("00000000-0000-4000-8000-000000000000")
 
@@ -12,6 +17,11 @@ _NAMESPACE = UUID("00000000-0000-4000-8000-000000000000")
 def contact_id(name: str) -> str:
     """The same id for the same name."""
     return str(uuid5(_NAMESPACE, name))
+
+
+def contact_key(name: str) -> AggregateKey:
+    """The key of the contact of that name."""
+    return AggregateKey("contact", contact_id(name))
 
 
 def event_document(contact: str, sequence: int, *, lsn: int | None = None, **data: Any) -> dict[str, Any]:
@@ -36,8 +46,8 @@ def event_document(contact: str, sequence: int, *, lsn: int | None = None, **dat
 
 
 def poison_document(contact: str | None, lsn: int) -> dict[str, Any]:
-    """A document that says it is an event, in the partition of a contact or of none."""
-    key = "nobody" if contact is None else contact_id(contact)
+    """A document that says it is an event, in the partition of a contact or in one that names no aggregate."""
+    key = None if contact is None else contact_id(contact)
     return {
         "id": f"poison-{lsn}",
         "partitionKey": key,
@@ -49,6 +59,6 @@ def poison_document(contact: str | None, lsn: int) -> dict[str, Any]:
 
 def read(item: dict[str, Any]) -> FeedEvent:
     """The item as the relay sees it."""
-    event = event_from_item(item)
+    event = EVENTS.event(item)
     assert event is not None
     return event

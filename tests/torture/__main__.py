@@ -1,5 +1,10 @@
 """``python -m tests.torture --seconds 60 --seed 7``: exit code 0 without violations, else 1."""
 
+from infra import installed
+
+if __name__ == "__main__":
+    installed.require("torture", "requirements-dev.txt")
+
 import argparse
 import asyncio
 import logging

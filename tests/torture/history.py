@@ -28,7 +28,7 @@ UPDATED = {
     "description": "ContactDescriptionUpdatedEvent",
     "company": "ContactCompanyUpdatedEvent",
 }
-"""The event of each property that a patch may set, by the names that the service's README gives."""
+"""The event of each property that a patch may set, by the names that docs/messages.md gives."""
 
 CREATED = "ContactCreatedEvent"
 DELETED = "ContactDeletedEvent"

@@ -8,14 +8,25 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-OURS = {"function_app", "domain", "application", "infra", "changefeed", "devstack", "tests", "tools"}
+OURS = {
+    "function_app",
+    "outbox",
+    "domain",
+    "application",
+    "infra",
+    "changefeed",
+    "devstack",
+    "tests",
+    "tools",
+}
 MAY_IMPORT = {
-    "domain": {"domain"},
-    "application": {"application", "domain"},
-    "infra": {"infra", "application", "domain", "changefeed"},
+    "outbox": {"outbox"},
+    "domain": {"domain", "outbox"},
+    "application": {"application", "domain", "outbox"},
+    "infra": {"infra", "application", "domain", "outbox", "changefeed"},
     "changefeed": {"changefeed"},
     "packages/devstack/src/devstack": {"devstack", "changefeed"},
-    "function_app.py": {"infra", "application", "domain"},
+    "function_app.py": {"infra", "application", "domain", "outbox"},
 }
 
 
@@ -43,12 +54,27 @@ def test_imports_point_one_way(place: str) -> None:
 
 
 def test_the_domain_is_pure_python_and_pydantic() -> None:
-    allowed = set(sys.stdlib_module_names) | {"domain", "pydantic", "email_validator"}
+    allowed = set(sys.stdlib_module_names) | {"domain", "outbox", "pydantic", "email_validator"}
     for module in modules("domain"):
         assert {name.partition(".")[0] for name in imports(module)} <= allowed
 
 
-@pytest.mark.parametrize("place", ["domain", "application"])
+def test_the_domain_uses_the_aggregate_and_the_event_and_nothing_else_of_the_outbox() -> None:
+    for module in modules("domain"):
+        used = {name for name in imports(module) if name.startswith("outbox")}
+        assert used <= {"outbox.aggregate", "outbox.event"}, module
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["outbox", "infra/cosmos", "infra/servicebus", "infra/http", "infra/errors.py", "infra/wire_names.py"],
+)
+def test_what_is_there_for_any_aggregate_does_not_speak_of_contacts(place: str) -> None:
+    for module in modules(place):
+        assert "contact" not in module.read_text().lower(), module
+
+
+@pytest.mark.parametrize("place", ["outbox", "domain", "application"])
 def test_the_core_knows_no_vendor(place: str) -> None:
     for module in modules(place):
         assert not [name for name in imports(module) if name.startswith("azure")], module

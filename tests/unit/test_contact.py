@@ -6,7 +6,7 @@ from uuid import UUID
 import pytest
 
 from domain.contact import Contact
-from domain.errors import ContactNotFound
+from domain.errors import ContactDeleted
 from domain.values import Company, Name
 from tests.support.contacts import CONTOSO, DETAILS, LATER, NOON, a_stored_contact, stored
 
@@ -105,7 +105,7 @@ def test_deleting_says_when_and_ends_the_contact() -> None:
     assert changes is not None
     assert changes.state.deleted
     assert changes.state.deleted_at == LATER
-    with pytest.raises(ContactNotFound):
+    with pytest.raises(ContactDeleted):
         contact.rename(JANE, at=LATER)
 
 

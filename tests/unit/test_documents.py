@@ -5,12 +5,15 @@ from uuid import UUID
 
 import pytest
 
-from application.ports import Origin, OutboxEvent, Poison
 from domain.contact import Contact
 from domain.events import ContactNameUpdatedEvent
 from domain.values import Company, ContactDetails, Name
-from infra.documents import contact_from_item, contact_item, event_from_item, event_item
-from tests.support.contacts import LATER, NOON, ORIGIN
+from infra.cosmos.documents import EventReader, aggregate_from_item, aggregate_item, event_item
+from outbox.aggregate import AggregateKey
+from outbox.feed import Lifetime, OutboxEvent, Poison
+from outbox.unit_of_work import Origin
+from tests.support.contacts import LATER, NOON, ORIGIN, stored
+from tests.support.feed import EVENTS
 
 CONTACT_ID = UUID("b5e2e7aa-4982-4735-9422-c39a7c4af5c2")
 EVENT_ID = UUID("d6a5f4b2-84c3-4ac7-ae22-6f4025ba9ca0")
@@ -43,6 +46,7 @@ EVENT_ITEM: dict[str, Any] = {
     "id": "d6a5f4b2-84c3-4ac7-ae22-6f4025ba9ca0",
     "partitionKey": "b5e2e7aa-4982-4735-9422-c39a7c4af5c2",
     "type": "domainEvent",
+    "aggregateType": "contact",
     "data": {
         "id": "d6a5f4b2-84c3-4ac7-ae22-6f4025ba9ca0",
         "contactId": "b5e2e7aa-4982-4735-9422-c39a7c4af5c2",
@@ -77,44 +81,38 @@ def an_event() -> ContactNameUpdatedEvent:
 
 
 def test_a_contact_as_an_item() -> None:
-    assert contact_item(a_contact().state, tombstone_ttl=60) == CONTACT_ITEM
+    assert aggregate_item(stored(a_contact()), stored(a_contact()).state, ttl=-1) == CONTACT_ITEM
 
 
 def test_a_contact_out_of_an_item() -> None:
     read = CONTACT_ITEM | {"_etag": '"7"', "_ts": 1, "_rid": "x", "_self": "y", "_attachments": "a/"}
-    stored = contact_from_item(read)
-    assert stored.contact == a_contact().state
-    assert stored.etag == '"7"'
-
-
-def test_a_deleted_contact_expires() -> None:
-    contact = Contact.load(a_contact().state)
-    contact.delete(at=LATER)
-    changes = contact.changes()
-    assert changes is not None
-    item = contact_item(changes.state, tombstone_ttl=77)
-    assert item["ttl"] == 77
-    assert item["data"]["deletedAt"] == "2026-03-01T13:30:00Z"
+    found = aggregate_from_item(Contact, read)
+    assert found.aggregate.state == stored(a_contact()).state
+    assert found.etag == '"7"'
+    with pytest.raises(ValueError, match="not a contact"):
+        aggregate_from_item(Contact, EVENT_ITEM)
 
 
 def test_an_event_as_an_item() -> None:
-    assert event_item(an_event(), ORIGIN, ttl=864000) == EVENT_ITEM
+    assert event_item(a_contact(), an_event(), ORIGIN, ttl=864000) == EVENT_ITEM
 
 
 def test_an_event_without_a_trace() -> None:
-    assert "traceparent" not in event_item(an_event(), Origin("c"), ttl=1)["data"]
+    assert "traceparent" not in event_item(a_contact(), an_event(), Origin("c"), ttl=1)["data"]
 
 
 def test_an_event_out_of_an_item() -> None:
-    assert event_from_item(EVENT_ITEM | {"_lsn": 5, "_ts": 1}) == OutboxEvent(
+    assert EVENTS.event(EVENT_ITEM | {"_lsn": 5, "_ts": 1}) == OutboxEvent(
         id=str(EVENT_ID),
-        contact_id=str(CONTACT_ID),
+        aggregate=AggregateKey("contact", str(CONTACT_ID)),
         action="ContactNameUpdatedEvent",
         sequence=2,
         created_at=LATER,
         correlation_id="request-1",
         traceparent="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
         lsn=5,
+        lifetime=Lifetime(1, 864000),
+        data=EVENT_ITEM["data"],
         document=EVENT_ITEM | {"_lsn": 5, "_ts": 1},
     )
 
@@ -123,7 +121,7 @@ def test_an_event_out_of_an_item() -> None:
     "item", [CONTACT_ITEM, {}, {"type": None}, {"type": ["domainEvent"]}, {"type": "inbox"}]
 )
 def test_what_is_not_an_event_is_left_alone(item: dict[str, Any]) -> None:
-    assert event_from_item(item) is None
+    assert EVENTS.event(item) is None
 
 
 def broken(**data: Any) -> dict[str, Any]:
@@ -143,28 +141,63 @@ def broken(**data: Any) -> dict[str, Any]:
         (broken(action=""), "action"),
         (broken(action="x" * 129), "action"),
         (broken(createdAt="yesterday"), "createdAt"),
-        (broken(contactId="someone-else"), "another event or contact"),
-        (EVENT_ITEM | {"id": "other"}, "another event or contact"),
+        (broken(contactId="someone-else"), "another event or aggregate"),
+        (EVENT_ITEM | {"id": "other"}, "another event or aggregate"),
         (EVENT_ITEM | {"id": "x" * 129, "data": EVENT_ITEM["data"] | {"id": "x" * 129}}, "data.id"),
         (broken(correlationId=5), "correlationId"),
     ],
 )
 def test_what_can_never_be_sent_says_why(item: dict[str, Any], reason: str) -> None:
-    result = event_from_item(item)
+    result = EVENTS.event(item)
     assert isinstance(result, Poison)
     assert reason in result.reason
     assert "Jane" not in result.reason
 
 
+def untyped(item: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in item.items() if name != "aggregateType"}
+
+
+def test_an_event_stored_without_a_type_is_a_contacts() -> None:
+    event = EVENTS.event(untyped(EVENT_ITEM))
+    assert isinstance(event, OutboxEvent)
+    assert event.aggregate == AggregateKey("contact", str(CONTACT_ID))
+    assert isinstance(EventReader().event(untyped(EVENT_ITEM)), Poison), "where there are no such events"
+
+
+def test_an_aggregate_in_the_partition_of_another_is_known_by_its_own_id() -> None:
+    item = EVENT_ITEM | {"aggregateType": "task", "aggregateId": "t-1"}
+    event = EVENTS.event(item)
+    assert isinstance(event, OutboxEvent)
+    assert event.aggregate == AggregateKey("task", "t-1")
+
+
+def test_data_may_name_its_aggregate_and_must_then_name_the_right_one() -> None:
+    item = EVENT_ITEM | {"aggregateType": "order", "data": EVENT_ITEM["data"] | {"orderId": "another"}}
+    assert isinstance(EVENTS.event(item), Poison)
+
+
 @pytest.mark.parametrize(
-    ("key", "contact"),
-    [(str(CONTACT_ID), str(CONTACT_ID)), ("nobody", None), (None, None), (7, None), (["x"], None)],
-)
-def test_poison_belongs_to_the_contact_whose_partition_it_is_in(key: Any, contact: str | None) -> None:
-    result = event_from_item({"type": "domainEvent", "id": "x", "partitionKey": key, "_lsn": "7"})
+    ("key", "owner"),
+    [
+        (str(CONTACT_ID), AggregateKey("contact", str(CONTACT_ID))), ("anyone", AggregateKey("contact", "anyone")),
+        ("", None), ("x" * 129, None), (None, None), (7, None), (["x"], None),
+    ],
+)  # fmt: skip
+def test_poison_belongs_to_the_aggregate_in_whose_partition_it_is(
+    key: Any, owner: AggregateKey | None
+) -> None:
+    result = EVENTS.event({"type": "domainEvent", "id": "x", "partitionKey": key, "_lsn": "7"})
     assert isinstance(result, Poison)
-    assert (result.contact_id, result.lsn) == (contact, 0)
+    assert (result.aggregate, result.lsn) == (owner, 0)
+
+
+@pytest.mark.parametrize("system", [{}, {"ttl": -1, "_ts": 5}, {"ttl": "60", "_ts": 5}, {"ttl": 60}])
+def test_a_document_that_does_not_expire_has_no_lifetime(system: dict[str, Any]) -> None:
+    event = EVENTS.event({name: value for name, value in EVENT_ITEM.items() if name != "ttl"} | system)
+    assert event is not None
+    assert event.lifetime is None
 
 
 def test_an_event_does_not_show_its_data_in_a_log() -> None:
-    assert "Jane" not in repr(event_from_item(EVENT_ITEM))
+    assert "Jane" not in repr(EVENTS.event(EVENT_ITEM))

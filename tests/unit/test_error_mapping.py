@@ -7,9 +7,10 @@ from azure.core.exceptions import ClientAuthenticationError, ServiceRequestError
 from azure.cosmos import exceptions as cosmos
 from azure.servicebus import exceptions as servicebus
 
-from domain.errors import Misconfigured, Throttled, Unavailable
 from infra.cosmos.errors import Kind, classify
+from infra.errors import Misconfigured
 from infra.servicebus.errors import SDK_ERRORS, VERDICTS, Verdict, verdict
+from outbox.errors import Throttled, Unavailable
 
 
 class Response:

@@ -7,11 +7,13 @@ import azure.functions as func
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from application.relay import Relay
-from infra import http, http_operations
-from infra.documents import events_from_items
+from infra.contacts import http
+from infra.http import operations
+from infra.http import request as edge
+from outbox.feed import FeedEvent
+from outbox.relay import Relay
 from tests.support.fakes import FakeParkingLot, FakePublisher
-from tests.support.feed import contact_id, event_document
+from tests.support.feed import EVENTS, contact_key, event_document
 
 SCALARS = (
     st.none()
@@ -41,16 +43,19 @@ def documents(draw: st.DrawFn) -> dict[str, Any]:
     return document
 
 
+def owner(event: FeedEvent) -> str | None:
+    return event.aggregate.id if event.aggregate else None
+
+
 @settings(deadline=None, max_examples=300)
 @given(st.lists(documents() | st.dictionaries(st.text(max_size=8), JSON, max_size=5), max_size=6))
 async def test_no_document_stops_the_relay_and_none_is_forgotten(items: list[dict[str, Any]]) -> None:
     publisher, lot = FakePublisher(), FakeParkingLot()
-    events = events_from_items(items)
+    events = EVENTS.events(items)
     forwarded = await Relay(publisher, lot).forward(events)
     assert forwarded.sent + forwarded.parked == len(events)
-    assert {(event.contact_id, event.id) for event in events} == set(publisher.sent) | {
-        (parked.contact_id, parked.event_id) for parked, _ in lot.parked.values()
-    }
+    parked = {(owner(event), event.id) for _, event in lot.parked.values()}
+    assert {(owner(event), event.id) for event in events} == set(publisher.sent) | parked
 
 
 @settings(deadline=None, max_examples=200)
@@ -58,9 +63,10 @@ async def test_no_document_stops_the_relay_and_none_is_forgotten(items: list[dic
 async def test_a_document_that_is_valid_keeps_its_contacts_order(items: list[dict[str, Any]]) -> None:
     publisher, lot = FakePublisher(), FakeParkingLot()
     healthy = [event_document("healthy", sequence, lsn=sequence) for sequence in (3, 1, 2)]
-    await Relay(publisher, lot).forward(events_from_items([*items, *healthy]))
-    mine = [event_id for owner, event_id in publisher.sent if owner == contact_id("healthy")]
-    assert mine == [event_document("healthy", sequence)["id"] for sequence in (1, 2, 3)]
+    await Relay(publisher, lot).forward(EVENTS.events([*items, *healthy]))
+    assert publisher.of(contact_key("healthy")) == [
+        event_document("healthy", sequence)["id"] for sequence in (1, 2, 3)
+    ]
 
 
 HEADERS = st.dictionaries(
@@ -88,12 +94,13 @@ async def test_no_request_makes_the_edge_fail(
         body=body,
     )
     for parse in (
-        http.contact_details, http.merge_patch, http.if_match, http.page_request, http.idempotency_key, http.origin,
-        http.contact_id, http_operations.parking_id, http_operations.discard_reason,
+        http.contact_details, http.revision, edge.if_match, edge.page_request, edge.idempotency_key, edge.origin,
+        http.contact_id, operations.parking_id, operations.discard_reason,
     ):  # fmt: skip
 
-        async def respond(parse: Any = parse) -> func.HttpResponse:
-            parse(request)
+        @http.answering
+        async def function(req: func.HttpRequest, parse: Any = parse) -> func.HttpResponse:
+            parse(req)
             return func.HttpResponse("taken")
 
-        assert (await http.answer(respond)).status_code < 500
+        assert (await function(request)).status_code < 500

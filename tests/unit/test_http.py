@@ -7,13 +7,20 @@ from typing import Any
 import azure.functions as func
 import pytest
 
-from application.ports import Page, Receipt, Versioned
-from domain import errors
+from application.errors import ContactNotFound
 from domain.contact import Contact
-from infra import http
+from domain.errors import ContactDeleted
+from infra.contacts import http
+from infra.errors import InfraError, Misconfigured
+from infra.http import request as edge
+from infra.http.answering import STATUS_OF
+from infra.http.catch_all import IndexedApp, no_such_call
+from infra.http.errors import FieldError, InvalidRequest, RequestError, RequestTooLarge, UnsupportedMediaType
+from outbox import errors
+from outbox.unit_of_work import Page, Receipt, Versioned
 from tests.support.contacts import DETAILS, DETAILS_JSON, NOON
 
-CONTACT = Contact.create(DETAILS, at=NOON).state
+CONTACT = Contact.create(DETAILS, at=NOON)
 
 
 def request(
@@ -32,11 +39,12 @@ def request(
 
 
 async def refused(parse: Any) -> tuple[int, list[str], dict[str, Any]]:
-    async def respond() -> func.HttpResponse:
+    @http.answering
+    async def function(req: func.HttpRequest) -> func.HttpResponse:
         parse()
         return func.HttpResponse("taken")
 
-    response = await http.answer(respond)
+    response = await function(request())
     document = json.loads(response.get_body())
     assert response.mimetype == "application/problem+json"
     assert document["status"] == response.status_code
@@ -74,16 +82,17 @@ def test_a_good_contact_is_taken_in_any_spelling_of_its_media_type() -> None:
 
 def test_a_body_of_just_the_limit_is_taken() -> None:
     body = json.dumps(DETAILS_JSON).encode()
-    assert http.contact_details(request(body=body.ljust(http.MAX_BODY_BYTES))).email == "johndoe@contoso.com"
+    assert http.contact_details(request(body=body.ljust(edge.MAX_BODY_BYTES))).email == "johndoe@contoso.com"
 
 
 @pytest.mark.parametrize("media_type", ["application/merge-patch+json", "application/json"])
 def test_a_patch_is_taken_in_both_media_types(media_type: str) -> None:
-    assert http.merge_patch(request(body=b'{"email": null}', content_type=media_type)) == {"email": None}
+    revision = http.revision(request(body=b'{"description": null}', content_type=media_type))
+    assert revision(DETAILS.model_copy(update={"description": "x"})) == DETAILS
 
 
 async def test_a_patch_that_is_a_list_is_refused() -> None:
-    status, fields, _ = await refused(lambda: http.merge_patch(request(body=b'[{"op": "add"}]')))
+    status, fields, _ = await refused(lambda: http.revision(request(body=b'[{"op": "add"}]')))
     assert (status, fields) == (400, ["body"])
 
 
@@ -91,31 +100,31 @@ async def test_a_patch_that_is_a_list_is_refused() -> None:
     "header", ["", "abc", "*", 'W/"abc"', '"abc', 'abc"', '"a" "b"', '"a", *', '"a",', "'a'"]
 )
 async def test_an_if_match_that_pins_no_version_is_refused(header: str) -> None:
-    status, fields, _ = await refused(lambda: http.if_match(request(headers={"If-Match": header})))
+    status, fields, _ = await refused(lambda: edge.if_match(request(headers={"If-Match": header})))
     assert (status, fields) == (400, ["If-Match"])
 
 
 def test_an_if_match_names_versions() -> None:
-    assert http.if_match(request()) == frozenset()
-    assert http.if_match(request(headers={"If-Match": '"1-a"'})) == {'"1-a"'}
-    assert http.if_match(request(headers={"if-match": '"1", "2"'})) == {'"1"', '"2"'}
+    assert edge.if_match(request()) == frozenset()
+    assert edge.if_match(request(headers={"If-Match": '"1-a"'})) == {'"1-a"'}
+    assert edge.if_match(request(headers={"if-match": '"1", "2"'})) == {'"1"', '"2"'}
 
 
 @pytest.mark.parametrize(
     "text", ["", "0", "101", "-1", "1.5", "ten", "1e1", "٣", "1000000000000", "0101", " 5", "5 "]
 )
 async def test_a_bad_page_size_is_refused(text: str) -> None:
-    status, fields, _ = await refused(lambda: http.page_request(request(params={"pageSize": text})))
+    status, fields, _ = await refused(lambda: edge.page_request(request(params={"pageSize": text})))
     assert (status, fields) == (400, ["pageSize"])
 
 
 @pytest.mark.parametrize("size", [1, 100])
 def test_page_sizes_from_1_to_100_are_taken(size: int) -> None:
-    assert http.page_request(request(params={"pageSize": str(size)})) == (size, None)
+    assert edge.page_request(request(params={"pageSize": str(size)})) == (size, None)
 
 
 async def test_an_empty_continuation_token_is_refused() -> None:
-    status, fields, _ = await refused(lambda: http.page_request(request(params={"continuationToken": ""})))
+    status, fields, _ = await refused(lambda: edge.page_request(request(params={"continuationToken": ""})))
     assert (status, fields) == (400, ["continuationToken"])
 
 
@@ -140,10 +149,13 @@ def test_an_id_may_be_written_in_capitals() -> None:
 @pytest.mark.parametrize(
     ("error", "status", "retry_after"),
     [
-        (errors.InvalidRequest(errors.FieldError("f", "r")), 400, None),
-        (errors.UnsupportedMediaType(errors.FieldError("f", "r")), 415, None),
-        (errors.RequestTooLarge(errors.FieldError("f", "r")), 413, None),
-        (errors.ContactNotFound("x"), 404, None),
+        (InvalidRequest(FieldError("f", "r")), 400, None),
+        (UnsupportedMediaType(FieldError("f", "r")), 415, None),
+        (RequestTooLarge(FieldError("f", "r")), 413, None),
+        (ContactNotFound("x"), 404, None),
+        (ContactDeleted("x"), 404, None),
+        (errors.AggregateNotFound("x"), 404, None),
+        (errors.UnknownContinuation("x"), 400, None),
         (errors.PreconditionFailed("x"), 412, None),
         (errors.ConcurrentChange("x"), 409, None),
         (errors.RequestInProgress("x"), 409, None),
@@ -156,36 +168,43 @@ def test_an_id_may_be_written_in_capitals() -> None:
         (errors.NotParked("x"), 404, None),
         (errors.StillUnsendable("x"), 409, None),
         (errors.NotDelivered("x"), 503, "5"),
-        (errors.Misconfigured("COSMOS is missing"), 500, None),
+        (Misconfigured("COSMOS is missing"), 500, None),
     ],
 )
-def test_every_error_has_its_status(
-    error: errors.ContactsError, status: int, retry_after: str | None
-) -> None:
-    response = http.problem_from_error(error)
+def test_every_error_has_its_status(error: Exception, status: int, retry_after: str | None) -> None:
+    response = http.answering.answer(error)
     assert response.status_code == status
     assert response.headers.get("Retry-After") == retry_after
 
 
-def _leaves(kind: type[errors.ContactsError]) -> set[type[errors.ContactsError]]:
+def _leaves(kind: type[Exception]) -> set[type[Exception]]:
     return {kind}.union(*(_leaves(sub) for sub in kind.__subclasses__()))
 
 
 def test_no_error_that_a_caller_can_meet_is_without_a_status() -> None:
-    met = {kind for kind, _, _ in http.STATUS_OF} | {errors.OutcomeUnknown}
-    assert met == _leaves(errors.ContactsError) - {errors.ContactsError}
+    met = {kind for kind, _, _ in STATUS_OF} | {errors.OutcomeUnknown}
+    bases = {errors.OutboxError, InfraError, RequestError}
+    assert met == (_leaves(errors.OutboxError) | _leaves(RequestError) | {Misconfigured}) - bases
 
 
 def test_a_misconfigured_service_does_not_tell_its_caller_what() -> None:
-    response = http.problem_from_error(errors.Misconfigured("COSMOS is missing"))
+    response = http.answering.answer(Misconfigured("COSMOS is missing"))
     assert b"COSMOS" not in response.get_body()
 
 
-async def test_what_nobody_foresaw_is_an_answer_without_a_trace(caplog: pytest.LogCaptureFixture) -> None:
-    async def respond() -> func.HttpResponse:
+def test_an_unusable_token_is_named_as_the_field_that_is_wrong() -> None:
+    response = http.answering.answer(errors.UnknownContinuation("start again"))
+    assert json.loads(response.get_body())["errors"] == [
+        {"field": "continuationToken", "reason": "start again"}
+    ]
+
+
+async def test_what_was_not_foreseen_is_an_answer_without_a_trace(caplog: pytest.LogCaptureFixture) -> None:
+    @http.answering
+    async def function(req: func.HttpRequest) -> func.HttpResponse:
         raise ZeroDivisionError("secret")
 
-    response = await http.answer(respond)
+    response = await function(request())
     assert response.status_code == 500
     assert b"secret" not in response.get_body()
     assert "Traceback" in caplog.text
@@ -194,15 +213,15 @@ async def test_what_nobody_foresaw_is_an_answer_without_a_trace(caplog: pytest.L
 @pytest.mark.parametrize("header", ["", '""', "a b", '"a"b"', "x" * 256, "\u00e9", "\t"])
 async def test_a_bad_idempotency_key_is_refused(header: str) -> None:
     status, fields, _ = await refused(
-        lambda: http.idempotency_key(request(headers={"Idempotency-Key": header}))
+        lambda: edge.idempotency_key(request(headers={"Idempotency-Key": header}))
     )
     assert (status, fields) == (400, ["Idempotency-Key"])
 
 
 @pytest.mark.parametrize("header", ['"8e03978e-40d5"', "8e03978e-40d5", ' "8e03978e-40d5" '])
 def test_an_idempotency_key_is_taken_quoted_or_bare(header: str) -> None:
-    assert http.idempotency_key(request(headers={"Idempotency-Key": header})) == "8e03978e-40d5"
-    assert http.idempotency_key(request()) is None
+    assert edge.idempotency_key(request(headers={"Idempotency-Key": header})) == "8e03978e-40d5"
+    assert edge.idempotency_key(request()) is None
 
 
 def test_a_repeated_answer_says_so() -> None:
@@ -241,25 +260,46 @@ def test_a_list_says_where_it_goes_on() -> None:
     assert body["continuationToken"] == "next"
 
 
+SMALL_APP = IndexedApp()
+
+
+@SMALL_APP.route(route="contacts", methods=["POST", "GET"])
+async def several(req: func.HttpRequest) -> func.HttpResponse:
+    return func.HttpResponse()
+
+
+@SMALL_APP.route(route="contacts/{id}/notes/{note}", methods=["DELETE"])
+async def nested(req: func.HttpRequest) -> func.HttpResponse:
+    return func.HttpResponse()
+
+
+@SMALL_APP.route(route="{*path}", methods=["GET"])
+async def whatever(req: func.HttpRequest) -> func.HttpResponse:
+    return func.HttpResponse()
+
+
 @pytest.mark.parametrize(
     ("path", "status", "allow"),
-    [("contacts", 405, "GET"), ("contacts/", 405, "GET"), ("x", 404, None), ("", 404, None)],
-)
+    [
+        ("contacts", 405, "GET, POST"), ("contacts/", 405, "GET, POST"), ("contacts/1/notes/2", 405, "DELETE"),
+        ("contacts/1", 404, None), ("contacts/1/notes/", 404, None), ("x", 404, None), ("", 404, None),
+    ],
+)  # fmt: skip
 def test_an_unknown_path_or_method_is_told_apart(path: str, status: int, allow: str | None) -> None:
-    response = http.no_such_call(request("PUT", route={"path": path}), {re.compile("contacts"): "GET"})
+    response = no_such_call(request("PUT", route={"path": path}), SMALL_APP, "look elsewhere")
     assert response.status_code == status
     assert response.headers.get("Allow") == allow
 
 
 def test_the_cause_of_a_request_is_taken_from_its_headers_when_it_is_well_formed() -> None:
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-    good = http.origin(request(headers={"x-correlation-id": "order-7", "traceparent": trace}))
+    good = edge.origin(request(headers={"x-correlation-id": "order-7", "traceparent": trace}))
     assert (good.correlation_id, good.traceparent) == ("order-7", trace)
     for text in ("x" * 129, "a b", "é", "", "<script>"):
-        bad = http.origin(request(headers={"x-correlation-id": text, "traceparent": text}))
+        bad = edge.origin(request(headers={"x-correlation-id": text, "traceparent": text}))
         assert re.fullmatch(r"[0-9a-f-]{36}", bad.correlation_id)
         assert bad.traceparent is None
     assert (
-        http.origin(request(headers={"traceparent": "00-" + "0" * 32 + "-b7ad6b7169203331-01"})).traceparent
+        edge.origin(request(headers={"traceparent": "00-" + "0" * 32 + "-b7ad6b7169203331-01"})).traceparent
         is None
     )

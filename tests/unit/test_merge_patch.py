@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from application.merge_patch import merge_patch
+from infra.http.merge_patch import merge_patch
 
 
 @pytest.mark.parametrize(

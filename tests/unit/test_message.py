@@ -4,21 +4,22 @@ import json
 
 import pytest
 
-from application.ports import OutboxEvent
-from infra.documents import event_from_item
+from infra.contacts.documents import CONTACTS
+from infra.contacts.subscriber import received_event
 from infra.servicebus.message import message_from_event
-from infra.servicebus.subscriber import received_event
+from outbox.feed import OutboxEvent
+from tests.support.feed import EVENTS
 from tests.unit.test_documents import CONTACT_ID, EVENT_ID, EVENT_ITEM
 
 
 def an_event() -> OutboxEvent:
-    event = event_from_item(EVENT_ITEM)
+    event = EVENTS.event(EVENT_ITEM)
     assert isinstance(event, OutboxEvent)
     return event
 
 
 def test_a_message_says_what_where_and_in_which_order() -> None:
-    message = message_from_event(an_event(), partitioned=False)
+    message = message_from_event(an_event(), source=CONTACTS.source, partitioned=False)
     assert message.message_id == str(EVENT_ID)
     assert message.session_id == str(CONTACT_ID)
     assert message.partition_key is None
@@ -34,16 +35,19 @@ def test_a_message_says_what_where_and_in_which_order() -> None:
         "cloudEvents_subject": str(CONTACT_ID),
         "cloudEvents_time": "2026-03-01T13:30:00+00:00",
         "sequence": 2,
+        "aggregateType": "contact",
         "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
     }
 
 
 def test_on_a_partitioned_topic_the_session_is_the_partition_key() -> None:
-    assert message_from_event(an_event(), partitioned=True).partition_key == str(CONTACT_ID)
+    assert message_from_event(an_event(), source=CONTACTS.source, partitioned=True).partition_key == str(
+        CONTACT_ID
+    )
 
 
 def test_a_subscriber_reads_which_event_it_is_and_no_more() -> None:
-    message = message_from_event(an_event(), partitioned=False)
+    message = message_from_event(an_event(), source=CONTACTS.source, partitioned=False)
     event = received_event(b"".join(message.body))
     assert (event.id, event.contact_id, event.sequence) == (str(EVENT_ID), str(CONTACT_ID), 2)
     assert "Jane" not in repr(event)

@@ -1,19 +1,21 @@
 """Events leave per contact, by sequence; what passes is raised, what can never be sent is parked with all behind it."""
 
-import asyncio
 import random
 from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
-from application.once import OnceAMinute
-from application.ports import OutboxEvent, ParkedContact, Refusal
-from application.relay import SESSIONS_AT_ONCE, Relay, in_order
-from application.ttl_guard import TtlGuard
-from domain.errors import NotDelivered, Unavailable
+from outbox.aggregate import AggregateKey
+from outbox.errors import NotDelivered, Unavailable
+from outbox.feed import OutboxEvent, in_order
+from outbox.once_a_minute import OnceAMinute
+from outbox.parking_lot import ParkedAggregate
+from outbox.publisher import AggregateEvents, Guarantees, Outcome
+from outbox.relay import Relay
+from outbox.ttl_guard import TtlGuard
 from tests.support.fakes import FakeParkingLot, FakePublisher
-from tests.support.feed import contact_id, event_document, poison_document, read
+from tests.support.feed import contact_id, contact_key, event_document, poison_document, read
 
 
 def event(contact: str, sequence: int) -> OutboxEvent:
@@ -33,7 +35,7 @@ def relay(publisher: FakePublisher | None = None, lot: FakeParkingLot | None = N
 
 
 def sent_of(publisher: FakePublisher, contact: str) -> list[str]:
-    return [event_id for owner, event_id in publisher.sent if owner == contact_id(contact)]
+    return publisher.of(contact_key(contact))
 
 
 def ids(contact: str, *sequences: int) -> list[str]:
@@ -55,7 +57,7 @@ async def test_each_contacts_events_are_sent_by_sequence_whatever_the_feeds_orde
 async def test_one_contact_that_waits_does_not_hold_up_the_others_and_the_batch_is_not_done() -> None:
     publisher = FakePublisher(fail_for={contact_id("b")})
     events = [event("a", 1), event("b", 1), event("c", 1)]
-    with pytest.raises(NotDelivered, match="1 of 3 contacts"):
+    with pytest.raises(NotDelivered, match="1 of 3 aggregates wait: the broker is away"):
         await relay(publisher).forward(events)
     assert (sent_of(publisher, "a"), sent_of(publisher, "b"), sent_of(publisher, "c")) == (
         ids("a", 1),
@@ -74,7 +76,7 @@ async def test_what_is_too_large_is_parked_with_all_behind_it_and_other_contacts
     assert (result.sent, result.parked) == (2, 2)
     assert sent_of(publisher, "a") == ids("a", 1)
     assert sent_of(publisher, "b") == ids("b", 1)
-    parked = [parked for parked, _ in await lot.waiting(contact_id("a"), 10)]
+    parked = [parked for parked, _ in await lot.waiting(contact_key("a"), 10)]
     assert [one.sequence for one in parked] == [2, 3]
     assert parked[0].reason == "too large"
     assert parked[1].reason == f"waits behind event {parked[0].event_id}"
@@ -86,7 +88,7 @@ async def test_later_events_of_a_parked_contact_queue_up_and_are_not_sent() -> N
     await relay(publisher, lot).forward([event("a", 3), event("b", 1)])
     await relay(publisher, lot).forward([event("a", 4)])
     assert sent_of(publisher, "a") == ids("a", 1)
-    assert [one.sequence for one, _ in await lot.waiting(contact_id("a"), 10)] == [2, 3, 4]
+    assert [one.sequence for one, _ in await lot.waiting(contact_key("a"), 10)] == [2, 3, 4]
 
 
 async def test_a_batch_that_comes_again_after_its_contact_was_parked_parks_nothing_that_was_delivered() -> (
@@ -97,7 +99,7 @@ async def test_a_batch_that_comes_again_after_its_contact_was_parked_parks_nothi
     await relay(publisher, lot).forward(events)
     again = await relay(publisher, lot).forward(events)
     assert (again.sent, again.parked) == (0, 2)
-    assert [one.sequence for one, _ in await lot.waiting(contact_id("a"), 10)] == [2, 3]
+    assert [one.sequence for one, _ in await lot.waiting(contact_key("a"), 10)] == [2, 3]
     assert sent_of(publisher, "a") == ids("a", 1)
 
 
@@ -106,27 +108,27 @@ async def test_poison_in_a_contacts_partition_lets_earlier_events_go_and_parks_l
     poison = read(poison_document("a", lsn=2))
     await relay(publisher, lot).forward([event("a", 3), poison, event("a", 1)])
     assert sent_of(publisher, "a") == ids("a", 1)
-    assert [one.event_id for one, _ in await lot.waiting(contact_id("a"), 10)] == ["poison-2", *ids("a", 3)]
+    assert [one.event_id for one, _ in await lot.waiting(contact_key("a"), 10)] == ["poison-2", *ids("a", 3)]
 
 
 async def test_poison_of_no_contact_is_parked_alone() -> None:
     publisher, lot = FakePublisher(), FakeParkingLot()
     result = await relay(publisher, lot).forward([read(poison_document(None, lsn=1)), event("a", 1)])
     assert (result.sent, result.parked) == (1, 1)
-    assert await lot.contacts() == {}
+    assert await lot.aggregates() == {}
     [parked] = (await lot.page(10, None)).items
-    assert (parked.event_id, parked.contact_id) == ("poison-1", None)
+    assert (parked.event_id, parked.aggregate) == ("poison-1", None)
 
 
 async def test_a_contact_released_while_the_relay_was_parking_behind_it_is_sent() -> None:
     class Released(FakeParkingLot):
-        async def contacts(self) -> dict[str, ParkedContact]:
+        async def aggregates(self) -> dict[AggregateKey, ParkedAggregate]:
             stale = dict(self.markers)
             self.markers.clear()  # the operator's replay ends right after the relay has looked
             return stale
 
     publisher, lot = FakePublisher(), Released()
-    lot.markers[contact_id("a")] = ParkedContact(contact_id("a"), "x", "r", (2, 2), "7")
+    lot.markers[contact_key("a")] = ParkedAggregate(contact_key("a"), "x", "r", (2, 2), "7")
     result = await relay(publisher, lot).forward([event("a", 3)])
     assert (result.sent, result.parked) == (1, 0)
     assert sent_of(publisher, "a") == ids("a", 3)
@@ -135,11 +137,11 @@ async def test_a_contact_released_while_the_relay_was_parking_behind_it_is_sent(
 
 async def test_a_lot_that_is_away_makes_events_wait() -> None:
     class Away(FakeParkingLot):
-        async def contacts(self) -> dict[str, ParkedContact]:
+        async def aggregates(self) -> dict[AggregateKey, ParkedAggregate]:
             raise Unavailable("away")
 
     class NoRoom(FakeParkingLot):
-        async def park(self, contact: ParkedContact, events: Sequence[object]) -> None:
+        async def park(self, parked: ParkedAggregate, events: Sequence[object]) -> None:
             raise Unavailable("away")
 
     publisher = FakePublisher()
@@ -157,28 +159,40 @@ async def test_an_empty_batch_is_done_without_looking() -> None:
 
 async def test_a_bug_is_not_mistaken_for_a_broker_that_is_away() -> None:
     class Broken(FakePublisher):
-        async def publish(self, contact_id: str, events: Sequence[OutboxEvent]) -> Refusal | None:
+        async def publish(self, page: Sequence[AggregateEvents]) -> Sequence[Outcome]:
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         await relay(Broken()).forward([event("a", 1), event("b", 1)])
 
 
-async def test_contacts_are_sent_side_by_side_but_not_all_at_once() -> None:
-    class Counting(FakePublisher):
-        running = 0
-        most = 0
+async def test_a_page_is_handed_over_whole_each_aggregate_once() -> None:
+    pages: list[list[tuple[str, int]]] = []
 
-        async def publish(self, contact_id: str, events: Sequence[OutboxEvent]) -> Refusal | None:
-            Counting.running += 1
-            Counting.most = max(Counting.most, Counting.running)
-            await asyncio.sleep(0)
-            await asyncio.sleep(0)
-            Counting.running -= 1
-            return None
+    class Recording(FakePublisher):
+        async def publish(self, page: Sequence[AggregateEvents]) -> Sequence[Outcome]:
+            pages.append([(group.aggregate.id, len(group.events)) for group in page])
+            return await super().publish(page)
 
-    await relay(Counting()).forward([event(f"c{n}", 1) for n in range(40)])
-    assert Counting.most == SESSIONS_AT_ONCE
+    await relay(Recording()).forward([event(name, number) for name in "abc" for number in (1, 2)])
+    assert pages == [[(contact_id(name), 2) for name in "abc"]]
+
+
+async def test_two_aggregates_of_one_id_are_two(caplog: pytest.LogCaptureFixture) -> None:
+    order = event_document("a", 1) | {"aggregateType": "order"}
+    publisher, lot = FakePublisher(), FakeParkingLot()
+    await relay(publisher, lot).forward([large("a", 1), read(order)])
+    assert [key.type for key in await lot.aggregates()] == ["contact"]
+    assert len(publisher.sent) == 1
+
+
+async def test_what_the_publisher_declares_too_large_is_parked_without_being_offered() -> None:
+    declared = Guarantees(ordered=True, deduplicates=True, mixes_aggregates=True, largest_message_bytes=1000)
+    publisher, lot = FakePublisher(limit=10**9, guarantees=declared), FakeParkingLot()
+    events = [event("a", 1), read(event_document("a", 2, text="x" * 1000)), event("a", 3)]
+    result = await relay(publisher, lot).forward(events)
+    assert (result.sent, result.parked) == (1, 2)
+    assert sent_of(publisher, "a") == ids("a", 1)
 
 
 async def test_what_waits_is_said_once_a_minute_and_anew_after_it_was_over(

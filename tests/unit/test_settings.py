@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from domain.errors import Misconfigured
 from infra.credentials import credential_for
+from infra.errors import Misconfigured
 from infra.settings import Connection, load
 
 LOCAL = {"COSMOS": "AccountEndpoint=http://c/;AccountKey=k", "SERVICEBUS": "Endpoint=sb://s"}

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from application.validation import validated
-from domain.errors import InvalidRequest
 from domain.values import ContactDetails
+from infra.http.errors import InvalidRequest
+from infra.http.validation import validated
 from tests.support.contacts import DETAILS_JSON
 
 

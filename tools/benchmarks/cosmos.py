@@ -4,6 +4,11 @@ Prints rates, and for each operation the processor time that the SDK and the ser
 carries over to other machines. ``python -m tools.benchmarks.cosmos [--events N]``
 """
 
+from infra import installed
+
+if __name__ == "__main__":
+    installed.require("benchmark", "requirements-dev.txt")
+
 import argparse
 import asyncio
 import os

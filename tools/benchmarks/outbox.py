@@ -4,6 +4,11 @@
 batch, and forwarding a backlog against sending the same messages with the bare SDK, batched and one by one.
 """
 
+from infra import installed
+
+if __name__ == "__main__":
+    installed.require("benchmark", "requirements-dev.txt")
+
 import argparse
 import asyncio
 import os
@@ -20,16 +25,17 @@ from azure.cosmos.aio import CosmosClient
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
 
-from application.ports import OutboxEvent
 from devstack.testing import Service, running
 from domain.contact import Contact
-from infra.bootstrap import Application, wire
-from infra.documents import contact_item, event_item, events_from_items
+from infra.bootstrap import Application, wire_contacts
+from infra.contacts.documents import CONTACTS as NAMES
+from infra.cosmos.documents import aggregate_item, event_item
 from infra.servicebus.message import message_from_event
 from infra.settings import load
+from outbox.feed import OutboxEvent
 from tests.support.azure import CONTACTS, LEASES, PARKED, Topic, cosmos_connection, servicebus_connection
 from tests.support.contacts import DETAILS, NOON, ORIGIN
-from tests.support.feed import event_document
+from tests.support.feed import EVENTS, event_document
 
 EVENTS_EACH = 5
 
@@ -77,9 +83,11 @@ async def writes(application: Application, cosmos: Service, count: int) -> None:
 
 
 def _documents() -> tuple[dict[str, Any], dict[str, Any]]:
-    changes = Contact.create(DETAILS, at=NOON).changes()
+    contact = Contact.create(DETAILS, at=NOON)
+    changes = contact.changes()
     assert changes is not None
-    return contact_item(changes.state, tombstone_ttl=60), event_item(changes.events[0], ORIGIN, ttl=60)
+    event = event_item(contact, changes.events[0], ORIGIN, ttl=60)
+    return aggregate_item(contact, changes.state, ttl=-1), event
 
 
 Pages = list[list[dict[str, Any]]]
@@ -96,13 +104,13 @@ def backlog(contacts: int) -> Pages:
 
 
 def messages(items: list[dict[str, Any]]) -> list[ServiceBusMessage]:
-    events = [event for event in events_from_items(items) if isinstance(event, OutboxEvent)]
-    return [message_from_event(event, partitioned=False) for event in events]
+    events = [event for event in EVENTS.events(items) if isinstance(event, OutboxEvent)]
+    return [message_from_event(event, source=NAMES.source, partitioned=False) for event in events]
 
 
 async def relay(application: Application, pages: Pages) -> None:
     for page in pages:
-        await application.relay.forward(events_from_items(page))
+        await application.outbox.forward(page)
 
 
 async def bare_batches(sender: ServiceBusSender, pages: Pages) -> None:
@@ -135,7 +143,7 @@ async def forwards(application: Application, servicebus: Service, topic: Topic, 
 async def measure(cosmos: Service, servicebus: Service, contacts: int) -> None:
     topic = Topic(servicebus)
     await deploy(cosmos, topic)
-    application = wire(
+    application = wire_contacts(
         load(
             {
                 "COSMOS": cosmos_connection(cosmos),
@@ -145,7 +153,7 @@ async def measure(cosmos: Service, servicebus: Service, contacts: int) -> None:
             }
         )
     )
-    async with application.resources:
+    async with application.outbox.resources:
         await writes(application, cosmos, contacts)
         await forwards(application, servicebus, topic, contacts)
 

@@ -4,6 +4,11 @@ The SDK runs in this process, the server in another; the prebuilt batches come f
 nothing. ``python -m tools.benchmarks.servicebus [--scale N]``
 """
 
+from infra import installed
+
+if __name__ == "__main__":
+    installed.require("benchmark", "requirements-dev.txt")
+
 import argparse
 import asyncio
 import os

@@ -1,5 +1,10 @@
 """Run the story on a stack of its own; exit code 0 only when every promise held. Nothing is left behind."""
 
+from infra import installed
+
+if __name__ == "__main__":
+    installed.require("demo", "requirements-dev.txt")
+
 import argparse
 import asyncio
 import io

@@ -8,7 +8,7 @@ import azure.functions as func
 from infra import relay_feed
 from tests.support.paths import ROOT
 
-FORWARD = "await application().relay.forward(events_from_items(documents))"
+FORWARD = "await application().outbox.forward(documents)"
 """The deployed relay's one line."""
 
 _LEASE_EXPIRATION_MS = 3_000

@@ -7,9 +7,9 @@ import os
 
 import azure.functions as func
 
-from infra import http
 from infra.bootstrap import application
-from infra.documents import events_from_items
+from infra.contacts import http as contacts
+from infra.http import request
 
 app = func.FunctionApp()
 _failures_left = int(os.environ["RELAY_FAILURES"])
@@ -18,14 +18,15 @@ _failures_left = int(os.environ["RELAY_FAILURES"])
 @app.route(route="contacts", methods=["POST"])
 async def create_contact(req: func.HttpRequest) -> func.HttpResponse:
     """As deployed."""
-    return http.created(await application().contacts.create(http.contact_details(req), http.origin(req)))
+    details = contacts.contact_details(req)
+    return contacts.created(await application().contacts.create(details, request.origin(req)))
 
 
 @app.route(route="contacts/{id}", methods=["PATCH"])
 async def patch_contact(req: func.HttpRequest) -> func.HttpResponse:
     """As deployed."""
-    patch = http.merge_patch(req)
-    return http.changed(await application().contacts.patch(http.contact_id(req), patch, http.origin(req)))
+    contact_id, revision = contacts.contact_id(req), contacts.revision(req)
+    return contacts.changed(await application().contacts.revise(contact_id, revision, request.origin(req)))
 
 
 @app.cosmos_db_trigger(
@@ -41,9 +42,10 @@ async def patch_contact(req: func.HttpRequest) -> func.HttpResponse:
 async def relay(documents: func.DocumentList) -> None:
     """As deployed, but for the failures."""
     global _failures_left  # noqa: PLW0603 - a fault, injected
-    events = events_from_items(documents)
+    outbox = application().outbox
+    events = outbox.events.events(documents)
     if events and _failures_left:
         _failures_left -= 1
-        await application().relay.forward(events[: len(events) // 2])
+        await outbox.relay.forward(events[: len(events) // 2])
         raise RuntimeError("injected: died after half of the batch")
-    await application().relay.forward(events)
+    await outbox.relay.forward(events)

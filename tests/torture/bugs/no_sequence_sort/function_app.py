@@ -1,22 +1,22 @@
 """The relay sends each contact's events in the order of the feed, which has none inside one transaction."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from application.ports import FeedEvent, OutboxEvent
-from application.relay import Relay
+from infra.bootstrap import Outbox
+from outbox.aggregate import AggregateKey
+from outbox.feed import OutboxEvent
+from outbox.publisher import AggregateEvents
 from tests.torture.bugs.deployed import FORWARD, deployed_but
 
 
-async def _forward(relay: Relay, events: Iterable[FeedEvent]) -> None:
-    groups: defaultdict[str, list[OutboxEvent]] = defaultdict(list)
-    for event in events:
+async def _forward(outbox: Outbox, items: Iterable[Mapping[str, Any]]) -> None:
+    groups: defaultdict[AggregateKey, list[OutboxEvent]] = defaultdict(list)
+    for event in outbox.events.events(items):
         if isinstance(event, OutboxEvent):
-            groups[event.contact_id].append(event)
-    for contact_id, group in groups.items():
-        await relay.publisher.publish(contact_id, group)
+            groups[event.aggregate].append(event)
+    await outbox.relay.publisher.publish([AggregateEvents(*group) for group in groups.items()])
 
 
-app = deployed_but(
-    FORWARD, "await forward(application().relay, events_from_items(documents))", forward=_forward
-)
+app = deployed_but(FORWARD, "await forward(application().outbox, documents)", forward=_forward)

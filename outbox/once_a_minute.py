@@ -1,4 +1,4 @@
-"""What lasts is said once a minute, not at each attempt."""
+"""A condition that goes on is logged once a minute, not at each attempt."""
 
 import time
 from collections.abc import Callable

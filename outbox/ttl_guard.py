@@ -5,13 +5,13 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from application.once import OnceAMinute
-from application.ports import FeedEvent
+from outbox.feed import FeedEvent
+from outbox.once_a_minute import OnceAMinute
 
 SHARE = 0.5
 """The share of its TTL that an event may use before it is forwarded. Past that, somebody has to look."""
 
-_log = logging.getLogger("contacts.relay")
+_log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -28,17 +28,16 @@ class TtlGuard:
         if worst is None or (share := share_used(worst, now)) < SHARE or not self.saying.due():
             return
         _log.error(
-            "event %s of contact %s has used %.0f %% of its TTL and is not forwarded yet: it is lost at 100 %%. "
-            "See why the relay is late; EVENT_TTL_SECONDS of new events can be raised",
+            "event %s of %s has used %.0f %% of its TTL and is not forwarded yet: it is lost at 100 %%. "
+            "See why the relay is late; the TTL of new events can be raised",
             worst.id,
-            worst.contact_id,
+            worst.aggregate or "no aggregate",
             100 * share,
         )
 
 
 def share_used(event: FeedEvent, now: float) -> float:
-    """How much of its TTL an event's document has used, from 0 to 1; 0 for one that does not expire."""
-    ttl, written_at = event.document.get("ttl"), event.document.get("_ts")
-    if not isinstance(ttl, int) or not isinstance(written_at, int) or ttl <= 0:
+    """How much of its TTL a stored event has used, from 0 to 1; 0 for one that does not expire."""
+    if event.lifetime is None:
         return 0.0
-    return (now - written_at) / ttl
+    return (now - event.lifetime.written_at) / event.lifetime.ttl_seconds

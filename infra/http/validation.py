@@ -4,7 +4,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from domain.errors import FieldError, InvalidRequest
+from infra.http.errors import FieldError, InvalidRequest
 
 Model = TypeVar("Model", bound=BaseModel)
 

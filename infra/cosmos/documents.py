@@ -1,0 +1,189 @@
+"""Aggregates and events as Cosmos items, and back: pure functions, and the only place that knows the items' shape.
+
+An aggregate and its events share the partition key: that is what lets one transactional batch hold them. What kind of
+aggregate it is makes no difference here.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.alias_generators import to_camel
+
+from outbox.aggregate import Aggregate, AggregateKey, AggregateState
+from outbox.event import DomainEvent
+from outbox.feed import FeedEvent, Lifetime, OutboxEvent, Poison
+from outbox.unit_of_work import Origin, RequestRecord, Versioned
+
+A = TypeVar("A", bound=Aggregate[Any])
+
+EVENT_TYPE = "domainEvent"
+REQUEST_TYPE = "idempotencyRecord"
+KEEP_FOR_EVER = -1
+
+Item = dict[str, Any]
+"""A Cosmos item: JSON on its way to or from the SDK."""
+
+_ID_LENGTH = 128
+"""The longest MessageId and SessionId that Service Bus takes, in characters
+(https://learn.microsoft.com/azure/service-bus-messaging/service-bus-quotas)."""
+
+
+def aggregate_item(aggregate: Aggregate[Any], state: AggregateState, *, ttl: int) -> Item:
+    """The item of an aggregate with its new state, which expires ``ttl`` seconds after it was written."""
+    return {
+        "id": aggregate.aggregate_id,
+        "partitionKey": aggregate.partition_key,
+        "type": aggregate.aggregate_type,
+        "data": state.model_dump(mode="json", by_alias=True),
+        "ttl": ttl,
+    }
+
+
+def aggregate_from_item(kind: type[A], item: Mapping[str, Any]) -> Versioned[A]:
+    """The aggregate in an item as it was read. Raises ValueError when the item is of another kind."""
+    if item.get("type") != kind.aggregate_type:
+        raise ValueError(f"the item is not a {kind.aggregate_type}")
+    return Versioned(kind.load(_state(kind, item["data"])), str(item["_etag"]))
+
+
+def request_id(key_digest: str) -> str:
+    """The id of a request's record in the partition of the aggregate that it created."""
+    return f"request-{key_digest}"
+
+
+def request_item(record: RequestRecord[Any], state: AggregateState, *, ttl: int) -> Item:
+    """The item of a request's record with the state that it stored; it expires ``ttl`` seconds later."""
+    aggregate = record.aggregate
+    return {
+        "id": request_id(record.key_digest),
+        "partitionKey": aggregate.partition_key,
+        "type": REQUEST_TYPE,
+        "data": {
+            "keyDigest": record.key_digest,
+            "fingerprint": record.fingerprint,
+            aggregate.aggregate_type: state.model_dump(mode="json", by_alias=True),
+        },
+        "ttl": ttl,
+    }
+
+
+def request_from_item(kind: type[A], item: Mapping[str, Any]) -> RequestRecord[A]:
+    """The record in an item as it was read. Raises KeyError or ValueError when the item holds none."""
+    data = item["data"]
+    aggregate = kind.load(_state(kind, data[kind.aggregate_type]))
+    return RequestRecord(data["keyDigest"], data["fingerprint"], aggregate)
+
+
+def event_item(aggregate: Aggregate[Any], event: DomainEvent, origin: Origin, *, ttl: int) -> Item:
+    """The item of an event, which expires ``ttl`` seconds after it was written."""
+    data = event.model_dump(mode="json", by_alias=True) | {"correlationId": origin.correlation_id}
+    if origin.traceparent:
+        data["traceparent"] = origin.traceparent
+    item = {
+        "id": str(event.id),
+        "partitionKey": aggregate.partition_key,
+        "type": EVENT_TYPE,
+        "aggregateType": aggregate.aggregate_type,
+        "data": data,
+        "ttl": ttl,
+    }
+    if aggregate.aggregate_id != aggregate.partition_key:
+        item["aggregateId"] = aggregate.aggregate_id
+    return item
+
+
+_Short = Annotated[str, Field(min_length=1, max_length=_ID_LENGTH)]
+
+
+class _EventData(BaseModel):
+    """What the relay must know of an event; everything else in it is the subscribers' business."""
+
+    model_config = ConfigDict(alias_generator=to_camel, strict=True, hide_input_in_errors=True)
+
+    id: _Short
+    action: _Short
+    sequence: int = Field(ge=1, lt=2**63)
+    created_at: Annotated[datetime, Field(strict=False)]
+    correlation_id: str | None = None
+    traceparent: str | None = None
+
+
+@dataclass(frozen=True)
+class EventReader:
+    """Reads event documents as the relay sees them."""
+
+    untyped: str | None = None
+    """The aggregate type of events that were stored without one; None: there are no such events."""
+
+    def events(self, items: Iterable[Mapping[str, Any]]) -> list[FeedEvent]:
+        """The event documents among the items of a feed."""
+        return [event for item in items if (event := self.event(item)) is not None]
+
+    def event(self, item: Mapping[str, Any]) -> FeedEvent | None:
+        """An event document of the feed; None when the item is something else."""
+        if item.get("type") != EVENT_TYPE:
+            return None
+        event_id, aggregate = str(item.get("id", "")), self._aggregate(item)
+        try:
+            data = _EventData.model_validate(item.get("data"))
+        except ValidationError as problems:
+            return _poison(item, aggregate, f"it is no valid event document: {_wrong_fields(problems)}")
+        if aggregate is None:
+            return _poison(
+                item, None, "it does not tell its aggregate: type and id must be texts of 1 to 128 characters"
+            )
+        owner = item["data"].get(f"{aggregate.type}Id", aggregate.id)
+        if (data.id, owner) != (event_id, aggregate.id):
+            return _poison(
+                item, aggregate, "its data names another event or aggregate than the document does"
+            )
+        return OutboxEvent(
+            **dict(data),
+            aggregate=aggregate,
+            lsn=_lsn(item),
+            lifetime=_lifetime(item),
+            data=item["data"],
+            document=item,
+        )
+
+    def _aggregate(self, item: Mapping[str, Any]) -> AggregateKey | None:
+        aggregate_type = item.get("aggregateType", self.untyped)
+        aggregate_id = item.get("aggregateId", item.get("partitionKey"))
+        if _is_name(aggregate_type) and _is_name(aggregate_id):
+            return AggregateKey(aggregate_type, aggregate_id)
+        return None
+
+
+def _poison(item: Mapping[str, Any], aggregate: AggregateKey | None, reason: str) -> Poison:
+    return Poison(str(item.get("id", "")), aggregate, reason, _lsn(item), _lifetime(item), item)
+
+
+def _wrong_fields(problems: ValidationError) -> str:
+    """Which fields are wrong and why, without what they hold."""
+    return "; ".join(
+        f"{'.'.join(['data', *map(str, problem['loc'])])}: {problem['msg']}"
+        for problem in problems.errors(include_url=False, include_input=False, include_context=False)
+    )
+
+
+def _state(kind: type[Aggregate[Any]], data: Any) -> AggregateState:
+    return kind.state_type.model_validate(data, by_alias=True, by_name=False)
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) and 1 <= len(value) <= _ID_LENGTH
+
+
+def _lsn(item: Mapping[str, Any]) -> int:
+    lsn = item.get("_lsn")
+    return lsn if isinstance(lsn, int) else 0
+
+
+def _lifetime(item: Mapping[str, Any]) -> Lifetime | None:
+    ttl, written_at = item.get("ttl"), item.get("_ts")
+    if not isinstance(ttl, int) or not isinstance(written_at, int) or ttl <= 0:
+        return None
+    return Lifetime(written_at, ttl)

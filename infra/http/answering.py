@@ -1,0 +1,104 @@
+"""Every error becomes its problem document at this one place, and no exception becomes a stack trace for a caller."""
+
+import functools
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+import azure.functions as func
+
+from infra.errors import Misconfigured
+from infra.http.errors import FieldError, InvalidRequest, RequestTooLarge, UnsupportedMediaType
+from infra.http.responses import problem
+from outbox.errors import (
+    AggregateNotFound,
+    ChangeTooLarge,
+    ConcurrentChange,
+    IdempotencyKeyReused,
+    NotDelivered,
+    NotParked,
+    PreconditionFailed,
+    RequestInProgress,
+    StillUnsendable,
+    Throttled,
+    Unavailable,
+    UnknownContinuation,
+)
+
+StatusOf = Sequence[tuple[type[Exception], int, str]]
+"""Errors with the status and the title of their answer. The first that fits decides: a class comes before its base."""
+
+STATUS_OF: StatusOf = [
+    (UnsupportedMediaType, 415, "Unsupported media type"),
+    (RequestTooLarge, 413, "Content too large"),
+    (InvalidRequest, 400, "Invalid request"),
+    (UnknownContinuation, 400, "Invalid request"),
+    (AggregateNotFound, 404, "Not found"),
+    (NotParked, 404, "Not found"),
+    (StillUnsendable, 409, "Conflict"),
+    (PreconditionFailed, 412, "Precondition failed"),
+    (ConcurrentChange, 409, "Conflict"),
+    (RequestInProgress, 409, "Conflict"),
+    (IdempotencyKeyReused, 422, "Idempotency key reused"),
+    (ChangeTooLarge, 413, "Content too large"),
+    (Throttled, 429, "Too many requests"),
+    (Unavailable, 503, "Service unavailable"),
+    (NotDelivered, 503, "Service unavailable"),
+    (Misconfigured, 500, "Service misconfigured"),
+]
+"""What every service answers; a service adds its own errors with :class:`Answering`."""
+
+Handler = Callable[[func.HttpRequest], Awaitable[func.HttpResponse]]
+
+_log = logging.getLogger(__name__)
+
+
+class Answering:
+    """A decorator for HTTP functions: what the function raises is answered with the status of its error.
+
+    ``own`` lists the errors of one service; they come before the common ones.
+    """
+
+    def __init__(self, own: StatusOf = ()) -> None:
+        self._status_of: StatusOf = [*own, *STATUS_OF]
+
+    def __call__(self, handler: Handler) -> Handler:
+        """The function with its errors answered."""
+
+        @functools.wraps(handler)
+        async def answered(req: func.HttpRequest) -> func.HttpResponse:
+            try:
+                return await handler(req)
+            except Exception as error:  # noqa: BLE001 - the edge: whatever it is, the caller gets an answer
+                return self.answer(error)
+
+        return answered
+
+    def answer(self, error: Exception) -> func.HttpResponse:
+        """The answer to a request that ended with this error."""
+        for kind, status, title in self._status_of:
+            if isinstance(error, kind):
+                return _problem(error, status, title)
+        _log.error("a request failed in a way that was not foreseen: please report it", exc_info=error)
+        return problem(500, "Internal error", "The service failed. The request may have had an effect.")
+
+
+def _problem(error: Exception, status: int, title: str) -> func.HttpResponse:
+    if status >= 500:
+        _log.error("answered %d: %s", status, error)
+    if isinstance(error, Misconfigured):
+        return problem(status, title, "The service is not set up as it must be; its log says what to change.")
+    return problem(status, title, str(error), errors=_fields(error), headers=_retry_after(error))
+
+
+def _fields(error: Exception) -> Sequence[FieldError]:
+    if isinstance(error, InvalidRequest):
+        return error.errors
+    if isinstance(error, UnknownContinuation):
+        return [FieldError("continuationToken", str(error))]
+    return ()
+
+
+def _retry_after(error: Exception) -> Mapping[str, str]:
+    if isinstance(error, Throttled | Unavailable | NotDelivered):
+        return {"Retry-After": str(max(1, round(error.retry_after_seconds)))}
+    return {}

@@ -1,0 +1,63 @@
+"""A path of ours with another method is 405, not 404: which methods a path takes is read from the functions themselves.
+
+The Functions host answers 404 for a known route with another method (azure-functions-host issues 9876 and 10098), so
+one function takes what no other takes. The host tries routes in the alphabetical order of the functions' names: that
+function's name must sort last.
+"""
+
+import functools
+import re
+
+import azure.functions as func
+
+from infra.http.responses import problem
+
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+"""What the function that takes the rest is declared with."""
+
+_PARAMETER = re.compile(r"\{[^{}*]+\}")
+
+
+class IndexedApp(func.FunctionApp):
+    """A function app that can be asked for its functions again.
+
+    azure-functions 1.26 checks at each call of ``get_functions`` that no name is taken, and finds its own of the call
+    before.
+    """
+
+    _functions: list[func.Function] | None = None
+
+    def get_functions(self) -> list[func.Function]:
+        """The app's functions, built once. Raises ValueError when two have one name."""
+        if self._functions is None:
+            self._functions = super().get_functions()
+        return self._functions
+
+
+def no_such_call(request: func.HttpRequest, app: IndexedApp, hint: str) -> func.HttpResponse:
+    """405 when the path is one of the app's and only the method is not, else 404 with a hint where to look."""
+    path = request.route_params.get("path", "").strip("/")
+    taken = {method for route, methods in _routes(app) if route.fullmatch(path) for method in methods}
+    if not taken:
+        return problem(404, "Not found", f"There is nothing at this path: {hint}.")
+    allowed = ", ".join(sorted(taken))
+    detail = f"{request.method} is not a method of this path; it takes {allowed}."
+    return problem(405, "Method not allowed", detail, headers={"Allow": allowed})
+
+
+@functools.cache
+def _routes(app: IndexedApp) -> list[tuple[re.Pattern[str], set[str]]]:
+    """The paths of the app's HTTP functions, each with the methods that its function takes."""
+    routes: list[tuple[re.Pattern[str], set[str]]] = []
+    for function in app.get_functions():
+        trigger = function.get_trigger()
+        declared = trigger.get_dict_repr() if trigger is not None else {}
+        route = str(declared.get("route") or function.get_function_name())
+        if declared.get("type") == "httpTrigger" and "{*" not in route:
+            methods = {str(getattr(method, "value", method)) for method in declared.get("methods", ())}
+            routes.append((_pattern(route), methods))
+    return routes
+
+
+def _pattern(route: str) -> re.Pattern[str]:
+    return re.compile("[^/]+".join(map(re.escape, _PARAMETER.split(route))))

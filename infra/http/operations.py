@@ -1,0 +1,98 @@
+"""HTTP for operators: what is parked, and how the relay is doing. Only a single parked event shows personal data."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import azure.functions as func
+from pydantic import StringConstraints
+
+from infra.http.request import json_object
+from infra.http.responses import json_response
+from infra.http.validation import validated
+from infra.relay_status import LeaseStatus, RelayStatus
+from outbox.errors import NotParked
+from outbox.event import WireModel
+from outbox.parking import Replayed
+from outbox.parking_lot import ParkedEvent, ParkedPage
+
+_PARKING_ID = re.compile(r"[0-9a-f]{32}")
+
+DiscardReason = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500)]
+
+
+@dataclass(frozen=True)
+class Names:
+    """What a service's own aggregates are called in its operators' JSON."""
+
+    owner: str
+    """The field with an aggregate's id, such as ``orderId``."""
+    count: str
+    """The field with the number of parked aggregates, such as ``parkedOrders``."""
+
+
+class Discard(WireModel):
+    """Why an event is given up."""
+
+    reason: DiscardReason
+
+
+def parking_id(request: func.HttpRequest) -> str:
+    """The parked event in the path. Raises NotParked when it can be none."""
+    text = str(request.route_params.get("id", ""))
+    if not _PARKING_ID.fullmatch(text):
+        raise NotParked("no such event is parked: its id is the one in the list of parked events")
+    return text
+
+
+def discard_reason(request: func.HttpRequest) -> str:
+    """Why an event is given up. Raises InvalidRequest."""
+    discard = validated(Discard, json_object(request, "application/json"))
+    return str(discard.reason)
+
+
+def parked_listed(page: ParkedPage, names: Names) -> func.HttpResponse:
+    """200 with some parked events, without their documents, and the token of the next page."""
+    items = [_summary(parked, names) for parked in page.items]
+    return json_response(200, {"items": items, "continuationToken": page.continuation_token})
+
+
+def parked_shown(parked: ParkedEvent, names: Names) -> func.HttpResponse:
+    """200 with a parked event and the document as it was read from the feed."""
+    return json_response(200, {**_summary(parked, names), "document": dict(parked.document)})
+
+
+def replayed(result: Replayed) -> func.HttpResponse:
+    """200 with how many events were sent and whether that was all: if not, ask again."""
+    return json_response(200, {"replayed": result.replayed, "remaining": not result.done})
+
+
+def relay_status(status: RelayStatus, names: Names) -> func.HttpResponse:
+    """200 with every lease, the age of what waits there, and whether that is too old."""
+    leases = [_lease(lease) for lease in status.leases]
+    return json_response(200, {"late": status.late, names.count: status.parked, "leases": leases})
+
+
+def _lease(lease: LeaseStatus) -> Mapping[str, Any]:
+    return {
+        "lease": lease.lease,
+        "owner": lease.owner,
+        "lag": lease.lag,
+        "oldestWaitingSeconds": lease.oldest_waiting_seconds,
+        "ttlUsed": round(lease.ttl_used, 4),
+    }
+
+
+def _summary(parked: ParkedEvent, names: Names) -> Mapping[str, Any]:
+    aggregate = parked.aggregate
+    return {
+        "id": parked.id,
+        "eventId": parked.event_id,
+        names.owner: aggregate.id if aggregate else None,
+        "aggregateType": aggregate.type if aggregate else None,
+        "action": parked.action,
+        "sequence": parked.sequence,
+        "reason": parked.reason,
+        "parkedAt": parked.parked_at.isoformat(),
+    }

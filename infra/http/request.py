@@ -1,0 +1,105 @@
+"""What a request says, checked: each function gives a value that can be used, or raises what is wrong with it."""
+
+import re
+from typing import Any
+from uuid import UUID, uuid4
+
+import azure.functions as func
+from pydantic_core import from_json
+
+from infra.http.errors import FieldError, InvalidRequest, RequestTooLarge, UnsupportedMediaType
+from outbox.unit_of_work import ETag, Origin
+
+MAX_BODY_BYTES = 64 * 1024
+DEFAULT_PAGE_SIZE = 50
+MAX_PAGE_SIZE = 100
+
+_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_ENTITY_TAG = re.compile(r'"[\x21\x23-\x7e\x80-\xff]*"')
+_QUOTED_KEY = re.compile(r'"(.*)"')
+_KEY = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,255}")
+_NUMBER = re.compile(r"[0-9]{1,9}")
+_CORRELATION_ID = re.compile(r"[A-Za-z0-9._:|=-]{1,128}")
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+"""https://www.w3.org/TR/trace-context/#traceparent-header"""
+
+
+def origin(request: func.HttpRequest) -> Origin:
+    """What caused this request, by its headers; a header that is not well-formed is ignored."""
+    correlation_id = request.headers.get("x-correlation-id", "")
+    traceparent = request.headers.get("traceparent", "")
+    return Origin(
+        correlation_id=correlation_id if _CORRELATION_ID.fullmatch(correlation_id) else str(uuid4()),
+        traceparent=traceparent if _TRACEPARENT.fullmatch(traceparent) else None,
+    )
+
+
+def path_id(request: func.HttpRequest) -> UUID | None:
+    """The id in the path; None when it is no UUID, so that nothing can have it."""
+    text = request.route_params.get("id", "")
+    return UUID(text) if _UUID.fullmatch(text) else None
+
+
+def json_object(request: func.HttpRequest, *media_types: str) -> dict[str, Any]:
+    """The JSON object in the body, of one of these media types. Raises InvalidRequest."""
+    media_type = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    if media_type not in media_types:
+        wanted = " or ".join(sorted(media_types))
+        raise UnsupportedMediaType(FieldError("Content-Type", f"must be {wanted}"))
+    body = request.get_body()
+    if len(body) > MAX_BODY_BYTES:
+        raise RequestTooLarge(FieldError("body", f"must not be over {MAX_BODY_BYTES} bytes"))
+    try:
+        data = from_json(body, allow_inf_nan=False)  # its nesting is bounded, json.loads' is not
+    except ValueError as error:
+        raise InvalidRequest(FieldError("body", f"must be JSON in UTF-8: {error}")) from None
+    if not isinstance(data, dict):
+        raise InvalidRequest(FieldError("body", "must be a JSON object"))
+    return data
+
+
+def if_match(request: func.HttpRequest) -> frozenset[ETag]:
+    """The versions that the caller allows; none: any. Raises InvalidRequest when the header pins no version."""
+    header = request.headers.get("If-Match")
+    if header is None:
+        return frozenset()
+    tags = [tag.strip() for tag in header.split(",")]
+    if not all(_ENTITY_TAG.fullmatch(tag) for tag in tags):
+        raise InvalidRequest(
+            FieldError(
+                "If-Match", 'must be the ETag of an answer as it was, in quotes (no "*", no weak W/ one)'
+            )
+        )
+    return frozenset(tags)
+
+
+def idempotency_key(request: func.HttpRequest) -> str | None:
+    """The caller's ``Idempotency-Key``, in quotes as in the IETF draft or bare. Raises InvalidRequest.
+
+    https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header/
+    """
+    header = request.headers.get("Idempotency-Key")
+    if header is None:
+        return None
+    quoted = _QUOTED_KEY.fullmatch(header.strip())
+    key = quoted[1] if quoted else header.strip()
+    if not _KEY.fullmatch(key):
+        raise InvalidRequest(
+            FieldError(
+                "Idempotency-Key", "must be 1 to 255 visible ASCII characters without quotes, such as a UUID"
+            )
+        )
+    return key
+
+
+def page_request(request: func.HttpRequest) -> tuple[int, str | None]:
+    """Page size and continuation token. Raises InvalidRequest."""
+    text = request.params.get("pageSize", str(DEFAULT_PAGE_SIZE))
+    if not (_NUMBER.fullmatch(text) and 1 <= int(text) <= MAX_PAGE_SIZE):
+        raise InvalidRequest(FieldError("pageSize", f"must be a number from 1 to {MAX_PAGE_SIZE}"))
+    token = request.params.get("continuationToken")
+    if token == "":
+        raise InvalidRequest(
+            FieldError("continuationToken", "must not be empty: leave it out for the first page")
+        )
+    return int(text), token

@@ -1,0 +1,47 @@
+"""A command that lacks a package ends with one line that names the package and says what to run.
+
+Each command calls :func:`require` before the imports that need packages, and only when it is run as a command. This
+module imports the standard library and nothing of ours: it must work where nothing is installed.
+"""
+
+import sys
+from importlib.util import find_spec
+
+EXIT_CODE = 2
+"""As for a setting that is missing: the command could not start."""
+
+_RUN_TIME = {
+    "azure.functions": "azure-functions",
+    "azure.cosmos": "azure-cosmos",
+    "azure.servicebus": "azure-servicebus",
+    "azure.identity": "azure-identity",
+    "aiohttp": "aiohttp",
+    "pydantic": "pydantic",
+    "email_validator": "email-validator",
+}
+"""Modules, and the packages that bring them."""
+
+REQUIRED = {
+    "requirements.txt": _RUN_TIME,
+    "requirements-dev.txt": _RUN_TIME | {"devstack": "devstack", "sqlglot": "sqlglot", "pytest": "pytest"},
+}
+"""What a command needs of each file: the first for what is deployed, the second for tools and tests."""
+
+
+def require(command: str, requirements: str = "requirements.txt") -> None:
+    """End the process with one line when a package of ``requirements`` is missing."""
+    missing = [package for module, package in REQUIRED[requirements].items() if not _is_there(module)]
+    if missing:
+        print(
+            f"{command}: {sys.executable} does not have {', '.join(missing)}. Run make venv and use .venv/bin/python, "
+            f"or run {sys.executable} -m pip install -r {requirements}",
+            file=sys.stderr,
+        )
+        sys.exit(EXIT_CODE)
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # the parent of a dotted name
+        return False

@@ -1,0 +1,8 @@
+"""The transactional outbox, for any aggregate: what was committed is published, once for every reader, in order.
+
+The write half stores an aggregate and its events in one transaction (``aggregate``, ``event``, ``unit_of_work``,
+``aggregates``, ``idempotency``). The relay half hands the stored events to a broker and lets the change feed go on only
+when the broker has them, or a durable record says why it never can (``feed``, ``relay``, ``delivery``, ``publisher``,
+``parking_lot``, ``parking``, ``ttl_guard``). Both halves know ports, not products: a store and a broker are adapters
+elsewhere. This package imports nothing of this project.
+"""

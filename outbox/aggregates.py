@@ -1,0 +1,105 @@
+"""Never last-write-wins: a change is stored only over the version that it was applied to.
+
+Without a pinned version, a lost race is run again: each attempt reads the newest version and applies the change to it.
+A caller who pins a version (If-Match) gets no second attempt. Use cases of all aggregates go through here.
+"""
+
+import logging
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any, TypeVar
+from uuid import UUID
+
+from outbox import idempotency
+from outbox.aggregate import Aggregate
+from outbox.errors import ConcurrentChange, PreconditionFailed
+from outbox.unit_of_work import ETag, Origin, Page, Receipt, UnitOfWorkFactory, Versioned
+
+A = TypeVar("A", bound=Aggregate[Any])
+
+ATTEMPTS = 4
+"""How often a change is applied before losing the race is the caller's answer."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Aggregates:
+    """Creates, reads and changes aggregates of any type. It has no state: one object serves all requests at once.
+
+    Every call raises Throttled or Unavailable when the store could not answer.
+    """
+
+    open_unit_of_work: UnitOfWorkFactory
+
+    async def create(self, aggregate: A, origin: Origin) -> Receipt[A]:
+        """Store a new aggregate with its events."""
+        async with self.open_unit_of_work(origin) as work:
+            work.add(aggregate)
+            return _logged("created", (await work.commit()).receipt(aggregate))
+
+    async def create_once(
+        self, make: Callable[[UUID], A], request: str, origin: Origin, key: str
+    ) -> tuple[Receipt[A], bool]:
+        """As :meth:`create`, but a repetition with its key gets the first answer: :mod:`outbox.idempotency`."""
+        receipt, replayed = await idempotency.create_once(self.open_unit_of_work, make, request, origin, key)
+        return receipt if replayed else _logged("created", receipt), replayed
+
+    async def read(
+        self, kind: type[A], aggregate_id: str, origin: Origin, *, partition_key: str | None = None
+    ) -> Versioned[A]:
+        """An aggregate and its version. Raises AggregateNotFound."""
+        async with self.open_unit_of_work(origin) as work:
+            return await work.get(kind, aggregate_id, partition_key=partition_key)
+
+    async def page(self, kind: type[A], size: int, token: str | None, origin: Origin) -> Page[A]:
+        """Some aggregates that are not deleted, and where the next ones start. Raises UnknownContinuation."""
+        async with self.open_unit_of_work(origin) as work:
+            return await work.page(kind, size, token)
+
+    async def change(  # noqa: PLR0913 - two of them are named at the call, and seldom given
+        self,
+        kind: type[A],
+        aggregate_id: str,
+        change: Callable[[A], None],
+        origin: Origin,
+        *,
+        if_match: Collection[ETag] = (),
+        partition_key: str | None = None,
+    ) -> Receipt[A]:
+        """Apply ``change`` and store what it raises, all in one transaction.
+
+        ``change`` may be called several times, each time with the aggregate as it is then; an error of its own ends the
+        call, and nothing is stored.
+
+        Raises:
+            AggregateNotFound: there is none, or it was deleted.
+            PreconditionFailed: the aggregate is at none of the versions in ``if_match``.
+            ConcurrentChange: others won the race each time.
+            ChangeTooLarge: the change does not fit one transaction.
+        """
+        async with self.open_unit_of_work(origin) as work:
+            for _ in range(ATTEMPTS):
+                found = await work.get(kind, aggregate_id, partition_key=partition_key)
+                if if_match and found.etag not in if_match:
+                    raise PreconditionFailed(
+                        f"{found.aggregate.key} has changed: read it again and use its new ETag"
+                    )
+                change(found.aggregate)
+                try:
+                    return _logged("changed", (await work.commit()).receipt(found.aggregate))
+                except PreconditionFailed:
+                    if if_match:
+                        raise
+        raise ConcurrentChange(
+            f"{kind.aggregate_type} {aggregate_id} is being changed by others all the time: try again"
+        )
+
+
+def _logged(what: str, receipt: Receipt[A]) -> Receipt[A]:
+    if receipt.events:
+        aggregate = receipt.aggregate
+        what = "deleted" if aggregate.deleted else what
+        sequence: int = aggregate.state.last_sequence
+        _log.info("%s %s, sequence %d, %d event(s)", what, aggregate.key, sequence, receipt.events)
+    return receipt

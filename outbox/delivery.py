@@ -1,0 +1,65 @@
+"""Each aggregate's events go out in order, up to the first that cannot be sent: by the relay, and by a replay."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from outbox.feed import FeedEvent, OutboxEvent, Poison
+from outbox.publisher import Accepted, AggregateEvents, Outcome, Publisher, Refused, Unknown
+
+
+@dataclass(frozen=True)
+class Block:
+    """The event that can never be sent as it is, and why."""
+
+    event: FeedEvent
+    reason: str
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """How many events of one aggregate the broker has for certain, in order, and what ended that early."""
+
+    sent: int
+    block: Block | None = None
+    waits_for: str | None = None
+    """Why the rest was not sent, for now: it is sent again."""
+
+
+async def deliver(publisher: Publisher, groups: Sequence[Sequence[FeedEvent]]) -> list[Delivery]:
+    """Send each aggregate's events up to the first that can never be sent; the deliveries in the groups' order."""
+    sendable = [list(_sendable(group, publisher.guarantees.largest_message_bytes)) for group in groups]
+    page = [AggregateEvents(events[0].aggregate, events) for events in sendable if events]
+    outcomes = iter(await publisher.publish(page) if page else ())
+    return [
+        _delivery(group, len(events), next(outcomes) if events else Accepted())
+        for group, events in zip(groups, sendable, strict=True)
+    ]
+
+
+def _sendable(events: Sequence[FeedEvent], largest: int | None) -> Iterator[OutboxEvent]:
+    for event in events:
+        if isinstance(event, Poison) or _too_large(event, largest):
+            return
+        yield event
+
+
+def _too_large(event: OutboxEvent, largest: int | None) -> bool:
+    if largest is None:
+        return False
+    text = json.dumps(dict(event.data), ensure_ascii=False, separators=(",", ":"))
+    return len(text.encode(errors="replace")) > largest
+
+
+def _delivery(events: Sequence[FeedEvent], offered: int, outcome: Outcome) -> Delivery:
+    match outcome:
+        case Refused(accepted, reason):
+            return Delivery(accepted, Block(events[accepted], reason))
+        case Unknown(accepted, reason):
+            return Delivery(accepted, waits_for=reason)
+        case Accepted():
+            if offered == len(events):
+                return Delivery(offered)
+            stopped = events[offered]
+            reason = stopped.reason if isinstance(stopped, Poison) else "it is larger than any message may be"
+            return Delivery(offered, Block(stopped, reason))

@@ -1,0 +1,86 @@
+"""What a write, a delivery and a race can come to. Adapters raise these for what their SDKs report.
+
+::
+
+    OutboxError
+    ├── AggregateNotFound      no such aggregate, or it was deleted
+    ├── PreconditionFailed     the version that the caller goes by is not the newest
+    ├── ConcurrentChange       others won the race for this aggregate each time
+    ├── RequestInProgress      the same request is being answered at this moment
+    ├── IdempotencyKeyReused   the key came before, with another request
+    ├── ChangeTooLarge         the change does not fit into one transaction
+    ├── UnknownContinuation    a list cannot go on from this token
+    ├── Throttled              the store asks to slow down; nothing was written
+    ├── Unavailable            the store cannot be used right now
+    │   └── OutcomeUnknown     the change may be stored, or not
+    ├── NotDelivered           the broker did not accept all events: send again
+    ├── NotParked              no such event or aggregate is parked
+    └── StillUnsendable        a parked event cannot be sent as it is
+
+The base ends in "Error"; what is raised is named for what happened. Every message tells its reader what to do, and
+carries neither personal data nor keys.
+"""
+
+
+class OutboxError(Exception):
+    """Base of every error that the outbox raises on purpose."""
+
+
+class AggregateNotFound(OutboxError):
+    """There is no such aggregate, or it was deleted: the caller cannot tell the two apart, and need not."""
+
+
+class PreconditionFailed(OutboxError):
+    """The version that the caller goes by is not the newest one; the caller must read again and decide anew."""
+
+
+class ConcurrentChange(OutboxError):
+    """Other writers won the race for this aggregate each time the change was re-applied."""
+
+
+class RequestInProgress(OutboxError):
+    """The same request, by its idempotency key, was being answered at the same time: asking again gets the answer."""
+
+
+class IdempotencyKeyReused(OutboxError):
+    """The idempotency key came before, with another request; a new request needs a new key."""
+
+
+class ChangeTooLarge(OutboxError):
+    """One unit of work does not fit into one transaction, so it cannot be stored atomically."""
+
+
+class UnknownContinuation(OutboxError):
+    """The continuation token was not made for this list, or is damaged: start again without one."""
+
+
+class Throttled(OutboxError):
+    """The store asks to slow down. Nothing was written."""
+
+    def __init__(self, message: str, *, retry_after_seconds: float) -> None:
+        super().__init__(message)
+        self.retry_after_seconds = retry_after_seconds
+
+
+class Unavailable(OutboxError):
+    """The store cannot be used right now; trying again later is right."""
+
+    retry_after_seconds: float = 5.0
+
+
+class OutcomeUnknown(Unavailable):
+    """The store's answer was lost and could not be found out: the change may be stored, with its events, or not."""
+
+
+class NotDelivered(OutboxError):
+    """The broker did not accept every event. The whole page is sent again, what was accepted included."""
+
+    retry_after_seconds: float = 5.0
+
+
+class NotParked(OutboxError):
+    """No such event or aggregate is parked."""
+
+
+class StillUnsendable(OutboxError):
+    """A parked event cannot be sent as it is: those before it have been, those behind it wait."""

@@ -1,0 +1,195 @@
+"""Each aggregate's events leave in the order of its changes, and the feed moves on only after the broker has them.
+
+The change feed gives no order inside one transaction and delivers at least once. So events are sorted by their
+``sequence`` within each aggregate, and a page of the feed counts as done only when :meth:`Relay.forward` returns: any
+failure that may pass is raised, the host brings the same page again, and the broker or the subscribers drop what they
+already have.
+
+An event that can never be sent is parked, durably, with all that come after it in its aggregate, before the page counts
+as done; other aggregates go on. Dying anywhere in between brings the page again: what was sent is dropped as a
+duplicate, what was parked is there.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from outbox.aggregate import AggregateKey
+from outbox.delivery import Delivery, deliver
+from outbox.errors import NotDelivered, PreconditionFailed, Throttled, Unavailable
+from outbox.feed import FeedEvent, OutboxEvent, Poison, by_aggregate
+from outbox.once_a_minute import OnceAMinute
+from outbox.parking_lot import ParkedAggregate, ParkingLot
+from outbox.publisher import Publisher
+from outbox.ttl_guard import TtlGuard
+
+_ROUNDS = 5
+"""How often an aggregate is looked at again when others park or replay it meanwhile."""
+
+_PARKED_AT_ONCE = 8
+"""How many aggregates are being parked at the same time."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Forwarded:
+    """What became of one page of the feed, in numbers of events."""
+
+    sent: int = 0
+    parked: int = 0
+
+
+@dataclass
+class _Page:
+    """How far one page has got."""
+
+    open: dict[AggregateKey, Sequence[FeedEvent]]
+    """The aggregates whose events are neither sent nor parked yet."""
+    aggregates: int
+    sent: int = 0
+    parked: int = 0
+    waiting: list[str] = field(default_factory=list)
+    """For each aggregate that waits: what for."""
+
+    def wait(self, aggregate: AggregateKey, reason: str) -> None:
+        del self.open[aggregate]
+        self.waiting.append(reason)
+
+
+@dataclass(frozen=True)
+class Relay:
+    """Forwards event documents to the broker."""
+
+    publisher: Publisher
+    parking: ParkingLot
+    guard: TtlGuard = field(default_factory=TtlGuard)
+    saying: OnceAMinute = field(default_factory=OnceAMinute)
+
+    async def forward(self, events: Sequence[FeedEvent]) -> Forwarded:
+        """Send or park every event, each aggregate's in order.
+
+        Raises:
+            NotDelivered: some aggregate's events are neither sent nor parked; those of the others are.
+        """
+        if not events:
+            return Forwarded()
+        self.guard.watch(events)
+        try:
+            forwarded = await self._forward(events)
+        except NotDelivered as reason:
+            if self.saying.due():
+                _log.error(
+                    "%d event(s) wait, and will be tried again until they are accepted: %s",
+                    len(events),
+                    reason,
+                )
+            raise
+        self.saying.reset()
+        return forwarded
+
+    async def _forward(self, events: Sequence[FeedEvent]) -> Forwarded:
+        try:
+            parked = dict(await self.parking.aggregates())
+        except (Throttled, Unavailable) as error:
+            raise NotDelivered(f"what is parked cannot be read: {error}") from error
+        groups = by_aggregate(events)
+        page = _Page({key: group for key, group in groups.items() if key is not None}, len(groups))
+        for _ in range(_ROUNDS):
+            parked |= await self._send(page, [key for key in page.open if key not in parked])
+            parked = await self._park(page, {key: parked[key] for key in page.open})
+            if not page.open:
+                break
+        for key in list(page.open):
+            page.wait(key, f"{key} is being parked and replayed by others all the time")
+        await self._park_alone(page, groups.get(None, []))
+        if page.waiting:
+            raise NotDelivered(
+                f"the events of {len(page.waiting)} of {page.aggregates} aggregates wait: {page.waiting[0]}"
+            )
+        return Forwarded(page.sent, page.parked)
+
+    async def _send(self, page: _Page, keys: Sequence[AggregateKey]) -> dict[AggregateKey, ParkedAggregate]:
+        """Send what can be sent. The aggregates that have to be parked; what was sent of them is off the page."""
+        groups = [page.open[key] for key in keys]
+        blocked: dict[AggregateKey, ParkedAggregate] = {}
+        for key, group, delivery in zip(keys, groups, await deliver(self.publisher, groups), strict=True):
+            _log_sent(group[: delivery.sent])
+            page.sent += delivery.sent
+            if delivery.waits_for is not None:
+                page.wait(key, delivery.waits_for)
+            elif delivery.block is None:
+                del page.open[key]
+            else:
+                page.open[key] = group[delivery.sent :]
+                blocked[key] = _to_be_parked(key, delivery)
+        return blocked
+
+    async def _park(
+        self, page: _Page, parked: dict[AggregateKey, ParkedAggregate]
+    ) -> dict[AggregateKey, ParkedAggregate]:
+        """Park what is still on the page. The aggregates that others have changed meanwhile, as they are now."""
+        places = asyncio.Semaphore(_PARKED_AT_ONCE)
+
+        async def one(aggregate: ParkedAggregate) -> ParkedAggregate | None:
+            async with places:
+                return await self._park_one(page, aggregate)
+
+        results = await asyncio.gather(*map(one, parked.values()), return_exceptions=True)
+        again: dict[AggregateKey, ParkedAggregate] = {}
+        for key, result in zip(parked, results, strict=True):
+            if isinstance(result, Throttled | Unavailable):
+                page.wait(key, f"an event that cannot be sent could not be parked: {result}")
+            elif isinstance(result, BaseException):
+                raise result
+            elif result is not None:
+                again[key] = result
+        return again
+
+    async def _park_one(self, page: _Page, parked: ParkedAggregate) -> ParkedAggregate | None:
+        """Park one aggregate's events; the aggregate as it is now when somebody else was faster and it is parked."""
+        key = parked.aggregate
+        # Whatever was before the event in the way had been delivered when the aggregate was parked.
+        behind = [event for event in page.open[key] if event.position >= parked.position]
+        if behind:
+            try:
+                await self.parking.park(parked, behind)
+            except PreconditionFailed:  # an operator replayed it, or another instance parked it: look again
+                return await self.parking.aggregate(key)
+            _log.log(
+                logging.INFO if parked.version else logging.ERROR,
+                "parked %d event(s) of %s behind event %s: %s",
+                len(behind),
+                key,
+                parked.blocked_by,
+                parked.reason,
+            )
+        del page.open[key]
+        page.parked += len(behind)
+        return None
+
+    async def _park_alone(self, page: _Page, ownerless: Sequence[FeedEvent]) -> None:
+        for event in ownerless:
+            assert isinstance(event, Poison), "a valid event has its aggregate"
+            try:
+                await self.parking.park_alone(event)
+            except (Throttled, Unavailable) as error:
+                page.waiting.append(f"an event that cannot be sent could not be parked: {error}")
+                return
+            page.parked += 1
+            _log.error("parked document %s, which belongs to no aggregate: %s", event.id, event.reason)
+
+
+def _to_be_parked(aggregate: AggregateKey, delivery: Delivery) -> ParkedAggregate:
+    assert delivery.block is not None
+    event = delivery.block.event
+    return ParkedAggregate(aggregate, event.id, delivery.block.reason, event.position, version="")
+
+
+def _log_sent(events: Sequence[FeedEvent]) -> None:
+    for event in events:
+        if isinstance(event, OutboxEvent):
+            _log.info(
+                "forwarded %s %s of %s, sequence %d", event.action, event.id, event.aggregate, event.sequence
+            )
