@@ -107,13 +107,14 @@ def _servicebus_config(text: str) -> Path | None:
     return file
 
 
-def _setting_of_local(values: Mapping[str, str], name: str, part: str, address_part: str) -> str | None:
+def _setting_of_local(values: Mapping[str, str], name: str, part: str, identity_part: str) -> str | None:
     """The setting that decides where the connection ``name`` leads, when it leads to this machine."""
-    found = find_connection(values, name, address_part)
-    if found is None:
+    connection = find_connection(values, name, identity_part)
+    if connection is None:
         return name
-    address = found.address or _part(found.setting, found.connection_string or "", part)
-    return found.setting if _is_loopback(found.setting, address) else None
+    text = connection.connection_string
+    place = connection.address if text is None else _part(connection.setting, text, part)
+    return connection.setting if _is_loopback(connection.setting, place) else None
 
 
 def _part(setting: str, connection: str, name: str) -> str:

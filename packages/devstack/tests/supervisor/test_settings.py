@@ -83,11 +83,10 @@ def test_a_service_bus_on_this_machine_is_run(tmp_path: Path, values: dict[str, 
     assert _read({}, _file(tmp_path, **values)).servicebus_setting == "SERVICEBUS"
 
 
-def test_the_setting_that_the_host_reads_first_decides(tmp_path: Path) -> None:
-    local = "AccountEndpoint=http://localhost:8081/;AccountKey=x"
-    file = _file(tmp_path, AzureWebJobsCOSMOS=local, COSMOS=REMOTE_COSMOS)
+def test_the_setting_with_the_prefix_of_the_host_decides_too(tmp_path: Path) -> None:
+    file = _file(tmp_path, AzureWebJobsCOSMOS="AccountEndpoint=http://localhost:8081/;AccountKey=x")
     assert _read({}, file).cosmos_setting == "AzureWebJobsCOSMOS"
-    file = _file(tmp_path, AzureWebJobsCOSMOS=REMOTE_COSMOS, COSMOS=local)
+    file = _file(tmp_path, AzureWebJobsCOSMOS=REMOTE_COSMOS)
     assert _read({}, file).cosmos_setting is None
 
 

@@ -1,4 +1,4 @@
-"""Triggers that name the same connection share one client, which is closed when the host stops."""
+"""The clients of the triggers: one for each connection setting, which means what it means to the real host."""
 
 import contextlib
 import os
@@ -26,12 +26,17 @@ def servicebus_connection(setting: str, *, where: str) -> Connection:
     return _find(setting, SERVICEBUS_ADDRESS, where)
 
 
-def _find(setting: str, address_part: str, where: str) -> Connection:
-    if found := find_connection(os.environ, setting, address_part):
-        return found
-    raise CannotStart(
-        f"functions: {where} uses the connection {setting}; set {setting} or {setting}__{address_part} in the settings"
-    )
+def _find(setting: str, address_name: str, where: str) -> Connection:
+    try:
+        connection = find_connection(os.environ, setting, address_name)
+    except CannotStart as refused:
+        raise CannotStart(f"functions: {where} uses the connection {setting}; {refused}") from refused
+    if connection is None:
+        raise CannotStart(
+            f"functions: {where} uses the connection {setting}; "
+            f"set {setting} or {setting}__{address_name} in the settings"
+        )
+    return connection
 
 
 @contextlib.contextmanager
@@ -76,7 +81,6 @@ class Clients:
     def _make_cosmos(self, connection: Connection) -> CosmosClient:
         if connection.connection_string is not None:
             return CosmosClient.from_connection_string(connection.connection_string)
-        assert connection.address is not None
         return CosmosClient(connection.address, self._credential(connection))
 
     def _make_servicebus(self, connection: Connection) -> ServiceBusClient:
@@ -88,7 +92,6 @@ class Clients:
         }
         if connection.connection_string is not None:
             return ServiceBusClient.from_connection_string(connection.connection_string, **options)
-        assert connection.address is not None
         return ServiceBusClient(connection.address, self._credential(connection), **options)
 
     def _credential(self, connection: Connection) -> "DefaultAzureCredential | ManagedIdentityCredential":
