@@ -5,6 +5,8 @@
 
 from devstack.testing.eventually import eventually
 from devstack.testing.faults import Faults
+from devstack.testing.process import Process
 from devstack.testing.service import Service, running
+from devstack.testing.stack import Stack
 
-__all__ = ["Faults", "Service", "eventually", "running"]
+__all__ = ["Faults", "Process", "Service", "Stack", "eventually", "running"]
