@@ -4,7 +4,6 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 
-import aiohttp
 import pytest
 
 from devstack.testing import Service, eventually, running
@@ -23,14 +22,6 @@ def cosmos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 async def containers(cosmos: Service) -> AsyncIterator[Containers]:
     async with containers_at(cosmos.address) as made:
         yield made
-
-
-async def fail(cosmos: Service, kind: str, count: int, **where: str) -> None:
-    async with (
-        aiohttp.ClientSession(cosmos.address) as session,
-        session.post("/_devstack/faults", json={"kind": kind, "count": count, **where}) as answer,
-    ):
-        assert answer.status < 300, await answer.text()
 
 
 async def is_checkpointed(containers: Containers) -> bool:
@@ -100,7 +91,7 @@ async def test_a_checkpoint_that_fails_is_written_again_without_calling_the_hand
     ):
         await eventually(lambda: recorder.batches)
         # 449 is not retried by the SDK.
-        await fail(cosmos, "retry-with", 2, operation="replace", container="leases")
+        await cosmos.faults.add("retry-with", count=2, operation="replace", container="leases")
         recorder.go_on.set()
         await eventually(lambda: checkpointed(containers))
         await containers.write("a", 2)

@@ -10,11 +10,11 @@ from typing import Any
 import aiohttp
 
 from devstack.testing import eventually
-from devstack.testing.command import RunningStack, stack
+from devstack.testing.command import Command, running_command
 from tests.support.paths import ROOT
 
 
-async def _paste(running: RunningStack) -> dict[str, Any]:
+async def _paste(running: Command) -> dict[str, Any]:
     """Do what the printed curl line does; the contact it made."""
     command = shlex.split(_curl(running))
     url = next(word for word in command if word.startswith("http://"))
@@ -29,14 +29,14 @@ async def _paste(running: RunningStack) -> dict[str, Any]:
         return contact
 
 
-async def _arrived(running: RunningStack, contact: dict[str, Any]) -> None:
+async def _arrived(running: Command, contact: dict[str, Any]) -> None:
     """The app's subscriber says so, in one line."""
     received = re.compile(rf"^functions +\| .*received .*{contact['id']}, sequence 1$", re.MULTILINE)
     await eventually(lambda: received.search(running.output), within=20, what="the subscriber's line")
 
 
 async def test_the_curl_line_works_and_its_event_arrives(tmp_path: Path) -> None:
-    with stack(ROOT, tmp_path) as running:
+    with running_command(ROOT, tmp_path) as running:
         assert len(running.processes()) == 4
         contact = await _paste(running)
         await _arrived(running, contact)
@@ -51,7 +51,7 @@ async def test_the_curl_line_works_and_its_event_arrives(tmp_path: Path) -> None
 
 
 async def test_whichever_service_is_killed_the_app_goes_on(tmp_path: Path) -> None:
-    with stack(ROOT, tmp_path) as running:
+    with running_command(ROOT, tmp_path) as running:
         for name in ("servicebus", "cosmos"):
             await _kill(running, name)
             await _arrived(running, await _paste(running))
@@ -66,10 +66,10 @@ async def test_whichever_service_is_killed_the_app_goes_on(tmp_path: Path) -> No
         assert running.processes() == []
 
 
-async def _kill(running: RunningStack, service: str) -> None:
+async def _kill(running: Command, service: str) -> None:
     os.kill(running.process_of(service), signal.SIGKILL)
     await eventually(lambda: f"{service} is back on" in running.output)
 
 
-def _curl(running: RunningStack) -> str:
+def _curl(running: Command) -> str:
     return next(line for line in running.lines if line.strip().startswith("curl "))

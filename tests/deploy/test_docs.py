@@ -14,7 +14,6 @@ from devstack.testing import Service
 from tests.deploy.bicep import MAIN
 from tests.deploy.test_workflows import smoke
 from tests.e2e.conftest import stack
-from tests.support.azure import cosmos_connection
 from tests.support.paths import ROOT
 
 OPERATIONS = ROOT / "docs" / "operations"
@@ -86,13 +85,13 @@ async def test_the_snippet_makes_the_containers_as_func_md_says(
     [snippet] = re.findall(r"<<'END'\n(.*?)END\n", (OPERATIONS / "func.md").read_text(), re.DOTALL)
     settings = json.loads((ROOT / "local.settings.sample.json").read_text())
     database = f"db-{uuid.uuid4().hex[:12]}"
-    settings["Values"] |= {"COSMOS": cosmos_connection(cosmos_server), "COSMOS_DATABASE": database}
+    settings["Values"] |= {"COSMOS": cosmos_server.connection_string, "COSMOS_DATABASE": database}
     (tmp_path / "local.settings.json").write_text(json.dumps(settings))
 
     command = [sys.executable, "-c", snippet]
     await asyncio.to_thread(subprocess.run, command, cwd=tmp_path, timeout=30, check=True)
 
-    async with CosmosClient.from_connection_string(cosmos_connection(cosmos_server)) as client:
+    async with CosmosClient.from_connection_string(cosmos_server.connection_string) as client:
         made = [each async for each in client.get_database_client(database).list_containers()]
     assert {each["id"]: (each["partitionKey"]["paths"], each["defaultTtl"]) for each in made} == {
         "contacts": (["/partitionKey"], -1),

@@ -1,21 +1,17 @@
 """The whole path in processes of its own: HTTP in, the app in the Functions host, messages out."""
 
-import asyncio
 import uuid
-from collections.abc import AsyncIterator, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
-from azure.cosmos import PartitionKey
-from azure.cosmos.aio import CosmosClient
 
-from devstack.testing import Service, running
-from tests.support.azure import CONTACTS, LEASES, PARKED, Topic, cosmos_connection, servicebus_connection
+from devstack import testing
+from devstack.testing.stack import run_beside
+from tests.support.azure import Topic
 from tests.support.contacts import DETAILS_JSON
 from tests.support.emulators import Elsewhere, elsewhere, modest_app
 from tests.support.paths import ROOT
@@ -23,15 +19,13 @@ from tests.support.paths import ROOT
 SUBSCRIBER = "contact-directory"
 
 
-@dataclass
-class Stack:
-    """The three services with what a deployment makes in them; ``topic`` has an observer beside the subscriber."""
+class Stack(testing.Stack):
+    """devstack's, with the app and what a deployment makes for it; ``topic`` has an observer beside the subscriber."""
 
-    cosmos: Service
-    servicebus: Service
-    functions: Service
-    topic: Topic
-    database: str
+    def __init__(self, folder: Path, settings: Mapping[str, str]) -> None:
+        super().__init__(folder, settings, cosmos=elsewhere("cosmos"), servicebus=elsewhere("servicebus"))
+        self.database = settings["COSMOS_DATABASE"]
+        self.topic = Topic(self.servicebus, settings["SERVICEBUS_TOPIC"])
 
     @property
     def url(self) -> str:
@@ -52,17 +46,6 @@ class Stack:
             contact: dict[str, Any] = await answer.json()
             return contact
 
-    async def fault(self, http: aiohttp.ClientSession, kind: str, **order: Any) -> None:
-        """The next requests to Cosmos DB that match meet a fault."""
-        url = f"{self.cosmos.address.rstrip('/')}/_devstack/faults"
-        async with http.post(url, json={"kind": kind, **order}) as answer:
-            assert answer.status < 300, await answer.text()
-
-    async def servicebus_fault(self, http: aiohttp.ClientSession, **order: Any) -> None:
-        """Service Bus does this wrong from now on."""
-        async with http.put(f"{self.servicebus.addresses[1]}/$devstack/faults", json=order) as answer:
-            assert answer.status < 300, await answer.text()
-
     async def sequences(self, contact_id: str, count: int, *, within: float = 15.0) -> list[int]:
         """The sequences of the next ``count`` messages of a contact, as the observer gets them."""
         messages = await self.topic.receive(contact_id, count, within=within)
@@ -72,40 +55,24 @@ class Stack:
 @contextmanager
 def stack(folder: Path, *, app: Path = ROOT, **settings: str) -> Iterator[Stack]:
     """Start all three, with ``settings`` on top of those that connect them."""
-    with ExitStack() as running_services:
-
-        def start(name: str, *arguments: str, environment: dict[str, str] | None = None) -> Service:
-            own = Service(name, folder / name, *arguments, environment=environment)
-            return running_services.enter_context(running(elsewhere(name) or own))
-
-        cosmos = start("cosmos", "--faults")
-        servicebus = start("servicebus", "--faults")
-        topic, database = Topic(servicebus), f"db-{uuid.uuid4().hex[:12]}"
-        with ThreadPoolExecutor(1) as beside:  # a test's own loop may be running in this thread
-            beside.submit(asyncio.run, _deploy(cosmos, database, topic)).result()
-        if isinstance(servicebus, Elsewhere):
-            app = modest_app(app, folder / "app")
-            running_services.callback(lambda: asyncio.run(topic.delete()))
-        environment = {
-            "COSMOS": cosmos_connection(cosmos),
-            "COSMOS_DATABASE": database,
-            "SERVICEBUS": servicebus_connection(servicebus),
-            "SERVICEBUS_TOPIC": topic.name,
-            "SERVICEBUS_SUBSCRIPTION": SUBSCRIBER,
-            "PYTHONPATH": str(ROOT),
-        } | settings
-        sample = str(ROOT / "local.settings.sample.json")
-        functions = start("functions", "--app", str(app), "--settings", sample, environment=environment)
-        yield Stack(cosmos, servicebus, functions, topic, database)
-
-
-async def _deploy(cosmos: Service, database_id: str, topic: Topic) -> None:
-    async with CosmosClient.from_connection_string(cosmos_connection(cosmos)) as client:
-        database = await client.create_database(database_id)
-        await database.create_container(CONTACTS, PartitionKey("/partitionKey"), default_ttl=-1)
-        await database.create_container(LEASES, PartitionKey("/id"))
-        await database.create_container(PARKED, PartitionKey("/partitionKey"), default_ttl=-1)
-    await topic.create(SUBSCRIBER)
+    unique = uuid.uuid4().hex[:12]
+    names = {
+        "COSMOS_DATABASE": f"db-{unique}",
+        "SERVICEBUS_TOPIC": f"topic-{unique}",
+        "SERVICEBUS_SUBSCRIPTION": SUBSCRIBER,
+        "PYTHONPATH": str(ROOT),
+    }
+    with Stack(folder, names | settings) as started:
+        # First, with what an emulator takes: what the app declares is then there already.
+        run_beside(started.topic.create(SUBSCRIBER))
+        started.make(ROOT)
+        is_elsewhere = isinstance(started.servicebus, Elsewhere)
+        started.run(modest_app(app, folder / "app") if is_elsewhere else app)
+        try:
+            yield started
+        finally:
+            if is_elsewhere:
+                run_beside(started.topic.delete())
 
 
 @pytest.fixture(scope="module")

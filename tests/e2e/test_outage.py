@@ -19,7 +19,6 @@ from infra.bootstrap import wire
 from infra.settings import load
 from tests.e2e.conftest import Stack, stack
 from tests.e2e.test_relay_worker import settings
-from tests.support.azure import servicebus_connection
 from tests.support.contacts import DETAILS, ORIGIN
 
 pytestmark = pytest.mark.own_stack
@@ -62,9 +61,7 @@ async def receive_all(started: Stack, count: int) -> dict[str, list[int]]:
 
     async def receiver() -> None:
         nonlocal total
-        async with ServiceBusClient.from_connection_string(
-            servicebus_connection(started.servicebus)
-        ) as client:
+        async with ServiceBusClient.from_connection_string(started.servicebus.connection_string) as client:
             while total < count:
                 try:
                     async with client.get_subscription_receiver(

@@ -10,12 +10,12 @@ from azure.cosmos.aio import CosmosClient
 
 from devstack.testing import eventually
 from tests.e2e.conftest import Stack
-from tests.support.azure import CONTACTS, cosmos_connection
+from tests.support.azure import CONTACTS
 from tests.support.emulators import Gap
 
 
 async def insert(stack: Stack, item: dict[str, Any]) -> None:
-    async with CosmosClient.from_connection_string(cosmos_connection(stack.cosmos)) as client:
+    async with CosmosClient.from_connection_string(stack.cosmos.connection_string) as client:
         await client.get_database_client(stack.database).get_container_client(CONTACTS).create_item(item)
 
 

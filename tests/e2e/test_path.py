@@ -10,7 +10,7 @@ from azure.cosmos.aio import CosmosClient
 
 from devstack.testing import eventually
 from tests.e2e.conftest import Stack
-from tests.support.azure import CONTACTS, cosmos_connection
+from tests.support.azure import CONTACTS
 from tests.support.contacts import DETAILS_JSON
 from tests.support.emulators import Gap
 
@@ -110,7 +110,7 @@ async def test_no_log_line_names_a_person(shared_stack: Stack, http: aiohttp.Cli
 async def test_documents_are_as_the_contract_says(shared_stack: Stack, http: aiohttp.ClientSession) -> None:
     contact = await shared_stack.create(http)
     await shared_stack.patch(http, contact["id"], name={"firstName": "Jane"})
-    async with CosmosClient.from_connection_string(cosmos_connection(shared_stack.cosmos)) as client:
+    async with CosmosClient.from_connection_string(shared_stack.cosmos.connection_string) as client:
         container = client.get_database_client(shared_stack.database).get_container_client(CONTACTS)
         query = "SELECT * FROM c WHERE c.partitionKey = @id"
         parameters: list[dict[str, object]] = [{"name": "@id", "value": contact["id"]}]

@@ -18,7 +18,7 @@ from devstack.testing import eventually
 from infra.bootstrap import wire
 from infra.settings import load
 from tests.e2e.conftest import Stack, stack
-from tests.support.azure import LEASES, cosmos_connection, servicebus_connection
+from tests.support.azure import LEASES
 from tests.support.contacts import DETAILS, ORIGIN
 from tests.support.paths import ROOT
 
@@ -27,9 +27,9 @@ pytestmark = pytest.mark.own_stack
 
 def settings(started: Stack) -> dict[str, str]:
     return {
-        "COSMOS": cosmos_connection(started.cosmos),
+        "COSMOS": started.cosmos.connection_string,
         "COSMOS_DATABASE": started.database,
-        "SERVICEBUS": servicebus_connection(started.servicebus),
+        "SERVICEBUS": started.servicebus.connection_string,
         "SERVICEBUS_TOPIC": started.topic.name,
     }
 
@@ -61,7 +61,7 @@ async def create(contacts: Contacts) -> UUID:
 
 
 async def leases(started: Stack) -> list[dict[str, Any]]:
-    async with CosmosClient.from_connection_string(cosmos_connection(started.cosmos)) as client:
+    async with CosmosClient.from_connection_string(started.cosmos.connection_string) as client:
         container = client.get_database_client(started.database).get_container_client(LEASES)
         return [item async for item in container.read_all_items() if "LeaseToken" in item]
 

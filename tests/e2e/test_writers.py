@@ -9,7 +9,7 @@ from azure.cosmos.exceptions import CosmosResourceNotFoundError
 
 from devstack.testing import eventually
 from tests.e2e.conftest import Stack, stack
-from tests.support.azure import CONTACTS, cosmos_connection
+from tests.support.azure import CONTACTS
 
 
 async def test_event_documents_expire_and_contacts_stay(tmp_path: Path, http: aiohttp.ClientSession) -> None:
@@ -19,7 +19,7 @@ async def test_event_documents_expire_and_contacts_stay(tmp_path: Path, http: ai
         async with http.delete(f"{started.url}/contacts/{gone['id']}") as answer:
             assert answer.status == 204
         [message] = await started.topic.receive(contact["id"], 1)
-        async with CosmosClient.from_connection_string(cosmos_connection(started.cosmos)) as client:
+        async with CosmosClient.from_connection_string(started.cosmos.connection_string) as client:
             container = client.get_database_client(started.database).get_container_client(CONTACTS)
 
             async def missing(item_id: str, key: str) -> bool:

@@ -10,7 +10,7 @@ from azure.servicebus import ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusClient
 
 from devstack.settings import servicebus_connection
-from devstack.testing.command import RunningStack, stack
+from devstack.testing.command import Command, running_command
 from tests.support.paths import ROOT
 
 ORDER = {"customer": "Contoso", "lines": [{"sku": "A-1", "quantity": 2}]}
@@ -18,15 +18,15 @@ LINE = {"sku": "B-2", "quantity": 1}
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningStack]:
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Command]:
     """The whole stack with the order service."""
     folder = tmp_path_factory.mktemp("orders")
-    with stack(ROOT / "examples" / "orders", folder, PYTHONPATH=str(ROOT)) as started:
+    with running_command(ROOT / "examples" / "orders", folder, PYTHONPATH=str(ROOT)) as started:
         yield started
 
 
 @pytest.fixture
-async def api(service: RunningStack) -> AsyncIterator[aiohttp.ClientSession]:
+async def api(service: Command) -> AsyncIterator[aiohttp.ClientSession]:
     base = service.address("Functions").partition("/api/")[0]
     async with aiohttp.ClientSession(base, timeout=aiohttp.ClientTimeout(30)) as session:
         yield session
@@ -39,7 +39,7 @@ async def place(api: aiohttp.ClientSession) -> dict[str, Any]:
         return order
 
 
-async def received(service: RunningStack, order_id: str, count: int) -> list[ServiceBusReceivedMessage]:
+async def received(service: Command, order_id: str, count: int) -> list[ServiceBusReceivedMessage]:
     """An order's messages, one at a time, as a subscriber gets them."""
     port = int(service.address("Service Bus").rstrip("/").rpartition(":")[2])
     messages: list[ServiceBusReceivedMessage] = []
@@ -57,7 +57,7 @@ async def received(service: RunningStack, order_id: str, count: int) -> list[Ser
 
 
 async def test_an_order_from_its_placing_to_its_shipping(
-    service: RunningStack, api: aiohttp.ClientSession
+    service: Command, api: aiohttp.ClientSession
 ) -> None:
     order = await place(api)
     assert (order["customer"], order["lines"], order["shippedAt"]) == ("Contoso", ORDER["lines"], None)

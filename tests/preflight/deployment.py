@@ -14,7 +14,6 @@ from azure.cosmos.aio import CosmosClient
 from devstack.administration import administration_client
 from devstack.testing import Service
 from infra.preflight.__main__ import main
-from tests.support.azure import cosmos_connection, servicebus_connection
 
 SUBSCRIPTION = "contact-directory"
 
@@ -60,11 +59,11 @@ async def deployed(deployment: Deployment, cosmos: Service, servicebus: Service)
     await _containers(deployment, cosmos, database)
     await _entities(deployment, servicebus, topic)
     return {
-        "COSMOS": cosmos_connection(cosmos),
+        "COSMOS": cosmos.connection_string,
         "COSMOS_DATABASE": database,
         "COSMOS_CONTAINER": "contacts",
         "COSMOS_LEASE_CONTAINER": "leases",
-        "SERVICEBUS": servicebus_connection(servicebus),
+        "SERVICEBUS": servicebus.connection_string,
         "SERVICEBUS_ADMIN_PORT": servicebus.addresses[1].rpartition(":")[2],
         "SERVICEBUS_TOPIC": topic,
         "SERVICEBUS_SUBSCRIPTION": SUBSCRIPTION,
@@ -77,7 +76,7 @@ async def _containers(deployment: Deployment, cosmos: Service, name: str) -> Non
         "leases": deployment.leases,
         "parked-events": deployment.parked,
     }
-    async with CosmosClient.from_connection_string(cosmos_connection(cosmos)) as client:
+    async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
         database = await client.create_database(name)
         for container, properties in wanted.items():
             if properties is not None:
@@ -101,7 +100,7 @@ async def _entities(deployment: Deployment, servicebus: Service, topic: str) -> 
         "max_delivery_count": 10,
         "dead_lettering_on_message_expiration": True,
     }
-    async with administration_client(servicebus_connection(servicebus, admin=True)) as admin:
+    async with administration_client(servicebus.admin_connection_string) as admin:
         await admin.create_topic(topic, **right_topic | dict(deployment.topic))
         if deployment.subscription is not None:
             await admin.create_subscription(

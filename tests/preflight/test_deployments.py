@@ -11,7 +11,6 @@ from devstack.settings import read_settings
 from devstack.testing import Service
 from infra.preflight.__main__ import main
 from tests.preflight.deployment import ContainerOf, Deployment, deployed, indexed, preflight
-from tests.support.azure import cosmos_connection, servicebus_connection
 from tests.support.paths import ROOT
 
 RIGHT = Deployment()
@@ -56,13 +55,13 @@ async def test_the_local_stack_passes_for_an_outage_as_long_as_its_window(
 ) -> None:
     environment = {
         **json.loads((ROOT / "local.settings.sample.json").read_text())["Values"],
-        "COSMOS": cosmos_connection(cosmos_server),
-        "SERVICEBUS": servicebus_connection(servicebus_server),
+        "COSMOS": cosmos_server.connection_string,
+        "SERVICEBUS": servicebus_server.connection_string,
         "SERVICEBUS_ADMIN_PORT": servicebus_server.addresses[1].rpartition(":")[2],
     }
     app = read_settings(environment, ROOT).app
     await provision.cosmos(environment["COSMOS"], app.cosmos)
-    await provision.servicebus(servicebus_connection(servicebus_server, admin=True), app.servicebus)
+    await provision.servicebus(servicebus_server.admin_connection_string, app.servicebus)
     code, complaints = await preflight(environment, capsys, "--survive", "5m")
     assert code == 0, complaints
 

@@ -14,7 +14,7 @@ from azure.cosmos.aio import ContainerProxy
 from devstack.testing import Service
 from tests.runtime.host import Host
 from tests.runtime.protos import StatusResult, TypedData
-from tests.support.azure import CONTACTS, Topic, contacts_database, cosmos_connection, servicebus_connection
+from tests.support.azure import CONTACTS, Topic, contacts_database
 from tests.support.contacts import DETAILS_JSON
 from tests.support.paths import ROOT
 
@@ -39,9 +39,9 @@ async def contacts(
     """The container of a deployment that the app's settings lead to."""
     async with contacts_database(cosmos_server) as database:
         for name, value in {
-            "COSMOS": cosmos_connection(cosmos_server),
+            "COSMOS": cosmos_server.connection_string,
             "COSMOS_DATABASE": database.id,
-            "SERVICEBUS": servicebus_connection(servicebus_server),
+            "SERVICEBUS": servicebus_server.connection_string,
             "SERVICEBUS_TOPIC": topic.name,
         }.items():
             monkeypatch.setenv(name, value)

@@ -15,9 +15,6 @@ from azure.servicebus.exceptions import OperationTimeoutError
 from devstack.administration import administration_client
 from devstack.testing import Service
 
-COSMOS_KEY = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw=="
-"""Well known: every Cosmos emulator has it."""
-
 CONTACTS = "contacts"
 LEASES = "leases"
 PARKED = "parked-events"
@@ -29,21 +26,17 @@ https://learn.microsoft.com/azure/service-bus-messaging/overview-emulator#usage-
 
 
 def cosmos_connection(service: Service) -> str:
-    return f"AccountEndpoint={service.address};AccountKey={COSMOS_KEY};"
+    return service.connection_string
 
 
 def servicebus_connection(service: Service, *, admin: bool = False) -> str:
-    address = service.addresses[1 if admin else 0].partition("//")[2]
-    return (
-        f"Endpoint=sb://{address};SharedAccessKeyName=RootManageSharedAccessKey;"
-        "SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true;"
-    )
+    return service.admin_connection_string if admin else service.connection_string
 
 
 @asynccontextmanager
 async def contacts_database(service: Service) -> AsyncIterator[DatabaseProxy]:
     """A database of the test's own, with the containers as a deployment makes them."""
-    async with CosmosClient.from_connection_string(cosmos_connection(service)) as client:
+    async with CosmosClient.from_connection_string(service.connection_string) as client:
         database = await client.create_database(f"db-{uuid.uuid4().hex[:12]}")
         await database.create_container(CONTACTS, PartitionKey("/partitionKey"), default_ttl=-1)
         await database.create_container(LEASES, PartitionKey("/id"))
@@ -66,7 +59,7 @@ class Topic:
     subscription: str = "observer"
 
     async def create(self, *subscriptions: str) -> None:
-        connection = servicebus_connection(self.service, admin=True)
+        connection = self.service.admin_connection_string
         async with administration_client(connection) as admin:
             await admin.create_topic(
                 self.name,
@@ -84,7 +77,7 @@ class Topic:
 
     async def delete(self) -> None:
         """An emulator has room for 50 topics."""
-        async with administration_client(servicebus_connection(self.service, admin=True)) as admin:
+        async with administration_client(self.service.admin_connection_string) as admin:
             await admin.delete_topic(self.name)
 
     async def receive(
@@ -92,7 +85,7 @@ class Topic:
     ) -> list[ServiceBusReceivedMessage]:
         """Complete and return ``count`` messages of a session, or as many as came in time."""
         received: list[ServiceBusReceivedMessage] = []
-        connection = servicebus_connection(self.service)
+        connection = self.service.connection_string
         async with (
             ServiceBusClient.from_connection_string(connection) as client,
             client.get_subscription_receiver(

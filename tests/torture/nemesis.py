@@ -3,11 +3,11 @@
 import asyncio
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from tests.support import once
+import aiohttp
+
 from tests.support.azure import CONTACTS
 from tests.torture.clients import Client
 from tests.torture.journal import Struck
@@ -16,7 +16,6 @@ from tests.torture.plan import Strike
 from tests.torture.poison import poison
 from tests.torture.stack import DATABASE, PARTITIONS, Stack
 
-_CALL_SECONDS = 5.0
 _CHANGES_OF_A_POISONED_CONTACT = 2
 _ATTEMPTS_TO_FIND_A_VICTIM = 10
 _PAUSE_SECONDS = 0.5
@@ -44,10 +43,7 @@ class Nemesis:
 
     async def heal(self) -> None:
         """No fault is left that is still to happen."""
-        healed = await asyncio.gather(
-            self._call("DELETE", self._cosmos("faults")), self._call("PUT", self._servicebus(), {})
-        )
-        assert all(healed), "a service that should be running does not answer its administrative calls"
+        await asyncio.gather(self.stack.cosmos.faults.clear(), self.stack.servicebus.faults.clear())
 
     async def _strike(self, strike: Strike) -> None:
         if strike.target == "worker" and "worker" not in self.stack.processes:
@@ -68,9 +64,9 @@ class Nemesis:
             case "split":
                 done = await self._split()
             case "cosmos":
-                done = await self._call("POST", self._cosmos("faults"), strike.fault) is not None
+                done = await _arrange(self.stack.cosmos.faults.add(**strike.fault))
             case "servicebus":
-                done = await self._call("PUT", self._servicebus(), strike.fault) is not None
+                done = await _arrange(self.stack.servicebus.faults.add(**strike.fault))
             case "poison":
                 done = await self._poison()
             case "poison contact":
@@ -99,13 +95,13 @@ class Nemesis:
 
     async def _split(self) -> bool:
         chosen = self.chance.choice(self._ranges)
-        wanted = {"database": DATABASE, "container": CONTACTS, "range": chosen}
-        answer = await self._call("POST", self._cosmos("split"), wanted)
-        if answer is None:
-            return False
-        self._ranges.remove(chosen)
-        self._ranges += answer["children"]
-        return True
+
+        async def split() -> None:
+            children = await self.stack.cosmos.faults.split(DATABASE, CONTACTS, chosen)
+            self._ranges.remove(chosen)
+            self._ranges += children
+
+        return await _arrange(split())
 
     async def _poison(self, contact: str | None = None) -> bool:
         poisoned = await poison(self.stack, self.operator.journal, self.chance, contact)
@@ -127,21 +123,18 @@ class Nemesis:
         self.victim.directory.saw(contact, None)
         return done
 
-    def _cosmos(self, call: str) -> str:
-        return f"{self.stack.cosmos.address.rstrip('/')}/_devstack/{call}"
-
-    def _servicebus(self) -> str:
-        return f"{self.stack.servicebus.addresses[1].rstrip('/')}/$devstack/faults"
-
-    async def _call(self, method: str, url: str, body: Mapping[str, Any] | None = None) -> Any:
-        """The answer, or None when the service is away. Raises when it does not understand: a mistake of ours."""
-        try:
-            answer = await once.send(method, url, body=body, within=_CALL_SECONDS)
-        except (once.NotSent, once.NoAnswer):
-            return None
-        if answer.status == 400 and b"faults already" not in answer.body:
-            raise AssertionError(f"{method} {url} {body}: {answer.body.decode()}")
-        return answer.json() if answer.status == 200 else None
-
     def _lock(self, target: str) -> asyncio.Lock:
         return self._locks.setdefault(target, asyncio.Lock())
+
+
+async def _arrange(call: Awaitable[None]) -> bool:
+    """Whether the service took the call: it may be away. Raises when it does not understand: a mistake of ours."""
+    try:
+        await call
+    except (aiohttp.ClientError, TimeoutError, OSError):
+        return False
+    except ValueError as error:
+        if "faults already" not in str(error):
+            raise
+        return False
+    return True

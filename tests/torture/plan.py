@@ -24,11 +24,7 @@ class Strike:
     @property
     def name(self) -> str:
         """What the summary calls it."""
-        if self.kind == "cosmos":
-            return f"{self.fault['kind']}"
-        if self.kind == "servicebus":
-            return " ".join(name.replace("_", "-") for name in self.fault)
-        return self.kind
+        return f"{self.kind} {self.fault['kind']}" if self.fault else self.kind
 
 
 @dataclass(frozen=True)
@@ -59,13 +55,14 @@ COSMOS_FAULTS: tuple[Mapping[str, Any], ...] = (
 )
 
 SERVICEBUS_FAULTS: tuple[Mapping[str, Any], ...] = (
-    {"drop_after_store": 1},
-    {"drop_after_store": 3},
-    {"server_busy_seconds": 1.5},
-    {"refuse_auth": 2},
-    {"delay_seconds": 0.3},
-    {"detach_links": "amqp:link:detach-forced"},
-    {"drop_connections": True},
+    {"kind": "drop-after-commit", "count": 1},
+    {"kind": "drop-after-commit", "count": 3},
+    {"kind": "fail-before-commit", "count": 2},
+    {"kind": "throttle", "count": 1000, "forSeconds": 1.5},
+    {"kind": "unauthorized", "count": 2},
+    {"kind": "slow", "count": 1000, "forSeconds": 3.0, "seconds": 0.3},
+    {"kind": "detach"},
+    {"kind": "disconnect"},
 )
 
 

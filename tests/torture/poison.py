@@ -9,7 +9,7 @@ from azure.core.exceptions import AzureError
 from azure.cosmos.aio import CosmosClient
 from azure.cosmos.exceptions import CosmosHttpResponseError
 
-from tests.support.azure import CONTACTS, cosmos_connection
+from tests.support.azure import CONTACTS
 from tests.torture.journal import Journal, Poisoned
 from tests.torture.stack import DATABASE, Stack
 
@@ -66,7 +66,7 @@ def _broken(chance: random.Random, partition: str) -> dict[str, Any]:
 
 
 async def _store(stack: Stack, document: dict[str, Any]) -> bool | None:
-    client = CosmosClient.from_connection_string(cosmos_connection(stack.cosmos))
+    client = CosmosClient.from_connection_string(stack.cosmos.connection_string)
     container = client.get_database_client(DATABASE).get_container_client(CONTACTS)
     try:
         async with asyncio.timeout(_DEADLINE_SECONDS), client:

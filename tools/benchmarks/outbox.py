@@ -33,7 +33,7 @@ from infra.cosmos.documents import aggregate_item, event_item
 from infra.servicebus.message import message_from_event
 from infra.settings import load
 from outbox.feed import OutboxEvent
-from tests.support.azure import CONTACTS, LEASES, PARKED, Topic, cosmos_connection, servicebus_connection
+from tests.support.azure import CONTACTS, LEASES, PARKED, Topic
 from tests.support.contacts import DETAILS, NOON, ORIGIN
 from tests.support.feed import EVENTS, event_document
 
@@ -53,7 +53,7 @@ def report(name: str, count: int, ours: float, raw: float, raw_name: str) -> Non
 
 
 async def deploy(cosmos: Service, topic: Topic) -> None:
-    async with CosmosClient.from_connection_string(cosmos_connection(cosmos)) as client:
+    async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
         database = await client.create_database("bench")
         await database.create_container(CONTACTS, PartitionKey("/partitionKey"), default_ttl=-1)
         await database.create_container(LEASES, PartitionKey("/id"))
@@ -63,7 +63,7 @@ async def deploy(cosmos: Service, topic: Topic) -> None:
 
 async def writes(application: Application, cosmos: Service, count: int) -> None:
     """One contact with its event: through the use case, and as a bare batch of the same two documents."""
-    async with CosmosClient.from_connection_string(cosmos_connection(cosmos)) as client:
+    async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
         container = client.get_database_client("bench").get_container_client(CONTACTS)
 
         async def raw() -> None:
@@ -129,7 +129,7 @@ async def forwards(application: Application, servicebus: Service, topic: Topic, 
     """The same backlog, three ways: one feed page after the other."""
     count = contacts * EVENTS_EACH
     async with (
-        ServiceBusClient.from_connection_string(servicebus_connection(servicebus)) as client,
+        ServiceBusClient.from_connection_string(servicebus.connection_string) as client,
         client.get_topic_sender(topic.name) as sender,
     ):
         await relay(application, backlog(40))
@@ -146,9 +146,9 @@ async def measure(cosmos: Service, servicebus: Service, contacts: int) -> None:
     application = wire(
         load(
             {
-                "COSMOS": cosmos_connection(cosmos),
+                "COSMOS": cosmos.connection_string,
                 "COSMOS_DATABASE": "bench",
-                "SERVICEBUS": servicebus_connection(servicebus),
+                "SERVICEBUS": servicebus.connection_string,
                 "SERVICEBUS_TOPIC": topic.name,
             }
         )

@@ -14,18 +14,24 @@ from devstack.service import CannotStart
 OWN, SAMPLE = "local.settings.json", "local.settings.sample.json"
 
 
-def default_file(app: Path) -> Path:
-    """The developer's own settings when there are any, else the sample that comes with the app."""
-    own = app / OWN
-    return own if own.exists() else app / SAMPLE
+def default_file(app: Path) -> Path | None:
+    """The developer's own settings when there are any, else the sample that comes with the app, else none."""
+    return next((app / name for name in (OWN, SAMPLE) if (app / name).exists()), None)
 
 
-def read_values(file: Path) -> dict[str, str]:
-    """The settings in ``Values``.
+def sample_file(app: Path) -> Path | None:
+    """The sample that comes with the app, if one does: what tests go by, whatever the developer's own settings are."""
+    return app / SAMPLE if (app / SAMPLE).exists() else None
+
+
+def read_values(file: Path | None) -> dict[str, str]:
+    """The settings in ``Values``; none where there is no file.
 
     Raises :class:`CannotStart` when the file cannot be read, is not JSON, is encrypted or has a value that is
     no text.
     """
+    if file is None:
+        return {}
     content = _parse(file)
     values = content.get("Values") if isinstance(content, dict) else None
     if not isinstance(values, dict):

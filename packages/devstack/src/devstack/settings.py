@@ -19,6 +19,12 @@ from devstack.service import CannotStart
 COSMOS_KEY = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw=="
 """The key of every Cosmos DB emulator, public by design (https://learn.microsoft.com/azure/cosmos-db/emulator)."""
 
+SERVICEBUS_CONNECTION = (
+    "Endpoint=sb://{};SharedAccessKeyName=RootManageSharedAccessKey;"
+    "SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true;"
+)
+"""The connection string of every Service Bus emulator, with a place for the host and its port."""
+
 
 def cosmos_connection(port: int) -> str:
     """The connection string of the local Cosmos DB."""
@@ -27,10 +33,7 @@ def cosmos_connection(port: int) -> str:
 
 def servicebus_connection(port: int) -> str:
     """The connection string of the local Service Bus; with its admin port, the one to administer it."""
-    return (
-        f"Endpoint=sb://127.0.0.1:{port};SharedAccessKeyName=RootManageSharedAccessKey;"
-        "SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true;"
-    )
+    return SERVICEBUS_CONNECTION.format(f"127.0.0.1:{port}")
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,8 @@ class StackSettings:
     folder: Path
     """The app's: of ``devstack.toml`` and, where functions are run, ``function_app.py``."""
     app: App
-    file: Path
+    file: Path | None
+    """The app's settings file, if it has one."""
     data: Path
     ports: Ports
     servicebus_config: Path | None
@@ -70,11 +74,11 @@ def read_settings(
 ) -> StackSettings:
     """Read the environment, the app's ``devstack.toml`` in ``folder`` and its settings file.
 
-    The settings file is by default its ``local.settings.json``, else the sample. Raises :class:`CannotStart` for the
-    first value that cannot be right.
+    The settings file is by default its ``local.settings.json``, else the sample, else none. Raises
+    :class:`CannotStart` for the first value that cannot be right.
     """
     folder = folder.absolute()
-    file = (file or default_file(folder)).absolute()
+    file = file.absolute() if file else default_file(folder)
     effective = {**read_values(file), **environment}
     app = read_app(folder, effective)
     settings = StackSettings(
@@ -107,9 +111,9 @@ def _servicebus_config(text: str) -> Path | None:
     return file
 
 
-def _setting_of_local(values: Mapping[str, str], name: str, part: str, address_part: str) -> str | None:
+def _setting_of_local(values: Mapping[str, str], name: str, part: str, identity_part: str) -> str | None:
     """The setting that decides where the connection ``name`` leads, when it leads to this machine."""
-    connection = find_connection(values, name, address_part)
+    connection = find_connection(values, name, identity_part)
     if connection is None:
         return name
     text = connection.connection_string

@@ -103,11 +103,8 @@ class Stack:
             environment[self.settings.cosmos_setting] = self.cosmos_connection
         if self.settings.servicebus_setting and self.servicebus_connection:
             environment[self.settings.servicebus_setting] = self.servicebus_connection
-        arguments = [
-            f"--app={self.settings.folder}",
-            f"--settings={self.settings.file}",
-            f"--drain-seconds={DRAIN_SECONDS:g}",
-        ]
+        arguments = [f"--app={self.settings.folder}", f"--drain-seconds={DRAIN_SECONDS:g}"]
+        arguments += [f"--settings={self.settings.file}"] if self.settings.file else []
         return _service("functions", arguments, {"--port": self.settings.ports.functions}, environment)
 
 

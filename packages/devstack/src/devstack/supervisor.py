@@ -128,5 +128,7 @@ def _where(service: KeptService | None) -> str:
     return " ".join(service.addresses) if service else "as the settings say"
 
 
-def _short(path: Path) -> str:
+def _short(path: Path | None) -> str:
+    if path is None:
+        return "of the environment alone"
     return os.path.relpath(path) if path.is_relative_to(Path.cwd()) else str(path)

@@ -47,7 +47,12 @@ async def test_a_lost_answer_leaves_nothing_or_everything(
 
 @pytest.mark.parametrize(
     ("kind", "status", "sub_status"),
-    [("throttle", 429, "3200"), ("retry-with", 449, None), ("unavailable", 503, None)],
+    [
+        ("throttle", 429, "3200"),
+        ("retry-with", 449, None),
+        ("unavailable", 503, None),
+        ("unauthorized", 401, None),
+    ],
 )
 async def test_an_error_on_demand_comes_as_often_as_told(
     wide: ContainerProxy, faulty_raw: Raw, kind: str, status: int, sub_status: str | None

@@ -3,6 +3,7 @@
 The requests go through the whole server but its socket, so that time can be set; the sockets are other tests' business.
 """
 
+import contextlib
 import itertools
 import json
 import shutil
@@ -60,7 +61,8 @@ class CosmosMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.folder = Path(tempfile.mkdtemp(prefix="cosmos-model-"))
-        self.store = Store(self.folder)
+        self.resources = contextlib.ExitStack()
+        self.store = self.resources.enter_context(Store.opened(self.folder))
         self.time = 1_000_000
         self.service = Service(
             self.store, Catalogue(self.store), Options(partitions=2), clock=lambda: self.time
@@ -80,7 +82,7 @@ class CosmosMachine(RuleBasedStateMachine):
         assert self.send("POST", "dbs/d/colls", body)[0] == 201
 
     def teardown(self) -> None:
-        self.store.close()
+        self.resources.close()
         shutil.rmtree(self.folder)
 
     # -- the wire

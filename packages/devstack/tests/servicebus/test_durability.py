@@ -189,7 +189,7 @@ def test_a_damaged_file_is_named_and_left_alone(tmp_path: Path) -> None:
     file = folder / "servicebus.sqlite"
     file.write_bytes(b"this is no database" * 100)
 
-    with pytest.raises(AssertionError, match=r"servicebus.sqlite cannot be read"):
+    with pytest.raises(AssertionError, match=r"servicebus.sqlite is damaged or not a database"):
         Service("servicebus", folder).start()
 
     assert file.read_bytes() == b"this is no database" * 100

@@ -2,9 +2,7 @@
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
 
-import aiohttp
 import pytest
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.exceptions import (
@@ -31,21 +29,13 @@ def faulty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 async def healed(faulty: Service) -> AsyncIterator[None]:
     """No test leaves a fault behind."""
     yield
-    assert await order(faulty) == 200
-
-
-async def order(service: Service, **faults: Any) -> int:
-    async with (
-        aiohttp.ClientSession() as session,
-        session.put(f"{service.addresses[1]}/$devstack/faults", json=faults) as answer,
-    ):
-        return answer.status
+    await faulty.faults.clear()
 
 
 async def test_a_dropped_answer_is_a_stored_message_and_the_retry_a_duplicate(faulty: Service) -> None:
     # Raw, because azure-servicebus leaves its socket open when the server drops the connection.
     async with new_subscription(faulty, {"requires_duplicate_detection": True}) as (topic, subscription):
-        await order(faulty, drop_after_store=1)
+        await faulty.faults.add("drop-after-commit")
         async with raw_client(faulty.port) as raw:
             raw.transfer(await raw.attach_sender(topic), message(message_id="id"))
             assert await raw.closed() is None
@@ -56,23 +46,36 @@ async def test_a_dropped_answer_is_a_stored_message_and_the_retry_a_duplicate(fa
             assert counts.active_message_count == 1
 
 
+async def test_a_request_that_fails_before_the_commit_leaves_nothing(faulty: Service) -> None:
+    async with new_queue(faulty) as queue:
+        await faulty.faults.add("fail-before-commit")
+        async with raw_client(faulty.port) as raw:
+            sender = await raw.attach_sender(queue)
+            raw.transfer(sender, message())
+            raw.transfer(sender, message())  # in the same packet: never looked at
+            assert await raw.closed() is None
+        async with administration(faulty) as admin:
+            assert (await admin.get_queue_runtime_properties(queue)).active_message_count == 0
+        assert await faulty.faults.pending() == []
+
+
 async def test_a_busy_server_says_so_for_as_long_as_it_was_told(faulty: Service) -> None:
     async with (
         new_queue(faulty) as queue,
         client(faulty, retry_total=0) as sdk,
         sdk.get_queue_sender(queue) as sender,
     ):
-        await order(faulty, server_busy_seconds=60)
+        await faulty.faults.add("throttle", count=1000, for_seconds=60)
         with pytest.raises(ServiceBusServerBusyError):
             await sender.send_messages(ServiceBusMessage("no"))
-        await order(faulty)
+        await faulty.faults.clear()
 
         await sender.send_messages(ServiceBusMessage("yes"))
 
 
 async def test_tokens_can_be_refused(faulty: Service) -> None:
     async with new_queue(faulty) as queue, client(faulty, retry_total=0) as sdk:
-        await order(faulty, refuse_auth=1)
+        await faulty.faults.add("unauthorized")
         with pytest.raises(ServiceBusAuthenticationError):
             await sdk.get_queue_sender(queue).send_messages(ServiceBusMessage("no"))
 
@@ -83,18 +86,18 @@ async def test_tokens_can_be_refused(faulty: Service) -> None:
 async def test_links_can_be_detached_and_connections_dropped(faulty: Service) -> None:
     async with new_queue(faulty) as queue, raw_client(faulty.port) as raw:
         await raw.attach_sender(queue)
-        await order(faulty, detach_links="amqp:link:detach-forced")
+        await faulty.faults.add("detach", condition="amqp:link:detach-forced")
         error = read_as(p.ErrorField, (await raw.expect(p.Detach)).error)
         assert error is not None
         assert error.condition == "amqp:link:detach-forced"
-        await order(faulty, drop_connections=True)
+        await faulty.faults.add("disconnect")
         assert await raw.closed() is None
 
 
 async def test_answers_can_be_slow(faulty: Service) -> None:
     async with new_queue(faulty) as queue, raw_client(faulty.port) as raw:
         sender = await raw.attach_sender(queue)
-        await order(faulty, delay_seconds=0.5)
+        await faulty.faults.add("slow", seconds=0.5)
         raw.transfer(sender, message())
         with pytest.raises(TimeoutError):
             await raw.expect(p.Disposition, patience=0.2)
@@ -119,9 +122,17 @@ async def test_a_disabled_entity_refuses_senders_and_receivers(faulty: Service) 
 
 
 async def test_a_server_without_the_option_has_no_faults(servicebus_server: Service) -> None:
-    assert await order(servicebus_server, drop_after_store=1) in (401, 404)
+    with pytest.raises(ValueError, match="401"):
+        await servicebus_server.faults.add("throttle")
 
 
-async def test_an_order_that_is_not_understood_changes_nothing(faulty: Service) -> None:
-    assert await order(faulty, explode=True) == 400
-    assert await order(faulty, delay_seconds=-1) == 400
+async def test_a_fault_that_is_not_understood_changes_nothing(faulty: Service) -> None:
+    for kind, order in (
+        ("explode", {}),
+        ("slow", {"seconds": -1}),
+        ("retry-with", {}),
+        ("slow", {"typo": 1}),
+    ):
+        with pytest.raises(ValueError, match="400"):
+            await faulty.faults.add(kind, **order)
+    assert await faulty.faults.pending() == []

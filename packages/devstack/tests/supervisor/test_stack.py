@@ -13,7 +13,7 @@ from azure.cosmos.aio import ContainerProxy, CosmosClient
 from devstack.settings import cosmos_connection, servicebus_connection
 from devstack.stack import FUNCTIONS_GRACE_SECONDS
 from devstack.testing import eventually
-from devstack.testing.command import ANY_PORTS, RunningStack, settings_file, stack
+from devstack.testing.command import ANY_PORTS, Command, running_command, settings_file
 from devstack.testing.processes import alive_with
 from supervisor.shop import SHOP
 
@@ -24,7 +24,7 @@ def _port(address: str) -> int:
     return int(address.rstrip("/").rpartition(":")[2])
 
 
-def _client(running: RunningStack) -> CosmosClient:
+def _client(running: Command) -> CosmosClient:
     return CosmosClient.from_connection_string(cosmos_connection(_port(running.address("Cosmos DB"))))
 
 
@@ -55,7 +55,7 @@ def _refused(folder: Path, *arguments: str, **environment: str) -> str:
 
 
 def test_it_stops_in_time_and_leaves_no_process(tmp_path: Path) -> None:
-    with stack(SHOP, tmp_path, BACKENDS) as running:
+    with running_command(SHOP, tmp_path, BACKENDS) as running:
         ports = [_port(running.address("Cosmos DB")), _port(running.address("Service Bus"))]
         assert len(running.processes()) == 3
         assert running.end(signal.SIGINT) == 0
@@ -67,7 +67,7 @@ def test_it_stops_in_time_and_leaves_no_process(tmp_path: Path) -> None:
 
 
 def test_it_can_be_stopped_while_it_starts(tmp_path: Path) -> None:
-    running = RunningStack(SHOP, tmp_path, BACKENDS)
+    running = Command(SHOP, tmp_path, BACKENDS)
     running.wait_for("devstack   | settings")
     assert running.end() == 0
     assert running.stop_seconds < 5
@@ -76,13 +76,13 @@ def test_it_can_be_stopped_while_it_starts(tmp_path: Path) -> None:
 
 
 async def test_a_supervisor_that_is_killed_takes_its_services_along(tmp_path: Path) -> None:
-    with stack(SHOP, tmp_path, BACKENDS) as running:
+    with running_command(SHOP, tmp_path, BACKENDS) as running:
         assert running.end(signal.SIGKILL) == -signal.SIGKILL
         await eventually(lambda: running.processes() == [], within=5)
 
 
 async def test_a_service_that_was_killed_is_back_with_its_data(tmp_path: Path) -> None:
-    with stack(SHOP, tmp_path, BACKENDS) as running:
+    with running_command(SHOP, tmp_path, BACKENDS) as running:
         async with _client(running) as client:
             await _orders(client).create_item(_item("before"))
             pid = running.process_of("cosmos")
@@ -94,11 +94,11 @@ async def test_a_service_that_was_killed_is_back_with_its_data(tmp_path: Path) -
 
 
 async def test_data_survives_a_restart_of_the_whole_stack(tmp_path: Path) -> None:
-    with stack(SHOP, tmp_path, BACKENDS) as running:
+    with running_command(SHOP, tmp_path, BACKENDS) as running:
         async with _client(running) as client:
             await _orders(client).create_item(_item("kept"))
         assert running.end(signal.SIGTERM) == 0
-    with stack(SHOP, tmp_path, BACKENDS) as running:
+    with running_command(SHOP, tmp_path, BACKENDS) as running:
         async with _client(running) as client:
             await _orders(client).read_item("kept", "p")
         assert running.end(signal.SIGHUP) == 0
@@ -106,7 +106,10 @@ async def test_data_survives_a_restart_of_the_whole_stack(tmp_path: Path) -> Non
 
 
 async def test_two_stacks_side_by_side_do_not_meet(tmp_path: Path) -> None:
-    with stack(SHOP, tmp_path / "one", BACKENDS) as one, stack(SHOP, tmp_path / "two", BACKENDS) as two:
+    with (
+        running_command(SHOP, tmp_path / "one", BACKENDS) as one,
+        running_command(SHOP, tmp_path / "two", BACKENDS) as two,
+    ):
         async with _client(one) as first, _client(two) as second:
             await _orders(first).create_item(_item("mine"))
             found = [item["id"] async for item in _orders(second).read_all_items()]
@@ -116,7 +119,7 @@ async def test_two_stacks_side_by_side_do_not_meet(tmp_path: Path) -> None:
         assert len(one.processes()) == 3
 
 
-def _refused_on(running: RunningStack) -> str:
+def _refused_on(running: Command) -> str:
     result = subprocess.run(
         [
             sys.executable,
@@ -161,7 +164,7 @@ def test_a_name_that_the_service_refuses_is_one_line(tmp_path: Path) -> None:
 
 def test_what_the_settings_point_elsewhere_is_not_run(tmp_path: Path) -> None:
     remote = "Endpoint=sb://contoso.servicebus.windows.net/;SharedAccessKeyName=a;SharedAccessKey=b"
-    with stack(SHOP, tmp_path, BACKENDS, SERVICEBUS=remote) as running:
+    with running_command(SHOP, tmp_path, BACKENDS, SERVICEBUS=remote) as running:
         assert alive_with(str(running.data / "servicebus")) == []
         assert len(alive_with(str(running.data / "cosmos"))) == 1
         assert "Service Bus  as the settings say" in running.output
@@ -186,7 +189,7 @@ def test_a_reader_that_goes_away_ends_it(tmp_path: Path) -> None:
 
 
 async def test_the_app_runs_with_the_connections_of_this_stack_and_its_own_settings(tmp_path: Path) -> None:
-    with stack(SHOP, tmp_path) as running:
+    with running_command(SHOP, tmp_path) as running:
         url = running.address("Functions")
         assert url.endswith("/api/hello")
         assert f"Try it:\n  curl -i {url}" in running.output
@@ -200,7 +203,7 @@ async def test_the_app_runs_with_the_connections_of_this_stack_and_its_own_setti
 
 
 def test_whoever_cannot_wait_interrupts_twice(tmp_path: Path) -> None:
-    with stack(SHOP, tmp_path) as running:
+    with running_command(SHOP, tmp_path) as running:
         os.kill(running.process_of("functions"), signal.SIGSTOP)  # it will not end by itself
         running.send(signal.SIGINT)
         running.wait_for("devstack   | stopping")

@@ -165,7 +165,7 @@ class Dispatcher:
         return answer
 
     def _with_faults(self, request: Request) -> Answer:
-        fault = self._faults.take(request)
+        fault = self._faults.take(lambda pending: pending.meets(request))
         if fault is None:
             return self._within_budget(request)
         return instead(fault) or changed(fault, self._within_budget(request))

@@ -21,7 +21,7 @@ from devstack.cosmos.storage.store import Store
 from devstack.cosmos.wire.auth import Authorizer
 from devstack.cosmos.wire.faults import Faults
 from devstack.cosmos.wire.messages import Answer
-from devstack.service import locked_folder, port_errors
+from devstack.service import port_errors
 
 HOST: Final = "127.0.0.1"
 MAX_BODY_BYTES: Final = 8 * 1024 * 1024
@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 @contextlib.asynccontextmanager
 async def serving(port: int, folder: Path, options: Options, authorizer: Authorizer) -> AsyncIterator[str]:
     """Serve while open; yields the address. Raises CannotStart."""
-    with locked_folder("cosmos", folder), contextlib.closing(Store(folder)) as store:
+    with Store.opened(folder) as store:
         service = Service(store, Catalogue(store), options)
         runner = web.AppRunner(
             _application(service, authorizer),

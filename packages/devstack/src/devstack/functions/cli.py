@@ -31,7 +31,8 @@ def main(argv: list[str]) -> int:
 @contextlib.asynccontextmanager
 async def _serve(arguments: argparse.Namespace) -> AsyncIterator[str]:
     app = arguments.app.resolve()
-    apply_settings_file(arguments.settings or default_file(app))
+    if file := arguments.settings or default_file(app):
+        apply_settings_file(file)
     async with serve(app, arguments.port, arguments.drain_seconds) as address:
         yield address
 

@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from devstack.servicebus import sasl
@@ -136,9 +137,10 @@ class Connection(asyncio.Protocol):
             self._transport.write(data)
 
     def abort(self) -> None:
-        """End without a word, as a network does."""
-        if self._transport is not None:
-            self._transport.abort()
+        """End without a word, as a network does; what was received and not looked at yet is never looked at."""
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            transport.abort()
 
     def close(self, error: AmqpError | None = None) -> None:
         """Say goodbye, with the reason if there is one, and end."""
@@ -186,10 +188,9 @@ class Connection(asyncio.Protocol):
 
     def answer(self, send: Callable[[], None]) -> None:
         """Send an answer once all that was done so far is stored; later still while a fault asks for that."""
-        delay = self.context.faults.delay_seconds
-        if delay:
-            loop = asyncio.get_running_loop()
-            self.engine.when_durable(lambda: (loop.call_later(delay, send), None)[1])
+        if slow := self.context.faults.happens("slow"):
+            later = partial(asyncio.get_running_loop().call_later, slow.seconds, send)
+            self.engine.when_durable(lambda: (later(), None)[1])
         else:
             self.engine.when_durable(send)
 

@@ -70,7 +70,6 @@ class Engine:
         for timer in (self._timer, self._forget_timer):
             if timer is not None:
                 timer.cancel()
-        self.store.close()
 
     # -- a turn
 
@@ -103,7 +102,7 @@ class Engine:
         try:
             self.store.commit()
         except sqlite3.Error as error:
-            print(f"servicebus: cannot write {self.store.path}: {error}", file=sys.stderr, flush=True)
+            print(f"servicebus: cannot write the data file: {error}", file=sys.stderr, flush=True)
             os._exit(_DISK_FAILED)  # memory is ahead of the file now: the file is what counts
         answers, self._answers = self._answers, []
         for answer in answers:

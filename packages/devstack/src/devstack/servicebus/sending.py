@@ -26,6 +26,9 @@ class EntitySink:
     ) -> None:
         """Accept the delivery, or answer it with the reason why not."""
         session = link.session
+        if self._faults.happens("fail-before-commit"):
+            session.connection.abort()
+            return
         try:
             messages, batch = _messages(message_format, payload)
             accept(self._engine, self._faults, self._entity, messages, batch=batch)
@@ -36,7 +39,7 @@ class EntitySink:
                 refusal = rejected(error)
                 session.connection.answer(lambda: session.settle_incoming(delivery_id, refusal))
             return
-        if self._faults.take_drop():
+        if self._faults.happens("drop-after-commit"):
             self._engine.when_durable(session.connection.abort)
         elif not settled:
             session.connection.answer(lambda: session.settle_incoming(delivery_id, Accepted()))
@@ -50,7 +53,7 @@ def accept(
 ) -> list[int]:
     """Put messages into an entity. Returns the sequence numbers of scheduled ones; raises :class:`AmqpError`."""
     now = engine.now()
-    if faults.is_busy(now):
+    if faults.happens("throttle"):
         raise AmqpError(SERVER_BUSY, "The server is busy. Please wait 10 seconds and try again.")
     current = engine.namespace.get(entity.description.path)
     scheduled = engine.namespace.send(current, messages, now, batch=batch)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from devstack.service import locked_folder, port_errors
+from devstack.service import port_errors
 from devstack.servicebus.admin.application import make_application
 from devstack.servicebus.cbs import DEVELOPMENT_KEY
 from devstack.servicebus.config import declare, read_config
@@ -39,8 +39,8 @@ class Options:
 async def serve(options: Options) -> AsyncIterator[str]:
     """Yields the addresses for AMQP and for management."""
     descriptions = read_config(options.config) if options.config else []
-    with locked_folder(NAME, options.data):
-        engine = Engine(Store(options.data))
+    with Store.opened(options.data) as store:
+        engine = Engine(store)
         try:
             declare(engine, descriptions)
             engine.start()

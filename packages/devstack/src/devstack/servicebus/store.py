@@ -1,23 +1,19 @@
-"""One SQLite file holds what was acknowledged: changes gather in memory and become durable together in one transaction.
+"""Changes gather in memory and become durable together, in one transaction of one SQLite file."""
 
-The write-ahead log makes a commit survive the end of the process at any moment, SIGKILL included; ``synchronous``
-NORMAL leaves out the disk flush that only a power failure would need.
-"""
-
+import contextlib
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
-from devstack.service import CannotStart
 from devstack.servicebus.broker.description import Description
 from devstack.servicebus.broker.message import Message, State
 from devstack.servicebus.codec.message import parse
+from devstack.sqlite_file import Format, opened
 
-FILE_NAME = "servicebus.sqlite"
 _SEQUENCE_BITS = 44
-_SCHEMA_VERSION = 1
-_SCHEMA = """
+_TABLES = """
 CREATE TABLE entity (id INTEGER PRIMARY KEY, path TEXT UNIQUE NOT NULL, description TEXT NOT NULL,
                      next_sequence INTEGER NOT NULL DEFAULT 1);
 CREATE TABLE message (id INTEGER PRIMARY KEY, enqueued_sequence INTEGER NOT NULL, raw BLOB NOT NULL,
@@ -28,6 +24,14 @@ CREATE TABLE seen (entity INTEGER NOT NULL, key TEXT NOT NULL, at INTEGER NOT NU
 CREATE TABLE session_state (entity INTEGER NOT NULL, session TEXT NOT NULL, state BLOB NOT NULL,
                             updated INTEGER NOT NULL, PRIMARY KEY (entity, session)) WITHOUT ROWID;
 """
+FORMAT = Format(
+    "servicebus",
+    "servicebus.sqlite",
+    application_id=0x73627573,
+    version=1,
+    tables=_TABLES,
+    known_by="session_state",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,24 +45,22 @@ class StoredSession:
 class Store:
     """Implements the broker's journal. Not thread-safe: one event loop owns it."""
 
-    def __init__(self, folder: Path) -> None:
-        """Raises :class:`CannotStart` when the file is damaged; it is left as it is."""
-        self.path = folder / FILE_NAME
-        try:
-            self._connection = _open(self.path)
-        except sqlite3.DatabaseError as error:
-            raise CannotStart(
-                f"servicebus: the data file {self.path} cannot be read ({error}); move it away or restore it"
-            ) from error
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
         self._messages: dict[int, Message | None] = {}
         self._sequences: dict[int, int] = {}
         self._seen: list[tuple[int, str, int]] = []
         self._forgotten: dict[int, int] = {}
         self._states: dict[tuple[int, str], tuple[bytes | None, int]] = {}
 
-    def close(self) -> None:
-        self.commit()
-        self._connection.close()
+    @classmethod
+    @contextlib.contextmanager
+    def opened(cls, folder: Path) -> Iterator[Self]:
+        """The store in ``folder``; what was gathered is durable at the end. Raises CannotStart."""
+        with opened(folder, FORMAT) as connection:
+            store = cls(connection)
+            yield store
+            store.commit()
 
     # -- the journal
 
@@ -196,24 +198,3 @@ def _row(number: int, message: Message) -> tuple[object, ...]:
         int(message.dead),
         message.dead_letter_source,
     )
-
-
-def _open(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, isolation_level=None)
-    try:
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = NORMAL")
-        _prepare(connection)
-    except sqlite3.DatabaseError:
-        connection.close()
-        raise
-    return connection
-
-
-def _prepare(connection: sqlite3.Connection) -> None:
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version == 0:
-        connection.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {_SCHEMA_VERSION}; COMMIT;")
-    elif version != _SCHEMA_VERSION:
-        raise sqlite3.DatabaseError(f"its version is {version}, this devstack writes {_SCHEMA_VERSION}")
-    connection.execute("SELECT count(*) FROM entity").fetchone()

@@ -23,7 +23,7 @@ class TokenNode:
     def answer(self, request: ParsedMessage) -> bytes:
         """Check a token and keep what it grants. A path that names no entity is refused here already, as in Azure."""
         grant, answer = cbs.put_token(
-            request, self._key, self._engine.now(), refuse=self._faults.take_refusal()
+            request, self._key, self._engine.now(), refuse=self._faults.happens("unauthorized") is not None
         )
         if grant is None:
             return answer

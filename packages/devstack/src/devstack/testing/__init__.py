@@ -4,6 +4,9 @@
 """
 
 from devstack.testing.eventually import eventually
+from devstack.testing.faults import Faults
+from devstack.testing.process import Process
 from devstack.testing.service import Service, running
+from devstack.testing.stack import Stack
 
-__all__ = ["Service", "eventually", "running"]
+__all__ = ["Faults", "Process", "Service", "Stack", "eventually", "running"]

@@ -26,7 +26,7 @@ def settings_file(app: Path, folder: Path) -> Path:
     return Path(shutil.copy(app / SAMPLE, folder / "settings.json"))
 
 
-class RunningStack:
+class Command:
     """The supervisor's process, what it printed, and all processes that belong to it."""
 
     def __init__(self, app: Path, folder: Path, *arguments: str, **environment: str) -> None:
@@ -106,9 +106,9 @@ class RunningStack:
 
 
 @contextlib.contextmanager
-def stack(app: Path, folder: Path, *arguments: str, **environment: str) -> Iterator[RunningStack]:
+def running_command(app: Path, folder: Path, *arguments: str, **environment: str) -> Iterator[Command]:
     """A stack that is ready; it is ended whatever the test did, and none of its processes is left."""
-    running = RunningStack(app, folder, *arguments, **environment)
+    running = Command(app, folder, *arguments, **environment)
     try:
         yield running.wait_until_ready()
     finally:

@@ -2,13 +2,9 @@
 
 from typing import Final
 
-FORMAT: Final = 1
-"""Kept in ``PRAGMA user_version``: a file of another format is refused, never converted by guess."""
+from devstack.sqlite_file import Format
 
-APPLICATION_ID: Final = 0x636F736D
-"""Kept in ``PRAGMA application_id``: tells our file from any other SQLite file."""
-
-TABLES: Final = """
+_TABLES: Final = """
 CREATE TABLE databases (
     number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, rid TEXT NOT NULL UNIQUE,
     etag TEXT NOT NULL, timestamp INTEGER NOT NULL
@@ -35,6 +31,7 @@ CREATE TABLE offers (
     resource_link TEXT NOT NULL, content TEXT NOT NULL, etag TEXT NOT NULL, timestamp INTEGER NOT NULL
 );
 """
+FORMAT: Final = Format("cosmos", "cosmos.db", application_id=0x636F736D, version=1, tables=_TABLES)
 
 
 def items_table(name: str) -> tuple[str, ...]:

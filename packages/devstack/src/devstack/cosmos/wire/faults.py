@@ -1,43 +1,41 @@
-"""Faults on demand: what a client must survive, made to happen a given number of times to the requests that match.
-
-Two of them look the same to the client, a connection that ends without an answer, and differ in what they leave behind:
-``fail-before-commit`` nothing, ``drop-after-commit`` everything.
-"""
+"""What a client of Cosmos DB must survive, made to happen to the requests that match."""
 
 from fnmatch import fnmatchcase
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from pydantic import Field
 
+from devstack import fault_api
 from devstack.cosmos.errors import (
     RETRY_WITH,
     SERVICE_UNAVAILABLE,
     TOO_MANY_REQUESTS,
+    UNAUTHORIZED,
     CosmosError,
 )
 from devstack.cosmos.wire.messages import Answer, Request
 
-MAX_FAULTS = 100
 
-
-class Fault(BaseModel):
-    """``count`` requests that match meet it, then it is gone. What is not given matches everything.
+class Fault(fault_api.Fault):
+    """What is not given matches everything.
 
     ``operation``: create, upsert, read, replace, patch, delete, batch, query, plan or feed. ``container``: its id.
     ``path``: a pattern of the decoded path, with ``*``.
     """
 
-    model_config = ConfigDict(extra="forbid", alias_generator=to_camel, populate_by_name=True)
-
-    kind: Literal["fail-before-commit", "drop-after-commit", "throttle", "retry-with", "unavailable", "slow"]
-    count: Annotated[int, Field(ge=1, le=1_000_000)] = 1
+    kind: Literal[
+        "fail-before-commit",
+        "drop-after-commit",
+        "throttle",
+        "slow",
+        "unauthorized",
+        "retry-with",
+        "unavailable",
+    ]
     method: str | None = None
     operation: str | None = None
     container: str | None = None
     path: str | None = None
-    seconds: Annotated[float, Field(ge=0, le=600)] = 1.0
-    """How slow."""
     retry_after_ms: Annotated[int, Field(ge=0, le=600_000)] = 100
     """What a throttled client is told to wait."""
 
@@ -52,33 +50,7 @@ class Fault(BaseModel):
         return all(checks)
 
 
-class Faults:
-    """The faults that are still to happen, the oldest first."""
-
-    def __init__(self) -> None:
-        self._pending: list[Fault] = []
-
-    def add(self, fault: Fault) -> None:
-        """Raises ValueError when there are too many."""
-        if len(self._pending) >= MAX_FAULTS:
-            raise ValueError(f"there are {MAX_FAULTS} faults already")
-        self._pending.append(fault)
-
-    def clear(self) -> None:
-        self._pending.clear()
-
-    def pending(self) -> list[Fault]:
-        return list(self._pending)
-
-    def take(self, request: Request) -> Fault | None:
-        """The fault that this request meets; its count goes down."""
-        for fault in self._pending:
-            if fault.meets(request):
-                fault.count -= 1
-                if not fault.count:
-                    self._pending.remove(fault)
-                return fault
-        return None
+Faults = fault_api.Faults[Fault]
 
 
 def instead(fault: Fault) -> Answer | None:
@@ -87,6 +59,8 @@ def instead(fault: Fault) -> Answer | None:
         case "throttle":
             headers = {"x-ms-retry-after-ms": str(fault.retry_after_ms)}
             raise CosmosError(TOO_MANY_REQUESTS, "The request rate is large (a fault on demand).", headers)
+        case "unauthorized":
+            raise CosmosError(UNAUTHORIZED, "The authorization token is not valid (a fault on demand).")
         case "retry-with":
             raise CosmosError(
                 RETRY_WITH, "Conflicting request to resource has been attempted (a fault on demand)."

@@ -1,13 +1,13 @@
 """Every management request is authorised with a SAS token, and every refusal is the service's own error document."""
 
-import json
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TypeVar
 from urllib.parse import unquote
 
 from aiohttp import web
-from pydantic import ValidationError
 
+from devstack.fault_api import fault_routes
 from devstack.servicebus.admin import atom
 from devstack.servicebus.broker.description import Description, Rule
 from devstack.servicebus.broker.filters import check_rule
@@ -16,7 +16,7 @@ from devstack.servicebus.cbs import DEVELOPMENT_KEY, TokenRefused, check_token
 from devstack.servicebus.codec.errors import ENTITY_ALREADY_EXISTS, NOT_FOUND, AmqpError
 from devstack.servicebus.connection import Connection
 from devstack.servicebus.engine import Engine
-from devstack.servicebus.faults import FaultOrder, Faults
+from devstack.servicebus.faults import Fault, Faults
 from devstack.servicebus.properties import describe
 
 MAX_BODY_BYTES = 1_048_576
@@ -40,11 +40,12 @@ class Refusal(Exception):
 def make_application(
     engine: Engine, faults: Faults, connections: set[Connection], *, with_faults: bool
 ) -> web.Application:
-    """The management API and, only when asked for, the fault orders."""
+    """The management API and, only when asked for, the faults on demand."""
     admin = _Admin(engine)
     application = web.Application(middlewares=[_errors], client_max_size=MAX_BODY_BYTES)
     if with_faults:
-        application.router.add_put("/$devstack/faults", _fault_handler(engine, faults, connections))
+        happens_now = partial(_happens_now, connections)
+        application.router.add_routes(fault_routes(Fault, faults, happens_now))
     application.router.add_route("*", "/{path:.*}", admin.handle)
     return application
 
@@ -65,21 +66,15 @@ async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     return web.Response(status=status, body=atom.write_error(status, detail), content_type="application/xml")
 
 
-def _fault_handler(engine: Engine, faults: Faults, connections: set[Connection]) -> Handler:
-    async def put(request: web.Request) -> web.StreamResponse:
-        try:
-            order = FaultOrder.model_validate(json.loads(await request.read()))
-        except (ValidationError, ValueError) as error:
-            raise Refusal(400, f"no fault order: {error}") from error
-        faults.set(order, engine.now())
-        for connection in list(connections):
-            if order.drop_connections:
-                connection.abort()
-            elif order.detach_links is not None:
-                connection.detach_all(AmqpError(order.detach_links, "A fault was asked for."))
-        return web.json_response(order.model_dump())
-
-    return put
+def _happens_now(connections: set[Connection], fault: Fault) -> bool:
+    if fault.kind not in ("detach", "disconnect"):
+        return False
+    for connection in list(connections):
+        if fault.kind == "disconnect":
+            connection.abort()
+        else:
+            connection.detach_all(AmqpError(fault.condition, "A fault was asked for."))
+    return True
 
 
 class _Admin:

@@ -1,157 +1,48 @@
-"""Composites on the wire and in Python: each field is encoded with the type of its definition, and checked against it.
-
-Incoming fields that are omitted or null read as their default; a mandatory one that is missing is a decode error.
-"""
+"""Composites on the wire and in Python: each field is written as the type of its definition, and checked against it."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from itertools import repeat
+from typing import Any, NamedTuple, TypeVar, get_args, get_type_hints
 
 from devstack.servicebus.codec import encode as e
 from devstack.servicebus.codec.decode import decode
 from devstack.servicebus.codec.errors import AmqpError, malformed
+from devstack.servicebus.codec.fields import COMPOSITES, AnyComposite, FieldType
 from devstack.servicebus.codec.performatives import (
     Accepted,
-    Attach,
-    Begin,
-    Close,
-    Detach,
-    Disposition,
-    End,
     ErrorField,
-    Flow,
     Modified,
-    Open,
     Outcome,
-    Received,
     Rejected,
     Released,
-    SaslInit,
-    SaslMechanisms,
-    SaslOutcome,
-    Source,
-    Target,
-    Transfer,
 )
 from devstack.servicebus.codec.values import Described, Symbol
 
 Encoder = Callable[[Any], bytes]
 
 
-def _composite(value: Any) -> bytes:
-    return encode_performative(value)
+class _Field(NamedTuple):
+    name: str
+    encode: Encoder
+    decoded: tuple[type, ...] | None
+    """What it may be read as; None: anything."""
+    mandatory: bool
+    default: Any
 
 
 class _Schema(NamedTuple):
     code: int
-    kind: Any
-    encoders: tuple[Encoder, ...]
-    mandatory: int = 0
-    """How many leading fields may not be null."""
-
-
-_ANY = e.encode
-_SCHEMAS = (
-    _Schema(
-        0x10,
-        Open,
-        (e.string, e.string, e.uint, e.ushort, e.uint, _ANY, _ANY, _ANY, _ANY, _ANY),
-        1,
-    ),
-    _Schema(0x11, Begin, (e.ushort, e.uint, e.uint, e.uint, e.uint, _ANY, _ANY, _ANY)),
-    _Schema(
-        0x12,
-        Attach,
-        (
-            e.string,
-            e.uint,
-            e.boolean,
-            e.ubyte,
-            e.ubyte,
-            _composite,
-            _composite,
-            _ANY,
-            e.boolean,
-            e.uint,
-            e.ulong,
-            _ANY,
-            _ANY,
-            _ANY,
-        ),
-        3,
-    ),
-    _Schema(
-        0x13,
-        Flow,
-        (e.uint, e.uint, e.uint, e.uint, e.uint, e.uint, e.uint, e.uint, e.boolean, e.boolean, _ANY),
-    ),
-    _Schema(
-        0x14,
-        Transfer,
-        (
-            e.uint,
-            e.uint,
-            e.binary,
-            e.uint,
-            e.boolean,
-            e.boolean,
-            e.ubyte,
-            _composite,
-            e.boolean,
-            e.boolean,
-            e.boolean,
-        ),
-        1,
-    ),
-    _Schema(0x15, Disposition, (e.boolean, e.uint, e.uint, e.boolean, _composite, e.boolean), 2),
-    _Schema(0x16, Detach, (e.uint, e.boolean, _composite), 1),
-    _Schema(0x17, End, (_composite,)),
-    _Schema(0x18, Close, (_composite,)),
-    _Schema(0x1D, ErrorField, (e.symbol, e.string, _ANY), 1),
-    _Schema(0x23, Received, (e.uint, e.ulong), 2),
-    _Schema(0x24, Accepted, ()),
-    _Schema(0x25, Rejected, (_composite,)),
-    _Schema(0x26, Released, ()),
-    _Schema(0x27, Modified, (e.boolean, e.boolean, _ANY)),
-    _Schema(
-        0x28,
-        Source,
-        (e.string, e.uint, e.symbol, e.uint, e.boolean, _ANY, _ANY, _ANY, _ANY, _ANY, _ANY),
-    ),
-    _Schema(0x29, Target, (e.string, e.uint, e.symbol, e.uint, e.boolean, _ANY, _ANY)),
-    _Schema(0x40, SaslMechanisms, (_ANY,), 1),
-    _Schema(0x41, SaslInit, (e.symbol, e.binary, e.string), 1),
-    _Schema(0x44, SaslOutcome, (e.ubyte, e.binary), 1),
-)
-_BY_CODE: dict[Any, _Schema] = {schema.code: schema for schema in _SCHEMAS}
-_BY_KIND: dict[type, _Schema] = {schema.kind: schema for schema in _SCHEMAS}
-_SYMBOLIC = {
-    "open": 0x10,
-    "begin": 0x11,
-    "attach": 0x12,
-    "flow": 0x13,
-    "transfer": 0x14,
-    "disposition": 0x15,
-    "detach": 0x16,
-    "end": 0x17,
-    "close": 0x18,
-    "error": 0x1D,
-    "received": 0x23,
-    "accepted": 0x24,
-    "rejected": 0x25,
-    "released": 0x26,
-    "modified": 0x27,
-    "source": 0x28,
-    "target": 0x29,
-}
-_BY_CODE.update({Symbol(f"amqp:{name}:list"): _BY_CODE[code] for name, code in _SYMBOLIC.items()})
+    kind: Callable[..., Any]
+    name: str
+    fields: tuple[_Field, ...]
 
 
 def encode_performative(value: Any) -> bytes:
     """A performative, terminus, error or outcome; trailing nulls are left out."""
     schema = _BY_KIND[type(value)]
     items = [
-        b"\x40" if item is None else encoder(item)
-        for item, encoder in zip(value, schema.encoders, strict=True)
+        b"\x40" if item is None else field.encode(item)
+        for item, field in zip(value, schema.fields, strict=True)
     ]
     while items and items[-1] == b"\x40":
         items.pop()
@@ -199,46 +90,52 @@ def _resolve(value: Any) -> Any:
         return None
     if schema is None:
         return None
-    fields = value.value
-    count = len(schema.encoders)
-    if len(fields) > count:
-        raise malformed(f"{schema.kind.__name__.lower()} has at most {count} fields")
-    if len(fields) < schema.mandatory or None in fields[: schema.mandatory]:
-        raise malformed(f"{schema.kind.__name__.lower()} misses a mandatory field")
-    return _checked(schema, fields)
+    given, missing = value.value, len(schema.fields) - len(value.value)
+    if missing < 0:
+        raise malformed(f"{schema.name} has at most {len(schema.fields)} fields")
+    return schema.kind(*map(_read, schema.fields, [*given, *[None] * missing], repeat(schema.name)))
 
 
-def _checked(schema: _Schema, fields: list[Any]) -> Any:
-    defaults = schema.kind._field_defaults
-    values = {}
-    for name, item in zip(schema.kind._fields, fields, strict=False):
-        if item is not None:
-            values[name] = item
-        elif name not in defaults:
-            values[name] = None
-    for name in schema.kind._fields:
-        if name not in values and name not in defaults:
-            values[name] = None
-    for name, item in values.items():
-        expected = _FIELD_TYPES.get((schema.kind, name))
-        if expected is not None and item is not None and type(item) not in expected:
-            raise AmqpError("amqp:invalid-field", f"{schema.kind.__name__.lower()}.{name} has the wrong type")
-    return schema.kind(**values)
+def _read(field: _Field, item: Any, composite: str) -> Any:
+    if item is None:
+        if field.mandatory:
+            raise malformed(f"{composite}.{field.name} is mandatory and missing")
+        return field.default
+    if field.decoded is not None and type(item) not in field.decoded:
+        raise AmqpError("amqp:invalid-field", f"{composite}.{field.name} has the wrong type")
+    return item
 
 
-_TYPES_BY_ENCODER: dict[Encoder, tuple[type, ...]] = {
-    e.string: (str, Symbol),
-    e.symbol: (Symbol, str),
-    e.uint: (int,),
-    e.ulong: (int,),
-    e.ushort: (int,),
-    e.ubyte: (int,),
-    e.boolean: (bool,),
-    e.binary: (bytes,),
-}
-_FIELD_TYPES: dict[tuple[type, str], tuple[type, ...]] = {
-    (schema.kind, name): _TYPES_BY_ENCODER[encoder]
-    for schema in _SCHEMAS
-    for name, encoder in zip(schema.kind._fields, schema.encoders, strict=True)
-    if encoder in _TYPES_BY_ENCODER
+def _schema(kind: Any, code: int) -> _Schema:
+    hints = get_type_hints(kind, include_extras=True)
+    return _Schema(
+        code, kind, kind.__name__.lower(), tuple(_field(kind, name, hints[name]) for name in kind._fields)
+    )
+
+
+def _field(kind: Any, name: str, hint: Any) -> _Field:
+    defaults = kind._field_defaults
+    mandatory = name not in defaults and type(None) not in get_args(hint)
+    encode, decoded = _type_of(hint)
+    return _Field(name, encode, decoded, mandatory, defaults.get(name))
+
+
+def _type_of(hint: Any) -> tuple[Encoder, tuple[type, ...] | None]:
+    """How a field with this annotation is written, and what it may be read as."""
+    for option in (hint, *get_args(hint)):
+        for mark in getattr(option, "__metadata__", ()):
+            if isinstance(mark, FieldType):
+                return mark.encode, mark.decoded
+            if mark is AnyComposite:
+                return encode_performative, None
+        if option in COMPOSITES:
+            return encode_performative, None
+    return e.encode, None
+
+
+_BY_KIND = {kind: _schema(kind, descriptor.code) for kind, descriptor in COMPOSITES.items()}
+_BY_CODE: dict[Any, _Schema] = {
+    announced: _BY_KIND[kind]
+    for kind, descriptor in COMPOSITES.items()
+    for announced in (descriptor.code, Symbol(descriptor.name))
 }
