@@ -3,12 +3,11 @@
 An event says what a property became, so a subscriber needs no earlier event and no call back to this service.
 """
 
-from datetime import datetime
 from typing import Literal
 from uuid import UUID
 
 from domain.values import Company, ContactState, Name
-from outbox.event import DomainEvent
+from outbox.event import DomainEvent, Timestamp
 
 
 class ContactEvent(DomainEvent):
@@ -56,4 +55,4 @@ class ContactDeletedEvent(ContactEvent):
     """The contact is gone for every reader. It is the last event of its contact."""
 
     action: Literal["ContactDeletedEvent"] = "ContactDeletedEvent"
-    deleted_at: datetime
+    deleted_at: Timestamp

@@ -3,7 +3,6 @@
 Names are snake_case in Python and camelCase on the wire; unknown fields are refused.
 """
 
-from datetime import datetime
 from typing import Annotated
 from uuid import UUID
 
@@ -11,7 +10,7 @@ from email_validator import EmailNotValidError, validate_email
 from pydantic import AfterValidator, StringConstraints
 
 from outbox.aggregate import AggregateState
-from outbox.event import WireModel
+from outbox.event import Timestamp, WireModel
 
 NAME_LENGTH = 100
 COMPANY_LENGTH = 250
@@ -71,7 +70,7 @@ class ContactState(ContactDetails, AggregateState):
     """A contact as it is stored."""
 
     id: UUID
-    created_at: datetime
-    modified_at: datetime | None = None
-    deleted_at: datetime | None = None
+    created_at: Timestamp
+    modified_at: Timestamp | None = None
+    deleted_at: Timestamp | None = None
     deleted: bool = False

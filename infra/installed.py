@@ -17,6 +17,7 @@ _RUN_TIME = {
     "azure.identity": "azure-identity",
     "aiohttp": "aiohttp",
     "pydantic": "pydantic",
+    "rfc8785": "rfc8785",
     "email_validator": "email-validator",
 }
 """Modules, and the packages that bring them."""

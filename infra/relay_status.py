@@ -4,6 +4,7 @@ The age of the oldest change that is not checkpointed says how close events are 
 for it, so that a relay that does not run at all does not go unnoticed either.
 """
 
+import asyncio
 import logging
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,6 +16,9 @@ from infra.cosmos.errors import SDK_ERRORS, classify
 from outbox.parking_lot import ParkingLot
 from outbox.ttl_guard import SHARE
 from outbox.unit_of_work import Clock, utc_now
+
+DEADLINE_SECONDS = 20.0
+"""For reading how far all leases are, the SDK's own retries included."""
 
 _log = logging.getLogger(__name__)
 
@@ -58,7 +62,8 @@ class RelayObserver:
     async def status(self) -> RelayStatus:
         """Costs one small read for each lease. Raises Unavailable, Throttled or Misconfigured."""
         try:
-            lags = await estimate_lag(self.feed, self.leases, lease_prefix=relay_feed.LEASE_PREFIX)
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                lags = await estimate_lag(self.feed, self.leases, lease_prefix=relay_feed.LEASE_PREFIX)
         except SDK_ERRORS as error:
             raise classify(error).error() from error
         now = self.clock()

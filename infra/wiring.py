@@ -16,6 +16,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from infra.cosmos.client import ContainerProxy, CosmosClient, cosmos_client
 from infra.cosmos.container import Container
 from infra.cosmos.documents import EventReader
+from infra.cosmos.originals import CosmosOriginals
 from infra.cosmos.parked_documents import ParkedDocuments
 from infra.cosmos.parking_lot import CosmosParkingLot
 from infra.cosmos.unit_of_work import CosmosUnitOfWork, Lifetimes
@@ -25,9 +26,13 @@ from infra.servicebus.client import servicebus_client
 from infra.servicebus.publisher import ServiceBusPublisher
 from infra.settings import Settings, load
 from infra.wire_names import WireNames
+from outbox.errors import NotDelivered
 from outbox.parking import Parking
 from outbox.relay import Forwarded, Relay
 from outbox.unit_of_work import Origin, UnitOfWork, UnitOfWorkFactory
+
+FORWARD_SECONDS = 150.0
+"""For one page of the feed; shorter than ``functionTimeout`` in host.json, which ends the process and all in it."""
 
 _log = logging.getLogger(__name__)
 
@@ -51,7 +56,13 @@ class Outbox:
 
     async def forward(self, items: Iterable[Mapping[str, Any]]) -> Forwarded:
         """Forward the events among the items of a feed. Raises NotDelivered, and Misconfigured."""
-        return await self.relay.forward(self.events.events(items))
+        try:
+            async with asyncio.timeout(FORWARD_SECONDS):
+                return await self.relay.forward(self.events.events(items))
+        except TimeoutError:
+            raise NotDelivered(
+                f"a page of the feed was not forwarded within {FORWARD_SECONDS:.0f} s, and is tried again"
+            ) from None
 
 
 class Wired(Protocol):
@@ -107,10 +118,11 @@ def wire_outbox(settings: Settings, names: WireNames) -> Outbox:
         ParkedDocuments(events, names.parked),
         discarded_ttl_seconds=settings.event_ttl_seconds,
     )
+    originals = CosmosOriginals(container, events)
     return Outbox(
         open_unit_of_work=open_unit_of_work,
-        relay=Relay(publisher, lot),
-        parking=Parking(lot, publisher),
+        relay=Relay(publisher, lot, originals),
+        parking=Parking(lot, publisher, originals),
         observer=RelayObserver(feed, leases, lot, settings.event_ttl_seconds),
         events=events,
         feed=feed,

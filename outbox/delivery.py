@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from outbox.feed import FeedEvent, OutboxEvent, Poison
+from outbox.feed import FeedEvent, OutboxEvent, Poison, Unread
 from outbox.publisher import Accepted, AggregateEvents, Outcome, Publisher, Refused, Unknown
 
 
@@ -39,7 +39,7 @@ async def deliver(publisher: Publisher, groups: Sequence[Sequence[FeedEvent]]) -
 
 def _sendable(events: Sequence[FeedEvent], largest: int | None) -> Iterator[OutboxEvent]:
     for event in events:
-        if isinstance(event, Poison) or _too_large(event, largest):
+        if not isinstance(event, OutboxEvent) or _too_large(event, largest):
             return
         yield event
 
@@ -61,5 +61,7 @@ def _delivery(events: Sequence[FeedEvent], offered: int, outcome: Outcome) -> De
             if offered == len(events):
                 return Delivery(offered)
             stopped = events[offered]
+            if isinstance(stopped, Unread):
+                return Delivery(offered, waits_for=stopped.reason)
             reason = stopped.reason if isinstance(stopped, Poison) else "it is larger than any message may be"
             return Delivery(offered, Block(stopped, reason))

@@ -9,6 +9,7 @@
     ├── RequestInProgress      the same request is being answered at this moment
     ├── IdempotencyKeyReused   the key came before, with another request
     ├── ChangeTooLarge         the change does not fit into one transaction
+    ├── Unpublishable          the change holds what JSON's readers do not agree on
     ├── UnknownContinuation    a list cannot go on from this token
     ├── Throttled              the store asks to slow down; nothing was written
     ├── Unavailable            the store cannot be used right now
@@ -48,6 +49,10 @@ class IdempotencyKeyReused(OutboxError):
 
 class ChangeTooLarge(OutboxError):
     """One unit of work does not fit into one transaction, so it cannot be stored atomically."""
+
+
+class Unpublishable(OutboxError):
+    """The change holds what JSON's readers do not agree on, or an id that a reader may rewrite; nothing is stored."""
 
 
 class UnknownContinuation(OutboxError):

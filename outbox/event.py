@@ -3,11 +3,22 @@
 Names are snake_case in Python and camelCase on the wire; a field that is not known is refused.
 """
 
-from datetime import datetime
+from datetime import UTC, datetime
+from typing import Annotated
 from uuid import UUID, uuid4
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
 from pydantic.alias_generators import to_camel
+
+
+def _text(at: datetime) -> str:
+    """UTC, and no zero at the end of the fraction: the one form that every JSON library writes as it was read."""
+    text = at.astimezone(UTC).isoformat().removesuffix("+00:00")
+    return (text.rstrip("0") if "." in text else text) + "Z"
+
+
+Timestamp = Annotated[datetime, PlainSerializer(_text, return_type=str, when_used="json")]
+"""A time in an event or a state. The change feed's host rewrites other forms (``docs/decisions/0015``)."""
 
 
 class WireModel(BaseModel):
@@ -33,5 +44,5 @@ class DomainEvent(WireModel):
     """What happened, as subscribers filter by it: a subclass fixes it to its own name."""
     sequence: int = Field(ge=1)
     """The event's place among all events of its aggregate: 1, 2, 3 … without a gap."""
-    created_at: datetime
+    created_at: Timestamp
     """When it happened (UTC)."""

@@ -1,6 +1,6 @@
-"""An event as the change feed delivers it: either all that is needed to order and address it is known, or it is poison.
+"""An event as the change feed delivers it: ready to be sent, poison, or waiting for its original to be read.
 
-What is poison can never be sent as it is; it is parked, never skipped.
+Poison can never be sent as it is; poison is parked, never skipped.
 """
 
 from collections import defaultdict
@@ -69,7 +69,41 @@ class Poison:
         return self.lsn, 0
 
 
-FeedEvent = OutboxEvent | Poison
+@dataclass(frozen=True)
+class Unread:
+    """An event whose original could not be read just now: it waits, and so do all behind it."""
+
+    event: OutboxEvent | Poison
+    """The event as it was delivered: good enough to tell its place, not to be sent."""
+    reason: str
+
+    @property
+    def id(self) -> str:
+        """The delivered event's id."""
+        return self.event.id
+
+    @property
+    def aggregate(self) -> AggregateKey | None:
+        """The delivered event's aggregate."""
+        return self.event.aggregate
+
+    @property
+    def position(self) -> Position:
+        """The delivered event's place."""
+        return self.event.position
+
+    @property
+    def lifetime(self) -> Lifetime | None:
+        """When the delivered event expires."""
+        return self.event.lifetime
+
+    @property
+    def document(self) -> Document:
+        """What was delivered."""
+        return self.event.document
+
+
+FeedEvent = OutboxEvent | Poison | Unread
 
 
 def by_aggregate(events: Iterable[FeedEvent]) -> dict[AggregateKey | None, list[FeedEvent]]:
@@ -82,13 +116,15 @@ def by_aggregate(events: Iterable[FeedEvent]) -> dict[AggregateKey | None, list[
 
 def in_order(events: Sequence[FeedEvent]) -> list[FeedEvent]:
     """One aggregate's events by sequence; poison, which has none, by the place in the feed where it was written."""
-    valid = sorted(
-        (event for event in events if isinstance(event, OutboxEvent)), key=lambda event: event.sequence
-    )
-    ordered: list[FeedEvent] = [*valid]
-    for poison in sorted(
-        (event for event in events if isinstance(event, Poison)), key=lambda event: event.lsn
-    ):
-        place = next((place for place, event in enumerate(ordered) if event.lsn >= poison.lsn), len(ordered))
+    ordered = sorted((event for event in events if _sequence(event)), key=_sequence)
+    others = sorted((event for event in events if not _sequence(event)), key=lambda event: event.position)
+    for poison in others:
+        lsn = poison.position[0]
+        place = next((place for place, event in enumerate(ordered) if event.position[0] >= lsn), len(ordered))
         ordered.insert(place, poison)
     return ordered
+
+
+def _sequence(event: FeedEvent) -> int:
+    delivered = event.event if isinstance(event, Unread) else event
+    return delivered.sequence if isinstance(delivered, OutboxEvent) else 0

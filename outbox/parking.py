@@ -9,12 +9,13 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from outbox.aggregate import AggregateKey
 from outbox.delivery import deliver
 from outbox.errors import NotDelivered, NotParked, PreconditionFailed, StillUnsendable
 from outbox.feed import FeedEvent
+from outbox.originals import AsDelivered, Originals
 from outbox.parking_lot import ParkedAggregate, ParkedEvent, ParkedPage, ParkingLot
 from outbox.publisher import Publisher
 
@@ -40,6 +41,7 @@ class Parking:
 
     lot: ParkingLot
     publisher: Publisher
+    originals: Originals = field(default_factory=AsDelivered)
     clock: Callable[[], float] = time.monotonic
 
     async def page(self, size: int, continuation_token: str | None) -> ParkedPage:
@@ -96,7 +98,9 @@ class Parking:
             await self.lot.release(parked)
 
     async def _send(self, parked: ParkedAggregate, waiting: Sequence[tuple[ParkedEvent, FeedEvent]]) -> int:
-        [delivery] = await deliver(self.publisher, [[event for _, event in waiting]])
+        events = await self.originals.verified([event for _, event in waiting])
+        [delivery] = await deliver(self.publisher, [events])
+        self.originals.forget(events[: delivery.sent])
         await self.lot.remove([event for event, _ in waiting[: delivery.sent]])
         if delivery.waits_for is not None:
             raise NotDelivered(f"{delivery.waits_for}: replay {parked.aggregate} again when that is mended")

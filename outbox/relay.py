@@ -18,8 +18,9 @@ from dataclasses import dataclass, field
 from outbox.aggregate import AggregateKey
 from outbox.delivery import Delivery, deliver
 from outbox.errors import NotDelivered, PreconditionFailed, Throttled, Unavailable
-from outbox.feed import FeedEvent, OutboxEvent, Poison, by_aggregate
+from outbox.feed import FeedEvent, OutboxEvent, Poison, Unread, by_aggregate
 from outbox.once_a_minute import OnceAMinute
+from outbox.originals import AsDelivered, Originals
 from outbox.parking_lot import ParkedAggregate, ParkingLot
 from outbox.publisher import Publisher
 from outbox.ttl_guard import TtlGuard
@@ -64,6 +65,7 @@ class Relay:
 
     publisher: Publisher
     parking: ParkingLot
+    originals: Originals = field(default_factory=AsDelivered)
     guard: TtlGuard = field(default_factory=TtlGuard)
     saying: OnceAMinute = field(default_factory=OnceAMinute)
 
@@ -87,6 +89,7 @@ class Relay:
                 )
             raise
         self.saying.reset()
+        self.originals.forget(events)
         return forwarded
 
     async def _forward(self, events: Sequence[FeedEvent]) -> Forwarded:
@@ -94,7 +97,7 @@ class Relay:
             parked = dict(await self.parking.aggregates())
         except (Throttled, Unavailable) as error:
             raise NotDelivered(f"what is parked cannot be read: {error}") from error
-        groups = by_aggregate(events)
+        groups = by_aggregate(await self.originals.verified(events))
         page = _Page({key: group for key, group in groups.items() if key is not None}, len(groups))
         for _ in range(_ROUNDS):
             parked |= await self._send(page, [key for key in page.open if key not in parked])
@@ -153,6 +156,9 @@ class Relay:
         behind = page.open[key]
         if parked.version:  # whatever was before the event in the way had been delivered when it was parked
             behind = [event for event in behind if event.position >= parked.position]
+        if unread := next((event for event in behind if isinstance(event, Unread)), None):
+            page.wait(key, unread.reason)  # parked as it was delivered, it might never be read again
+            return None
         if behind:
             try:
                 await self.parking.park(parked, behind)
@@ -172,6 +178,9 @@ class Relay:
 
     async def _park_alone(self, page: _Page, ownerless: Sequence[FeedEvent]) -> None:
         for event in ownerless:
+            if isinstance(event, Unread):
+                page.waiting.append(event.reason)
+                continue
             assert isinstance(event, Poison), "a valid event has its aggregate"
             try:
                 await self.parking.park_alone(event)

@@ -137,6 +137,7 @@ class UnitOfWork(Protocol):
         Raises:
             PreconditionFailed: an aggregate was changed or deleted by another since it was read; nothing is stored.
             ChangeTooLarge: the changes do not fit one transaction; nothing is stored.
+            Unpublishable: an event holds what JSON's readers do not agree on; nothing is stored.
             Throttled: nothing is stored.
             Unavailable: nothing is stored; its kind OutcomeUnknown: that could not be found out.
             ValueError: nothing is tracked, or aggregates of two partitions are changed: a bug of the caller.

@@ -1,12 +1,11 @@
 """What happens to an order, as subscribers know it. Each event carries what a subscriber needs, and the order's id."""
 
-from datetime import datetime
 from typing import Annotated, Literal
 from uuid import UUID
 
 from pydantic import Field, StringConstraints
 
-from outbox.event import DomainEvent, WireModel
+from outbox.event import DomainEvent, Timestamp, WireModel
 
 MOST_PIECES = 1000
 SKU_LENGTH = 40
@@ -44,4 +43,4 @@ class OrderShippedEvent(OrderEvent):
     """The order is on its way; it changes no more."""
 
     action: Literal["OrderShippedEvent"] = "OrderShippedEvent"
-    shipped_at: datetime
+    shipped_at: Timestamp

@@ -19,7 +19,7 @@ from examples.orders.events import (
     OrderShippedEvent,
 )
 from outbox.aggregate import Aggregate, AggregateState
-from outbox.event import WireModel
+from outbox.event import Timestamp, WireModel
 
 MOST_LINES = 50
 
@@ -35,8 +35,8 @@ class OrderState(NewOrder, AggregateState):
     """An order as it is stored."""
 
     id: UUID
-    placed_at: datetime
-    shipped_at: datetime | None = None
+    placed_at: Timestamp
+    shipped_at: Timestamp | None = None
 
 
 class Order(Aggregate[OrderState]):

@@ -22,6 +22,7 @@ DEADLINE_SECONDS = 4.0
 """For one call, the SDK's own retries included. A request makes a few calls and answers within 10 s."""
 
 _SESSIONS = 10_000
+_NO_VERSION = '"no-version"'
 
 
 class StoreFailed(Exception):
@@ -95,6 +96,22 @@ class Container:
             raise
         self._remember(partition_key, results.get_response_headers().get("x-ms-session-token"))
         return [str(result.get("eTag", "")) for result in results]
+
+    async def exists(self, item_id: str, partition_key: str) -> bool:
+        """Whether the item is there, by a write's own answer, which no lagging replica gives. Nothing is written.
+
+        The write is a replacement of a version that no item ever had. Reads that follow see at least what it saw.
+        """
+        impossible = Write.replace({"id": item_id, "partitionKey": partition_key}, _NO_VERSION)
+        try:
+            await self.execute(partition_key, [impossible])
+        except StoreFailed as error:
+            if error.failure.kind is Kind.STALE:
+                return True
+            if error.failure.kind is Kind.MISSING:
+                return False
+            raise
+        raise AssertionError("an item has the version that no item can have")
 
     async def page(
         self,

@@ -4,6 +4,8 @@ An aggregate and its events share the partition key: that is what lets one trans
 aggregate it is makes no difference here.
 """
 
+import hashlib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,7 +14,9 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
+from infra.canonical import canonical, check
 from outbox.aggregate import Aggregate, AggregateKey, AggregateState
+from outbox.errors import Unpublishable
 from outbox.event import DomainEvent
 from outbox.feed import FeedEvent, Lifetime, OutboxEvent, Poison
 from outbox.unit_of_work import Origin, RequestRecord, Versioned
@@ -20,6 +24,11 @@ from outbox.unit_of_work import Origin, RequestRecord, Versioned
 A = TypeVar("A", bound=Aggregate[Any])
 
 EVENT_TYPE = "domainEvent"
+DIGEST = "digest"
+_SIGNED = ("id", "partitionKey", "type", "aggregateType", "aggregateId", "data")
+_LIKE_A_DATE = re.compile(r"\d{4}-\d\d-\d\dT|/Date\(")
+"""What Newtonsoft.Json takes for a date (azure-functions-host issue 7114)."""
+
 REQUEST_TYPE = "idempotencyRecord"
 KEEP_FOR_EVER = -1
 
@@ -82,17 +91,47 @@ def event_item(aggregate: Aggregate[Any], event: DomainEvent, origin: Origin, *,
     data = event.model_dump(mode="json", by_alias=True) | {"correlationId": origin.correlation_id}
     if origin.traceparent:
         data["traceparent"] = origin.traceparent
-    item = {
+    item: Item = {
         "id": str(event.id),
         "partitionKey": aggregate.partition_key,
         "type": EVENT_TYPE,
         "aggregateType": aggregate.aggregate_type,
         "data": data,
-        "ttl": ttl,
     }
     if aggregate.aggregate_id != aggregate.partition_key:
         item["aggregateId"] = aggregate.aggregate_id
-    return item
+    _check_publishable(item)
+    return item | {DIGEST: digest(item), "ttl": ttl}
+
+
+def digest(item: Mapping[str, Any]) -> str:
+    """What tells whether an event document is as it was committed. Raises ValueError for what no digest can be made of.
+
+    The digest is over the canonical form of the fields that say what is published, where, and of what.
+    """
+    signed = {name: item[name] for name in _SIGNED if name in item}
+    return hashlib.sha256(canonical(signed)).hexdigest()
+
+
+def is_as_committed(item: Mapping[str, Any]) -> bool:
+    """Whether an event document fits the digest in it; False when there is no digest."""
+    try:
+        return digest(item) == item.get(DIGEST)
+    except ValueError:
+        return False
+
+
+def _check_publishable(item: Item) -> None:
+    for name in ("partitionKey", "aggregateId"):
+        if _LIKE_A_DATE.match(item.get(name, "")):
+            raise Unpublishable(
+                f"the {name} of a {item['aggregateType']} looks like a date, which the change feed's host would "
+                "rewrite: put something before it"
+            )
+    try:
+        check(item)
+    except ValueError as fault:
+        raise Unpublishable(f"an event of {item['aggregateType']} cannot be published: {fault}") from None
 
 
 _Short = Annotated[str, Field(min_length=1, max_length=_ID_LENGTH)]

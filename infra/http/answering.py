@@ -22,6 +22,7 @@ from outbox.errors import (
     Throttled,
     Unavailable,
     UnknownContinuation,
+    Unpublishable,
 )
 
 StatusOf = Sequence[tuple[type[Exception], int, str]]
@@ -40,6 +41,7 @@ STATUS_OF: StatusOf = [
     (RequestInProgress, 409, "Conflict"),
     (IdempotencyKeyReused, 422, "Idempotency key reused"),
     (ChangeTooLarge, 413, "Content too large"),
+    (Unpublishable, 400, "Invalid request"),
     (Throttled, 429, "Too many requests"),
     (Unavailable, 503, "Service unavailable"),
     (NotDelivered, 503, "Service unavailable"),

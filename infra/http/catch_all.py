@@ -36,9 +36,10 @@ class IndexedApp(func.FunctionApp):
 
 def no_such_call(request: func.HttpRequest, app: IndexedApp, hint: str) -> func.HttpResponse:
     """405 when the path is one of the app's and only the method is not, else 404 with a hint where to look."""
-    path = request.route_params.get("path", "").strip("/")
+    path = request.route_params.get("path", "").removesuffix("/")
     taken = {method for route, methods in _routes(app) if route.fullmatch(path) for method in methods}
-    if not taken:
+    # A request with a method that is taken is here because its path is not quite that path: it has a slash too many.
+    if not taken or request.method in taken:
         return problem(404, "Not found", f"There is nothing at this path: {hint}.")
     allowed = ", ".join(sorted(taken))
     detail = f"{request.method} is not a method of this path; it takes {allowed}."

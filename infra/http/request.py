@@ -2,6 +2,7 @@
 
 import re
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 from uuid import UUID, uuid4
 
 import azure.functions as func
@@ -47,6 +48,13 @@ def json_object(request: func.HttpRequest, *media_types: str) -> dict[str, Any]:
         wanted = " or ".join(sorted(media_types))
         raise UnsupportedMediaType(FieldError("Content-Type", f"must be {wanted}"))
     body = request.get_body()
+    if not body and "transfer-encoding" in request.headers:
+        raise InvalidRequest(
+            FieldError(
+                "body",
+                "did not arrive: send Content-Length, since a chunked body is not passed on by the host",
+            )
+        )
     if len(body) > MAX_BODY_BYTES:
         raise RequestTooLarge(FieldError("body", f"must not be over {MAX_BODY_BYTES} bytes"))
     try:
@@ -93,11 +101,16 @@ def idempotency_key(request: func.HttpRequest) -> str | None:
 
 
 def page_request(request: func.HttpRequest) -> tuple[int, str | None]:
-    """Page size and continuation token. Raises InvalidRequest."""
-    text = request.params.get("pageSize", str(DEFAULT_PAGE_SIZE))
+    """Page size and continuation token. Raises InvalidRequest.
+
+    Both are read from the URL: the Functions host drops empty parameters, and a caller who sends an empty token would
+    get the first page for ever.
+    """
+    query = dict(parse_qsl(urlsplit(request.url).query, keep_blank_values=True))
+    text = query.get("pageSize", str(DEFAULT_PAGE_SIZE))
     if not (_NUMBER.fullmatch(text) and 1 <= int(text) <= MAX_PAGE_SIZE):
         raise InvalidRequest(FieldError("pageSize", f"must be a number from 1 to {MAX_PAGE_SIZE}"))
-    token = request.params.get("continuationToken")
+    token = query.get("continuationToken")
     if token == "":
         raise InvalidRequest(
             FieldError("continuationToken", "must not be empty: leave it out for the first page")

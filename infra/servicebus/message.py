@@ -5,11 +5,11 @@ The application properties carry the CloudEvents 1.0 attributes in the AMQP bind
 ``cloudEvents_`` since ``:`` cannot be named in a subscription's SQL filter without quoting.
 """
 
-import json
 from uuid import UUID
 
 from azure.servicebus import ServiceBusMessage
 
+from infra.canonical import as_sent
 from outbox.feed import OutboxEvent
 
 
@@ -34,8 +34,7 @@ def message_from_event(event: OutboxEvent, *, source: str, partitioned: bool) ->
     if event.traceparent:
         properties["traceparent"] = event.traceparent
     return ServiceBusMessage(
-        # ASCII, so that no stored text, however broken, fails to be encoded
-        json.dumps(dict(event.data), separators=(",", ":")).encode(),
+        as_sent(dict(event.data)),
         content_type="application/json",
         subject=event.action,
         message_id=event.id,

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from infra.canonical import as_sent
 from infra.cosmos.documents import EventReader, event_item
 from outbox.aggregate import Aggregate, AggregateKey
 from outbox.errors import AggregateNotFound, ChangeTooLarge, PreconditionFailed
@@ -125,6 +126,8 @@ class FakePublisher:
 
     sent: list[tuple[str, str]] = field(default_factory=list)
     """(aggregate id, event id), in the order accepted."""
+    bodies: set[bytes] = field(default_factory=set)
+    """What subscribers would get."""
     fail_for: set[str] = field(default_factory=set)
     """The ids of the aggregates for which the broker is away."""
     limit: int = LARGEST_MESSAGE_BYTES
@@ -146,6 +149,7 @@ class FakePublisher:
                 return Refused(number, "too large")
             if (owner, event.id) not in self.sent:
                 self.sent.append((owner, event.id))
+                self.bodies.add(as_sent(dict(event.data)))
         return Accepted()
 
 

@@ -1,5 +1,8 @@
 """Contacts and events as Cosmos items, and back."""
 
+import hashlib
+import re
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 from uuid import UUID
 
@@ -8,8 +11,15 @@ import pytest
 from domain.contact import Contact
 from domain.events import ContactNameUpdatedEvent
 from domain.values import Company, ContactDetails, Name
-from infra.cosmos.documents import EventReader, aggregate_from_item, aggregate_item, event_item
+from infra.cosmos.documents import (
+    EventReader,
+    aggregate_from_item,
+    aggregate_item,
+    event_item,
+    is_as_committed,
+)
 from outbox.aggregate import AggregateKey
+from outbox.errors import Unpublishable
 from outbox.feed import Lifetime, OutboxEvent, Poison
 from outbox.unit_of_work import Origin
 from tests.support.contacts import LATER, NOON, ORIGIN, stored
@@ -59,6 +69,14 @@ EVENT_ITEM: dict[str, Any] = {
     },
     "ttl": 864000,
 }
+SIGNED = (
+    '{"aggregateType":"contact","data":{"action":"ContactNameUpdatedEvent","contactId":'
+    '"b5e2e7aa-4982-4735-9422-c39a7c4af5c2","correlationId":"request-1","createdAt":"2026-03-01T13:30:00Z","id":'
+    '"d6a5f4b2-84c3-4ac7-ae22-6f4025ba9ca0","name":{"firstName":"Jane","lastName":"Doe"},"sequence":2,"traceparent":'
+    '"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},"id":"d6a5f4b2-84c3-4ac7-ae22-6f4025ba9ca0",'
+    '"partitionKey":"b5e2e7aa-4982-4735-9422-c39a7c4af5c2","type":"domainEvent"}'
+)
+"""What the digest of EVENT_ITEM is made of, in canonical form, written by hand."""
 
 
 def a_contact() -> Contact:
@@ -94,7 +112,8 @@ def test_a_contact_out_of_an_item() -> None:
 
 
 def test_an_event_as_an_item() -> None:
-    assert event_item(a_contact(), an_event(), ORIGIN, ttl=864000) == EVENT_ITEM
+    digest = hashlib.sha256(SIGNED.encode()).hexdigest()
+    assert event_item(a_contact(), an_event(), ORIGIN, ttl=864000) == EVENT_ITEM | {"digest": digest}
 
 
 def test_an_event_without_a_trace() -> None:
@@ -201,3 +220,79 @@ def test_a_document_that_does_not_expire_has_no_lifetime(system: dict[str, Any])
 
 def test_an_event_does_not_show_its_data_in_a_log() -> None:
     assert "Jane" not in repr(EVENTS.event(EVENT_ITEM))
+
+
+def committed() -> dict[str, Any]:
+    return event_item(a_contact(), an_event(), ORIGIN, ttl=864000)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {}, {"_lsn": 7, "_ts": 1, "_etag": "x"}, {"ttl": 5},
+        {"data": {**committed()["data"], "sequence": 2.0}}, {"data": dict(reversed(committed()["data"].items()))},
+    ],
+)  # fmt: skip
+def test_a_document_is_as_committed_whatever_the_service_adds_and_however_numbers_are_written(
+    change: dict[str, Any],
+) -> None:
+    assert is_as_committed(committed() | change)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"data": {**committed()["data"], "createdAt": "2026-03-01T13:30:00"}},
+        {"data": {**committed()["data"], "more": None}}, {"data": {**committed()["data"], "x": "\ud800"}},
+        {"id": "other"}, {"partitionKey": "other"}, {"aggregateType": "order"}, {"aggregateId": "x"},
+        {"digest": None}, {"digest": "0" * 64}, {"data": None},
+    ],
+)  # fmt: skip
+def test_a_document_that_says_something_else_is_told_from_the_committed_one(change: dict[str, Any]) -> None:
+    assert not is_as_committed(committed() | change)
+
+
+class Odd(Contact):
+    """A contact with an id of somebody's own choice."""
+
+    odd_id = ""
+
+    @property
+    def aggregate_id(self) -> str:
+        return self.odd_id
+
+
+@pytest.mark.parametrize("odd", ["2026-03-01T12:00:00Z", "2026-03-01T", "/Date(1714557600000)/"])
+def test_an_id_that_a_host_would_rewrite_is_refused(odd: str) -> None:
+    contact = Odd.load(a_contact().state)
+    contact.odd_id = odd
+    with pytest.raises(Unpublishable, match="looks like a date"):
+        event_item(contact, an_event(), ORIGIN, ttl=1)
+
+
+@pytest.mark.parametrize(("value", "said"), [(2**53, "beyond 2^53"), ("\ud800", "lone surrogate")])
+def test_what_readers_of_json_do_not_agree_on_is_refused(value: object, said: str) -> None:
+    class Broken(ContactNameUpdatedEvent):
+        odd: Any = value
+
+        def model_dump(self, **_: Any) -> dict[str, Any]:
+            return {"id": str(self.id), "odd": value}
+
+    event = Broken(**dict(an_event()))
+    with pytest.raises(Unpublishable, match=re.escape(said)) as refused:
+        event_item(a_contact(), event, ORIGIN, ttl=1)
+    assert "ud800" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("at", "text"),
+    [
+        (datetime(2026, 3, 1, 7, 2, 35, 235480, UTC), "2026-03-01T07:02:35.23548Z"),
+        (datetime(2026, 3, 1, 7, 2, 35, 0, UTC), "2026-03-01T07:02:35Z"),
+        (datetime(2026, 3, 1, 7, 2, 30, 500000, UTC), "2026-03-01T07:02:30.5Z"),
+        (datetime(2026, 3, 1, 9, 0, 0, 1, timezone(timedelta(hours=2))), "2026-03-01T07:00:00.000001Z"),
+    ],
+)
+def test_a_time_is_written_in_the_one_form_that_every_host_leaves_alone(at: datetime, text: str) -> None:
+    event = an_event().model_copy(update={"created_at": at})
+    assert event_item(a_contact(), event, ORIGIN, ttl=1)["data"]["createdAt"] == text

@@ -2,6 +2,7 @@
 
 import json
 from typing import Any
+from urllib.parse import urlencode
 
 import azure.functions as func
 from hypothesis import given, settings
@@ -87,7 +88,7 @@ async def test_no_request_makes_the_edge_fail(
 ) -> None:
     request = func.HttpRequest(
         "POST",
-        "/api/contacts",
+        f"http://localhost/api/contacts?{urlencode(parameters)}",
         headers=headers,
         params=parameters,
         route_params={"id": path, "path": path},

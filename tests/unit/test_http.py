@@ -3,6 +3,7 @@
 import json
 import re
 from typing import Any
+from urllib.parse import urlencode
 
 import azure.functions as func
 import pytest
@@ -33,8 +34,11 @@ def request(
     route: dict[str, str] | None = None,
 ) -> func.HttpRequest:
     typed = {} if content_type is None else {"Content-Type": content_type}
+    # As the host hands it over: empty values are in the URL, and not among the parameters.
+    url = "http://localhost/api/contacts" + (f"?{urlencode(params)}" if params else "")
+    kept = {name: value for name, value in (params or {}).items() if value}
     return func.HttpRequest(
-        method, "/api/contacts", headers=typed | (headers or {}), params=params, route_params=route, body=body
+        method, url, headers=typed | (headers or {}), params=kept, route_params=route, body=body
     )
 
 
@@ -123,6 +127,14 @@ def test_page_sizes_from_1_to_100_are_taken(size: int) -> None:
     assert edge.page_request(request(params={"pageSize": str(size)})) == (size, None)
 
 
+async def test_a_chunked_body_is_named_as_such() -> None:
+    """The host passes a body on only with a Content-Length."""
+    sent = request(headers={"Transfer-Encoding": "chunked"})
+    status, fields, document = await refused(lambda: http.contact_details(sent))
+    assert (status, fields) == (400, ["body"])
+    assert "send Content-Length" in document["detail"]
+
+
 async def test_an_empty_continuation_token_is_refused() -> None:
     status, fields, _ = await refused(lambda: edge.page_request(request(params={"continuationToken": ""})))
     assert (status, fields) == (400, ["continuationToken"])
@@ -161,6 +173,7 @@ def test_an_id_may_be_written_in_capitals() -> None:
         (errors.RequestInProgress("x"), 409, None),
         (errors.IdempotencyKeyReused("x"), 422, None),
         (errors.ChangeTooLarge("x"), 413, None),
+        (errors.Unpublishable("x"), 400, None),
         (errors.Throttled("x", retry_after_seconds=2.6), 429, "3"),
         (errors.Throttled("x", retry_after_seconds=0.01), 429, "1"),
         (errors.Unavailable("x"), 503, "5"),
@@ -289,6 +302,14 @@ def test_an_unknown_path_or_method_is_told_apart(path: str, status: int, allow: 
     response = no_such_call(request("PUT", route={"path": path}), SMALL_APP, "look elsewhere")
     assert response.status_code == status
     assert response.headers.get("Allow") == allow
+
+
+@pytest.mark.parametrize("path", ["contacts/", "contacts//"])
+def test_a_slash_too_many_is_not_blamed_on_the_method(path: str) -> None:
+    """As the host routes ``GET /api/contacts//``: to the function that takes what no other takes."""
+    response = no_such_call(request("GET", route={"path": path}), SMALL_APP, "look elsewhere")
+    assert response.status_code == 404
+    assert "Allow" not in response.headers
 
 
 def test_the_cause_of_a_request_is_taken_from_its_headers_when_it_is_well_formed() -> None:

@@ -31,7 +31,9 @@ def large(contact: str, sequence: int) -> OutboxEvent:
 
 
 def relay(publisher: FakePublisher | None = None, lot: FakeParkingLot | None = None) -> Relay:
-    return Relay(publisher or FakePublisher(), lot or FakeParkingLot(), TtlGuard(clock=lambda: 1_772_366_400))
+    return Relay(
+        publisher or FakePublisher(), lot or FakeParkingLot(), guard=TtlGuard(clock=lambda: 1_772_366_400)
+    )
 
 
 def sent_of(publisher: FakePublisher, contact: str) -> list[str]:
@@ -231,7 +233,7 @@ async def test_what_waits_is_said_once_a_minute_and_anew_after_it_was_over(
 async def test_an_event_that_has_used_half_of_its_ttl_is_an_error_in_the_log(
     caplog: pytest.LogCaptureFixture, age: int, warned: bool
 ) -> None:
-    old = Relay(FakePublisher(), FakeParkingLot(), TtlGuard(clock=lambda: 1_772_366_400 + age))
+    old = Relay(FakePublisher(), FakeParkingLot(), guard=TtlGuard(clock=lambda: 1_772_366_400 + age))
     await old.forward([event("a", 1)])
     assert ("of its TTL" in caplog.text) is warned
 

@@ -1,0 +1,139 @@
+"""What is published is what was committed: an event that does not fit its digest is read again before it is sent.
+
+The Cosmos DB trigger of Azure Functions rewrites texts that look like dates (azure-functions-host issue 7114). A
+document without a digest, stored by an earlier version or by others, cannot be told from a rewritten one, and is always
+read again. A read proves that a document is there; that a document is gone is proven by a write's own answer alone.
+"""
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from infra.cosmos.container import Container, StoreFailed
+from infra.cosmos.documents import DIGEST, EventReader, Item, digest, is_as_committed
+from infra.cosmos.errors import Failure, Kind
+from outbox.feed import FeedEvent, OutboxEvent, Poison, Unread
+from outbox.once_a_minute import OnceAMinute
+
+AT_ONCE = 8
+"""How many documents are read at the same time."""
+
+_KEPT = 2000
+"""How many documents that were read are kept for the next attempt at their pages."""
+
+_Place = tuple[str, str]
+"""Partition key and id."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class CosmosOriginals:
+    """Reads committed events from the container that the feed is of. See :class:`outbox.originals.Originals`."""
+
+    container: Container
+    events: EventReader
+    reread: int = 0
+    """How many documents have been read again since the process began."""
+    saying: OnceAMinute = field(default_factory=OnceAMinute)
+    _kept: OrderedDict[_Place, FeedEvent] = field(default_factory=OrderedDict, repr=False)
+
+    async def verified(self, events: Sequence[FeedEvent]) -> list[FeedEvent]:
+        """The events as they were committed."""
+        places = asyncio.Semaphore(AT_ONCE)
+
+        async def one(event: FeedEvent) -> FeedEvent:
+            if isinstance(event, OutboxEvent) and is_as_committed(event.document):
+                return event
+            async with places:
+                return await self._committed(event.event if isinstance(event, Unread) else event)
+
+        before = self.reread
+        verified = list(await asyncio.gather(*map(one, events)))
+        if self.reread > before and self.saying.due():
+            _log.info(
+                "read %d of %d event(s) again: the host delivered other texts than were committed, or the documents "
+                "have no digest; %d since the process began",
+                self.reread - before,
+                len(events),
+                self.reread,
+            )
+        return verified
+
+    def forget(self, events: Sequence[FeedEvent]) -> None:
+        """These events are done."""
+        for event in events:
+            if (place := _place(event.document)) is not None:
+                self._kept.pop(place, None)
+
+    async def _committed(self, delivered: OutboxEvent | Poison) -> FeedEvent:
+        place = _place(delivered.document)
+        if place is None:
+            return delivered  # poison without an id or a partition key: there is nothing that could be read
+        if place in self._kept:
+            return self._kept[place]
+        try:
+            item = await self._read(place)
+        except StoreFailed as error:
+            if error.failure.kind is Kind.INVALID:
+                return _unverified(delivered, "its id or its partition key cannot be one")
+            return Unread(delivered, f"an event's original cannot be read: {error.failure.error()}")
+        if item is None:
+            found: FeedEvent = _unverified(
+                delivered, "what was delivered is not what was committed, and that is gone"
+            )
+        else:
+            found = self._as_read(delivered, item)
+        self._kept[place] = found
+        if len(self._kept) > _KEPT:
+            self._kept.popitem(last=False)
+        return found
+
+    async def _read(self, place: _Place) -> Item | None:
+        """The committed document; None when it is proven gone."""
+        partition_key, item_id = place
+        self.reread += 1
+        item = await self.container.read(item_id, partition_key)
+        if item is None and await self.container.exists(item_id, partition_key):
+            item = await self.container.read(item_id, partition_key)  # now behind the token of that answer
+            if item is None:
+                raise StoreFailed(Failure(Kind.BEHIND, "the store answers with an old state"))
+        return item
+
+    def _as_read(self, delivered: OutboxEvent | Poison, item: Item) -> FeedEvent:
+        document = item | {"_lsn": delivered.lsn}  # which the feed alone tells
+        if DIGEST in item and not is_as_committed(item):
+            return _unverified(delivered, "its digest does not fit it, neither as delivered nor as stored")
+        event = self.events.event(document)
+        if event is None:
+            return _unverified(delivered, "the stored document is no event any more")
+        if DIGEST in item or isinstance(event, Poison):
+            return event
+        try:  # so that the document can be told from a rewritten one later, should it have to be parked
+            return self.events.event(document | {DIGEST: digest(document)}) or event
+        except ValueError:
+            return event
+
+
+def _place(document: Mapping[str, Any]) -> _Place | None:
+    partition_key, item_id = document.get("partitionKey"), document.get("id")
+    if isinstance(partition_key, str) and isinstance(item_id, str) and partition_key and item_id:
+        return partition_key, item_id
+    return None
+
+
+def _unverified(delivered: OutboxEvent | Poison, reason: str) -> Poison:
+    """An event that cannot be proven; a broken one keeps its own reason, which says more."""
+    if isinstance(delivered, Poison):
+        return delivered
+    return Poison(
+        delivered.id,
+        delivered.aggregate,
+        f"unverified: {reason}",
+        delivered.lsn,
+        delivered.lifetime,
+        delivered.document,
+    )

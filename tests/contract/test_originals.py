@@ -1,0 +1,243 @@
+"""What is published is what was committed, whatever the host delivers: each way in which the two can differ.
+
+The documents are delivered as the Cosmos DB trigger of Azure Functions delivers them (extension 4.8.2): texts that look
+like dates are written anew.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from domain.contact import Contact
+from infra.canonical import as_sent
+from infra.cosmos.container import Container, StoreFailed, Write
+from infra.cosmos.documents import Item, digest
+from infra.cosmos.errors import Failure, Kind
+from infra.cosmos.originals import CosmosOriginals
+from outbox.errors import NotDelivered, StillUnsendable
+from outbox.feed import FeedEvent, OutboxEvent, Poison, Unread
+from outbox.parking import Parking
+from outbox.relay import Relay
+from tests.contract.conftest import CosmosStore
+from tests.support.contacts import DETAILS, NOON
+from tests.support.fakes import FakeParkingLot, FakePublisher
+from tests.support.feed import EVENTS
+
+DATE = "2024-05-01T10:00:00.000+02:00"
+AS_REWRITTEN = "2024-05-01T08:00:00+00:00"
+
+
+class Counting(Container):
+    """Counts reads, and fails as told."""
+
+    reads = 0
+    failures: Sequence[Kind] = ()
+    stale = 0
+    """So many reads see nothing, as on a replica that lags."""
+
+    async def read(self, item_id: str, partition_key: str) -> Item | None:
+        self.reads += 1
+        if self.failures:
+            kind, *self.failures = self.failures
+            raise StoreFailed(Failure(kind, "injected"))
+        if self.stale:
+            self.stale -= 1
+            return None
+        return await super().read(item_id, partition_key)
+
+
+@pytest.fixture
+def container(cosmos_store: CosmosStore) -> Counting:
+    counting: Counting = cosmos_store.container  # type: ignore[assignment]  # it becomes one in the next line
+    counting.__class__ = Counting
+    return counting
+
+
+@pytest.fixture
+def originals(container: Counting) -> CosmosOriginals:
+    return CosmosOriginals(container, EVENTS)
+
+
+async def committed(store: CosmosStore, description: str) -> Item:
+    """The stored document of a creation with this description, as the feed would bring it untouched."""
+    contact = Contact.create(DETAILS.model_copy(update={"description": description}), at=NOON)
+    async with store.open() as work:
+        work.add(contact)
+        await work.commit()
+    [event] = await store.events(contact.key)
+    return {**event.document, "_lsn": 7}
+
+
+def rewritten(item: Item) -> Item:
+    """What the trigger makes of the description."""
+    contact = item["data"]["contact"] | {"description": AS_REWRITTEN}
+    return item | {"data": item["data"] | {"contact": contact}}
+
+
+def delivered(item: Item) -> FeedEvent:
+    event = EVENTS.event(item)
+    assert event is not None
+    return event
+
+
+def description(event: FeedEvent) -> Any:
+    assert isinstance(event, OutboxEvent)
+    return event.data["contact"]["description"]
+
+
+async def test_what_was_delivered_as_committed_is_not_read_again(
+    cosmos_store: CosmosStore, originals: CosmosOriginals, container: Counting
+) -> None:
+    event = delivered(await committed(cosmos_store, DATE))
+    assert await originals.verified([event]) == [event]
+    assert container.reads == 0
+
+
+async def test_what_was_rewritten_is_read_again_and_published_as_committed(
+    cosmos_store: CosmosStore, originals: CosmosOriginals, container: Counting
+) -> None:
+    item = await committed(cosmos_store, DATE)
+    [event] = await originals.verified([delivered(rewritten(item))])
+    assert description(event) == DATE
+    assert event.position == (7, 1), "the place in the feed is the delivered one's"
+    assert originals.reread == 1
+
+    function, worker = FakePublisher(), FakePublisher()
+    await Relay(function, FakeParkingLot(), originals).forward([delivered(rewritten(item))])
+    await Relay(worker, FakeParkingLot(), originals).forward([delivered(item)])
+    assert function.bodies == worker.bodies
+    assert as_sent(item["data"]) in function.bodies
+
+
+async def test_what_was_read_is_kept_for_the_retries_of_its_page_and_forgotten_after(
+    cosmos_store: CosmosStore, originals: CosmosOriginals, container: Counting
+) -> None:
+    item = await committed(cosmos_store, DATE)
+    event, publisher = delivered(rewritten(item)), FakePublisher()
+    publisher.fail_for.add(item["partitionKey"])
+    relay = Relay(publisher, FakeParkingLot(), originals)
+    for _ in range(3):
+        with pytest.raises(NotDelivered):
+            await relay.forward([event])
+    assert container.reads == 1
+    publisher.fail_for.clear()
+    await relay.forward([event])
+    await relay.forward([event])
+    assert container.reads == 2
+
+
+async def test_a_document_without_a_digest_is_read_again_and_published_as_read(
+    cosmos_store: CosmosStore, originals: CosmosOriginals
+) -> None:
+    item = await committed(cosmos_store, DATE)
+    old = {name: value for name, value in item.items() if name != "digest" and not name.startswith("_")}
+    await cosmos_store.container.execute(item["partitionKey"], [Write.upsert(old)])
+    [event] = await originals.verified([delivered(rewritten(old))])
+    assert description(event) == DATE
+    assert event.document["digest"] == digest(old), "should it be parked, it can be told from a rewritten one"
+
+
+async def test_a_broken_document_is_read_again_since_the_host_may_have_broken_it(
+    cosmos_store: CosmosStore, originals: CosmosOriginals
+) -> None:
+    item = await committed(cosmos_store, DATE)
+    broken = delivered(item | {"data": item["data"] | {"id": "2024-05-01T08:00:00Z"}})
+    assert isinstance(broken, Poison)
+    [event] = await originals.verified([broken])
+    assert description(event) == DATE
+
+
+@pytest.mark.parametrize("kind", [Kind.PASSING, Kind.THROTTLED, Kind.DENIED, Kind.BEHIND, Kind.NO_CONTAINER])
+async def test_an_original_that_cannot_be_read_makes_its_aggregate_wait_and_no_other(
+    cosmos_store: CosmosStore, originals: CosmosOriginals, container: Counting, kind: Kind
+) -> None:
+    item, other = await committed(cosmos_store, DATE), await committed(cosmos_store, "plain")
+    container.failures = [kind]
+    publisher, lot = FakePublisher(), FakeParkingLot()
+    relay = Relay(publisher, lot, originals)
+    page = [delivered(rewritten(item)), delivered(other)]
+    with pytest.raises(NotDelivered, match="1 of 2 aggregates wait: an event's original cannot be read"):
+        await relay.forward(page)
+    assert publisher.sent == [(other["partitionKey"], other["id"])]
+    assert lot.parked == {}
+    await relay.forward(page)
+    assert len(publisher.sent) == 2
+
+
+async def test_an_old_read_is_no_proof_that_the_original_is_gone(
+    cosmos_store: CosmosStore, originals: CosmosOriginals, container: Counting
+) -> None:
+    item = await committed(cosmos_store, DATE)
+    container.stale = 1
+    [event] = await originals.verified([delivered(rewritten(item))])
+    assert description(event) == DATE
+    originals.forget([event])
+    container.stale = 2
+    [event] = await originals.verified([delivered(rewritten(item))])
+    assert isinstance(event, Unread)
+
+
+async def test_the_proof_whether_an_original_is_there_writes_nothing(
+    cosmos_store: CosmosStore, container: Counting
+) -> None:
+    item = await committed(cosmos_store, DATE)
+    key, before = item["partitionKey"], await container.read(item["id"], item["partitionKey"])
+    assert await container.exists(item["id"], key)
+    assert not await container.exists("no-such-item", key)
+    assert await container.read(item["id"], key) == before
+    assert await container.read("no-such-item", key) is None
+
+
+async def test_an_original_that_is_proven_gone_is_parked_as_unverified_and_never_sent(
+    cosmos_store: CosmosStore, originals: CosmosOriginals
+) -> None:
+    item = await committed(cosmos_store, DATE)
+    await cosmos_store.container.execute(item["partitionKey"], [Write.delete(item["id"])])
+    publisher, lot = FakePublisher(), FakeParkingLot()
+    await Relay(publisher, lot, originals).forward([delivered(rewritten(item))])
+    assert publisher.sent == []
+    [(parked, _)] = lot.parked.values()
+    assert parked.reason.startswith("unverified: ")
+    owner = delivered(item).aggregate
+    assert owner is not None
+    with pytest.raises(StillUnsendable, match="unverified"):
+        await Parking(lot, publisher, originals).replay(owner)
+
+
+async def test_a_digest_that_does_not_fit_what_is_stored_is_parked_as_unverified(
+    cosmos_store: CosmosStore, originals: CosmosOriginals
+) -> None:
+    item = await committed(cosmos_store, "plain")
+    forged = {name: value for name, value in rewritten(item).items() if not name.startswith("_")}
+    await cosmos_store.container.execute(item["partitionKey"], [Write.upsert(forged)])
+    [event] = await originals.verified([delivered(rewritten(item))])
+    assert isinstance(event, Poison)
+    assert "its digest does not fit" in event.reason
+
+
+async def test_a_parked_document_that_was_mended_in_the_store_is_sent_as_mended(
+    cosmos_store: CosmosStore, originals: CosmosOriginals
+) -> None:
+    item = await committed(cosmos_store, "plain")
+    system = {name for name in item if name.startswith("_")}
+    broken = {name: value for name, value in item.items() if name not in system} | {"data": {"broken": 1}}
+    await cosmos_store.container.execute(item["partitionKey"], [Write.upsert(broken)])
+    publisher, lot = FakePublisher(), FakeParkingLot()
+    await Relay(publisher, lot, originals).forward([delivered(broken)])
+    assert publisher.sent == []
+    mended = {name: value for name, value in item.items() if name not in system}
+    await cosmos_store.container.execute(item["partitionKey"], [Write.upsert(mended)])
+    owner = delivered(item).aggregate
+    assert owner is not None
+    assert (await Parking(lot, publisher, originals).replay(owner)).done
+    assert publisher.sent == [(item["partitionKey"], item["id"])]
+
+
+async def test_a_page_of_documents_is_read_again_several_at_once_and_not_all_at_once(
+    cosmos_store: CosmosStore, originals: CosmosOriginals
+) -> None:
+    items = [await committed(cosmos_store, DATE) for _ in range(20)]
+    verified = await originals.verified([delivered(rewritten(item)) for item in items])
+    assert [event.id for event in verified] == [item["id"] for item in items]
+    assert {description(event) for event in verified} == {DATE}
