@@ -1,10 +1,12 @@
 # Everything works from a bare checkout: the first command makes .venv. PYTHON=/path/to/python picks another Python,
-# ARGS adds arguments (make test ARGS="-k relay"), JOBS the number of test processes.
+# ARGS adds arguments (make test ARGS="-k relay"), APP another app (make run APP=examples/orders),
+# JOBS the number of test processes.
 SHELL = /bin/sh
 BIN = .venv/bin/python
 # More than the cores: most tests wait for sockets. The tests of one file share their servers, hence loadfile.
 JOBS = 4
 ARGS =
+APP = .
 SECONDS = 60
 SEED =
 
@@ -19,8 +21,8 @@ venv: ## make .venv and install what run, test and lint need
 	@scripts/bootstrap
 
 # "exec": make's child is the stack itself, so that it gets the Ctrl-C and make says nothing about it.
-run: venv ## start the local Azure and the app; Ctrl-C stops
-	@exec $(BIN) -m devstack $(ARGS)
+run: venv ## start the local Azure and the app (APP=examples/orders: another one); Ctrl-C stops
+	@PYTHONPATH=. exec $(BIN) -m devstack --app "$(APP)" $(ARGS)
 
 test: venv ## run all tests
 	@exec $(BIN) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)

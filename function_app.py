@@ -13,10 +13,12 @@ from infra.bootstrap import application
 from infra.contacts import http as contacts
 from infra.contacts.http import answering
 from infra.contacts.subscriber import received_event
-from infra.http import catch_all, operations, request, responses
-from outbox.aggregate import AggregateKey
+from infra.http import catch_all, request, responses
+from infra.http.operator_functions import operator_functions
 
 app = catch_all.IndexedApp(http_auth_level=func.AuthLevel.FUNCTION)
+# GET health, GET relay, GET parked, GET parked/{id}, POST parked/{id}/discard, POST parked/contacts/{id}/replay
+app.register_functions(operator_functions(application, contacts.OPERATIONS))
 
 _log = logging.getLogger(__name__)
 
@@ -67,77 +69,13 @@ async def delete_contact(req: func.HttpRequest) -> func.HttpResponse:
     return responses.no_content()
 
 
-@app.route(route="health", methods=["GET"], auth_level=func.AuthLevel.ANONYMOUS)
-@answering
-async def health(req: func.HttpRequest) -> func.HttpResponse:
-    """GET /health: 200 when the store answers, 503 when it does not."""
-    await application().outbox.check()
-    return responses.healthy()
-
-
-@app.route(route="parked", methods=["GET"], auth_level=func.AuthLevel.ADMIN)
-@answering
-async def list_parked(req: func.HttpRequest) -> func.HttpResponse:
-    """GET /parked?pageSize=&continuationToken=: the events that cannot be sent, and those that wait behind them."""
-    size, token = request.page_request(req)
-    return operations.parked_listed(await application().outbox.parking.page(size, token), contacts.PARKED)
-
-
-@app.route(route="parked/{id}", methods=["GET"], auth_level=func.AuthLevel.ADMIN)
-@answering
-async def get_parked(req: func.HttpRequest) -> func.HttpResponse:
-    """GET /parked/{id}: one of them, with its document."""
-    parking_id = operations.parking_id(req)
-    return operations.parked_shown(await application().outbox.parking.show(parking_id), contacts.PARKED)
-
-
-@app.route(route="parked/{id}/discard", methods=["POST"], auth_level=func.AuthLevel.ADMIN)
-@answering
-async def discard_parked(req: func.HttpRequest) -> func.HttpResponse:
-    """POST /parked/{id}/discard {"reason": ...}: give one up for good."""
-    parking_id, reason = operations.parking_id(req), operations.discard_reason(req)
-    await application().outbox.parking.discard(parking_id, reason)
-    return responses.no_content()
-
-
-@app.route(route="parked/contacts/{id}/replay", methods=["POST"], auth_level=func.AuthLevel.ADMIN)
-@answering
-async def replay_parked(req: func.HttpRequest) -> func.HttpResponse:
-    """POST /parked/contacts/{id}/replay: send a contact's parked events in order."""
-    contact = AggregateKey("contact", req.route_params["id"])
-    return operations.replayed(await application().outbox.parking.replay(contact))
-
-
-@app.route(route="relay", methods=["GET"], auth_level=func.AuthLevel.ADMIN)
-@answering
-async def get_relay(req: func.HttpRequest) -> func.HttpResponse:
-    """GET /relay: how far behind the relay is, and how many contacts are parked."""
-    return operations.relay_status(await application().outbox.observer.status(), contacts.PARKED)
-
-
 @app.route(route="{*path}", methods=[*catch_all.METHODS])
 async def unrouted(req: func.HttpRequest) -> func.HttpResponse:
     """Whatever no other function takes; its name sorts last."""
     return catch_all.no_such_call(req, app, "contacts are at /api/contacts")
 
 
-@app.cosmos_db_trigger(
-    arg_name="documents",
-    connection="COSMOS",
-    database_name="%COSMOS_DATABASE%",
-    container_name="%COSMOS_CONTAINER%",
-    lease_connection="COSMOS",
-    lease_database_name="%COSMOS_DATABASE%",
-    lease_container_name="%COSMOS_LEASE_CONTAINER%",
-    lease_container_prefix=relay_feed.LEASE_PREFIX,
-    create_lease_container_if_not_exists=False,
-    start_from_beginning=True,  # type: ignore[arg-type]  # the library's own annotation is wrong: the host takes a bool
-    feed_poll_delay=relay_feed.POLL_DELAY_MS,
-    lease_acquire_interval=relay_feed.LEASE_ACQUIRE_MS,
-    lease_renew_interval=relay_feed.LEASE_RENEW_MS,
-    lease_expiration_interval=relay_feed.LEASE_EXPIRATION_MS,
-    max_items_per_invocation=relay_feed.MAX_ITEMS,
-)
+@app.cosmos_db_trigger(arg_name="documents", **relay_feed.trigger())
 # Without an endless retry the host checkpoints past a failed batch, and its events are gone.
 @app.retry(
     strategy="exponential_backoff",

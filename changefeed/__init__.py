@@ -5,7 +5,7 @@ SDK's processor, so that a .NET processor or an Azure Functions deployment can t
 back.
 """
 
-from changefeed.errors import ChangeFeedError, FeedRangeGoneError, LeaseLostError
+from changefeed.errors import ChangeFeedError, FeedRangeGone, LeaseLost
 from changefeed.lag import LeaseLag, estimate_lag
 from changefeed.lease import EpkRange
 from changefeed.options import ProcessorOptions, StartFrom
@@ -17,10 +17,10 @@ __all__ = [
     "ChangeFeedError",
     "ChangeFeedProcessor",
     "EpkRange",
-    "FeedRangeGoneError",
+    "FeedRangeGone",
     "Handler",
     "LeaseLag",
-    "LeaseLostError",
+    "LeaseLost",
     "OnError",
     "ProcessorOptions",
     "StartFrom",

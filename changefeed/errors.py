@@ -1,8 +1,10 @@
 """What this package raises besides the SDK's own errors, which pass through unchanged.
 
-ChangeFeedError
-├── LeaseLostError       another instance owns the lease now, or nobody can know who does
-└── FeedRangeGoneError   the physical partition behind a lease was split
+::
+
+    ChangeFeedError
+    ├── LeaseLost       another instance owns the lease now, or may own it
+    └── FeedRangeGone   the physical partition behind a lease was split
 """
 
 
@@ -10,7 +12,7 @@ class ChangeFeedError(Exception):
     """The processor cannot do what it was asked to; the message says why."""
 
 
-class LeaseLostError(ChangeFeedError):
+class LeaseLost(ChangeFeedError):
     """This instance must stop working on a lease: it is no longer, or no longer surely, the owner."""
 
     def __init__(self, lease_token: str, reason: str) -> None:
@@ -18,5 +20,5 @@ class LeaseLostError(ChangeFeedError):
         self.lease_token = lease_token
 
 
-class FeedRangeGoneError(ChangeFeedError):
+class FeedRangeGone(ChangeFeedError):
     """A feed range no longer lies in one physical partition (the service's 410, sub-status 1002)."""

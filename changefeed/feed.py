@@ -1,7 +1,7 @@
 """A page is read whole or not at all, and never hides that the range behind it was split.
 
 The SDK follows a split by itself, silently, inside one continuation. A processor must not: the halves get
-leases of their own. So a page that came from a half is dropped (:class:`FeedRangeGoneError`) and read again
+leases of their own. So a page that came from a half is dropped (:class:`FeedRangeGone`) and read again
 under its own lease.
 """
 
@@ -14,7 +14,7 @@ from typing import Any, Literal
 from azure.cosmos.aio import ContainerProxy
 
 from changefeed.continuation import Position, from_sdk, parse_sdk_feed_range, sdk_feed_range, to_sdk
-from changefeed.errors import ChangeFeedError, FeedRangeGoneError
+from changefeed.errors import ChangeFeedError, FeedRangeGone
 from changefeed.lease import EpkRange
 
 SdkStart = Literal["Beginning", "Now"] | datetime
@@ -66,7 +66,7 @@ class FeedReader:
     ) -> FeedPage:
         """Read the next page after ``continuation``, or from ``start`` without one.
 
-        Raises FeedRangeGoneError when the range now lies in several physical partitions, and the SDK's
+        Raises FeedRangeGone when the range now lies in several physical partitions, and the SDK's
         errors.
         """
         where: dict[str, Any]
@@ -91,7 +91,7 @@ class FeedReader:
             items = []
         positions = from_sdk(response["etag"])
         if len(positions) > 1:
-            raise FeedRangeGoneError(f"{feed_range} was split")
+            raise FeedRangeGone(f"{feed_range} was split")
         return FeedPage(
             items,
             positions[0].lsn,

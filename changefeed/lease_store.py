@@ -19,7 +19,7 @@ from azure.cosmos.exceptions import (
     CosmosResourceNotFoundError,
 )
 
-from changefeed.errors import ChangeFeedError, LeaseLostError
+from changefeed.errors import ChangeFeedError, LeaseLost
 from changefeed.feed import ContainerIdentity
 from changefeed.lease import Lease
 
@@ -73,19 +73,19 @@ class LeaseStore:
             await self._container.delete_item(lease.id, partition_key=lease.id)
 
     async def acquire(self, lease: Lease, owner: str) -> Lease:
-        """Become the owner, if the owner is still the one that ``lease`` shows. Raises LeaseLostError."""
+        """Become the owner, if the owner is still the one that ``lease`` shows. Raises LeaseLost."""
         return await self._update(lease, lambda current: current.owned_by(owner))
 
     async def renew(self, lease: Lease) -> Lease:
-        """Say that the owner is alive. Raises LeaseLostError."""
+        """Say that the owner is alive. Raises LeaseLost."""
         return await self._update(lease, lambda current: current)
 
     async def checkpoint(self, lease: Lease, continuation: str) -> Lease:
-        """Record that everything up to ``continuation`` was handled. Raises LeaseLostError."""
+        """Record that everything up to ``continuation`` was handled. Raises LeaseLost."""
         return await self._update(lease, lambda current: current.at(continuation))
 
     async def release(self, lease: Lease) -> None:
-        """Let another instance take the lease at once. Raises LeaseLostError."""
+        """Let another instance take the lease at once. Raises LeaseLost."""
         await self._update(lease, lambda current: current.owned_by(None))
 
     async def is_initialized(self) -> bool:
@@ -142,7 +142,7 @@ class LeaseStore:
         current = lease
         for _ in range(_ATTEMPTS_ON_CONFLICT):
             if current.owner != lease.owner:
-                raise LeaseLostError(lease.token, f"{current.owner} took it")
+                raise LeaseLost(lease.token, f"{current.owner} took it")
             wanted = replace(change(current), timestamp=self.clock())
             try:
                 return Lease.from_document(
@@ -156,11 +156,11 @@ class LeaseStore:
             except CosmosAccessConditionFailedError:
                 current = await self._read(lease)
             except CosmosResourceNotFoundError as error:
-                raise LeaseLostError(lease.token, "its document was deleted") from error
-        raise LeaseLostError(lease.token, "others keep writing it")
+                raise LeaseLost(lease.token, "its document was deleted") from error
+        raise LeaseLost(lease.token, "others keep writing it")
 
     async def _read(self, lease: Lease) -> Lease:
         try:
             return Lease.from_document(await self._container.read_item(lease.id, partition_key=lease.id))
         except CosmosResourceNotFoundError as error:
-            raise LeaseLostError(lease.token, "its document was deleted") from error
+            raise LeaseLost(lease.token, "its document was deleted") from error

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from changefeed.errors import FeedRangeGoneError, LeaseLostError
+from changefeed.errors import FeedRangeGone, LeaseLost
 from changefeed.feed import FeedPage, FeedReader, SdkStart
 from changefeed.lease import EpkRange, Lease
 from changefeed.lease_store import LeaseStore
@@ -76,7 +76,7 @@ class PartitionWorker:
         self._processing: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
-        """Work until :meth:`stop`. Raises LeaseLostError and FeedRangeGoneError; reports everything else."""
+        """Work until :meth:`stop`. Raises LeaseLost and FeedRangeGone; reports everything else."""
         self._processing = asyncio.create_task(self._process(), name=f"feed of lease {self.lease.token}")
         renewing = asyncio.create_task(self._renew(), name=f"renewal of lease {self.lease.token}")
         tasks = (self._processing, renewing)
@@ -105,7 +105,7 @@ class PartitionWorker:
         while not self._stopping.is_set():
             try:
                 had_items = await self._process_page()
-            except (LeaseLostError, FeedRangeGoneError):
+            except (LeaseLost, FeedRangeGone):
                 raise
             except Exception as error:  # noqa: BLE001 - whatever the handler or the SDK raises is reported and retried
                 self._shared.on_error(self.lease.token, error)
@@ -147,7 +147,7 @@ class PartitionWorker:
         while True:
             try:
                 await self._write(lambda lease: self._shared.store.checkpoint(lease, continuation))
-            except LeaseLostError:
+            except LeaseLost:
                 raise
             except Exception as error:  # noqa: BLE001 - any failure of the SDK is reported and retried
                 self._shared.on_error(self.lease.token, error)
@@ -163,13 +163,13 @@ class PartitionWorker:
             try:
                 async with asyncio.timeout(self._remaining()):
                     await self._write(self._shared.store.renew)
-            except LeaseLostError:
+            except LeaseLost:
                 raise
             except Exception as error:
                 self._shared.on_error(self.lease.token, error)
                 if self._remaining() <= 0:
                     # Another instance may own it by now: to go on would be to work on it twice.
-                    raise LeaseLostError(self.lease.token, "it could not be renewed in time") from error
+                    raise LeaseLost(self.lease.token, "it could not be renewed in time") from error
                 interval = min(self._options.renew_interval, max(self._remaining() / 4, 0.1))
             else:
                 interval = self._options.renew_interval

@@ -14,7 +14,7 @@ from typing import Self
 from azure.cosmos.aio import ContainerProxy
 
 from changefeed.balancing import leases_to_take
-from changefeed.errors import ChangeFeedError, FeedRangeGoneError, LeaseLostError
+from changefeed.errors import ChangeFeedError, FeedRangeGone, LeaseLost
 from changefeed.feed import FeedReader
 from changefeed.lease import INCREMENTAL_FEED, EpkRange, Lease
 from changefeed.lease_store import LeaseStore
@@ -188,7 +188,7 @@ class ChangeFeedProcessor:
         feed_range = lease.feed_range or await self._range_of_old_lease(lease)
         try:
             acquired = await self._store.acquire(replace(lease, feed_range=feed_range), self._instance_name)
-        except LeaseLostError as lost:
+        except LeaseLost as lost:
             _logger.debug("%s", lost)
             return
         if self._stopping.is_set():
@@ -211,9 +211,9 @@ class ChangeFeedProcessor:
         _logger.debug("lease %s: acquired", token)
         try:
             await worker.run()
-        except FeedRangeGoneError:
+        except FeedRangeGone:
             await self._follow_split(worker)
-        except LeaseLostError as lost:
+        except LeaseLost as lost:
             _logger.info("%s", lost)
             return
         finally:
@@ -237,7 +237,7 @@ class ChangeFeedProcessor:
         try:
             async with asyncio.timeout(RELEASE_SECONDS):
                 await self._store.release(lease)
-        except LeaseLostError as lost:
+        except LeaseLost as lost:
             _logger.debug("%s", lost)
         except Exception as error:  # noqa: BLE001 - reported; the lease expires by itself
             self._on_error(lease.token, error)

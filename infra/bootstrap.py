@@ -1,60 +1,13 @@
-"""The one composition root: clients are made once per process, inside the running loop, and closed when it ends.
+"""The composition root of the contact service: its use cases over an outbox, made once per process."""
 
-Nothing happens at import, since the host imports the app just to list its functions. The Python worker has no shutdown
-hook (https://github.com/Azure/azure-functions-python-worker/issues/1904), so a task waits for the end of the loop:
-``asyncio.run`` cancels what is left when it ends, and that task then closes the clients.
-"""
-
-import asyncio
-import logging
-import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
 
 from application.contacts import Contacts
 from infra.contacts.documents import CONTACTS
-from infra.cosmos.client import ContainerProxy, CosmosClient, cosmos_client
-from infra.cosmos.container import Container
-from infra.cosmos.documents import EventReader
-from infra.cosmos.parked_documents import ParkedDocuments
-from infra.cosmos.parking_lot import CosmosParkingLot
-from infra.cosmos.unit_of_work import CosmosUnitOfWork, Lifetimes
-from infra.credentials import credential_for
-from infra.relay_status import RelayObserver
-from infra.servicebus.client import servicebus_client
-from infra.servicebus.publisher import ServiceBusPublisher
-from infra.settings import Settings, load
-from infra.wire_names import WireNames
+from infra.settings import Settings
+from infra.wiring import OnePerProcess, Outbox, wire_outbox
 from outbox.aggregates import Aggregates
-from outbox.parking import Parking
-from outbox.relay import Forwarded, Relay
-from outbox.unit_of_work import Origin, UnitOfWork, UnitOfWorkFactory, utc_now
-
-_log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Outbox:
-    """The outbox of one service, wired: nothing in it depends on which aggregates the service has."""
-
-    open_unit_of_work: UnitOfWorkFactory
-    relay: Relay
-    parking: Parking
-    observer: RelayObserver
-    events: EventReader
-    feed: ContainerProxy
-    """The container whose change feed the relay reads."""
-    leases: ContainerProxy
-    check: Callable[[], Awaitable[None]]
-    """Returns if the store answers. Raises Unavailable, Throttled or Misconfigured."""
-    resources: AsyncExitStack
-    """Closes everything that is held open."""
-
-    async def forward(self, items: Iterable[Mapping[str, Any]]) -> Forwarded:
-        """Forward the events among the items of a feed. Raises NotDelivered, and Misconfigured."""
-        return await self.relay.forward(self.events.events(items))
+from outbox.unit_of_work import utc_now
 
 
 @dataclass(frozen=True)
@@ -65,107 +18,11 @@ class Application:
     outbox: Outbox
 
 
-class Wired(Protocol):
-    """A service that has an outbox."""
-
-    @property
-    def outbox(self) -> Outbox: ...
-
-
-W = TypeVar("W", bound=Wired)
-
-
-class OnePerProcess(Generic[W]):
-    """Makes a service at the first call, inside the running loop, and closes its clients when the loop ends."""
-
-    def __init__(self, make: Callable[[Settings], W]) -> None:
-        self._make = make
-        self._made: tuple[W, asyncio.AbstractEventLoop] | None = None
-        self._closing: asyncio.Task[None] | None = (
-            None  # held here: a task that nobody holds may be collected
-        )
-
-    def __call__(self) -> W:
-        """The service of this process. Raises Misconfigured when a setting is missing or wrong."""
-        loop = asyncio.get_running_loop()
-        if self._made is None or self._made[1] is not loop:
-            service = self._make(load(os.environ))
-            self._made = service, loop
-            self._closing = loop.create_task(_close_when_the_loop_ends(service.outbox.resources))
-        return self._made[0]
-
-
-def wire_contacts(settings: Settings) -> Application:
+def wire(settings: Settings) -> Application:
     """Build the contact service from settings. Opens no connection: each is opened by its first use."""
-    outbox = wire(settings, CONTACTS)
+    outbox = wire_outbox(settings, CONTACTS)
     return Application(Contacts(Aggregates(outbox.open_unit_of_work), utc_now), outbox)
 
 
-application = OnePerProcess(wire_contacts)
+application = OnePerProcess(wire)
 """The application of this process. Call it inside the running loop."""
-
-
-def wire(settings: Settings, names: WireNames) -> Outbox:
-    """Build a service's outbox from settings. Opens no connection: each is opened by its first use."""
-    events = EventReader(names.untyped)
-    resources = AsyncExitStack()
-    client = _cosmos(settings, resources)
-    database = client.get_database_client(settings.cosmos_database)
-    container = Container(client, settings.cosmos_database, settings.cosmos_container)
-    scope = f"{settings.cosmos.address}/{settings.cosmos_database}/{settings.cosmos_container}"
-
-    lifetimes = Lifetimes(settings.event_ttl_seconds, settings.idempotency_ttl_seconds)
-
-    def open_unit_of_work(origin: Origin) -> UnitOfWork:
-        return CosmosUnitOfWork(container, scope, origin, lifetimes)
-
-    publisher = _publisher(settings, names.source, resources)
-    feed = database.get_container_client(settings.cosmos_container)
-    leases = database.get_container_client(settings.cosmos_lease_container)
-    lot = CosmosParkingLot(
-        Container(client, settings.cosmos_database, settings.cosmos_parked_container),
-        f"{scope}/parked",
-        ParkedDocuments(events, names.parked),
-        discarded_ttl_seconds=settings.event_ttl_seconds,
-    )
-    return Outbox(
-        open_unit_of_work=open_unit_of_work,
-        relay=Relay(publisher, lot),
-        parking=Parking(lot, publisher),
-        observer=RelayObserver(feed, leases, lot, settings.event_ttl_seconds),
-        events=events,
-        feed=feed,
-        leases=leases,
-        check=container.check,
-        resources=resources,
-    )
-
-
-def _cosmos(settings: Settings, resources: AsyncExitStack) -> CosmosClient:
-    credential = credential_for(settings.cosmos)
-    client = cosmos_client(settings.cosmos, credential)
-    if credential:
-        resources.push_async_callback(credential.close)
-    resources.push_async_callback(client.close)
-    return client
-
-
-def _publisher(settings: Settings, source: str, resources: AsyncExitStack) -> ServiceBusPublisher:
-    credential = credential_for(settings.servicebus)
-    client = servicebus_client(settings.servicebus, credential)
-    publisher = ServiceBusPublisher(
-        client, settings.servicebus_topic, source=source, partitioned=settings.servicebus_topic_partitioned
-    )
-    if credential:
-        resources.push_async_callback(credential.close)
-    resources.push_async_callback(client.close)
-    resources.push_async_callback(publisher.close)
-    return publisher
-
-
-async def _close_when_the_loop_ends(resources: AsyncExitStack) -> None:
-    try:
-        await asyncio.Event().wait()
-    finally:
-        await resources.aclose()
-        _log.debug("clients closed")

@@ -2,7 +2,7 @@
 
 from azure.identity.aio import DefaultAzureCredential, ManagedIdentityCredential
 
-from infra.settings import Connection
+from infra.connections import Connection
 
 Credential = DefaultAzureCredential | ManagedIdentityCredential
 
@@ -13,4 +13,4 @@ def credential_for(connection: Connection) -> Credential | None:
         return None
     if connection.managed_identity_only:
         return ManagedIdentityCredential(client_id=connection.client_id)
-    return DefaultAzureCredential(managed_identity_client_id=connection.client_id)
+    return DefaultAzureCredential()

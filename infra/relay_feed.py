@@ -3,6 +3,8 @@
 All times in milliseconds, as the Functions trigger has them.
 """
 
+from typing import Any
+
 LEASE_PREFIX = "relay-"
 """Another function on the same container needs another prefix, or the two share the changes between them."""
 
@@ -16,3 +18,23 @@ LEASE_ACQUIRE_MS = 3_000
 LEASE_RENEW_MS = 4_000
 LEASE_EXPIRATION_MS = 15_000
 """The events of an instance that crashed wait until its leases expire; the trigger's default is a minute."""
+
+
+def trigger() -> dict[str, Any]:
+    """The arguments of the Cosmos DB trigger of a relay function. The settings in ``%`` are read by the host."""
+    return {
+        "connection": "COSMOS",
+        "database_name": "%COSMOS_DATABASE%",
+        "container_name": "%COSMOS_CONTAINER%",
+        "lease_connection": "COSMOS",
+        "lease_database_name": "%COSMOS_DATABASE%",
+        "lease_container_name": "%COSMOS_LEASE_CONTAINER%",
+        "lease_container_prefix": LEASE_PREFIX,
+        "create_lease_container_if_not_exists": False,  # the deployment makes it: under an identity the host cannot
+        "start_from_beginning": True,  # else the events of before the first start would never be sent
+        "feed_poll_delay": POLL_DELAY_MS,
+        "lease_acquire_interval": LEASE_ACQUIRE_MS,
+        "lease_renew_interval": LEASE_RENEW_MS,
+        "lease_expiration_interval": LEASE_EXPIRATION_MS,
+        "max_items_per_invocation": MAX_ITEMS,
+    }

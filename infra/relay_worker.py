@@ -1,4 +1,4 @@
-"""The relay outside Functions, for those who run containers: ``python -m infra.relay_worker``.
+"""The relay outside Functions, for those who run containers: ``python -m infra.relay_worker [--service MODULE]``.
 
 It reads the same settings, reads the feed in the same way and keeps the same leases as the relay function, so several
 workers share the work, and workers and a Functions deployment can replace one another without losing their place. A
@@ -10,24 +10,26 @@ from infra import installed
 if __name__ == "__main__":
     installed.require("relay worker")
 
+import argparse
 import asyncio
 import contextlib
+import importlib
 import logging
 import os
 import signal
 import socket
 import sys
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from changefeed import ChangeFeedContext, ChangeFeedError, ChangeFeedProcessor, ProcessorOptions, StartFrom
 from infra import relay_feed
-from infra.bootstrap import Outbox, wire_contacts
 from infra.cosmos.errors import SDK_ERRORS, classify
 from infra.errors import Misconfigured
-from infra.settings import load
+from infra.settings import Settings, load
+from infra.wiring import Outbox, Wired
 from outbox.errors import NotDelivered, OutboxError
 from outbox.once_a_minute import OnceAMinute
 
@@ -142,19 +144,29 @@ async def _wait(stop: asyncio.Event, seconds: float) -> bool:
     return stop.is_set()
 
 
-async def _main() -> None:
+async def _main(wire: Callable[[Settings], Wired]) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    await run(wire_contacts(load(os.environ)).outbox, stop)
+    await run(wire(load(os.environ)).outbox, stop)
 
 
-def main() -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Exit code 0 after a stop, 2 with one line when a setting or the deployment is wrong."""
+    parser = argparse.ArgumentParser(
+        prog="python -m infra.relay_worker", description="Forward the events of a service until told to stop."
+    )
+    parser.add_argument(
+        "--service",
+        default="infra.bootstrap",
+        metavar="MODULE",
+        help="the module whose wire(settings) makes the service (default: infra.bootstrap)",
+    )
+    service = parser.parse_args(argv).service
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("azure").setLevel(logging.WARNING)
     try:
-        asyncio.run(_main())
+        asyncio.run(_main(importlib.import_module(service).wire))
     except (Misconfigured, ChangeFeedError) as error:
         print(f"relay worker: {error}", file=sys.stderr)
         return 2

@@ -1,28 +1,13 @@
-"""Settings come from the environment, once, into a frozen object; a missing or wrong one is named.
-
-A connection is read in the forms that the Functions host accepts for its triggers, so both always use the same one:
-``NAME`` holds a connection string, or ``NAME__accountEndpoint`` / ``NAME__fullyQualifiedNamespace`` an address that is
-used with an identity. The exact name beats the prefix, and ``AzureWebJobsNAME`` beats ``NAME``, as in the host.
-"""
+"""Settings come from the environment, once, into a frozen object; a missing or wrong one is named."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from infra.connections import Connection, resolve
 from infra.errors import Misconfigured
 
 TTL_MAX = 2_147_483_647
 """Cosmos DB's own limit for ``ttl``, in seconds."""
-
-
-@dataclass(frozen=True)
-class Connection:
-    """How to reach a service: with a connection string (emulators), or at an address with an identity."""
-
-    connection_string: str | None = field(default=None, repr=False)
-    address: str = ""
-    client_id: str | None = None
-    """The client id of a user-assigned identity; None: the system-assigned one, or a developer's own sign-in."""
-    managed_identity_only: bool = False
 
 
 @dataclass(frozen=True)
@@ -46,38 +31,16 @@ class Settings:
 def load(environment: Mapping[str, str]) -> Settings:
     """The settings in ``environment``. Raises Misconfigured, naming the setting that is missing or wrong."""
     return Settings(
-        cosmos=_connection(environment, "COSMOS", "accountEndpoint"),
+        cosmos=resolve(environment, "COSMOS", "accountEndpoint"),
         cosmos_database=environment.get("COSMOS_DATABASE") or "contacts",
         cosmos_container=environment.get("COSMOS_CONTAINER") or "contacts",
         cosmos_lease_container=environment.get("COSMOS_LEASE_CONTAINER") or "leases",
         cosmos_parked_container=environment.get("COSMOS_PARKED_CONTAINER") or "parked-events",
-        servicebus=_connection(environment, "SERVICEBUS", "fullyQualifiedNamespace"),
+        servicebus=resolve(environment, "SERVICEBUS", "fullyQualifiedNamespace"),
         servicebus_topic=environment.get("SERVICEBUS_TOPIC") or "contact-events",
         servicebus_topic_partitioned=_flag(environment, "SERVICEBUS_TOPIC_PARTITIONED"),
         event_ttl_seconds=_seconds(environment, "EVENT_TTL_SECONDS", default=864_000),
         idempotency_ttl_seconds=_seconds(environment, "IDEMPOTENCY_TTL_SECONDS", default=86_400),
-    )
-
-
-def _connection(environment: Mapping[str, str], name: str, address: str) -> Connection:
-    for prefix in (f"AzureWebJobs{name}", name):
-        text = environment.get(prefix) or environment.get(f"{prefix}__connectionString")
-        if text:
-            return Connection(connection_string=text)
-        if value := environment.get(f"{prefix}__{address}"):
-            kind = environment.get(f"{prefix}__credential", "")
-            if kind.lower() not in ("", "managedidentity"):
-                raise Misconfigured(
-                    f"{prefix}__credential is {kind!r}: set it to managedidentity, or leave it out"
-                )
-            return Connection(
-                address=value,
-                client_id=environment.get(f"{prefix}__clientId") or None,
-                managed_identity_only=bool(kind),
-            )
-    raise Misconfigured(
-        f"neither {name} nor {name}__{address} is set: set {name}__{address} to use an identity, "
-        f"or {name} to a connection string (for emulators; local.settings.sample.json has one)"
     )
 
 

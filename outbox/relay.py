@@ -150,8 +150,9 @@ class Relay:
     async def _park_one(self, page: _Page, parked: ParkedAggregate) -> ParkedAggregate | None:
         """Park one aggregate's events; the aggregate as it is now when somebody else was faster and it is parked."""
         key = parked.aggregate
-        # Whatever was before the event in the way had been delivered when the aggregate was parked.
-        behind = [event for event in page.open[key] if event.position >= parked.position]
+        behind = page.open[key]
+        if parked.version:  # whatever was before the event in the way had been delivered when it was parked
+            behind = [event for event in behind if event.position >= parked.position]
         if behind:
             try:
                 await self.parking.park(parked, behind)

@@ -4,8 +4,8 @@ from typing import Any
 
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
+from infra.connections import Connection
 from infra.credentials import Credential
-from infra.settings import Connection
 
 __all__ = ["ContainerProxy", "CosmosClient", "cosmos_client"]
 

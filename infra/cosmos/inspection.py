@@ -19,18 +19,25 @@ from azure.core import MatchConditions
 from azure.core.exceptions import ClientAuthenticationError
 from azure.cosmos.exceptions import CosmosHttpResponseError
 
+from infra.connections import Connection
 from infra.cosmos.client import CosmosClient, cosmos_client
 from infra.cosmos.errors import SDK_ERRORS, Kind, classify
 from infra.credentials import Credential
-from infra.preflight.indexing import IndexingPolicy
-from infra.preflight.report import CannotCheck, Denied
-from infra.settings import Connection
+from infra.inspection import CannotCheck, Denied, UnusableConnection, first_line
 from outbox.unit_of_work import Clock, utc_now
 
 DEADLINE_SECONDS = 15.0
 """For one call, its retries and a sign-in included."""
 
-_LONGEST_LINE = 300
+
+@dataclass(frozen=True)
+class IndexingPolicy:
+    """Which paths of an item are indexed, such as ``/data/deleted/?``."""
+
+    enabled: bool
+    """False for the indexing mode "none"."""
+    included: tuple[str, ...]
+    excluded: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -116,20 +123,16 @@ def _reported(read_headers: Callable[[Mapping[str, Any]], None]) -> Iterator[Non
         if failure.kind in (Kind.MISSING, Kind.NO_CONTAINER):
             raise _NotThere from error
         if failure.kind is Kind.DENIED:
-            raise Denied(_first_line(error)) from error
-        raise CannotCheck(f"it answers {failure.detail}") from error
+            raise Denied(first_line(error)) from error
+        raise CannotCheck(f"answers with an error ({failure.detail})") from error
     except ClientAuthenticationError as error:
-        raise CannotCheck(f"no token could be had: {_first_line(error)}") from error
+        raise CannotCheck(f"cannot be asked, because signing in failed: {first_line(error)}") from error
+    except TimeoutError as error:
+        raise CannotCheck(f"does not answer within {DEADLINE_SECONDS:g} s") from error
     except SDK_ERRORS as error:
-        raise CannotCheck(f"it cannot be reached ({classify(error).detail})") from error
-    except ValueError as error:  # what the SDK raises for a connection string or a key that is none
-        raise CannotCheck("the connection string is none, or its key is damaged") from error
-
-
-def _first_line(error: Exception) -> str:
-    """Of the service's own words, which name the identity, the action and the resource, and no key."""
-    lines = str(getattr(error, "message", None) or error).strip().splitlines() or [type(error).__name__]
-    return lines[0][:_LONGEST_LINE].rstrip(" .")
+        raise CannotCheck(f"cannot be reached ({classify(error).detail})") from error
+    except ValueError as error:  # the SDK's answer to a connection string without its parts, or a damaged key
+        raise UnusableConnection from error
 
 
 def _time(text: str, otherwise: datetime) -> datetime:

@@ -48,8 +48,12 @@ class ParkedDocuments:
         """The ``type`` of every marker there can be."""
         return [MARKER, *([self.stored_names.marker] if self.stored_names else [])]
 
-    def names_of(self, aggregate: AggregateKey | None) -> StoredNames | None:
-        """The other names, where they are this aggregate's."""
+    def owner_field(self, aggregate: AggregateKey) -> str:
+        """The field with an aggregate's id, in all documents that there are of this aggregate."""
+        names = self._names_of(aggregate)
+        return names.owner if names else "aggregateId"
+
+    def _names_of(self, aggregate: AggregateKey | None) -> StoredNames | None:
         names = self.stored_names
         return names if names and aggregate and aggregate.type == names.aggregate_type else None
 
@@ -59,7 +63,7 @@ class ParkedDocuments:
             "aggregateType": aggregate.type if aggregate else None,
             "aggregateId": aggregate.id if aggregate else None,
         }
-        names = self.names_of(aggregate) if aggregate else self.stored_names
+        names = self._names_of(aggregate) if aggregate else self.stored_names
         if names:
             owner[names.owner] = owner["aggregateId"]
         return owner
@@ -73,7 +77,7 @@ class ParkedDocuments:
 
     def marker_item(self, parked: ParkedAggregate) -> Item:
         """The marker of a parked aggregate."""
-        names = self.names_of(parked.aggregate)
+        names = self._names_of(parked.aggregate)
         return {
             "id": marker_id(parked.aggregate),
             "partitionKey": PARTITION,

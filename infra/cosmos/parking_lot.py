@@ -32,11 +32,7 @@ from outbox.unit_of_work import Clock, utc_now
 
 _MARKERS = "SELECT * FROM c WHERE ARRAY_CONTAINS(@types, c.type)"
 _EVENTS = "SELECT * FROM c WHERE c.type = @type ORDER BY c.parkedAt"
-_WAITING = (
-    "SELECT * FROM c WHERE c.type = @type AND c.aggregateType = @aggregateType AND c.aggregateId = @aggregateId "
-    "ORDER BY c.position"
-)
-_WAITING_BY_OWNER = "SELECT * FROM c WHERE c.type = @type AND c.{owner} = @aggregateId ORDER BY c.position"
+_WAITING = "SELECT * FROM c WHERE c.type = @type AND c.{owner} = @aggregateId ORDER BY c.position"
 
 
 class CosmosParkingLot:
@@ -115,15 +111,13 @@ class CosmosParkingLot:
 
     async def waiting(self, aggregate: AggregateKey, limit: int) -> Sequence[tuple[ParkedEvent, FeedEvent]]:
         """An aggregate's first parked events, in order."""
-        names = self._documents.names_of(aggregate)
-        query = _WAITING_BY_OWNER.format(owner=names.owner) if names else _WAITING
+        query = _WAITING.format(owner=self._documents.owner_field(aggregate))
         parameters = {"@type": EVENT, "@aggregateId": aggregate.id}
-        if not names:
-            parameters["@aggregateType"] = aggregate.type
         found: list[tuple[ParkedEvent, FeedEvent]] = []
         async for item in self._all(query, parameters, size=limit):
             parked = self._documents.event(item)
-            found.append((parked, self._documents.feed_event(parked)))
+            if parked.aggregate == aggregate:  # aggregates of two types may have one id
+                found.append((parked, self._documents.feed_event(parked)))
             if len(found) == limit:
                 break
         return found

@@ -24,12 +24,15 @@ DiscardReason = Annotated[str, StringConstraints(strip_whitespace=True, min_leng
 
 @dataclass(frozen=True)
 class Names:
-    """What a service's own aggregates are called in its operators' JSON."""
+    """What a service's own aggregates are called in its operators' paths and JSON."""
 
+    aggregate_type: str
+    path: str
+    """The part of the path before an aggregate's id, such as ``accounts``."""
     owner: str
-    """The field with an aggregate's id, such as ``orderId``."""
+    """The field with an aggregate's id, such as ``accountId``."""
     count: str
-    """The field with the number of parked aggregates, such as ``parkedOrders``."""
+    """The field with the number of parked aggregates, such as ``parkedAccounts``."""
 
 
 class Discard(WireModel):

@@ -1,4 +1,4 @@
-"""Checks the configured account and namespace before traffic does, and says per line what is wrong and its fix.
+"""Checks the configured account and namespace before traffic does; each line says what is wrong and how to mend it.
 
     python -m infra.preflight [--settings FILE] [--survive 1h] [--as-app]
 
@@ -69,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
         "--settings",
         type=Path,
         metavar="FILE",
-        help="the app's settings, in the form of local.settings.json; the environment beats them",
+        help="the app's settings, a file like local.settings.json; a variable of the environment beats the file",
     )
     parser.add_argument(
         "--survive",
@@ -89,7 +89,7 @@ def _parser() -> argparse.ArgumentParser:
 def _duration(text: str) -> timedelta:
     match = re.fullmatch(rf"([0-9]{{1,{_LONGEST_DIGITS}}})([smhd])", text)
     if match is None or int(match[1]) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time such as 90s, 30m, 1h or 2d")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time: write it like 90s, 30m, 1h or 2d")
     return timedelta(seconds=int(match[1]) * _UNITS[match[2]])
 
 
@@ -102,7 +102,7 @@ def _read(file: Path) -> Mapping[str, str]:
         raise Misconfigured(f"cannot read {file}: {error.strerror}") from error
     except (ValueError, KeyError, AttributeError) as error:
         raise Misconfigured(
-            f'{file} is no settings file: it must be a JSON object with "Values", as local.settings.sample.json'
+            f'{file} is not a settings file: it must be a JSON object with "Values", like local.settings.sample.json'
         ) from error
     if encrypted:
         raise Misconfigured(

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeVar
 
+from infra.connections import Connection
 from infra.cosmos.inspection import CosmosInspection
 from infra.credentials import Credential
+from infra.inspection import CannotCheck, Denied, UnusableConnection
 from infra.preflight import cosmos_rules, servicebus_rules
-from infra.preflight.report import CannotCheck, Denied, Finding, ok, unknown, warning, wrong
+from infra.preflight.report import Finding, ok, unknown, warning, wrong
 from infra.servicebus.inspection import ServiceBusInspection
-from infra.settings import Connection, Settings
+from infra.settings import Settings
 from outbox.unit_of_work import Clock, utc_now
 
 T = TypeVar("T")
@@ -36,11 +38,14 @@ class Plan:
 
 @dataclass(frozen=True)
 class _Access:
-    """What is said when a service refuses or does not answer."""
+    """What to say when a service refuses a call, does not answer, or cannot be asked."""
 
     service: str
+    place: str
+    """What the service calls the thing that a connection leads to."""
     setting: str
     address_setting: str
+    address: str
     role: str
     key: str
 
@@ -48,33 +53,58 @@ class _Access:
         fix = (
             f"{self.key} in {self.setting}, or set {self.address_setting} instead, to use an identity"
             if connection.connection_string
-            else f"give who runs this the role {self.role} on {scope} ({_ROLES_TAKE_TIME}), or let this machine "
-            "through the firewall if that is what the text says"
+            else f"give whoever runs preflight the role {self.role} on {scope} ({_ROLES_TAKE_TIME}), or let this "
+            "machine through the firewall if the text says so"
         )
         return wrong(subject, f"access is denied: {error}", fix)
 
-    def unreachable(self, subject: str, error: CannotCheck) -> Finding:
+    def unanswered(self, connection: Connection, error: CannotCheck) -> Finding:
+        if isinstance(error, UnusableConnection):
+            return self._unusable(connection)
+        setting, sign_in = (
+            (self.setting, "")
+            if connection.connection_string
+            else (self.address_setting, "; sign in (az login)")
+        )
         return unknown(
-            subject,
+            self.service,
             str(error),
-            f"see that {self.setting} or {self.address_setting} is the right one, that this machine may reach "
-            f"{self.service} (firewall, private endpoint), and that you are signed in (az login)",
+            f"check that {setting} names the right {self.place}, and that this machine may reach it "
+            f"(firewall, private endpoint){sign_in}",
+        )
+
+    def _unusable(self, connection: Connection) -> Finding:
+        if connection.connection_string:
+            return unknown(
+                self.service,
+                f"{self.setting} holds no connection string that can be used: a part is missing, or its key is damaged",
+                f"copy the connection string of the {self.place} into {self.setting} again, or remove {self.setting} "
+                f"and set {self.address_setting} to use an identity",
+            )
+        return unknown(
+            self.service,
+            f"{self.address_setting} holds no address that can be used",
+            f"set {self.address_setting} to the address of the {self.place}, such as {self.address}",
         )
 
 
 _COSMOS = _Access(
-    "Cosmos DB",
-    "COSMOS",
-    "COSMOS__accountEndpoint",
-    "Cosmos DB Built-in Data Reader",
-    "put the account's key",
+    service="Cosmos DB",
+    place="account",
+    setting="COSMOS",
+    address_setting="COSMOS__accountEndpoint",
+    address="https://ACCOUNT.documents.azure.com:443/",
+    role="Cosmos DB Built-in Data Reader",
+    key="put the account's key",
 )
 _SERVICEBUS = _Access(
-    "Service Bus",
-    "SERVICEBUS",
-    "SERVICEBUS__fullyQualifiedNamespace",
-    "Azure Service Bus Data Owner",
-    "put a key with the claim Manage",
+    service="Service Bus",
+    place="namespace",
+    setting="SERVICEBUS",
+    address_setting="SERVICEBUS__fullyQualifiedNamespace",
+    address="NAMESPACE.servicebus.windows.net",
+    role="Azure Service Bus Data Owner",
+    key="put a key with the claim Manage",
 )
 
 
@@ -86,10 +116,11 @@ async def check(plan: Plan, credential: Credential | None, clock: Clock = utc_no
 
 def _settings(plan: Plan) -> Iterator[Finding]:
     if plan.unset:
+        names = ", ".join(plan.unset)
         yield warning(
             "settings",
-            f"not set: {', '.join(plan.unset)}. The app has defaults for them, its triggers have none",
-            "set them in the app's settings too",
+            f"{names} not set: the app has a default for each, but its triggers do not start without",
+            f"set {names} in the app's settings",
         )
     yield servicebus_rules.judge_event_ttl(plan.settings, plan.survive)
 
@@ -106,7 +137,7 @@ async def _cosmos(plan: Plan, credential: Credential | None, clock: Clock) -> li
     except Denied as error:
         findings.append(_COSMOS.denied(settings.cosmos, _COSMOS.service, error, "the account"))
     except CannotCheck as error:
-        findings.append(_COSMOS.unreachable(_COSMOS.service, error))
+        findings.append(_COSMOS.unanswered(settings.cosmos, error))
     return [*findings, *cosmos_rules.clock(inspection.ahead if inspection else None)]
 
 
@@ -139,7 +170,7 @@ async def _servicebus(plan: Plan, credential: Credential | None) -> list[Finding
             if plan.as_app:
                 findings += await _tried_as_app(plan, inspection)
     except CannotCheck as error:
-        findings.append(_SERVICEBUS.unreachable(_SERVICEBUS.service, error))
+        findings.append(_SERVICEBUS.unanswered(settings.servicebus, error))
     return findings
 
 
@@ -177,11 +208,14 @@ async def _tried(call: Callable[[], Awaitable[None]], subject: str, role: str) -
     except Denied as error:
         return wrong(
             subject,
-            f"the app may not use it: {error}",
-            f"give the app's identity the role {role} on it ({_ROLES_TAKE_TIME}), or the app a key that may",
+            f"the app is denied access: {error}",
+            f"give the app's identity the role {role} on the {subject} ({_ROLES_TAKE_TIME}), "
+            "or put a key with that right in the app's settings",
         )
     except CannotCheck as error:
         return unknown(
-            subject, f"cannot be used as the app does: {error}", "see the lines above, then run this again"
+            subject,
+            f"it is not known whether the app may use it: the service {error}",
+            "mend what the other lines say, then run preflight again",
         )
     return ok(subject, f"may be used as the role {role} allows")

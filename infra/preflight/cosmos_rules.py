@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from infra.cosmos.inspection import ContainerState
+from infra.preflight.indexing import covers, covers_everything
 from infra.preflight.report import Finding, ok, warning, written, wrong
 from infra.settings import Settings
 
@@ -63,14 +64,14 @@ def needed(settings: Settings) -> tuple[Needed, ...]:
 
 
 def judge(need: Needed, state: ContainerState | None, database: str) -> Iterator[Finding]:
-    """Whether a container (None: it is not there) is as the app needs it."""
+    """Whether a container (None: it does not exist) is as the app needs it."""
     if state is None:
         yield wrong(
             need.subject,
             f'does not exist in the database "{database}"',
             f"create it with the partition key {need.partition_key}"
             f"{' and the default TTL -1' if need.ttl_needed else ''}, or name another in {need.setting}; "
-            "the app makes none, and has no right to",
+            "the app does not create it, and has no right to",
         )
         return
     yield _partition_key(need, state)
@@ -84,7 +85,8 @@ def _partition_key(need: Needed, state: ContainerState) -> Finding:
     return wrong(
         need.subject,
         f"the partition key is {', '.join(state.partition_key) or 'missing'}, not {need.partition_key}",
-        f"it cannot be changed: create another container with {need.partition_key} and name it in {need.setting}",
+        f"a partition key cannot be changed: create another container with {need.partition_key} "
+        f"and name it in {need.setting}",
     )
 
 
@@ -93,7 +95,7 @@ def _ttl(need: Needed, state: ContainerState) -> Finding:
     if ttl is None and need.ttl_needed:
         return wrong(
             need.subject,
-            "TTL is off, so the TTL of its items is ignored and they are kept for ever",
+            "TTL is off, so the TTL of its items is ignored and the items are kept for ever",
             "set the container's default TTL to -1",
         )
     if ttl is None:
@@ -104,32 +106,34 @@ def _ttl(need: Needed, state: ContainerState) -> Finding:
             "set the container's default TTL to -1",
         )
     if ttl == -1:
-        return ok(need.subject, "nothing expires unless it says so")
-    text = f"what does not say how long it lives is removed {written(timedelta(seconds=ttl))} after it was written"
+        return ok(need.subject, "an item expires only by a TTL of its own")
+    text = (
+        f"an item without a TTL of its own is removed {written(timedelta(seconds=ttl))} after it was written"
+    )
     if need.items_say_their_ttl:
-        return warning(need.subject, text, "set the default TTL to -1; what the app writes does say it")
-    return wrong(need.subject, f"{text}, and what the app writes here does not", "set the default TTL to -1")
+        return warning(need.subject, text, "set the default TTL to -1: the app gives each of its items a TTL")
+    return wrong(need.subject, f"{text}, and the app writes such items here", "set the default TTL to -1")
 
 
 def _index(need: Needed, state: ContainerState) -> Finding:
     if not state.indexing.enabled:
         return wrong(
             need.subject,
-            "nothing is indexed, so that queries are refused",
+            "nothing is indexed, so queries are refused",
             "set the indexing mode to consistent",
         )
-    missing = [f"{path}/?" for path in need.queried if not state.indexing.covers(path)]
+    missing = [f"{path}/?" for path in need.queried if not covers(state.indexing, path)]
     if missing:
         return wrong(
             need.subject,
-            f"{', '.join(missing)} is queried and not indexed, so that each query reads the whole container",
-            "include it in the indexing policy",
+            f"{', '.join(missing)} is queried and not indexed, so each query reads the whole container",
+            f"include {', '.join(missing)} in the indexing policy",
         )
     paths = ", ".join(f"{path}/?" for path in need.queried) or "nothing but the id"
-    if state.indexing.covers_everything:
+    if covers_everything(state.indexing):
         return warning(
             need.subject,
-            f"everything is indexed, and {paths} queried: each write pays for the rest",
+            f"everything is indexed, and queried is {paths}: each write pays for the rest",
             f'exclude "/*" and include {paths}' if need.queried else 'exclude "/*"',
         )
     return ok(need.subject, f"indexed: {paths}")
@@ -141,11 +145,11 @@ def clock(ahead: timedelta | None) -> Iterator[Finding]:
         return
     direction = "behind" if ahead > timedelta() else "ahead of"
     if abs(ahead) <= CLOCK_TOLERANCE:
-        yield ok("clock", f"this machine's is within {written(CLOCK_TOLERANCE)} of the account's")
+        yield ok("clock", f"this machine's clock is within {written(CLOCK_TOLERANCE)} of the account's")
     else:
-        minutes = timedelta(minutes=round(abs(ahead) / timedelta(minutes=1)))
+        off = written(timedelta(minutes=round(abs(ahead) / timedelta(minutes=1))))
         yield wrong(
             "clock",
-            f"this machine's is {written(minutes)} {direction} the account's: signatures and tokens will be refused",
-            "set the clock; in a container, that of its host",
+            f"this machine's clock is {off} {direction} the account's: signatures and tokens will be refused",
+            "set this machine's clock; for a container, the clock of its host",
         )

@@ -1,4 +1,4 @@
-"""Whether an indexing policy covers a property, as the service decides it: the more precise path wins.
+"""Whether an indexing policy covers a property, as the service decides: the more precise path wins.
 
 ``/a/b/?`` is more precise than ``/a/*``, and ``/a/?`` than ``/a/*``. The document's ``id`` is indexed in any case.
 https://learn.microsoft.com/azure/cosmos-db/index-policy#includeexclude-strategy
@@ -6,32 +6,24 @@ https://learn.microsoft.com/azure/cosmos-db/index-policy#includeexclude-strategy
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from infra.cosmos.inspection import IndexingPolicy
 
 _SEGMENT = re.compile(r'"[^"]*"|[^/]+')
 
 
-@dataclass(frozen=True)
-class IndexingPolicy:
-    """``enabled`` is false for the indexing mode "none"."""
+def covers(policy: IndexingPolicy, path: str) -> bool:
+    """Whether the scalar property at ``path``, such as ``/data/deleted``, is indexed."""
+    return policy.enabled and _precision(policy.included, path) > _precision(policy.excluded, path)
 
-    enabled: bool
-    included: tuple[str, ...]
-    excluded: tuple[str, ...]
 
-    def covers(self, path: str) -> bool:
-        """Whether the scalar property at ``path``, such as ``/data/deleted``, is indexed."""
-        included, excluded = _precision(self.included, path), _precision(self.excluded, path)
-        return self.enabled and included > excluded
-
-    @property
-    def covers_everything(self) -> bool:
-        """Whether properties that nobody has named are indexed too."""
-        return self.enabled and "/*" in self.included and "/*" not in self.excluded
+def covers_everything(policy: IndexingPolicy) -> bool:
+    """Whether properties that neither list names are indexed too."""
+    return policy.enabled and "/*" in policy.included and "/*" not in policy.excluded
 
 
 def _precision(paths: Sequence[str], path: str) -> int:
-    """Of the most precise of the paths that matches; -1 when none does."""
+    """The precision of the most precise path that matches; -1 when no path matches."""
     target = _segments(path)
     return max((_match(_segments(candidate), target) for candidate in paths), default=-1)
 

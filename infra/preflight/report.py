@@ -18,14 +18,6 @@ class Status(Enum):
     UNKNOWN = "unknown"
 
 
-class Denied(Exception):
-    """The service knows the caller and does not let it; the text is the service's own."""
-
-
-class CannotCheck(Exception):
-    """No answer, or none that says anything about the deployment; the text says why."""
-
-
 @dataclass(frozen=True)
 class Finding:
     """One thing that was looked at; ``fix`` says what to do unless it is right."""

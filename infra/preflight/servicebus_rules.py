@@ -1,4 +1,4 @@
-"""What topic and subscription must be for events to be dropped when repeated, kept in order, and never lost."""
+"""What topic and subscription must be to drop repeated events, keep the order, and lose no event."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -12,7 +12,7 @@ LONGEST_WINDOW = timedelta(days=7)
 
 
 def judge_topic(settings: Settings, state: TopicState | None, survive: timedelta) -> Iterator[Finding]:
-    """Whether the topic (None: it is not there) drops what the relay repeats after an outage of ``survive``."""
+    """Whether the topic (None: it does not exist) drops what the relay repeats after an outage of ``survive``."""
     subject = f"topic {settings.servicebus_topic}"
     if state is None:
         yield wrong(
@@ -28,7 +28,7 @@ def judge_topic(settings: Settings, state: TopicState | None, survive: timedelta
 
 
 def judge_subscription(name: str, state: SubscriptionState | None) -> Iterator[Finding]:
-    """Whether the subscription (None: it is not there) keeps every message, in order per contact."""
+    """Whether the subscription (None: it does not exist) keeps every message, and the order of each aggregate's."""
     subject = f"subscription {name}"
     if state is None:
         yield wrong(
@@ -39,12 +39,13 @@ def judge_subscription(name: str, state: SubscriptionState | None) -> Iterator[F
         return
     yield from _active(subject, active=state.active)
     if state.has_sessions:
-        yield ok(subject, "sessions: one contact's events come in order")
+        yield ok(subject, "sessions: the events of one aggregate come in order")
     else:
         yield wrong(
             subject,
-            "has no sessions, so one contact's events may be handled out of order, and the trigger cannot open it",
-            "this cannot be changed: create another one with sessions and name it in SERVICEBUS_SUBSCRIPTION",
+            "has no sessions, so the events of one aggregate may overtake each other, and the trigger cannot open it",
+            "sessions cannot be turned on later: create another subscription with sessions and name it in "
+            "SERVICEBUS_SUBSCRIPTION",
         )
     yield _delivery_count(subject, state.max_delivery_count)
     if state.dead_letters_expired:
@@ -52,7 +53,7 @@ def judge_subscription(name: str, state: SubscriptionState | None) -> Iterator[F
     else:
         yield wrong(subject, "a message that expires is lost", "turn on dead-lettering on message expiration")
     if state.forwards_to:
-        yield wrong(subject, "forwards its messages, so that its subscriber gets none", "take ForwardTo out")
+        yield wrong(subject, "forwards its messages, so the trigger gets no message", "remove ForwardTo")
     yield _auto_delete(subject, state.deleted_when_idle_for)
 
 
@@ -66,8 +67,8 @@ def judge_event_ttl(settings: Settings, survive: timedelta) -> Finding:
         )
     return wrong(
         "EVENT_TTL_SECONDS",
-        f"events are kept for {written(ttl)}: an outage of {written(survive)} loses those that wait",
-        "raise it; existing events keep the TTL that they have",
+        f"events are kept for {written(ttl)}: an outage of {written(survive)} loses the events that wait",
+        "raise EVENT_TTL_SECONDS; existing events keep the TTL that they have",
     )
 
 
@@ -80,8 +81,9 @@ def _window(subject: str, state: TopicState, survive: timedelta, event_ttl: time
     if not state.detects_duplicates:
         yield wrong(
             subject,
-            "duplicate detection is off, so that what the relay repeats arrives twice",
-            "this cannot be changed: create another topic with duplicate detection and name it in SERVICEBUS_TOPIC",
+            "duplicate detection is off, so an event that the relay sends again arrives twice",
+            "duplicate detection cannot be turned on later: create another topic with it and name that in "
+            "SERVICEBUS_TOPIC",
         )
         return
     window = written(state.duplicate_window)
@@ -91,17 +93,18 @@ def _window(subject: str, state: TopicState, survive: timedelta, event_ttl: time
         yield ok(
             subject,
             f"duplicates are dropped for {window}, an outage of {written(survive)} included; events are kept for "
-            f"{written(event_ttl)}, so a later repetition is the subscriber's to drop, by its id or sequence",
+            f"{written(event_ttl)}, so a subscriber must drop what is repeated later, by the event's id or sequence",
         )
     else:
         wanted = min(survive, LONGEST_WINDOW)
         yield wrong(
             subject,
-            f"duplicates are dropped for {window} only: what the relay repeats after an outage of "
+            f"duplicates are dropped for {window} only: an event that the relay sends again after an outage of "
             f"{written(survive)} arrives twice",
             f"set the duplicate detection window to {written(wanted)}"
             if state.duplicate_window < wanted
-            else "no window is longer: expect a shorter outage with --survive, and let subscribers drop the rest",
+            else "Service Bus has no longer window: expect a shorter outage with --survive, and let subscribers drop "
+            "what is repeated later",
         )
 
 
@@ -116,7 +119,7 @@ def _partitioning(subject: str, state: TopicState, settings: Settings) -> Findin
     if not state.partitioned and settings.servicebus_topic_partitioned:
         return warning(
             subject,
-            "is not partitioned, and the relay sends one message at a time for nothing",
+            "is not partitioned, so the relay sends one message at a time without need",
             "set SERVICEBUS_TOPIC_PARTITIONED=false",
         )
     return ok(subject, "partitioned, as the settings say" if state.partitioned else "is not partitioned")
@@ -124,19 +127,19 @@ def _partitioning(subject: str, state: TopicState, settings: Settings) -> Findin
 
 def _delivery_count(subject: str, count: int) -> Finding:
     if count > 1:
-        return ok(subject, f"a message is a dead letter after {count} deliveries")
+        return ok(subject, f"a message becomes a dead letter after {count} deliveries")
     return wrong(
         subject,
-        "a message is a dead letter after one failed delivery, and the next of its contact overtakes it",
+        "a message becomes a dead letter after one failed delivery, and the next event of its aggregate overtakes it",
         "raise the max delivery count; the service's default is 10",
     )
 
 
 def _auto_delete(subject: str, idle: timedelta | None) -> Finding:
     if idle is None:
-        return ok(subject, "is not deleted when idle")
+        return ok(subject, "is not deleted when it is not used")
     return wrong(
         subject,
-        f"is deleted with all that it holds when idle for {written(idle)}",
+        f"is deleted with its messages after {written(idle)} without use",
         "set AutoDeleteOnIdle to its maximum, which means never",
     )

@@ -11,8 +11,8 @@ from typing import Any
 from azure.core.pipeline.transport import AioHttpTransport
 from azure.servicebus.aio.management import ServiceBusAdministrationClient
 
+from infra.connections import Connection
 from infra.credentials import Credential
-from infra.settings import Connection
 
 _ENDPOINT = re.compile(r"(?P<host>Endpoint=sb://[^:/;]+)(:\d+)?/?", re.IGNORECASE)
 _RETRIES = 1
@@ -29,7 +29,7 @@ class _PlainHttp(AioHttpTransport):  # type: ignore[misc]  # azure.core exports 
 def administration_client(
     connection: Connection, credential: Credential | None, emulator_port: int
 ) -> ServiceBusAdministrationClient:
-    """A client that has sent nothing yet; close it. Raises ValueError for a connection string that is none."""
+    """A client that has sent nothing yet; close it. Raises ValueError for a connection string without its parts."""
     text = connection.connection_string
     if text is None:
         assert credential is not None

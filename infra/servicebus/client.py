@@ -2,8 +2,8 @@
 
 from azure.servicebus.aio import ServiceBusClient
 
+from infra.connections import Connection
 from infra.credentials import Credential
-from infra.settings import Connection
 
 
 def servicebus_client(connection: Connection, credential: Credential | None) -> ServiceBusClient:

@@ -21,16 +21,14 @@ from azure.servicebus.exceptions import (
     SessionCannotBeLockedError,
 )
 
+from infra.connections import Connection
 from infra.credentials import Credential
-from infra.preflight.report import CannotCheck, Denied
+from infra.inspection import CannotCheck, Denied, UnusableConnection, first_line
 from infra.servicebus.administration import administration_client
 from infra.servicebus.errors import SDK_ERRORS
-from infra.settings import Connection
 
 DEADLINE_SECONDS = 15.0
 """For one call, its retries and a sign-in included."""
-
-_LONGEST_LINE = 300
 
 _FOREVER = timedelta(days=3650)
 """The service writes "never" as .NET's longest TimeSpan, some 29 000 years."""
@@ -60,7 +58,7 @@ class SubscriptionState:
 
 
 class ServiceBusInspection(AbstractAsyncContextManager["ServiceBusInspection"]):
-    """One namespace, for as long as it is entered. Making one raises CannotCheck for a wrong connection string."""
+    """One namespace, for as long as it is entered. Making one raises UnusableConnection."""
 
     def __init__(self, connection: Connection, credential: Credential | None, *, emulator_port: int) -> None:
         self._connection = connection
@@ -76,7 +74,7 @@ class ServiceBusInspection(AbstractAsyncContextManager["ServiceBusInspection"]):
         await self._admin.close()
 
     async def topic(self, name: str) -> TopicState | None:
-        """The topic, or None when there is none. Raises Denied, CannotCheck."""
+        """The topic, or None when it does not exist. Raises Denied, CannotCheck."""
         try:
             with _reported():
                 async with asyncio.timeout(DEADLINE_SECONDS):
@@ -92,7 +90,7 @@ class ServiceBusInspection(AbstractAsyncContextManager["ServiceBusInspection"]):
         )
 
     async def subscription(self, topic: str, name: str) -> SubscriptionState | None:
-        """The subscription, or None when there is none. Raises Denied, CannotCheck."""
+        """The subscription, or None when it does not exist. Raises Denied, CannotCheck."""
         try:
             with _reported():
                 async with asyncio.timeout(DEADLINE_SECONDS):
@@ -145,27 +143,23 @@ def _reported() -> Iterator[None]:
     try:
         yield
     except (ServiceBusAuthenticationError, ServiceBusAuthorizationError) as error:
-        raise Denied(_first_line(error)) from error
+        raise Denied(first_line(error)) from error
     except (OperationTimeoutError, SessionCannotBeLockedError) as error:
-        raise CannotCheck(f"it does not answer in time ({type(error).__name__})") from error
+        raise CannotCheck(f"does not answer in time ({type(error).__name__})") from error
     except HttpResponseError as error:
         if error.status_code == 404:
             raise _NotThere from error
         if error.status_code in (401, 403):
-            raise Denied(_first_line(error)) from error
+            raise Denied(first_line(error)) from error
         if isinstance(error, ClientAuthenticationError):
-            raise CannotCheck(f"no token could be had: {_first_line(error)}") from error
-        raise CannotCheck(f"it answers {error.status_code or _first_line(error)}") from error
-    except ValueError as error:  # what the SDK raises for a connection string that is none
-        raise CannotCheck("the connection string is none, or its key is damaged") from error
+            raise CannotCheck(f"cannot be asked, because signing in failed: {first_line(error)}") from error
+        raise CannotCheck(f"answers with an error ({error.status_code or first_line(error)})") from error
+    except ValueError as error:  # the SDK's answer to a connection string without its parts
+        raise UnusableConnection from error
+    except TimeoutError as error:
+        raise CannotCheck(f"does not answer within {DEADLINE_SECONDS:g} s") from error
     except SDK_ERRORS as error:
-        raise CannotCheck(f"it cannot be reached ({type(error).__name__})") from error
-
-
-def _first_line(error: Exception) -> str:
-    """Of the service's own words, which name what is missing, and no key."""
-    lines = str(getattr(error, "message", None) or error).strip().splitlines() or [type(error).__name__]
-    return lines[0][:_LONGEST_LINE].rstrip(" .")
+        raise CannotCheck(f"cannot be reached ({type(error).__name__})") from error
 
 
 def _is_active(entity: Any) -> bool:

@@ -24,6 +24,7 @@ from outbox.errors import (
 from outbox.unit_of_work import Receipt
 from tests.contract.conftest import CosmosStore
 from tests.support.contacts import DETAILS, LATER, NOON, ORIGIN
+from tests.support.emulators import Gap
 
 JANE = Name(first_name="Jane", last_name="Doe")
 
@@ -46,6 +47,7 @@ async def rename(store: CosmosStore, contact_id: UUID, name: Name = JANE) -> Rec
         return (await work.commit()).receipt(contact)
 
 
+@pytest.mark.known_gap(Gap.BATCH_NOT_ATOMIC)
 async def test_a_batch_whose_second_document_conflicts_leaves_no_trace_of_the_first(
     cosmos_store: CosmosStore,
 ) -> None:
@@ -62,6 +64,7 @@ async def test_a_batch_whose_second_document_conflicts_leaves_no_trace_of_the_fi
     assert taken["was"] == "here"
 
 
+@pytest.mark.known_gap(Gap.BATCH_IGNORES_ETAG)
 async def test_a_replace_holds_only_at_its_version_each_time_it_is_tried(cosmos_store: CosmosStore) -> None:
     """The SDK takes the condition out of the operation it is given: a second try must carry it again."""
     container, key = cosmos_store.container, str(uuid4())
@@ -94,6 +97,7 @@ class Heavy(Contact):
         return replace(changes, state=changes.state.model_copy(update={"description": "x" * 2 * 1024 * 1024}))
 
 
+@pytest.mark.known_gap(Gap.BATCH_LIMITS)
 @pytest.mark.parametrize("kind", [Chatty, Heavy])
 async def test_more_than_a_batch_holds_is_refused_and_not_tracked_any_more(
     cosmos_store: CosmosStore, kind: type[Contact]
@@ -178,6 +182,7 @@ async def test_a_change_that_never_got_there_is_stored_by_the_repetition(
     assert [event.sequence for event in await cosmos_store.events(created.aggregate.key)] == [1, 2]
 
 
+@pytest.mark.known_gap(Gap.BATCH_IGNORES_ETAG)
 async def test_a_lost_answer_overtaken_by_a_rival_claims_no_version(
     cosmos_store: CosmosStore, unreliable: Unreliable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -201,6 +206,7 @@ async def test_a_lost_answer_overtaken_by_a_rival_claims_no_version(
     assert names == ["Jane", "Rival"]
 
 
+@pytest.mark.known_gap(Gap.BATCH_IGNORES_ETAG)
 async def test_a_lost_request_overtaken_by_a_rival_is_a_lost_race(
     cosmos_store: CosmosStore, unreliable: Unreliable
 ) -> None:
@@ -252,6 +258,7 @@ async def test_a_planted_event_document_is_not_mistaken_for_our_own_commit(cosmo
             await work.get(Contact, str(contact.id))
 
 
+@pytest.mark.known_gap(Gap.SESSION_TOKEN_IGNORED)
 async def test_a_session_token_that_no_replica_can_satisfy_is_forgotten(cosmos_store: CosmosStore) -> None:
     """As after the container was restored, or made anew under its name."""
     receipt = await create(cosmos_store)

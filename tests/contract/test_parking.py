@@ -25,6 +25,7 @@ from outbox.parking import Parking
 from outbox.parking_lot import ParkedAggregate, ParkingLot
 from outbox.relay import Relay
 from tests.support.azure import PARKED, contacts_database, cosmos_connection
+from tests.support.emulators import Gap
 from tests.support.fakes import FakeParkingLot, FakePublisher
 from tests.support.feed import EVENTS, contact_key, event_document, poison_document, read
 
@@ -192,6 +193,7 @@ async def test_a_relay_that_died_after_parking_parks_nothing_twice(world: World)
     assert world.sent("a") == ids(1, 2, 3)
 
 
+@pytest.mark.known_gap(Gap.BATCH_IGNORES_ETAG)
 async def test_two_operators_replay_at_once_and_the_order_holds(world: World) -> None:
     await world.feed(large(1), *(event(sequence) for sequence in range(2, 120)))
     world.topic.limit = 10_000
@@ -210,6 +212,7 @@ async def test_a_replay_while_the_broker_is_away_keeps_everything(world: World) 
     assert len((await world.parking.page(10, None)).items) == 2
 
 
+@pytest.mark.known_gap(Gap.BATCH_IGNORES_ETAG)
 async def test_who_parks_must_have_seen_the_newest_state(world: World) -> None:
     first = ParkedAggregate(A, "x", "r", (1, 1), version="")
     await world.lot.park(first, [read(large(1))])
@@ -243,6 +246,7 @@ async def test_a_list_of_parked_events_goes_page_by_page(world: World) -> None:
     assert sorted(seen, key=str) == [1, 2, 3, 4, 5, 6, 7]
 
 
+@pytest.mark.known_gap(Gap.BATCH_LIMITS)
 async def test_documents_too_large_for_one_transaction_are_parked_all_the_same(
     cosmos_lot: CosmosParkingLot,
 ) -> None:
@@ -253,6 +257,7 @@ async def test_documents_too_large_for_one_transaction_are_parked_all_the_same(
     assert [len(one.document["data"]["text"]) for one in parked] == [700_000] * 5
 
 
+@pytest.mark.known_gap(Gap.BATCH_LIMITS)
 # aiohttp's advice for bodies over 1 MB; the SDK hands it bytes.
 @pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")
 async def test_a_document_that_leaves_no_room_for_a_wrapping_is_parked_without_its_content(

@@ -16,6 +16,7 @@ from outbox.aggregate import Aggregate, AggregateKey
 from outbox.errors import AggregateNotFound, PreconditionFailed
 from tests.contract.conftest import Store
 from tests.support.contacts import DETAILS, LATER, NOON, ORIGIN
+from tests.support.emulators import Gap
 from tests.support.imports import ImportFile, ImportTask
 
 JANE = Name(first_name="Jane", last_name="Doe")
@@ -98,6 +99,7 @@ async def test_nothing_changed_is_nothing_written(store: Store) -> None:
     assert len(await store.events(key(contact_id))) == 1
 
 
+@pytest.mark.known_gap(Gap.BATCH_IGNORES_ETAG)
 async def test_two_writers_of_one_version_one_wins_and_the_other_leaves_no_trace(store: Store) -> None:
     contact_id = await create(store)
 

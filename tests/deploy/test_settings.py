@@ -1,93 +1,77 @@
-"""One set of settings: in Bicep, in the sample, in what the app reads, and in the documentation."""
+"""One set of settings: in Bicep, in the sample, in what the app reads, and in the README."""
 
+import ast
 import json
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from infra import settings
-from tests.deploy import bicep
+from tests.deploy.bicep import MAIN
+from tests.support.functions import functions
 from tests.support.paths import ROOT
 
-MAIN = bicep.read(ROOT / "deploy" / "main.bicep")
 SAMPLE: dict[str, str] = json.loads((ROOT / "local.settings.sample.json").read_text())["Values"]
-SETTINGS_MD = (ROOT / "docs" / "settings.md").read_text()
+IN_AZURE = MAIN.declaration("var", "appSettings").properties()
 
-APP_SETTINGS = {
-    "COSMOS",
-    "COSMOS_DATABASE",
-    "COSMOS_CONTAINER",
-    "COSMOS_LEASE_CONTAINER",
-    "COSMOS_PARKED_CONTAINER",
-    "SERVICEBUS",
-    "SERVICEBUS_TOPIC",
-    "SERVICEBUS_SUBSCRIPTION",
-    "SERVICEBUS_TOPIC_PARTITIONED",
-    "EVENT_TTL_SECONDS",
-    "IDEMPOTENCY_TTL_SECONDS",
-}
-STORAGE = "AzureWebJobsStorage"
+STORAGE = {"AzureWebJobsStorage"}
 TELEMETRY = {"APPLICATIONINSIGHTS_CONNECTION_STRING", "APPLICATIONINSIGHTS_AUTHENTICATION_STRING"}
-IDENTITY = {"credential", "clientId"}
+LOCAL_ONLY = {"FUNCTIONS_WORKER_RUNTIME"}
+"""Flex Consumption refuses it.
+https://learn.microsoft.com/azure/azure-functions/functions-app-settings#flex-consumption-plan
+"""
 
 
-def connections(names: dict[str, str]) -> set[str]:
+def connections(names: Iterable[str]) -> set[str]:
     """The settings, the fields of one connection taken together."""
     return {name.partition("__")[0] for name in names}
 
 
 def read_by_the_app() -> set[str]:
-    sources = (ROOT / "infra" / "settings.py", ROOT / "function_app.py")
-    pattern = r'"%?((?:COSMOS|SERVICEBUS|EVENT|IDEMPOTENCY)[A-Z_]*)%?"'
-    return {name for source in sources for name in re.findall(pattern, source.read_text())}
+    """What the triggers name as %NAME% or as a connection, and what infra/settings.py reads."""
+    bindings = [
+        text
+        for function in functions().values()
+        for binding in function.get_bindings()
+        for text in binding.get_dict_repr().items()
+    ]
+    of_triggers = {name for _, text in bindings for name in re.findall(r"%(\w+)%", str(text))}
+    of_triggers |= {text for key, text in bindings if key.lower().endswith("connection")}
+    source = (ROOT / "infra" / "settings.py").read_text()
+    return of_triggers | set(re.findall(r'environment(?:\.get\(|, )"([A-Z_]+)"', source))
 
 
-def documented() -> set[str]:
-    table = SETTINGS_MD.partition("\n## The app\n")[2].partition("\n## ")[0]
+def in_the_documentation() -> set[str]:
+    page = (ROOT / "docs" / "settings.md").read_text()
+    table = page.partition("## The app")[2].partition("\n## ")[0]
     rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
     return {name.partition("__")[0] for row in rows for name in re.findall(r"`(\w+)`", row)}
 
 
 def test_the_app_the_sample_bicep_and_the_documentation_name_the_same_settings() -> None:
-    assert read_by_the_app() == APP_SETTINGS
-    assert connections(SAMPLE) == APP_SETTINGS | {STORAGE, "FUNCTIONS_WORKER_RUNTIME"}
-    assert connections(MAIN.objects("appSettings")) == APP_SETTINGS | {STORAGE} | TELEMETRY
-    assert documented() == APP_SETTINGS | {STORAGE}
-
-
-def test_every_connection_in_azure_is_an_identity_and_no_string() -> None:
-    declared = set(MAIN.objects("appSettings"))
-    for name, address in (
-        ("COSMOS", "accountEndpoint"),
-        ("SERVICEBUS", "fullyQualifiedNamespace"),
-        (STORAGE, "accountName"),
-    ):
-        assert {each for each in declared if each.partition("__")[0] == name} == {
-            f"{name}__{field}" for field in {address} | IDENTITY
-        }
-    everything = "".join(bicep.read(file).text for file in (ROOT / "deploy").rglob("*.bicep"))
-    assert "listKeys" not in everything
-    assert "AccountKey" not in everything
+    expected = read_by_the_app()
+    assert connections(SAMPLE) == expected | STORAGE | LOCAL_ONLY
+    assert connections(IN_AZURE) == expected | STORAGE | TELEMETRY
+    assert in_the_documentation() == expected | STORAGE
 
 
 def deployed() -> dict[str, str]:
     """What the app finds in its environment; what only Azure knows is made up."""
     found = {}
-    for name, expression in MAIN.objects("appSettings").items():
-        if literal := re.fullmatch(r"'(\w+)'", expression):
-            found[name] = literal[1]
-        elif re.fullmatch(r"\w+Name", expression):
-            found[name] = MAIN.value(expression)
+    for name, expression in IN_AZURE.items():
+        if re.fullmatch(r"\w+Name", expression):
+            [found[name]] = MAIN.declaration("var", expression).words()
         elif number := re.fullmatch(r"string\((\w+)\)", expression):
             found[name] = MAIN.defaults()[number[1]]
         else:
-            found[name] = f"made-up-{name}"
+            found[name] = f"made-up-{name}" if "." in expression else expression
     return found
 
 
 def test_the_app_reads_the_settings_of_bicep_as_those_of_the_sample_with_an_identity() -> None:
     here, there = settings.load(SAMPLE), settings.load(deployed())
-    assert (there.cosmos.connection_string, there.servicebus.connection_string) == (None, None)
     for connection, name in ((there.cosmos, "COSMOS"), (there.servicebus, "SERVICEBUS")):
+        assert connection.connection_string is None
         assert connection.managed_identity_only
         assert connection.client_id == f"made-up-{name}__clientId"
     for name in (
@@ -112,35 +96,34 @@ def test_the_emulator_has_the_topic_and_subscription_of_the_settings() -> None:
         SAMPLE["SERVICEBUS_TOPIC"],
         SAMPLE["SERVICEBUS_SUBSCRIPTION"],
     )
-    assert topic["Properties"]["RequiresDuplicateDetection"] is True
-    assert subscription["Properties"]["RequiresSession"] is True
 
 
-def test_flex_consumption_is_not_given_what_it_refuses() -> None:
-    """https://learn.microsoft.com/azure/azure-functions/functions-app-settings#flex-consumption-plan"""
-    refused = {"FUNCTIONS_WORKER_RUNTIME", "WEBSITE_RUN_FROM_PACKAGE", "FUNCTIONS_EXTENSION_VERSION"}
-    assert not refused & set(MAIN.objects("appSettings"))
+def imported(module: Path) -> set[str]:
+    """The first names of what a module imports."""
+    nodes = list(ast.walk(ast.parse(module.read_text())))
+    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+    return {name.partition(".")[0] for name in names}
 
 
-DEPLOYED = {
-    "application",
-    "changefeed",
-    "domain",
-    "function_app.py",
-    "host.json",
-    "infra",
-    "requirements.txt",
-}
-
-
-def matches(entry: Path, patterns: list[str]) -> bool:
-    return any(Path(entry.name).match(pattern.rstrip("/")) for pattern in patterns)
+def deployable() -> set[str]:
+    """What a package must hold: function_app.py, the folders that its imports lead to, and what the host reads."""
+    found, left = set(), {"function_app"}
+    while left:
+        name = left.pop()
+        entry = f"{name}.py" if (ROOT / f"{name}.py").exists() else name
+        if entry in found or not (ROOT / entry).exists():
+            continue
+        found.add(entry)
+        modules = [ROOT / entry] if entry.endswith(".py") else (ROOT / entry).rglob("*.py")
+        left |= {name for module in modules for name in imported(module)}
+    return found | {"host.json", "requirements.txt"}
 
 
 def test_a_package_holds_the_app_and_nothing_else() -> None:
-    ignored = (ROOT / ".funcignore").read_text().split()
-    private = (ROOT / ".gitignore").read_text().split()
-    for entry in sorted(ROOT.iterdir()):
-        if entry.name not in DEPLOYED and not matches(entry, private):
-            assert matches(entry, ignored), entry.name
-    assert not DEPLOYED & {pattern.rstrip("/") for pattern in ignored}
+    def matches(name: str, patterns: list[str]) -> bool:
+        return any(Path(name).match(pattern.rstrip("/")) for pattern in patterns)
+
+    ignored, private = ((ROOT / file).read_text().split() for file in (".funcignore", ".gitignore"))
+    packaged = {entry.name for entry in ROOT.iterdir() if not matches(entry.name, ignored)}
+    assert {name for name in packaged if not matches(name, private)} == deployable()

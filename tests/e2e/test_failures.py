@@ -4,9 +4,12 @@ import asyncio
 from pathlib import Path
 
 import aiohttp
+import pytest
 
 from devstack.testing import eventually
 from tests.e2e.conftest import Stack, stack
+
+pytestmark = pytest.mark.own_stack
 
 FAILING_APP = Path(__file__).parent / "apps" / "failing_relay"
 

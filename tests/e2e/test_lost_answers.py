@@ -6,6 +6,8 @@ import pytest
 from tests.e2e.conftest import Stack
 from tests.support.contacts import DETAILS_JSON
 
+pytestmark = pytest.mark.own_stack
+
 BATCH = {"operation": "batch", "container": "contacts"}
 LOSSES = [
     ("drop-after-commit", 1), ("drop-after-commit", 2), ("drop-after-commit", 4), ("fail-before-commit", 1),

@@ -15,11 +15,13 @@ from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.exceptions import OperationTimeoutError
 
 from domain.values import ContactDetails, Name
-from infra.bootstrap import wire_contacts
+from infra.bootstrap import wire
 from infra.settings import load
 from tests.e2e.conftest import Stack, stack
 from tests.e2e.test_relay_worker import settings
 from tests.support.contacts import DETAILS, ORIGIN
+
+pytestmark = pytest.mark.own_stack
 
 CONTACTS, CHANGES, PROPERTIES = int(os.environ.get("OUTAGE_CONTACTS", "40")), 16, 3
 EVENTS = CONTACTS * (1 + CHANGES * PROPERTIES)
@@ -31,7 +33,7 @@ def _make_it(details: ContactDetails, _: ContactDetails) -> ContactDetails:
 
 async def write_backlog(started: Stack) -> list[str]:
     """Written straight through the use cases: HTTP is not the matter here."""
-    application = wire_contacts(load(settings(started)))
+    application = wire(load(settings(started)))
     places = asyncio.Semaphore(8)
 
     async def one() -> str:

@@ -11,6 +11,7 @@ from azure.cosmos.aio import CosmosClient
 from devstack.testing import eventually
 from tests.e2e.conftest import Stack
 from tests.support.azure import CONTACTS
+from tests.support.emulators import Gap
 
 
 async def insert(stack: Stack, item: dict[str, Any]) -> None:
@@ -35,6 +36,7 @@ async def parked(stack: Stack, http: aiohttp.ClientSession, **wanted: Any) -> li
     return [item for item in items if all(item[name] == value for name, value in wanted.items())]
 
 
+@pytest.mark.known_gap(Gap.CHANGE_FEED)
 async def test_poison_parks_its_contact_until_it_is_discarded_and_replayed(
     shared_stack: Stack, http: aiohttp.ClientSession
 ) -> None:
@@ -75,6 +77,7 @@ async def test_poison_parks_its_contact_until_it_is_discarded_and_replayed(
     assert "Xanthippe" not in shared_stack.log()
 
 
+@pytest.mark.known_gap(Gap.CHANGE_FEED)
 async def test_poison_of_no_contact_is_parked_alone(shared_stack: Stack, http: aiohttp.ClientSession) -> None:
     documents = [poison("nobody"), poison("nobody", id=[1], sequence="x"), poison(str(uuid4()), sequence=-1)]
     for document in documents:
@@ -85,6 +88,7 @@ async def test_poison_of_no_contact_is_parked_alone(shared_stack: Stack, http: a
         await eventually(partial(parked, shared_stack, http, eventId=document["id"]))
 
 
+@pytest.mark.known_gap(Gap.CHANGE_FEED)
 async def test_the_relays_status_says_that_nothing_is_late(
     shared_stack: Stack, http: aiohttp.ClientSession
 ) -> None:

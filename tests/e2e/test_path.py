@@ -12,12 +12,14 @@ from devstack.testing import eventually
 from tests.e2e.conftest import Stack
 from tests.support.azure import CONTACTS
 from tests.support.contacts import DETAILS_JSON
+from tests.support.emulators import Gap
 
 CONTACTS_AT_ONCE = 200
 CHANGES_EACH = 5
 RECEIVED = re.compile(r"received \w+ [\w-]+ of contact ([\w-]+), sequence (\d+)")
 
 
+@pytest.mark.known_gap(Gap.CHANGE_FEED)
 async def test_a_patch_of_three_properties_is_three_events_in_order(
     shared_stack: Stack, http: aiohttp.ClientSession
 ) -> None:
@@ -43,6 +45,7 @@ async def test_a_patch_of_three_properties_is_three_events_in_order(
     assert bodies[0]["correlationId"] != bodies[1]["correlationId"]
 
 
+@pytest.mark.known_gap(Gap.CHANGE_FEED)
 async def test_the_trace_of_a_request_reaches_the_subscriber(
     shared_stack: Stack, http: aiohttp.ClientSession
 ) -> None:
@@ -57,6 +60,7 @@ async def test_the_trace_of_a_request_reaches_the_subscriber(
     assert properties[b"traceparent"] == trace.encode()
 
 
+@pytest.mark.known_gap(Gap.CHANGE_FEED)
 @pytest.mark.timeout(240)
 async def test_every_contact_sees_its_events_once_and_in_order(
     shared_stack: Stack, http: aiohttp.ClientSession
@@ -88,6 +92,7 @@ async def test_every_contact_sees_its_events_once_and_in_order(
     assert set(map(tuple, received().values())) == {tuple(range(1, 2 + 2 * CHANGES_EACH))}
 
 
+@pytest.mark.known_gap(Gap.CHANGE_FEED)
 async def test_no_log_line_names_a_person(shared_stack: Stack, http: aiohttp.ClientSession) -> None:
     contact = await shared_stack.create(
         http, name={"firstName": "Xanthippe", "lastName": "Quux"}, email="xq@corge.org"

@@ -10,16 +10,19 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import pytest
 from azure.cosmos.aio import CosmosClient
 
 from application.contacts import Contacts
 from devstack.testing import eventually
-from infra.bootstrap import wire_contacts
+from infra.bootstrap import wire
 from infra.settings import load
 from tests.e2e.conftest import Stack, stack
 from tests.support.azure import LEASES
 from tests.support.contacts import DETAILS, ORIGIN
 from tests.support.paths import ROOT
+
+pytestmark = pytest.mark.own_stack
 
 
 def settings(started: Stack) -> dict[str, str]:
@@ -48,7 +51,7 @@ def worker(started: Stack, log: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 @asynccontextmanager
 async def service(started: Stack) -> AsyncIterator[Contacts]:
-    application = wire_contacts(load(settings(started)))
+    application = wire(load(settings(started)))
     async with application.outbox.resources:
         yield application.contacts
 

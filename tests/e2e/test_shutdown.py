@@ -4,9 +4,12 @@ import time
 from pathlib import Path
 
 import aiohttp
+import pytest
 
 from devstack.testing import eventually
 from tests.e2e.conftest import stack
+
+pytestmark = pytest.mark.own_stack
 
 
 async def test_a_stop_while_a_send_hangs_abandons_it_without_a_checkpoint(

@@ -53,8 +53,8 @@ async def test_nothing_reachable_is_not_taken_for_right(capsys: pytest.CaptureFi
     }
     code, (_, cosmos, servicebus) = await preflight(environment, capsys)
     assert code == 2
-    assert cosmos.startswith("unknown  Cosmos DB: it cannot be reached")
-    assert servicebus.startswith("unknown  Service Bus: it cannot be reached")
+    assert cosmos.startswith("unknown  Cosmos DB: cannot be reached")
+    assert servicebus.startswith("unknown  Service Bus: cannot be reached")
 
 
 async def test_services_that_hang_are_given_up(
@@ -71,8 +71,8 @@ async def test_services_that_hang_are_given_up(
         }
         code, (_, cosmos, servicebus) = await preflight(environment, capsys)
     assert code == 2
-    assert cosmos.startswith("unknown  Cosmos DB: it cannot be reached (TimeoutError)")
-    assert servicebus.startswith("unknown  Service Bus: it cannot be reached (TimeoutError)")
+    assert cosmos.startswith("unknown  Cosmos DB: does not answer within 0.5 s")
+    assert servicebus.startswith("unknown  Service Bus: does not answer within 0.5 s")
 
 
 async def test_one_service_is_checked_while_the_other_is_away(
@@ -86,13 +86,30 @@ async def test_one_service_is_checked_while_the_other_is_away(
     assert code == 1
 
 
-async def test_a_connection_string_that_is_none_is_said_to_be(capsys: pytest.CaptureFixture[str]) -> None:
-    environment = {"COSMOS": "nonsense", "SERVICEBUS": "nonsense"}
-    code, complaints = await preflight(environment, capsys)
+@pytest.mark.parametrize(
+    ("cosmos", "servicebus"),
+    [
+        ("nonsense", "nonsense"),
+        ("AccountEndpoint=http://127.0.0.1:1/;", "SharedAccessKeyName=n;SharedAccessKey=k"),
+        ("AccountEndpoint=http://127.0.0.1:1/;AccountKey=damaged;", "Endpoint=sb://127.0.0.1"),
+    ],
+)
+async def test_a_connection_string_that_cannot_be_used_is_to_be_copied_again(
+    cosmos: str, servicebus: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, complaints = await preflight({"COSMOS": cosmos, "SERVICEBUS": servicebus}, capsys)
     assert code == 2
-    assert [line.partition(". Fix")[0] for line in complaints[1:]] == [
-        "unknown  Cosmos DB: the connection string is none, or its key is damaged",
-        "unknown  Service Bus: the connection string is none, or its key is damaged",
+    wrong = "holds no connection string that can be used: a part is missing, or its key is damaged"
+    copy_again = (
+        "copy the connection string of the {} into {} again, or remove {} and set {} to use an identity"
+    )
+    account = copy_again.format("account", "COSMOS", "COSMOS", "COSMOS__accountEndpoint")
+    namespace = copy_again.format(
+        "namespace", "SERVICEBUS", "SERVICEBUS", "SERVICEBUS__fullyQualifiedNamespace"
+    )
+    assert complaints[1:] == [
+        f"unknown  Cosmos DB: COSMOS {wrong}. Fix: {account}",
+        f"unknown  Service Bus: SERVICEBUS {wrong}. Fix: {namespace}",
     ]
 
 
@@ -123,10 +140,10 @@ async def test_what_the_app_may_not_do_names_the_role_that_it_needs(
     environment["SERVICEBUS"] = environment["SERVICEBUS"].replace("SAS_KEY_VALUE", "ANOTHER_KEY")
     code, (_, topic, subscription) = await preflight(environment, capsys, "--as-app")
     assert code == 1
-    assert topic.startswith(f"wrong    topic {environment['SERVICEBUS_TOPIC']}: the app may not use it")
-    assert "the role Azure Service Bus Data Sender on it" in topic
-    assert subscription.startswith("wrong    subscription contact-directory: the app may not use it")
-    assert "the role Azure Service Bus Data Receiver on it" in subscription
+    assert topic.startswith(f"wrong    topic {environment['SERVICEBUS_TOPIC']}: the app is denied access")
+    assert "the role Azure Service Bus Data Sender on the topic" in topic
+    assert subscription.startswith("wrong    subscription contact-directory: the app is denied access")
+    assert "the role Azure Service Bus Data Receiver on the subscription" in subscription
 
 
 def plan(environment: dict[str, str]) -> Plan:
@@ -147,7 +164,7 @@ async def test_a_clock_that_is_off_is_said(
     environment = await deployed(RIGHT, cosmos_server, servicebus_server)
     findings = await check(plan(environment), None, clock=lambda: utc_now() + timedelta(minutes=minutes))
     (line,) = [str(finding) for finding in findings if not str(finding).startswith("ok ")]
-    assert line.startswith(f"wrong    clock: this machine's is {said} the account's")
+    assert line.startswith(f"wrong    clock: this machine's clock is {said} the account's")
 
 
 class SignedIn:

@@ -16,7 +16,7 @@ from tests.support.paths import ROOT
 RIGHT = Deployment()
 COVERED = (
     "duplicates are dropped for 1 h, an outage of 1 h included; events are kept for 10 d, "
-    "so a later repetition is the subscriber's to drop, by its id or sequence"
+    "so a subscriber must drop what is repeated later, by the event's id or sequence"
 )
 
 
@@ -29,22 +29,22 @@ async def test_a_right_deployment_passes_and_every_promise_has_its_line(
     assert capsys.readouterr().out.splitlines() == [
         "ok       EVENT_TTL_SECONDS: events are kept for 10 d, an outage of 1 h is shorter",
         "ok       container contacts: partition key /partitionKey",
-        "ok       container contacts: nothing expires unless it says so",
+        "ok       container contacts: an item expires only by a TTL of its own",
         "ok       container contacts: indexed: /type/?, /data/deleted/?",
         "ok       container leases: partition key /id",
-        "ok       container leases: nothing expires unless it says so",
+        "ok       container leases: an item expires only by a TTL of its own",
         "ok       container leases: indexed: nothing but the id",
         "ok       container parked-events: partition key /partitionKey",
-        "ok       container parked-events: nothing expires unless it says so",
+        "ok       container parked-events: an item expires only by a TTL of its own",
         "ok       container parked-events: indexed: /type/?, /contactId/?, /position/?, /parkedAt/?",
-        "ok       clock: this machine's is within 5 min of the account's",
+        "ok       clock: this machine's clock is within 5 min of the account's",
         f"ok       {topic}: {COVERED}",
         f"ok       {topic}: is not partitioned",
-        f"ok       {topic}: is not deleted when idle",
-        f"ok       {subscription}: sessions: one contact's events come in order",
-        f"ok       {subscription}: a message is a dead letter after 10 deliveries",
+        f"ok       {topic}: is not deleted when it is not used",
+        f"ok       {subscription}: sessions: the events of one aggregate come in order",
+        f"ok       {subscription}: a message becomes a dead letter after 10 deliveries",
         f"ok       {subscription}: a message that expires is kept as a dead letter",
-        f"ok       {subscription}: is not deleted when idle",
+        f"ok       {subscription}: is not deleted when it is not used",
         "18 ok",
     ]
     assert code == 0
@@ -81,16 +81,16 @@ WRONG_CONTAINERS = {
     ),
     "leases that expire": (
         Deployment(leases=ContainerOf("/id", 86_400, indexed())),
-        ["wrong    container leases: what does not say how long it lives is removed 1 d after"],
+        ["wrong    container leases: an item without a TTL of its own is removed 1 d after"],
     ),
     "contacts with a default TTL": (
         Deployment(contacts=ContainerOf(default_ttl=600, indexing=indexed("/type/?", "/data/*"))),
-        ["warning  container contacts: what does not say how long it lives is removed 10 min after"],
+        ["warning  container contacts: an item without a TTL of its own is removed 10 min after"],
     ),
     "contacts by another key": (
         Deployment(contacts=ContainerOf("/id", indexing=indexed("/type/?", "/data/deleted/?"))),
         [
-            "wrong    container contacts: the partition key is /id, not /partitionKey. Fix: it cannot be changed"
+            "wrong    container contacts: the partition key is /id, not /partitionKey. Fix: a partition key cannot"
         ],
     ),
     "leases by another key": (
@@ -153,15 +153,15 @@ WRONG_ENTITIES = {
         Deployment(topic={"enable_partitioning": True}, settings={"SERVICEBUS_TOPIC_PARTITIONED": "true"}),
         [],
     ),
-    "settings for a partitioned topic that is none": (
+    "settings for a partitioned topic, and one that is not": (
         Deployment(settings={"SERVICEBUS_TOPIC_PARTITIONED": "true"}),
-        ["warning  topic T: is not partitioned, and the relay sends one message at a time for nothing"],
+        ["warning  topic T: is not partitioned, so the relay sends one message at a time without need"],
     ),
     "deleted when idle": (
         Deployment(topic=DAYS_WITHOUT_USE, subscription=DAYS_WITHOUT_USE),
         [
-            "wrong    topic T: is deleted with all that it holds when idle for 14 d",
-            "wrong    subscription contact-directory: is deleted with all that it holds when idle for 14 d",
+            "wrong    topic T: is deleted with its messages after 14 d without use",
+            "wrong    subscription contact-directory: is deleted with its messages after 14 d without use",
         ],
     ),
     "disabled": (
@@ -175,17 +175,17 @@ WRONG_ENTITIES = {
     "one delivery, and no dead letters": (
         Deployment(subscription={"max_delivery_count": 1, "dead_lettering_on_message_expiration": False}),
         [
-            "wrong    subscription contact-directory: a message is a dead letter after one failed delivery",
+            "wrong    subscription contact-directory: a message becomes a dead letter after one failed delivery",
             "wrong    subscription contact-directory: a message that expires is lost",
         ],
     ),
     "events that do not outlive the outage": (
         Deployment(settings={"EVENT_TTL_SECONDS": "3600"}),
-        ["wrong    EVENT_TTL_SECONDS: events are kept for 1 h: an outage of 1 h loses those that wait"],
+        ["wrong    EVENT_TTL_SECONDS: events are kept for 1 h: an outage of 1 h loses the events that wait"],
     ),
     "a name that the triggers do not know": (
         Deployment(settings={"COSMOS_LEASE_CONTAINER": ""}),
-        ["warning  settings: not set: COSMOS_LEASE_CONTAINER. "],
+        ["warning  settings: COSMOS_LEASE_CONTAINER not set: "],
     ),
 }
 

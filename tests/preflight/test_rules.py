@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from infra.cosmos.inspection import IndexingPolicy
 from infra.preflight.__main__ import TRIGGER_SETTINGS, main
-from infra.preflight.indexing import IndexingPolicy
+from infra.preflight.indexing import covers
 from infra.preflight.report import exit_code, ok, unknown, warning, written, wrong
+from tests.support.functions import functions
 from tests.support.paths import ROOT
 
 
@@ -37,11 +39,11 @@ from tests.support.paths import ROOT
 )
 def test_the_more_precise_path_decides(included: list[str], excluded: list[str], covered: bool) -> None:
     policy = IndexingPolicy(enabled=True, included=tuple(included), excluded=tuple(excluded))
-    assert policy.covers("/data/deleted") is covered
+    assert covers(policy, "/data/deleted") is covered
 
 
 def test_without_an_index_nothing_is_covered() -> None:
-    assert not IndexingPolicy(enabled=False, included=("/*",), excluded=()).covers("/type")
+    assert not covers(IndexingPolicy(enabled=False, included=("/*",), excluded=()), "/type")
 
 
 def test_the_exit_code_tells_wrong_from_not_known_and_lets_warnings_pass() -> None:
@@ -61,24 +63,25 @@ def test_durations_are_written_in_the_largest_whole_unit(seconds: int, text: str
 
 
 def test_the_triggers_take_no_other_names_from_the_settings() -> None:
-    source = (ROOT / "function_app.py").read_text()
-    named = {part for part in source.split('"') if part.startswith("%") and part.endswith("%")}
+    declared = [trigger.get_dict_repr() for one in functions().values() if (trigger := one.get_trigger())]
+    texts = {value for trigger in declared for value in trigger.values() if isinstance(value, str)}
+    named = {text for text in texts if text.startswith("%") and text.endswith("%")}
     assert named == {f"%{name}%" for name in TRIGGER_SETTINGS}
 
 
 @pytest.mark.parametrize("time", ["", "1", "0h", "1w", "-1h", "1.5h", "1h30m", "99999999d"])
-def test_a_time_that_is_none_is_refused(time: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_not_a_time_is_refused(time: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main([f"--survive={time}"], {})
     assert ended.value.code == 2
-    assert "is no time such as 90s, 30m, 1h or 2d" in capsys.readouterr().err
+    assert "is not a time: write it like 90s, 30m, 1h or 2d" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("[]", "is no settings file"),
-        ("{", "is no settings file"),
+        ("[]", "is not a settings file"),
+        ("{", "is not a settings file"),
         ('{"Values": {"COSMOS_DATABASE": 1}}', "must be an object of strings"),
         ('{"IsEncrypted": true, "Values": {}}', "is encrypted"),
         ('{"Values": {}}', "neither COSMOS nor COSMOS__accountEndpoint is set"),
@@ -128,7 +131,7 @@ def test_the_command_reads_a_settings_file_and_the_environment_beats_it(tmp_path
     )
     lines = ended.stdout.splitlines()
     assert lines[0].startswith("wrong    EVENT_TTL_SECONDS: events are kept for 1 min")
-    assert lines[1].startswith("unknown  Cosmos DB: it cannot be reached")
-    assert lines[2].startswith("unknown  Service Bus: it cannot be reached")
+    assert lines[1].startswith("unknown  Cosmos DB: cannot be reached")
+    assert lines[2].startswith("unknown  Service Bus: cannot be reached")
     assert lines[3:] == ["1 wrong, 2 unknown"]
     assert (ended.returncode, ended.stderr) == (1, "")

@@ -1,4 +1,4 @@
-"""``python -m tests.torture --seconds 60 --seed 7``: exit code 0 without violations, else 1."""
+"""``python -m tests.torture --seconds 60 --seed 7``: exit code 0 without violations, 1 with some, 2 if broken off."""
 
 from infra import installed
 
@@ -15,6 +15,7 @@ import tempfile
 from pathlib import Path
 
 from tests.support.paths import ROOT
+from tests.torture.judge import GOOD
 from tests.torture.plan import PROFILES
 from tests.torture.run import PATIENCE_SECONDS, Options, run
 from tests.torture.summary import summary
@@ -40,11 +41,9 @@ def main(argv: list[str]) -> int:
         )
     )
     print(summary(report), flush=True)
-    if report.violations:
-        return 1
-    if not arguments.keep:
+    if report.verdict.exit_code == GOOD and not arguments.keep:
         shutil.rmtree(folder)
-    return 0
+    return report.verdict.exit_code
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:

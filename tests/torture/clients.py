@@ -1,8 +1,9 @@
 """Clients write down each request before they send it and each answer as it comes; nothing is done from memory.
 
-An attempt that could not connect was certainly not served. Anything else without an answer, and every 503, leaves open
-whether the change was made. Only creations with an Idempotency-Key, and deletions, are asked for again; a patch is not,
-so that its values, used once, show how often it was applied.
+An attempt is sent at most once (``tests.support.once``). One that could not connect was certainly not served. Anything
+else without an answer, and every 503, leaves open whether the change was made. Only creations with an Idempotency-Key,
+and deletions, are asked for again, as a new attempt. A patch is not, so that its values, used once, show how often it
+was applied.
 """
 
 import asyncio
@@ -12,8 +13,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-import aiohttp
-
+from tests.support import once
 from tests.torture.history import UPDATED, cause, value_of
 from tests.torture.journal import Answered, Attempted, Call, Journal, Outcome
 
@@ -45,7 +45,6 @@ class Client:
 
     name: str
     url: str
-    http: aiohttp.ClientSession
     journal: Journal
     chance: random.Random
     directory: Directory
@@ -169,16 +168,16 @@ class _Request:
         url = f"{self._client.url}/contacts" + (f"/{contact}" if contact else "")
         headers = self._headers | {"x-correlation-id": cause(self._operation, number)}
         try:
-            async with self._client.http.request(method, url, json=self._body(), headers=headers) as answer:
-                found = await answer.json(content_type=None) if answer.status in (200, 201) else None
-                if found and contact in self._client.directory.etags:
-                    self._client.directory.saw(str(contact), answer.headers.get("ETag"))
-                replayed = answer.headers.get("Idempotency-Replayed") == "true"
-                return outcome_of(answer.status), answer.status, replayed, found
-        except aiohttp.ClientConnectorError:
+            answer = await once.send(method, url, body=self._body(), headers=headers, within=TIMEOUT_SECONDS)
+        except once.NotSent:
             return "refused", None, False, None
-        except (aiohttp.ClientError, TimeoutError, OSError):
+        except once.NoAnswer:
             return "unknown", None, False, None
+        found = answer.json() if answer.status in (200, 201) else None
+        if found and contact in self._client.directory.etags:
+            self._client.directory.saw(str(contact), answer.headers.get("ETag"))
+        replayed = answer.headers.get("Idempotency-Replayed") == "true"
+        return outcome_of(answer.status), answer.status, replayed, found
 
     def _body(self) -> dict[str, Any] | None:
         if self._asked.call == "delete":
@@ -197,9 +196,3 @@ def outcome_of(status: int) -> Outcome:
     if 200 <= status < 300:
         return "acknowledged"
     return "refused" if status in REFUSALS else "unknown"
-
-
-def session() -> aiohttp.ClientSession:
-    """A connection for each request: aiohttp repeats some requests by itself when a kept one turns out to be closed."""
-    connector = aiohttp.TCPConnector(force_close=True, limit=0)
-    return aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(TIMEOUT_SECONDS))

@@ -2,24 +2,25 @@
 
 from typing import Any
 
-import aiohttp
+from tests.support import once
 
 PAGE_SIZE = 100
+_TIMEOUT_SECONDS = 12.0
 
 
-async def whole_list(http: aiohttp.ClientSession, url: str) -> list[dict[str, Any]] | None:
+async def whole_list(url: str) -> list[dict[str, Any]] | None:
     """All items of all pages; None when one of them could not be had."""
     found: list[dict[str, Any]] = []
     parameters = {"pageSize": str(PAGE_SIZE)}
-    try:
-        while True:
-            async with http.get(url, params=parameters) as answer:
-                if answer.status != 200:
-                    return None
-                page = await answer.json()
-            found += page["items"]
-            if page["continuationToken"] is None:
-                return found
-            parameters["continuationToken"] = page["continuationToken"]
-    except (aiohttp.ClientError, TimeoutError, OSError):
-        return None
+    while True:
+        try:
+            answer = await once.send("GET", url, parameters=parameters, within=_TIMEOUT_SECONDS)
+        except (once.NotSent, once.NoAnswer):
+            return None
+        if answer.status != 200:
+            return None
+        page = answer.json()
+        found += page["items"]
+        if page["continuationToken"] is None:
+            return found
+        parameters["continuationToken"] = page["continuationToken"]

@@ -4,15 +4,16 @@ It goes through the service's own administrative calls, during the faults as wel
 finds parked before it touches it.
 """
 
+import contextlib
 from dataclasses import dataclass, field
 from typing import Any
 
-import aiohttp
-
+from tests.support import once
 from tests.torture.journal import Journal, Parked
 from tests.torture.listing import whole_list
 
 _REASON = "the torture test broke it"
+_TIMEOUT_SECONDS = 12.0
 
 
 @dataclass
@@ -20,7 +21,6 @@ class Operator:
     """Deals with whatever is parked. ``broken``: documents to be discarded; all else is replayed."""
 
     url: str
-    http: aiohttp.ClientSession
     journal: Journal
     broken: set[str] = field(default_factory=set)
     parked: list[dict[str, Any]] = field(default_factory=list)
@@ -29,7 +29,7 @@ class Operator:
 
     async def settle(self) -> bool:
         """Look once and deal with what is there; whether the list could be read."""
-        parked = await whole_list(self.http, f"{self.url}/parked")
+        parked = await whole_list(f"{self.url}/parked")
         if parked is None:
             return False
         self.parked = parked
@@ -45,8 +45,5 @@ class Operator:
 
     async def _post(self, path: str, body: dict[str, str]) -> None:
         """What fails now is done at the next look."""
-        try:
-            async with self.http.post(f"{self.url}/{path}", json=body) as answer:
-                await answer.read()
-        except (aiohttp.ClientError, TimeoutError, OSError):
-            return
+        with contextlib.suppress(once.NotSent, once.NoAnswer):
+            await once.send("POST", f"{self.url}/{path}", body=body, within=_TIMEOUT_SECONDS)

@@ -35,9 +35,12 @@ async def poison(
     """Write one broken document: into a contact's partition, or into one that no contact has."""
     partition = contact or chance.choice([f"nobody-{chance.getrandbits(32):x}", _uuid(chance)])
     document = _broken(chance, partition)
-    stored = await _store(stack, document)
-    done = Poisoned(document=document["id"], partition=partition, stored=stored, contact=contact)
-    journal.write(done)
+    stored: bool | None = None
+    try:
+        stored = await _store(stack, document)
+    finally:  # also when the run is broken off here: the document may be there
+        done = Poisoned(document=document["id"], partition=partition, stored=stored, contact=contact)
+        journal.write(done)
     return done
 
 

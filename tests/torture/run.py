@@ -2,17 +2,18 @@
 
 import asyncio
 import random
+import signal
 import time
-from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support.paths import ROOT
-from tests.torture.checker import Violation, check
-from tests.torture.clients import Client, Directory, session
+from tests.torture.clients import Client, Directory
 from tests.torture.history import History
-from tests.torture.journal import Found, Journal, Reader
-from tests.torture.listing import whole_list
+from tests.torture.journal import Journal
+from tests.torture.judge import Judge, Verdict
 from tests.torture.nemesis import Nemesis
 from tests.torture.operator import Operator
 from tests.torture.plan import PROFILES, plan
@@ -21,11 +22,8 @@ from tests.torture.stack import Stack, running
 CLIENTS = 6
 PATIENCE_SECONDS = 150.0
 """More than the relay's longest pause between two attempts (a minute) and the life of a lease together."""
-QUIET_SECONDS = 3.0
-"""So long nothing may arrive any more before a run counts as over: a late duplicate is one too."""
 
 _LAST_ANSWERS_SECONDS = 60.0
-_LOOK_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -46,26 +44,79 @@ class Report:
 
     options: Options
     history: History
-    violations: list[Violation]
+    verdict: Verdict
     started: float
-    healed: float
+    healed: float | None
+    """When nothing was broken any more; None when the run did not come so far."""
     ended: float
 
 
+class _Run:
+    """How far a run has come; what it has written down outlives whatever breaks it off."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._judge: Judge | None = None
+        self._started = time.monotonic()
+        self._healed: float | None = None
+
+    async def whole(self) -> Verdict:
+        async with AsyncExitStack() as ends:
+            stack = await ends.enter_async_context(
+                running(self._options.folder, self._options.app, seed=self._options.seed)
+            )
+            journal = Journal(stack.clients_log)
+            ends.callback(journal.close)
+            operator = Operator(stack.url, journal)
+            self._judge = Judge(operator, stack.clients_log, stack.subscriber_log)
+            self._started = time.monotonic()
+            await _load_and_faults(self._options, stack, operator)
+            self._healed = time.monotonic()
+            return await self._judge.wait(self._options.patience)
+
+    def broken_off(self, why: str) -> Verdict:
+        return self._judge.broken_off(why) if self._judge else Verdict(broken_off=why)
+
+    def report(self, verdict: Verdict) -> Report:
+        history = self._judge.history if self._judge else History()
+        return Report(self._options, history, verdict, self._started, self._healed, time.monotonic())
+
+
 async def run(options: Options) -> Report:
-    """Raises AssertionError when a process does not come up: that is no verdict."""
-    async with AsyncExitStack() as ends:
-        stack = await ends.enter_async_context(running(options.folder, options.app, seed=options.seed))
-        http = await ends.enter_async_context(session())
-        journal = Journal(stack.clients_log)
-        ends.callback(journal.close)
-        started = time.monotonic()
-        operator = Operator(stack.url, http, journal)
-        await _load_and_faults(options, stack, operator)
-        healed = time.monotonic()
-        judge = _Judge(stack, operator)
-        violations = await judge.wait(options.patience)
-        return Report(options, judge.history, violations, started, healed, time.monotonic())
+    """All of it. A run that is broken off has a report too; a mistake of the test's own code is raised."""
+    under_way = _Run(options)
+    try:
+        with _cancelled_by_sigterm():
+            verdict = await under_way.whole()
+    except (asyncio.CancelledError, AssertionError, TimeoutError, ExceptionGroup) as error:
+        verdict = under_way.broken_off(_reason(error))
+    return under_way.report(verdict)
+
+
+@contextmanager
+def _cancelled_by_sigterm() -> Iterator[None]:
+    """As asyncio.run does it for SIGINT: everything is ended in order."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    loop.add_signal_handler(signal.SIGTERM, task.cancel)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)
+
+
+def _reason(error: BaseException) -> str:
+    """Why a run was broken off. Raises what is no reason but a mistake in the test."""
+    match error:
+        case ExceptionGroup():
+            return "; ".join(dict.fromkeys(_reason(each) for each in error.exceptions))
+        case asyncio.CancelledError():
+            return "it was stopped from outside"
+        case TimeoutError():
+            return f"clients and faults did not come to their end within {_LAST_ANSWERS_SECONDS:g} s"
+        case AssertionError():
+            return (str(error).splitlines() or ["an assertion failed"])[0]
+    raise error
 
 
 async def _load_and_faults(options: Options, stack: Stack, operator: Operator) -> None:
@@ -74,7 +125,7 @@ async def _load_and_faults(options: Options, stack: Stack, operator: Operator) -
 
     def client(name: str) -> Client:
         chance = random.Random(f"{name} {options.seed}")
-        return Client(name, stack.url, operator.http, operator.journal, chance, directory, stopping, pauses)
+        return Client(name, stack.url, operator.journal, chance, directory, stopping, pauses)
 
     nemesis = Nemesis(stack, operator, client("victim"), random.Random(f"nemesis {options.seed}"))
     async with asyncio.timeout(options.seconds + _LAST_ANSWERS_SECONDS), asyncio.TaskGroup() as clients:
@@ -87,46 +138,3 @@ async def _load_and_faults(options: Options, stack: Stack, operator: Operator) -
     last = client("last")
     for contact in sorted(directory.etags):
         await last.patch(contact)  # after it, what was lost before is a gap, and no longer only late
-
-
-@dataclass
-class _Judge:
-    """Reads the journals on, asks for the final state, and lets the checker look, again and again."""
-
-    stack: Stack
-    operator: Operator
-    history: History = field(default_factory=History)
-
-    def __post_init__(self) -> None:
-        self._readers = [Reader(self.stack.clients_log), Reader(self.stack.subscriber_log)]
-
-    async def wait(self, patience: float) -> list[Violation]:
-        """The violations, those that cannot pass first: none as soon as all is well and quiet."""
-        deadline = time.monotonic() + patience
-        while True:
-            violations, complete = await self._look()
-            hopeless = any(not violation.may_pass for violation in violations)
-            well = complete and not violations and self._is_quiet()
-            if hopeless or well or time.monotonic() > deadline:
-                break
-            await asyncio.sleep(_LOOK_SECONDS)
-        for contact in self.history.found:
-            self.operator.journal.write(Found(body=contact))
-        if not self.history.deliveries:
-            violations.append(Violation("nothing happened", "no event arrived: there was nothing to judge"))
-        return sorted(violations, key=lambda violation: violation.may_pass)
-
-    async def _look(self) -> tuple[list[Violation], bool]:
-        """What is wrong now, and whether everything could be looked at."""
-        for reader in self._readers:
-            self.history.add(reader.new())
-        settled = await self.operator.settle()
-        contacts = await whole_list(self.operator.http, f"{self.stack.url}/contacts")
-        self.history.still_parked, self.history.found = self.operator.parked, contacts or []
-        return check(self.history), settled and contacts is not None
-
-    def _is_quiet(self) -> bool:
-        newest = max(
-            (delivery.at for each in self.history.deliveries.values() for delivery in each), default=0.0
-        )
-        return time.monotonic() - newest > QUIET_SECONDS

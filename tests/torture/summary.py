@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.torture.history import History
+from tests.torture.judge import Verdict
 from tests.torture.run import Report
 
 _FORWARDED = re.compile(r"forwarded \w+ (\S+) of contact")
@@ -22,18 +23,28 @@ def summary(report: Report) -> str:
         *_events(report),
         ("longest wait for the API", f"{_longest_silence(report):.1f} s"),
         ("longest from answer to arrival", f"{_longest_delivery(report.history):.1f} s"),
-        ("all quiet after healing", f"{report.ended - report.healed:.1f} s"),
-        ("violations", str(len(report.violations))),
+        *_quiet(report),
+        ("violations", str(len(report.verdict.violations))),
     ]
     lines = [f"{label:<32} {text}" for label, text in rows]
-    shown = [f"  {violation}" for violation in report.violations[:_SHOWN]]
-    if len(report.violations) > _SHOWN:
-        shown.append(f"  and {len(report.violations) - _SHOWN} more")
-    if not all(violation.may_pass for violation in report.violations):
-        shown.append(
-            "  (the wait ended at once: the first of these cannot pass; the last may only have been late)"
-        )
-    return "\n".join(lines + shown)
+    return "\n".join([*lines, *_verdict(report.verdict)])
+
+
+def _quiet(report: Report) -> Iterator[tuple[str, str]]:
+    if report.healed is not None and not report.verdict.broken_off:
+        yield "all quiet after healing", f"{report.ended - report.healed:.1f} s"
+
+
+def _verdict(verdict: Verdict) -> Iterator[str]:
+    for violation in verdict.violations[:_SHOWN]:
+        yield f"  {violation}"
+    if len(verdict.violations) > _SHOWN:
+        yield f"  and {len(verdict.violations) - _SHOWN} more"
+    late = f"{verdict.open} missing events and the like are not counted: they may only have been late"
+    if verdict.broken_off:
+        yield f"BROKEN OFF: {verdict.broken_off}; {late}"
+    elif verdict.open:
+        yield f"  (the run ended at once, since no wait can mend this; {late})"
 
 
 def kills(history: History) -> int:

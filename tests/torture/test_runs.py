@@ -2,8 +2,10 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -25,7 +27,7 @@ def torture(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def number(row: str, output: str) -> int:
+def count(row: str, output: str) -> int:
     found = re.search(rf"^ *{row} +(\d+)", output, flags=re.MULTILINE)
     assert found, f"no {row} in:\n{output}"
     return int(found[1])
@@ -36,11 +38,11 @@ def test_nothing_is_lost_doubled_or_reordered(tmp_path: Path) -> None:
     done = torture(tmp_path, "--seconds", "20", "--seed", "13")
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stderr == ""
-    assert number("violations", done.stdout) == 0
-    assert number("processes killed", done.stdout) >= 8
+    assert count("violations", done.stdout) == 0
+    assert count("processes killed", done.stdout) >= 8
     assert int(re.findall(r"of (\d+) kinds", done.stdout)[0]) >= 5
-    assert number("events delivered", done.stdout) >= 50
-    assert number("create operations", done.stdout) >= 5
+    assert count("events delivered", done.stdout) >= 50
+    assert count("create operations", done.stdout) >= 5
     assert not [left for left in tmp_path.iterdir() if left.name.startswith("torture-")]
 
 
@@ -58,8 +60,41 @@ def test_a_planted_bug_is_found(tmp_path: Path, bug: str, profile: str, seconds:
     arguments = ("--profile", profile, "--seconds", str(seconds), "--seed", "1", "--patience", "15")
     done = torture(tmp_path, "--app", str(BUGS / bug), *arguments)
     assert done.returncode == 1, done.stdout + done.stderr
-    assert number("violations", done.stdout) >= 1
+    assert count("violations", done.stdout) >= 1
     assert re.search(rf"^  ({rule}): ", done.stdout, flags=re.MULTILINE), done.stdout
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_stopped_says_so_and_lists_nothing_that_may_only_be_late(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.torture", "--seconds", "50", "--profile", "nothing"],
+        cwd=ROOT,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        deadline = time.monotonic() + 40
+        while not any(
+            b"acknowledged" in log.read_bytes() for log in tmp_path.glob("torture-*/clients.jsonl")
+        ):
+            assert time.monotonic() < deadline, "no client was answered"
+            assert process.poll() is None
+            time.sleep(0.1)
+        process.send_signal(number)
+        output, errors = process.communicate()
+    assert (process.returncode, errors) == (2, "")
+    assert "\nBROKEN OFF: it was stopped from outside; " in output
+    assert count("violations", output) == 0
+
+
+def test_a_process_that_does_not_come_up_breaks_a_run_off(tmp_path: Path) -> None:
+    done = torture(tmp_path, "--app", str(tmp_path / "nowhere"), "--seconds", "1")
+    assert (done.returncode, done.stderr) == (2, "")
+    assert "\nBROKEN OFF: functions did not become ready" in done.stdout
 
 
 def test_a_seed_always_plans_the_same_and_another_seed_something_else() -> None:

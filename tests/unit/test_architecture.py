@@ -1,6 +1,8 @@
 """Imports point one way, and only the folder made for it knows a vendor."""
 
 import ast
+import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +20,7 @@ OURS = {
     "devstack",
     "tests",
     "tools",
+    "examples",
 }
 MAY_IMPORT = {
     "outbox": {"outbox"},
@@ -27,7 +30,14 @@ MAY_IMPORT = {
     "changefeed": {"changefeed"},
     "packages/devstack/src/devstack": {"devstack", "changefeed"},
     "function_app.py": {"infra", "application", "domain", "outbox"},
+    "examples/orders": {"examples", "infra", "outbox"},
 }
+
+
+GENERIC = [
+    "outbox", "changefeed", "infra/cosmos", "infra/servicebus", "infra/http", "infra/credentials.py", "infra/errors.py",
+    "infra/relay_feed.py", "infra/relay_status.py", "infra/relay_worker.py", "infra/wire_names.py", "infra/wiring.py",
+]  # fmt: skip
 
 
 def modules(place: str) -> list[Path]:
@@ -65,10 +75,7 @@ def test_the_domain_uses_the_aggregate_and_the_event_and_nothing_else_of_the_out
         assert used <= {"outbox.aggregate", "outbox.event"}, module
 
 
-@pytest.mark.parametrize(
-    "place",
-    ["outbox", "infra/cosmos", "infra/servicebus", "infra/http", "infra/errors.py", "infra/wire_names.py"],
-)
+@pytest.mark.parametrize("place", GENERIC)
 def test_what_is_there_for_any_aggregate_does_not_speak_of_contacts(place: str) -> None:
     for module in modules(place):
         assert "contact" not in module.read_text().lower(), module
@@ -87,3 +94,26 @@ def test_a_vendors_sdk_is_imported_in_one_folder(vendor: str, home: str) -> None
     for module in modules("infra") + modules("function_app.py"):
         if any(name.startswith(vendor) for name in imports(module)):
             assert (ROOT / home) in module.parents, module
+
+
+@pytest.mark.parametrize("place", [*GENERIC, "packages/devstack/src/devstack"])
+def test_nothing_but_the_example_knows_about_orders(place: str) -> None:
+    for module in modules(place):
+        assert not re.search(r"examples\.orders|order_?id\b|order-events|\bOrder[A-Z]", module.read_text()), (
+            module
+        )
+
+
+def test_the_example_runs_without_the_contact_service() -> None:
+    program = "import sys, examples.orders.function_app; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert not [name for name in loaded if name.partition(".")[0] in {"domain", "application"}]
+    assert "infra.contacts" not in loaded
+
+
+def test_adapters_know_nothing_of_preflight() -> None:
+    for module in modules("infra") + modules("function_app.py"):
+        if (ROOT / "infra" / "preflight") not in module.parents:
+            assert not [name for name in imports(module) if name.startswith("infra.preflight")], module

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-import function_app
+from tests.support.functions import functions
 
 ROOT = Path(__file__).resolve().parents[2]
-FUNCTIONS = {str(function.get_function_name()): function for function in function_app.app.get_functions()}
+FUNCTIONS = functions()
 
 
 def trigger(name: str) -> dict[str, Any]:

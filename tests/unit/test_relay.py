@@ -82,6 +82,14 @@ async def test_what_is_too_large_is_parked_with_all_behind_it_and_other_contacts
     assert parked[1].reason == f"waits behind event {parked[0].event_id}"
 
 
+async def test_what_is_behind_a_new_block_is_parked_wherever_the_feed_has_it() -> None:
+    """A document that was rewritten has a greater LSN than its successors."""
+    publisher, lot = FakePublisher(), FakeParkingLot()
+    rewritten = read(event_document("a", 1, lsn=9, text="x" * 300_000))
+    result = await relay(publisher, lot).forward([rewritten, event("a", 2)])
+    assert (result.sent, result.parked) == (0, 2)
+
+
 async def test_later_events_of_a_parked_contact_queue_up_and_are_not_sent() -> None:
     publisher, lot = FakePublisher(), FakeParkingLot()
     await relay(publisher, lot).forward([event("a", 1), large("a", 2)])

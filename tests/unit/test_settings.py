@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from infra.connections import Connection
 from infra.credentials import credential_for
 from infra.errors import Misconfigured
-from infra.settings import Connection, load
+from infra.settings import load
 
 LOCAL = {"COSMOS": "AccountEndpoint=http://c/;AccountKey=k", "SERVICEBUS": "Endpoint=sb://s"}
 ROOT = Path(__file__).resolve().parents[2]
@@ -42,11 +43,6 @@ def test_an_address_is_used_with_an_identity() -> None:
 def test_the_exact_name_beats_the_prefix() -> None:
     settings = load(LOCAL | {"COSMOS__accountEndpoint": "https://a"})
     assert settings.cosmos.connection_string == LOCAL["COSMOS"]
-
-
-def test_the_hosts_own_prefix_beats_both() -> None:
-    settings = load(LOCAL | {"AzureWebJobsCOSMOS": "AccountEndpoint=http://other/;AccountKey=k"})
-    assert settings.cosmos.connection_string == "AccountEndpoint=http://other/;AccountKey=k"
 
 
 @pytest.mark.parametrize(

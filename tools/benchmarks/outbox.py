@@ -27,7 +27,7 @@ from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
 
 from devstack.testing import Service, running
 from domain.contact import Contact
-from infra.bootstrap import Application, wire_contacts
+from infra.bootstrap import Application, wire
 from infra.contacts.documents import CONTACTS as NAMES
 from infra.cosmos.documents import aggregate_item, event_item
 from infra.servicebus.message import message_from_event
@@ -143,7 +143,7 @@ async def forwards(application: Application, servicebus: Service, topic: Topic, 
 async def measure(cosmos: Service, servicebus: Service, contacts: int) -> None:
     topic = Topic(servicebus)
     await deploy(cosmos, topic)
-    application = wire_contacts(
+    application = wire(
         load(
             {
                 "COSMOS": cosmos.connection_string,

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-import infra.bootstrap
+import infra.wiring
 from infra.cosmos.container import Container, Write
 from tests.torture.bugs.deployed import deployed_but, plant
 
@@ -13,5 +13,5 @@ class _TwoWrites(Container):
         return first + (await super().execute(partition_key, writes[1:]) if writes[1:] else [])
 
 
-plant(infra.bootstrap, "Container", _TwoWrites)
+plant(infra.wiring, "Container", _TwoWrites)
 app = deployed_but()

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import infra.bootstrap
+import infra.wiring
 from infra.servicebus.client import servicebus_client
 from tests.torture.bugs.deployed import deployed_but, plant
 
@@ -14,5 +14,5 @@ def _client_without_retries(*arguments: Any) -> Any:
 
 
 # So that three attempts do not take half a minute.
-plant(infra.bootstrap, "servicebus_client", _client_without_retries)
+plant(infra.wiring, "servicebus_client", _client_without_retries)
 app = deployed_but('max_retry_count="-1"', 'max_retry_count="2"')

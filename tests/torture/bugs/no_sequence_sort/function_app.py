@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from infra.bootstrap import Outbox
+from infra.wiring import Outbox
 from outbox.aggregate import AggregateKey
 from outbox.feed import OutboxEvent
 from outbox.publisher import AggregateEvents

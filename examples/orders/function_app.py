@@ -1,0 +1,89 @@
+"""The triggers of the order service: each parses, calls and answers.
+
+The Functions host tries HTTP routes in the alphabetical order of the functions' names: the one that takes what no other
+takes must sort last.
+"""
+
+import azure.functions as func
+
+from examples.orders import http as orders
+from examples.orders.bootstrap import application
+from examples.orders.http import answering
+from infra import relay_feed
+from infra.http import catch_all, request
+from infra.http.operator_functions import operator_functions
+
+app = catch_all.IndexedApp(http_auth_level=func.AuthLevel.FUNCTION)
+# GET health, GET relay, GET parked, GET parked/{id}, POST parked/{id}/discard, POST parked/orders/{id}/replay
+app.register_functions(operator_functions(application, orders.OPERATIONS))
+
+
+@app.route(route="orders", methods=["POST"])
+@answering
+async def place_order(req: func.HttpRequest) -> func.HttpResponse:
+    """POST /orders"""
+    order, key = orders.new_order(req), request.idempotency_key(req)
+    service, origin = application().orders, request.origin(req)
+    if key is None:
+        return orders.placed(await service.place(order, origin))
+    receipt, replayed = await service.place_once(order, origin, key)
+    return orders.placed(receipt, replayed=replayed)
+
+
+@app.route(route="orders", methods=["GET"])
+@answering
+async def list_orders(req: func.HttpRequest) -> func.HttpResponse:
+    """GET /orders?pageSize=&continuationToken="""
+    size, token = request.page_request(req)
+    return orders.listed(await application().orders.page(size, token, request.origin(req)))
+
+
+@app.route(route="orders/{id}", methods=["GET"])
+@answering
+async def get_order(req: func.HttpRequest) -> func.HttpResponse:
+    """GET /orders/{id}"""
+    order_id = orders.order_id(req)
+    return orders.found(req, await application().orders.read(order_id, request.origin(req)))
+
+
+@app.route(route="orders/{id}/lines", methods=["POST"])
+@answering
+async def add_line(req: func.HttpRequest) -> func.HttpResponse:
+    """POST /orders/{id}/lines"""
+    order_id, line, versions = orders.order_id(req), orders.line(req), request.if_match(req)
+    service, origin = application().orders, request.origin(req)
+    return orders.changed(await service.add_line(order_id, line, origin, if_match=versions))
+
+
+@app.route(route="orders/{id}/ship", methods=["POST"])
+@answering
+async def ship_order(req: func.HttpRequest) -> func.HttpResponse:
+    """POST /orders/{id}/ship"""
+    order_id, versions = orders.order_id(req), request.if_match(req)
+    service, origin = application().orders, request.origin(req)
+    return orders.changed(await service.ship(order_id, origin, if_match=versions))
+
+
+@app.route(route="{*path}", methods=[*catch_all.METHODS])
+async def unrouted(req: func.HttpRequest) -> func.HttpResponse:
+    """Whatever no other function takes; its name sorts last."""
+    return catch_all.no_such_call(req, app, "orders are at /api/orders")
+
+
+@app.cosmos_db_trigger(arg_name="documents", **relay_feed.trigger())
+# Without an endless retry the host checkpoints past a failed batch, and its events are gone.
+@app.retry(
+    strategy="exponential_backoff",
+    max_retry_count="-1",
+    minimum_interval="00:00:01",
+    maximum_interval="00:01:00",
+)
+async def relay(documents: func.DocumentList) -> None:
+    """Change feed -> topic. It returns when Service Bus has accepted every event, or raises."""
+    await application().outbox.forward(documents)
+
+
+@app.timer_trigger(arg_name="timer", schedule="0 */5 * * * *")
+async def watch_relay(timer: func.TimerRequest) -> None:
+    """Every five minutes: an error in the log when events are about to expire unforwarded."""
+    await application().outbox.observer.watch()

@@ -1,0 +1,70 @@
+"""Orders over HTTP: what callers may say, and what they see."""
+
+from typing import Any
+from uuid import UUID
+
+import azure.functions as func
+
+from examples.orders.errors import OrderFull, OrderShipped
+from examples.orders.events import Line
+from examples.orders.order import NewOrder, Order
+from infra.http import operations, request
+from infra.http.answering import Answering
+from infra.http.responses import etag_header, json_response, not_modified
+from infra.http.validation import validated
+from outbox.errors import AggregateNotFound
+from outbox.unit_of_work import Page, Receipt, Versioned
+
+answering = Answering([(OrderShipped, 409, "Conflict"), (OrderFull, 409, "Conflict")])
+
+OPERATIONS = operations.Names(
+    aggregate_type=Order.aggregate_type, path="orders", owner="orderId", count="parkedOrders"
+)
+
+
+def order_id(req: func.HttpRequest) -> UUID:
+    """The id in the path. Raises AggregateNotFound when it is no UUID: no order can have it."""
+    found = request.path_id(req)
+    if found is None:
+        raise AggregateNotFound("there is no such order: its id in the path must be a UUID")
+    return found
+
+
+def new_order(req: func.HttpRequest) -> NewOrder:
+    """The order in the body. Raises InvalidRequest."""
+    return validated(NewOrder, request.json_object(req, "application/json"))
+
+
+def line(req: func.HttpRequest) -> Line:
+    """The line in the body. Raises InvalidRequest."""
+    return validated(Line, request.json_object(req, "application/json"))
+
+
+def placed(receipt: Receipt[Order], *, replayed: bool = False) -> func.HttpResponse:
+    """201 with the order, where it is, and its version; ``replayed``: as an earlier request was answered."""
+    headers = {"Location": f"/api/orders/{receipt.aggregate.aggregate_id}"} | etag_header(receipt.etag)
+    if replayed:
+        headers["Idempotency-Replayed"] = "true"
+    return json_response(201, _view(receipt.aggregate), headers)
+
+
+def changed(receipt: Receipt[Order]) -> func.HttpResponse:
+    """200 with the order and its version."""
+    return json_response(200, _view(receipt.aggregate), etag_header(receipt.etag))
+
+
+def found(req: func.HttpRequest, stored: Versioned[Order]) -> func.HttpResponse:
+    """200 with the order and its version, or 304 when the caller has that version."""
+    same = not_modified(req, stored.etag)
+    return same or json_response(200, _view(stored.aggregate), etag_header(stored.etag))
+
+
+def listed(page: Page[Order]) -> func.HttpResponse:
+    """200 with some orders and the token of the next page."""
+    items = [_view(order) for order in page.items]
+    return json_response(200, {"items": items, "continuationToken": page.continuation_token})
+
+
+def _view(order: Order) -> dict[str, Any]:
+    """An order as callers see it: without what only this service needs."""
+    return order.state.model_dump(mode="json", by_alias=True, exclude={"last_sequence"})

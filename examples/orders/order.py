@@ -1,0 +1,90 @@
+"""The Order aggregate: lines are added until the order is shipped, and nothing changes afterwards.
+
+Two ways to raise an event meet here. ``shipped_at`` is a property: setting it raises the event that tells its value.
+A line that is added is an event of its own, which no difference of two lists would tell: it is raised as it happens.
+"""
+
+from datetime import datetime
+from typing import Annotated, ClassVar, Self
+from uuid import UUID, uuid4
+
+from pydantic import Field, StringConstraints
+
+from examples.orders.errors import OrderFull, OrderShipped
+from examples.orders.events import (
+    Line,
+    OrderEvent,
+    OrderLineAddedEvent,
+    OrderPlacedEvent,
+    OrderShippedEvent,
+)
+from outbox.aggregate import Aggregate, AggregateState
+from outbox.event import WireModel
+
+MOST_LINES = 50
+
+
+class NewOrder(WireModel):
+    """What a customer says to place an order."""
+
+    customer: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=100)]
+    lines: Annotated[tuple[Line, ...], Field(min_length=1, max_length=MOST_LINES)]
+
+
+class OrderState(NewOrder, AggregateState):
+    """An order as it is stored."""
+
+    id: UUID
+    placed_at: datetime
+    shipped_at: datetime | None = None
+
+
+class Order(Aggregate[OrderState]):
+    """What a customer wants, until it is shipped."""
+
+    aggregate_type: ClassVar[str] = "order"
+    state_type: ClassVar[type[AggregateState]] = OrderState
+
+    @classmethod
+    def place(cls, order: NewOrder, *, at: datetime, order_id: UUID | None = None) -> Self:
+        """An order that exists nowhere yet. ``at`` is when it came to be (UTC)."""
+        return cls(OrderState(**dict(order), id=order_id or uuid4(), placed_at=at), is_new=True)
+
+    @property
+    def aggregate_id(self) -> str:
+        """The order's id as text; the order and its events are partitioned by it."""
+        return str(self._state.id)
+
+    def add_line(self, line: Line, *, at: datetime) -> None:
+        """Order something more. Raises OrderShipped, OrderFull."""
+        self._must_be_open()
+        if len(self._state.lines) == MOST_LINES:
+            raise OrderFull(f"an order has at most {MOST_LINES} lines: place another order")
+        self._raise(
+            lambda sequence: OrderLineAddedEvent(
+                order_id=self._state.id, sequence=sequence, created_at=at, line=line
+            ),
+            lines=(*self._state.lines, line),
+        )
+
+    def ship(self, *, at: datetime) -> None:
+        """Send the order off. Raises OrderShipped when that was done before."""
+        self._must_be_open()
+        self._set("shipped_at", at, at)
+
+    def _must_be_open(self) -> None:
+        if self._state.shipped_at is not None:
+            raise OrderShipped(f"order {self.aggregate_id} was shipped: it takes no change any more")
+
+    def _created(self, state: OrderState, sequence: int) -> OrderEvent:
+        return OrderPlacedEvent(
+            order_id=state.id,
+            sequence=sequence,
+            created_at=state.placed_at,
+            customer=state.customer,
+            lines=state.lines,
+        )
+
+    def _updated(self, name: str, state: OrderState, sequence: int, at: datetime) -> OrderEvent:
+        assert name == "shipped_at", f"no event says that {name} changed: add one here"
+        return OrderShippedEvent(order_id=state.id, sequence=sequence, created_at=at, shipped_at=at)

@@ -1,0 +1,58 @@
+"""The use cases on orders: who asks for what. How it is stored, repeated and raced is the outbox's business."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from uuid import UUID
+
+from examples.orders.events import Line
+from examples.orders.order import NewOrder, Order
+from outbox.aggregates import Aggregates
+from outbox.unit_of_work import Clock, ETag, Origin, Page, Receipt, Versioned
+
+
+@dataclass(frozen=True)
+class Orders:
+    """The order service. A call raises what :class:`outbox.aggregates.Aggregates` says, and what an order refuses."""
+
+    aggregates: Aggregates
+    clock: Clock
+
+    async def place(self, order: NewOrder, origin: Origin) -> Receipt[Order]:
+        """Store a new order."""
+        return await self.aggregates.create(Order.place(order, at=self.clock()), origin)
+
+    async def place_once(self, order: NewOrder, origin: Origin, key: str) -> tuple[Receipt[Order], bool]:
+        """As :meth:`place`, but a repetition with its key gets the first answer; whether it is one."""
+
+        def make(order_id: UUID) -> Order:
+            return Order.place(order, at=self.clock(), order_id=order_id)
+
+        return await self.aggregates.create_once(make, order.model_dump_json(by_alias=True), origin, key)
+
+    async def read(self, order_id: UUID, origin: Origin) -> Versioned[Order]:
+        """The order and its version."""
+        return await self.aggregates.read(Order, str(order_id), origin)
+
+    async def page(self, size: int, continuation_token: str | None, origin: Origin) -> Page[Order]:
+        """Some orders, and where the next ones start."""
+        return await self.aggregates.page(Order, size, continuation_token, origin)
+
+    async def add_line(
+        self, order_id: UUID, line: Line, origin: Origin, *, if_match: Collection[ETag] = ()
+    ) -> Receipt[Order]:
+        """Order something more."""
+
+        def add(order: Order) -> None:
+            order.add_line(line, at=self.clock())
+
+        return await self.aggregates.change(Order, str(order_id), add, origin, if_match=if_match)
+
+    async def ship(
+        self, order_id: UUID, origin: Origin, *, if_match: Collection[ETag] = ()
+    ) -> Receipt[Order]:
+        """Send the order off."""
+
+        def ship(order: Order) -> None:
+            order.ship(at=self.clock())
+
+        return await self.aggregates.change(Order, str(order_id), ship, origin, if_match=if_match)

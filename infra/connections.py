@@ -1,0 +1,130 @@
+"""A connection setting means to the app what it means to the Functions host, or it is refused: never two things.
+
+The extensions of the Functions host connect the triggers, the clients of this app connect the API, and both read the
+same settings. All of them read these forms alike:
+
+* ``NAME``: a connection string, used whatever else is set below the name;
+* ``NAME__<address>``: the service's address, used with an identity; ``NAME__credential=managedidentity`` asks for the
+  managed identity, and ``NAME__clientId`` beside that for a user-assigned one;
+* the same with ``AzureWebJobs`` before ``NAME``, in place of ``NAME`` and not beside it: the Service Bus extension and
+  newer Cosmos DB extensions prefer the name without the prefix, older Cosmos DB extensions the one with it.
+
+As in .NET, ``:`` may stand for ``__``, upper and lower case are the same, and an empty value says nothing.
+https://learn.microsoft.com/azure/azure-functions/functions-reference#connections
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from infra.errors import Misconfigured
+
+_PORTAL = re.compile(r"[a-z]+connstr_(?P<name>.+)", re.IGNORECASE)
+"""How Azure hands over what the portal calls "Connection strings"; .NET reads them as ``ConnectionStrings__NAME``."""
+
+
+@dataclass(frozen=True)
+class Connection:
+    """How to reach a service: with a connection string (emulators), or at an address with an identity."""
+
+    connection_string: str | None = field(default=None, repr=False)
+    address: str = ""
+    managed_identity_only: bool = False
+    """False: use whatever sign-in is found, a developer's own included."""
+    client_id: str | None = None
+    """The client id of a user-assigned managed identity; None: the system-assigned one."""
+
+
+class _Setting(NamedTuple):
+    variable: str
+    """As it is spelled in the environment."""
+    value: str
+
+
+def resolve(environment: Mapping[str, str], name: str, address: str) -> Connection:
+    """The connection ``name``; ``address`` is the part that names its service, such as ``accountEndpoint``.
+
+    Raises Misconfigured when the settings hold none, or one that the Functions host and this app would not read alike.
+    """
+    _refuse_connection_strings(environment, name)
+    prefixed = f"AzureWebJobs{name}"
+    plain, other = _parts(environment, name), _parts(environment, prefixed)
+    if plain and other:
+        raise Misconfigured(
+            f"settings are there for {prefixed} and for {name}, and the triggers do not agree which to use: "
+            f"remove those that begin with {prefixed}, empty ones too"
+        )
+    return _connection(prefixed, other, address) if other else _connection(name, plain, address)
+
+
+def _parts(environment: Mapping[str, str], name: str) -> dict[str, _Setting]:
+    """What is set for a name: the value of its own under "", others by the part after the name, in lower case."""
+    found: dict[str, _Setting] = {}
+    for variable, value in environment.items():
+        owner, _, part = variable.replace("__", ":").lower().partition(":")
+        if owner == name.lower():
+            same = found.setdefault(part, _Setting(variable, value))
+            if same.value != value:
+                raise Misconfigured(
+                    f"{same.variable} and {variable} mean the same to the triggers, and differ: remove one of them"
+                )
+    return found
+
+
+def _refuse_connection_strings(environment: Mapping[str, str], name: str) -> None:
+    names = (name.lower(), f"azurewebjobs{name.lower()}")
+    for part, setting in _parts(environment, "ConnectionStrings").items():
+        if part.partition(":")[0] in names:
+            raise Misconfigured(
+                f"{setting.variable} is read by the triggers only: set {name} to its value in place of it"
+            )
+    for variable in environment:
+        portal = _PORTAL.fullmatch(variable)
+        if portal and portal["name"].lower() in names:
+            raise Misconfigured(
+                f'{variable} comes from "Connection strings" in the portal, which the triggers alone read: '
+                f"make it the app setting {name} in place of that"
+            )
+
+
+def _connection(name: str, parts: Mapping[str, _Setting], address: str) -> Connection:
+    said = {part: setting for part, setting in parts.items() if setting.value.strip()}
+    if text := said.get(""):
+        return Connection(connection_string=text.value)
+    if wrong := said.get("connectionstring"):
+        raise Misconfigured(
+            f"{wrong.variable} is not read by the triggers: set {name} to its value in place of it"
+        )
+    if place := said.pop(address.lower(), None):
+        return _with_identity(name, said, place)
+    if said:
+        first = min(setting.variable for setting in said.values())
+        raise Misconfigured(
+            f"{first} is set and {name}__{address} is not: set {name}__{address} to the service's address, "
+            f"or remove {first}"
+        )
+    raise Misconfigured(
+        f"neither {name} nor {name}__{address} is set: set {name}__{address} to use an identity, "
+        f"or {name} to a connection string (for emulators; local.settings.sample.json has one)"
+    )
+
+
+def _with_identity(name: str, said: dict[str, _Setting], address: _Setting) -> Connection:
+    kind, client = said.pop("credential", None), said.pop("clientid", None)
+    if kind and kind.value.lower() != "managedidentity":
+        raise Misconfigured(f"{kind.variable} is {kind.value!r}: set it to managedidentity, or remove it")
+    if client and not kind:
+        raise Misconfigured(
+            f"{client.variable} alone is not read by all versions of the triggers: "
+            f"set {name}__credential to managedidentity too"
+        )
+    if said:
+        other = min(setting.variable for setting in said.values())
+        raise Misconfigured(
+            f"{other} is not read by the app, and may give the triggers another identity: remove it "
+            f"({name}__credential and {name}__clientId choose the identity)"
+        )
+    return Connection(
+        address=address.value, managed_identity_only=bool(kind), client_id=client.value if client else None
+    )

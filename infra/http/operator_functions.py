@@ -1,0 +1,64 @@
+"""The HTTP functions of an operator, the same for every service: health, the relay's lag, what is parked.
+
+Their names sort before ``unrouted``. All but health ask for the admin key.
+"""
+
+from collections.abc import Callable
+
+import azure.functions as func
+
+from infra.http import operations, request, responses
+from infra.http.answering import Answering
+from infra.wiring import Wired
+from outbox.aggregate import AggregateKey
+
+answering = Answering()
+
+
+def operator_functions(service: Callable[[], Wired], names: operations.Names) -> func.Blueprint:
+    """The functions over the outbox of a service, which is made at the first call."""
+    app = func.Blueprint()  # type: ignore[no-untyped-call]  # the library does not annotate its constructor
+
+    @app.route(route="health", methods=["GET"], auth_level=func.AuthLevel.ANONYMOUS)
+    @answering
+    async def health(req: func.HttpRequest) -> func.HttpResponse:
+        """GET /health: 200 when the store answers, 503 when it does not."""
+        await service().outbox.check()
+        return responses.healthy()
+
+    @app.route(route="relay", methods=["GET"], auth_level=func.AuthLevel.ADMIN)
+    @answering
+    async def get_relay(req: func.HttpRequest) -> func.HttpResponse:
+        """GET /relay: how far behind the relay is, and how many aggregates are parked."""
+        return operations.relay_status(await service().outbox.observer.status(), names)
+
+    @app.route(route="parked", methods=["GET"], auth_level=func.AuthLevel.ADMIN)
+    @answering
+    async def list_parked(req: func.HttpRequest) -> func.HttpResponse:
+        """GET /parked?pageSize=&continuationToken=: the events that cannot be sent, and those that wait behind them."""
+        size, token = request.page_request(req)
+        return operations.parked_listed(await service().outbox.parking.page(size, token), names)
+
+    @app.route(route="parked/{id}", methods=["GET"], auth_level=func.AuthLevel.ADMIN)
+    @answering
+    async def get_parked(req: func.HttpRequest) -> func.HttpResponse:
+        """GET /parked/{id}: one of them, with its document."""
+        parking_id = operations.parking_id(req)
+        return operations.parked_shown(await service().outbox.parking.show(parking_id), names)
+
+    @app.route(route="parked/{id}/discard", methods=["POST"], auth_level=func.AuthLevel.ADMIN)
+    @answering
+    async def discard_parked(req: func.HttpRequest) -> func.HttpResponse:
+        """POST /parked/{id}/discard {"reason": ...}: give one up for good."""
+        parking_id, reason = operations.parking_id(req), operations.discard_reason(req)
+        await service().outbox.parking.discard(parking_id, reason)
+        return responses.no_content()
+
+    @app.route(route=f"parked/{names.path}/{{id}}/replay", methods=["POST"], auth_level=func.AuthLevel.ADMIN)
+    @answering
+    async def replay_parked(req: func.HttpRequest) -> func.HttpResponse:
+        """POST /parked/<path>/{id}/replay: send an aggregate's parked events in order."""
+        aggregate = AggregateKey(names.aggregate_type, req.route_params["id"])
+        return operations.replayed(await service().outbox.parking.replay(aggregate))
+
+    return app

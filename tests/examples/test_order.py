@@ -1,0 +1,75 @@
+"""An order raises exactly the events that say what happened, numbered without a gap."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from examples.orders.errors import OrderFull, OrderShipped
+from examples.orders.events import Line
+from examples.orders.order import MOST_LINES, NewOrder, Order
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+LATER = datetime(2026, 3, 1, 13, tzinfo=UTC)
+TWO_A, ONE_B, ONE_C = (
+    Line(sku="A-1", quantity=2), Line(sku="B-2", quantity=1), Line(sku="C-3", quantity=1)
+)  # fmt: skip
+
+
+def placed(*lines: Line) -> Order:
+    return Order.place(NewOrder(customer="Contoso", lines=lines or (TWO_A,)), at=NOON)
+
+
+def stored(order: Order) -> Order:
+    changes = order.changes()
+    assert changes is not None
+    return Order.load(changes.state)
+
+
+def raised(order: Order) -> list[tuple[str, int]]:
+    changes = order.changes()
+    return [(event.action, event.sequence) for event in changes.events] if changes else []
+
+
+def test_each_added_line_is_an_event_and_shipping_is_one_after_them() -> None:
+    order = stored(placed())
+    order.add_line(ONE_B, at=LATER)
+    order.add_line(ONE_C, at=LATER)
+    order.ship(at=LATER)
+    assert raised(order) == [
+        ("OrderLineAddedEvent", 2), ("OrderLineAddedEvent", 3), ("OrderShippedEvent", 4)
+    ]  # fmt: skip
+    changes = order.changes()
+    assert changes is not None
+    assert [event.model_dump()["line"]["sku"] for event in changes.events[:2]] == ["B-2", "C-3"]
+    assert changes.state.lines == (TWO_A, ONE_B, ONE_C)
+    assert (changes.state.shipped_at, changes.state.last_sequence) == (LATER, 4)
+
+
+def test_a_line_that_is_added_before_a_new_order_is_stored_is_an_event_after_its_creation() -> None:
+    order = placed()
+    order.add_line(ONE_B, at=NOON)
+    assert raised(order) == [("OrderPlacedEvent", 1), ("OrderLineAddedEvent", 2)]
+
+
+def test_the_same_line_twice_is_two_events() -> None:
+    order = stored(placed())
+    order.add_line(TWO_A, at=LATER)
+    order.add_line(TWO_A, at=LATER)
+    assert [sequence for _, sequence in raised(order)] == [2, 3]
+
+
+def test_a_shipped_order_takes_no_change() -> None:
+    order = stored(placed())
+    order.ship(at=LATER)
+    order = stored(order)
+    with pytest.raises(OrderShipped):
+        order.add_line(ONE_B, at=LATER)
+    with pytest.raises(OrderShipped):
+        order.ship(at=LATER)
+    assert raised(order) == []
+
+
+def test_an_order_has_a_limited_number_of_lines() -> None:
+    order = placed(*[TWO_A] * MOST_LINES)
+    with pytest.raises(OrderFull, match="place another"):
+        order.add_line(ONE_B, at=NOON)

@@ -1,0 +1,143 @@
+"""The order service end to end, started as a reader starts it: its own settings, its own devstack.toml, one topic."""
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import aiohttp
+import pytest
+from azure.servicebus import ServiceBusReceivedMessage
+from azure.servicebus.aio import ServiceBusClient
+
+from devstack.settings import servicebus_connection
+from devstack.testing.command import Command, running_command
+from tests.support.paths import ROOT
+
+ORDER = {"customer": "Contoso", "lines": [{"sku": "A-1", "quantity": 2}]}
+LINE = {"sku": "B-2", "quantity": 1}
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Command]:
+    """The whole stack with the order service."""
+    folder = tmp_path_factory.mktemp("orders")
+    with running_command(ROOT / "examples" / "orders", folder, PYTHONPATH=str(ROOT)) as started:
+        yield started
+
+
+@pytest.fixture
+async def api(service: Command) -> AsyncIterator[aiohttp.ClientSession]:
+    base = service.address("Functions").partition("/api/")[0]
+    async with aiohttp.ClientSession(base, timeout=aiohttp.ClientTimeout(30)) as session:
+        yield session
+
+
+async def place(api: aiohttp.ClientSession) -> dict[str, Any]:
+    async with api.post("/api/orders", json=ORDER) as answer:
+        assert answer.status == 201, await answer.text()
+        order: dict[str, Any] = await answer.json()
+        return order
+
+
+async def received(service: Command, order_id: str, count: int) -> list[ServiceBusReceivedMessage]:
+    """An order's messages, one at a time, as a subscriber gets them."""
+    port = int(service.address("Service Bus").rstrip("/").rpartition(":")[2])
+    messages: list[ServiceBusReceivedMessage] = []
+    async with (
+        ServiceBusClient.from_connection_string(servicebus_connection(port)) as client,
+        client.get_subscription_receiver(
+            "order-events", "order-watch", session_id=order_id, max_wait_time=15
+        ) as receiver,
+    ):
+        while len(messages) < count:
+            [message] = await receiver.receive_messages(1, max_wait_time=15)
+            await receiver.complete_message(message)
+            messages.append(message)
+    return messages
+
+
+async def test_an_order_from_its_placing_to_its_shipping(
+    service: Command, api: aiohttp.ClientSession
+) -> None:
+    order = await place(api)
+    assert (order["customer"], order["lines"], order["shippedAt"]) == ("Contoso", ORDER["lines"], None)
+    where = f"/api/orders/{order['id']}"
+    async with api.post(f"{where}/lines", json=LINE) as answer:
+        assert (answer.status, (await answer.json())["lines"]) == (200, [*ORDER["lines"], LINE])
+        etag = answer.headers["ETag"]
+    async with api.post(f"{where}/ship", headers={"If-Match": '"an-older-one"'}) as answer:
+        assert answer.status == 412
+    async with api.post(f"{where}/ship", headers={"If-Match": etag}) as answer:
+        assert answer.status == 200
+    async with api.post(f"{where}/lines", json=LINE) as answer:
+        assert (answer.status, "was shipped" in (await answer.json())["detail"]) == (409, True)
+    async with api.get(where) as answer:
+        assert (await answer.json())["shippedAt"] is not None
+
+    messages = await received(service, order["id"], 3)
+
+    bodies = [json.loads(str(message)) for message in messages]
+    assert [(body["action"], body["sequence"]) for body in bodies] == [
+        ("OrderPlacedEvent", 1), ("OrderLineAddedEvent", 2), ("OrderShippedEvent", 3)
+    ]  # fmt: skip
+    assert bodies[0]["lines"] == ORDER["lines"]
+    assert bodies[1]["line"] == LINE
+    assert {body["orderId"] for body in bodies} == {order["id"]}
+    properties = messages[0].application_properties
+    assert properties is not None
+    assert (properties[b"aggregateType"], properties[b"cloudEvents_source"]) == (b"order", b"/orders")
+
+
+async def test_a_repeated_order_is_placed_once(api: aiohttp.ClientSession) -> None:
+    headers = {"Idempotency-Key": "order-once"}
+    ids, replayed = set(), []
+    for _ in range(2):
+        async with api.post("/api/orders", json=ORDER, headers=headers) as answer:
+            assert answer.status == 201
+            ids.add((await answer.json())["id"])
+            replayed.append(answer.headers.get("Idempotency-Replayed"))
+    assert len(ids) == 1
+    assert replayed == [None, "true"]
+    async with api.post("/api/orders", json=ORDER | {"customer": "X"}, headers=headers) as answer:
+        assert answer.status == 422
+
+
+async def test_orders_are_listed(api: aiohttp.ClientSession) -> None:
+    placed = {(await place(api))["id"] for _ in range(3)}
+    seen: set[str] = set()
+    query: dict[str, str] = {"pageSize": "2"}
+    while True:
+        async with api.get("/api/orders", params=query) as answer:
+            page = await answer.json()
+        seen |= {order["id"] for order in page["items"]}
+        if page["continuationToken"] is None:
+            break
+        query["continuationToken"] = page["continuationToken"]
+    assert placed <= seen
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("POST", "orders", {"customer": "Contoso", "lines": []}, 400),
+        ("POST", "orders", ORDER | {"lines": [LINE | {"quantity": 0}]}, 400),
+        ("POST", "orders", ORDER | {"total": 5}, 400),
+        ("GET", "orders/7", None, 404),
+        ("GET", "contacts", None, 404),
+        ("DELETE", "orders/7", None, 405),
+        ("POST", "parked/orders/7/replay", None, 404),
+    ],
+)
+async def test_what_cannot_be_is_refused(
+    api: aiohttp.ClientSession, method: str, path: str, body: dict[str, Any] | None, status: int
+) -> None:
+    async with api.request(method, f"/api/{path}", json=body) as answer:
+        assert answer.status == status
+        assert answer.content_type == "application/problem+json"
+        if status == 405:
+            assert answer.headers["Allow"] == "GET"
+
+
+async def test_the_relay_tells_how_it_goes_in_the_orders_own_words(api: aiohttp.ClientSession) -> None:
+    async with api.get("/api/relay") as answer:
+        assert (await answer.json())["parkedOrders"] == 0

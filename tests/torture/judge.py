@@ -1,0 +1,119 @@
+"""The verdict on a run: what is wrong and stays wrong. What only had no time to arrive is counted, never listed.
+
+A run is broken off when somebody stops it, when a process does not come back, or when time runs out while the service
+is still at work. Then nothing can be said of what has not arrived; what no wait could have mended stands all the same.
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.torture.checker import Violation, check
+from tests.torture.history import History
+from tests.torture.journal import Found, Reader
+from tests.torture.listing import whole_list
+from tests.torture.operator import Operator
+
+QUIET_SECONDS = 3.0
+"""So long nothing may arrive any more before a run counts as over: a late duplicate is one too."""
+
+_LOOK_SECONDS = 0.5
+
+GOOD, BAD, BROKEN_OFF = 0, 1, 2
+"""Exit codes."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the checker found, as far as it counts."""
+
+    violations: Sequence[Violation] = ()
+    open: int = 0
+    """How much was missing that might still have come: not counted, since the run ended before its time."""
+    broken_off: str = ""
+    """Why the run was broken off, when it was."""
+
+    @property
+    def exit_code(self) -> int:
+        """A broken-off run without a violation is neither good nor bad."""
+        if self.violations:
+            return BAD
+        return BROKEN_OFF if self.broken_off else GOOD
+
+
+def before_its_time(found: Sequence[Violation], broken_off: str = "") -> Verdict:
+    """The verdict when nobody waited for what was late."""
+    standing = [violation for violation in found if not violation.may_pass]
+    return Verdict(standing, len(found) - len(standing), broken_off)
+
+
+@dataclass
+class Judge:
+    """Reads the journals on, asks for the final state, and lets the checker look, again and again."""
+
+    operator: Operator
+    clients_log: Path
+    subscriber_log: Path
+    history: History = field(default_factory=History)
+
+    def __post_init__(self) -> None:
+        # What was delivered is read first: what caused it is then in the other journal.
+        self._readers = [Reader(self.subscriber_log), Reader(self.clients_log)]
+
+    async def wait(self, patience: float) -> Verdict:
+        """The verdict as soon as all is well and quiet, or something is wrong for good, or patience is used up."""
+        deadline = time.monotonic() + patience
+        while True:
+            found, complete = await self._look()
+            if any(not violation.may_pass for violation in found):
+                verdict = before_its_time(found)
+                break
+            if complete and not found and self._is_quiet():
+                verdict = self._in_time(found)
+                break
+            if time.monotonic() > deadline:
+                verdict = self._at_the_deadline(found, patience, complete=complete)
+                break
+            await asyncio.sleep(_LOOK_SECONDS)
+        for contact in self.history.found:
+            self.operator.journal.write(Found(body=contact))
+        return verdict
+
+    def broken_off(self, why: str) -> Verdict:
+        """The verdict when there is nobody left to ask: by the journals alone."""
+        self._read_on()
+        return before_its_time(check(self.history), why)
+
+    def _at_the_deadline(self, found: Sequence[Violation], patience: float, *, complete: bool) -> Verdict:
+        if not complete:
+            return before_its_time(found, f"the API did not give its lists within {patience:g} s")
+        if not self._is_quiet():
+            return before_its_time(found, f"events still arrived after {patience:g} s")
+        return self._in_time(found)
+
+    def _in_time(self, found: Sequence[Violation]) -> Verdict:
+        if not self.history.deliveries:
+            return Verdict(
+                [Violation("nothing happened", "no event arrived: there was nothing to judge"), *found]
+            )
+        return Verdict(found)
+
+    async def _look(self) -> tuple[list[Violation], bool]:
+        """What is wrong now, and whether everything could be looked at."""
+        self._read_on()
+        settled = await self.operator.settle()
+        contacts = await whole_list(f"{self.operator.url}/contacts")
+        self.history.still_parked, self.history.found = self.operator.parked, contacts or []
+        return check(self.history), settled and contacts is not None
+
+    def _read_on(self) -> None:
+        for reader in self._readers:
+            self.history.add(reader.new())
+
+    def _is_quiet(self) -> bool:
+        newest = max(
+            (delivery.at for each in self.history.deliveries.values() for delivery in each), default=0.0
+        )
+        return time.monotonic() - newest > QUIET_SECONDS

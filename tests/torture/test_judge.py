@@ -1,0 +1,117 @@
+"""A verdict holds against the service only what it had the time to do."""
+
+import json
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from tests.torture.checker import Violation
+from tests.torture.journal import Entry, Journal
+from tests.torture.judge import BAD, BROKEN_OFF, GOOD, Judge, Verdict, before_its_time
+from tests.torture.operator import Operator
+from tests.torture.story import CONTACT, Story, details
+
+LATE = Violation("lost event", "it may still come", may_pass=True)
+FOR_GOOD = Violation("order", "2, 1")
+
+
+def judge(folder: Path, url: str, told: Story) -> Judge:
+    """With journals that say what the story tells, the events as the subscriber's."""
+    clients, subscriber = folder / "clients", folder / "subscriber"
+    write(clients, (record for record in told.records if record.type in ("attempted", "answered")))
+    write(subscriber, (record for record in told.records if record.type in ("delivered", "completed")))
+    return Judge(Operator(url, Journal(clients)), clients, subscriber)
+
+
+def write(path: Path, records: Iterable[Entry]) -> None:
+    journal = Journal(path)
+    for record in records:
+        journal.write(record)
+    journal.close()
+
+
+@asynccontextmanager
+async def api(*contacts: object) -> AsyncIterator[str]:
+    """An API that lists these contacts, and nothing parked."""
+
+    async def listed(request: web.Request) -> web.Response:
+        items = contacts if request.path == "/contacts" else ()
+        return web.Response(text=json.dumps({"items": items, "continuationToken": None}))
+
+    application = web.Application()
+    application.router.add_get("/{list}", listed)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+def contact() -> dict[str, object]:
+    return {"id": CONTACT, **details("a")}
+
+
+def test_what_only_had_no_time_is_counted_and_not_listed() -> None:
+    verdict = before_its_time([LATE, FOR_GOOD, LATE])
+    assert (verdict.violations, verdict.open, verdict.exit_code) == ([FOR_GOOD], 2, BAD)
+
+
+def test_a_run_that_was_broken_off_is_neither_good_nor_bad_unless_something_is_wrong_for_good() -> None:
+    assert Verdict().exit_code == GOOD
+    assert before_its_time([LATE], "stopped").exit_code == BROKEN_OFF
+    assert before_its_time([LATE, FOR_GOOD], "stopped").exit_code == BAD
+
+
+def test_a_run_that_was_stopped_is_judged_by_its_journals(tmp_path: Path) -> None:
+    told = Story().created("a").patched("b", "name").delivered("a", "Created", 1)
+    verdict = judge(tmp_path, "http://127.0.0.1:1", told).broken_off("stopped")
+    assert (verdict.violations, verdict.broken_off) == ([], "stopped")
+    assert verdict.open == 2  # the event of the change, and the contact in a list that nobody could ask for
+
+    told.delivered("b", "NameUpdated", 7)
+    verdict = judge(tmp_path / "again", "http://127.0.0.1:1", told).broken_off("stopped")
+    assert [violation.rule for violation in verdict.violations] == ["order"]
+
+
+async def test_lists_that_cannot_be_had_in_time_break_a_run_off(tmp_path: Path) -> None:
+    told = Story().created("a").delivered("a", "Created", 1)
+    verdict = await judge(tmp_path, "http://127.0.0.1:1", told).wait(0.0)
+    assert (verdict.violations, verdict.exit_code) == ([], BROKEN_OFF)
+    assert verdict.broken_off == "the API did not give its lists within 0 s"
+
+
+async def test_events_that_still_arrive_at_the_end_break_a_run_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.torture.judge.QUIET_SECONDS", float("inf"))
+    told = Story().created("a").patched("b", "name").delivered("a", "Created", 1)
+    async with api(contact()) as url:
+        verdict = await judge(tmp_path, url, told).wait(0.0)
+    assert (verdict.violations, verdict.open, verdict.exit_code) == ([], 1, BROKEN_OFF)
+    assert verdict.broken_off == "events still arrived after 0 s"
+
+
+async def test_what_did_not_come_in_time_is_lost(tmp_path: Path) -> None:
+    told = Story().created("a").patched("b", "name").delivered("a", "Created", 1)
+    async with api(contact()) as url:
+        verdict = await judge(tmp_path, url, told).wait(0.0)
+    assert [violation.rule for violation in verdict.violations] == ["lost event"]
+    assert (verdict.open, verdict.exit_code) == (0, BAD)
+
+
+async def test_all_is_well_when_all_has_come_and_it_is_quiet(tmp_path: Path) -> None:
+    async with api(contact()) as url:
+        verdict = await judge(tmp_path, url, Story().created("a").delivered("a", "Created", 1)).wait(60.0)
+    assert verdict == Verdict([])
+
+
+async def test_a_run_in_which_nothing_happened_is_not_good(tmp_path: Path) -> None:
+    async with api() as url:
+        verdict = await judge(tmp_path, url, Story()).wait(60.0)
+    assert [violation.rule for violation in verdict.violations] == ["nothing happened"]
