@@ -16,11 +16,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from devstack.console import Console
+from devstack.local_azure import running
 from devstack.local_settings import SAMPLE
 from devstack.ports import SETTINGS
 from devstack.service import CannotStart
 from devstack.settings import StackSettings, read_settings
-from devstack.stack import running
 from tools.demo.narrator import Narrator
 from tools.demo.story import Story
 from tools.demo.witnesses import opened

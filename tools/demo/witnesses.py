@@ -16,7 +16,7 @@ from azure.servicebus import ServiceBusMessage, ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender
 
 from devstack.administration import administration_client
-from devstack.stack import Stack
+from devstack.local_azure import LocalAzure
 from tools.demo.narrator import Narrator
 
 SUBSCRIPTION = "demo"
@@ -121,7 +121,7 @@ def sequences(messages: Iterable[ServiceBusReceivedMessage]) -> list[int]:
 class Witnesses:
     """All sides of one stack."""
 
-    def __init__(self, stack: Stack, api: Api, store: Store, servicebus: ServiceBusClient) -> None:
+    def __init__(self, stack: LocalAzure, api: Api, store: Store, servicebus: ServiceBusClient) -> None:
         self.api = api
         self.store = store
         self._topic = stack.settings.app.servicebus.topics[0].name
@@ -138,7 +138,7 @@ class Witnesses:
 
 
 @contextlib.asynccontextmanager
-async def opened(stack: Stack, narrator: Narrator) -> AsyncIterator[Witnesses]:
+async def opened(stack: LocalAzure, narrator: Narrator) -> AsyncIterator[Witnesses]:
     """Clients of the stack's services, and the demo's subscription: what is published from now on waits there."""
     assert stack.functions
     assert stack.cosmos_connection
@@ -157,7 +157,7 @@ async def opened(stack: Stack, narrator: Narrator) -> AsyncIterator[Witnesses]:
         yield Witnesses(stack, Api(http, narrator), Store(container), servicebus)
 
 
-async def _make_subscription(stack: Stack) -> None:
+async def _make_subscription(stack: LocalAzure) -> None:
     assert stack.servicebus_admin_connection
     async with administration_client(stack.servicebus_admin_connection) as admin:
         await admin.create_subscription(

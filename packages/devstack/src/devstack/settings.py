@@ -111,9 +111,9 @@ def _servicebus_config(text: str) -> Path | None:
     return file
 
 
-def _setting_of_local(values: Mapping[str, str], name: str, part: str, identity_part: str) -> str | None:
+def _setting_of_local(values: Mapping[str, str], name: str, part: str, address_part: str) -> str | None:
     """The setting that decides where the connection ``name`` leads, when it leads to this machine."""
-    connection = find_connection(values, name, identity_part)
+    connection = find_connection(values, name, address_part)
     if connection is None:
         return name
     text = connection.connection_string

@@ -13,9 +13,9 @@ from pathlib import Path
 from devstack.app_file import App
 from devstack.console import Console
 from devstack.kept import KeptService
+from devstack.local_azure import LocalAzure
 from devstack.service import CannotStart
 from devstack.settings import StackSettings, read_settings
-from devstack.stack import Stack
 
 
 def main(arguments: list[str]) -> int:
@@ -54,7 +54,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 async def _run_until_told_to_stop(settings: StackSettings, console: Console) -> None:
-    stack = Stack(settings, console)
+    stack = LocalAzure(settings, console)
     serving = asyncio.create_task(_serve(stack, console))
     told = asyncio.Event()
 
@@ -81,7 +81,7 @@ async def _run_until_told_to_stop(settings: StackSettings, console: Console) -> 
         serving.result()
 
 
-async def _serve(stack: Stack, console: Console) -> None:
+async def _serve(stack: LocalAzure, console: Console) -> None:
     started = asyncio.get_running_loop().time()
     console.line("devstack", f"settings {_short(stack.settings.file)}, data {_short(stack.settings.data)}")
     await stack.start()
@@ -90,7 +90,7 @@ async def _serve(stack: Stack, console: Console) -> None:
     await stack.failure()
 
 
-def _welcome(stack: Stack) -> str:
+def _welcome(stack: LocalAzure) -> str:
     app = stack.settings.app
     lines = [
         "",

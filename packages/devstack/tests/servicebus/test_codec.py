@@ -14,11 +14,13 @@ from azure.servicebus.amqp import AmqpAnnotatedMessage
 from hypothesis import given
 from hypothesis import strategies as st
 
+from devstack.servicebus.codec import encode as e
 from devstack.servicebus.codec import performatives as p
-from devstack.servicebus.codec.composites import decode_performative
+from devstack.servicebus.codec.composites import decode_performative, encode_performative
 from devstack.servicebus.codec.decode import decode, skip
 from devstack.servicebus.codec.encode import encode
 from devstack.servicebus.codec.errors import DECODE_ERROR, FRAMING_ERROR, AmqpError
+from devstack.servicebus.codec.fields import COMPOSITES
 from devstack.servicebus.codec.frames import MAX_FRAME_SIZE, take_frame, transfer_frames
 from devstack.servicebus.codec.message import (
     parse,
@@ -238,6 +240,25 @@ def test_a_performative_keeps_its_fields_and_defaults() -> None:
         decode_performative(bytes.fromhex("005314c0020141"))
     with pytest.raises(AmqpError, match=DECODE_ERROR):
         decode_performative(bytes.fromhex("005399c0020143"))
+
+
+def test_a_field_that_may_not_be_null_is_mandatory_wherever_it_stands() -> None:
+    begin = p.Begin(None, 0, 10, 20)
+    assert decode_performative(encode_performative(begin))[0] == begin
+    cut_short = e.described(0x11, e.encode_list([b"\x40", e.uint(0), b"\x40", e.uint(20)]))
+    with pytest.raises(AmqpError, match=r"begin\.incoming_window is mandatory"):
+        decode_performative(cut_short)
+
+
+def test_every_composite_is_understood_by_its_code_and_by_its_name() -> None:
+    for kind, descriptor in COMPOSITES.items():
+        fields = [b"\x40"] * len(kind._fields)  # type: ignore[attr-defined]  # every composite is a NamedTuple
+        for announced in (e.ulong(descriptor.code), e.symbol(descriptor.name)):
+            raw = b"\x00" + announced + e.encode_list(fields)
+            try:
+                assert isinstance(decode_performative(raw)[0], kind)
+            except AmqpError as error:
+                assert "mandatory" in error.description  # noqa: PT017 - either is an understood composite
 
 
 def _encoded(message: Any) -> bytes:

@@ -148,6 +148,21 @@ def test_a_settings_file_that_is_not_there_or_a_folder(tmp_path: Path) -> None:
     assert "directory" in _problem({}, tmp_path)
 
 
+def test_an_app_needs_no_settings_file(tmp_path: Path) -> None:
+    (tmp_path / "devstack.toml").write_text("")
+    settings = read_settings({"DEVSTACK_DATA": str(tmp_path / "data")}, tmp_path)
+    assert settings.file is None
+    assert set(settings.wanted_ports()) == {"cosmos", "servicebus", "servicebus_admin", "functions"}
+
+
+def test_the_connections_may_have_other_names(tmp_path: Path) -> None:
+    (tmp_path / "devstack.toml").write_text(
+        '[cosmos]\nconnection = "SHOP"\n[servicebus]\nconnection = "BUS"\n'
+    )
+    settings = read_settings({"SHOP": REMOTE_COSMOS}, tmp_path)
+    assert (settings.cosmos_setting, settings.servicebus_setting) == (None, "BUS")
+
+
 def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
     file = tmp_path / "settings.json"
     file.write_text('{"Values": {"SHOP_DATABASE": "bom"}}', encoding="utf-8-sig")

@@ -10,8 +10,8 @@ from pathlib import Path
 import aiohttp
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
+from devstack.local_azure import FUNCTIONS_GRACE_SECONDS
 from devstack.settings import cosmos_connection, servicebus_connection
-from devstack.stack import FUNCTIONS_GRACE_SECONDS
 from devstack.testing import eventually
 from devstack.testing.command import ANY_PORTS, Command, running_command, settings_file
 from devstack.testing.processes import alive_with

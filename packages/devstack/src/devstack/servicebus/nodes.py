@@ -7,7 +7,7 @@ import asyncio
 from dataclasses import dataclass
 
 from devstack.servicebus import cbs
-from devstack.servicebus.broker.namespace import MAX_MESSAGE_BYTES
+from devstack.servicebus.broker.acceptance import MAX_MESSAGE_BYTES
 from devstack.servicebus.broker.queue import Queue
 from devstack.servicebus.broker.sessions import SessionLock
 from devstack.servicebus.cbs import SasKey, entity_path

@@ -3,7 +3,6 @@
 import contextlib
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -13,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
-from devstack.local_settings import SAMPLE
+from devstack.local_settings import sample_file
 from devstack.testing.processes import alive_with
 
 READY_WITHIN_SECONDS = 40.0
@@ -21,9 +20,12 @@ ANY_PORTS = dict.fromkeys(("FUNCTIONS_PORT", "COSMOS_PORT", "SERVICEBUS_PORT", "
 
 
 def settings_file(app: Path, folder: Path) -> Path:
-    """The app's sample settings: a developer's own must not decide what is tested."""
+    """The app's sample settings, or none: a developer's own must not decide what is tested."""
     folder.mkdir(parents=True, exist_ok=True)
-    return Path(shutil.copy(app / SAMPLE, folder / "settings.json"))
+    file = folder / "settings.json"
+    sample = sample_file(app)
+    file.write_bytes(sample.read_bytes() if sample else b'{"Values": {}}')
+    return file
 
 
 class Command:

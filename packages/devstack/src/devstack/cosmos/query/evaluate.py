@@ -4,22 +4,19 @@ A row maps the names of FROM to values. Parameters are bound when a query is com
 them.
 """
 
-import math
-import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any
 
 from devstack.cosmos.errors import bad_request, unsupported
 from devstack.cosmos.query import tree
 from devstack.cosmos.query.functions import FUNCTIONS
-from devstack.cosmos.query.values import both, compare, either, equal, is_number
+from devstack.cosmos.query.operators import BINARY, UNARY
+from devstack.cosmos.query.values import either, equal, is_number
 from devstack.cosmos.storage.epk import UNDEFINED
 
 Row = Mapping[str, Any]
 Evaluator = Callable[[Row], Any]
-
-_MAX_SAFE_BITS: Final = 0xFFFFFFFF
 
 
 class Compiler:
@@ -46,7 +43,7 @@ class Compiler:
             case tree.Property(base, key):
                 return _property(self.compile(base), self.compile(key))
             case tree.Unary(symbol, operand):
-                return _applied(_UNARY[symbol], self.compile(operand))
+                return _applied(UNARY[symbol], self.compile(operand))
             case tree.Binary(symbol, left, right):
                 return self._binary(symbol, left, right)
             case tree.In(operand, choices):
@@ -124,7 +121,7 @@ class Compiler:
         first, second = self.compile(left), self.compile(right)
         if symbol == "??":
             return lambda row: second(row) if (value := first(row)) is UNDEFINED else value
-        apply = _BINARY[symbol]
+        apply = BINARY[symbol]
         return lambda row: apply(first(row), second(row))
 
     def _call(self, call: tree.Call) -> Evaluator:
@@ -254,78 +251,3 @@ def _character_class(characters: Iterator[str]) -> str:
     if not members:
         return r"(?!)"
     return f"[{'^' if negated else ''}{members}]"
-
-
-def _ordered(test: Callable[[int], bool]) -> Callable[[Any, Any], Any]:
-    def apply(left: Any, right: Any) -> Any:
-        order = compare(left, right)
-        return UNDEFINED if order is UNDEFINED else test(order)
-
-    return apply
-
-
-def _arithmetic(calculate: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    def apply(left: Any, right: Any) -> Any:
-        if not is_number(left) or not is_number(right):
-            return UNDEFINED
-        try:
-            result = calculate(left, right)
-        except (ZeroDivisionError, OverflowError):
-            return UNDEFINED
-        return result if isinstance(result, int) or math.isfinite(result) else UNDEFINED
-
-    return apply
-
-
-def _bitwise(calculate: Callable[[int, int], int]) -> Callable[[Any, Any], Any]:
-    def apply(left: Any, right: Any) -> Any:
-        if not is_number(left) or not is_number(right):
-            return UNDEFINED
-        result = calculate(int(left), int(right)) & _MAX_SAFE_BITS
-        return result - (1 << 32) if result >> 31 else result
-
-    return apply
-
-
-def _not_equal(left: Any, right: Any) -> Any:
-    result = equal(left, right)
-    return result if result is UNDEFINED else not result
-
-
-def _divide(left: float, right: float) -> float:
-    quotient = left / right
-    return int(quotient) if quotient == int(quotient) and isinstance(left, int) else quotient
-
-
-def _negate(value: Any) -> Any:
-    return -value if is_number(value) else UNDEFINED
-
-
-def _not(value: Any) -> Any:
-    return not value if isinstance(value, bool) else UNDEFINED
-
-
-_UNARY: Final[dict[str, Callable[[Any], Any]]] = {
-    "NOT": _not,
-    "-": _negate,
-    "~": lambda value: ~int(value) if is_number(value) else UNDEFINED,
-}
-_BINARY: Final[dict[str, Callable[[Any, Any], Any]]] = {
-    "AND": both,
-    "OR": either,
-    "=": equal,
-    "!=": _not_equal,
-    "<": _ordered(lambda order: order < 0),
-    "<=": _ordered(lambda order: order <= 0),
-    ">": _ordered(lambda order: order > 0),
-    ">=": _ordered(lambda order: order >= 0),
-    "+": _arithmetic(operator.add),
-    "-": _arithmetic(operator.sub),
-    "*": _arithmetic(operator.mul),
-    "/": _arithmetic(_divide),
-    "%": _arithmetic(math.fmod),
-    "&": _bitwise(operator.and_),
-    "|": _bitwise(operator.or_),
-    "^": _bitwise(operator.xor),
-    "||": lambda left, right: left + right if isinstance(left, str) and isinstance(right, str) else UNDEFINED,
-}

@@ -8,7 +8,7 @@ from urllib.parse import unquote
 from aiohttp import web
 
 from devstack.fault_api import fault_routes
-from devstack.servicebus.admin import atom
+from devstack.servicebus.admin import atom_reader, atom_writer
 from devstack.servicebus.broker.description import Description, Rule
 from devstack.servicebus.broker.filters import check_rule
 from devstack.servicebus.broker.namespace import Entity
@@ -63,7 +63,9 @@ async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
         status, detail = 400, f"SubCode=40000. Bad Request. {error}"
     except web.HTTPException as error:
         status, detail = error.status, error.reason
-    return web.Response(status=status, body=atom.write_error(status, detail), content_type="application/xml")
+    return web.Response(
+        status=status, body=atom_writer.write_error(status, detail), content_type="application/xml"
+    )
 
 
 def _happens_now(connections: set[Connection], fault: Fault) -> bool:
@@ -126,7 +128,7 @@ class _Admin:
         return self._written(request, entity, 200)
 
     def _put_entity(self, request: web.Request, path: str, body: bytes) -> web.Response:
-        asked = atom.read_entity(body)
+        asked = atom_reader.read_entity(body)
         is_subscription = "/subscriptions/" in path.lower()
         if (asked.kind == "subscription") is not is_subscription:
             raise Refusal(400, f"SubCode=40000. a {asked.kind} cannot have the path '{path}'")
@@ -143,8 +145,8 @@ class _Admin:
         return self._written(request, self._engine.create(description), 201)
 
     def _written(self, request: web.Request, entity: Entity, status: int) -> web.Response:
-        name = atom.description_path(entity.description)
-        body = atom.write_entity(entity, str(request.url), name)
+        name = atom_writer.description_path(entity.description)
+        body = atom_writer.write_entity(entity, str(request.url), name)
         return web.Response(status=status, body=body, headers={"Content-Type": _ATOM_TYPE})
 
     def _list_entities(self, request: web.Request, collection: str) -> web.Response:
@@ -166,8 +168,10 @@ class _Admin:
         ordered = sorted(entities, key=lambda entity: entity.description.path.lower())
         page, following = _page(request, ordered)
         base = f"{request.url.scheme}://{request.host}"
-        items = [(e, f"{base}/{e.description.path}", atom.description_path(e.description)) for e in page]
-        body = atom.write_entities(items, request.path, following)
+        items = [
+            (e, f"{base}/{e.description.path}", atom_writer.description_path(e.description)) for e in page
+        ]
+        body = atom_writer.write_entities(items, request.path, following)
         return web.Response(
             body=body, headers={"Content-Type": "application/atom+xml;type=feed;charset=utf-8"}
         )
@@ -196,7 +200,7 @@ class _Admin:
             raise Refusal(409, f"SubCode=40900. the rule '{name}' already exists")
         if existing is None and updates:
             raise Refusal(404, f"SubCode=40400. the rule '{name}' could not be found")
-        rule = atom.read_rule(body).model_copy(update={"name": name})
+        rule = atom_reader.read_rule(body).model_copy(update={"name": name})
         check_rule(rule)
         self._set_rules(description, [*(kept for kept in description.rules if kept is not existing), rule])
         return _rule_response(request, rule, description, 200 if updates else 201)
@@ -206,7 +210,7 @@ class _Admin:
         description = self._find(path).description
         page, following = _page(request, list(description.rules))
         items = [(rule, f"{request.url.origin()}/{path}/rules/{rule.name}") for rule in page]
-        body = atom.write_rules(items, description.created_ms, following)
+        body = atom_writer.write_rules(items, description.created_ms, following)
         return web.Response(
             body=body, headers={"Content-Type": "application/atom+xml;type=feed;charset=utf-8"}
         )
@@ -222,7 +226,7 @@ class _Admin:
 
 
 def _rule_response(request: web.Request, rule: Rule, description: Description, status: int) -> web.Response:
-    body = atom.write_rule(rule, str(request.url), description.created_ms)
+    body = atom_writer.write_rule(rule, str(request.url), description.created_ms)
     return web.Response(status=status, body=body, headers={"Content-Type": _ATOM_TYPE})
 
 

@@ -1,23 +1,23 @@
-"""The entities by path, and the rules that hold before an entity takes a message: all of a send is accepted, or none.
-
-Limits are those of the Standard tier (Service Bus quotas): 256 KB a message or batch, ids of at most 128 characters.
-"""
+"""The entities by path: all of a send is accepted, or none, and an entity's deadlines are met in their order."""
 
 import heapq
 from dataclasses import dataclass
 
+from devstack.servicebus.broker.acceptance import (
+    check_message,
+    check_partitioned_batch,
+    duplicate_key,
+    scheduled_time,
+)
 from devstack.servicebus.broker.description import Description
 from devstack.servicebus.broker.duplicates import DuplicateWindow
 from devstack.servicebus.broker.filters import Filters
 from devstack.servicebus.broker.journal import Journal
 from devstack.servicebus.broker.queue import Queue
 from devstack.servicebus.broker.topic import Subscription, Topic
-from devstack.servicebus.codec.decode import decode
 from devstack.servicebus.codec.errors import (
-    ARGUMENT_ERROR,
     ENTITY_ALREADY_EXISTS,
     ENTITY_DISABLED,
-    MESSAGE_SIZE_EXCEEDED,
     NOT_ALLOWED,
     NOT_FOUND,
     RESOURCE_LIMIT_EXCEEDED,
@@ -25,11 +25,7 @@ from devstack.servicebus.codec.errors import (
 )
 from devstack.servicebus.codec.message import ParsedMessage
 
-MAX_MESSAGE_BYTES = 262_144
-MAX_ID_LENGTH = 128
 DEAD_LETTER_SUFFIX = "/$deadletterqueue"
-SCHEDULED_TIME = "x-opt-scheduled-enqueue-time"
-PARTITION_KEY = "x-opt-partition-key"
 _MEGABYTE = 1024 * 1024
 
 
@@ -161,7 +157,7 @@ class Namespace:
         self._check(entity, messages, batch=batch)
         numbers = []
         for parsed in messages:
-            due = _scheduled_time(parsed)
+            due = scheduled_time(parsed)
             number = self._accept(entity, parsed, due, now_ms)
             if due is not None:
                 numbers.append(number)
@@ -182,9 +178,9 @@ class Namespace:
         if not description.can_send:
             raise _disabled(description.path)
         if description.partitioned and batch:
-            _check_partitioned_batch(entity, messages)
+            check_partitioned_batch(description, messages)
         for parsed in messages:
-            _check_message(description, parsed)
+            check_message(description, parsed)
         size = sum(len(parsed.raw) for parsed in messages)
         stored = entity.node.size
         if isinstance(entity.node, Queue) and entity.node.dead_letter is not None:
@@ -249,64 +245,6 @@ class Namespace:
 def topic_path(subscription_path: str) -> str:
     """The topic's part of a subscription's path."""
     return subscription_path[: subscription_path.lower().rindex("/subscriptions/")]
-
-
-def duplicate_key(description: Description, parsed: ParsedMessage) -> str:
-    """What a message must not share with another inside the window."""
-    if not description.partitioned:
-        return parsed.message_id or ""
-    return f"{_partition_key(parsed) or ''}\0{parsed.message_id}"
-
-
-def _check_message(description: Description, parsed: ParsedMessage) -> None:
-    if description.requires_session and description.kind == "queue" and parsed.session_id is None:
-        raise AmqpError(
-            NOT_ALLOWED,
-            "The SessionId was not set on a message, and it cannot be sent to the entity. Entities that have session "
-            "support enabled can only receive messages that have the SessionId set to a valid value.",
-        )
-    for name, value in (("MessageId", parsed.message_id), ("SessionId", parsed.session_id)):
-        if value is not None and len(value) > MAX_ID_LENGTH:
-            raise AmqpError(
-                ARGUMENT_ERROR, f"{name} has {len(value)} characters; at most {MAX_ID_LENGTH} are allowed."
-            )
-    if len(parsed.raw) > MAX_MESSAGE_BYTES:
-        raise AmqpError(MESSAGE_SIZE_EXCEEDED, f"A message has at most {MAX_MESSAGE_BYTES} bytes.")
-    key = _given_partition_key(parsed)
-    if key is not None and parsed.session_id is not None and key != parsed.session_id:
-        raise AmqpError(ARGUMENT_ERROR, "PartitionKey and SessionId are both set and differ.")
-
-
-def _check_partitioned_batch(entity: Entity, messages: list[ParsedMessage]) -> None:
-    if entity.duplicates is not None:
-        raise AmqpError(
-            NOT_ALLOWED, "Batching is not supported on a partitioned entity with duplicate detection."
-        )
-    if len({_partition_key(parsed) for parsed in messages}) > 1:
-        raise AmqpError(
-            NOT_ALLOWED, "All messages of a batch to a partitioned entity need the same partition key."
-        )
-
-
-def _given_partition_key(parsed: ParsedMessage) -> str | None:
-    """The Python SDK sends it as binary when it sends on a message that it received."""
-    key = _annotation(parsed, PARTITION_KEY)
-    return key.decode(errors="replace") if isinstance(key, bytes) else None if key is None else str(key)
-
-
-def _partition_key(parsed: ParsedMessage) -> str | None:
-    key = _given_partition_key(parsed)
-    return parsed.session_id if key is None else key
-
-
-def _scheduled_time(parsed: ParsedMessage) -> int | None:
-    value = _annotation(parsed, SCHEDULED_TIME)
-    return value if isinstance(value, int) else None
-
-
-def _annotation(parsed: ParsedMessage, name: str) -> object:
-    encoded = parsed.annotations.get(name)
-    return None if encoded is None else decode(encoded)[0]
 
 
 def _dead_letter_deadline(queue: Queue) -> int | None:

@@ -21,7 +21,7 @@ DRAIN_SECONDS = 2.0
 FUNCTIONS_GRACE_SECONDS, BACKEND_GRACE_SECONDS = 3.0, 0.8
 
 
-class Stack:
+class LocalAzure:
     """The services of one :class:`StackSettings`; one that is not run here is None."""
 
     def __init__(self, settings: StackSettings, console: Console) -> None:
@@ -109,9 +109,9 @@ class Stack:
 
 
 @contextlib.asynccontextmanager
-async def running(settings: StackSettings, console: Console) -> AsyncIterator[Stack]:
+async def running(settings: StackSettings, console: Console) -> AsyncIterator[LocalAzure]:
     """A started stack, which is stopped at the end. Raises :class:`CannotStart`."""
-    stack = Stack(settings, console)
+    stack = LocalAzure(settings, console)
     try:
         await stack.start()
         yield stack

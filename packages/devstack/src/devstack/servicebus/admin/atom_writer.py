@@ -1,80 +1,27 @@
-"""Entities and rules as Atom entries, in the element names and namespaces that the administration clients read.
-
-Source: the Service Bus management API (service ``servicebus/connect`` schema of 2010/10), version 2021-05 and 2024-05.
-"""
+"""Entities, rules and errors as the Atom entries that the administration clients read."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 from xml.etree import ElementTree as ET
 
+from devstack.servicebus.admin.names import (
+    ATOM,
+    CORRELATION_FIELDS,
+    COUNTS,
+    DESCRIPTIONS,
+    INSTANCE,
+    SCHEMA,
+    SERVICE_BUS,
+)
 from devstack.servicebus.broker.description import Description, Rule
 from devstack.servicebus.broker.namespace import Entity
 from devstack.servicebus.broker.queue import Queue
 from devstack.servicebus.broker.topic import Topic
-from devstack.servicebus.properties import NotSupported, read_duration, read_flag, written
-
-ATOM = "http://www.w3.org/2005/Atom"
-SERVICE_BUS = "http://schemas.microsoft.com/netservices/2010/10/servicebus/connect"
-COUNTS = "http://schemas.microsoft.com/netservices/2011/06/servicebus"
-INSTANCE = "http://www.w3.org/2001/XMLSchema-instance"
-SCHEMA = "http://www.w3.org/2001/XMLSchema"
-_CORRELATION_FIELDS = (
-    "CorrelationId",
-    "MessageId",
-    "To",
-    "ReplyTo",
-    "Label",
-    "SessionId",
-    "ReplyToSessionId",
-    "ContentType",
-)
-_DESCRIPTIONS = {
-    "queue": "QueueDescription",
-    "topic": "TopicDescription",
-    "subscription": "SubscriptionDescription",
-}
+from devstack.servicebus.properties import written
 
 for _prefix, _namespace in (("", ATOM), ("d2p1", COUNTS), ("i", INSTANCE)):
     ET.register_namespace(_prefix, _namespace)
-
-
-@dataclass(frozen=True, slots=True)
-class EntityRequest:
-    """What a client asks an entity to be."""
-
-    kind: str
-    properties: dict[str, str]
-    default_rule: Rule | None
-
-
-def read_entity(body: bytes) -> EntityRequest:
-    """Raises ValueError for what is no entry with a description."""
-    described = _content(body)
-    kinds = {name: kind for kind, name in _DESCRIPTIONS.items()}
-    kind = kinds.get(_local(described))
-    if kind is None:
-        raise ValueError(f"an entity cannot be a {_local(described)}")
-    properties, default_rule = {}, None
-    for element in described:
-        name = _local(element)
-        if name == "DefaultRuleDescription":
-            default_rule = _rule(element)
-        elif name == "AuthorizationRules":
-            if len(element):
-                raise NotSupported("AuthorizationRules are not supported by devstack: there is one key")
-        else:
-            properties[name] = (element.text or "").strip()
-    return EntityRequest(kind, properties, default_rule)
-
-
-def read_rule(body: bytes) -> Rule:
-    """Raises ValueError for what is no entry with a rule."""
-    described = _content(body)
-    if _local(described) != "RuleDescription":
-        raise ValueError("a rule is a RuleDescription")
-    return _rule(described)
 
 
 def write_entity(entity: Entity, url: str, name: str) -> bytes:
@@ -99,86 +46,6 @@ def write_error(status: int, detail: str) -> bytes:
     ET.SubElement(error, "Code").text = str(status)
     ET.SubElement(error, "Detail").text = detail
     return _document(error)
-
-
-# -- reading
-
-
-def _content(body: bytes) -> ET.Element:
-    if b"<!DOCTYPE" in body or b"<!ENTITY" in body:
-        raise ValueError("a document type is not accepted")
-    try:
-        root = ET.fromstring(body)  # noqa: S314 - entities, the danger of XML, were refused above
-    except ET.ParseError as error:
-        raise ValueError(f"the body is no XML: {error}") from None
-    content = root.find(f"{{{ATOM}}}content")
-    if content is None or not len(content):
-        raise ValueError("the entry has no content")
-    return content[0]
-
-
-def _rule(element: ET.Element) -> Rule:
-    name = _child_text(element, "Name") or ""
-    action = element.find(f"{{{SERVICE_BUS}}}Action")
-    if action is not None and _type(action) not in ("", "EmptyRuleAction"):
-        raise NotSupported("rule actions are not supported by devstack")
-    given = element.find(f"{{{SERVICE_BUS}}}Filter")
-    if given is None:
-        return Rule(name=name, kind="true", expression="1=1")
-    kind = _type(given)
-    expression = _child_text(given, "SqlExpression")
-    if kind == "TrueFilter":
-        return Rule(name=name, kind="true", expression=expression or "1=1")
-    if kind == "FalseFilter":
-        return Rule(name=name, kind="false", expression=expression or "1=0")
-    if kind == "SqlFilter":
-        return Rule(name=name, kind="sql", expression=expression, parameters=_key_values(given, "Parameters"))
-    if kind == "CorrelationFilter":
-        system = {
-            field: text for field in _CORRELATION_FIELDS if (text := _child_text(given, field)) is not None
-        }
-        return Rule(name=name, kind="correlation", system=system, properties=_key_values(given, "Properties"))
-    raise NotSupported(f"a {kind} is not supported by devstack")
-
-
-def _key_values(element: ET.Element, name: str) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    for pair in element.findall(f"{{{SERVICE_BUS}}}{name}/{{{SERVICE_BUS}}}KeyValueOfstringanyType"):
-        value = pair.find(f"{{{SERVICE_BUS}}}Value")
-        key = _child_text(pair, "Key")
-        if key is not None and value is not None:
-            values[key] = _typed(_type(value), value.text or "")
-    return values
-
-
-def _typed(kind: str, text: str) -> Any:
-    if kind in ("int", "long", "short", "byte"):
-        return int(text)
-    if kind in ("double", "float", "decimal"):
-        return float(text)
-    if kind == "boolean":
-        return read_flag(text)
-    if kind == "duration":
-        return read_duration(text)
-    if kind == "dateTime":
-        return int(datetime.fromisoformat(text).timestamp() * 1000)
-    return text
-
-
-def _type(element: ET.Element) -> str:
-    return element.get(f"{{{INSTANCE}}}type", "").rpartition(":")[2]
-
-
-def _child_text(element: ET.Element, name: str) -> str | None:
-    child = element.find(f"{{{SERVICE_BUS}}}{name}")
-    return None if child is None or child.text is None else child.text
-
-
-def _local(element: ET.Element) -> str:
-    return element.tag.rpartition("}")[2]
-
-
-# -- writing
 
 
 def _document(element: ET.Element) -> bytes:
@@ -210,7 +77,7 @@ def _entry(title: str, url: str, created_ms: int, updated_ms: int) -> tuple[ET.E
 def _entity_entry(entity: Entity, url: str, name: str) -> ET.Element:
     description = entity.description
     entry, content = _entry(name, url, description.created_ms, description.updated_ms)
-    described = ET.SubElement(content, f"{{{SERVICE_BUS}}}{_DESCRIPTIONS[description.kind]}")
+    described = ET.SubElement(content, f"{{{SERVICE_BUS}}}{DESCRIPTIONS[description.kind]}")
     for key, value in (written(description) | _runtime(entity)).items():
         ET.SubElement(described, f"{{{SERVICE_BUS}}}{key}").text = value
     counts = ET.SubElement(described, f"{{{SERVICE_BUS}}}CountDetails")
@@ -267,7 +134,7 @@ def _rule_entry(rule: Rule, url: str, created_ms: int) -> ET.Element:
     }
     given = ET.SubElement(described, f"{{{SERVICE_BUS}}}Filter", {f"{{{INSTANCE}}}type": kinds[rule.kind]})
     if rule.kind == "correlation":
-        for field in _CORRELATION_FIELDS:
+        for field in CORRELATION_FIELDS:
             if field in rule.system:
                 ET.SubElement(given, f"{{{SERVICE_BUS}}}{field}").text = rule.system[field]
         _write_key_values(given, "Properties", rule.properties)
