@@ -110,6 +110,8 @@ def wire_outbox(settings: Settings, names: WireNames) -> Outbox:
         return CosmosUnitOfWork(container, scope, origin, lifetimes)
 
     publisher = _publisher(settings, names.source, resources)
+    for missing in publisher.guarantees.left_to_subscribers():
+        _log.warning("%s", missing)
     feed = database.get_container_client(settings.cosmos_container)
     leases = database.get_container_client(settings.cosmos_lease_container)
     lot = CosmosParkingLot(

@@ -25,6 +25,17 @@ class Guarantees:
     largest_message_bytes: int | None
     """No event whose data alone is larger can be sent; None: the broker tells only when it is asked to take one."""
 
+    def left_to_subscribers(self) -> Sequence[str]:
+        """What this transport does not give, so that subscribers have to; for an operator to read."""
+        missing = []
+        if not self.ordered:
+            missing.append("the transport keeps no order: subscribers must order events by their sequence")
+        if not self.deduplicates:
+            missing.append(
+                "the transport drops no duplicates: subscribers must drop events that they have handled"
+            )
+        return missing
+
 
 @dataclass(frozen=True)
 class AggregateEvents:
