@@ -5,6 +5,7 @@ from typing import Any
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from infra.connections import Connection
+from infra.cosmos.transport import NotingTransport
 from infra.credentials import Credential
 
 __all__ = ["ContainerProxy", "CosmosClient", "cosmos_client"]
@@ -16,6 +17,7 @@ _SECONDS = 3
 def cosmos_client(connection: Connection, credential: Credential | None) -> CosmosClient:
     """A client with few retries of its own: a caller waits, and the unit of work repeats what is safe to repeat."""
     options: dict[str, Any] = {
+        "transport": NotingTransport(),
         "retry_total": 1,
         "retry_connect": 1,
         "retry_read": 1,

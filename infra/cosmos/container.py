@@ -7,21 +7,21 @@ partition; without it a read straight after a write may see the version before.
 
 import asyncio
 import json
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from infra.cosmos.documents import Item
-from infra.cosmos.errors import SDK_ERRORS, SESSION_ERRORS, Failure, Kind, classify
+from infra.cosmos.errors import SDK_ERRORS, Failure, Kind, classify
+from infra.cosmos.sessions import SessionTokens
+from infra.cosmos.transport import Attempts, noted
 
 DEADLINE_SECONDS = 4.0
 """For one call, the SDK's own retries included. A request makes a few calls and answers within 10 s."""
 
-_SESSIONS = 10_000
 _NO_VERSION = '"no-version"'
 
 
@@ -70,31 +70,33 @@ class Container:
         self._proxy: ContainerProxy = client.get_database_client(database).get_container_client(container)
         self._ready = False
         self._set_up = asyncio.Lock()
-        self._session_tokens: OrderedDict[str, str] = OrderedDict()
+        self._sessions = SessionTokens()
 
     async def read(self, item_id: str, partition_key: str) -> Item | None:
-        """The item, or None when there is none."""
-        token = self._session_tokens.get(partition_key)
+        """The item, or None when this read sees none, which is no proof: a replica may lag."""
+        token = self._sessions.get(partition_key)
         try:
-            async with self._calls() as proxy:
+            async with self._calls(partition_key, token) as proxy:
                 return dict(await proxy.read_item(item_id, partition_key, session_token=token))
         except StoreFailed as error:
             if error.failure.kind is Kind.MISSING:
                 return None
-            if not self._forget(partition_key, error, token):
-                raise
-        return await self.read(item_id, partition_key)
+            raise
 
     async def execute(self, partition_key: str, writes: Sequence[Write]) -> list[str]:
-        """Store all the writes in one transaction, or none; their new ETags in the same order (deletes: empty)."""
+        """Store all the writes in one transaction, or none; their new ETags in the same order (deletes: empty).
+
+        Of a failure it says whether an attempt may have been stored all the same: ``failure.answer_lost``.
+        """
         operations = [_operation(write) for write in writes]
-        try:
-            async with self._calls() as proxy:
-                results = await proxy.execute_item_batch(operations, partition_key)
-        except StoreFailed as error:
-            self._remember(partition_key, error.failure.session_token)
-            raise
-        self._remember(partition_key, results.get_response_headers().get("x-ms-session-token"))
+        with noted() as attempts:
+            try:
+                async with self._calls() as proxy:
+                    results = await proxy.execute_item_batch(operations, partition_key)
+            except StoreFailed as error:
+                self._sessions.merge(partition_key, error.failure.session_token)
+                raise StoreFailed(_outcome(error.failure, attempts)) from error
+        self._sessions.merge(partition_key, results.get_response_headers().get("x-ms-session-token"))
         return [str(result.get("eTag", "")) for result in results]
 
     async def exists(self, item_id: str, partition_key: str) -> bool:
@@ -123,24 +125,11 @@ class Container:
         partition_key: str | None = None,
     ) -> tuple[list[Item], str | None]:
         """One page of a query, over all partitions unless one is named, and the token of the next one."""
-        token = self._session_tokens.get(partition_key) if partition_key is not None else None
-        where = {} if partition_key is None else {"partition_key": partition_key, "session_token": token}
-        try:
-            return await self._page(query, parameters, size, continuation, where)
-        except StoreFailed as error:
-            if partition_key is None or not self._forget(partition_key, error, token):
-                raise
-        return await self._page(query, parameters, size, continuation, {"partition_key": partition_key})
-
-    async def _page(
-        self,
-        query: str,
-        parameters: Mapping[str, Any],
-        size: int,
-        continuation: str | None,
-        where: Mapping[str, Any],
-    ) -> tuple[list[Item], str | None]:
-        async with self._calls() as proxy:
+        token = None if partition_key is None else self._sessions.get(partition_key)
+        where: dict[str, Any] = {}
+        if partition_key is not None:
+            where = {"partition_key": partition_key, "session_token": token}
+        async with self._calls(partition_key, token) as proxy:
             pages = proxy.query_items(
                 query,
                 parameters=[{"name": name, "value": value} for name, value in parameters.items()],
@@ -164,14 +153,26 @@ class Container:
             raise error.failure.error() from error
 
     @asynccontextmanager
-    async def _calls(self) -> AsyncIterator[ContainerProxy]:
+    async def _calls(
+        self, partition_key: str | None = None, token: str | None = None
+    ) -> AsyncIterator[ContainerProxy]:
+        """One call of the SDK, with the session token that it carries."""
         try:
             async with asyncio.timeout(DEADLINE_SECONDS):
                 if not self._ready:
                     await self._connect()
                 yield self._proxy
-        except SESSION_ERRORS as error:
-            raise StoreFailed(classify(error)) from error
+        except SDK_ERRORS as error:
+            failure = classify(error)
+        except KeyError as error:
+            if token is None:  # without a token of ours a KeyError is a bug, not a replica that lags
+                raise
+            failure = classify(error)
+        else:
+            return
+        if failure.kind is Kind.BEHIND and partition_key is not None:
+            self._sessions.forget(partition_key, token)
+        raise StoreFailed(failure)
 
     async def _connect(self) -> None:
         """Read account and container once, so that "no such container" is not mistaken for "no such item"."""
@@ -188,20 +189,14 @@ class Container:
                 raise
             self._ready = True
 
-    def _forget(self, partition_key: str, error: StoreFailed, token: str | None) -> bool:
-        """Drop a session token that no replica can satisfy, such as one of a container that was made anew."""
-        if error.failure.kind is not Kind.BEHIND or token is None:
-            return False
-        self._session_tokens.pop(partition_key, None)
-        return True
 
-    def _remember(self, partition_key: str, session_token: str | None) -> None:
-        if session_token is None:
-            return
-        self._session_tokens[partition_key] = session_token
-        self._session_tokens.move_to_end(partition_key)
-        if len(self._session_tokens) > _SESSIONS:
-            self._session_tokens.popitem(last=False)
+def _outcome(failure: Failure, attempts: Attempts) -> Failure:
+    """What a failed batch means, given what the transport saw of its attempts."""
+    if failure.kind is not Kind.PASSING or failure.status:
+        return replace(failure, answer_lost=attempts.answer_lost or failure.kind is Kind.PASSING)
+    if attempts.throttled and not attempts.answer_lost:  # the deadline came while the SDK waited to try again
+        return replace(failure, kind=Kind.THROTTLED)
+    return replace(failure, answer_lost=attempts.answer_lost)
 
 
 def size_in_bytes(writes: Sequence[Write]) -> int:

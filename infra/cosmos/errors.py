@@ -19,10 +19,6 @@ from outbox.errors import OutboxError, Throttled, Unavailable
 SDK_ERRORS = (AzureError, asyncio.TimeoutError, OSError)
 """What a call of the SDK can raise: its own errors, our deadline, and sockets that fail under its hands."""
 
-SESSION_ERRORS = (*SDK_ERRORS, KeyError)
-"""The same for a call with a session token of ours: a KeyError comes out of azure-cosmos 4.17 where it should say
-404/1002, since it forgets a token that it never had. Elsewhere a KeyError is a bug, and must not pass for an outage."""
-
 _SESSION_NOT_AVAILABLE = 1002
 _OWNER_NOT_FOUND = 1003
 
@@ -65,6 +61,10 @@ class Failure:
     """Status and kind of error, for a log: no item, no key."""
     retry_after_seconds: float = 1.0
     session_token: str | None = None
+    status: int = 0
+    """The service's answer; 0: there was none."""
+    answer_lost: bool = False
+    """Of a write: an attempt may have been stored, although this is how the call ended."""
 
     def error(self) -> OutboxError | Misconfigured:
         """This failure as an error of ours, where the caller has no better word for it."""
@@ -93,7 +93,10 @@ class Failure:
 
 
 def classify(error: BaseException) -> Failure:
-    """What an error out of ``SESSION_ERRORS`` means."""
+    """What an error out of ``SDK_ERRORS`` means.
+
+    A KeyError comes out of azure-cosmos 4.17 in place of 404/1002 where a token was given that the SDK never had.
+    """
     detail = type(error).__name__
     if isinstance(error, CosmosHttpResponseError | CosmosBatchOperationError):
         status, sub_status = int(error.status_code or 0), int(error.sub_status or 0)
@@ -103,6 +106,7 @@ def classify(error: BaseException) -> Failure:
             detail=f"{detail} {status}/{sub_status}",
             retry_after_seconds=_milliseconds(headers.get("x-ms-retry-after-ms")) / 1000,
             session_token=headers.get("x-ms-session-token"),
+            status=status,
         )
     if isinstance(error, KeyError):
         return Failure(Kind.BEHIND, detail)

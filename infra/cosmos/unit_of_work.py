@@ -199,15 +199,15 @@ class CosmosUnitOfWork:
                 return etags[: len(batch.changed)]
             except StoreFailed as error:
                 failure = error.failure
+                answer_lost = answer_lost or failure.answer_lost
                 if failure.kind in _TAKEN:
                     return await self._own_commit(batch)
                 if failure.kind in _REFUSED or (failure.kind is Kind.THROTTLED and not answer_lost):
                     raise failure.error() from error
                 if failure.kind is Kind.TOO_LARGE:
                     raise _too_large() from error
-                answer_lost = answer_lost or failure.kind in (Kind.PASSING, Kind.BEHIND)
                 if loop.time() + pause > give_up_at:
-                    raise _unknown(failure) from error
+                    raise (_unknown(failure) if answer_lost else failure.error()) from error
             _log.warning("storing %s again: %s", _named(batch), failure.detail)
             await asyncio.sleep(pause)
             pause *= 2

@@ -19,6 +19,7 @@ from outbox.errors import (
     OutcomeUnknown,
     PreconditionFailed,
     Throttled,
+    Unavailable,
     UnknownContinuation,
 )
 from outbox.unit_of_work import Receipt
@@ -130,11 +131,11 @@ class Unreliable(Container):
     async def execute(self, partition_key: str, writes: Sequence[Write]) -> list[str]:
         if self.before:
             kind, *self.before = self.before
-            raise StoreFailed(Failure(kind, "injected before"))
+            raise StoreFailed(Failure(kind, "injected before", answer_lost=kind is Kind.PASSING))
         etags = await super().execute(partition_key, writes)
         if self.after:
             kind, *self.after = self.after
-            raise StoreFailed(Failure(kind, "injected after"))
+            raise StoreFailed(Failure(kind, "injected after", answer_lost=True))
         return etags
 
 
@@ -193,7 +194,7 @@ async def test_a_lost_answer_overtaken_by_a_rival_claims_no_version(
         monkeypatch.setattr(Unreliable, "execute", execute)
         await execute(self, partition_key, writes)
         await rename(cosmos_store, created.aggregate.id, Name(first_name="Rival", last_name="Roe"))
-        raise StoreFailed(Failure(Kind.PASSING, "the answer was lost"))
+        raise StoreFailed(Failure(Kind.PASSING, "the answer was lost", answer_lost=True))
 
     monkeypatch.setattr(Unreliable, "execute", rival_after_us)
     receipt = await rename(cosmos_store, created.aggregate.id)
@@ -230,6 +231,20 @@ async def test_an_outcome_that_cannot_be_found_out_is_called_unknown(
         await create(cosmos_store)
 
 
+async def test_a_store_that_was_never_reached_is_unavailable_and_its_outcome_is_no_mystery(
+    cosmos_store: CosmosStore, unreliable: Unreliable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unit_of_work, "PATIENCE_SECONDS", 0.3)
+
+    async def refused(*_: object) -> list[str]:
+        raise StoreFailed(Failure(Kind.PASSING, "connection refused"))
+
+    monkeypatch.setattr(Container, "execute", refused)
+    with pytest.raises(Unavailable) as caught:
+        await create(cosmos_store)
+    assert not isinstance(caught.value, OutcomeUnknown)
+
+
 async def test_throttling_is_no_mystery_unless_an_answer_was_lost_before(
     cosmos_store: CosmosStore, unreliable: Unreliable
 ) -> None:
@@ -259,18 +274,37 @@ async def test_a_planted_event_document_is_not_mistaken_for_our_own_commit(cosmo
 
 
 @pytest.mark.known_gap(Gap.SESSION_TOKEN_IGNORED)
-async def test_a_session_token_that_no_replica_can_satisfy_is_forgotten(cosmos_store: CosmosStore) -> None:
-    """As after the container was restored, or made anew under its name."""
+@pytest.mark.parametrize("how", ["get", "page"])
+async def test_a_session_token_that_no_replica_can_satisfy_fails_one_request_and_is_forgotten(
+    cosmos_store: CosmosStore, how: str
+) -> None:
+    """As after the container was restored, or made anew. To go on without the token would be to read old data."""
     receipt = await create(cosmos_store)
-    key = str(receipt.aggregate.id)
-    for _ in range(2):
-        cosmos_store.container._session_tokens[key] = "0:-1#999999999"
+    key, container = str(receipt.aggregate.id), cosmos_store.container
+
+    async def read() -> object:
+        if how == "page":
+            return await container.page("SELECT * FROM c", {}, 10, None, partition_key=key)
         async with cosmos_store.open() as work:
-            found = await work.get(Contact, str(receipt.aggregate.id))
-        assert found.etag == receipt.etag
-    cosmos_store.container._session_tokens[key] = "0:-1#999999999"
-    items, _ = await cosmos_store.container.page("SELECT * FROM c", {}, 10, None, partition_key=key)
-    assert len(items) == 2
+            return await work.get(Contact, key)
+
+    container._sessions._tokens[key] = "0:-1#999999999"
+    with pytest.raises((Unavailable, StoreFailed)):
+        await read()
+    assert await read()
+
+
+async def test_a_key_error_without_a_session_token_is_a_bug_and_no_outage(
+    cosmos_store: CosmosStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_: object, **__: object) -> None:
+        raise KeyError("a bug")
+
+    container = cosmos_store.container
+    await container.check()
+    monkeypatch.setattr(container._proxy, "read_item", broken)
+    with pytest.raises(KeyError):
+        await container.read("x", "never-written")
 
 
 @pytest.mark.parametrize("foreign", ["x", "AAAA", "bm90IGEgdG9rZW4gb2Ygb3Vycw"])

@@ -49,6 +49,26 @@ async def test_a_change_is_made_once_and_answered_rightly(
     assert await shared_stack.topic.is_empty(contact["id"])
 
 
+@pytest.mark.parametrize("method", ["POST", "PATCH", "DELETE"])
+@pytest.mark.parametrize("losses", [1, 2])
+async def test_a_throttle_after_a_lost_answer_does_not_mean_that_nothing_was_written(
+    shared_stack: Stack, http: aiohttp.ClientSession, method: str, losses: int
+) -> None:
+    """The SDK repeats a batch whose connection broke, and the answer to that repetition is a 429."""
+    existing = await shared_stack.create(http)
+    url = f"{shared_stack.url}/contacts" + ("" if method == "POST" else f"/{existing['id']}")
+    body = {"POST": DETAILS_JSON, "PATCH": {"description": "x"}, "DELETE": None}[method]
+    await shared_stack.cosmos.faults.add("drop-after-commit", count=losses, **BATCH)
+    await shared_stack.cosmos.faults.add("throttle", count=4, retryAfterMs=10, **BATCH)
+    async with http.request(method, url, json=body) as answer:
+        assert answer.status == {"POST": 201, "PATCH": 200, "DELETE": 204}[method], await answer.text()
+        changed = existing if method != "POST" else await answer.json()
+    assert await shared_stack.cosmos.faults.pending() == []
+    expected = [1] if method == "POST" else [1, 2]
+    assert await shared_stack.sequences(changed["id"], len(expected)) == expected
+    assert await shared_stack.topic.is_empty(changed["id"])
+
+
 async def test_a_store_that_throttles_for_long_is_a_429(
     shared_stack: Stack, http: aiohttp.ClientSession
 ) -> None:

@@ -1,0 +1,52 @@
+"""Read-your-writes for this process: the newest session token of each partition, never one that is older than another.
+
+A session token counts for one physical partition. Answers may come in another order than the service gave them, so
+tokens are compared, not overwritten. A token that no replica can satisfy, such as one of a container that was restored,
+is forgotten: the request that met the token fails, and the next request goes on without a token.
+"""
+
+import re
+from collections import OrderedDict
+
+_MOST = 10_000
+"""How many partitions are remembered; the one that was used longest ago is forgotten first."""
+
+_TOKEN = re.compile(r"(?P<range>[^:,]+):(?P<version>-?\d+)#(?P<lsn>\d+)(#.*)?")
+"""``<partition key range>:<version>#<global LSN>#<region>=<LSN>...``, as the SDKs read it."""
+
+
+class SessionTokens:
+    """The session tokens of one container, by partition key."""
+
+    def __init__(self) -> None:
+        self._tokens: OrderedDict[str, str] = OrderedDict()
+
+    def get(self, partition_key: str) -> str | None:
+        """The newest token that an answer about this partition carried."""
+        return self._tokens.get(partition_key)
+
+    def merge(self, partition_key: str, token: str | None) -> None:
+        """Take a token of an answer, unless a newer one is there already."""
+        if token is None:
+            return
+        self._tokens[partition_key] = newest(self._tokens.get(partition_key), token)
+        self._tokens.move_to_end(partition_key)
+        if len(self._tokens) > _MOST:
+            self._tokens.popitem(last=False)
+
+    def forget(self, partition_key: str, token: str | None) -> None:
+        """No replica can satisfy this token. A newer one that came meanwhile stays."""
+        if token is not None and self._tokens.get(partition_key) == token:
+            del self._tokens[partition_key]
+
+
+def newest(known: str | None, token: str) -> str:
+    """The newer of two tokens. Of two partition key ranges, as after a split, the one that came last."""
+    old, new = _TOKEN.fullmatch(known or ""), _TOKEN.fullmatch(token)
+    if known is None or old is None or new is None or old["range"] != new["range"]:
+        return token
+    return known if _age(old) > _age(new) else token
+
+
+def _age(token: re.Match[str]) -> tuple[int, int]:
+    return int(token["version"]), int(token["lsn"])
