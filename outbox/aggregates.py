@@ -4,6 +4,7 @@ Without a pinned version, a lost race is run again: each attempt reads the newes
 A caller who pins a version (If-Match) gets no second attempt. Use cases of all aggregates go through here.
 """
 
+import contextlib
 import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -12,8 +13,8 @@ from uuid import UUID
 
 from outbox import idempotency
 from outbox.aggregate import Aggregate
-from outbox.errors import ConcurrentChange, PreconditionFailed
-from outbox.unit_of_work import ETag, Origin, Page, Receipt, UnitOfWorkFactory, Versioned
+from outbox.errors import AggregateNotFound, ConcurrentChange, OutboxError, PreconditionFailed
+from outbox.unit_of_work import ETag, Origin, Page, Receipt, UnitOfWork, UnitOfWorkFactory, Versioned
 
 A = TypeVar("A", bound=Aggregate[Any])
 
@@ -69,8 +70,8 @@ class Aggregates:
     ) -> Receipt[A]:
         """Apply ``change`` and store what it raises, all in one transaction.
 
-        ``change`` may be called several times, each time with the aggregate as it is then; an error of its own ends the
-        call, and nothing is stored.
+        ``change`` may be called several times, each time with the aggregate as it is then. An error of its own ends the
+        call when the aggregate was at its newest state, and nothing is stored.
 
         Raises:
             AggregateNotFound: there is none, or it was deleted.
@@ -78,22 +79,58 @@ class Aggregates:
             ConcurrentChange: others won the race each time.
             ChangeTooLarge: the change does not fit one transaction.
         """
-        async with self.open_unit_of_work(origin) as work:
-            for _ in range(ATTEMPTS):
-                found = await work.get(kind, aggregate_id, partition_key=partition_key)
-                if if_match and found.etag not in if_match:
-                    raise PreconditionFailed(
-                        f"{found.aggregate.key} has changed: read it again and use its new ETag"
-                    )
-                change(found.aggregate)
+        newest = False
+        for _ in range(ATTEMPTS):
+            async with self.open_unit_of_work(origin) as work:
+                found = await _to_be_changed(
+                    work, kind, aggregate_id, partition_key, if_match=if_match, newest=newest
+                )
                 try:
-                    return _logged("changed", (await work.commit()).receipt(found.aggregate))
+                    change(found.aggregate)
+                    receipt = (await work.commit()).receipt(found.aggregate)
                 except PreconditionFailed:
                     if if_match:
                         raise
+                    continue
+                except OutboxError:
+                    raise
+                except Exception:  # the aggregate refuses the change, perhaps by an old state
+                    if newest:
+                        raise
+                    newest = True
+                    continue
+            if receipt.events or newest:
+                return _logged("changed", receipt)
+            newest = True  # what is no change to an old state may be one to the newest
         raise ConcurrentChange(
             f"{kind.aggregate_type} {aggregate_id} is being changed by others all the time: try again"
         )
+
+
+async def _to_be_changed(  # noqa: PLR0913 - the address of the aggregate, and under which conditions
+    work: UnitOfWork,
+    kind: type[A],
+    aggregate_id: str,
+    partition_key: str | None,
+    *,
+    if_match: Collection[ETag],
+    newest: bool,
+) -> Versioned[A]:
+    """The aggregate at an allowed version. It is refused on the newest state alone: a first read may be an old one.
+
+    Raises:
+        AggregateNotFound: there is none, or it was deleted.
+        PreconditionFailed: the aggregate is at none of the versions in ``if_match``.
+    """
+    if not newest:
+        with contextlib.suppress(AggregateNotFound):
+            found = await work.get(kind, aggregate_id, partition_key=partition_key)
+            if not if_match or found.etag in if_match:
+                return found
+    found = await work.get(kind, aggregate_id, partition_key=partition_key, newest=True)
+    if if_match and found.etag not in if_match:
+        raise PreconditionFailed(f"{found.aggregate.key} has changed: read it again and use its new ETag")
+    return found
 
 
 def _logged(what: str, receipt: Receipt[A]) -> Receipt[A]:

@@ -114,9 +114,13 @@ class UnitOfWork(Protocol):
         """Track a new aggregate."""
 
     async def get(
-        self, kind: type[A], aggregate_id: str, *, partition_key: str | None = None
+        self, kind: type[A], aggregate_id: str, *, partition_key: str | None = None, newest: bool = False
     ) -> Versioned[A]:
         """An aggregate and its version; tracked. Without ``partition_key`` the id is the partition key.
+
+        A read may be old: it shows that the aggregate was there at some time, at some version. With ``newest`` the
+        answer is as new as the last write that was committed before the call, and "there is none" is proven; that costs
+        a second round trip.
 
         Raises:
             AggregateNotFound: there is none, or it was deleted.

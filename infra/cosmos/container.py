@@ -71,6 +71,8 @@ class Container:
         self._ready = False
         self._set_up = asyncio.Lock()
         self._sessions = SessionTokens()
+        self.fences = 0
+        """How often :meth:`exists` was asked since the process began: each costs a write that is refused."""
 
     async def read(self, item_id: str, partition_key: str) -> Item | None:
         """The item, or None when this read sees none, which is no proof: a replica may lag."""
@@ -104,6 +106,7 @@ class Container:
 
         The write is a replacement of a version that no item ever had. Reads that follow see at least what it saw.
         """
+        self.fences += 1
         impossible = Write.replace({"id": item_id, "partitionKey": partition_key}, _NO_VERSION)
         try:
             await self.execute(partition_key, [impossible])

@@ -36,6 +36,16 @@ class AggregateReader:
                 return stored
         raise AggregateNotFound(f"there is no {kind.aggregate_type} {aggregate_id}")
 
+    async def newest(self, kind: type[A], aggregate_id: str, partition_key: str) -> Versioned[A]:
+        """As :meth:`get`, but behind a fence: no committed write is missed. Raises as :meth:`get` does."""
+        try:
+            there = await self.container.exists(aggregate_id, partition_key)
+        except StoreFailed as error:
+            raise error.failure.error() from error
+        if not there:
+            raise AggregateNotFound(f"there is no {kind.aggregate_type} {aggregate_id}")
+        return await self.get(kind, aggregate_id, partition_key)
+
     async def page(self, kind: type[A], size: int, continuation_token: str | None) -> Page[A]:
         """At most ``size`` aggregates. Raises UnknownContinuation for a foreign token, Throttled, Unavailable."""
         scope = f"{self.scope}/{kind.aggregate_type}"

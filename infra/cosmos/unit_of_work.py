@@ -113,10 +113,11 @@ class CosmosUnitOfWork:
         self._tracked.append(_Tracked(aggregate, None))
 
     async def get(
-        self, kind: type[A], aggregate_id: str, *, partition_key: str | None = None
+        self, kind: type[A], aggregate_id: str, *, partition_key: str | None = None, newest: bool = False
     ) -> Versioned[A]:
         """The aggregate and its version; tracked. Raises AggregateNotFound, Throttled, Unavailable."""
-        found = await self._reader.get(kind, aggregate_id, partition_key or aggregate_id)
+        read = self._reader.newest if newest else self._reader.get
+        found = await read(kind, aggregate_id, partition_key or aggregate_id)
         self._tracked.append(_Tracked(found.aggregate, found.etag))
         return found
 
@@ -138,7 +139,7 @@ class CosmosUnitOfWork:
     async def _commit(self, tracked: list[_Tracked]) -> Commit:
         if not tracked:
             raise ValueError("nothing is tracked: add or get an aggregate first")
-        receipts = {id(each): Receipt(each.aggregate, each.etag) for each in tracked}
+        receipts = {each.aggregate.key: Receipt(each.aggregate, each.etag) for each in tracked}
         changed = [
             _Changed(each, changes) for each in tracked if (changes := each.aggregate.changes()) is not None
         ]
@@ -147,7 +148,8 @@ class CosmosUnitOfWork:
             _check_limits(batch.writes)
             etags = await self._store(batch)
             receipts |= {
-                id(each.tracked): each.receipt(etag) for each, etag in zip(changed, etags, strict=True)
+                each.tracked.aggregate.key: each.receipt(etag)
+                for each, etag in zip(changed, etags, strict=True)
             }
         return Commit([*receipts.values()])
 

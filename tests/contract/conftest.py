@@ -49,8 +49,10 @@ class InMemoryStore:
 class CosmosStore:
     """The real adapter. ``container`` may be replaced by one that fails."""
 
-    def __init__(self, container: Container) -> None:
+    def __init__(self, container: Container, *names: str) -> None:
         self.container = container
+        self.names = names
+        """Of the database and the container."""
         self.lifetimes = Lifetimes(events=600, requests=600)
 
     def forget_requests(self) -> None:
@@ -73,7 +75,7 @@ class CosmosStore:
 async def cosmos_store(cosmos_server: Service) -> AsyncIterator[CosmosStore]:
     async with contacts_database(cosmos_server) as database:
         client = CosmosClient.from_connection_string(cosmos_connection(cosmos_server))
-        yield CosmosStore(Container(client, database.id, CONTACTS))
+        yield CosmosStore(Container(client, database.id, CONTACTS), database.id, CONTACTS)
         await client.close()
 
 

@@ -52,7 +52,7 @@ class FakeUnitOfWork:
         self.tracked.append((aggregate, None))
 
     async def get(
-        self, kind: type[A], aggregate_id: str, *, partition_key: str | None = None
+        self, kind: type[A], aggregate_id: str, *, partition_key: str | None = None, newest: bool = False
     ) -> Versioned[A]:
         stored = self._store.aggregates.get(AggregateKey(kind.aggregate_type, aggregate_id))
         if stored is None or kind.load(stored[0]).deleted:

@@ -1,0 +1,131 @@
+"""Reads may be old, as far as Session consistency allows: nothing is refused, and nothing doubled, because of one."""
+
+from collections.abc import Callable
+from uuid import UUID
+
+import pytest
+
+from application.contacts import Contacts
+from application.errors import ContactNotFound
+from domain.contact import Contact
+from domain.values import ContactDetails
+from infra.cosmos.container import Container
+from infra.cosmos.documents import Item
+from outbox.aggregates import Aggregates
+from outbox.errors import PreconditionFailed
+from outbox.unit_of_work import Receipt
+from tests.contract.conftest import CosmosStore
+from tests.support.contacts import DETAILS, LATER, ORIGIN
+
+
+class Lagging(Container):
+    """Another instance, whose replica lags: until this process has a session token, reads see an old state."""
+
+    old: dict[str, Item]
+
+    async def read(self, item_id: str, partition_key: str) -> Item | None:
+        if self._sessions.get(partition_key) is None:
+            return self.old.get(item_id)
+        return await super().read(item_id, partition_key)
+
+
+@pytest.fixture
+def lagging(cosmos_store: CosmosStore) -> CosmosStore:
+    container = Lagging(cosmos_store.container._client, *cosmos_store.names)
+    container.old = {}
+    return CosmosStore(container, *cosmos_store.names)
+
+
+def service(store: CosmosStore) -> Contacts:
+    return Contacts(Aggregates(store.open), clock=lambda: LATER)
+
+
+async def create(store: CosmosStore) -> Receipt[Contact]:
+    return await service(store).create(DETAILS, ORIGIN)
+
+
+def described(text: str) -> Callable[[ContactDetails], ContactDetails]:
+    return lambda details: details.model_copy(update={"description": text})
+
+
+async def remember(lagging: CosmosStore, store: CosmosStore, contact_id: UUID) -> None:
+    """What is stored now is what the lagging replica will show."""
+    item = await store.container.read(str(contact_id), str(contact_id))
+    assert item is not None
+    assert isinstance(lagging.container, Lagging)
+    lagging.container.old[str(contact_id)] = item
+
+
+async def test_a_contact_that_was_just_made_elsewhere_can_be_changed_and_deleted(
+    cosmos_store: CosmosStore, lagging: CosmosStore
+) -> None:
+    contact_id = (await create(cosmos_store)).aggregate.id
+    changed = await service(lagging).revise(contact_id, described("x"), ORIGIN)
+    assert changed.aggregate.state.description == "x"
+    another = (await create(cosmos_store)).aggregate.id
+    await service(lagging).delete(another, ORIGIN)
+    with pytest.raises(ContactNotFound):
+        await service(cosmos_store).delete(another, ORIGIN)
+
+
+async def test_the_newest_etag_is_not_refused_because_a_replica_does_not_know_it_yet(
+    cosmos_store: CosmosStore, lagging: CosmosStore
+) -> None:
+    contact_id = (await create(cosmos_store)).aggregate.id
+    await remember(lagging, cosmos_store, contact_id)
+    newest = (await service(cosmos_store).revise(contact_id, described("one"), ORIGIN)).etag
+    assert newest is not None
+    receipt = await service(lagging).revise(contact_id, described("two"), ORIGIN, if_match=[newest])
+    assert (receipt.aggregate.state.description, receipt.events) == ("two", 1)
+    assert receipt.aggregate.state.last_sequence == 3
+    assert lagging.container.fences == 1
+
+
+async def test_a_change_is_not_dropped_because_an_old_state_had_that_value_already(
+    cosmos_store: CosmosStore, lagging: CosmosStore
+) -> None:
+    contact_id = (await service(cosmos_store).create(described("a")(DETAILS), ORIGIN)).aggregate.id
+    await remember(lagging, cosmos_store, contact_id)
+    await service(cosmos_store).revise(contact_id, described("b"), ORIGIN)
+    receipt = await service(lagging).revise(contact_id, described("a"), ORIGIN)
+    assert (receipt.aggregate.state.description, receipt.aggregate.state.last_sequence) == ("a", 3)
+
+
+async def test_a_change_is_not_refused_because_of_an_old_state(
+    cosmos_store: CosmosStore, lagging: CosmosStore
+) -> None:
+    contact_id = (await service(cosmos_store).create(DETAILS, ORIGIN)).aggregate.id
+    await remember(lagging, cosmos_store, contact_id)
+    await service(cosmos_store).revise(contact_id, described("agreed"), ORIGIN)
+    seen: list[str | None] = []
+
+    def only_if_agreed(details: ContactDetails) -> ContactDetails:
+        seen.append(details.description)
+        if details.description != "agreed":
+            raise ZeroDivisionError("not agreed")
+        return details.model_copy(update={"description": "done"})
+
+    receipt = await service(lagging).revise(contact_id, only_if_agreed, ORIGIN)
+    assert receipt.aggregate.state.description == "done"
+    assert seen == [None, "agreed"]
+    with pytest.raises(ZeroDivisionError):
+        await service(lagging).revise(contact_id, only_if_agreed, ORIGIN)
+
+
+async def test_an_old_etag_is_refused_on_a_lagging_replica_too(
+    cosmos_store: CosmosStore, lagging: CosmosStore
+) -> None:
+    created = await create(cosmos_store)
+    assert created.etag is not None
+    await remember(lagging, cosmos_store, created.aggregate.id)
+    await service(cosmos_store).revise(created.aggregate.id, described("one"), ORIGIN)
+    with pytest.raises(PreconditionFailed):
+        await service(lagging).revise(created.aggregate.id, described("two"), ORIGIN, if_match=[created.etag])
+    found = await service(cosmos_store).read(created.aggregate.id, ORIGIN)
+    assert found.aggregate.state.description == "one"
+
+
+async def test_a_contact_that_never_was_is_not_found_and_that_is_proven(lagging: CosmosStore) -> None:
+    with pytest.raises(ContactNotFound):
+        await service(lagging).delete(UUID("b5e2e7aa-4982-4735-9422-c39a7c4af5c2"), ORIGIN)
+    assert lagging.container.fences == 1
