@@ -21,6 +21,7 @@ from infra.cosmos.parked_documents import ParkedDocuments
 from infra.cosmos.parking_lot import CosmosParkingLot
 from infra.cosmos.unit_of_work import CosmosUnitOfWork, Lifetimes
 from infra.credentials import credential_for
+from infra.recent import Recent
 from infra.relay_status import RelayObserver
 from infra.servicebus.client import servicebus_client
 from infra.servicebus.publisher import ServiceBusPublisher
@@ -33,6 +34,9 @@ from outbox.unit_of_work import Origin, UnitOfWork, UnitOfWorkFactory
 
 FORWARD_SECONDS = 150.0
 """For one page of the feed; shorter than ``functionTimeout`` in host.json, which ends the process and all in it."""
+
+HEALTH_SECONDS = 2.0
+"""How old the answer of the health function may be: the function is open, and each look at the store costs."""
 
 _log = logging.getLogger(__name__)
 
@@ -129,7 +133,7 @@ def wire_outbox(settings: Settings, names: WireNames) -> Outbox:
         events=events,
         feed=feed,
         leases=leases,
-        check=container.check,
+        check=Recent(container.check, seconds=HEALTH_SECONDS),
         resources=resources,
     )
 

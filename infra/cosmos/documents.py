@@ -137,12 +137,16 @@ def _check_publishable(item: Item) -> None:
 _Short = Annotated[str, Field(min_length=1, max_length=_ID_LENGTH)]
 
 
+_UUID = r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"
+
+
 class _EventData(BaseModel):
     """What the relay must know of an event; everything else in it is the subscribers' business."""
 
     model_config = ConfigDict(alias_generator=to_camel, strict=True, hide_input_in_errors=True)
 
-    id: _Short
+    id: Annotated[str, Field(pattern=_UUID)]
+    """Unique everywhere, since the topic drops a message whose id it has seen, whatever aggregate it is of."""
     action: _Short
     sequence: int = Field(ge=1, lt=2**63)
     created_at: Annotated[datetime, Field(strict=False)]

@@ -164,6 +164,7 @@ def broken(**data: Any) -> dict[str, Any]:
         (EVENT_ITEM | {"id": "other"}, "another event or aggregate"),
         (EVENT_ITEM | {"id": "x" * 129, "data": EVENT_ITEM["data"] | {"id": "x" * 129}}, "data.id"),
         (broken(correlationId=5), "correlationId"),
+        (EVENT_ITEM | {"id": "1", "data": EVENT_ITEM["data"] | {"id": "1"}}, "data.id"),
     ],
 )
 def test_what_can_never_be_sent_says_why(item: dict[str, Any], reason: str) -> None:

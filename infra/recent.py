@@ -1,0 +1,35 @@
+"""An answer that many ask for is had once: a call that costs something cannot be made dear by who asks often."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from infra.errors import InfraError
+from outbox.errors import OutboxError
+
+
+class Recent:
+    """Remembers for some seconds whether ``check`` succeeded, and with which error it failed."""
+
+    def __init__(self, check: Callable[[], Awaitable[None]], *, seconds: float) -> None:
+        self._check = check
+        self._seconds = seconds
+        self._looking = asyncio.Lock()
+        self._looked_at = float("-inf")
+        self._failure: Exception | None = None
+
+    async def __call__(self) -> None:
+        """Return if the newest check succeeded. Raises what it raised."""
+        async with self._looking:
+            now = asyncio.get_running_loop().time()
+            if now - self._looked_at >= self._seconds:
+                self._failure = await self._look()
+                self._looked_at = now
+        if self._failure is not None:
+            raise self._failure
+
+    async def _look(self) -> Exception | None:
+        try:
+            await self._check()
+        except (OutboxError, InfraError) as error:
+            return error
+        return None

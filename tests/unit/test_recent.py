@@ -1,0 +1,54 @@
+"""Health that is asked for often looks at the store seldom, and does not call an old answer a new one."""
+
+import asyncio
+
+import pytest
+
+from infra.recent import Recent
+from outbox.errors import Unavailable
+
+
+class Store:
+    looks = 0
+    away = False
+
+    async def check(self) -> None:
+        self.looks += 1
+        await asyncio.sleep(0)
+        if self.away:
+            raise Unavailable("away")
+
+
+async def test_many_at_once_and_many_in_a_row_are_one_look() -> None:
+    store = Store()
+    recent = Recent(store.check, seconds=60)
+    await asyncio.gather(*(recent() for _ in range(50)))
+    for _ in range(50):
+        await recent()
+    assert store.looks == 1
+
+
+async def test_a_failure_is_told_to_all_and_looked_at_again() -> None:
+    store = Store()
+    store.away = True
+    recent = Recent(store.check, seconds=0)
+    with pytest.raises(Unavailable):
+        await recent()
+    store.away = False
+    await recent()
+    patient = Recent(store.check, seconds=60)
+    store.away = True
+    for _ in range(3):
+        with pytest.raises(Unavailable):
+            await patient()
+    assert store.looks == 3
+
+
+async def test_a_bug_is_raised_each_time() -> None:
+    async def broken() -> None:
+        raise ZeroDivisionError
+
+    recent = Recent(broken, seconds=60)
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):
+            await recent()
