@@ -1,7 +1,4 @@
-"""What happens to a contact, as subscribers know it.
-
-An event says what a property became, so a subscriber needs no earlier event and no call back to this service.
-"""
+"""The events of a contact: each carries the new value, so that a subscriber needs no earlier event and no call back."""
 
 from datetime import datetime
 from typing import Literal
@@ -12,7 +9,7 @@ from outbox.event import DomainEvent
 
 
 class ContactEvent(DomainEvent):
-    """What every event of a contact carries."""
+    """The fields of every event of a contact."""
 
     contact_id: UUID
 
@@ -46,7 +43,7 @@ class ContactDescriptionUpdatedEvent(ContactEvent):
 
 
 class ContactCompanyUpdatedEvent(ContactEvent):
-    """Something about the contact's company changed, or the contact has none any more."""
+    """The contact's company changed, or was removed."""
 
     action: Literal["ContactCompanyUpdatedEvent"] = "ContactCompanyUpdatedEvent"
     company: Company | None
