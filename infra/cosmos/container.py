@@ -2,7 +2,7 @@
 
 Every call ends within ``DEADLINE_SECONDS``, with an answer or a :class:`StoreFailed`. A transactional batch does not
 feed the SDK's session container, so the session token of each batch is kept here and handed to later reads of the same
-partition; without it a read straight after a write may see the version before.
+partition. Without that token, a read straight after a write may see the version before.
 """
 
 import asyncio
@@ -19,13 +19,13 @@ from infra.cosmos.documents import Item
 from infra.cosmos.errors import SDK_ERRORS, SESSION_ERRORS, Failure, Kind, classify
 
 DEADLINE_SECONDS = 4.0
-"""For one call, the SDK's own retries included. A request makes a few calls and answers within 10 s."""
+"""The longest that one call may take, with the SDK's own retries. A request makes few calls and answers within 10 s."""
 
 _SESSIONS = 10_000
 
 
 class StoreFailed(Exception):
-    """A call of the store failed; ``failure`` says how. Never leaves ``infra.cosmos``."""
+    """A call of the store failed; ``failure`` says how. This error never leaves ``infra.cosmos``."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.detail)
@@ -34,7 +34,7 @@ class StoreFailed(Exception):
 
 @dataclass(frozen=True)
 class Write:
-    """One write in a transactional batch; with ``if_match`` it holds only at that version."""
+    """One write in a transactional batch; with ``if_match`` the item must be at that version."""
 
     kind: Literal["create", "replace", "upsert", "delete"]
     item: Item
@@ -42,22 +42,22 @@ class Write:
 
     @classmethod
     def create(cls, item: Item) -> Self:
-        """The item must not be there yet."""
+        """A write that fails when the item exists."""
         return cls("create", item)
 
     @classmethod
     def replace(cls, item: Item, if_match: str) -> Self:
-        """The item must be there, at that version."""
+        """A write that fails unless the item exists at that version."""
         return cls("replace", item, if_match)
 
     @classmethod
     def upsert(cls, item: Item) -> Self:
-        """Whether it is there or not."""
+        """A write that replaces the item or creates it."""
         return cls("upsert", item)
 
     @classmethod
     def delete(cls, item_id: str, if_match: str | None = None) -> Self:
-        """The item must be there."""
+        """A write that fails unless the item exists; with ``if_match``, at that version."""
         return cls("delete", {"id": item_id}, if_match)
 
 
@@ -72,7 +72,7 @@ class Container:
         self._session_tokens: OrderedDict[str, str] = OrderedDict()
 
     async def read(self, item_id: str, partition_key: str) -> Item | None:
-        """The item, or None when there is none."""
+        """The item, or None when it does not exist. Raises StoreFailed."""
         token = self._session_tokens.get(partition_key)
         try:
             async with self._calls() as proxy:
@@ -85,7 +85,7 @@ class Container:
         return await self.read(item_id, partition_key)
 
     async def execute(self, partition_key: str, writes: Sequence[Write]) -> list[str]:
-        """Store all the writes in one transaction, or none; their new ETags in the same order (deletes: empty)."""
+        """Store all writes in one transaction. Returns the new ETags in order ("" for a delete). Raises StoreFailed."""
         operations = [_operation(write) for write in writes]
         try:
             async with self._calls() as proxy:
@@ -105,7 +105,7 @@ class Container:
         *,
         partition_key: str | None = None,
     ) -> tuple[list[Item], str | None]:
-        """One page of a query, over all partitions unless one is named, and the token of the next one."""
+        """One page of a query over one or all partitions, and the token of the next page. Raises StoreFailed."""
         token = self._session_tokens.get(partition_key) if partition_key is not None else None
         where = {} if partition_key is None else {"partition_key": partition_key, "session_token": token}
         try:
@@ -135,7 +135,7 @@ class Container:
             except StopAsyncIteration:
                 return [], None
             items = [dict(item) async for item in page]
-            # azure.core's pager has the attribute, its declared type does not
+            # azure.core's pager has the attribute, the pager's declared type has not
             return items, getattr(pages, "continuation_token", None)
 
     async def check(self) -> None:
@@ -172,7 +172,7 @@ class Container:
             self._ready = True
 
     def _forget(self, partition_key: str, error: StoreFailed, token: str | None) -> bool:
-        """Drop a session token that no replica can satisfy, such as one of a container that was made anew."""
+        """Drop a session token that no replica can satisfy, such as the token of a container that was made again."""
         if error.failure.kind is not Kind.BEHIND or token is None:
             return False
         self._session_tokens.pop(partition_key, None)
@@ -188,7 +188,7 @@ class Container:
 
 
 def size_in_bytes(writes: Sequence[Write]) -> int:
-    """About what the batch weighs on the wire."""
+    """The approximate size of the batch on the wire."""
     return sum(len(json.dumps(write.item)) for write in writes)
 
 
