@@ -1,8 +1,7 @@
-"""A change feed processor for the asynchronous azure-cosmos SDK, which has none of its own.
+"""A change feed processor for the asynchronous azure-cosmos SDK, which has no processor: every change, at least once.
 
-Instances share the physical partitions of one container through lease documents in the schema of the .NET
-SDK's processor, so that a .NET processor or an Azure Functions deployment can take them over and give them
-back.
+Instances share the physical partitions of one container through lease documents in the schema of the .NET SDK's
+processor, so that a .NET processor or an Azure Functions deployment can take the leases over and give them back.
 """
 
 from changefeed.errors import ChangeFeedError, FeedRangeGone, LeaseLost

@@ -1,4 +1,4 @@
-"""What this package raises besides the SDK's own errors, which pass through unchanged.
+"""Every error of this package's own; the SDK's errors pass through unchanged.
 
 ::
 
@@ -9,11 +9,11 @@
 
 
 class ChangeFeedError(Exception):
-    """The processor cannot do what it was asked to; the message says why."""
+    """The processor cannot go on; the message says why."""
 
 
 class LeaseLost(ChangeFeedError):
-    """This instance must stop working on a lease: it is no longer, or no longer surely, the owner."""
+    """This instance must stop working on a lease: another instance owns the lease, or may own it."""
 
     def __init__(self, lease_token: str, reason: str) -> None:
         super().__init__(f"lease {lease_token} is lost: {reason}")

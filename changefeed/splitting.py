@@ -1,4 +1,4 @@
-"""The leases that follow a split cover exactly what the old one covered, and start where it stood.
+"""The leases that follow a split cover exactly the range of the old lease, and start at its position.
 
 The rule is that of the .NET SDK (``PartitionSynchronizerCore.HandlePartitionGoneAsync``).
 """
@@ -14,7 +14,11 @@ from changefeed.lease import EpkRange, Lease, LeaseVersion
 def successors(
     lease: Lease, partitions: Sequence[PhysicalPartition], *, lease_id: Callable[[str], str]
 ) -> list[Lease]:
-    """The leases, not yet stored and owned by nobody, that replace ``lease``."""
+    """The leases that replace ``lease``, not yet stored and without an owner.
+
+    Raises:
+        ChangeFeedError: the range of ``lease`` is not known, or lies in one partition.
+    """
     covered = _range_of(lease)
     overlapping = [each for each in partitions if each.feed_range.overlaps(covered)]
     if len(overlapping) < 2:
