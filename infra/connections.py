@@ -68,7 +68,8 @@ def _parts(environment: Mapping[str, str], name: str) -> dict[str, _Setting]:
             same = found.setdefault(part, _Setting(variable, value))
             if same.value != value:
                 raise Misconfigured(
-                    f"{same.variable} and {variable} mean the same to the triggers, and differ: remove one of them"
+                    f"{same.variable} and {variable} are one setting to the triggers, with two values: "
+                    "remove one of them"
                 )
     return found
 

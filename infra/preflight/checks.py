@@ -53,8 +53,8 @@ class _Access:
         fix = (
             f"{self.key} in {self.setting}, or set {self.address_setting} instead, to use an identity"
             if connection.connection_string
-            else f"give whoever runs preflight the role {self.role} on {scope} ({_ROLES_TAKE_TIME}), or let this "
-            "machine through the firewall if the text says so"
+            else f"give the identity that runs preflight the role {self.role} on {scope} ({_ROLES_TAKE_TIME}), or let "
+            "this machine through the firewall if the text says so"
         )
         return wrong(subject, f"access is denied: {error}", fix)
 

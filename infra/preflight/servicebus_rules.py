@@ -93,7 +93,7 @@ def _window(subject: str, state: TopicState, survive: timedelta, event_ttl: time
         yield ok(
             subject,
             f"duplicates are dropped for {window}, an outage of {written(survive)} included; events are kept for "
-            f"{written(event_ttl)}, so a subscriber must drop what is repeated later, by the event's id or sequence",
+            f"{written(event_ttl)}, so a subscriber must drop later repetitions, by the event's id or sequence",
         )
     else:
         wanted = min(survive, LONGEST_WINDOW)
@@ -104,7 +104,7 @@ def _window(subject: str, state: TopicState, survive: timedelta, event_ttl: time
             f"set the duplicate detection window to {written(wanted)}"
             if state.duplicate_window < wanted
             else "Service Bus has no longer window: expect a shorter outage with --survive, and let subscribers drop "
-            "what is repeated later",
+            "later repetitions",
         )
 
 
