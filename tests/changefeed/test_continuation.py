@@ -1,6 +1,4 @@
-"""Pins the one undocumented thing that the package relies on: how the installed azure-cosmos spells a
-continuation.
-"""
+"""The installed azure-cosmos still spells a continuation in the undocumented way on which the package relies."""
 
 import base64
 import json

@@ -1,4 +1,4 @@
-"""The lease documents of one instance: what is in them, who may write them, and which are refused."""
+"""The lease documents of one instance: their content, the conditions of each write, and the refused ones."""
 
 import asyncio
 import time

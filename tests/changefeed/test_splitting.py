@@ -1,4 +1,4 @@
-"""After a split the children cover what the parent covered, from where it stood."""
+"""The leases after a split cover the range of the old lease, and start at its position."""
 
 import pytest
 

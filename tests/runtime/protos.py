@@ -1,6 +1,6 @@
-"""The messages that the runtime is handed and makes, as plain records.
+"""The messages between host and runtime, as plain records.
 
-The runtime takes the module of its messages from its host, and so needs no gRPC. The names and numbers are those of
+The runtime takes the module of its messages from the host, and so needs no gRPC. Names and numbers are those of
 https://github.com/Azure/azure-functions-language-worker-protobuf (FunctionRpc.proto).
 """
 
