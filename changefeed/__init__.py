@@ -4,7 +4,7 @@ Instances share the physical partitions of one container through lease documents
 processor, so that a .NET processor or an Azure Functions deployment can take the leases over and give them back.
 """
 
-from changefeed.errors import ChangeFeedError, FeedRangeGone, LeaseLost
+from changefeed.errors import ChangeFeedError, FeedRangeGone, LeaseLost, LeasesUnusable
 from changefeed.lag import LeaseLag, estimate_lag
 from changefeed.lease import EpkRange
 from changefeed.options import ProcessorOptions, StartFrom
@@ -20,6 +20,7 @@ __all__ = [
     "Handler",
     "LeaseLag",
     "LeaseLost",
+    "LeasesUnusable",
     "OnError",
     "ProcessorOptions",
     "StartFrom",

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from changefeed.errors import ChangeFeedError
+from changefeed.errors import LeasesUnusable
 from changefeed.lease import EpkRange
 
 _QUOTED_LSN = re.compile(r'"\d+"')
@@ -37,9 +37,9 @@ def parse_sdk_feed_range(value: Mapping[str, Any]) -> EpkRange:
 
 
 def to_sdk(position: Position, container_rid: str) -> str:
-    """The form that ``query_items_change_feed`` takes as ``continuation``. Raises ChangeFeedError for no quoted LSN."""
+    """The form that ``query_items_change_feed`` takes as ``continuation``. Raises LeasesUnusable for no quoted LSN."""
     if not _QUOTED_LSN.fullmatch(position.lsn):
-        raise ChangeFeedError(
+        raise LeasesUnusable(
             f"a lease holds the continuation {position.lsn!r}, which is no quoted LSN: use another lease prefix"
         )
     bounds = _bounds(position.feed_range)

@@ -3,13 +3,18 @@
 ::
 
     ChangeFeedError
-    ├── LeaseLost       another instance owns the lease now, or may own it
-    └── FeedRangeGone   the physical partition behind a lease was split
+    ├── LeasesUnusable   the lease container, or a lease in it, cannot be used as it is
+    ├── LeaseLost        another instance owns the lease now, or may own it
+    └── FeedRangeGone    the physical partition behind a lease was split
 """
 
 
 class ChangeFeedError(Exception):
-    """The processor cannot go on; the message says why."""
+    """Base of every error that the processor raises on purpose."""
+
+
+class LeasesUnusable(ChangeFeedError):
+    """The lease container, or a lease in it, cannot be used as it is; the message says what to do."""
 
 
 class LeaseLost(ChangeFeedError):

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from azure.cosmos.aio import ContainerProxy
 
 from changefeed.continuation import Position, from_sdk, parse_sdk_feed_range, sdk_feed_range, to_sdk
-from changefeed.errors import ChangeFeedError, FeedRangeGone
+from changefeed.errors import FeedRangeGone, LeasesUnusable
 from changefeed.lease import EpkRange
 
 SdkStart = Literal["Beginning", "Now"] | datetime
@@ -116,9 +116,7 @@ class FeedReader:
         page = await self.read(feed_range, continuation=None, start="Now", max_items=1)
         partition_id, separator, _ = page.session_token.partition(":")
         if not separator:
-            raise ChangeFeedError(
-                f"the service did not tell which partition serves {feed_range}: start again"
-            )
+            raise LeasesUnusable(f"the service did not tell which partition serves {feed_range}: start again")
         return partition_id
 
 

@@ -18,7 +18,7 @@ from azure.cosmos.exceptions import (
     CosmosResourceNotFoundError,
 )
 
-from changefeed.errors import ChangeFeedError, LeaseLost
+from changefeed.errors import LeaseLost, LeasesUnusable
 from changefeed.feed import ContainerIdentity
 from changefeed.lease import Lease
 
@@ -48,10 +48,10 @@ class LeaseStore:
         self.clock = clock
 
     async def check_partition_key(self) -> None:
-        """Raises ChangeFeedError unless the lease container is partitioned by ``/id``."""
+        """Raises LeasesUnusable unless the lease container is partitioned by ``/id``."""
         paths = (await self._container.read())["partitionKey"]["paths"]
         if paths != ["/id"]:
-            raise ChangeFeedError(
+            raise LeasesUnusable(
                 f"the lease container must have the partition key /id, not {paths}: create another lease container"
             )
 

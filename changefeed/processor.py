@@ -14,7 +14,7 @@ from typing import Self
 from azure.cosmos.aio import ContainerProxy
 
 from changefeed.balancing import leases_to_take
-from changefeed.errors import ChangeFeedError, FeedRangeGone, LeaseLost
+from changefeed.errors import FeedRangeGone, LeaseLost, LeasesUnusable
 from changefeed.feed import FeedReader
 from changefeed.lease import INCREMENTAL_FEED, EpkRange, Lease
 from changefeed.lease_store import LeaseStore
@@ -93,7 +93,7 @@ class ChangeFeedProcessor:
 
         Raises:
             AzureError: the containers cannot be read; ``start`` may be called again.
-            ChangeFeedError: the lease container cannot be used as it is.
+            LeasesUnusable: the lease container cannot be used as it is.
             RuntimeError: the processor was started before.
         """
         if self._balancer is not None:
@@ -149,7 +149,7 @@ class ChangeFeedProcessor:
     def _refuse_other_modes(self, leases: list[Lease]) -> None:
         for lease in leases:
             if lease.mode.lower() != INCREMENTAL_FEED.lower():
-                raise ChangeFeedError(
+                raise LeasesUnusable(
                     f"lease {lease.id} is for the mode {lease.mode}; use another lease prefix"
                 )
 
@@ -203,7 +203,7 @@ class ChangeFeedProcessor:
         for partition in await self._reader.partitions():
             if partition.id == lease.token:
                 return partition.feed_range
-        raise ChangeFeedError(f"lease {lease.token} has no range, and its partition is gone")
+        raise LeasesUnusable(f"lease {lease.token} has no range, and its partition is gone")
 
     async def _supervise(self, worker: PartitionWorker) -> None:
         token = worker.lease.token

@@ -4,6 +4,7 @@
 
     InfraError
     ├── Misconfigured             a setting or the deployment is missing or wrong
+    ├── InspectionError           infra/inspection.py: a deployment cannot be inspected
     └── RequestError              infra/http/errors.py: an HTTP request is wrong
 
 The errors of each SDK become ours in one module: ``infra/cosmos/errors.py``, ``infra/servicebus/errors.py``.

@@ -4,14 +4,20 @@
 as "cannot be reached": the subject, the service, is added by preflight.
 """
 
+from infra.errors import InfraError
+
 _LONGEST_LINE = 300
 
 
-class Denied(Exception):
+class InspectionError(InfraError):
+    """Base of every error with which an inspection ends."""
+
+
+class Denied(InspectionError):
     """The service knows the caller and refuses the call; the text comes from the service."""
 
 
-class CannotCheck(Exception):
+class CannotCheck(InspectionError):
     """The service gave no answer that tells about the deployment; the text says why."""
 
 

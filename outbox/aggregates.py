@@ -70,7 +70,7 @@ class Aggregates:
         if_match: Collection[ETag] = (),
         partition_key: str | None = None,
     ) -> Receipt[A]:
-        """Apply ``change`` and store what it raises, all in one transaction.
+        """Apply ``change`` and store the new state with its events, all in one transaction.
 
         ``change`` may be called several times, each time with the aggregate as newly read. An error that ``change``
         raises ends the call, and nothing is stored.

@@ -5,9 +5,9 @@ https://github.com/Azure/azure-functions-language-worker-protobuf (FunctionRpc.p
 """
 
 from types import SimpleNamespace
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
-KINDS: Final = ("string", "json", "bytes", "stream", "http", "int", "double")
+KINDS = ("string", "json", "bytes", "stream", "http", "int", "double")
 
 
 class TypedData:
