@@ -1,9 +1,9 @@
-# Everything works from a bare checkout: the first command makes .venv. PYTHON=/path/to/python picks another Python,
-# ARGS adds arguments (make test ARGS="-k relay"), APP another app (make run APP=examples/orders),
-# JOBS the number of test processes.
+# Every target works from a bare checkout: the first one makes .venv. PYTHON=/path/to/python picks another Python,
+# ARGS adds arguments (make test ARGS="-k relay"), APP picks another app (make run APP=examples/orders),
+# JOBS sets the number of test processes.
 SHELL = /bin/sh
 BIN = .venv/bin/python
-# More than the cores: most tests wait for sockets. The tests of one file share their servers, hence loadfile.
+# More processes than cores: most tests wait for sockets. The tests of one file share their servers: --dist loadfile.
 JOBS = 4
 ARGS =
 APP = .
@@ -14,20 +14,20 @@ SEED =
 .PHONY: azurite emulators-up emulators-down test-emulators
 COMPOSE = docker compose --file deploy/emulators/compose.yaml
 
-help: ## say what there is
+help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
 
 venv: ## make .venv and install what run, test and lint need
 	@scripts/bootstrap
 
-# "exec": make's child is the stack itself, so that it gets the Ctrl-C and make says nothing about it.
+# "exec": make's child is the stack itself, so that the stack gets the Ctrl-C and make prints no error about it.
 run: venv ## start the local Azure and the app (APP=examples/orders: another one); Ctrl-C stops
 	@PYTHONPATH=. exec $(BIN) -m devstack --app "$(APP)" $(ARGS)
 
 test: venv ## run all tests
 	@exec $(BIN) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
-torture: venv ## break everything for SECONDS (60) and look whether anything was lost; SEED=n plans the same again
+torture: venv ## break everything for SECONDS (60) and check that nothing was lost; SEED=n repeats a plan
 	@exec $(BIN) -m tests.torture --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 lint: venv ## check style, format and types; change nothing
@@ -37,29 +37,29 @@ lint: venv ## check style, format and types; change nothing
 	$(BIN) -m mypy || failed=1; \
 	exit $$failed
 
-format: venv ## mend what can be mended and format
+format: venv ## repair style where ruff can, and format
 	@$(BIN) -m ruff check --fix .
 	@$(BIN) -m ruff format .
 
 demo: venv ## see the path of an event, step by step
 	@exec $(BIN) -m tools.demo $(ARGS)
 
-bench: venv ## measure, as rates and as ratios within one run
+bench: venv ## measure rates, and ratios within one run
 	@$(BIN) -m tools.benchmarks.outbox
 	@$(BIN) -m tools.benchmarks.cosmos
 	@$(BIN) -m tools.benchmarks.servicebus
 
-clean: ## forget the data of the local Azure
+clean: ## delete the data of the local Azure
 	@python=$$(scripts/find-python) && PYTHONPATH=packages/devstack/src exec "$$python" -m devstack clean
 
 azurite: ## start the storage that func start needs, from npm (needs Node.js); Ctrl-C stops
 	@exec npx --yes azurite@3 --silent --skipApiVersionCheck --location .devstack/azurite
 
-# SQL Server wants a password, which nobody else needs to know: it is another one each time.
+# SQL Server needs a password that no person uses: each start makes a new one.
 emulators-up: ## start Microsoft's emulators (needs a container engine), and wait until they are ready
 	@MSSQL_SA_PASSWORD="Aa1-$$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')" $(COMPOSE) up --detach --wait
 
-emulators-down: ## stop Microsoft's emulators and forget their data
+emulators-down: ## stop Microsoft's emulators and delete their data
 	@$(COMPOSE) down --volumes
 
 TEST_COSMOS = http://127.0.0.1:8081/

@@ -1,7 +1,7 @@
-"""The triggers: each parses, calls and answers. Nothing happens at import but the listing of functions.
+"""The triggers: each parses, calls and answers. The import only lists the functions; it opens and reads nothing.
 
 The Functions host tries HTTP routes in the alphabetical order of the functions' names
-(https://github.com/Azure/azure-functions-host/issues/9876): the one that takes what no other takes must sort last.
+(https://github.com/Azure/azure-functions-host/issues/9876): so the name of the catch-all function sorts last.
 """
 
 import logging
@@ -71,7 +71,7 @@ async def delete_contact(req: func.HttpRequest) -> func.HttpResponse:
 
 @app.route(route="{*path}", methods=[*catch_all.METHODS])
 async def unrouted(req: func.HttpRequest) -> func.HttpResponse:
-    """Whatever no other function takes; its name sorts last."""
+    """Every call that no other function takes. The name of this function must sort last."""
     return catch_all.no_such_call(req, app, "contacts are at /api/contacts")
 
 
@@ -84,13 +84,13 @@ async def unrouted(req: func.HttpRequest) -> func.HttpResponse:
     maximum_interval="00:01:00",
 )
 async def relay(documents: func.DocumentList) -> None:
-    """Change feed -> topic. It returns when Service Bus has accepted every event, or raises."""
+    """Change feed -> topic. Returns only after every event was accepted or parked; otherwise raises."""
     await application().outbox.forward(documents)
 
 
 @app.timer_trigger(arg_name="timer", schedule="0 */5 * * * *")
 async def watch_relay(timer: func.TimerRequest) -> None:
-    """Every five minutes: an error in the log when events are about to expire unforwarded."""
+    """Every five minutes: logs an error when events wait and have used half of their TTL."""
     await application().outbox.observer.watch()
 
 
@@ -102,7 +102,7 @@ async def watch_relay(timer: func.TimerRequest) -> None:
     is_sessions_enabled=True,
 )
 async def contact_directory(message: func.ServiceBusMessage) -> None:
-    """A subscriber, for a start: it logs what arrived. An exception here brings the message again."""
+    """A first subscriber, which logs each event. After an exception the message is delivered again."""
     event = received_event(message.get_body())
     _log.info(
         "received %s %s of contact %s, sequence %d", event.action, event.id, event.contact_id, event.sequence

@@ -1,1 +1,1 @@
-"""What the service does, told through ports: of the outside it knows only what the outbox's ports promise."""
+"""The use cases of the service: they reach the outside only through the outbox's ports."""

@@ -1,4 +1,4 @@
-"""The use cases on contacts: who asks for what. How it is stored, repeated and raced is the outbox's business."""
+"""The use cases on contacts; storing, repeating and racing are the outbox's part."""
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
@@ -14,12 +14,12 @@ from outbox.errors import AggregateNotFound
 from outbox.unit_of_work import Clock, ETag, Origin, Page, Receipt, Versioned
 
 Revision = Callable[[ContactDetails], ContactDetails]
-"""Says what a contact is to be, given what it is. After a lost race it is asked again."""
+"""Makes a contact's new details from its present ones. After a lost race the revision is called again."""
 
 
 @dataclass(frozen=True)
 class Contacts:
-    """The contact service. It has no state of its own: one object serves any number of requests at once.
+    """The contact service. The object has no state: it serves any number of requests at once.
 
     Every call raises Throttled or Unavailable when the store could not answer.
     """
@@ -34,14 +34,14 @@ class Contacts:
     async def create_once(
         self, details: ContactDetails, origin: Origin, key: str
     ) -> tuple[Receipt[Contact], bool]:
-        """As :meth:`create`, but a request that comes again with the same key gets the first one's answer.
+        """As :meth:`create`, but a repetition with the same key gets the first answer.
 
         Returns:
-            The receipt, and whether it is of an earlier request.
+            The receipt, and whether the receipt is of an earlier request.
 
         Raises:
-            IdempotencyKeyReused: the key came before, with another body.
-            RequestInProgress: the same request was answered while this one was under way.
+            IdempotencyKeyReused: the key was used before, with another body.
+            RequestInProgress: the same request was answered while this request was under way.
         """
 
         def make(contact_id: UUID) -> Contact:
@@ -55,20 +55,20 @@ class Contacts:
             return await self.aggregates.read(Contact, str(contact_id), origin)
 
     async def page(self, size: int, continuation_token: str | None, origin: Origin) -> Page[Contact]:
-        """Some contacts that are not deleted, and where the next ones start. Raises UnknownContinuation."""
+        """A page of contacts that are not deleted. Raises UnknownContinuation."""
         return await self.aggregates.page(Contact, size, continuation_token, origin)
 
     async def revise(
         self, contact_id: UUID, revision: Revision, origin: Origin, *, if_match: Collection[ETag] = ()
     ) -> Receipt[Contact]:
-        """Make the contact what ``revision`` says; every changed property raises its event, all in one transaction.
+        """Give the contact the details that ``revision`` returns, and store the event of each changed property.
 
-        What ``revision`` raises ends the call, and nothing is stored.
+        An error that ``revision`` raises ends the call, and nothing is stored.
 
         Raises:
-            ContactNotFound: there is none, or it was deleted.
+            ContactNotFound: no contact has this id, or the contact was deleted.
             PreconditionFailed: the contact is at none of the versions in ``if_match``.
-            ConcurrentChange: others won the race each time.
+            ConcurrentChange: other writers won the race each time.
         """
 
         def revise(contact: Contact) -> None:

@@ -1,4 +1,4 @@
-"""What a use case can come to, beyond what the outbox raises.
+"""Every error that a use case adds to the errors of the outbox.
 
 ::
 

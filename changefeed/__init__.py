@@ -1,11 +1,10 @@
-"""A change feed processor for the asynchronous azure-cosmos SDK, which has none of its own.
+"""A change feed processor for the asynchronous azure-cosmos SDK, which has no processor: every change, at least once.
 
-Instances share the physical partitions of one container through lease documents in the schema of the .NET
-SDK's processor, so that a .NET processor or an Azure Functions deployment can take them over and give them
-back.
+Instances share the physical partitions of one container through lease documents in the schema of the .NET SDK's
+processor, so that a .NET processor or an Azure Functions deployment can take the leases over and give them back.
 """
 
-from changefeed.errors import ChangeFeedError, FeedRangeGone, LeaseLost
+from changefeed.errors import ChangeFeedError, FeedRangeGone, LeaseLost, LeasesUnusable
 from changefeed.lag import LeaseLag, estimate_lag
 from changefeed.lease import EpkRange
 from changefeed.options import ProcessorOptions, StartFrom
@@ -21,6 +20,7 @@ __all__ = [
     "Handler",
     "LeaseLag",
     "LeaseLost",
+    "LeasesUnusable",
     "OnError",
     "ProcessorOptions",
     "StartFrom",

@@ -1,8 +1,6 @@
-"""Every instance decides alone, from the same documents, and the decisions converge: shares differ by at
-most one.
+"""Every instance decides alone, from the same documents, and the decisions converge: shares differ by at most one.
 
-The rule is that of the .NET SDK (``EqualPartitionsBalancingStrategy``), so that instances of both kinds can
-share.
+The rule is that of the .NET SDK (``EqualPartitionsBalancingStrategy``), so that instances of both kinds can share.
 """
 
 from collections import Counter
@@ -16,10 +14,9 @@ from changefeed.lease import Lease
 def leases_to_take(
     leases: Sequence[Lease], *, owner: str, now: datetime, expiration_seconds: float
 ) -> list[Lease]:
-    """The leases that ``owner`` should try to acquire: free ones up to its share, else one from the richest.
+    """The leases that ``owner`` should try to acquire: free leases up to its share, otherwise one of the richest owner.
 
-    An owner that holds no lease that is still alive does not count as an instance; ``owner`` itself always
-    does.
+    An owner whose leases have all expired does not count as an instance; ``owner`` itself always counts.
     """
     expiration = timedelta(seconds=expiration_seconds)
     free: list[Lease] = []
@@ -39,8 +36,8 @@ def leases_to_take(
 
 def _steal(taken: Iterable[Lease], shares: Counter[str], target: int, missing: int) -> list[Lease]:
     richest, count = shares.most_common(1)[0]
-    # One who needs more than one lease may take from those who have exactly the target: otherwise, with 4
-    # leases over 3 instances at 2, 2 and 0, the third would get nothing.
+    # An instance that needs more than one lease may take one from an instance that has exactly the target: otherwise,
+    # with 4 leases over 3 instances at 2, 2 and 0, the third instance would get no lease.
     if count <= target - (1 if missing > 1 else 0):
         return []
     return [next(lease for lease in taken if lease.owner == richest)]

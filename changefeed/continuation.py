@@ -1,7 +1,7 @@
-"""The one place that knows how azure-cosmos spells a feed range and a change feed continuation.
+"""Only this module knows how azure-cosmos spells a feed range and a change feed continuation.
 
-A lease stores only the service's ETag (an LSN in quotes). The SDK takes and gives base64 JSON that wraps it
-together with the range; its layout is not documented, so a test pins it against the installed SDK.
+A lease stores only the service's ETag (an LSN in quotes). The SDK takes and gives base64 JSON with that ETag and the
+range; the layout of that JSON is not documented, so a test pins the layout against the installed SDK.
 """
 
 import base64
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from changefeed.errors import ChangeFeedError
+from changefeed.errors import LeasesUnusable
 from changefeed.lease import EpkRange
 
 _QUOTED_LSN = re.compile(r'"\d+"')
@@ -23,29 +23,31 @@ class Position:
 
     feed_range: EpkRange
     lsn: str
-    """In quotes, as the service's ETag."""
+    """The LSN in quotes, as in the service's ETag."""
 
 
 def sdk_feed_range(feed_range: EpkRange) -> dict[str, Any]:
-    """What ``query_items_change_feed`` takes as ``feed_range``."""
+    """The range in the form that ``query_items_change_feed`` takes as ``feed_range``."""
     return {"Range": _bounds(feed_range)}
 
 
 def parse_sdk_feed_range(value: Mapping[str, Any]) -> EpkRange:
-    """The range in what ``read_feed_ranges`` yields."""
+    """The range in a value that ``read_feed_ranges`` yields."""
     return _parse_bounds(value["Range"])
 
 
 def to_sdk(position: Position, container_rid: str) -> str:
-    """What ``query_items_change_feed`` takes as ``continuation``. Raises ChangeFeedError for another form."""
+    """The form that ``query_items_change_feed`` takes as ``continuation``. Raises LeasesUnusable for no quoted LSN."""
     if not _QUOTED_LSN.fullmatch(position.lsn):
-        raise ChangeFeedError(f"a lease holds the continuation {position.lsn!r}, which is no quoted LSN")
+        raise LeasesUnusable(
+            f"a lease holds the continuation {position.lsn!r}, which is no quoted LSN: use another lease prefix"
+        )
     bounds = _bounds(position.feed_range)
     state = {
         "v": "v2",
         "containerRid": container_rid,
         "mode": "LatestVersion",
-        # Only says what to do without a token, and there is one.
+        # Used only when there is no token; here is one.
         "startFrom": {"Type": "Beginning"},
         "continuation": {
             "v": "v2",
@@ -58,7 +60,7 @@ def to_sdk(position: Position, container_rid: str) -> str:
 
 
 def from_sdk(token: str) -> list[Position]:
-    """The positions in a continuation that the SDK gave back: more than one after the range was split."""
+    """The positions in a continuation of the SDK: more than one after the range was split."""
     state = json.loads(base64.b64decode(token))
     return [
         Position(_parse_bounds(child["range"]), child["token"])

@@ -1,19 +1,24 @@
-"""What this package raises besides the SDK's own errors, which pass through unchanged.
+"""Every error of this package's own; the SDK's errors pass through unchanged.
 
 ::
 
     ChangeFeedError
-    ├── LeaseLost       another instance owns the lease now, or may own it
-    └── FeedRangeGone   the physical partition behind a lease was split
+    ├── LeasesUnusable   the lease container, or a lease in it, cannot be used as it is
+    ├── LeaseLost        another instance owns the lease now, or may own it
+    └── FeedRangeGone    the physical partition behind a lease was split
 """
 
 
 class ChangeFeedError(Exception):
-    """The processor cannot do what it was asked to; the message says why."""
+    """Base of every error that the processor raises on purpose."""
+
+
+class LeasesUnusable(ChangeFeedError):
+    """The lease container, or a lease in it, cannot be used as it is; the message says what to do."""
 
 
 class LeaseLost(ChangeFeedError):
-    """This instance must stop working on a lease: it is no longer, or no longer surely, the owner."""
+    """This instance must stop working on a lease: another instance owns the lease, or may own it."""
 
     def __init__(self, lease_token: str, reason: str) -> None:
         super().__init__(f"lease {lease_token} is lost: {reason}")

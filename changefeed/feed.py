@@ -1,8 +1,7 @@
-"""A page is read whole or not at all, and never hides that the range behind it was split.
+"""A page is read whole or not at all, and never hides that its range was split.
 
-The SDK follows a split by itself, silently, inside one continuation. A processor must not: the halves get
-leases of their own. So a page that came from a half is dropped (:class:`FeedRangeGone`) and read again
-under its own lease.
+The SDK follows a split by itself, silently, inside one continuation. A processor must not do so: the halves get leases
+of their own. So a page of one half is dropped (:class:`FeedRangeGone`) and read again under the lease of that half.
 """
 
 import asyncio
@@ -14,7 +13,7 @@ from typing import Any, Literal
 from azure.cosmos.aio import ContainerProxy
 
 from changefeed.continuation import Position, from_sdk, parse_sdk_feed_range, sdk_feed_range, to_sdk
-from changefeed.errors import ChangeFeedError, FeedRangeGone
+from changefeed.errors import FeedRangeGone, LeasesUnusable
 from changefeed.lease import EpkRange
 
 SdkStart = Literal["Beginning", "Now"] | datetime
@@ -22,22 +21,26 @@ SdkStart = Literal["Beginning", "Now"] | datetime
 
 @dataclass(frozen=True)
 class FeedPage:
+    """One page of a feed."""
+
     items: Sequence[Mapping[str, Any]]
     continuation: str
-    """The LSN in quotes up to which the range is read after this page."""
+    """The LSN, in quotes, up to which the range is read after this page."""
     session_token: str
     request_charge: float
 
 
 @dataclass(frozen=True)
 class PhysicalPartition:
+    """A physical partition and the range that it holds."""
+
     id: str
     feed_range: EpkRange
 
 
 @dataclass(frozen=True)
 class ContainerIdentity:
-    """What names a container for ever; a container made anew under the same name has another."""
+    """The identity of a container; a container that is made again under the same name has another identity."""
 
     account_host: str
     database_rid: str
@@ -64,10 +67,11 @@ class FeedReader:
         start: SdkStart,
         max_items: int | None = None,
     ) -> FeedPage:
-        """Read the next page after ``continuation``, or from ``start`` without one.
+        """Read the next page after ``continuation``, or from ``start`` when ``continuation`` is None.
 
-        Raises FeedRangeGone when the range now lies in several physical partitions, and the SDK's
-        errors.
+        Raises:
+            FeedRangeGone: the range now lies in several physical partitions.
+            AzureError: the SDK's own errors.
         """
         where: dict[str, Any]
         if continuation is None:
@@ -87,7 +91,7 @@ class FeedReader:
         try:
             items = [item async for item in await anext(pages)]
         except StopAsyncIteration:
-            # How the SDK says 304: nothing new.
+            # The SDK's form of 304: nothing new.
             items = []
         positions = from_sdk(response["etag"])
         if len(positions) > 1:
@@ -100,7 +104,7 @@ class FeedReader:
         )
 
     async def partitions(self) -> list[PhysicalPartition]:
-        """The physical partitions as they are now, in the order of their ranges."""
+        """The present physical partitions, in the order of their ranges."""
         ranges = [
             parse_sdk_feed_range(each) async for each in self._container.read_feed_ranges(force_refresh=True)
         ]
@@ -108,17 +112,16 @@ class FeedReader:
         return [PhysicalPartition(*each) for each in zip(ids, ranges, strict=True)]
 
     async def _partition_id(self, feed_range: EpkRange) -> str:
-        # No public call names the partition of a range; the session token of a read does: "<partition
-        # id>:<version>".
+        # No public call names the partition of a range. The session token of a read does: "<partition id>:<version>".
         page = await self.read(feed_range, continuation=None, start="Now", max_items=1)
         partition_id, separator, _ = page.session_token.partition(":")
         if not separator:
-            raise ChangeFeedError(f"the service did not say which partition serves {feed_range}")
+            raise LeasesUnusable(f"the service did not tell which partition serves {feed_range}: start again")
         return partition_id
 
 
 async def identify(container: ContainerProxy) -> ContainerIdentity:
-    """Look up what leases of this container are named after. Raises the SDK's errors."""
+    """Look up the identity that names the container's leases. Raises the SDK's errors."""
     properties = await container.read()
     # "dbs/<database rid>/colls/<container rid>/"
     database_rid = properties["_self"].split("/")[1]

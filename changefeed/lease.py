@@ -1,5 +1,4 @@
-"""A lease document round-trips: what another processor wrote into it, and this one does not know, stays in
-it.
+"""A lease document round-trips: a field that another processor wrote, and that this one does not know, stays.
 
 The schema is that of the .NET SDK (``DocumentServiceLeaseCore`` for a lease of one physical partition,
 version 0; ``DocumentServiceLeaseCoreEpk`` for a lease of a part of the key space, version 1).
@@ -13,9 +12,7 @@ from enum import IntEnum
 from typing import Any, Self
 
 INCREMENTAL_FEED = "Incremental Feed"
-"""``Mode`` of a lease that reads the latest version of each item. Older leases have no ``Mode`` and mean
-the same.
-"""
+"""The ``Mode`` of a lease that reads the latest version of each item; a lease without ``Mode`` means the same."""
 
 _SYSTEM_PROPERTIES = ("_rid", "_self", "_etag", "_attachments", "_ts")
 _OUR_PROPERTIES = (
@@ -36,12 +33,12 @@ NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 class LeaseVersion(IntEnum):
-    """What ``LeaseToken`` names."""
+    """The kind of range that ``LeaseToken`` names."""
 
     PARTITION_KEY_RANGE = 0
     """The id of a physical partition."""
     EPK_RANGE = 1
-    """``min-max`` of effective partition keys; written after a merge of partitions."""
+    """``min-max`` of effective partition keys; such leases are written after a merge of partitions."""
 
 
 @dataclass(frozen=True)
@@ -60,12 +57,12 @@ class EpkRange:
 
 @dataclass(frozen=True)
 class Lease:
-    """Who works on a part of the feed, and how far it has got."""
+    """The owner of a part of the feed, and how far the part is handled."""
 
     id: str
     token: str
     feed_range: EpkRange | None
-    """``None`` only in leases of old .NET versions, which name the partition alone."""
+    """``None`` only in leases of old .NET versions, which name only the partition."""
     owner: str | None = None
     continuation: str | None = None
     """An LSN in quotes, as the service's ETag gives it; ``None`` before the first checkpoint."""
@@ -82,7 +79,7 @@ class Lease:
     def from_document(cls, document: Mapping[str, Any]) -> Self:
         return cls(
             id=document["id"],
-            # "PartitionId" is what the first generation of the processor called the token.
+            # The first generation of the processor called the token "PartitionId".
             token=document.get("LeaseToken") or document["PartitionId"],
             feed_range=_parse_range(document.get("FeedRange")),
             owner=document.get("Owner") or None,

@@ -1,7 +1,6 @@
-"""Every write of a lease is conditional on its ETag and on who owns it: two instances never both think they
-won.
+"""Every write of a lease is conditional on the lease's ETag and owner: two instances never both think that they won.
 
-Names of the documents and the order of steps are those of the .NET SDK
+The names of the documents and the order of the steps are those of the .NET SDK
 (``DocumentServiceLeaseStoreManagerBuilder``, ``DocumentServiceLeaseManagerCosmos``,
 ``DocumentServiceLeaseStoreCosmos``).
 """
@@ -19,7 +18,7 @@ from azure.cosmos.exceptions import (
     CosmosResourceNotFoundError,
 )
 
-from changefeed.errors import ChangeFeedError, LeaseLost
+from changefeed.errors import LeaseLost, LeasesUnusable
 from changefeed.feed import ContainerIdentity
 from changefeed.lease import Lease
 
@@ -29,6 +28,7 @@ _ATTEMPTS_ON_CONFLICT = 6
 
 
 def utc_now() -> datetime:
+    """The present time (UTC)."""
     return datetime.now(UTC)
 
 
@@ -48,16 +48,19 @@ class LeaseStore:
         self.clock = clock
 
     async def check_partition_key(self) -> None:
-        """Raises ChangeFeedError unless the lease container is partitioned by ``/id``."""
+        """Raises LeasesUnusable unless the lease container is partitioned by ``/id``."""
         paths = (await self._container.read())["partitionKey"]["paths"]
         if paths != ["/id"]:
-            raise ChangeFeedError(f"the lease container must have the partition key /id, not {paths}")
+            raise LeasesUnusable(
+                f"the lease container must have the partition key /id, not {paths}: create another lease container"
+            )
 
     def lease_id(self, token: str) -> str:
+        """The id of the document of the lease with this token."""
         return f"{self._prefix}..{token}"
 
     async def all(self) -> list[Lease]:
-        """Every lease of this processor, whoever owns it."""
+        """Every lease of this processor, of all owners."""
         documents = self._container.query_items(
             "SELECT * FROM c WHERE STARTSWITH(c.id, @prefix)",
             parameters=[{"name": "@prefix", "value": self.lease_id("")}],
@@ -65,19 +68,20 @@ class LeaseStore:
         return [Lease.from_document(document) async for document in documents]
 
     async def create(self, lease: Lease) -> bool:
-        """False when it is there already."""
+        """Store a new lease; False when the lease is stored already."""
         return await self._create_document(replace(lease, timestamp=self.clock()).to_document())
 
     async def delete(self, lease: Lease) -> None:
+        """Delete a lease; nothing happens when it is gone already."""
         with contextlib.suppress(CosmosResourceNotFoundError):
             await self._container.delete_item(lease.id, partition_key=lease.id)
 
     async def acquire(self, lease: Lease, owner: str) -> Lease:
-        """Become the owner, if the owner is still the one that ``lease`` shows. Raises LeaseLost."""
+        """Make ``owner`` the owner. Raises LeaseLost when the present owner is not the one in ``lease``."""
         return await self._update(lease, lambda current: current.owned_by(owner))
 
     async def renew(self, lease: Lease) -> Lease:
-        """Say that the owner is alive. Raises LeaseLost."""
+        """Show that the owner is alive. Raises LeaseLost."""
         return await self._update(lease, lambda current: current)
 
     async def checkpoint(self, lease: Lease, continuation: str) -> Lease:
@@ -89,6 +93,7 @@ class LeaseStore:
         await self._update(lease, lambda current: current.owned_by(None))
 
     async def is_initialized(self) -> bool:
+        """Whether an instance has created the leases."""
         try:
             await self._container.read_item(self._marker, partition_key=self._marker)
         except CosmosResourceNotFoundError:
@@ -96,11 +101,12 @@ class LeaseStore:
         return True
 
     async def mark_initialized(self) -> None:
+        """Record that the leases are created."""
         await self._create_document({"id": self._marker})
 
     @contextlib.asynccontextmanager
     async def initialization_lock(self) -> AsyncIterator[bool]:
-        """Yields whether this instance may create the leases; another one that may is given time to do it."""
+        """Yields whether this instance may create the leases; False: another instance is creating them."""
         name = f"{self._prefix}.lock"
         if not await self._create_document({"id": name, "ttl": LOCK_SECONDS}):
             await self._remove_stale_lock(name)
@@ -117,8 +123,8 @@ class LeaseStore:
         return f"{self._prefix}.info"
 
     async def _remove_stale_lock(self, name: str) -> None:
-        # A lease container without a default TTL ignores the lock's: then its creator's crash would block
-        # for ever.
+        # A lease container without a default TTL ignores the lock's TTL: after a crash of the lock's creator, the lock
+        # would stay for ever.
         try:
             lock = await self._container.read_item(name, partition_key=name)
             if lock["_ts"] + LOCK_SECONDS < self.clock().timestamp():
@@ -142,7 +148,7 @@ class LeaseStore:
         current = lease
         for _ in range(_ATTEMPTS_ON_CONFLICT):
             if current.owner != lease.owner:
-                raise LeaseLost(lease.token, f"{current.owner} took it")
+                raise LeaseLost(lease.token, f"{current.owner} took the lease")
             wanted = replace(change(current), timestamp=self.clock())
             try:
                 return Lease.from_document(
@@ -157,7 +163,7 @@ class LeaseStore:
                 current = await self._read(lease)
             except CosmosResourceNotFoundError as error:
                 raise LeaseLost(lease.token, "its document was deleted") from error
-        raise LeaseLost(lease.token, "others keep writing it")
+        raise LeaseLost(lease.token, "other instances keep writing the lease")
 
     async def _read(self, lease: Lease) -> Lease:
         try:

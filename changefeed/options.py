@@ -16,27 +16,27 @@ class StartFrom:
 
     @classmethod
     def beginning(cls) -> "StartFrom":
-        """Every item that is still there."""
+        """From the first item that is still stored."""
         return cls("beginning")
 
     @classmethod
     def now(cls) -> "StartFrom":
-        """What changes after the processor was started."""
+        """From the start of the processor."""
         return cls("now")
 
     @classmethod
     def at(cls, time: datetime) -> "StartFrom":
-        """What changed after ``time``, to the second. Raises ValueError for a time without a zone."""
+        """From ``time``, to the second. Raises ValueError for a time without a time zone."""
         if time.tzinfo is None:
-            raise ValueError("the start time needs a time zone")
+            raise ValueError("the start time has no time zone: give it one, such as datetime.UTC")
         return cls(time)
 
     def resolved(self, started: datetime) -> Literal["Beginning"] | datetime:
         """The SDK's ``start_time`` for a processor that was started at ``started``.
 
-        "Now" becomes a time, so that a worker that has not read yet when a change comes does not miss it.
-        The service reads the time to the second and exclusively, hence the second back; the .NET processor
-        does the same.
+        "Now" becomes a time, so that a worker does not miss a change that comes before the worker's first read. The
+        service takes whole seconds and only changes after them, so the time is one second earlier, as in the .NET
+        processor.
         """
         if isinstance(self.point, datetime):
             return self.point.astimezone(UTC)
@@ -45,20 +45,19 @@ class StartFrom:
 
 @dataclass(frozen=True)
 class ProcessorOptions:
-    """How a processor polls and shares. Raises ValueError for values that cannot work."""
+    """How a processor polls and shares; all times in seconds. Raises ValueError for values that cannot work."""
 
     poll_interval: float = 5.0
-    """Pause after the feed of a lease had nothing new."""
+    """The pause after the feed of a lease had nothing new."""
     max_items: int | None = None
-    """The page size asked for. A page may hold more: a transaction is never split. ``None``: the service's
-    (100).
-    """
+    """Items in a page; a page may hold more, because a transaction is never split. ``None``: the service's (100)."""
     start: StartFrom = field(default_factory=StartFrom.now)
     acquire_interval: float = 13.0
-    """Pause between two looks at who owns which leases."""
+    """The pause between two checks for leases to take."""
     expiration_interval: float = 60.0
-    """A lease that was not written for so long is free to take."""
+    """A lease that was not written for this time is free to take."""
     renew_interval: float = 17.0
+    """The pause between two renewals of a lease."""
 
     def __post_init__(self) -> None:
         intervals = ("poll_interval", "acquire_interval", "expiration_interval", "renew_interval")

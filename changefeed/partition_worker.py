@@ -1,7 +1,7 @@
-"""The checkpoint of a batch is written after its handler has returned, and only by the owner of the lease.
+"""The checkpoint of a batch is written after the handler has returned, and only by the owner of the lease.
 
-Whatever happens before, an error, a cancellation, a lost lease, a crash, leaves the checkpoint where it
-was: the batch is delivered again, here or elsewhere.
+An error, a cancellation, a lost lease or a crash before that leaves the checkpoint where it was: the batch is delivered
+again, by this instance or another.
 """
 
 import asyncio
@@ -22,27 +22,25 @@ MAX_PAUSE_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class ChangeFeedContext:
-    """Where a batch came from."""
+    """The origin of a batch."""
 
     lease_token: str
     feed_range: EpkRange
     continuation: str
-    """What the checkpoint will hold once the handler has returned: an LSN in quotes."""
+    """The content of the checkpoint after the handler has returned: an LSN in quotes."""
     session_token: str
     request_charge: float
-    """Request units that reading the batch cost."""
+    """The request units that were spent to read the batch."""
 
 
 Handler = Callable[[Sequence[Mapping[str, Any]], ChangeFeedContext], Awaitable[None]]
 OnError = Callable[[str | None, Exception], None]
-"""Called with the lease token (``None``: the processor as a whole) and the error. The processor goes on by
-itself.
-"""
+"""Called with the lease token (``None``: the processor as a whole) and the error. The processor goes on by itself."""
 
 
 @dataclass(frozen=True)
 class Shared:
-    """What all workers of a processor have in common."""
+    """The parts that all workers of a processor share."""
 
     reader: FeedReader
     store: LeaseStore
@@ -53,19 +51,19 @@ class Shared:
 
 
 def pause_after(failures: int, poll_interval: float) -> float:
-    """Seconds to wait after so many failures in a row: twice the poll interval, then doubling up to 30."""
-    # A handler may fail for days: the power must not grow with it.
+    """Seconds to wait after this many failures in a row: twice the poll interval, then doubling up to 30."""
+    # A handler may fail for days: the exponent must not grow without end.
     return min(poll_interval * 2.0 ** min(failures, 20), MAX_PAUSE_SECONDS)
 
 
 class PartitionWorker:
-    """Reads one lease's feed and hands it on, batch by batch, until stopped or until the lease is gone."""
+    """Reads one lease's feed and calls the handler, batch by batch, until stopped or until the lease is lost."""
 
     def __init__(self, lease: Lease, feed_range: EpkRange, shared: Shared) -> None:
         self.lease = lease
-        """As last written."""
+        """The lease as last written."""
         self.position = lease.continuation
-        """Up to where the feed was read and handled; ahead of the checkpoint where there was nothing."""
+        """How far the feed was read and handled; ahead of the checkpoint after empty pages."""
         self._feed_range = feed_range
         self._shared = shared
         self._options = shared.options
@@ -76,7 +74,7 @@ class PartitionWorker:
         self._processing: asyncio.Task[None] | None = None
 
     async def run(self) -> None:
-        """Work until :meth:`stop`. Raises LeaseLost and FeedRangeGone; reports everything else."""
+        """Work until :meth:`stop`. Raises LeaseLost or FeedRangeGone; every other error goes to ``on_error``."""
         self._processing = asyncio.create_task(self._process(), name=f"feed of lease {self.lease.token}")
         renewing = asyncio.create_task(self._renew(), name=f"renewal of lease {self.lease.token}")
         tasks = (self._processing, renewing)
@@ -93,9 +91,7 @@ class PartitionWorker:
                 raise outcome
 
     def stop(self, *, drain: bool) -> None:
-        """Read no further. A running handler may end and be checkpointed with ``drain``, is cancelled
-        without.
-        """
+        """Read no further. With ``drain`` a running handler ends and is checkpointed; without, it is cancelled."""
         self._stopping.set()
         if self._processing is not None and not (drain and self._handling):
             self._processing.cancel()
@@ -140,9 +136,7 @@ class PartitionWorker:
             self._handling = False
 
     async def _checkpoint(self, continuation: str) -> None:
-        """Retried for as long as the lease lasts: delivering the batch again would be allowed, but is no
-        help.
-        """
+        """Write the checkpoint, again and again until the lease is lost: delivering the batch again would not help."""
         failures = 0
         while True:
             try:
@@ -168,8 +162,8 @@ class PartitionWorker:
             except Exception as error:
                 self._shared.on_error(self.lease.token, error)
                 if self._remaining() <= 0:
-                    # Another instance may own it by now: to go on would be to work on it twice.
-                    raise LeaseLost(self.lease.token, "it could not be renewed in time") from error
+                    # Another instance may own the lease now: two instances must not work on one lease.
+                    raise LeaseLost(self.lease.token, "the lease could not be renewed in time") from error
                 interval = min(self._options.renew_interval, max(self._remaining() / 4, 0.1))
             else:
                 interval = self._options.renew_interval

@@ -1,7 +1,7 @@
 """A lease has at most one worker in a process, and each worker that ends gives its lease back.
 
-One instance of :class:`ChangeFeedProcessor` runs in each process that shares the work; they meet only in
-the lease container. Changes of one lease are delivered in order, at least once.
+One instance of :class:`ChangeFeedProcessor` runs in each process that shares the work; the instances meet only in the
+lease container. Changes of one lease are delivered in order, at least once.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from typing import Self
 from azure.cosmos.aio import ContainerProxy
 
 from changefeed.balancing import leases_to_take
-from changefeed.errors import ChangeFeedError, FeedRangeGone, LeaseLost
+from changefeed.errors import FeedRangeGone, LeaseLost, LeasesUnusable
 from changefeed.feed import FeedReader
 from changefeed.lease import INCREMENTAL_FEED, EpkRange, Lease
 from changefeed.lease_store import LeaseStore
@@ -24,32 +24,30 @@ from changefeed.splitting import successors
 
 INITIALIZATION_POLL_SECONDS = 0.5
 RELEASE_SECONDS = 1.0
-"""Giving a lease back is a courtesy to the others, who otherwise wait for it to expire: it must not hold up
-a stop.
-"""
+"""How long giving a lease back may take. A lease that is not given back expires, so a stop does not wait longer."""
 
-_logger = logging.getLogger("changefeed")
+_log = logging.getLogger(__name__)
 
 
 def log_error(lease_token: str | None, error: Exception) -> None:
     """The default error callback."""
     where = "processor" if lease_token is None else f"lease {lease_token}"
-    _logger.error("%s: %s", where, error, exc_info=error)
+    _log.error("%s: %s", where, error, exc_info=error)
 
 
 class ChangeFeedProcessor:
     """Delivers the changes of a container to a handler, sharing the work with other instances.
 
-    ``monitored`` is the container that is read, ``leases`` one with the partition key ``/id``. Instances
-    with the same ``lease_prefix`` share the work; with different ones each gets everything.
-    ``instance_name`` must be different in every running instance.
+    ``monitored`` is the container that is read; ``leases`` is a container with the partition key ``/id``. Instances
+    with the same ``lease_prefix`` share the work; with different prefixes, each gets every change. ``instance_name``
+    must be different in every running instance.
 
-    The handler is called for one batch per lease at a time; it must bear a batch, or a part of one, being
-    delivered again. What it raises goes to ``on_error``, as do the SDK's errors while running, and the
-    batch comes again. The caller owns the containers' client and closes it after :meth:`stop`.
+    The handler is called for one batch of a lease at a time, and a batch, or a part of it, may be delivered again. When
+    the handler raises an error, the error goes to ``on_error`` and the batch comes again; the SDK's errors go there
+    too. The caller owns the containers' client and closes it after :meth:`stop`.
     """
 
-    def __init__(  # noqa: PLR0913 - what a processor is made of; all but three are keywords
+    def __init__(  # noqa: PLR0913 - the parts of a processor; all but three are keywords
         self,
         monitored: ContainerProxy,
         leases: ContainerProxy,
@@ -91,13 +89,15 @@ class ChangeFeedProcessor:
         await self.stop(drain=kind is None)
 
     async def start(self) -> None:
-        """Create what is missing in the lease container and begin to work.
+        """Create the missing leases and begin to work.
 
-        Raises the SDK's errors while the containers cannot be read (it may then be called again), and
-        ChangeFeedError for a lease container that cannot be used. RuntimeError when it was started before.
+        Raises:
+            AzureError: the containers cannot be read; ``start`` may be called again.
+            LeasesUnusable: the lease container cannot be used as it is.
+            RuntimeError: the processor was started before.
         """
         if self._balancer is not None:
-            raise RuntimeError("a ChangeFeedProcessor is started once")
+            raise RuntimeError("a ChangeFeedProcessor is started once: make a new one")
         self._reader = await FeedReader.open(self._monitored)
         self._store = LeaseStore(
             self._lease_container, monitored=self._reader.identity, prefix=self._lease_prefix
@@ -111,13 +111,12 @@ class ChangeFeedProcessor:
     async def stop(self, *, drain: bool = True) -> None:
         """Stop working and give the leases back.
 
-        With ``drain`` a running handler may end, and is checkpointed; without, it is cancelled, and the
-        batch will be delivered again elsewhere. May be called again without ``drain`` to cut a draining
-        stop short.
+        With ``drain`` a running handler ends and is checkpointed; without, the handler is cancelled and the batch is
+        delivered again elsewhere. A second call without ``drain`` cuts a stop short.
         """
         self._stopping.set()
         if self._balancer is not None:
-            # Given a moment: a lease that is being acquired would otherwise stay owned until it expires.
+            # Wait a moment: a lease that is being acquired would otherwise stay owned until it expires.
             await asyncio.wait([self._balancer], timeout=RELEASE_SECONDS)
             self._balancer.cancel()
         for worker in list(self._workers.values()):
@@ -128,8 +127,8 @@ class ChangeFeedProcessor:
     def _on_error(self, lease_token: str | None, error: Exception) -> None:
         try:
             self._report(lease_token, error)
-        except Exception:
-            _logger.exception("the error callback failed")
+        except Exception:  # noqa: BLE001 - logged; the callback's failure must not end the processor
+            _log.exception("the error callback failed")
             log_error(lease_token, error)
 
     async def _create_leases_once(self) -> None:
@@ -150,7 +149,7 @@ class ChangeFeedProcessor:
     def _refuse_other_modes(self, leases: list[Lease]) -> None:
         for lease in leases:
             if lease.mode.lower() != INCREMENTAL_FEED.lower():
-                raise ChangeFeedError(
+                raise LeasesUnusable(
                     f"lease {lease.id} is for the mode {lease.mode}; use another lease prefix"
                 )
 
@@ -189,7 +188,7 @@ class ChangeFeedProcessor:
         try:
             acquired = await self._store.acquire(replace(lease, feed_range=feed_range), self._instance_name)
         except LeaseLost as lost:
-            _logger.debug("%s", lost)
+            _log.debug("%s", lost)
             return
         if self._stopping.is_set():
             await self._release(acquired)
@@ -204,17 +203,17 @@ class ChangeFeedProcessor:
         for partition in await self._reader.partitions():
             if partition.id == lease.token:
                 return partition.feed_range
-        raise ChangeFeedError(f"lease {lease.token} has no range, and its partition is gone")
+        raise LeasesUnusable(f"lease {lease.token} has no range, and its partition is gone")
 
     async def _supervise(self, worker: PartitionWorker) -> None:
         token = worker.lease.token
-        _logger.debug("lease %s: acquired", token)
+        _log.debug("lease %s: acquired", token)
         try:
             await worker.run()
         except FeedRangeGone:
             await self._follow_split(worker)
         except LeaseLost as lost:
-            _logger.info("%s", lost)
+            _log.info("%s", lost)
             return
         finally:
             del self._workers[token]
@@ -228,9 +227,9 @@ class ChangeFeedProcessor:
             for child in children:
                 await self._store.create(child)
             await self._store.delete(lease)
-            _logger.info("lease %s: split into %s", lease.token, ", ".join(each.token for each in children))
+            _log.info("lease %s: split into %s", lease.token, ", ".join(each.token for each in children))
             await self._take_share()
-        except Exception as error:  # noqa: BLE001 - reported; the lease is released and whoever takes it tries again
+        except Exception as error:  # noqa: BLE001 - reported; the lease is released and its next owner tries again
             self._on_error(worker.lease.token, error)
 
     async def _release(self, lease: Lease) -> None:
@@ -238,6 +237,6 @@ class ChangeFeedProcessor:
             async with asyncio.timeout(RELEASE_SECONDS):
                 await self._store.release(lease)
         except LeaseLost as lost:
-            _logger.debug("%s", lost)
+            _log.debug("%s", lost)
         except Exception as error:  # noqa: BLE001 - reported; the lease expires by itself
             self._on_error(lease.token, error)

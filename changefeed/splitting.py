@@ -1,4 +1,4 @@
-"""The leases that follow a split cover exactly what the old one covered, and start where it stood.
+"""The leases that follow a split cover exactly the range of the old lease, and start at its position.
 
 The rule is that of the .NET SDK (``PartitionSynchronizerCore.HandlePartitionGoneAsync``).
 """
@@ -6,7 +6,7 @@ The rule is that of the .NET SDK (``PartitionSynchronizerCore.HandlePartitionGon
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from changefeed.errors import ChangeFeedError
+from changefeed.errors import LeasesUnusable
 from changefeed.feed import PhysicalPartition
 from changefeed.lease import EpkRange, Lease, LeaseVersion
 
@@ -14,11 +14,15 @@ from changefeed.lease import EpkRange, Lease, LeaseVersion
 def successors(
     lease: Lease, partitions: Sequence[PhysicalPartition], *, lease_id: Callable[[str], str]
 ) -> list[Lease]:
-    """The leases, not yet stored and owned by nobody, that replace ``lease``."""
+    """The leases that replace ``lease``, not yet stored and without an owner.
+
+    Raises:
+        LeasesUnusable: the range of ``lease`` is not known, or lies in one partition.
+    """
     covered = _range_of(lease)
     overlapping = [each for each in partitions if each.feed_range.overlaps(covered)]
     if len(overlapping) < 2:
-        raise ChangeFeedError(
+        raise LeasesUnusable(
             f"lease {lease.token} was reported split, but {covered} is served by {overlapping}"
         )
     if lease.version is LeaseVersion.PARTITION_KEY_RANGE:
@@ -29,7 +33,7 @@ def successors(
 
 def _range_of(lease: Lease) -> EpkRange:
     if lease.feed_range is None:
-        raise ChangeFeedError(f"lease {lease.token} does not say which range it covers")
+        raise LeasesUnusable(f"lease {lease.token} does not say which range it covers")
     return lease.feed_range
 
 

@@ -1,4 +1,4 @@
-"""The business, as pure Python: nothing here knows HTTP, Cosmos DB, Service Bus or the clock on the wall.
+"""The business rules in pure Python: nothing here knows HTTP, Cosmos DB, Service Bus or the system's clock.
 
-Of the outbox it uses the aggregate and the event, nothing else.
+The domain uses the outbox's aggregate and event, and no other part of the outbox.
 """

@@ -27,7 +27,7 @@ class Contact(Aggregate[ContactState]):
 
     @classmethod
     def create(cls, details: ContactDetails, *, at: datetime, contact_id: UUID | None = None) -> Self:
-        """A contact that exists nowhere yet. ``at`` is when it came to be (UTC)."""
+        """A new contact, not stored yet. ``at``: when the contact is created (UTC)."""
         state = ContactState(**dict(details), id=contact_id or uuid4(), created_at=at)
         return cls(state, is_new=True)
 
@@ -48,7 +48,7 @@ class Contact(Aggregate[ContactState]):
 
     @property
     def details(self) -> ContactDetails:
-        """What a caller may say about the contact, as it is now."""
+        """The part of the contact that a caller decides, as it is now."""
         return ContactDetails.model_construct(
             **{name: getattr(self._state, name) for name in ContactDetails.model_fields}
         )
@@ -66,11 +66,11 @@ class Contact(Aggregate[ContactState]):
         self._change("description", description, at)
 
     def change_company(self, company: Company | None, *, at: datetime) -> None:
-        """Move the contact to another company, correct the one it has, or remove it."""
+        """Replace the contact's company, correct it, or remove it."""
         self._change("company", company, at)
 
     def revise(self, details: ContactDetails, *, at: datetime) -> None:
-        """Make everything a caller may say about the contact so; only what differs is a change."""
+        """Give the contact all of these details; only a property that differs is a change."""
         self.rename(details.name, at=at)
         self.change_email(details.email, at=at)
         self.describe(details.description, at=at)
@@ -79,7 +79,9 @@ class Contact(Aggregate[ContactState]):
     def delete(self, *, at: datetime) -> None:
         """Delete the contact for every reader; its document stays as a tombstone until TTL removes it."""
         if self._is_new:
-            raise ValueError("a contact that was never stored cannot be deleted: drop it instead")
+            raise ValueError(
+                "a contact that was never stored cannot be deleted: do not add it to a unit of work"
+            )
         self._change("deleted", True, at)
 
     def _change(self, name: str, value: object, at: datetime) -> None:
@@ -114,7 +116,7 @@ class Contact(Aggregate[ContactState]):
                 return ContactDeletedEvent(
                     contact_id=state.id, sequence=sequence, created_at=at, deleted_at=at
                 )
-        raise AssertionError(f"no event says that {name} of a contact changed: add one here")
+        raise AssertionError(f"no event tells that {name} of a contact changed: add a case here")
 
     def _stamps(self, changed: Collection[str], at: datetime) -> Mapping[str, Any]:
         return {"modified_at": at, "deleted_at": at if "deleted" in changed else None}

@@ -1,4 +1,4 @@
-"""What a contact can refuse.
+"""Every error with which a contact refuses a change.
 
 ::
 
@@ -14,4 +14,4 @@ class ContactError(Exception):
 
 
 class ContactDeleted(ContactError):
-    """The contact was deleted: it takes no change any more. Create a new one."""
+    """A deleted contact takes no change: create a new contact."""

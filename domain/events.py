@@ -1,7 +1,4 @@
-"""What happens to a contact, as subscribers know it.
-
-An event says what a property became, so a subscriber needs no earlier event and no call back to this service.
-"""
+"""The events of a contact: each carries the new value, so that a subscriber needs no earlier event and no call back."""
 
 from typing import Literal
 from uuid import UUID
@@ -11,7 +8,7 @@ from outbox.event import DomainEvent, Timestamp
 
 
 class ContactEvent(DomainEvent):
-    """What every event of a contact carries."""
+    """The fields of every event of a contact."""
 
     contact_id: UUID
 
@@ -45,7 +42,7 @@ class ContactDescriptionUpdatedEvent(ContactEvent):
 
 
 class ContactCompanyUpdatedEvent(ContactEvent):
-    """Something about the contact's company changed, or the contact has none any more."""
+    """The contact's company changed, or was removed."""
 
     action: Literal["ContactCompanyUpdatedEvent"] = "ContactCompanyUpdatedEvent"
     company: Company | None

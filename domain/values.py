@@ -16,7 +16,7 @@ NAME_LENGTH = 100
 COMPANY_LENGTH = 250
 DESCRIPTION_LENGTH = 500
 EMAIL_LENGTH = 254
-"""What SMTP can carry (RFC 5321, 4.5.3.1.3, less the angle brackets)."""
+"""The longest address that SMTP can carry (RFC 5321, 4.5.3.1.3, without the angle brackets)."""
 
 
 def _not_blank(text: str) -> str:
@@ -58,7 +58,7 @@ class Company(WireModel):
 
 
 class ContactDetails(WireModel):
-    """What a caller may say about a contact; everything else about it is this service's own."""
+    """The part of a contact that a caller decides; the service decides the other fields."""
 
     name: Name
     email: Email

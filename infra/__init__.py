@@ -1,1 +1,1 @@
-"""The adapters: everything that knows Cosmos DB, Service Bus, HTTP or the environment."""
+"""The adapters: only this package knows Cosmos DB, Service Bus, HTTP and the environment."""

@@ -1,4 +1,4 @@
-"""The composition root of the contact service: its use cases over an outbox, made once per process."""
+"""The composition root of the contact service: the use cases over an outbox, made once per process."""
 
 from dataclasses import dataclass
 
@@ -19,10 +19,10 @@ class Application:
 
 
 def wire(settings: Settings) -> Application:
-    """Build the contact service from settings. Opens no connection: each is opened by its first use."""
+    """Build the contact service from settings. Opens no connection: the first use opens it."""
     outbox = wire_outbox(settings, CONTACTS)
     return Application(Contacts(Aggregates(outbox.open_unit_of_work), utc_now), outbox)
 
 
 application = OnePerProcess(wire)
-"""The application of this process. Call it inside the running loop."""
+"""The application of this process: call ``application()`` inside the running loop."""

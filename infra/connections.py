@@ -1,15 +1,15 @@
-"""A connection setting means to the app what it means to the Functions host, or it is refused: never two things.
+"""A connection setting has the same meaning for the app and for the Functions host, or the setting is refused.
 
 The extensions of the Functions host connect the triggers, the clients of this app connect the API, and both read the
 same settings. All of them read these forms alike:
 
-* ``NAME``: a connection string, used whatever else is set below the name;
+* ``NAME``: a connection string; it wins over every setting below the name;
 * ``NAME__<address>``: the service's address, used with an identity; ``NAME__credential=managedidentity`` asks for the
   managed identity, and ``NAME__clientId`` beside that for a user-assigned one;
 * the same with ``AzureWebJobs`` before ``NAME``, in place of ``NAME`` and not beside it: the Service Bus extension and
-  newer Cosmos DB extensions prefer the name without the prefix, older Cosmos DB extensions the one with it.
+  newer Cosmos DB extensions prefer the name without the prefix, older Cosmos DB extensions the name with the prefix.
 
-As in .NET, ``:`` may stand for ``__``, upper and lower case are the same, and an empty value says nothing.
+As in .NET, ``:`` may stand for ``__``, upper and lower case are the same, and an empty value counts as not set.
 https://learn.microsoft.com/azure/azure-functions/functions-reference#connections
 """
 
@@ -21,7 +21,7 @@ from typing import NamedTuple
 from infra.errors import Misconfigured
 
 _PORTAL = re.compile(r"[a-z]+connstr_(?P<name>.+)", re.IGNORECASE)
-"""How Azure hands over what the portal calls "Connection strings"; .NET reads them as ``ConnectionStrings__NAME``."""
+"""The variables that Azure makes of "Connection strings" in the portal; .NET reads ``ConnectionStrings__NAME``."""
 
 
 @dataclass(frozen=True)
@@ -31,35 +31,36 @@ class Connection:
     connection_string: str | None = field(default=None, repr=False)
     address: str = ""
     managed_identity_only: bool = False
-    """False: use whatever sign-in is found, a developer's own included."""
+    """False: any sign-in that is found is used, a developer's own too."""
     client_id: str | None = None
     """The client id of a user-assigned managed identity; None: the system-assigned one."""
 
 
 class _Setting(NamedTuple):
     variable: str
-    """As it is spelled in the environment."""
+    """The name as it is spelled in the environment."""
     value: str
 
 
 def resolve(environment: Mapping[str, str], name: str, address: str) -> Connection:
-    """The connection ``name``; ``address`` is the part that names its service, such as ``accountEndpoint``.
+    """The connection ``name``; ``address`` is the last part of its address setting, such as ``accountEndpoint``.
 
-    Raises Misconfigured when the settings hold none, or one that the Functions host and this app would not read alike.
+    Raises:
+        Misconfigured: no setting gives the connection, or the Functions host would read the settings in another way.
     """
     _refuse_connection_strings(environment, name)
     prefixed = f"AzureWebJobs{name}"
     plain, other = _parts(environment, name), _parts(environment, prefixed)
     if plain and other:
         raise Misconfigured(
-            f"settings are there for {prefixed} and for {name}, and the triggers do not agree which to use: "
-            f"remove those that begin with {prefixed}, empty ones too"
+            f"both {prefixed} and {name} are set, and the triggers do not agree which of them to use: "
+            f"remove every setting that begins with {prefixed}, empty ones too"
         )
     return _connection(prefixed, other, address) if other else _connection(name, plain, address)
 
 
 def _parts(environment: Mapping[str, str], name: str) -> dict[str, _Setting]:
-    """What is set for a name: the value of its own under "", others by the part after the name, in lower case."""
+    """The settings of a name by the part after the name, in lower case; the name's own value under ""."""
     found: dict[str, _Setting] = {}
     for variable, value in environment.items():
         owner, _, part = variable.replace("__", ":").lower().partition(":")
@@ -67,7 +68,8 @@ def _parts(environment: Mapping[str, str], name: str) -> dict[str, _Setting]:
             same = found.setdefault(part, _Setting(variable, value))
             if same.value != value:
                 raise Misconfigured(
-                    f"{same.variable} and {variable} mean the same to the triggers, and differ: remove one of them"
+                    f"{same.variable} and {variable} are one setting to the triggers, with two values: "
+                    "remove one of them"
                 )
     return found
 
@@ -77,14 +79,15 @@ def _refuse_connection_strings(environment: Mapping[str, str], name: str) -> Non
     for part, setting in _parts(environment, "ConnectionStrings").items():
         if part.partition(":")[0] in names:
             raise Misconfigured(
-                f"{setting.variable} is read by the triggers only: set {name} to its value in place of it"
+                f"{setting.variable} is read only by the triggers: "
+                f"remove {setting.variable} and set {name} to its value"
             )
     for variable in environment:
         portal = _PORTAL.fullmatch(variable)
         if portal and portal["name"].lower() in names:
             raise Misconfigured(
-                f'{variable} comes from "Connection strings" in the portal, which the triggers alone read: '
-                f"make it the app setting {name} in place of that"
+                f'{variable} comes from "Connection strings" in the portal, which only the triggers read: '
+                f"remove that connection string and set the app setting {name} to its value"
             )
 
 
@@ -94,14 +97,14 @@ def _connection(name: str, parts: Mapping[str, _Setting], address: str) -> Conne
         return Connection(connection_string=text.value)
     if wrong := said.get("connectionstring"):
         raise Misconfigured(
-            f"{wrong.variable} is not read by the triggers: set {name} to its value in place of it"
+            f"{wrong.variable} is not read by the triggers: remove {wrong.variable} and set {name} to its value"
         )
     if place := said.pop(address.lower(), None):
         return _with_identity(name, said, place)
     if said:
         first = min(setting.variable for setting in said.values())
         raise Misconfigured(
-            f"{first} is set and {name}__{address} is not: set {name}__{address} to the service's address, "
+            f"{first} is set, but {name}__{address} is not: set {name}__{address} to the service's address, "
             f"or remove {first}"
         )
     raise Misconfigured(

@@ -1,4 +1,4 @@
-"""Identity first: a connection without a string is used with a managed identity or a developer's own sign-in."""
+"""A connection without a connection string uses a managed identity or a developer's own sign-in."""
 
 from azure.identity.aio import DefaultAzureCredential, ManagedIdentityCredential
 
@@ -8,7 +8,7 @@ Credential = DefaultAzureCredential | ManagedIdentityCredential
 
 
 def credential_for(connection: Connection) -> Credential | None:
-    """The credential of a connection, made without any I/O; None when it has a connection string."""
+    """The credential of a connection, made without any I/O; None when the connection has a connection string."""
     if connection.connection_string:
         return None
     if connection.managed_identity_only:

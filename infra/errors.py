@@ -1,12 +1,13 @@
-"""What only the outside can get wrong.
+"""Every error whose cause is outside the code: a setting, the deployment, or a request.
 
 ::
 
     InfraError
-    ├── Misconfigured             a setting or the deployment is missing or makes no sense
-    └── RequestError              infra/http/errors.py: what is wrong with an HTTP request
+    ├── Misconfigured             a setting or the deployment is missing or wrong
+    ├── InspectionError           infra/inspection.py: a deployment cannot be inspected
+    └── RequestError              infra/http/errors.py: an HTTP request is wrong
 
-Errors of the SDKs become errors of ours at one edge each: ``infra/cosmos/errors.py``, ``infra/servicebus/errors.py``.
+The errors of each SDK become ours in one module: ``infra/cosmos/errors.py``, ``infra/servicebus/errors.py``.
 """
 
 
@@ -15,4 +16,4 @@ class InfraError(Exception):
 
 
 class Misconfigured(InfraError):
-    """A setting or the deployment is missing or makes no sense; the message names it and says what it should be."""
+    """A setting or the deployment is missing or wrong; the message names the setting and a right value."""

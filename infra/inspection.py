@@ -1,26 +1,31 @@
-"""The ways in which looking at a deployment fails, whichever service is looked at.
+"""An inspection of a deployment either returns facts or raises one of these errors.
 
-An inspection (``infra.cosmos.inspection``, ``infra.servicebus.inspection``) reads facts or raises one of these; what
-either means for an operator is decided in ``infra.preflight``. The text of each is a predicate without its subject, the
-service.
+``infra.preflight`` decides what a fact or an error means for an operator. The text of each error is a predicate, such
+as "cannot be reached": the subject, the service, is added by preflight.
 """
+
+from infra.errors import InfraError
 
 _LONGEST_LINE = 300
 
 
-class Denied(Exception):
-    """The service knows the caller and refuses the call; the text is the service's own."""
+class InspectionError(InfraError):
+    """Base of every error with which an inspection ends."""
 
 
-class CannotCheck(Exception):
-    """The service gave no answer that says anything about the deployment; the text says why."""
+class Denied(InspectionError):
+    """The service knows the caller and refuses the call; the text comes from the service."""
+
+
+class CannotCheck(InspectionError):
+    """The service gave no answer that tells about the deployment; the text says why."""
 
 
 class UnusableConnection(CannotCheck):
-    """The SDK takes neither the connection string, nor the address, that the settings give it."""
+    """The SDK refuses the connection string or the address in the settings."""
 
 
 def first_line(error: Exception) -> str:
-    """The first line of the service's own words: they name what is missing, and hold no key."""
+    """The first line of the service's own message: it names what is missing, and holds no key."""
     lines = str(getattr(error, "message", None) or error).strip().splitlines() or [type(error).__name__]
     return lines[0][:_LONGEST_LINE].rstrip(" .")

@@ -1,14 +1,14 @@
 """A command that lacks a package ends with one line that names the package and says what to run.
 
 Each command calls :func:`require` before the imports that need packages, and only when it is run as a command. This
-module imports the standard library and nothing of ours: it must work where nothing is installed.
+module imports only the standard library: the module must work where nothing is installed.
 """
 
 import sys
 from importlib.util import find_spec
 
 EXIT_CODE = 2
-"""As for a setting that is missing: the command could not start."""
+"""The command could not start; the same code as for a missing setting."""
 
 _RUN_TIME = {
     "azure.functions": "azure-functions",
@@ -20,13 +20,13 @@ _RUN_TIME = {
     "rfc8785": "rfc8785",
     "email_validator": "email-validator",
 }
-"""Modules, and the packages that bring them."""
+"""Modules, each with the package that contains it."""
 
 REQUIRED = {
     "requirements.txt": _RUN_TIME,
     "requirements-dev.txt": _RUN_TIME | {"devstack": "devstack", "sqlglot": "sqlglot", "pytest": "pytest"},
 }
-"""What a command needs of each file: the first for what is deployed, the second for tools and tests."""
+"""The modules that a command needs: the deployed commands need the first file, tools and tests the second."""
 
 
 def require(command: str, requirements: str = "requirements.txt") -> None:

@@ -1,23 +1,23 @@
-"""How the relay reads the change feed: the same in a Functions app and in a worker, so either can take over.
+"""The relay reads the change feed in the same way in a Functions app and in a worker, so either can take over.
 
-All times in milliseconds, as the Functions trigger has them.
+All times are in milliseconds, as in the Functions trigger.
 """
 
 from typing import Any
 
 LEASE_PREFIX = "relay-"
-"""Another function on the same container needs another prefix, or the two share the changes between them."""
+"""Another function on the same container needs another prefix: with one prefix, each change goes to one of the two."""
 
 POLL_DELAY_MS = 500
-"""How long a change may lie before it is seen, when nothing else was going on. The trigger's default is 5000."""
+"""The pause after the feed had nothing new. The trigger's default is 5000."""
 
 MAX_ITEMS = 100
-"""Items a batch, give or take a transaction, which is never split."""
+"""Items in a batch; a batch may hold more, because a transaction is never split."""
 
 LEASE_ACQUIRE_MS = 3_000
 LEASE_RENEW_MS = 4_000
 LEASE_EXPIRATION_MS = 15_000
-"""The events of an instance that crashed wait until its leases expire; the trigger's default is a minute."""
+"""The events of a crashed instance wait until the instance's leases expire; the trigger's default is a minute."""
 
 
 def trigger() -> dict[str, Any]:
@@ -30,8 +30,8 @@ def trigger() -> dict[str, Any]:
         "lease_database_name": "%COSMOS_DATABASE%",
         "lease_container_name": "%COSMOS_LEASE_CONTAINER%",
         "lease_container_prefix": LEASE_PREFIX,
-        "create_lease_container_if_not_exists": False,  # the deployment makes it: under an identity the host cannot
-        "start_from_beginning": True,  # else the events of before the first start would never be sent
+        "create_lease_container_if_not_exists": False,  # the deployment does: with an identity the host cannot
+        "start_from_beginning": True,  # otherwise events from before the first start would never be sent
         "feed_poll_delay": POLL_DELAY_MS,
         "lease_acquire_interval": LEASE_ACQUIRE_MS,
         "lease_renew_interval": LEASE_RENEW_MS,

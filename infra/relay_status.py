@@ -1,7 +1,7 @@
-"""How the relay is doing, as seen from the store: it need not be running to be found late.
+"""A relay that is late is found even when the relay does not run: its status is read from the store.
 
-The age of the oldest change that is not checkpointed says how close events are to expiring unforwarded. A timer asks
-for it, so that a relay that does not run at all does not go unnoticed either.
+The age of the oldest change without a checkpoint says how close events are to expiring unforwarded. A timer checks that
+age, so that a relay that does not run at all is noticed too.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ class RelayStatus:
 
 @dataclass(frozen=True)
 class RelayObserver:
-    """Looks at leases and parked aggregates; changes nothing."""
+    """Reads leases and parked aggregates; changes nothing."""
 
     feed: ContainerProxy
     leases: ContainerProxy
@@ -60,7 +60,7 @@ class RelayObserver:
     clock: Clock = utc_now
 
     async def status(self) -> RelayStatus:
-        """Costs one small read for each lease. Raises Unavailable, Throttled or Misconfigured."""
+        """The status; costs one small read for each lease. Raises Unavailable, Throttled or Misconfigured."""
         try:
             async with asyncio.timeout(DEADLINE_SECONDS):
                 lags = await estimate_lag(self.feed, self.leases, lease_prefix=relay_feed.LEASE_PREFIX)
@@ -71,13 +71,13 @@ class RelayObserver:
         return RelayStatus([self._lease(lag, now) for lag in lags], len(parked))
 
     async def watch(self) -> RelayStatus:
-        """Look, and log an error when events have grown old. Raises as :meth:`status` does."""
+        """The status; logs an error when events have used half of their TTL. Raises as :meth:`status` does."""
         status = await self.status()
         for lease in status.leases:
             if lease.ttl_used >= SHARE:
                 _log.error(
-                    "lease %s: the oldest change has waited %d s, %.0f %% of the events' TTL; they are lost at 100 %%. "
-                    "See why the relay is late or not running",
+                    "lease %s: the oldest change has waited %d s, %.0f %% of the events' TTL; at 100 %% events "
+                    "are lost. Find out why the relay is late or does not run",
                     lease.lease,
                     lease.oldest_waiting_seconds,
                     100 * lease.ttl_used,

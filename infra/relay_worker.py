@@ -1,8 +1,9 @@
-"""The relay outside Functions, for those who run containers: ``python -m infra.relay_worker [--service MODULE]``.
+"""A worker and the relay function can replace one another without losing an event or their place in the feed.
 
-It reads the same settings, reads the feed in the same way and keeps the same leases as the relay function, so several
-workers share the work, and workers and a Functions deployment can replace one another without losing their place. A
-batch that cannot be delivered is read again until it can; a stop lets the running one end, or leaves it to the next.
+The worker is the relay outside Functions, for containers: ``python -m infra.relay_worker [--service MODULE]``. It reads
+the same settings, reads the feed in the same way and keeps the same leases as the relay function, so several workers
+share the work. A batch that cannot be delivered is read again until it is delivered. A stop waits for the running batch
+for some seconds, then leaves the batch to the next worker.
 """
 
 from infra import installed
@@ -34,7 +35,7 @@ from outbox.errors import NotDelivered, OutboxError
 from outbox.once_a_minute import OnceAMinute
 
 HEALTH_SECONDS = 60.0
-"""How often a line says how it goes; a failure that lasts is told with it, not at each attempt."""
+"""How often the health line is logged; a failure that goes on is logged with it, not at each attempt."""
 
 DRAIN_SECONDS = 20.0
 """How long a stop waits for the running batch. Kubernetes kills 30 s after SIGTERM by default."""
@@ -47,22 +48,22 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class Health:
-    """What the worker's health line says."""
+    """The content of the worker's health line."""
 
     forwarded: int = 0
     waiting_for: str | None = None
     saying: OnceAMinute = field(default_factory=OnceAMinute)
 
     def sent(self, count: int) -> None:
-        """Events have been accepted: nothing is in the way."""
+        """Note that the broker has accepted events."""
         self.forwarded += count
         if self.waiting_for is not None:
-            _log.info("delivering again")
+            _log.info("events are delivered again")
         self.waiting_for = None
         self.saying.reset()
 
     def failed(self, error: BaseException) -> None:
-        """Something is in the way; said at once, and again once a minute. The relay says itself what it waits for."""
+        """Note a failure. It is logged at once, then once a minute; the relay itself logs a NotDelivered."""
         self.waiting_for = str(classify(error).error() if isinstance(error, SDK_ERRORS) else error)
         if not isinstance(error, NotDelivered) and self.saying.due():
             _log.error("events wait: %s", self.waiting_for)
@@ -93,7 +94,7 @@ async def run(outbox: Outbox, stop: asyncio.Event) -> None:
     )
     async with outbox.resources:
         if await _started(outbox, processor, health, stop):
-            _log.info("relaying; SIGTERM stops")
+            _log.info("the relay works; SIGTERM stops it")
             await _tell_health(processor, health, stop)
             await _stopped(processor)
     _log.info("stopped: %d event(s) forwarded", health.forwarded)
@@ -102,7 +103,7 @@ async def run(outbox: Outbox, stop: asyncio.Event) -> None:
 async def _started(
     outbox: Outbox, processor: ChangeFeedProcessor, health: Health, stop: asyncio.Event
 ) -> bool:
-    """Start as soon as the store is there; False when told to stop before."""
+    """Start as soon as the store answers; False when the stop came first."""
     pause = _FIRST_PAUSE_SECONDS
     while not stop.is_set():
         try:
@@ -125,7 +126,7 @@ async def _tell_health(processor: ChangeFeedProcessor, health: Health, stop: asy
             "health: %d lease(s), %d event(s) forwarded, %s",
             len(processor.owned_leases),
             health.forwarded,
-            f"waiting: {health.waiting_for}" if health.waiting_for else "nothing in the way",
+            f"events wait: {health.waiting_for}" if health.waiting_for else "no event waits",
         )
 
 
@@ -152,7 +153,7 @@ async def _main(wire: Callable[[Settings], Wired]) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Exit code 0 after a stop, 2 with one line when a setting or the deployment is wrong."""
+    """Run the worker. Exit code 0 after a stop, 2 with one line when a setting or the deployment is wrong."""
     parser = argparse.ArgumentParser(
         prog="python -m infra.relay_worker", description="Forward the events of a service until told to stop."
     )

@@ -1,4 +1,4 @@
-"""Settings come from the environment, once, into a frozen object; a missing or wrong one is named."""
+"""Settings are read from the environment once, into a frozen object; an error names the missing or wrong setting."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ TTL_MAX = 2_147_483_647
 
 @dataclass(frozen=True)
 class Settings:
-    """Everything that differs between one deployment and another."""
+    """The values that differ between one deployment and another."""
 
     cosmos: Connection
     cosmos_database: str
@@ -23,7 +23,7 @@ class Settings:
     servicebus_topic: str
     servicebus_topic_partitioned: bool
     event_ttl_seconds: int
-    """How long event documents, and the tombstones of deleted contacts, are kept: longer than any outage."""
+    """How long event documents, and the tombstones of deleted aggregates, are kept: longer than any outage."""
     idempotency_ttl_seconds: int
     """How long the repetition of a request with an ``Idempotency-Key`` gets the first answer."""
 

@@ -1,4 +1,4 @@
-"""What one service calls its documents and messages. Fixed once: subscribers and stored documents rely on it."""
+"""The names in a service's documents and messages never change: subscribers and stored documents rely on them."""
 
 from dataclasses import dataclass
 
@@ -10,8 +10,8 @@ class WireNames:
     """The names that differ between one service and another."""
 
     source: str
-    """CloudEvents ``source``: together with the id it identifies an event everywhere."""
+    """CloudEvents ``source``, which together with the id identifies an event everywhere."""
     untyped: str | None = None
     """The aggregate type of event documents that were stored without one; None: there are no such documents."""
     parked: StoredNames | None = None
-    """What parked documents were called before they told their aggregate's type."""
+    """The names in parked documents that were stored before documents told their aggregate's type."""

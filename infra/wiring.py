@@ -1,8 +1,8 @@
-"""Clients are made here and nowhere else: once per process, inside the running loop, and closed when it ends.
+"""Clients are made only here: once per process, inside the running loop, and closed when the loop ends.
 
 Nothing happens at import, since the host imports the app just to list its functions. The Python worker has no shutdown
 hook (https://github.com/Azure/azure-functions-python-worker/issues/1904), so a task waits for the end of the loop:
-``asyncio.run`` cancels what is left when it ends, and that task then closes the clients.
+``asyncio.run`` cancels the remaining tasks when it ends, and that task then closes the clients.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Outbox:
-    """The outbox of one service, wired: nothing in it depends on which aggregates the service has."""
+    """The wired outbox of one service; the outbox does not depend on the service's aggregates."""
 
     open_unit_of_work: UnitOfWorkFactory
     relay: Relay
@@ -56,10 +56,10 @@ class Outbox:
     check: Callable[[], Awaitable[None]]
     """Returns if the store answers. Raises Unavailable, Throttled or Misconfigured."""
     resources: AsyncExitStack
-    """Closes everything that is held open."""
+    """Closes all clients."""
 
     async def forward(self, items: Iterable[Mapping[str, Any]]) -> Forwarded:
-        """Forward the events among the items of a feed. Raises NotDelivered, and Misconfigured."""
+        """Forward the events among the items of a feed. Raises NotDelivered, Misconfigured."""
         try:
             async with asyncio.timeout(FORWARD_SECONDS):
                 return await self.relay.forward(self.events.events(items))
@@ -86,7 +86,7 @@ class OnePerProcess(Generic[W]):
         self._make = make
         self._made: tuple[W, asyncio.AbstractEventLoop] | None = None
         self._closing: asyncio.Task[None] | None = (
-            None  # held here: a task that nobody holds may be collected
+            None  # kept here: a task without a reference may be collected
         )
 
     def __call__(self) -> W:
@@ -100,7 +100,7 @@ class OnePerProcess(Generic[W]):
 
 
 def wire_outbox(settings: Settings, names: WireNames) -> Outbox:
-    """Build a service's outbox from settings. Opens no connection: each is opened by its first use."""
+    """Build a service's outbox from settings. Opens no connection: the first use opens it."""
     events = EventReader(names.untyped)
     resources = AsyncExitStack()
     client = _cosmos(settings, resources)

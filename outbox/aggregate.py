@@ -1,8 +1,8 @@
-"""An aggregate's events number its changes: ``sequence`` runs 1, 2, 3 … without a gap for as long as it lives.
+"""An aggregate's events number its changes: ``sequence`` runs 1, 2, 3 … without a gap in all of the aggregate's life.
 
-Changes of properties become events only when a unit of work asks for them, from the state as it is then. So a property
-that was set twice is one event with its last value, a property that was set back is none, and a new aggregate raises
-its creation alone. What no difference of properties explains, such as a task to be started, is raised as it happens.
+A changed property becomes an event only when a unit of work asks for the changes. So a property that was set twice
+raises one event, with the last value; a property that was set back raises no event; and a new aggregate raises only the
+event of its creation. An event that no changed property explains, such as a task to be started, is raised at once.
 """
 
 from abc import ABC, abstractmethod
@@ -15,7 +15,7 @@ from outbox.event import DomainEvent, WireModel
 
 
 class AggregateState(WireModel):
-    """What is stored of an aggregate. ``last_sequence`` is the sequence of its newest event."""
+    """The stored part of an aggregate. ``last_sequence`` is the sequence of its newest event."""
 
     last_sequence: int = 0
 
@@ -27,7 +27,7 @@ Numbered = Callable[[int], DomainEvent]
 
 
 class AggregateKey(NamedTuple):
-    """Which aggregate: ids are unique within a type. A tuple, since the relay groups thousands by it."""
+    """An aggregate's type and id; ids are unique within a type. A tuple, since the relay groups thousands of events."""
 
     type: str
     id: str
@@ -38,17 +38,17 @@ class AggregateKey(NamedTuple):
 
 @dataclass(frozen=True)
 class Changes(Generic[State]):
-    """What one unit of work has to store for one aggregate: its new state and the events that led there."""
+    """One aggregate's part of a unit of work: the new state, and the events that tell what changed."""
 
     state: State
     events: tuple[DomainEvent, ...]
 
 
 class Aggregate(ABC, Generic[State]):
-    """Keeps the state as loaded beside the state as it is, and what happened in between, in order.
+    """Keeps the state as it was loaded, the state now, and the changes between the two, in order.
 
-    A subclass names itself with ``aggregate_type`` and its state's model with ``state_type``, changes itself through
-    :meth:`_set` and :meth:`_raise` alone, and says which event tells of what.
+    A subclass sets ``aggregate_type`` and ``state_type`` (the model of its state), changes its state only through
+    :meth:`_set` and :meth:`_raise`, and makes the events of its changes in :meth:`_created` and :meth:`_updated`.
     """
 
     aggregate_type: ClassVar[str]
@@ -74,7 +74,7 @@ class Aggregate(ABC, Generic[State]):
 
     @property
     def partition_key(self) -> str:
-        """What the aggregate's documents are partitioned by. Aggregates that share it can share a transaction."""
+        """The partition key of the aggregate's documents. Aggregates with one partition key can share a transaction."""
         return self.aggregate_id
 
     @property
@@ -94,13 +94,13 @@ class Aggregate(ABC, Generic[State]):
 
     @property
     def deleted(self) -> bool:
-        """Whether the aggregate is gone for every reader. Override it where an aggregate can be deleted."""
+        """Whether the aggregate is gone for every reader. A subclass whose aggregates can be deleted overrides this."""
         return False
 
     def changes(self) -> Changes[State] | None:
         """The new state and its numbered events, or None when there is nothing to store.
 
-        Event ids are made here: a unit of work asks once and keeps the answer.
+        Each call makes new event ids: a unit of work calls this once and keeps the result.
         """
         happened = [each for each in self._happened if not (self._is_new and isinstance(each, str))]
         if not self._is_new and not happened:
@@ -124,7 +124,7 @@ class Aggregate(ABC, Generic[State]):
         return lambda sequence: self._updated(happened, state, sequence, at)
 
     def _set(self, name: str, value: object, at: datetime) -> None:
-        """Change one property of the state, which raises its event unless the property holds that value anyway."""
+        """Change one property of the state. The property's event is raised if the value differs from the loaded one."""
         if getattr(self._state, name) == value:
             return
         self._state = self._state.model_copy(update={name: value})
@@ -136,7 +136,7 @@ class Aggregate(ABC, Generic[State]):
             self._changed_at = at
 
     def _raise(self, event: Numbered, **update: object) -> None:
-        """Raise an event that no difference of properties explains; ``update`` is what it changes of the state."""
+        """Raise an event that no changed property explains; ``update``: the properties that change with the event."""
         self._state = self._state.model_copy(update=update)
         self._happened.append(event)
 
@@ -145,9 +145,11 @@ class Aggregate(ABC, Generic[State]):
         """The event that says that the aggregate exists."""
 
     def _updated(self, name: str, state: State, sequence: int, at: datetime) -> DomainEvent:
-        """The event that says what this property became. For aggregates that change through :meth:`_set`."""
-        raise AssertionError(f"no event says that {name} of a {self.aggregate_type} changed")
+        """The event with the new value of this property. For aggregates that change through :meth:`_set`."""
+        raise AssertionError(
+            f"no event tells that {name} of a {self.aggregate_type} changed: make one in _updated"
+        )
 
     def _stamps(self, changed: Collection[str], at: datetime) -> Mapping[str, Any]:
-        """What else these changes make of the state, such as the time of the last one."""
+        """More properties that these changes set, such as the time of the last change."""
         return {}

@@ -1,7 +1,7 @@
 """Never last-write-wins: a change is stored only over the version that it was applied to.
 
-Without a pinned version, a lost race is run again: each attempt reads the newest version and applies the change to it.
-A caller who pins a version (If-Match) gets no second attempt. Use cases of all aggregates go through here.
+When no version is pinned, a lost race is run again: each attempt reads the newest version and applies the change to it.
+A caller who pins a version (If-Match) gets no second attempt. The use cases of all aggregates use this module.
 """
 
 import contextlib
@@ -19,14 +19,14 @@ from outbox.unit_of_work import ETag, Origin, Page, Receipt, UnitOfWork, UnitOfW
 A = TypeVar("A", bound=Aggregate[Any])
 
 ATTEMPTS = 4
-"""How often a change is applied before losing the race is the caller's answer."""
+"""How many times a change is applied before the caller gets ConcurrentChange."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Aggregates:
-    """Creates, reads and changes aggregates of any type. It has no state: one object serves all requests at once.
+    """Creates, reads and changes aggregates of any type. The object has no state: it serves all requests at once.
 
     Every call raises Throttled or Unavailable when the store could not answer.
     """
@@ -34,7 +34,7 @@ class Aggregates:
     open_unit_of_work: UnitOfWorkFactory
 
     async def create(self, aggregate: A, origin: Origin) -> Receipt[A]:
-        """Store a new aggregate with its events."""
+        """Store a new aggregate with its events. Raises ChangeTooLarge."""
         async with self.open_unit_of_work(origin) as work:
             work.add(aggregate)
             return _logged("created", (await work.commit()).receipt(aggregate))
@@ -42,7 +42,10 @@ class Aggregates:
     async def create_once(
         self, make: Callable[[UUID], A], request: str, origin: Origin, key: str
     ) -> tuple[Receipt[A], bool]:
-        """As :meth:`create`, but a repetition with its key gets the first answer: :mod:`outbox.idempotency`."""
+        """As :meth:`create`, but a repetition with the same key gets the first answer.
+
+        Returns and raises as :func:`outbox.idempotency.create_once` does.
+        """
         receipt, replayed = await idempotency.create_once(self.open_unit_of_work, make, request, origin, key)
         return receipt if replayed else _logged("created", receipt), replayed
 
@@ -54,11 +57,11 @@ class Aggregates:
             return await work.get(kind, aggregate_id, partition_key=partition_key)
 
     async def page(self, kind: type[A], size: int, token: str | None, origin: Origin) -> Page[A]:
-        """Some aggregates that are not deleted, and where the next ones start. Raises UnknownContinuation."""
+        """A page of aggregates that are not deleted. Raises UnknownContinuation."""
         async with self.open_unit_of_work(origin) as work:
             return await work.page(kind, size, token)
 
-    async def change(  # noqa: PLR0913 - two of them are named at the call, and seldom given
+    async def change(  # noqa: PLR0913 - the last two are keywords, and seldom given
         self,
         kind: type[A],
         aggregate_id: str,
@@ -68,15 +71,15 @@ class Aggregates:
         if_match: Collection[ETag] = (),
         partition_key: str | None = None,
     ) -> Receipt[A]:
-        """Apply ``change`` and store what it raises, all in one transaction.
+        """Apply ``change`` and store the new state with its events, all in one transaction.
 
         ``change`` may be called several times, each time with the aggregate as it is then. An error of its own ends the
         call when the aggregate was at its newest state, and nothing is stored.
 
         Raises:
-            AggregateNotFound: there is none, or it was deleted.
+            AggregateNotFound: no aggregate of this type has the id, or the aggregate was deleted.
             PreconditionFailed: the aggregate is at none of the versions in ``if_match``.
-            ConcurrentChange: others won the race each time.
+            ConcurrentChange: other writers won the race each time.
             ChangeTooLarge: the change does not fit one transaction.
         """
         newest = False
@@ -103,7 +106,7 @@ class Aggregates:
                 return _logged("changed", receipt)
             newest = True  # what is no change to an old state may be one to the newest
         raise ConcurrentChange(
-            f"{kind.aggregate_type} {aggregate_id} is being changed by others all the time: try again"
+            f"other writers changed {kind.aggregate_type} {aggregate_id} at each of {ATTEMPTS} attempts: try again"
         )
 
 

@@ -1,4 +1,4 @@
-"""Each aggregate's events go out in order, up to the first that cannot be sent: by the relay, and by a replay."""
+"""Each aggregate's events are sent in order, up to the first that cannot be sent. Relay and replay both send here."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,7 @@ from outbox.publisher import Accepted, AggregateEvents, Outcome, Publisher, Refu
 
 @dataclass(frozen=True)
 class Block:
-    """The event that can never be sent as it is, and why."""
+    """An event that can never be sent as it is, and the reason."""
 
     event: FeedEvent
     reason: str
@@ -18,16 +18,16 @@ class Block:
 
 @dataclass(frozen=True)
 class Delivery:
-    """How many events of one aggregate the broker has for certain, in order, and what ended that early."""
+    """How many events of one aggregate the broker certainly has, in order, and why the others were not sent."""
 
     sent: int
     block: Block | None = None
     waits_for: str | None = None
-    """Why the rest was not sent, for now: it is sent again."""
+    """Why the other events are not sent yet. They are sent later."""
 
 
 async def deliver(publisher: Publisher, groups: Sequence[Sequence[FeedEvent]]) -> list[Delivery]:
-    """Send each aggregate's events up to the first that can never be sent; the deliveries in the groups' order."""
+    """Send each aggregate's events up to the first that can never be sent. Returns a delivery for each group."""
     sendable = [list(_sendable(group, publisher.guarantees.largest_message_bytes)) for group in groups]
     page = [AggregateEvents(events[0].aggregate, events) for events in sendable if events]
     outcomes = iter(await publisher.publish(page) if page else ())
@@ -63,5 +63,9 @@ def _delivery(events: Sequence[FeedEvent], offered: int, outcome: Outcome) -> De
             stopped = events[offered]
             if isinstance(stopped, Unread):
                 return Delivery(offered, waits_for=stopped.reason)
-            reason = stopped.reason if isinstance(stopped, Poison) else "it is larger than any message may be"
+            reason = (
+                stopped.reason
+                if isinstance(stopped, Poison)
+                else "the event is larger than any message may be"
+            )
             return Delivery(offered, Block(stopped, reason))

@@ -1,4 +1,4 @@
-"""What a write, a delivery and a race can come to. Adapters raise these for what their SDKs report.
+"""Every error of a write, a delivery and a race. An adapter raises these in place of its SDK's errors.
 
 ::
 
@@ -7,19 +7,19 @@
     ├── PreconditionFailed     the version that the caller goes by is not the newest
     ├── ConcurrentChange       others won the race for this aggregate each time
     ├── RequestInProgress      the same request is being answered at this moment
-    ├── IdempotencyKeyReused   the key came before, with another request
+    ├── IdempotencyKeyReused   the key was used before, with another request
     ├── ChangeTooLarge         the change does not fit into one transaction
     ├── Unpublishable          the change holds what JSON's readers do not agree on
     ├── UnknownContinuation    a list cannot go on from this token
     ├── Throttled              the store asks to slow down; nothing was written
     ├── Unavailable            the store cannot be used right now
     │   └── OutcomeUnknown     the change may be stored, or not
-    ├── NotDelivered           the broker did not accept all events: send again
+    ├── NotDelivered           the broker did not accept all events: send them again
     ├── NotParked              no such event or aggregate is parked
     └── StillUnsendable        a parked event cannot be sent as it is
 
-The base ends in "Error"; what is raised is named for what happened. Every message tells its reader what to do, and
-carries neither personal data nor keys.
+The name of the base ends in "Error"; every other error is named for what happened. A message tells the reader what to
+do, and carries neither personal data nor keys.
 """
 
 
@@ -32,7 +32,7 @@ class AggregateNotFound(OutboxError):
 
 
 class PreconditionFailed(OutboxError):
-    """The version that the caller goes by is not the newest one; the caller must read again and decide anew."""
+    """The version that the caller goes by is not the newest: the caller must read again and decide again."""
 
 
 class ConcurrentChange(OutboxError):
@@ -40,11 +40,11 @@ class ConcurrentChange(OutboxError):
 
 
 class RequestInProgress(OutboxError):
-    """The same request, by its idempotency key, was being answered at the same time: asking again gets the answer."""
+    """A request with the same idempotency key is being answered at this moment: a repetition gets that answer."""
 
 
 class IdempotencyKeyReused(OutboxError):
-    """The idempotency key came before, with another request; a new request needs a new key."""
+    """The idempotency key was used before, with another request: a new request needs a new key."""
 
 
 class ChangeTooLarge(OutboxError):
@@ -56,7 +56,7 @@ class Unpublishable(OutboxError):
 
 
 class UnknownContinuation(OutboxError):
-    """The continuation token was not made for this list, or is damaged: start again without one."""
+    """The continuation token was not made for this list, or is damaged: start again without a token."""
 
 
 class Throttled(OutboxError):
@@ -68,17 +68,17 @@ class Throttled(OutboxError):
 
 
 class Unavailable(OutboxError):
-    """The store cannot be used right now; trying again later is right."""
+    """The store cannot be used right now: try again later."""
 
     retry_after_seconds: float = 5.0
 
 
 class OutcomeUnknown(Unavailable):
-    """The store's answer was lost and could not be found out: the change may be stored, with its events, or not."""
+    """The store's answer was lost: the change may be stored, with its events, or not at all."""
 
 
 class NotDelivered(OutboxError):
-    """The broker did not accept every event. The whole page is sent again, what was accepted included."""
+    """The broker did not accept every event. The whole page is sent again, the accepted events too."""
 
     retry_after_seconds: float = 5.0
 
@@ -88,4 +88,4 @@ class NotParked(OutboxError):
 
 
 class StillUnsendable(OutboxError):
-    """A parked event cannot be sent as it is: those before it have been, those behind it wait."""
+    """A parked event cannot be sent as it is. The events before it were sent; the events behind it wait."""

@@ -34,15 +34,15 @@ class WireModel(BaseModel):
 
 
 class DomainEvent(WireModel):
-    """What every event carries. A subclass adds what happened, and its aggregate's id for subscribers to read.
+    """The fields of every event. A subclass adds what changed, and the aggregate's id for subscribers.
 
-    An event says what became of its aggregate, so that a subscriber needs no earlier event and no call back.
+    An event carries the new values, so that a subscriber needs no earlier event and no call to the service.
     """
 
     id: UUID = Field(default_factory=uuid4)
     action: str
-    """What happened, as subscribers filter by it: a subclass fixes it to its own name."""
+    """The name of what happened, for the filters of subscribers. A subclass fixes the action to the class's name."""
     sequence: int = Field(ge=1)
     """The event's place among all events of its aggregate: 1, 2, 3 … without a gap."""
     created_at: Timestamp
-    """When it happened (UTC)."""
+    """When the change happened (UTC)."""

@@ -1,6 +1,6 @@
-"""An event as the change feed delivers it: ready to be sent, poison, or waiting for its original to be read.
+"""An event document of the feed is ready to be sent, or poison, or waits for its original; no document is skipped.
 
-Poison can never be sent as it is; poison is parked, never skipped.
+Poison can never be sent as it is, and is parked.
 """
 
 from collections import defaultdict
@@ -12,10 +12,10 @@ from typing import Any
 from outbox.aggregate import AggregateKey
 
 Position = tuple[int, int]
-"""Where in the change feed an event is: LSN, then sequence. Later events of an aggregate have greater ones."""
+"""An event's place in the change feed: LSN, then sequence. A later event of an aggregate has a greater position."""
 
 Document = Mapping[str, Any]
-"""An event as the store keeps it: personal data, never in a log."""
+"""An event as it is stored. A document holds personal data: never log it."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Lifetime:
 
 @dataclass(frozen=True)
 class OutboxEvent:
-    """An event on its way out: what is needed to order and address it, and the document that it came in."""
+    """An event to be sent: the values by which it is ordered and addressed, and its stored document."""
 
     id: str
     aggregate: AggregateKey
@@ -42,7 +42,7 @@ class OutboxEvent:
     lifetime: Lifetime | None = None
     """None: the event does not expire."""
     data: Document = field(default_factory=dict, repr=False)
-    """What subscribers get."""
+    """The part of the document that subscribers get."""
     document: Document = field(default_factory=dict, repr=False)
 
     @property
@@ -53,11 +53,11 @@ class OutboxEvent:
 
 @dataclass(frozen=True)
 class Poison:
-    """A document that says it is an event and is not a valid one. ``reason`` carries no personal data."""
+    """A document that is marked as an event and is no valid event. ``reason`` carries no personal data."""
 
     id: str
     aggregate: AggregateKey | None
-    """None when the document does not tell."""
+    """None: the document does not tell its aggregate."""
     reason: str
     lsn: int = 0
     lifetime: Lifetime | None = None
@@ -65,7 +65,7 @@ class Poison:
 
     @property
     def position(self) -> Position:
-        """Before every event of its transaction: whether the document was to come before them cannot be known."""
+        """Before every event of the same transaction: the document's true place in the transaction is not known."""
         return self.lsn, 0
 
 
@@ -107,7 +107,7 @@ FeedEvent = OutboxEvent | Poison | Unread
 
 
 def by_aggregate(events: Iterable[FeedEvent]) -> dict[AggregateKey | None, list[FeedEvent]]:
-    """Each aggregate's events in the order of its changes; under None what belongs to no aggregate."""
+    """Each aggregate's events in the order of its changes; documents that belong to no aggregate under None."""
     groups: defaultdict[AggregateKey | None, list[FeedEvent]] = defaultdict(list)
     for event in events:
         groups[event.aggregate].append(event)
@@ -115,7 +115,7 @@ def by_aggregate(events: Iterable[FeedEvent]) -> dict[AggregateKey | None, list[
 
 
 def in_order(events: Sequence[FeedEvent]) -> list[FeedEvent]:
-    """One aggregate's events by sequence; poison, which has none, by the place in the feed where it was written."""
+    """One aggregate's events by sequence. Poison has no sequence: its LSN decides its place among the others."""
     ordered = sorted((event for event in events if _sequence(event)), key=_sequence)
     others = sorted((event for event in events if not _sequence(event)), key=lambda event: event.position)
     for poison in others:

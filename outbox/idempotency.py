@@ -1,8 +1,8 @@
-"""A creation that is repeated with its key happens once: the key decides the id of the aggregate that is created.
+"""A creation that is repeated with the same idempotency key happens once: the key decides the new aggregate's id.
 
-The record of the request has to be in the aggregate's own partition, to be stored in one transaction with it; with the
-id derived from the key, a repetition knows where to look. A key whose record has expired while its aggregate is still
-there moves on to the next generation.
+The record of the request is stored in one transaction with the aggregate, and so in the aggregate's partition. The id
+is derived from the key, so that a repetition finds that partition. When a record has expired and its aggregate still
+exists, the key moves on to the next generation: the next id.
 """
 
 import hashlib
@@ -17,10 +17,10 @@ from outbox.unit_of_work import Origin, Receipt, RequestRecord, UnitOfWork, Unit
 A = TypeVar("A", bound=Aggregate[Any])
 
 NAMESPACE = UUID("5b1d2f0e-7c1a-4b52-9d0c-6f6d0c0a7a11")
-"""Never change it: repetitions of requests under way would create second aggregates."""
+"""Never change this value: a request that is repeated afterwards would create a second aggregate."""
 
 GENERATIONS = 8
-"""How many aggregates one key can create, one after the expiry of the other."""
+"""How many aggregates one key can create, each after the record of the one before has expired."""
 
 
 def id_from_key(key: str, generation: int) -> UUID:
@@ -29,23 +29,23 @@ def id_from_key(key: str, generation: int) -> UUID:
 
 
 def digest(text: str) -> str:
-    """Tells texts apart without keeping them: keys and requests may hold personal data."""
+    """A text's SHA-256 digest, kept in place of the text: keys and requests may hold personal data."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 async def create_once(
     open_unit_of_work: UnitOfWorkFactory, make: Callable[[UUID], A], request: str, origin: Origin, key: str
 ) -> tuple[Receipt[A], bool]:
-    """Store the aggregate that ``make`` makes with the id given, unless a request with this key came before.
+    """Store the aggregate that ``make`` makes with the given id, unless a request with this key came before.
 
-    ``request`` is what the caller asked for, as text: the same key with another request is refused.
+    ``request`` is the caller's request as text: the same key with another request is refused.
 
     Returns:
-        The receipt, and whether it is of an earlier request.
+        The receipt, and whether the receipt is of an earlier request.
 
     Raises:
-        IdempotencyKeyReused: the key came before, with another request.
-        RequestInProgress: the same request was answered while this one was under way.
+        IdempotencyKeyReused: the key was used before, with another request.
+        RequestInProgress: the same request was answered while this request was under way.
     """
     key_digest, fingerprint = digest(key), digest(request)
     async with open_unit_of_work(origin) as work:
@@ -60,12 +60,14 @@ async def create_once(
             except PreconditionFailed:
                 if record := await work.requests.get(aggregate, key_digest):
                     _same_request(record, fingerprint)
-                    raise RequestInProgress("the same request was just answered: send it again") from None
-    raise IdempotencyKeyReused("the key was used too often: take a new one for a new request")
+                    raise RequestInProgress(
+                        "the same request was just answered: send the request again"
+                    ) from None
+    raise IdempotencyKeyReused("the Idempotency-Key was used too often: use a new key for a new request")
 
 
 async def _replayed(work: UnitOfWork, record: RequestRecord[A]) -> Receipt[A]:
-    """The first answer again, with its ETag if the aggregate is still at that version."""
+    """The first answer again, with the ETag if the aggregate is still at the version of that answer."""
     first = record.aggregate
     try:
         stored = await work.get(type(first), first.aggregate_id, partition_key=first.partition_key)
@@ -77,5 +79,7 @@ async def _replayed(work: UnitOfWork, record: RequestRecord[A]) -> Receipt[A]:
 
 def _same_request(record: RequestRecord[A], fingerprint: str) -> RequestRecord[A]:
     if record.fingerprint != fingerprint:
-        raise IdempotencyKeyReused("the Idempotency-Key came before with another body: take a new key")
+        raise IdempotencyKeyReused(
+            "the Idempotency-Key was used before with another body: use a new key for a new request"
+        )
     return record

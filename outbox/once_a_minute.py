@@ -9,7 +9,7 @@ REPEAT_SECONDS = 60.0
 
 @dataclass
 class OnceAMinute:
-    """Tells whether it is time to say something again."""
+    """Tells when a condition that goes on is to be logged again."""
 
     clock: Callable[[], float] = time.monotonic
     _said_at: float = field(default=float("-inf"), repr=False)
@@ -23,5 +23,5 @@ class OnceAMinute:
         return True
 
     def reset(self) -> None:
-        """It is over: should it come again, say so at once."""
+        """The condition is over: if the condition comes back, it is due at once."""
         self._said_at = float("-inf")

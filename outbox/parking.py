@@ -1,8 +1,8 @@
-"""What an operator does with parked events: look, replay in order, discard. Dying anywhere in it is safe.
+"""An operator looks at parked events, replays them in order, or discards them. A crash at any point loses no event.
 
-An aggregate is released only when nothing of it is parked, and only if nothing was parked since that was seen: an event
-that the relay parks in the meantime changes the aggregate's version, and is replayed too. An event is forgotten after
-the broker has accepted it; dying in between sends it again, under the same id.
+An aggregate is released only when no event of it is parked any more. An event that the relay parks in the meantime
+changes the aggregate's version: then the release does nothing, and that event is replayed too. A parked event is
+removed after the broker has accepted it; a crash in between sends the event again, under the same id.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from outbox.parking_lot import ParkedAggregate, ParkedEvent, ParkedPage, Parking
 from outbox.publisher import Publisher
 
 REPLAY_SECONDS = 20.0
-"""How long one replay goes on before it answers how much is left: HTTP callers do not wait for ever."""
+"""How long one replay runs before it answers, finished or not: an HTTP caller does not wait for ever."""
 
 _CHUNK = 50
 
@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Replayed:
-    """How far a replay got. ``done``: nothing of the aggregate is parked any more, and its new events flow."""
+    """How many events a replay sent. ``done``: no event of the aggregate is parked now; new events are sent."""
 
     replayed: int
     done: bool
@@ -45,14 +45,16 @@ class Parking:
     clock: Callable[[], float] = time.monotonic
 
     async def page(self, size: int, continuation_token: str | None) -> ParkedPage:
-        """Some parked events, oldest first, and where the next ones start."""
+        """A page of parked events, oldest first. Raises UnknownContinuation."""
         return await self.lot.page(size, continuation_token)
 
     async def show(self, parking_id: str) -> ParkedEvent:
         """One parked event with its document. Raises NotParked."""
         parked = await self.lot.get(parking_id)
         if parked is None:
-            raise NotParked(f"no event is parked under {parking_id}: the list of parked events has the ids")
+            raise NotParked(
+                f"no event is parked under {parking_id}: take an id from the list of parked events"
+            )
         return parked
 
     async def replay(self, aggregate: AggregateKey) -> Replayed:
@@ -60,33 +62,30 @@ class Parking:
 
         Raises:
             NotParked: the aggregate is not parked.
-            StillUnsendable: an event cannot be sent; discard it, or mend what refuses it, and replay again.
-            NotDelivered: the broker is away.
+            StillUnsendable: an event cannot be sent: discard the event, or remove the reason, then replay again.
+            NotDelivered: the broker is away, or its answer was lost: replay again later.
         """
         parked = await self.lot.aggregate(aggregate)
         if parked is None:
-            raise NotParked(
-                f"{aggregate} is not parked: the list of parked events tells which aggregates are"
-            )
+            raise NotParked(f"{aggregate} is not parked: take an aggregate from the list of parked events")
         replayed, until = 0, self.clock() + REPLAY_SECONDS
         while self.clock() < until:
             waiting = await self.lot.waiting(aggregate, _CHUNK)
             if waiting:
                 replayed += await self._send(parked, waiting)
             elif await self.lot.release(parked):
-                _log.info("replayed %s: %d event(s), it is parked no longer", aggregate, replayed)
+                _log.info("replayed %s: sent %d event(s), no event is parked any more", aggregate, replayed)
                 return Replayed(replayed, done=True)
-            # The relay may have parked more, or another operator be faster: go by the newest state.
+            # The relay may have parked more events, or another operator may have been faster: read the newest state.
             parked = await self.lot.aggregate(aggregate)
             if parked is None:
                 return Replayed(replayed, done=True)
         return Replayed(replayed, done=False)
 
     async def discard(self, parking_id: str, reason: str) -> None:
-        """Give an event up for good. The aggregate goes on when nothing else of it is parked; else replay it.
+        """Give an event up for good. Raises NotParked.
 
-        Raises:
-            NotParked: no such event is parked.
+        When no other event of the aggregate is parked, the aggregate is released; otherwise replay the aggregate.
         """
         event = await self.show(parking_id)
         await self.lot.discard(event, reason)
@@ -103,16 +102,18 @@ class Parking:
         self.originals.forget(events[: delivery.sent])
         await self.lot.remove([event for event, _ in waiting[: delivery.sent]])
         if delivery.waits_for is not None:
-            raise NotDelivered(f"{delivery.waits_for}: replay {parked.aggregate} again when that is mended")
+            raise NotDelivered(
+                f"{delivery.waits_for}: when that is repaired, replay {parked.aggregate} again"
+            )
         if delivery.block is None:
             return delivery.sent
         event, in_the_way = waiting[delivery.sent]
         reason = delivery.block.reason
         newest = replace(parked, blocked_by=event.event_id, reason=reason, position=in_the_way.position)
-        # A failed precondition: the relay has parked more, and what it says of the block is older.
+        # PreconditionFailed: the relay has parked more events meanwhile. The older note of the block does no harm.
         with contextlib.suppress(PreconditionFailed):
             await self.lot.move_block(newest)
         raise StillUnsendable(
             f"event {event.event_id} (parked as {event.id}) cannot be sent: {reason}. "
-            f"{delivery.sent} event(s) before it were sent. Discard it, or mend what refuses it, and replay again"
+            f"{delivery.sent} event(s) before it were sent. Discard the event, or remove the reason, then replay again"
         )

@@ -1,4 +1,4 @@
-"""The port of the parking lot: events that cannot be sent are kept durably, with those that wait behind them."""
+"""The port of the parking lot: events that cannot be sent are kept durably, and so are the events behind them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from outbox.unit_of_work import ETag
 
 @dataclass(frozen=True)
 class ParkedAggregate:
-    """An aggregate whose events are parked, from ``position`` on; all events before have been delivered."""
+    """An aggregate whose events are parked, from ``position`` on; all events before were delivered."""
 
     aggregate: AggregateKey
     blocked_by: str
@@ -24,10 +24,10 @@ class ParkedAggregate:
 
 @dataclass(frozen=True)
 class ParkedEvent:
-    """A parked event document. ``action`` and ``sequence`` are None when the document is too broken to tell them."""
+    """A parked event document. ``action`` and ``sequence`` are None when the document is too broken to read them."""
 
     id: str
-    """The parked event's own id in the parking lot: event ids are only unique within an aggregate."""
+    """The id in the parking lot: an event's own id is unique only within its aggregate."""
     event_id: str
     aggregate: AggregateKey | None
     action: str | None
@@ -39,54 +39,54 @@ class ParkedEvent:
 
 @dataclass(frozen=True)
 class ParkedPage:
-    """Some parked events, and where the next ones start."""
+    """A page of parked events, and the token of the next page (None: this page is the last)."""
 
     items: Sequence[ParkedEvent]
     continuation_token: str | None
 
 
 class ParkingLot(Protocol):
-    """Keeps, durably, the events that cannot be sent and those that wait behind them.
+    """Keeps, durably, the events that cannot be sent and the events that wait behind them.
 
-    Every call raises Throttled or Unavailable when the store could not answer. An adapter's own error for a store that
-    is not set up as it must be passes through.
+    Every call raises Throttled or Unavailable when the store could not answer, and the adapter's own error when the
+    store is not set up correctly.
     """
 
     async def aggregates(self) -> Mapping[AggregateKey, ParkedAggregate]:
-        """The aggregates that are parked. The cost grows with their number alone."""
+        """The parked aggregates. The cost grows only with their number."""
 
     async def aggregate(self, aggregate: AggregateKey) -> ParkedAggregate | None:
         """One aggregate, if it is parked."""
 
     async def park(self, parked: ParkedAggregate, events: Sequence[FeedEvent]) -> None:
-        """Park events of an aggregate. To park again what is parked already does no harm.
+        """Park events of an aggregate. Parking an event a second time does no harm.
 
-        An aggregate with an empty ``version`` was not parked before. Dying halfway leaves the first events parked.
+        An aggregate with an empty ``version`` was not parked before. A crash halfway leaves the first events parked.
 
         Raises:
-            PreconditionFailed: the aggregate is not, or no longer, at ``parked.version``: look again.
+            PreconditionFailed: the aggregate is not, or no longer, at ``parked.version``: read the aggregate again.
         """
 
     async def park_alone(self, poison: Poison) -> None:
         """Park a document that belongs to no aggregate."""
 
     async def page(self, size: int, continuation_token: str | None) -> ParkedPage:
-        """Parked events, oldest first. Raises UnknownContinuation for a token that is not of this list."""
+        """A page of parked events, oldest first. Raises UnknownContinuation."""
 
     async def get(self, parking_id: str) -> ParkedEvent | None:
-        """One parked event."""
+        """One parked event; None when no event is parked under the id."""
 
     async def waiting(self, aggregate: AggregateKey, limit: int) -> Sequence[tuple[ParkedEvent, FeedEvent]]:
         """An aggregate's first parked events, in order."""
 
     async def remove(self, parked: Sequence[ParkedEvent]) -> None:
-        """Forget events that have been delivered."""
+        """Remove events that were delivered."""
 
     async def move_block(self, parked: ParkedAggregate) -> None:
-        """Say which event is in the way now. Raises PreconditionFailed as :meth:`park` does."""
+        """Store which event cannot be sent now. Raises PreconditionFailed as :meth:`park` does."""
 
     async def discard(self, parked: ParkedEvent, reason: str) -> None:
-        """Give an event up for good; who asks later finds it with the reason, until it expires."""
+        """Give an event up for good. The store keeps the event with the reason until it expires."""
 
     async def release(self, parked: ParkedAggregate) -> bool:
-        """End the block; False when the aggregate was changed since it was read, for example by new events."""
+        """End the block. False: the parked aggregate changed after it was read, for example by new events."""

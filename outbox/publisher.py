@@ -1,7 +1,7 @@
 """The port to the message broker: a page of events goes out, and an outcome for each aggregate comes back.
 
-A publisher never sends an event after one of the same aggregate that it could not hand over. The relay relies on that,
-and on what the publisher declares in :class:`Guarantees`; on nothing else.
+After an event that could not be handed over, a publisher sends no later event of the same aggregate. The relay relies
+on this rule and on the publisher's :class:`Guarantees`, and on nothing else.
 """
 
 from collections.abc import Sequence
@@ -21,9 +21,9 @@ class Guarantees:
     deduplicates: bool
     """An event that is sent again under its id, within some window, reaches subscribers once."""
     mixes_aggregates: bool
-    """One send may carry events of several aggregates, so a page costs few round trips however many it concerns."""
+    """One send may carry events of several aggregates, so that a page of many aggregates costs few round trips."""
     largest_message_bytes: int | None
-    """No event whose data alone is larger can be sent; None: the broker tells only when it is asked to take one."""
+    """An event whose data alone is larger can never be sent. None: the limit shows only when an event is sent."""
 
     def left_to_subscribers(self) -> Sequence[str]:
         """What this transport does not give, so that subscribers have to; for an operator to read."""
@@ -52,7 +52,7 @@ class Accepted:
 
 @dataclass(frozen=True)
 class Refused:
-    """The broker has the first ``accepted`` events and will never take the next one as it is; none after was sent.
+    """The broker has the first ``accepted`` events and will never take the next one as it is; no later one was sent.
 
     ``reason`` carries no personal data.
     """
@@ -63,9 +63,9 @@ class Refused:
 
 @dataclass(frozen=True)
 class Unknown:
-    """The broker has at least the first ``accepted`` events; whether it has more cannot be told. Send all again.
+    """The broker has at least the first ``accepted`` events, and perhaps more. Send all events again.
 
-    ``reason`` tells an operator what is in the way.
+    ``reason`` tells an operator what stops the sending.
     """
 
     accepted: int
@@ -83,8 +83,8 @@ class Publisher(Protocol):
         """What this transport gives."""
 
     async def publish(self, page: Sequence[AggregateEvents]) -> Sequence[Outcome]:
-        """Send the events of a page; the outcomes, one for each aggregate, in the page's order.
+        """Send the events of a page. Returns one outcome for each aggregate, in the page's order.
 
-        The publisher decides how many sends that takes, and how many are under way at once. A broker that is away is an
+        The publisher decides how many sends a page takes, and how many of them run at once. A broker that is away is an
         outcome, not an error: only a bug is raised.
         """

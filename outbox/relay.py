@@ -1,13 +1,13 @@
 """Each aggregate's events leave in the order of its changes, and the feed moves on only after the broker has them.
 
 The change feed gives no order inside one transaction and delivers at least once. So events are sorted by their
-``sequence`` within each aggregate, and a page of the feed counts as done only when :meth:`Relay.forward` returns: any
-failure that may pass is raised, the host brings the same page again, and the broker or the subscribers drop what they
-already have.
+``sequence`` within each aggregate, and a page of the feed counts as done only when :meth:`Relay.forward` returns. A
+failure that may pass is raised; then the host brings the same page again, and the broker or the subscribers drop the
+events that they already have.
 
-An event that can never be sent is parked, durably, with all that come after it in its aggregate, before the page counts
-as done; other aggregates go on. Dying anywhere in between brings the page again: what was sent is dropped as a
-duplicate, what was parked is there.
+An event that can never be sent is parked durably, with all later events of its aggregate, before the page counts as
+done. Other aggregates go on. After a crash the page comes again: events that were sent are dropped as duplicates, and
+events that were parked are found in the parking lot.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from outbox.publisher import Publisher
 from outbox.ttl_guard import TtlGuard
 
 _ROUNDS = 5
-"""How often an aggregate is looked at again when others park or replay it meanwhile."""
+"""How many times an aggregate is tried while others park or replay it."""
 
 _PARKED_AT_ONCE = 8
 """How many aggregates are being parked at the same time."""
@@ -52,7 +52,7 @@ class _Page:
     sent: int = 0
     parked: int = 0
     waiting: list[str] = field(default_factory=list)
-    """For each aggregate that waits: what for."""
+    """Why aggregates wait: one reason for each."""
 
     def wait(self, aggregate: AggregateKey, reason: str) -> None:
         del self.open[aggregate]
@@ -73,7 +73,7 @@ class Relay:
         """Send or park every event, each aggregate's in order.
 
         Raises:
-            NotDelivered: some aggregate's events are neither sent nor parked; those of the others are.
+            NotDelivered: the events of some aggregates are neither sent nor parked: forward the same page again.
         """
         if not events:
             return Forwarded()
@@ -96,7 +96,7 @@ class Relay:
         try:
             parked = dict(await self.parking.aggregates())
         except (Throttled, Unavailable) as error:
-            raise NotDelivered(f"what is parked cannot be read: {error}") from error
+            raise NotDelivered(f"the parked events cannot be read: {error}") from error
         groups = by_aggregate(await self.originals.verified(events))
         page = _Page({key: group for key, group in groups.items() if key is not None}, len(groups))
         for _ in range(_ROUNDS):
@@ -105,7 +105,7 @@ class Relay:
             if not page.open:
                 break
         for key in list(page.open):
-            page.wait(key, f"{key} is being parked and replayed by others all the time")
+            page.wait(key, f"operators or other instances keep parking and replaying {key}")
         await self._park_alone(page, groups.get(None, []))
         if page.waiting:
             raise NotDelivered(
@@ -114,7 +114,7 @@ class Relay:
         return Forwarded(page.sent, page.parked)
 
     async def _send(self, page: _Page, keys: Sequence[AggregateKey]) -> dict[AggregateKey, ParkedAggregate]:
-        """Send what can be sent. The aggregates that have to be parked; what was sent of them is off the page."""
+        """Send what can be sent. Returns the aggregates to be parked; their sent events are off the page."""
         groups = [page.open[key] for key in keys]
         blocked: dict[AggregateKey, ParkedAggregate] = {}
         for key, group, delivery in zip(keys, groups, await deliver(self.publisher, groups), strict=True):
@@ -132,7 +132,7 @@ class Relay:
     async def _park(
         self, page: _Page, parked: dict[AggregateKey, ParkedAggregate]
     ) -> dict[AggregateKey, ParkedAggregate]:
-        """Park what is still on the page. The aggregates that others have changed meanwhile, as they are now."""
+        """Park what is still on the page. Returns the aggregates that others changed meanwhile, as newly read."""
         places = asyncio.Semaphore(_PARKED_AT_ONCE)
 
         async def one(aggregate: ParkedAggregate) -> ParkedAggregate | None:
@@ -151,10 +151,10 @@ class Relay:
         return again
 
     async def _park_one(self, page: _Page, parked: ParkedAggregate) -> ParkedAggregate | None:
-        """Park one aggregate's events; the aggregate as it is now when somebody else was faster and it is parked."""
+        """Park one aggregate's events. Returns the aggregate as newly read when somebody else parked it faster."""
         key = parked.aggregate
         behind = page.open[key]
-        if parked.version:  # whatever was before the event in the way had been delivered when it was parked
+        if parked.version:  # all events before the blocking one were delivered before it was parked
             behind = [event for event in behind if event.position >= parked.position]
         if unread := next((event for event in behind if isinstance(event, Unread)), None):
             page.wait(key, unread.reason)  # parked as it was delivered, it might never be read again
@@ -162,11 +162,12 @@ class Relay:
         if behind:
             try:
                 await self.parking.park(parked, behind)
-            except PreconditionFailed:  # an operator replayed it, or another instance parked it: look again
+            except PreconditionFailed:  # an operator replayed the aggregate, or another instance parked it
                 return await self.parking.aggregate(key)
             _log.log(
                 logging.INFO if parked.version else logging.ERROR,
-                "parked %d event(s) of %s behind event %s: %s",
+                "parked %d event(s) of %s behind event %s: %s. "
+                "Remove the reason and replay the aggregate, or discard that event",
                 len(behind),
                 key,
                 parked.blocked_by,
@@ -188,7 +189,11 @@ class Relay:
                 page.waiting.append(f"an event that cannot be sent could not be parked: {error}")
                 return
             page.parked += 1
-            _log.error("parked document %s, which belongs to no aggregate: %s", event.id, event.reason)
+            _log.error(
+                "parked document %s, which belongs to no aggregate: %s. Look at the document, then discard it",
+                event.id,
+                event.reason,
+            )
 
 
 def _to_be_parked(aggregate: AggregateKey, delivery: Delivery) -> ParkedAggregate:

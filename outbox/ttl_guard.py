@@ -1,4 +1,4 @@
-"""An event is not allowed to expire unforwarded in silence: from half of its life on, the log says so."""
+"""No event expires unforwarded in silence: when an event has used half of its TTL, the log says so."""
 
 import logging
 import time
@@ -9,14 +9,14 @@ from outbox.feed import FeedEvent
 from outbox.once_a_minute import OnceAMinute
 
 SHARE = 0.5
-"""The share of its TTL that an event may use before it is forwarded. Past that, somebody has to look."""
+"""The share of its TTL that an event may use before it is forwarded. After that, an operator has to act."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass
 class TtlGuard:
-    """Watches the age of events that are about to be forwarded; says what it finds once a minute."""
+    """Watches the age of events that are about to be forwarded; logs at most once a minute."""
 
     clock: Callable[[], float] = time.time
     saying: OnceAMinute = field(default_factory=OnceAMinute)
@@ -28,8 +28,8 @@ class TtlGuard:
         if worst is None or (share := share_used(worst, now)) < SHARE or not self.saying.due():
             return
         _log.error(
-            "event %s of %s has used %.0f %% of its TTL and is not forwarded yet: it is lost at 100 %%. "
-            "See why the relay is late; the TTL of new events can be raised",
+            "event %s of %s has used %.0f %% of its TTL and is not forwarded yet: at 100 %% the event is lost. "
+            "Find out why the relay is late, and raise the TTL of new events to gain time",
             worst.id,
             worst.aggregate or "no aggregate",
             100 * share,
@@ -37,7 +37,7 @@ class TtlGuard:
 
 
 def share_used(event: FeedEvent, now: float) -> float:
-    """How much of its TTL a stored event has used, from 0 to 1; 0 for one that does not expire."""
+    """The share of its TTL that a stored event has used: 1 when it expires, 0 for an event that never expires."""
     if event.lifetime is None:
         return 0.0
     return (now - event.lifetime.written_at) / event.lifetime.ttl_seconds

@@ -1,6 +1,6 @@
 """The port of the write half: aggregates and their events are stored together or not at all.
 
-Adapters live elsewhere; one contract suite runs over all of them, an in-memory one included.
+Adapters are in other packages; one contract suite runs over every adapter, the in-memory one too.
 """
 
 from collections.abc import Callable, Sequence
@@ -43,12 +43,12 @@ class Versioned(Generic[A]):
 
 @dataclass(frozen=True)
 class Receipt(Generic[A]):
-    """What a committed aggregate became. ``etag`` is None when others have changed the aggregate since."""
+    """A committed aggregate with its new version. ``etag`` is None when others have changed the aggregate since."""
 
     aggregate: A
     etag: ETag | None
     events: int = 0
-    """How many events its changes raised; 0: nothing was to be stored."""
+    """How many events the changes raised; 0: there was nothing to store."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Commit:
 
 @dataclass(frozen=True)
 class Page(Generic[A]):
-    """Some aggregates, and where the next ones start (None: there are no more)."""
+    """A page of aggregates, and the token of the next page (None: this page is the last)."""
 
     items: Sequence[A]
     continuation_token: str | None
@@ -80,19 +80,19 @@ class RequestRecord(Generic[A]):
     key_digest: str
     """A digest of the caller's idempotency key."""
     fingerprint: str
-    """A digest of what the caller asked for."""
+    """A digest of the caller's request."""
     aggregate: A
     """The aggregate as the first answer had it."""
 
 
 class RequestRecords(Protocol):
-    """The requests answered before, each beside the aggregate that it created."""
+    """The records of earlier requests, each beside the aggregate that the request created."""
 
     def add(self, record: RequestRecord[Any]) -> None:
         """Store the record in the transaction of the commit."""
 
     async def get(self, aggregate: A, key_digest: str) -> RequestRecord[A] | None:
-        """The record of a request that created an aggregate of this id, unless there is none or it has expired.
+        """The record of the request that created the aggregate of this id; None when no record is there any more.
 
         Raises:
             Throttled, Unavailable: the store could not answer.
@@ -102,8 +102,8 @@ class RequestRecords(Protocol):
 class UnitOfWork(Protocol):
     """Stores what changed in its aggregates, with the events that the changes raise, together or not at all.
 
-    Its aggregates share one partition key: a transaction does not reach further. One object serves one request.
-    Whatever happens in its context, the unit of work tracks nothing afterwards.
+    All aggregates of a unit of work share one partition key: a transaction does not reach further. One object serves
+    one request. After its context, however that ended, the unit of work tracks nothing.
     """
 
     @property
@@ -116,14 +116,14 @@ class UnitOfWork(Protocol):
     async def get(
         self, kind: type[A], aggregate_id: str, *, partition_key: str | None = None, newest: bool = False
     ) -> Versioned[A]:
-        """An aggregate and its version; tracked. Without ``partition_key`` the id is the partition key.
+        """Read and track an aggregate. Without ``partition_key`` the id is the partition key.
 
         A read may be old: it shows that the aggregate was there at some time, at some version. With ``newest`` the
         answer is as new as the last write that was committed before the call, and "there is none" is proven; that costs
         a second round trip.
 
         Raises:
-            AggregateNotFound: there is none, or it was deleted.
+            AggregateNotFound: no aggregate of this type has the id, or the aggregate was deleted.
             Throttled, Unavailable: the store could not answer.
         """
 
@@ -142,8 +142,8 @@ class UnitOfWork(Protocol):
             PreconditionFailed: an aggregate was changed or deleted by another since it was read; nothing is stored.
             ChangeTooLarge: the changes do not fit one transaction; nothing is stored.
             Unpublishable: an event holds what JSON's readers do not agree on; nothing is stored.
-            Throttled: nothing is stored.
-            Unavailable: nothing is stored; its kind OutcomeUnknown: that could not be found out.
+            Throttled, Unavailable: the store could not answer; nothing is stored.
+            OutcomeUnknown: the store's answer was lost: everything is stored, or nothing.
             ValueError: nothing is tracked, or aggregates of two partitions are changed: a bug of the caller.
         """
 
@@ -155,6 +155,6 @@ class UnitOfWork(Protocol):
 
 
 class UnitOfWorkFactory(Protocol):
-    """Opens a unit of work; the events that it stores carry ``origin``."""
+    """Opens a unit of work. The events that the unit of work stores carry ``origin``."""
 
     def __call__(self, origin: Origin) -> UnitOfWork: ...

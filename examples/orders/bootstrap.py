@@ -1,4 +1,4 @@
-"""The order service, wired: an outbox of ``infra.wiring`` with names of its own."""
+"""The composition root of the order service: the use cases over an outbox of ``infra.wiring``."""
 
 from dataclasses import dataclass
 
@@ -19,10 +19,10 @@ class Application:
 
 
 def wire(settings: Settings) -> Application:
-    """Build the order service from settings. Opens no connection: each is opened by its first use."""
+    """Build the order service from settings. Opens no connection: the first use opens it."""
     outbox = wire_outbox(settings, WireNames(source="/orders"))
     return Application(Orders(Aggregates(outbox.open_unit_of_work), utc_now), outbox)
 
 
 application = OnePerProcess(wire)
-"""The application of this process. Call it inside the running loop."""
+"""The application of this process: call ``application()`` inside the running loop."""

@@ -1,4 +1,4 @@
-"""What an order can refuse.
+"""Every error with which an order refuses a change.
 
 ::
 
@@ -13,7 +13,7 @@ class OrderError(Exception):
 
 
 class OrderShipped(OrderError):
-    """The order is on its way and takes no change any more."""
+    """The order was shipped and takes no change any more."""
 
 
 class OrderFull(OrderError):

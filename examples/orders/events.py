@@ -1,4 +1,4 @@
-"""What happens to an order, as subscribers know it. Each event carries what a subscriber needs, and the order's id."""
+"""The events of an order: each carries the order's id and all that a subscriber needs."""
 
 from typing import Annotated, Literal
 from uuid import UUID
@@ -12,20 +12,20 @@ SKU_LENGTH = 40
 
 
 class Line(WireModel):
-    """So many pieces of one article."""
+    """A number of pieces of one article."""
 
     sku: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=SKU_LENGTH)]
     quantity: Annotated[int, Field(ge=1, le=MOST_PIECES, strict=True)]
 
 
 class OrderEvent(DomainEvent):
-    """What every event of an order carries."""
+    """The fields of every event of an order."""
 
     order_id: UUID
 
 
 class OrderPlacedEvent(OrderEvent):
-    """A customer has ordered; the event carries all that was ordered."""
+    """A customer placed the order; the event carries all of it."""
 
     action: Literal["OrderPlacedEvent"] = "OrderPlacedEvent"
     customer: str
@@ -33,14 +33,14 @@ class OrderPlacedEvent(OrderEvent):
 
 
 class OrderLineAddedEvent(OrderEvent):
-    """The customer wants something more. Two lines that are added at once are two events."""
+    """A line was added. Two lines that are added at once are two events."""
 
     action: Literal["OrderLineAddedEvent"] = "OrderLineAddedEvent"
     line: Line
 
 
 class OrderShippedEvent(OrderEvent):
-    """The order is on its way; it changes no more."""
+    """The order was shipped and changes no more."""
 
     action: Literal["OrderShippedEvent"] = "OrderShippedEvent"
     shipped_at: Timestamp

@@ -1,7 +1,7 @@
 """The triggers of the order service: each parses, calls and answers.
 
-The Functions host tries HTTP routes in the alphabetical order of the functions' names: the one that takes what no other
-takes must sort last.
+The Functions host tries HTTP routes in the alphabetical order of the functions' names: so the name of the catch-all
+function sorts last.
 """
 
 import azure.functions as func
@@ -66,7 +66,7 @@ async def ship_order(req: func.HttpRequest) -> func.HttpResponse:
 
 @app.route(route="{*path}", methods=[*catch_all.METHODS])
 async def unrouted(req: func.HttpRequest) -> func.HttpResponse:
-    """Whatever no other function takes; its name sorts last."""
+    """Every call that no other function takes. The name of this function must sort last."""
     return catch_all.no_such_call(req, app, "orders are at /api/orders")
 
 
@@ -79,11 +79,11 @@ async def unrouted(req: func.HttpRequest) -> func.HttpResponse:
     maximum_interval="00:01:00",
 )
 async def relay(documents: func.DocumentList) -> None:
-    """Change feed -> topic. It returns when Service Bus has accepted every event, or raises."""
+    """Change feed -> topic. Returns only after every event was accepted or parked; otherwise raises."""
     await application().outbox.forward(documents)
 
 
 @app.timer_trigger(arg_name="timer", schedule="0 */5 * * * *")
 async def watch_relay(timer: func.TimerRequest) -> None:
-    """Every five minutes: an error in the log when events are about to expire unforwarded."""
+    """Every five minutes: logs an error when events wait and have used half of their TTL."""
     await application().outbox.observer.watch()

@@ -1,4 +1,4 @@
-"""Orders over HTTP: what callers may say, and what they see."""
+"""Orders over HTTP: a request becomes a checked value, and a result becomes an answer."""
 
 from typing import Any
 from uuid import UUID
@@ -23,10 +23,10 @@ OPERATIONS = operations.Names(
 
 
 def order_id(req: func.HttpRequest) -> UUID:
-    """The id in the path. Raises AggregateNotFound when it is no UUID: no order can have it."""
+    """The id in the path. Raises AggregateNotFound when the id is no UUID, since no order can have such an id."""
     found = request.path_id(req)
     if found is None:
-        raise AggregateNotFound("there is no such order: its id in the path must be a UUID")
+        raise AggregateNotFound("there is no such order: the id in the path must be a UUID")
     return found
 
 
@@ -41,7 +41,7 @@ def line(req: func.HttpRequest) -> Line:
 
 
 def placed(receipt: Receipt[Order], *, replayed: bool = False) -> func.HttpResponse:
-    """201 with the order, where it is, and its version; ``replayed``: as an earlier request was answered."""
+    """201 with the order, its location and its version; ``replayed``: the answer to an earlier request."""
     headers = {"Location": f"/api/orders/{receipt.aggregate.aggregate_id}"} | etag_header(receipt.etag)
     if replayed:
         headers["Idempotency-Replayed"] = "true"
@@ -60,11 +60,11 @@ def found(req: func.HttpRequest, stored: Versioned[Order]) -> func.HttpResponse:
 
 
 def listed(page: Page[Order]) -> func.HttpResponse:
-    """200 with some orders and the token of the next page."""
+    """200 with a page of orders and the token of the next page."""
     items = [_view(order) for order in page.items]
     return json_response(200, {"items": items, "continuationToken": page.continuation_token})
 
 
 def _view(order: Order) -> dict[str, Any]:
-    """An order as callers see it: without what only this service needs."""
+    """An order as callers see it: without the fields that only this service needs."""
     return order.state.model_dump(mode="json", by_alias=True, exclude={"last_sequence"})

@@ -1,7 +1,7 @@
 """The Order aggregate: lines are added until the order is shipped, and nothing changes afterwards.
 
-Two ways to raise an event meet here. ``shipped_at`` is a property: setting it raises the event that tells its value.
-A line that is added is an event of its own, which no difference of two lists would tell: it is raised as it happens.
+This aggregate shows both ways to raise an event. ``shipped_at`` is a property: setting the property raises the event
+with its value. A new line is an event of its own, which no changed property explains, and is raised at once.
 """
 
 from datetime import datetime
@@ -25,7 +25,7 @@ MOST_LINES = 50
 
 
 class NewOrder(WireModel):
-    """What a customer says to place an order."""
+    """The part of an order that the customer decides."""
 
     customer: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=100)]
     lines: Annotated[tuple[Line, ...], Field(min_length=1, max_length=MOST_LINES)]
@@ -40,14 +40,14 @@ class OrderState(NewOrder, AggregateState):
 
 
 class Order(Aggregate[OrderState]):
-    """What a customer wants, until it is shipped."""
+    """A customer's order, until it is shipped."""
 
     aggregate_type: ClassVar[str] = "order"
     state_type: ClassVar[type[AggregateState]] = OrderState
 
     @classmethod
     def place(cls, order: NewOrder, *, at: datetime, order_id: UUID | None = None) -> Self:
-        """An order that exists nowhere yet. ``at`` is when it came to be (UTC)."""
+        """A new order, not stored yet. ``at``: when the order is placed (UTC)."""
         return cls(OrderState(**dict(order), id=order_id or uuid4(), placed_at=at), is_new=True)
 
     @property
@@ -56,7 +56,7 @@ class Order(Aggregate[OrderState]):
         return str(self._state.id)
 
     def add_line(self, line: Line, *, at: datetime) -> None:
-        """Order something more. Raises OrderShipped, OrderFull."""
+        """Add a line. Raises OrderShipped or OrderFull."""
         self._must_be_open()
         if len(self._state.lines) == MOST_LINES:
             raise OrderFull(f"an order has at most {MOST_LINES} lines: place another order")
@@ -68,13 +68,15 @@ class Order(Aggregate[OrderState]):
         )
 
     def ship(self, *, at: datetime) -> None:
-        """Send the order off. Raises OrderShipped when that was done before."""
+        """Ship the order. Raises OrderShipped when the order was shipped before."""
         self._must_be_open()
         self._set("shipped_at", at, at)
 
     def _must_be_open(self) -> None:
         if self._state.shipped_at is not None:
-            raise OrderShipped(f"order {self.aggregate_id} was shipped: it takes no change any more")
+            raise OrderShipped(
+                f"order {self.aggregate_id} was shipped and takes no change: place another order"
+            )
 
     def _created(self, state: OrderState, sequence: int) -> OrderEvent:
         return OrderPlacedEvent(
@@ -86,5 +88,5 @@ class Order(Aggregate[OrderState]):
         )
 
     def _updated(self, name: str, state: OrderState, sequence: int, at: datetime) -> OrderEvent:
-        assert name == "shipped_at", f"no event says that {name} changed: add one here"
+        assert name == "shipped_at", f"no event tells that {name} changed: add a case here"
         return OrderShippedEvent(order_id=state.id, sequence=sequence, created_at=at, shipped_at=at)

@@ -1,4 +1,4 @@
-"""The use cases on orders: who asks for what. How it is stored, repeated and raced is the outbox's business."""
+"""The use cases on orders; storing, repeating and racing are the outbox's part."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from outbox.unit_of_work import Clock, ETag, Origin, Page, Receipt, Versioned
 
 @dataclass(frozen=True)
 class Orders:
-    """The order service. A call raises what :class:`outbox.aggregates.Aggregates` says, and what an order refuses."""
+    """The order service. A call raises the errors of :class:`outbox.aggregates.Aggregates` and those of an order."""
 
     aggregates: Aggregates
     clock: Clock
@@ -22,7 +22,7 @@ class Orders:
         return await self.aggregates.create(Order.place(order, at=self.clock()), origin)
 
     async def place_once(self, order: NewOrder, origin: Origin, key: str) -> tuple[Receipt[Order], bool]:
-        """As :meth:`place`, but a repetition with its key gets the first answer; whether it is one."""
+        """As :meth:`place`, but a repetition with the same key gets the first answer. True: it is a repetition."""
 
         def make(order_id: UUID) -> Order:
             return Order.place(order, at=self.clock(), order_id=order_id)
@@ -34,13 +34,13 @@ class Orders:
         return await self.aggregates.read(Order, str(order_id), origin)
 
     async def page(self, size: int, continuation_token: str | None, origin: Origin) -> Page[Order]:
-        """Some orders, and where the next ones start."""
+        """A page of orders."""
         return await self.aggregates.page(Order, size, continuation_token, origin)
 
     async def add_line(
         self, order_id: UUID, line: Line, origin: Origin, *, if_match: Collection[ETag] = ()
     ) -> Receipt[Order]:
-        """Order something more."""
+        """Add a line."""
 
         def add(order: Order) -> None:
             order.add_line(line, at=self.clock())
@@ -50,7 +50,7 @@ class Orders:
     async def ship(
         self, order_id: UUID, origin: Origin, *, if_match: Collection[ETag] = ()
     ) -> Receipt[Order]:
-        """Send the order off."""
+        """Ship the order."""
 
         def ship(order: Order) -> None:
             order.ship(at=self.clock())

@@ -1,1 +1,1 @@
-"""What contacts look like outside: in HTTP, and in documents that were stored before an event named its aggregate."""
+"""The contact's own part of the adapters: its HTTP form, and the names in its documents and messages."""

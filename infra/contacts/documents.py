@@ -1,7 +1,4 @@
-"""What contacts' documents and messages are called.
-
-Events and parked documents that were stored before an event named its aggregate are a contact's, and stay readable.
-"""
+"""Documents that were stored before an event named its aggregate stay readable: each of them is a contact's."""
 
 from domain.contact import Contact
 from infra.cosmos.parked_documents import StoredNames

@@ -1,4 +1,4 @@
-"""Contacts over HTTP: what callers may say, and what they see."""
+"""Contacts over HTTP: a request becomes a checked value, and a result becomes an answer."""
 
 from typing import Any
 from uuid import UUID
@@ -25,10 +25,10 @@ OPERATIONS = operations.Names(
 
 
 def contact_id(req: func.HttpRequest) -> UUID:
-    """The id in the path. Raises ContactNotFound when it is no UUID: no contact can have it."""
+    """The id in the path. Raises ContactNotFound when the id is no UUID, since no contact can have such an id."""
     found = request.path_id(req)
     if found is None:
-        raise ContactNotFound("there is no such contact: its id in the path must be a UUID")
+        raise ContactNotFound("there is no such contact: the id in the path must be a UUID")
     return found
 
 
@@ -38,19 +38,19 @@ def contact_details(req: func.HttpRequest) -> ContactDetails:
 
 
 def revision(req: func.HttpRequest) -> Revision:
-    """The JSON Merge Patch in the body, as a revision that raises InvalidRequest itself. Raises InvalidRequest."""
+    """The JSON Merge Patch in the body, as a revision. Both this call and the revision raise InvalidRequest."""
     patch = request.json_object(req, "application/merge-patch+json", "application/json")
     return lambda current: revised(current, patch)
 
 
 def revised(current: ContactDetails, patch: dict[str, Any]) -> ContactDetails:
-    """A contact with a JSON Merge Patch (RFC 7396) applied. Raises InvalidRequest when that breaks a rule."""
+    """A contact with a JSON Merge Patch (RFC 7396) applied. Raises InvalidRequest when the result breaks a rule."""
     document = current.model_dump(mode="json", by_alias=True, exclude_none=True)
     return validated(ContactDetails, merge_patch(document, patch))
 
 
 def created(receipt: Receipt[Contact], *, replayed: bool = False) -> func.HttpResponse:
-    """201 with the contact, where it is, and its version; ``replayed``: as an earlier request was answered."""
+    """201 with the contact, its location and its version; ``replayed``: the answer to an earlier request."""
     headers = {"Location": f"/api/contacts/{receipt.aggregate.id}"} | etag_header(receipt.etag)
     if replayed:
         headers["Idempotency-Replayed"] = "true"
@@ -69,13 +69,13 @@ def found(req: func.HttpRequest, stored: Versioned[Contact]) -> func.HttpRespons
 
 
 def listed(page: Page[Contact]) -> func.HttpResponse:
-    """200 with some contacts and the token of the next page."""
+    """200 with a page of contacts and the token of the next page."""
     items = [_view(contact.state) for contact in page.items]
     return json_response(200, {"items": items, "continuationToken": page.continuation_token})
 
 
 def _view(contact: ContactState) -> dict[str, Any]:
-    """A contact as callers see it: without what only this service needs."""
+    """A contact as callers see it: without the fields that only this service needs."""
     details = contact.model_dump(
         mode="json", by_alias=True, exclude={"id", "deleted", "deleted_at", "last_sequence"}
     )

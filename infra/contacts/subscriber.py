@@ -1,11 +1,11 @@
-"""What a subscriber may log of an event: which, of which contact, in which place. Never a name or an address."""
+"""A subscriber logs an event's id, action, contact id and sequence, and never personal data."""
 
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 
 class ReceivedEvent(BaseModel):
-    """The part of an event's body that says what happened to whom, and nothing of what it says about them."""
+    """The part of an event's body that holds no personal data."""
 
     model_config = ConfigDict(alias_generator=to_camel, extra="ignore", hide_input_in_errors=True)
 

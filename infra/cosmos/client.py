@@ -15,7 +15,7 @@ _SECONDS = 3
 
 
 def cosmos_client(connection: Connection, credential: Credential | None) -> CosmosClient:
-    """A client with few retries of its own: a caller waits, and the unit of work repeats what is safe to repeat."""
+    """A client with few retries of its own: a caller waits, and the unit of work repeats every call that is safe."""
     options: dict[str, Any] = {
         "transport": NotingTransport(),
         "retry_total": 1,

@@ -2,7 +2,7 @@
 
 Every call ends within ``DEADLINE_SECONDS``, with an answer or a :class:`StoreFailed`. A transactional batch does not
 feed the SDK's session container, so the session token of each batch is kept here and handed to later reads of the same
-partition; without it a read straight after a write may see the version before.
+partition. Without that token, a read straight after a write may see the version before.
 """
 
 import asyncio
@@ -20,13 +20,13 @@ from infra.cosmos.sessions import SessionTokens
 from infra.cosmos.transport import Attempts, noted
 
 DEADLINE_SECONDS = 4.0
-"""For one call, the SDK's own retries included. A request makes a few calls and answers within 10 s."""
+"""The longest that one call may take, with the SDK's own retries. A request makes few calls and answers within 10 s."""
 
 _NO_VERSION = '"no-version"'
 
 
 class StoreFailed(Exception):
-    """A call of the store failed; ``failure`` says how. Never leaves ``infra.cosmos``."""
+    """A call of the store failed; ``failure`` says how. This error never leaves ``infra.cosmos``."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.detail)
@@ -35,7 +35,7 @@ class StoreFailed(Exception):
 
 @dataclass(frozen=True)
 class Write:
-    """One write in a transactional batch; with ``if_match`` it holds only at that version."""
+    """One write in a transactional batch; with ``if_match`` the item must be at that version."""
 
     kind: Literal["create", "replace", "upsert", "delete"]
     item: Item
@@ -43,22 +43,22 @@ class Write:
 
     @classmethod
     def create(cls, item: Item) -> Self:
-        """The item must not be there yet."""
+        """A write that fails when the item exists."""
         return cls("create", item)
 
     @classmethod
     def replace(cls, item: Item, if_match: str) -> Self:
-        """The item must be there, at that version."""
+        """A write that fails unless the item exists at that version."""
         return cls("replace", item, if_match)
 
     @classmethod
     def upsert(cls, item: Item) -> Self:
-        """Whether it is there or not."""
+        """A write that replaces the item or creates it."""
         return cls("upsert", item)
 
     @classmethod
     def delete(cls, item_id: str, if_match: str | None = None) -> Self:
-        """The item must be there."""
+        """A write that fails unless the item exists; with ``if_match``, at that version."""
         return cls("delete", {"id": item_id}, if_match)
 
 
@@ -75,7 +75,7 @@ class Container:
         """How often :meth:`exists` was asked since the process began: each costs a write that is refused."""
 
     async def read(self, item_id: str, partition_key: str) -> Item | None:
-        """The item, or None when this read sees none, which is no proof: a replica may lag."""
+        """The item, or None when this read sees no item, which is no proof: a replica may lag. Raises StoreFailed."""
         token = self._sessions.get(partition_key)
         try:
             async with self._calls(partition_key, token) as proxy:
@@ -86,9 +86,10 @@ class Container:
             raise
 
     async def execute(self, partition_key: str, writes: Sequence[Write]) -> list[str]:
-        """Store all the writes in one transaction, or none; their new ETags in the same order (deletes: empty).
+        """Store all writes in one transaction. Returns the new ETags in order ("" for a delete).
 
-        Of a failure it says whether an attempt may have been stored all the same: ``failure.answer_lost``.
+        Raises:
+            StoreFailed: the call failed; ``failure.answer_lost`` tells whether the writes may be stored all the same.
         """
         operations = [_operation(write) for write in writes]
         with noted() as attempts:
@@ -127,7 +128,7 @@ class Container:
         *,
         partition_key: str | None = None,
     ) -> tuple[list[Item], str | None]:
-        """One page of a query, over all partitions unless one is named, and the token of the next one."""
+        """One page of a query over one or all partitions, and the token of the next page. Raises StoreFailed."""
         token = None if partition_key is None else self._sessions.get(partition_key)
         where: dict[str, Any] = {}
         if partition_key is not None:
@@ -144,7 +145,7 @@ class Container:
             except StopAsyncIteration:
                 return [], None
             items = [dict(item) async for item in page]
-            # azure.core's pager has the attribute, its declared type does not
+            # azure.core's pager has the attribute, the pager's declared type has not
             return items, getattr(pages, "continuation_token", None)
 
     async def check(self) -> None:
@@ -203,7 +204,7 @@ def _outcome(failure: Failure, attempts: Attempts) -> Failure:
 
 
 def size_in_bytes(writes: Sequence[Write]) -> int:
-    """About what the batch weighs on the wire."""
+    """The approximate size of the batch on the wire."""
     return sum(len(json.dumps(write.item)) for write in writes)
 
 

@@ -1,8 +1,8 @@
-"""Continuation tokens that clients hold: only one that this service made for this list gets to the store.
+"""Only a continuation token that this service made for this list reaches the store.
 
-The token carries a digest over itself and the list it belongs to, so that a mangled one, or one of another list or
-deployment, is refused here. It is no secret: who forges one gains nothing, for the query is fixed and the store
-checks its own part once more.
+A client's token carries a digest over the token and its list, so that a damaged token, or a token of another list or
+deployment, is refused here. The digest is no secret: a forged token gains nothing, because the query is fixed and the
+store checks its own part again.
 """
 
 import base64
@@ -22,7 +22,7 @@ def seal(scope: str, token: str) -> str:
 
 
 def unseal(scope: str, sealed: str) -> str:
-    """The store's token again. Raises UnknownContinuation when it is not one that :func:`seal` made for ``scope``."""
+    """The store's token again. Raises UnknownContinuation when :func:`seal` did not make the token for ``scope``."""
     raw = _checked(scope, sealed) if len(sealed) <= _LONGEST else None
     if raw is None:
         raise unusable()
@@ -39,8 +39,8 @@ def _checked(scope: str, sealed: str) -> bytes | None:
 
 
 def unusable() -> UnknownContinuation:
-    """The error for a token that this list cannot go on from."""
-    return UnknownContinuation("the continuation token is not one of this list: start again without one")
+    """The error for a token that does not belong to this list."""
+    return UnknownContinuation("the continuation token does not belong to this list: start again without one")
 
 
 def _digest(scope: str, raw: bytes) -> bytes:

@@ -1,7 +1,7 @@
 """Aggregates and events as Cosmos items, and back: pure functions, and the only place that knows the items' shape.
 
-An aggregate and its events share the partition key: that is what lets one transactional batch hold them. What kind of
-aggregate it is makes no difference here.
+An aggregate and its events share the partition key, so that one transactional batch can hold them. Aggregates of every
+type are written alike.
 """
 
 import hashlib
@@ -41,7 +41,7 @@ _ID_LENGTH = 128
 
 
 def aggregate_item(aggregate: Aggregate[Any], state: AggregateState, *, ttl: int) -> Item:
-    """The item of an aggregate with its new state, which expires ``ttl`` seconds after it was written."""
+    """The item of an aggregate with its new state; the item expires ``ttl`` seconds after it is written (-1: never)."""
     return {
         "id": aggregate.aggregate_id,
         "partitionKey": aggregate.partition_key,
@@ -52,7 +52,7 @@ def aggregate_item(aggregate: Aggregate[Any], state: AggregateState, *, ttl: int
 
 
 def aggregate_from_item(kind: type[A], item: Mapping[str, Any]) -> Versioned[A]:
-    """The aggregate in an item as it was read. Raises ValueError when the item is of another kind."""
+    """The aggregate in an item that was read. Raises ValueError when the item is of another type."""
     if item.get("type") != kind.aggregate_type:
         raise ValueError(f"the item is not a {kind.aggregate_type}")
     return Versioned(kind.load(_state(kind, item["data"])), str(item["_etag"]))
@@ -64,7 +64,7 @@ def request_id(key_digest: str) -> str:
 
 
 def request_item(record: RequestRecord[Any], state: AggregateState, *, ttl: int) -> Item:
-    """The item of a request's record with the state that it stored; it expires ``ttl`` seconds later."""
+    """The item of a request's record, with the stored state; the item expires ``ttl`` seconds after it is written."""
     aggregate = record.aggregate
     return {
         "id": request_id(record.key_digest),
@@ -80,14 +80,14 @@ def request_item(record: RequestRecord[Any], state: AggregateState, *, ttl: int)
 
 
 def request_from_item(kind: type[A], item: Mapping[str, Any]) -> RequestRecord[A]:
-    """The record in an item as it was read. Raises KeyError or ValueError when the item holds none."""
+    """The record in an item that was read. Raises KeyError or ValueError when the item holds no record."""
     data = item["data"]
     aggregate = kind.load(_state(kind, data[kind.aggregate_type]))
     return RequestRecord(data["keyDigest"], data["fingerprint"], aggregate)
 
 
 def event_item(aggregate: Aggregate[Any], event: DomainEvent, origin: Origin, *, ttl: int) -> Item:
-    """The item of an event, which expires ``ttl`` seconds after it was written."""
+    """The item of an event; the item expires ``ttl`` seconds after it is written."""
     data = event.model_dump(mode="json", by_alias=True) | {"correlationId": origin.correlation_id}
     if origin.traceparent:
         data["traceparent"] = origin.traceparent
@@ -141,7 +141,7 @@ _UUID = r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"
 
 
 class _EventData(BaseModel):
-    """What the relay must know of an event; everything else in it is the subscribers' business."""
+    """The part of an event that the relay needs; all other fields are for subscribers."""
 
     model_config = ConfigDict(alias_generator=to_camel, strict=True, hide_input_in_errors=True)
 
@@ -166,22 +166,24 @@ class EventReader:
         return [event for item in items if (event := self.event(item)) is not None]
 
     def event(self, item: Mapping[str, Any]) -> FeedEvent | None:
-        """An event document of the feed; None when the item is something else."""
+        """The event in an item of the feed; None when the item is no event document."""
         if item.get("type") != EVENT_TYPE:
             return None
         event_id, aggregate = str(item.get("id", "")), self._aggregate(item)
         try:
             data = _EventData.model_validate(item.get("data"))
         except ValidationError as problems:
-            return _poison(item, aggregate, f"it is no valid event document: {_wrong_fields(problems)}")
+            return _poison(item, aggregate, f"the document is no valid event: {_wrong_fields(problems)}")
         if aggregate is None:
             return _poison(
-                item, None, "it does not tell its aggregate: type and id must be texts of 1 to 128 characters"
+                item,
+                None,
+                "the document has no valid aggregate type and id: each must be 1 to 128 characters of text",
             )
         owner = item["data"].get(f"{aggregate.type}Id", aggregate.id)
         if (data.id, owner) != (event_id, aggregate.id):
             return _poison(
-                item, aggregate, "its data names another event or aggregate than the document does"
+                item, aggregate, "the document's data names another event or aggregate than the document"
             )
         return OutboxEvent(
             **dict(data),
@@ -205,7 +207,7 @@ def _poison(item: Mapping[str, Any], aggregate: AggregateKey | None, reason: str
 
 
 def _wrong_fields(problems: ValidationError) -> str:
-    """Which fields are wrong and why, without what they hold."""
+    """Which fields are wrong and why, without their values."""
     return "; ".join(
         f"{'.'.join(['data', *map(str, problem['loc'])])}: {problem['msg']}"
         for problem in problems.errors(include_url=False, include_input=False, include_context=False)

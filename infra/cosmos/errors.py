@@ -1,8 +1,8 @@
-"""The one edge where the Cosmos SDK's errors become ours. Every kind has a meaning; an unknown one is "unavailable".
+"""The Cosmos SDK's errors become ours in this one module. Every kind of error has a meaning; an unknown one can pass.
 
-What matters about a failed write is whether it may have been stored. A refusal (409, 412, 413, 429 ...) says it was
-not, by this attempt; an earlier attempt whose answer was lost may have been, and the SDK makes attempts of its own.
-So a caller that sees CONFLICT, STALE or MISSING must look for its own write before it calls it somebody else's.
+A failed write may have been stored all the same. A refusal (409, 412, 413, 429 ...) says only that this attempt stored
+nothing: an earlier attempt whose answer was lost may have stored the write, and the SDK makes attempts of its own. So a
+caller that sees CONFLICT, STALE or MISSING must look for its own write before it blames another writer.
 """
 
 import asyncio
@@ -17,14 +17,14 @@ from infra.errors import Misconfigured
 from outbox.errors import OutboxError, Throttled, Unavailable
 
 SDK_ERRORS = (AzureError, asyncio.TimeoutError, OSError)
-"""What a call of the SDK can raise: its own errors, our deadline, and sockets that fail under its hands."""
+"""What a call of the SDK can raise: the SDK's errors, the error of our deadline, and the errors of sockets."""
 
 _SESSION_NOT_AVAILABLE = 1002
 _OWNER_NOT_FOUND = 1003
 
 
 class Kind(Enum):
-    """What a failure means for the caller."""
+    """The meaning of a failure for the caller."""
 
     MISSING = "the item does not exist"
     CONFLICT = "an item of that id exists"
@@ -32,10 +32,10 @@ class Kind(Enum):
     TOO_LARGE = "the request is over 2 MB"
     INVALID = "the service does not take the request as it is"
     THROTTLED = "the container's throughput is used up"
-    DENIED = "the key, token or role does not allow it"
+    DENIED = "the key, token or role does not allow the request"
     NO_CONTAINER = "the database or container does not exist"
     BEHIND = "no replica has caught up with the session token"
-    PASSING = "no answer, or one that says nothing about the outcome"
+    PASSING = "no answer, or an answer that does not tell the outcome"
 
 
 _BY_STATUS = {
@@ -48,8 +48,8 @@ _BY_STATUS = {
     413: Kind.TOO_LARGE,
     429: Kind.THROTTLED,
 }
-"""https://learn.microsoft.com/rest/api/cosmos-db/http-status-codes-for-cosmosdb; what is not here passes:
-408 and 5xx say nothing about the outcome, 410 moves a partition, 449 is a race inside the service."""
+"""https://learn.microsoft.com/rest/api/cosmos-db/http-status-codes-for-cosmosdb. Every other status is PASSING:
+408 and 5xx do not tell the outcome, 410 moves a partition, 449 is a race inside the service."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Failure:
     """Of a write: an attempt may have been stored, although this is how the call ended."""
 
     def error(self) -> OutboxError | Misconfigured:
-        """This failure as an error of ours, where the caller has no better word for it."""
+        """This failure as an error of ours, for a caller that has no better error for it."""
         match self.kind:
             case Kind.THROTTLED:
                 return Throttled(
@@ -77,16 +77,16 @@ class Failure:
             case Kind.NO_CONTAINER:
                 return Misconfigured(
                     f"the database or container in COSMOS_DATABASE, COSMOS_CONTAINER does not exist ({self.detail}): "
-                    "the deployment makes them"
+                    "create it by the deployment, or correct the setting"
                 )
             case Kind.INVALID | Kind.TOO_LARGE:
                 return Misconfigured(
-                    f"the store refuses what this service sends ({self.detail}): compare its set-up"
+                    f"the store refuses a request of this service ({self.detail}): run python -m infra.preflight"
                 )
             case Kind.DENIED:
                 return Unavailable(
-                    f"the store denies access ({self.detail}): the identity needs the role "
-                    "Cosmos DB Built-in Data Contributor, a key must be the account's"
+                    f"the store denies access ({self.detail}): give the identity the role "
+                    "Cosmos DB Built-in Data Contributor, or put the account's key in COSMOS"
                 )
             case _:
                 return Unavailable(f"the store could not be used ({self.detail}): try again later")

@@ -1,8 +1,8 @@
-"""What is deployed in Cosmos DB, read without changing anything.
+"""The deployed containers are read, and nothing is changed.
 
-A container's properties are metadata: whoever may read data may read them
-(https://learn.microsoft.com/azure/cosmos-db/nosql/reference-data-plane-security). The account's throughput and
-firewall are not, and are not looked at.
+A container's properties are metadata: an identity that may read data may read the properties too
+(https://learn.microsoft.com/azure/cosmos-db/nosql/reference-data-plane-security). The account's throughput and firewall
+need other rights, and are not read.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from infra.inspection import CannotCheck, Denied, UnusableConnection, first_line
 from outbox.unit_of_work import Clock, utc_now
 
 DEADLINE_SECONDS = 15.0
-"""For one call, its retries and a sign-in included."""
+"""The longest that one call may take, with its retries and a sign-in."""
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,11 @@ class IndexingPolicy:
 
 @dataclass(frozen=True)
 class ContainerState:
-    """A container as it is."""
+    """A container as it is deployed."""
 
     partition_key: tuple[str, ...]
     default_ttl: int | None
-    """Seconds; -1: on, but nothing expires by itself; None: off, and the TTL of items is ignored."""
+    """Seconds; -1: on, and only items with a TTL of their own expire; None: off, and the TTL of items is ignored."""
     indexing: IndexingPolicy
 
 
@@ -61,7 +61,7 @@ class CosmosInspection(AbstractAsyncContextManager["CosmosInspection"]):
         self._database = database
         self._clock = clock
         self.ahead: timedelta | None = None
-        """How far the service's clock is ahead of ours, to a second or two; None before its first answer."""
+        """How far the service's clock is ahead of ours, to a second or two; None before the first answer."""
 
     async def __aenter__(self) -> Self:
         try:
@@ -88,7 +88,7 @@ class CosmosInspection(AbstractAsyncContextManager["CosmosInspection"]):
         return _state(properties)
 
     async def try_access(self, name: str, partition_key: str) -> None:
-        """Read and replace an item that cannot be there: nothing changes. Raises Denied, CannotCheck."""
+        """Read and replace an item that cannot exist, so that nothing changes. Raises Denied, CannotCheck."""
         proxy = self._client.get_database_client(self._database).get_container_client(name)
         nowhere = f"preflight-{uuid.uuid4()}"
         await self._try(proxy.read_item(nowhere, nowhere))
@@ -103,7 +103,7 @@ class CosmosInspection(AbstractAsyncContextManager["CosmosInspection"]):
                 await call
 
     def _read_clock(self, headers: Mapping[str, Any]) -> None:
-        """A proxy on the way may have removed the date, or made it its own: then nothing is known."""
+        """Compare the clocks. Without a readable date, which a proxy may have removed, nothing is known."""
         for name, value in headers.items():
             if name.lower() == "date":
                 self.ahead = _time(str(value), self._clock()) - self._clock()
@@ -131,7 +131,9 @@ def _reported(read_headers: Callable[[Mapping[str, Any]], None]) -> Iterator[Non
         raise CannotCheck(f"does not answer within {DEADLINE_SECONDS:g} s") from error
     except SDK_ERRORS as error:
         raise CannotCheck(f"cannot be reached ({classify(error).detail})") from error
-    except ValueError as error:  # the SDK's answer to a connection string without its parts, or a damaged key
+    except (
+        ValueError
+    ) as error:  # the SDK raises it for a connection string without its parts, or a damaged key
         raise UnusableConnection from error
 
 

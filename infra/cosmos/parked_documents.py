@@ -16,17 +16,17 @@ from outbox.parking_lot import ParkedAggregate, ParkedEvent
 PARTITION = "parked"
 MARKER, EVENT, DISCARDED = "parkedAggregate", "parkedEvent", "discardedEvent"
 _BATCH, _BATCH_BYTES = 40, 900_000
-"""Events in one transaction, and their bytes unless it is a single one."""
+"""The most events in one transaction, and the most bytes; a single event may have more."""
 
 _PLAIN_TYPE, _PLAIN_ID = re.compile(r"[A-Za-z0-9]+"), re.compile(r"[A-Za-z0-9._-]+")
-"""What may stand in an item's id as it is; anything else is hashed."""
+"""Types and ids that may stand in an item's id; any other is hashed."""
 
 
 @dataclass(frozen=True)
 class StoredNames:
-    """What the parked documents of one aggregate type were called before documents told their type.
+    """The names in parked documents of one aggregate type that were stored before documents told their type.
 
-    They are still written so beside the new names, so that the version before can read them.
+    The old names are still written beside the new ones, so that the version before can read the documents.
     """
 
     aggregate_type: str
@@ -38,18 +38,18 @@ class StoredNames:
 
 @dataclass(frozen=True)
 class ParkedDocuments:
-    """Writes and reads the parking lot's items. ``stored_names`` are those of the type that has other ones."""
+    """Writes and reads the parking lot's items. ``stored_names``: the old names of the one type that has them."""
 
     events: EventReader
     stored_names: StoredNames | None = None
 
     @property
     def marker_types(self) -> list[str]:
-        """The ``type`` of every marker there can be."""
+        """The ``type`` of every marker that can be stored."""
         return [MARKER, *([self.stored_names.marker] if self.stored_names else [])]
 
     def owner_field(self, aggregate: AggregateKey) -> str:
-        """The field with an aggregate's id, in all documents that there are of this aggregate."""
+        """The field with the aggregate's id, in every parked document of this aggregate."""
         names = self._names_of(aggregate)
         return names.owner if names else "aggregateId"
 
@@ -58,7 +58,7 @@ class ParkedDocuments:
         return names if names and aggregate and aggregate.type == names.aggregate_type else None
 
     def _owner(self, aggregate: AggregateKey | None) -> Item:
-        """Whose a document is, in all names that its readers know."""
+        """The fields that name a document's aggregate, in all names that its readers know."""
         owner: Item = {
             "aggregateType": aggregate.type if aggregate else None,
             "aggregateId": aggregate.id if aggregate else None,
@@ -89,7 +89,7 @@ class ParkedDocuments:
         }
 
     def aggregate(self, item: Item) -> ParkedAggregate:
-        """The parked aggregate in a marker as it was read."""
+        """The parked aggregate in a marker that was read."""
         key = self._key(item)
         assert key is not None, "a marker names its aggregate"
         return ParkedAggregate(
@@ -97,7 +97,7 @@ class ParkedDocuments:
         )
 
     def event_item(self, event: FeedEvent, parked: ParkedAggregate | None, *, at: datetime) -> Item:
-        """The item of an event that is parked ``at`` this time (UTC); ``parked`` None: it belongs to no aggregate."""
+        """The item of an event that is parked ``at`` this time (UTC); ``parked`` None: the event has no aggregate."""
         valid = event if isinstance(event, OutboxEvent) else None
         return {
             "id": _parking_id(event),
@@ -114,7 +114,7 @@ class ParkedDocuments:
         }
 
     def event(self, item: Item) -> ParkedEvent:
-        """The parked event in an item as it was read."""
+        """The parked event in an item that was read."""
         return ParkedEvent(
             id=item["id"],
             event_id=item["eventId"],
@@ -127,9 +127,9 @@ class ParkedDocuments:
         )
 
     def feed_event(self, parked: ParkedEvent) -> FeedEvent:
-        """The event as it came out of the feed, to be sent after all."""
+        """The event as the feed delivered it, to be sent by a replay."""
         event = self.events.event(parked.document)
-        return event or Poison(parked.event_id, parked.aggregate, "its document was too large to keep")
+        return event or Poison(parked.event_id, parked.aggregate, "the document was too large to keep")
 
 
 def marker_id(aggregate: AggregateKey) -> str:
@@ -148,7 +148,7 @@ def _reason(event: FeedEvent, parked: ParkedAggregate | None) -> str:
 
 
 def _parking_id(event: FeedEvent) -> str:
-    """An event's id is unique in its partition only, and a broken document may have any."""
+    """A digest: an event's id is unique only in its partition, and a broken document may have any id."""
     return _digest([event.document.get("partitionKey"), event.id])
 
 
@@ -157,7 +157,7 @@ def _digest(parts: Sequence[Any]) -> str:
 
 
 def _position_text(position: Position) -> str:
-    """Sorts as text as the position does."""
+    """The position as a text that sorts as the position does."""
     return "-".join(f"{part:020d}" for part in position)
 
 
@@ -167,7 +167,7 @@ def _position(text: str) -> Position:
 
 
 def chunks(items: Sequence[Item]) -> Iterator[list[Item]]:
-    """In order, each small enough for one transaction; a single item may be larger than that."""
+    """The items in order, in parts that fit one transaction; a part of a single item may be larger."""
     chunk: list[Item] = []
     size = 0
     for item in items:
@@ -182,7 +182,7 @@ def chunks(items: Sequence[Item]) -> Iterator[list[Item]]:
 
 
 def without_document(item: Item) -> Item:
-    """A parked event whose document is too large to be kept a second time."""
+    """The item of a parked event without the document, which is too large to be stored a second time."""
     where = {name: item["document"].get(name) for name in ("id", "partitionKey")}
-    reason = f"{item['reason']} (its document is too large to be kept here: see the container of the feed)"
+    reason = f"{item['reason']} (the document is too large to be kept here: see the container of the feed)"
     return item | {"document": where, "reason": reason}

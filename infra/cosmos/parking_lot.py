@@ -1,11 +1,11 @@
 """Parked events and the aggregates that they block change together: all are in one logical partition of one container.
 
-An aggregate that is parked has a document of its own, its marker. Whoever parks behind it replaces the marker at the
-version that was seen, and whoever releases it deletes it at that version, so neither can miss the other. Events keep
-their place in the feed in ``position``, by which they are replayed.
+A parked aggregate has a document of its own, the marker. Parking more events replaces the marker at the version that
+was read, and a release deletes the marker at the version that was read, so that neither can miss the other. Each event
+keeps its place in the feed in ``position``, and is replayed in that order.
 
-The relay looks at the markers before it sends. They are read with the session token of this process's newest write; an
-instance that takes a lease over does so seconds after the former owner's last write, when every replica has it.
+The relay reads the markers before it sends, with the session token of this process's newest write. An instance takes a
+lease over only seconds after the former owner's last write, when every replica has that write.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -54,7 +54,7 @@ class CosmosParkingLot:
         self._clock = clock
 
     async def aggregates(self) -> Mapping[AggregateKey, ParkedAggregate]:
-        """The aggregates that are parked, by type and id."""
+        """The parked aggregates by type and id."""
         types = self._documents.marker_types
         found = [self._documents.aggregate(item) async for item in self._all(_MARKERS, {"@types": types})]
         return {parked.aggregate: parked for parked in found}
@@ -65,7 +65,7 @@ class CosmosParkingLot:
         return None if item is None else self._documents.aggregate(item)
 
     async def park(self, parked: ParkedAggregate, events: Sequence[FeedEvent]) -> None:
-        """Park events of an aggregate. Raises PreconditionFailed when it is not at ``parked.version``."""
+        """Park events of an aggregate. Raises PreconditionFailed when the marker is not at ``parked.version``."""
         marker, version, now = self._documents.marker_item(parked), parked.version, self._clock()
         for chunk in chunks([self._documents.event_item(event, parked, at=now) for event in events]):
             first = Write.replace(marker, version) if version else Write.create(marker)
@@ -89,7 +89,7 @@ class CosmosParkingLot:
             await self._store(Write.upsert(without_document(item)))
 
     async def page(self, size: int, continuation_token: str | None) -> ParkedPage:
-        """Parked events, oldest first. Raises UnknownContinuation for a foreign token."""
+        """A page of parked events, oldest first. Raises UnknownContinuation."""
         token = continuation.unseal(self._scope, continuation_token) if continuation_token else None
         try:
             items, token = await self._container.page(
@@ -105,7 +105,7 @@ class CosmosParkingLot:
         )
 
     async def get(self, parking_id: str) -> ParkedEvent | None:
-        """One parked event."""
+        """One parked event; None when no event is parked under the id."""
         item = await self._read(parking_id)
         return self._documents.event(item) if item is not None and item["type"] == EVENT else None
 
@@ -123,7 +123,7 @@ class CosmosParkingLot:
         return found
 
     async def remove(self, parked: Sequence[ParkedEvent]) -> None:
-        """Forget events that have been delivered; another replay may have been faster."""
+        """Remove events that were delivered; another replay may have been faster."""
         if not parked:
             return
         try:
@@ -131,12 +131,12 @@ class CosmosParkingLot:
         except StoreFailed as error:
             if error.failure.kind is not Kind.MISSING:
                 raise error.failure.error() from error
-            half = len(parked) // 2  # one of them is gone: the others are found by halving
+            half = len(parked) // 2  # one event is gone already: halving finds the others
             await self.remove(parked[:half])
             await self.remove(parked[half:] if half else ())
 
     async def move_block(self, parked: ParkedAggregate) -> None:
-        """Say which event is in the way now. Raises PreconditionFailed."""
+        """Store which event cannot be sent now. Raises PreconditionFailed."""
         await self._store(Write.replace(self._documents.marker_item(parked), parked.version))
 
     async def discard(self, parked: ParkedEvent, reason: str) -> None:
@@ -153,7 +153,7 @@ class CosmosParkingLot:
         await self._store(Write.replace(discarded, item["_etag"]))
 
     async def release(self, parked: ParkedAggregate) -> bool:
-        """Delete the marker at the version that was seen."""
+        """Delete the marker at the version that was read; False: the marker has changed since."""
         try:
             await self._store(Write.delete(marker_id(parked.aggregate), parked.version))
         except PreconditionFailed:
@@ -183,19 +183,21 @@ class CosmosParkingLot:
             raise error.failure.error() from error
 
     async def _store(self, *writes: Write) -> list[str]:
-        """As :meth:`_write`, but every failure is one of ours."""
+        """As :meth:`_write`, but every failure becomes an error of the outbox or Misconfigured."""
         try:
             return await self._write(*writes)
         except StoreFailed as error:
             raise error.failure.error() from error
 
     async def _write(self, *writes: Write) -> list[str]:
-        """One transaction. Raises PreconditionFailed for what somebody else has changed, StoreFailed for the rest."""
+        """One transaction. Raises PreconditionFailed when another writer was faster, StoreFailed for other failures."""
         try:
             return await self._container.execute(PARTITION, writes)
         except StoreFailed as error:
             if error.failure.kind in (Kind.CONFLICT, Kind.STALE) or (
                 error.failure.kind is Kind.MISSING and writes[0].if_match is not None
             ):
-                raise PreconditionFailed("what is parked was changed by somebody else: look again") from error
+                raise PreconditionFailed(
+                    "another instance or operator changed the parked aggregate: read it again"
+                ) from error
             raise

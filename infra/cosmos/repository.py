@@ -1,4 +1,4 @@
-"""Aggregates out of the store. What is read to be changed is tracked by the unit of work that asked."""
+"""Reading changes nothing: the unit of work that asked keeps track of the aggregates that it changes."""
 
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -47,10 +47,10 @@ class AggregateReader:
         return await self.get(kind, aggregate_id, partition_key)
 
     async def page(self, kind: type[A], size: int, continuation_token: str | None) -> Page[A]:
-        """At most ``size`` aggregates. Raises UnknownContinuation for a foreign token, Throttled, Unavailable."""
+        """At most ``size`` aggregates. Raises UnknownContinuation, Throttled, Unavailable."""
         scope = f"{self.scope}/{kind.aggregate_type}"
         token = continuation.unseal(scope, continuation_token) if continuation_token else None
-        for _ in range(_EMPTY_PAGES):  # the store may answer an empty page and a token: go on for the caller
+        for _ in range(_EMPTY_PAGES):  # the store may answer with an empty page and a token: read on
             try:
                 items, token = await self.container.page(_LIST, {"@type": kind.aggregate_type}, size, token)
             except StoreFailed as error:
@@ -64,7 +64,7 @@ class AggregateReader:
 
 
 class CosmosRequestRecords:
-    """The records of requests, each in the partition of the aggregate that it created."""
+    """The records of requests, each in the partition of the aggregate that the request created."""
 
     def __init__(self, container: Container, tracked: list[RequestRecord[Any]]) -> None:
         self._container = container
@@ -75,7 +75,7 @@ class CosmosRequestRecords:
         self._tracked.append(record)
 
     async def get(self, aggregate: A, key_digest: str) -> RequestRecord[A] | None:
-        """The record, unless there is none or it has expired. Raises Throttled, Unavailable."""
+        """The record; None when no record is there any more. Raises Throttled, Unavailable."""
         try:
             item = await self._container.read(request_id(key_digest), aggregate.partition_key)
         except StoreFailed as error:

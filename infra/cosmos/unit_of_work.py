@@ -1,10 +1,10 @@
-"""Aggregates and their events are stored together or not at all, and whoever asked learns which.
+"""Aggregates and their events are stored together or not at all, and the caller learns which of the two.
 
 The answer to a batch can get lost after the batch was committed, and the SDK may have repeated the batch on its own.
 A batch is therefore repeated as it is, with the same event ids and the same ETag conditions: the store can commit it
-only once. When it is refused because something is there already, the unit of work looks for its own event document
-before it blames another writer. Every await may be the last: whoever dies here has stored all or nothing, and a
-client that asks again finds which.
+only once. When the store refuses the batch because a document exists already, the unit of work looks for its own event
+document before it blames another writer. A process that dies at any point has stored all or nothing, and a client that
+asks again finds which of the two.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ MAX_BYTES = 2 * 1024 * 1024
 """Limits of a transactional batch (https://learn.microsoft.com/azure/cosmos-db/nosql/transactional-batch)."""
 
 PATIENCE_SECONDS = 7.0
-"""How long a commit whose answer was lost is tried again before its outcome counts as unknown."""
+"""How long a commit whose answer was lost is repeated before OutcomeUnknown is raised."""
 
 _FIRST_PAUSE_SECONDS = 0.1
 _TAKEN = {Kind.CONFLICT, Kind.STALE, Kind.MISSING}
@@ -46,7 +46,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Lifetimes:
-    """How long documents that expire are kept, in seconds from when they were written."""
+    """How many seconds after their last write documents expire."""
 
     events: int
     """Events, and the tombstones of deleted aggregates."""
@@ -56,7 +56,7 @@ class Lifetimes:
 
 @dataclass(frozen=True)
 class _Tracked:
-    """An aggregate in a unit of work, and the version that it was read at (None: it is new)."""
+    """An aggregate in a unit of work, and the version at which it was read (None: the aggregate is new)."""
 
     aggregate: Aggregate[Any]
     etag: ETag | None
@@ -64,7 +64,7 @@ class _Tracked:
 
 @dataclass(frozen=True)
 class _Changed:
-    """A tracked aggregate that has something to store."""
+    """A tracked aggregate that has changes to store."""
 
     tracked: _Tracked
     changes: Changes[AggregateState]
@@ -84,12 +84,12 @@ class _Batch:
 
     @property
     def first_event(self) -> dict[str, Any]:
-        """A document that nobody else can have written: its id was made for this batch."""
+        """A document that no other writer can have stored: its id was made for this batch."""
         return self.writes[len(self.changed)].item
 
 
 class CosmosUnitOfWork:
-    """Tracks the aggregates of one request and stores what changed. See :class:`outbox.unit_of_work.UnitOfWork`."""
+    """Tracks the aggregates of one request and stores the changes. See :class:`outbox.unit_of_work.UnitOfWork`."""
 
     def __init__(self, container: Container, scope: str, origin: Origin, lifetimes: Lifetimes) -> None:
         self._container = container
@@ -115,7 +115,7 @@ class CosmosUnitOfWork:
     async def get(
         self, kind: type[A], aggregate_id: str, *, partition_key: str | None = None, newest: bool = False
     ) -> Versioned[A]:
-        """The aggregate and its version; tracked. Raises AggregateNotFound, Throttled, Unavailable."""
+        """Read and track an aggregate. Raises AggregateNotFound, Throttled, Unavailable."""
         read = self._reader.newest if newest else self._reader.get
         found = await read(kind, aggregate_id, partition_key or aggregate_id)
         self._tracked.append(_Tracked(found.aggregate, found.etag))
@@ -126,7 +126,7 @@ class CosmosUnitOfWork:
         return await self._reader.page(kind, size, continuation_token)
 
     async def commit(self) -> Commit:
-        """Store every tracked change and its events in one transaction. See the port for what it raises."""
+        """Store every tracked change and its events in one transaction. Raises the errors that the port lists."""
         try:
             return await self._commit([*self._tracked])
         finally:
@@ -164,7 +164,7 @@ class CosmosUnitOfWork:
             )
         if len({aggregate.aggregate_id for aggregate in aggregates}) < len(aggregates):
             raise ValueError(
-                "two changed aggregates have the same id: each has one document, named by its id"
+                "two changed aggregates have the same id, and so the same document: give each an id of its own"
             )
         ttl = self._lifetimes.events
         events = [
@@ -190,7 +190,7 @@ class CosmosUnitOfWork:
         ]
 
     async def _store(self, batch: _Batch) -> Sequence[ETag | None]:
-        """Store the batch once; each aggregate's new ETag, or None when others have changed the aggregate since."""
+        """Store the batch once. Returns each aggregate's ETag, or None when others have changed the aggregate since."""
         pause = _FIRST_PAUSE_SECONDS
         answer_lost = False
         loop = asyncio.get_running_loop()
@@ -215,12 +215,14 @@ class CosmosUnitOfWork:
             pause *= 2
 
     async def _own_commit(self, batch: _Batch) -> Sequence[ETag | None]:
-        """Find out whether an earlier attempt of ours stored the batch. Raises PreconditionFailed if not."""
+        """The ETags of a batch that an earlier attempt stored. Raises PreconditionFailed when no attempt did."""
         event = batch.first_event
         try:
             stored = await self._container.read(event["id"], batch.partition_key)
             if stored is None or stored.get("data") != event["data"]:
-                raise PreconditionFailed(f"{_named(batch)} has changed: read it again")
+                raise PreconditionFailed(
+                    f"another writer changed {_named(batch)}: read again, then repeat the change"
+                )
             return [await self._etag_if_unchanged(batch, changed) for changed in batch.changed]
         except StoreFailed as error:
             raise _unknown(error.failure) from error
@@ -246,13 +248,13 @@ def _check_limits(writes: Sequence[Write]) -> None:
 
 def _too_large() -> ChangeTooLarge:
     return ChangeTooLarge(
-        f"the change is over {MAX_OPERATIONS} documents or {MAX_BYTES} bytes, which is what one transaction can hold: "
-        "make it in smaller steps"
+        f"the change is over {MAX_OPERATIONS} documents or {MAX_BYTES} bytes, the limits of one transaction: "
+        "make several smaller changes"
     )
 
 
 def _unknown(failure: Failure) -> OutcomeUnknown:
     return OutcomeUnknown(
-        f"the store did not answer ({failure.detail}); the change may or may not have been stored: "
+        f"the store did not answer ({failure.detail}); the change may be stored or not: "
         "read again, or repeat the request"
     )

@@ -1,4 +1,4 @@
-"""Every error becomes its problem document at this one place, and no exception becomes a stack trace for a caller."""
+"""Every error becomes a problem document in this one module, and no caller gets a stack trace."""
 
 import functools
 import logging
@@ -26,7 +26,7 @@ from outbox.errors import (
 )
 
 StatusOf = Sequence[tuple[type[Exception], int, str]]
-"""Errors with the status and the title of their answer. The first that fits decides: a class comes before its base."""
+"""Errors with the status and title of their answers. The first match decides, so a class stands before its base."""
 
 STATUS_OF: StatusOf = [
     (UnsupportedMediaType, 415, "Unsupported media type"),
@@ -47,7 +47,7 @@ STATUS_OF: StatusOf = [
     (NotDelivered, 503, "Service unavailable"),
     (Misconfigured, 500, "Service misconfigured"),
 ]
-"""What every service answers; a service adds its own errors with :class:`Answering`."""
+"""The errors of every service; a service adds its own errors with :class:`Answering`."""
 
 Handler = Callable[[func.HttpRequest], Awaitable[func.HttpResponse]]
 
@@ -55,7 +55,7 @@ _log = logging.getLogger(__name__)
 
 
 class Answering:
-    """A decorator for HTTP functions: what the function raises is answered with the status of its error.
+    """A decorator for HTTP functions: an error that the function raises is answered with the error's status.
 
     ``own`` lists the errors of one service; they come before the common ones.
     """
@@ -64,7 +64,7 @@ class Answering:
         self._status_of: StatusOf = [*own, *STATUS_OF]
 
     def __call__(self, handler: Handler) -> Handler:
-        """The function with its errors answered."""
+        """The function, with every error turned into an answer."""
 
         @functools.wraps(handler)
         async def answered(req: func.HttpRequest) -> func.HttpResponse:
@@ -80,7 +80,9 @@ class Answering:
         for kind, status, title in self._status_of:
             if isinstance(error, kind):
                 return _problem(error, status, title)
-        _log.error("a request failed in a way that was not foreseen: please report it", exc_info=error)
+        _log.error(
+            "a request failed with an unexpected error, which is a bug: report the traceback", exc_info=error
+        )
         return problem(500, "Internal error", "The service failed. The request may have had an effect.")
 
 
@@ -88,7 +90,7 @@ def _problem(error: Exception, status: int, title: str) -> func.HttpResponse:
     if status >= 500:
         _log.error("answered %d: %s", status, error)
     if isinstance(error, Misconfigured):
-        return problem(status, title, "The service is not set up as it must be; its log says what to change.")
+        return problem(status, title, "The service is not set up correctly; its log says what to change.")
     return problem(status, title, str(error), errors=_fields(error), headers=_retry_after(error))
 
 

@@ -1,8 +1,8 @@
-"""A path of ours with another method is 405, not 404: which methods a path takes is read from the functions themselves.
+"""A known path with a wrong method is 405, not 404; the methods of a path are read from the functions themselves.
 
-The Functions host answers 404 for a known route with another method (azure-functions-host issues 9876 and 10098), so
-one function takes what no other takes. The host tries routes in the alphabetical order of the functions' names: that
-function's name must sort last.
+The Functions host answers 404 for a known route with another method (azure-functions-host issues 9876 and 10098). So
+one function, the catch-all, takes every call that no other function takes. The host tries routes in the alphabetical
+order of the functions' names: the name of the catch-all must sort last.
 """
 
 import functools
@@ -13,36 +13,36 @@ import azure.functions as func
 from infra.http.responses import problem
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-"""What the function that takes the rest is declared with."""
+"""The methods with which the catch-all is declared."""
 
 _PARAMETER = re.compile(r"\{[^{}*]+\}")
 
 
 class IndexedApp(func.FunctionApp):
-    """A function app that can be asked for its functions again.
+    """A function app whose functions can be listed more than once.
 
-    azure-functions 1.26 checks at each call of ``get_functions`` that no name is taken, and finds its own of the call
-    before.
+    azure-functions 1.26 checks in each call of ``get_functions`` that no name is taken, and finds the names that the
+    call before took.
     """
 
     _functions: list[func.Function] | None = None
 
     def get_functions(self) -> list[func.Function]:
-        """The app's functions, built once. Raises ValueError when two have one name."""
+        """The app's functions, built once. Raises ValueError when two functions have the same name."""
         if self._functions is None:
             self._functions = super().get_functions()
         return self._functions
 
 
 def no_such_call(request: func.HttpRequest, app: IndexedApp, hint: str) -> func.HttpResponse:
-    """405 when the path is one of the app's and only the method is not, else 404 with a hint where to look."""
+    """405 when the app has the path but not the method, otherwise 404 with a hint."""
     path = request.route_params.get("path", "").removesuffix("/")
     taken = {method for route, methods in _routes(app) if route.fullmatch(path) for method in methods}
     # A request with a method that is taken is here because its path is not quite that path: it has a slash too many.
     if not taken or request.method in taken:
         return problem(404, "Not found", f"There is nothing at this path: {hint}.")
     allowed = ", ".join(sorted(taken))
-    detail = f"{request.method} is not a method of this path; it takes {allowed}."
+    detail = f"This path does not take {request.method}; it takes {allowed}."
     return problem(405, "Method not allowed", detail, headers={"Allow": allowed})
 
 

@@ -1,4 +1,4 @@
-"""What can be wrong with an HTTP request, whatever it asks for.
+"""Every error of an HTTP request that is wrong in itself, whatever the request asks for.
 
 ::
 
@@ -18,17 +18,17 @@ class FieldError:
     """One thing that is wrong with a request."""
 
     field: str
-    """Where: a path such as ``name.firstName``, a header's or a query parameter's name, or ``body``."""
+    """A path such as ``name.firstName``, the name of a header or query parameter, or ``body``."""
     reason: str
-    """What is wrong and what would be right, for the caller to read."""
+    """What the field must be, for the caller to read."""
 
 
 class RequestError(InfraError):
-    """Base of every error in a request."""
+    """Base of every error of a wrong request."""
 
 
 class InvalidRequest(RequestError):
-    """The caller's input breaks a rule; :attr:`errors` names every field that does."""
+    """The request breaks a rule; :attr:`errors` names every field that is wrong."""
 
     def __init__(self, *errors: FieldError) -> None:
         super().__init__("; ".join(f"{error.field}: {error.reason}" for error in errors))

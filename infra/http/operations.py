@@ -1,4 +1,4 @@
-"""HTTP for operators: what is parked, and how the relay is doing. Only a single parked event shows personal data."""
+"""HTTP for operators: parked events and the relay's lag. Only the answer with one parked event holds personal data."""
 
 import re
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ DiscardReason = Annotated[str, StringConstraints(strip_whitespace=True, min_leng
 
 @dataclass(frozen=True)
 class Names:
-    """What a service's own aggregates are called in its operators' paths and JSON."""
+    """The names of a service's aggregates in the operators' paths and JSON."""
 
     aggregate_type: str
     path: str
@@ -36,27 +36,27 @@ class Names:
 
 
 class Discard(WireModel):
-    """Why an event is given up."""
+    """The body of a call that discards an event: the reason."""
 
     reason: DiscardReason
 
 
 def parking_id(request: func.HttpRequest) -> str:
-    """The parked event in the path. Raises NotParked when it can be none."""
+    """The id of the parked event in the path. Raises NotParked when no event can have the id."""
     text = str(request.route_params.get("id", ""))
     if not _PARKING_ID.fullmatch(text):
-        raise NotParked("no such event is parked: its id is the one in the list of parked events")
+        raise NotParked("no such event is parked: take an id from the list of parked events")
     return text
 
 
 def discard_reason(request: func.HttpRequest) -> str:
-    """Why an event is given up. Raises InvalidRequest."""
+    """The reason in the body. Raises InvalidRequest."""
     discard = validated(Discard, json_object(request, "application/json"))
     return str(discard.reason)
 
 
 def parked_listed(page: ParkedPage, names: Names) -> func.HttpResponse:
-    """200 with some parked events, without their documents, and the token of the next page."""
+    """200 with a page of parked events, without their documents, and the token of the next page."""
     items = [_summary(parked, names) for parked in page.items]
     return json_response(200, {"items": items, "continuationToken": page.continuation_token})
 
@@ -67,12 +67,12 @@ def parked_shown(parked: ParkedEvent, names: Names) -> func.HttpResponse:
 
 
 def replayed(result: Replayed) -> func.HttpResponse:
-    """200 with how many events were sent and whether that was all: if not, ask again."""
+    """200 with how many events were sent, and whether events remain: then replay again."""
     return json_response(200, {"replayed": result.replayed, "remaining": not result.done})
 
 
 def relay_status(status: RelayStatus, names: Names) -> func.HttpResponse:
-    """200 with every lease, the age of what waits there, and whether that is too old."""
+    """200 with every lease, the age of its oldest waiting change, and whether the relay is late."""
     leases = [_lease(lease) for lease in status.leases]
     return json_response(200, {"late": status.late, names.count: status.parked, "leases": leases})
 

@@ -1,6 +1,6 @@
-"""The HTTP functions of an operator, the same for every service: health, the relay's lag, what is parked.
+"""The HTTP functions of an operator are the same for every service: health, the relay's lag, the parked events.
 
-Their names sort before ``unrouted``. All but health ask for the admin key.
+The names of these functions sort before ``unrouted``. All of them but health need the admin key.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ answering = Answering()
 
 
 def operator_functions(service: Callable[[], Wired], names: operations.Names) -> func.Blueprint:
-    """The functions over the outbox of a service, which is made at the first call."""
+    """The operator's functions; ``service`` is called at the first request, not before."""
     app = func.Blueprint()  # type: ignore[no-untyped-call]  # the library does not annotate its constructor
 
     @app.route(route="health", methods=["GET"], auth_level=func.AuthLevel.ANONYMOUS)
@@ -35,21 +35,21 @@ def operator_functions(service: Callable[[], Wired], names: operations.Names) ->
     @app.route(route="parked", methods=["GET"], auth_level=func.AuthLevel.ADMIN)
     @answering
     async def list_parked(req: func.HttpRequest) -> func.HttpResponse:
-        """GET /parked?pageSize=&continuationToken=: the events that cannot be sent, and those that wait behind them."""
+        """GET /parked?pageSize=&continuationToken=: the events that cannot be sent, and the events behind them."""
         size, token = request.page_request(req)
         return operations.parked_listed(await service().outbox.parking.page(size, token), names)
 
     @app.route(route="parked/{id}", methods=["GET"], auth_level=func.AuthLevel.ADMIN)
     @answering
     async def get_parked(req: func.HttpRequest) -> func.HttpResponse:
-        """GET /parked/{id}: one of them, with its document."""
+        """GET /parked/{id}: one parked event, with its document."""
         parking_id = operations.parking_id(req)
         return operations.parked_shown(await service().outbox.parking.show(parking_id), names)
 
     @app.route(route="parked/{id}/discard", methods=["POST"], auth_level=func.AuthLevel.ADMIN)
     @answering
     async def discard_parked(req: func.HttpRequest) -> func.HttpResponse:
-        """POST /parked/{id}/discard {"reason": ...}: give one up for good."""
+        """POST /parked/{id}/discard {"reason": ...}: give one parked event up for good."""
         parking_id, reason = operations.parking_id(req), operations.discard_reason(req)
         await service().outbox.parking.discard(parking_id, reason)
         return responses.no_content()

@@ -1,4 +1,4 @@
-"""What a request says, checked: each function gives a value that can be used, or raises what is wrong with it."""
+"""Only checked values leave this module: each function returns a valid part of the request, or raises an error."""
 
 import re
 from typing import Any
@@ -26,7 +26,7 @@ _TRACEPARENT = re.compile(r"[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{
 
 
 def origin(request: func.HttpRequest) -> Origin:
-    """What caused this request, by its headers; a header that is not well-formed is ignored."""
+    """The origin that the headers name; a header that is not well-formed is ignored."""
     correlation_id = request.headers.get("x-correlation-id", "")
     traceparent = request.headers.get("traceparent", "")
     return Origin(
@@ -36,7 +36,7 @@ def origin(request: func.HttpRequest) -> Origin:
 
 
 def path_id(request: func.HttpRequest) -> UUID | None:
-    """The id in the path; None when it is no UUID, so that nothing can have it."""
+    """The id in the path; None when the id is no UUID."""
     text = request.route_params.get("id", "")
     return UUID(text) if _UUID.fullmatch(text) else None
 
@@ -58,7 +58,7 @@ def json_object(request: func.HttpRequest, *media_types: str) -> dict[str, Any]:
     if len(body) > MAX_BODY_BYTES:
         raise RequestTooLarge(FieldError("body", f"must not be over {MAX_BODY_BYTES} bytes"))
     try:
-        data = from_json(body, allow_inf_nan=False)  # its nesting is bounded, json.loads' is not
+        data = from_json(body, allow_inf_nan=False)  # pydantic bounds the nesting, json.loads does not
     except ValueError as error:
         raise InvalidRequest(FieldError("body", f"must be JSON in UTF-8: {error}")) from None
     if not isinstance(data, dict):
@@ -67,7 +67,7 @@ def json_object(request: func.HttpRequest, *media_types: str) -> dict[str, Any]:
 
 
 def if_match(request: func.HttpRequest) -> frozenset[ETag]:
-    """The versions that the caller allows; none: any. Raises InvalidRequest when the header pins no version."""
+    """The versions that the caller allows (empty: any). Raises InvalidRequest when the header names no version."""
     header = request.headers.get("If-Match")
     if header is None:
         return frozenset()
@@ -75,7 +75,8 @@ def if_match(request: func.HttpRequest) -> frozenset[ETag]:
     if not all(_ENTITY_TAG.fullmatch(tag) for tag in tags):
         raise InvalidRequest(
             FieldError(
-                "If-Match", 'must be the ETag of an answer as it was, in quotes (no "*", no weak W/ one)'
+                "If-Match",
+                'must be the unchanged ETag of an answer, in quotes (not "*", no weak ETag W/"...")',
             )
         )
     return frozenset(tags)

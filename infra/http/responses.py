@@ -1,4 +1,4 @@
-"""Answers: JSON with its headers, and problem documents (RFC 9457) for everything that is not a success."""
+"""Every answer that is not a success is a problem document (RFC 9457); the others are JSON with their headers."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -43,7 +43,7 @@ def problem(
 
 
 def etag_header(etag: ETag | None) -> dict[str, str]:
-    """The ``ETag`` header, or no header when the version is not known."""
+    """The ``ETag`` header; no header when the version is not known."""
     return {} if etag is None else {"ETag": etag}
 
 
@@ -64,5 +64,5 @@ def healthy() -> func.HttpResponse:
 
 
 def no_content() -> func.HttpResponse:
-    """204: done, and there is nothing to say."""
+    """204: done; the answer has no body."""
     return func.HttpResponse(status_code=204)

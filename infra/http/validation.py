@@ -1,4 +1,4 @@
-"""Input becomes a model or an error that names every field that is wrong, by its name on the wire."""
+"""Input becomes a model, or an error that names every wrong field by its name on the wire."""
 
 from typing import Any, TypeVar
 
@@ -16,7 +16,7 @@ _REASONS = {
 
 
 def validated(model: type[Model], data: Any) -> Model:
-    """``data`` as ``model``. Raises InvalidRequest with an error for each bad field, and no input value in it."""
+    """``data`` as ``model``. Raises InvalidRequest, which names each wrong field and holds no input value."""
     try:
         return model.model_validate(data, by_alias=True, by_name=False)
     except ValidationError as problems:

@@ -1,8 +1,8 @@
-"""Checks the configured account and namespace before traffic does; each line says what is wrong and how to mend it.
+"""Checks the configured account and namespace before traffic does; each line says what is wrong and how to repair it.
 
     python -m infra.preflight [--settings FILE] [--survive 1h] [--as-app]
 
-Exit code 0: all right; 1: something is wrong; 2: something could not be checked, a missing setting included.
+Exit code 0: all right; 1: something is wrong; 2: something could not be checked, or a setting is missing.
 """
 
 from infra import installed
@@ -35,7 +35,7 @@ TRIGGER_SETTINGS = (
     "SERVICEBUS_TOPIC",
     "SERVICEBUS_SUBSCRIPTION",
 )
-"""The triggers name their containers, topic and subscription by these, and the host knows no defaults for them."""
+"""The triggers find their containers, topic and subscription by these settings; the host knows no defaults."""
 
 _EMULATOR_PORT = 5300
 """https://learn.microsoft.com/azure/service-bus-messaging/overview-emulator"""
@@ -130,7 +130,7 @@ def _plan(values: Mapping[str, str], arguments: argparse.Namespace) -> Plan:
 
 
 async def _checked(plan: Plan) -> list[Finding]:
-    """With the caller's own sign-in where there is no connection string, whatever identity the app has."""
+    """The findings. Without a connection string the caller's own sign-in is used, whatever identity the app has."""
     if plan.settings.cosmos.connection_string and plan.settings.servicebus.connection_string:
         return await check(plan, None)
     async with DefaultAzureCredential() as credential:
@@ -138,5 +138,5 @@ async def _checked(plan: Plan) -> list[Finding]:
 
 
 if __name__ == "__main__":
-    logging.getLogger("azure").setLevel(logging.CRITICAL)  # a failure is told once, by the line about it
+    logging.getLogger("azure").setLevel(logging.CRITICAL)  # preflight's own line tells a failure once
     sys.exit(main())

@@ -1,4 +1,4 @@
-"""Every check is made even when another fails, and what cannot be checked is said and never taken for right."""
+"""Every check is made even when another fails; a thing that cannot be checked never counts as right."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -28,21 +28,21 @@ class Plan:
     settings: Settings
     subscription: str
     unset: tuple[str, ...]
-    """Names that the triggers take from the settings, and that are not set."""
+    """Settings that the triggers need and that are not set."""
     survive: timedelta
     as_app: bool
-    """Also try what the app does; for a run with the app's own identity."""
+    """True: the run uses the app's own identity, and also tries what the app does."""
     emulator_port: int
-    """Of an emulator's management API; of no meaning for a real namespace."""
+    """The port of an emulator's management API; a real namespace does not use it."""
 
 
 @dataclass(frozen=True)
 class _Access:
-    """What to say when a service refuses a call, does not answer, or cannot be asked."""
+    """The words for a service that refuses a call, does not answer, or cannot be asked."""
 
     service: str
     place: str
-    """What the service calls the thing that a connection leads to."""
+    """The service's word for the target of a connection: account, namespace."""
     setting: str
     address_setting: str
     address: str
@@ -53,8 +53,8 @@ class _Access:
         fix = (
             f"{self.key} in {self.setting}, or set {self.address_setting} instead, to use an identity"
             if connection.connection_string
-            else f"give whoever runs preflight the role {self.role} on {scope} ({_ROLES_TAKE_TIME}), or let this "
-            "machine through the firewall if the text says so"
+            else f"give the identity that runs preflight the role {self.role} on {scope} ({_ROLES_TAKE_TIME}), or let "
+            "this machine through the firewall if the text says so"
         )
         return wrong(subject, f"access is denied: {error}", fix)
 
@@ -109,7 +109,7 @@ _SERVICEBUS = _Access(
 
 
 async def check(plan: Plan, credential: Credential | None, clock: Clock = utc_now) -> list[Finding]:
-    """Everything that was found, in the order in which to read it. ``credential``: for connections without a key."""
+    """All findings in the order of reading. ``credential``: for connections without a key."""
     cosmos, servicebus = await asyncio.gather(_cosmos(plan, credential, clock), _servicebus(plan, credential))
     return [*_settings(plan), *cosmos, *servicebus]
 
@@ -119,7 +119,7 @@ def _settings(plan: Plan) -> Iterator[Finding]:
         names = ", ".join(plan.unset)
         yield warning(
             "settings",
-            f"{names} not set: the app has a default for each, but its triggers do not start without",
+            f"{names} not set: the app has a default for each, but the triggers do not start without these settings",
             f"set {names} in the app's settings",
         )
     yield servicebus_rules.judge_event_ttl(plan.settings, plan.survive)
@@ -202,7 +202,7 @@ async def _tried_as_app(plan: Plan, inspection: ServiceBusInspection) -> list[Fi
 
 
 async def _tried(call: Callable[[], Awaitable[None]], subject: str, role: str) -> Finding:
-    """What the app does there, done with the credential of this run."""
+    """Whether the credential of this run may make the call that the app makes."""
     try:
         await call()
     except Denied as error:
@@ -215,7 +215,7 @@ async def _tried(call: Callable[[], Awaitable[None]], subject: str, role: str) -
     except CannotCheck as error:
         return unknown(
             subject,
-            f"it is not known whether the app may use it: the service {error}",
-            "mend what the other lines say, then run preflight again",
+            f"it is not known whether the app may use the {subject}: the service {error}",
+            "repair what the other lines say, then run preflight again",
         )
     return ok(subject, f"may be used as the role {role} allows")

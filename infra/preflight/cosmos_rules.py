@@ -1,4 +1,4 @@
-"""What the three containers must be for events to be stored, forwarded once in order, and removed."""
+"""The rules for the three containers: events are stored, forwarded once in order, and removed."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,23 +10,23 @@ from infra.preflight.report import Finding, ok, warning, written, wrong
 from infra.settings import Settings
 
 CLOCK_TOLERANCE = timedelta(minutes=5)
-"""Cosmos DB refuses a signature that is 15 minutes off, and validators of tokens usually allow 5."""
+"""Cosmos DB refuses a signature that is 15 minutes old; validators of tokens usually allow 5 minutes."""
 
 
 @dataclass(frozen=True)
 class Needed:
-    """A container that the app needs, and what of it cannot be otherwise."""
+    """A container that the app needs, with the properties that it must have."""
 
     name: str
     setting: str
-    """Names it."""
+    """The setting that names the container."""
     partition_key: str
     ttl_needed: bool
-    """Some of its items must expire; without a default TTL the service ignores their own."""
+    """Some items must expire; without a default TTL of the container the service ignores an item's own TTL."""
     items_say_their_ttl: bool
-    """Every item says for itself how long it lives, so a default does no harm."""
+    """Every item has a TTL of its own, so a default TTL does no harm."""
     queried: tuple[str, ...]
-    """Properties by which it is queried, besides the id."""
+    """The properties in queries, besides the id."""
 
     @property
     def subject(self) -> str:
@@ -64,14 +64,14 @@ def needed(settings: Settings) -> tuple[Needed, ...]:
 
 
 def judge(need: Needed, state: ContainerState | None, database: str) -> Iterator[Finding]:
-    """Whether a container (None: it does not exist) is as the app needs it."""
+    """Whether a container (None: the container does not exist) has the properties that the app needs."""
     if state is None:
         yield wrong(
             need.subject,
             f'does not exist in the database "{database}"',
             f"create it with the partition key {need.partition_key}"
             f"{' and the default TTL -1' if need.ttl_needed else ''}, or name another in {need.setting}; "
-            "the app does not create it, and has no right to",
+            "the app has no right to create a container",
         )
         return
     yield _partition_key(need, state)

@@ -1,4 +1,4 @@
-"""Whether an indexing policy covers a property, as the service decides: the more precise path wins.
+"""A property is indexed as the service decides: of an included and an excluded path, the more precise path wins.
 
 ``/a/b/?`` is more precise than ``/a/*``, and ``/a/?`` than ``/a/*``. The document's ``id`` is indexed in any case.
 https://learn.microsoft.com/azure/cosmos-db/index-policy#includeexclude-strategy

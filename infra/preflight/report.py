@@ -1,4 +1,4 @@
-"""What preflight says: one line for each thing it looked at, and an exit code that a pipeline can act on."""
+"""Preflight prints one line for each thing that was checked, and ends with an exit code for a pipeline."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,11 +6,11 @@ from datetime import timedelta
 from enum import Enum
 
 ALL_RIGHT, SOMETHING_WRONG, COULD_NOT_CHECK = 0, 1, 2
-"""Exit codes. What could not be checked is not right: a pipeline must not go on."""
+"""Exit codes. A thing that could not be checked is not right: a pipeline must not go on."""
 
 
 class Status(Enum):
-    """How a line starts."""
+    """The first word of a line."""
 
     OK = "ok"
     WARNING = "warning"
@@ -20,7 +20,7 @@ class Status(Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at; ``fix`` says what to do unless it is right."""
+    """One thing that was checked; ``fix`` says what to do when it is not right."""
 
     status: Status
     subject: str
@@ -33,27 +33,27 @@ class Finding:
 
 
 def ok(subject: str, text: str) -> Finding:
-    """As it should be."""
+    """A finding for a thing that is right."""
     return Finding(Status.OK, subject, text)
 
 
 def warning(subject: str, text: str, fix: str) -> Finding:
-    """It works, and costs something."""
+    """A finding for a thing that works, at a cost."""
     return Finding(Status.WARNING, subject, text, fix)
 
 
 def wrong(subject: str, text: str, fix: str) -> Finding:
-    """A promise does not hold."""
+    """A finding for a promise that does not hold."""
     return Finding(Status.WRONG, subject, text, fix)
 
 
 def unknown(subject: str, text: str, fix: str) -> Finding:
-    """Nothing can be said."""
+    """A finding for a thing that could not be checked."""
     return Finding(Status.UNKNOWN, subject, text, fix)
 
 
 def exit_code(findings: Iterable[Finding]) -> int:
-    """What is wrong outweighs what is not known; a warning alone fails nothing."""
+    """The exit code: "wrong" wins over "unknown"; a warning alone does not fail."""
     seen = {finding.status for finding in findings}
     if Status.WRONG in seen:
         return SOMETHING_WRONG
@@ -61,7 +61,7 @@ def exit_code(findings: Iterable[Finding]) -> int:
 
 
 def summary(findings: Iterable[Finding]) -> str:
-    """The last line: how many of each."""
+    """The last line: the number of findings of each status."""
     statuses = [finding.status for finding in findings]
     counts = ((status, statuses.count(status)) for status in Status)
     return ", ".join(f"{count} {status.value}" for status, count in counts if count)

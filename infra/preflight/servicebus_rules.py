@@ -1,4 +1,4 @@
-"""What topic and subscription must be to drop repeated events, keep the order, and lose no event."""
+"""The rules for topic and subscription: repeated events are dropped, the order is kept, no event is lost."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -12,7 +12,7 @@ LONGEST_WINDOW = timedelta(days=7)
 
 
 def judge_topic(settings: Settings, state: TopicState | None, survive: timedelta) -> Iterator[Finding]:
-    """Whether the topic (None: it does not exist) drops what the relay repeats after an outage of ``survive``."""
+    """Whether the topic (None: it does not exist) drops the events that are repeated after an outage of ``survive``."""
     subject = f"topic {settings.servicebus_topic}"
     if state is None:
         yield wrong(
@@ -28,7 +28,7 @@ def judge_topic(settings: Settings, state: TopicState | None, survive: timedelta
 
 
 def judge_subscription(name: str, state: SubscriptionState | None) -> Iterator[Finding]:
-    """Whether the subscription (None: it does not exist) keeps every message, and the order of each aggregate's."""
+    """Whether the subscription (None: it does not exist) keeps every message and each aggregate's order."""
     subject = f"subscription {name}"
     if state is None:
         yield wrong(
@@ -43,7 +43,7 @@ def judge_subscription(name: str, state: SubscriptionState | None) -> Iterator[F
     else:
         yield wrong(
             subject,
-            "has no sessions, so the events of one aggregate may overtake each other, and the trigger cannot open it",
+            "has no sessions, so the events of one aggregate may overtake each other, and the trigger does not start",
             "sessions cannot be turned on later: create another subscription with sessions and name it in "
             "SERVICEBUS_SUBSCRIPTION",
         )
@@ -93,7 +93,7 @@ def _window(subject: str, state: TopicState, survive: timedelta, event_ttl: time
         yield ok(
             subject,
             f"duplicates are dropped for {window}, an outage of {written(survive)} included; events are kept for "
-            f"{written(event_ttl)}, so a subscriber must drop what is repeated later, by the event's id or sequence",
+            f"{written(event_ttl)}, so a subscriber must drop later repetitions, by the event's id or sequence",
         )
     else:
         wanted = min(survive, LONGEST_WINDOW)
@@ -104,7 +104,7 @@ def _window(subject: str, state: TopicState, survive: timedelta, event_ttl: time
             f"set the duplicate detection window to {written(wanted)}"
             if state.duplicate_window < wanted
             else "Service Bus has no longer window: expect a shorter outage with --survive, and let subscribers drop "
-            "what is repeated later",
+            "later repetitions",
         )
 
 

@@ -1,7 +1,7 @@
-"""The management API of the namespace in ``SERVICEBUS``, of a real one over TLS and of an emulator without.
+"""The management API of a real namespace is called over TLS; the management API of an emulator without TLS.
 
-``UseDevelopmentEmulator=true`` takes TLS off the AMQP side of azure-servicebus 7.15 alone. Its management requests
-always go to ``https://``, and emulators serve them without TLS, on a port of their own
+``UseDevelopmentEmulator=true`` switches TLS off only for the AMQP side of azure-servicebus 7.15. The SDK's management
+requests always go to ``https://``, but emulators serve them without TLS, on a port of their own
 (https://learn.microsoft.com/azure/service-bus-messaging/overview-emulator).
 """
 
@@ -18,7 +18,7 @@ _ENDPOINT = re.compile(r"(?P<host>Endpoint=sb://[^:/;]+)(:\d+)?/?", re.IGNORECAS
 _RETRIES = 1
 
 
-class _PlainHttp(AioHttpTransport):  # type: ignore[misc]  # azure.core exports it without its type
+class _PlainHttp(AioHttpTransport):  # type: ignore[misc]  # azure.core exports the class without its type
     """Sends ``https://`` requests as ``http://``: an emulator's key is public, so nothing is given away."""
 
     async def send(self, request: Any, **options: Any) -> Any:
@@ -29,7 +29,7 @@ class _PlainHttp(AioHttpTransport):  # type: ignore[misc]  # azure.core exports 
 def administration_client(
     connection: Connection, credential: Credential | None, emulator_port: int
 ) -> ServiceBusAdministrationClient:
-    """A client that has sent nothing yet; close it. Raises ValueError for a connection string without its parts."""
+    """A new client; the caller closes it. Raises ValueError for a connection string without its parts."""
     text = connection.connection_string
     if text is None:
         assert credential is not None

@@ -1,7 +1,8 @@
-"""The one edge where the Service Bus SDK's errors become ours: "this message never" or "not now".
+"""The Service Bus SDK's errors become ours in this one module: "this message never" or "not now".
 
-Only the size of a message is final. Everything else, a full topic, a missing one or a missing role too, can be mended
-by an operator while the events wait in the store; treating it as final would lose them. What is not listed waits.
+Only the size of a message is final. An operator can repair everything else, such as a full topic, a missing topic or a
+missing role, while the events wait in the store; to treat such an error as final would lose events. After an error that
+is not listed, the events wait.
 """
 
 import asyncio
@@ -11,11 +12,11 @@ from azure.core.exceptions import AzureError, ClientAuthenticationError
 from azure.servicebus import exceptions as sdk
 
 SDK_ERRORS = (AzureError, asyncio.TimeoutError, OSError, ValueError)
-"""What a call of the SDK can raise; a ValueError among it says that the client was closed under the call's feet."""
+"""What a call of the SDK can raise; a ValueError says that the client was closed during the call."""
 
 
 class Verdict(Enum):
-    """What a failed send means for the events in it."""
+    """The meaning of a failed send for its events."""
 
     TOO_LARGE = "the message is larger than the topic takes"
     WAIT = "send it again later"
@@ -35,8 +36,8 @@ VERDICTS: dict[type[BaseException], tuple[Verdict, str]] = {
     ),
     sdk.MessagingEntityNotFoundError: (Verdict.WAIT, "the topic in SERVICEBUS_TOPIC does not exist"),
     sdk.MessagingEntityDisabledError: (Verdict.WAIT, "the topic is disabled"),
-    ClientAuthenticationError: (Verdict.WAIT, "no token could be had for Service Bus"),
-    # What only receivers and the management API raise: should a sender ever meet one, the events wait.
+    ClientAuthenticationError: (Verdict.WAIT, "no token for Service Bus could be obtained"),
+    # Only receivers and the management API raise these errors: if a send meets one, the events wait.
     sdk.MessagingEntityAlreadyExistsError: (Verdict.WAIT, "unexpected answer"),
     sdk.MessageLockLostError: (Verdict.WAIT, "unexpected answer"),
     sdk.MessageNotFoundError: (Verdict.WAIT, "unexpected answer"),
@@ -49,11 +50,11 @@ VERDICTS: dict[type[BaseException], tuple[Verdict, str]] = {
     TimeoutError: (Verdict.WAIT, "Service Bus did not answer in time"),
     ValueError: (Verdict.WAIT, "the client was closed"),
 }
-"""The nearest class of an error decides. A test compares this with the SDK's own list of errors."""
+"""The nearest class of an error decides. A test compares this table with the SDK's own list of errors."""
 
 
 def verdict(error: BaseException) -> tuple[Verdict, str]:
-    """What an error out of ``SDK_ERRORS`` means, and what an operator should know."""
+    """The meaning of an error out of ``SDK_ERRORS``, and the reason for an operator to read."""
     for kind in type(error).__mro__:
         if kind in VERDICTS:
             found, reason = VERDICTS[kind]

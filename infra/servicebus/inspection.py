@@ -1,6 +1,6 @@
-"""What is deployed in Service Bus, read without changing anything.
+"""The deployed topic and subscription are read, and nothing is changed.
 
-Reading an entity's properties takes the right to manage them: the claim Manage of a key, or the role Azure Service Bus
+Reading an entity's properties needs the right to manage them: the claim Manage of a key, or the role Azure Service Bus
 Data Owner (https://learn.microsoft.com/azure/service-bus-messaging/service-bus-sas#rights-required-for-service-bus-operations).
 """
 
@@ -28,7 +28,7 @@ from infra.servicebus.administration import administration_client
 from infra.servicebus.errors import SDK_ERRORS
 
 DEADLINE_SECONDS = 15.0
-"""For one call, its retries and a sign-in included."""
+"""The longest that one call may take, with its retries and a sign-in."""
 
 _FOREVER = timedelta(days=3650)
 """The service writes "never" as .NET's longest TimeSpan, some 29 000 years."""
@@ -36,7 +36,7 @@ _FOREVER = timedelta(days=3650)
 
 @dataclass(frozen=True)
 class TopicState:
-    """A topic as it is."""
+    """A topic as it is deployed."""
 
     active: bool
     detects_duplicates: bool
@@ -47,7 +47,7 @@ class TopicState:
 
 @dataclass(frozen=True)
 class SubscriptionState:
-    """A subscription as it is."""
+    """A subscription as it is deployed."""
 
     active: bool
     has_sessions: bool
@@ -58,7 +58,7 @@ class SubscriptionState:
 
 
 class ServiceBusInspection(AbstractAsyncContextManager["ServiceBusInspection"]):
-    """One namespace, for as long as it is entered. Making one raises UnusableConnection."""
+    """One namespace, for as long as it is entered. The constructor raises UnusableConnection."""
 
     def __init__(self, connection: Connection, credential: Credential | None, *, emulator_port: int) -> None:
         self._connection = connection
@@ -117,7 +117,7 @@ class ServiceBusInspection(AbstractAsyncContextManager["ServiceBusInspection"]):
                 pass
 
     async def try_receiving(self, topic: str, subscription: str) -> None:
-        """Open a session that nobody else has, and receive nothing. Raises Denied, CannotCheck."""
+        """Open a session that no other client has, and receive nothing. Raises Denied, CannotCheck."""
         session = f"preflight-{uuid.uuid4()}"
         with _reported():
             async with (
@@ -154,7 +154,7 @@ def _reported() -> Iterator[None]:
         if isinstance(error, ClientAuthenticationError):
             raise CannotCheck(f"cannot be asked, because signing in failed: {first_line(error)}") from error
         raise CannotCheck(f"answers with an error ({error.status_code or first_line(error)})") from error
-    except ValueError as error:  # the SDK's answer to a connection string without its parts
+    except ValueError as error:  # the SDK raises it for a connection string without its parts
         raise UnusableConnection from error
     except TimeoutError as error:
         raise CannotCheck(f"does not answer within {DEADLINE_SECONDS:g} s") from error
@@ -167,6 +167,6 @@ def _is_active(entity: Any) -> bool:
 
 
 def _duration(value: timedelta | str | None) -> timedelta | None:
-    """None for "never", and where the service says nothing."""
+    """The duration; None for "never", and when the service gives no value."""
     assert not isinstance(value, str), "the SDK reads durations as timedelta; strings are for writing"
     return value if value is not None and value < _FOREVER else None

@@ -2,7 +2,7 @@
 
 The application properties carry the CloudEvents 1.0 attributes in the AMQP binding's binary mode
 (https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/amqp-protocol-binding.md), with the prefix
-``cloudEvents_`` since ``:`` cannot be named in a subscription's SQL filter without quoting.
+``cloudEvents_``, since a name with ``:`` must be quoted in a subscription's SQL filter.
 """
 
 from uuid import UUID
@@ -14,12 +14,10 @@ from outbox.feed import OutboxEvent
 
 
 def message_from_event(event: OutboxEvent, *, source: str, partitioned: bool) -> ServiceBusMessage:
-    """The message of an event. ``source`` is the CloudEvents attribute: with the id it identifies an event everywhere.
+    """The message of an event. Raises ValueError when the SDK cannot make one.
 
-    On a partitioned topic the session is the partition key as well.
-
-    Raises:
-        ValueError: the SDK cannot make a message of it.
+    ``source`` is the CloudEvents attribute, which together with the id identifies an event everywhere. On a partitioned
+    topic the session is the partition key as well.
     """
     properties: dict[str | bytes, int | float | bytes | bool | str | UUID] = {
         "cloudEvents_specversion": "1.0",

@@ -1,9 +1,9 @@
-"""Each aggregate's events reach the topic in the order given, or the caller learns that they may not have.
+"""Each aggregate's events reach the topic in the order given, or the caller learns which events may be missing.
 
-All events of one aggregate go through one sender, batch after batch, each accepted before the next is sent; a failure
-stops them there. Several aggregates are sent side by side. A sender serves one coroutine at a time and is dropped after
-any failure, since its link may hold anything. Sending an event twice does no harm: the topic drops what has a MessageId
-that it knows.
+All events of one aggregate go through one sender, batch after batch: each batch is accepted before the next is sent,
+and a failure stops the aggregate. Several aggregates are sent side by side. A sender serves one coroutine at a time and
+is dropped after any failure, since the state of its link is then unknown. Sending an event twice does no harm: the
+topic drops a message with a MessageId that it knows.
 """
 
 import asyncio
@@ -20,16 +20,16 @@ from infra.servicebus.message import message_from_event
 from outbox.publisher import Accepted, AggregateEvents, Guarantees, Outcome, Refused, Unknown
 
 SEND_TIMEOUT_SECONDS = 20.0
-"""For opening a link and for each send. The SDK's own default is none at all."""
+"""The timeout for opening a link and for each send. The SDK has no timeout by default."""
 
 SENDERS = 6
-"""How many aggregates are sent at the same time. Each takes a connection; Microsoft's emulator allows ten in all."""
+"""How many aggregates are sent at the same time. Each needs a connection; Microsoft's emulator allows ten in all."""
 
 _CLOSE_TIMEOUT_SECONDS = 2.0
 
 
 class _Waits(Exception):
-    """A send failed for a reason that passes; ``accepted`` messages before it are in the topic."""
+    """A send failed for a reason that may pass; the first ``accepted`` messages are in the topic."""
 
     def __init__(self, accepted: int, reason: str) -> None:
         super().__init__(reason)
@@ -54,7 +54,7 @@ class ServiceBusPublisher:
     def guarantees(self) -> Guarantees:
         """Sessions keep the order, the topic drops duplicates; one batch carries one session.
 
-        The largest message is the topic's own setting, which only an open link tells.
+        The largest message is a setting of the topic, known only after a link is open.
         """
         return Guarantees(ordered=True, deduplicates=True, mixes_aggregates=False, largest_message_bytes=None)
 
@@ -62,12 +62,12 @@ class ServiceBusPublisher:
         """Send each aggregate's events in order, several aggregates side by side."""
         async with (
             asyncio.TaskGroup() as sending
-        ):  # a bug in one ends the others: nothing is sent behind our back
+        ):  # a bug in one task cancels the others: no task goes on sending unseen
             tasks = [sending.create_task(self._publish_one(group)) for group in page]
         return [task.result() for task in tasks]
 
     async def close(self) -> None:
-        """Close the idle senders; the client is closed by who made it."""
+        """Close the idle senders; the caller closes the client."""
         while self._idle:
             await _close(self._idle.pop())
 
@@ -84,13 +84,13 @@ class ServiceBusPublisher:
                 return Unknown(0, verdict(error)[1])
 
     def _messages(self, group: AggregateEvents) -> tuple[list[ServiceBusMessage], Refused | None]:
-        """The messages up to the first event that the SDK cannot make a message of."""
+        """The messages up to the first event for which the SDK cannot make a message."""
         messages: list[ServiceBusMessage] = []
         for event in group.events:
             try:
                 messages.append(message_from_event(event, source=self._source, partitioned=self._partitioned))
             except ValueError:
-                reason = "the SDK cannot make a message of it: see the limits of Service Bus"
+                reason = "the SDK cannot make a message of the event: see the limits of Service Bus"
                 return messages, Refused(len(messages), reason)
         return messages, None
 
@@ -99,14 +99,14 @@ class ServiceBusPublisher:
         sender = self._idle.pop() if self._idle else self._client.get_topic_sender(self._topic)
         try:
             yield sender
-        except BaseException:  # a cancelled send too: what its link holds cannot be known
+        except BaseException:  # a cancelled send too: the state of its link is unknown
             await _close(sender)
             raise
         self._idle.append(sender)
 
 
 async def _in_batches(sender: ServiceBusSender, messages: Sequence[ServiceBusMessage]) -> Refused | None:
-    """As few batches as the messages fit into, up to the first message that fits none."""
+    """Send as few batches as possible, up to the first message that is too large for a batch of its own."""
     sent = 0
     waiting: list[ServiceBusMessage] = []
     batch = await _new_batch(sender, sent)
@@ -125,7 +125,7 @@ async def _in_batches(sender: ServiceBusSender, messages: Sequence[ServiceBusMes
 async def _send(
     sender: ServiceBusSender, batch: ServiceBusMessageBatch, messages: Sequence[ServiceBusMessage], sent: int
 ) -> Refused | None:
-    """Send a batch; should the service find it too large after all, its messages one by one."""
+    """Send a batch; if the service finds the batch too large all the same, send its messages one by one."""
     try:
         await _within_the_deadline(sender, batch, sent)
     except MessageSizeExceededError:
@@ -150,7 +150,7 @@ async def _one_by_one(
 async def _within_the_deadline(
     sender: ServiceBusSender, what: ServiceBusMessageBatch | ServiceBusMessage, sent: int
 ) -> None:
-    """One send. Raises MessageSizeExceededError, or _Waits for everything else."""
+    """One send. Raises MessageSizeExceededError, or _Waits for every other failure."""
     try:
         async with asyncio.timeout(SEND_TIMEOUT_SECONDS):
             await sender.send_messages(what, timeout=SEND_TIMEOUT_SECONDS)
@@ -165,7 +165,7 @@ async def _new_batch(sender: ServiceBusSender, sent: int) -> ServiceBusMessageBa
     try:
         async with asyncio.timeout(
             SEND_TIMEOUT_SECONDS
-        ):  # the first one opens the link, to learn its size limit
+        ):  # the first call opens the link, to learn the size limit
             return await sender.create_message_batch()
     except SDK_ERRORS as error:
         raise _Waits(sent, verdict(error)[1]) from error

@@ -1,4 +1,4 @@
-"""Containers on the Cosmos that the tests of a worker share."""
+"""The tests of one worker share a Cosmos server; each test has containers of its own."""
 
 from collections.abc import AsyncIterator
 

@@ -1,6 +1,6 @@
 """One instance as a process of its own: ``python -m tests.changefeed.instance endpoint database name file``.
 
-It appends a line to the file for each item that it has handled, and runs until it is ended.
+The process appends a line to the file for each item that it has handled, and runs until somebody ends it.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""A monitored container and a lease container in a database of their own, and a handler that remembers."""
+"""A monitored container and a lease container in a database of their own, and a handler that records its calls."""
 
 import asyncio
 import contextlib

@@ -1,6 +1,4 @@
-"""Pins the one undocumented thing that the package relies on: how the installed azure-cosmos spells a
-continuation.
-"""
+"""The installed azure-cosmos still spells a continuation in the undocumented way on which the package relies."""
 
 import base64
 import json
@@ -9,7 +7,7 @@ import pytest
 from azure.cosmos._change_feed.change_feed_state import ChangeFeedState, ChangeFeedStateV2
 
 from changefeed.continuation import Position, from_sdk, parse_sdk_feed_range, sdk_feed_range, to_sdk
-from changefeed.errors import ChangeFeedError
+from changefeed.errors import LeasesUnusable
 from changefeed.lease import EpkRange
 
 RID = "qicAAPEw9bE="
@@ -73,5 +71,5 @@ def test_a_feed_range_is_spelt_as_the_sdk_spells_it() -> None:
 
 @pytest.mark.parametrize("lsn", ["42", "", '""', '"4x"', "eyJ2IjoidjIifQ=="])
 def test_a_lease_with_another_kind_of_continuation_is_refused(lsn: str) -> None:
-    with pytest.raises(ChangeFeedError, match="no quoted LSN"):
+    with pytest.raises(LeasesUnusable, match="no quoted LSN"):
         to_sdk(Position(HALF, lsn), RID)

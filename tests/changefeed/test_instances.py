@@ -1,6 +1,4 @@
-"""Several instances on one feed: who works on what, and what happens when one of them dies or a partition
-splits.
-"""
+"""Several instances share one feed: each lease has one owner, also after a crash and after a split."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""The lag over a socket, while the processor runs, is behind, and is stopped."""
+"""The lag over a socket while the processor runs, is late, and is stopped."""
 
 import time
 

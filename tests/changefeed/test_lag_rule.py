@@ -1,4 +1,4 @@
-"""The lag of one page, as the .NET estimator reckons it."""
+"""The lag of one page is the lag that the .NET estimator counts."""
 
 import pytest
 

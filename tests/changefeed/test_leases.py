@@ -1,4 +1,4 @@
-"""The lease documents of one instance: what is in them, who may write them, and which are refused."""
+"""The lease documents of one instance: their content, the conditions of each write, and the refused ones."""
 
 import asyncio
 import time
@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from changefeed import ChangeFeedError, ChangeFeedProcessor
+from changefeed import ChangeFeedProcessor, LeasesUnusable
 from devstack.testing import eventually
 from tests.changefeed.support import FAST, Containers, Recorder
 
@@ -168,7 +168,7 @@ async def test_a_lock_left_by_a_crash_does_not_block_for_ever(containers: Contai
 async def test_a_lease_container_with_another_partition_key_is_refused(containers: Containers) -> None:
     processor = ChangeFeedProcessor(containers.monitored, containers.monitored, Recorder(), instance_name="a")
 
-    with pytest.raises(ChangeFeedError, match="partition key /id"):
+    with pytest.raises(LeasesUnusable, match="partition key /id"):
         await processor.start()
 
 
@@ -178,5 +178,5 @@ async def test_leases_of_another_mode_are_refused(containers: Containers) -> Non
     current = (await containers.lease_documents())["..0"]
     await containers.leases.replace_item(lease["id"], {**current, "Mode": "Full-Fidelity Feed"})
 
-    with pytest.raises(ChangeFeedError, match="Full-Fidelity Feed"):
+    with pytest.raises(LeasesUnusable, match="Full-Fidelity Feed"):
         await Recorder().processor(containers).start()

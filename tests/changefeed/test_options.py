@@ -1,4 +1,4 @@
-"""Options that cannot work are refused when they are made."""
+"""Options that cannot work are refused by the constructor."""
 
 from datetime import UTC, datetime, timedelta, timezone
 

@@ -1,4 +1,4 @@
-"""What a processor does while Cosmos DB is away, slow or fails: it goes on by itself and loses nothing."""
+"""A processor goes on by itself and loses nothing while Cosmos DB is away, slow or fails."""
 
 import time
 from collections.abc import AsyncIterator, Iterator

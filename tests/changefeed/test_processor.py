@@ -1,4 +1,4 @@
-"""One instance: what it delivers, when it checkpoints, and what it leaves behind."""
+"""One instance: its deliveries, its checkpoints, and the leases after it has stopped."""
 
 import asyncio
 import time

@@ -1,8 +1,8 @@
-"""After a split the children cover what the parent covered, from where it stood."""
+"""The leases after a split cover the range of the old lease, and start at its position."""
 
 import pytest
 
-from changefeed.errors import ChangeFeedError
+from changefeed.errors import LeasesUnusable
 from changefeed.feed import PhysicalPartition
 from changefeed.lease import EpkRange, Lease, LeaseVersion
 from changefeed.splitting import successors
@@ -47,5 +47,5 @@ def test_a_lease_of_a_range_is_cut_at_the_partitions_borders() -> None:
 
 
 def test_a_range_that_was_not_split_has_no_successors() -> None:
-    with pytest.raises(ChangeFeedError, match="was reported split"):
+    with pytest.raises(LeasesUnusable, match="was reported split"):
         successors(Lease("prefix..1", "1", EpkRange("", "3F")), PARTITIONS, lease_id=lease_id)

@@ -1,1 +1,1 @@
-"""What a user types at the top of the checkout does what it promises."""
+"""Each command of the Makefile does what it promises to a user."""

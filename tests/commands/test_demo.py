@@ -1,4 +1,4 @@
-"""The demo is a promise to whoever runs it: each chapter's outcome is checked here by what it says."""
+"""The demo checks its own promises: this test reads the result of each chapter."""
 
 import asyncio
 import subprocess

@@ -1,4 +1,4 @@
-"""The stack with the Functions host and the app: what ``make run`` promises to whoever pastes its curl line."""
+"""``make run`` starts the stack and the app, and the curl line that it prints works."""
 
 import os
 import re

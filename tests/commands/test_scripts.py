@@ -1,4 +1,4 @@
-"""The scripts behind the Makefile: which Python they find, what they install, and what they say when they cannot."""
+"""The scripts behind the Makefile find a Python and install packages, or say in one line what to do."""
 
 import os
 import shutil
@@ -109,7 +109,7 @@ def test_python_overrides_the_search_and_is_refused_when_it_does_not_run(checkou
     assert result.returncode == 2
     assert (
         result.stderr
-        == f"PYTHON is {other / 'missing'}, which does not run; set it to a Python 3.11 to 3.13\n"
+        == f"PYTHON is {other / 'missing'}, which does not run; set PYTHON to a Python 3.11 to 3.13\n"
     )
     broken = _python(other, "broken", "exit 1")
     result = _run(checkout, "bootstrap", bare, PYTHON=str(broken))

@@ -1,4 +1,4 @@
-"""What only the real store can show: atomicity, limits, lost answers, and reads of one's own writes."""
+"""Only the real store can show atomicity, limits, lost answers, and reads of one's own writes."""
 
 from collections.abc import Sequence
 from dataclasses import replace

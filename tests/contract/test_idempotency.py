@@ -1,4 +1,4 @@
-"""A creation that is repeated with its key happens once, and is answered as it was the first time."""
+"""A creation that is repeated with the same key happens once, and a repetition gets the first answer."""
 
 import asyncio
 

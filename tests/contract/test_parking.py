@@ -1,4 +1,4 @@
-"""Parked events are kept in order, replayed in order, and no event slips past a contact that is parked."""
+"""Parked events are kept in order and replayed in order, and no event overtakes the parked events of its contact."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence

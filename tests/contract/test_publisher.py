@@ -1,4 +1,4 @@
-"""A publisher hands over one contact's events in order, once, and says which can never be sent."""
+"""A publisher hands over one contact's events in order, once, and names an event that can never be sent."""
 
 from collections.abc import Sequence
 

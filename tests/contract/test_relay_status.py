@@ -1,4 +1,4 @@
-"""A relay that is late, or not running at all, is found by looking at the store."""
+"""The store shows a relay that is late or does not run."""
 
 from collections.abc import AsyncIterator
 from datetime import timedelta

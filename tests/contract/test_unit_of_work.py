@@ -1,6 +1,6 @@
-"""A unit of work stores a contact with its events, or nothing, and never over somebody else's change.
+"""A unit of work stores a contact with its events, or nothing, and never overwrites another writer's change.
 
-What the fake cannot prove is asked of the Cosmos adapter alone, in ``test_cosmos_unit_of_work.py``.
+``test_cosmos_unit_of_work.py`` tests the properties that the fake cannot have.
 """
 
 import asyncio

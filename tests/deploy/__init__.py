@@ -1,5 +1,5 @@
-"""What is declared for Azure, the emulators and CI is held against the code and the documents.
+"""The declarations for Azure, the emulators and CI agree with the code and the documents.
 
-A test here compares two artefacts that nothing else compares. Whether a Bicep file by itself is right is decided by the
-compiler, which runs in CI, and whether a deployment is right by ``python -m infra.preflight``.
+Each test compares two files that nothing else compares. The compiler, which runs in CI, decides whether a Bicep file is
+right in itself; ``python -m infra.preflight`` decides whether a deployment is right.
 """

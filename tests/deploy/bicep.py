@@ -1,7 +1,7 @@
-"""Picks declarations out of Bicep files; the compiler, which runs in CI, says whether they are right.
+"""Finds declarations in Bicep files; the compiler, which runs in CI, checks the files themselves.
 
-It leans on the way our files are written: a declaration starts in the first column, and so does its last line; each
-property has a line of its own.
+The functions rely on the form of our files: the first and the last line of a declaration start in the first column, and
+each property has a line of its own.
 """
 
 import re

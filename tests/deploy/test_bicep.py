@@ -1,4 +1,4 @@
-"""What Bicep declares is what the code and preflight need, and the parameter files fit it."""
+"""Bicep declares what the code and preflight need, and the parameter files fit the declarations."""
 
 import ast
 import json

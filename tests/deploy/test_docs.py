@@ -1,4 +1,4 @@
-"""What the documents tell a reader to type works, or at least names what is there."""
+"""Each command in the documents works, or at least names files and options that exist."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Tests run against Microsoft's emulators too: what is known not to hold there is expected, and documented."""
+"""The tests also run against Microsoft's emulators: a known gap is expected there, and documented."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""One set of settings: in Bicep, in the sample, in what the app reads, and in the README."""
+"""Bicep, the sample, the app and the README have the same settings."""
 
 import ast
 import json

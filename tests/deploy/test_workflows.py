@@ -1,4 +1,4 @@
-"""CI, azd, the emulators and the editors name what is there."""
+"""CI, azd, the emulators and the editors name only files and targets that exist."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Every place that the documentation points to is there: a link, a heading, a file or folder named in backticks."""
+"""Every target of the documentation exists: a link, a heading, a file or folder in backticks."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The HTTP API over real sockets: what it answers, and that bad input writes nothing."""
+"""The HTTP API over real sockets: its answers, and that bad input writes nothing."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""What fails on the way to the subscriber loses nothing, doubles nothing, reorders nothing."""
+"""A failure on the way to the subscriber loses no event, doubles none and reorders none."""
 
 import asyncio
 from pathlib import Path

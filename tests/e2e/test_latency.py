@@ -1,4 +1,4 @@
-"""How soon an idle system delivers."""
+"""An idle system delivers an event soon."""
 
 import statistics
 import time

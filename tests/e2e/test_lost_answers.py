@@ -1,4 +1,4 @@
-"""Answers that get lost on the way: the caller gets the right one, and every event is there once."""
+"""After a lost answer the caller still gets the right answer, and every event exists once."""
 
 import aiohttp
 import pytest

@@ -1,6 +1,6 @@
-"""A long outage of the broker: the backlog is delivered in order, in memory that does not grow with it.
+"""After a long outage of the broker the backlog is delivered in order, in memory that does not grow with the backlog.
 
-About 2 000 events by default; ``OUTAGE_CONTACTS=205`` makes them 10 000, which takes a minute or two.
+The backlog has about 2 000 events; ``OUTAGE_CONTACTS=205`` makes 10 000, which take a minute or two.
 """
 
 import asyncio

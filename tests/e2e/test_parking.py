@@ -1,4 +1,4 @@
-"""Poison in the store: it is parked, its contact waits, everybody else goes on, and an operator clears it up."""
+"""A broken event in the store is parked, its contact waits, other contacts go on, and an operator resolves it."""
 
 from functools import partial
 from typing import Any

@@ -1,4 +1,4 @@
-"""From POST to subscriber: every event arrives once, in order, soon, and says no more than it must in the log."""
+"""From POST to subscriber: every event arrives once, in order and soon, and logs hold no personal data."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What the documents tell a reader to paste works when pasted, and what they say of settings is so."""
+"""The commands in the documents work when pasted, and the documented settings are the app's."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""The relay in a process of its own, without a Functions host; the two take over from one another."""
+"""The relay in a process of its own, without a Functions host: worker and function take over from one another."""
 
 import os
 import signal

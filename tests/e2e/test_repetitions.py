@@ -1,4 +1,4 @@
-"""What docs/api.md says of a request that is repeated, because its first answer was lost, is so."""
+"""A request that is repeated after its answer was lost behaves as docs/api.md says."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A stop in the middle of sending loses nothing and leaves nothing behind."""
+"""A stop in the middle of sending loses nothing, and no process remains."""
 
 import time
 from pathlib import Path

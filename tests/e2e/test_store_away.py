@@ -1,4 +1,4 @@
-"""Without the store the API says so in time, writes nothing twice, and recovers by itself."""
+"""While the store is away the API says so in time, writes nothing twice, and recovers by itself."""
 
 import asyncio
 import time

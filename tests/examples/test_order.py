@@ -1,4 +1,4 @@
-"""An order raises exactly the events that say what happened, numbered without a gap."""
+"""An order raises exactly the events of its changes, numbered without a gap."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""The order service end to end, started as a reader starts it: its own settings, its own devstack.toml, one topic."""
+"""The order service end to end, started as a reader starts it: with its own settings, devstack.toml and topic."""
 
 import json
 from collections.abc import AsyncIterator, Iterator

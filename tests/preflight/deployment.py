@@ -1,4 +1,4 @@
-"""A deployment as it should be, or with what a test changes about it, and what preflight says of it."""
+"""A right deployment, or one with a test's change, and the lines that preflight prints about it."""
 
 import asyncio
 import uuid

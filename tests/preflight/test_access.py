@@ -1,4 +1,4 @@
-"""Who may not look, or finds nobody there, is told so: what could not be checked is never taken for right."""
+"""Preflight names a refused access and a service that does not answer; neither counts as right."""
 
 import asyncio
 import base64

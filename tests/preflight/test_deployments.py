@@ -1,4 +1,4 @@
-"""Each way to deploy it wrong that people are known to take is caught, by its own line, and nothing else is."""
+"""Each known mistake of a deployment is reported by one line of its own, and nothing else is reported."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ from tests.support.paths import ROOT
 RIGHT = Deployment()
 COVERED = (
     "duplicates are dropped for 1 h, an outage of 1 h included; events are kept for 10 d, "
-    "so a subscriber must drop what is repeated later, by the event's id or sequence"
+    "so a subscriber must drop later repetitions, by the event's id or sequence"
 )
 
 

@@ -1,4 +1,4 @@
-"""What is decided without a service: which properties an indexing policy covers, and how the command is called."""
+"""The rules that need no service: the properties that an indexing policy covers, and the command line."""
 
 import json
 import os

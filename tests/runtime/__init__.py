@@ -1,1 +1,1 @@
-"""The app in Microsoft's own Python runtime, which indexes and invokes it by code that this project did not write."""
+"""Microsoft's own Python runtime indexes and invokes the app with code that this project did not write."""

@@ -1,4 +1,4 @@
-"""The runtime exists for Python 3.13 and later; before, the run's header says that these tests are not run."""
+"""The runtime needs Python 3.13 or later; with an older Python the run's header says that these tests do not run."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The host's side: it asks the runtime in the order and with the payloads of the Functions host (4.x)."""
+"""The host's side of the runtime: it calls in the order, and with the payloads, of the Functions host (4.x)."""
 
 import importlib
 import json

@@ -1,13 +1,13 @@
-"""The messages that the runtime is handed and makes, as plain records.
+"""The messages between host and runtime, as plain records.
 
-The runtime takes the module of its messages from its host, and so needs no gRPC. The names and numbers are those of
+The runtime takes the module of its messages from the host, and so needs no gRPC. Names and numbers are those of
 https://github.com/Azure/azure-functions-language-worker-protobuf (FunctionRpc.proto).
 """
 
 from types import SimpleNamespace
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
-KINDS: Final = ("string", "json", "bytes", "stream", "http", "int", "double")
+KINDS = ("string", "json", "bytes", "stream", "http", "int", "double")
 
 
 class TypedData:

@@ -1,5 +1,7 @@
-"""``function_app.py`` does in Microsoft's runtime what it does in devstack's host: it is indexed whole, each kind of
-trigger takes the host's payload, and a failure reaches the host, which is what the relay's promises rest on.
+"""``function_app.py`` behaves in Microsoft's runtime as in devstack's host.
+
+All functions are indexed, each kind of trigger takes the host's payload, and a failure reaches the host: the relay's
+promises rest on that.
 """
 
 import json

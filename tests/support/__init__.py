@@ -1,1 +1,1 @@
-"""What tests share: processes under test, and waiting for a condition."""
+"""The parts that tests share: processes under test, and waiting for a condition."""

@@ -1,4 +1,4 @@
-"""Connections to the servers under test, and entities of a test's own, through the real SDKs."""
+"""Connections to the servers under test, and entities for one test, through the real SDKs."""
 
 import uuid
 from collections.abc import AsyncIterator

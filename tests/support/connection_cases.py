@@ -1,7 +1,7 @@
-"""What a connection setting means: one table, which every reader of settings is tested against.
+"""The meaning of connection settings: one table of cases for every reader of settings.
 
-A case is written for a setting ``NAME`` whose service is found at the part ``ADDRESS``, and holds for both services.
-What both extensions of the Functions host read alike is found, everything else is refused.
+A case is written for a setting ``NAME`` whose service is found at the part ``ADDRESS``, and holds for both services. A
+setting that both extensions of the Functions host read alike is accepted; every other setting is refused.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Contacts to test with. Times are fixed; nobody here is real."""
+"""Contacts for tests, with fixed times; no contact is a real person."""
 
 from datetime import UTC, datetime
 from typing import Any

@@ -1,9 +1,9 @@
-"""Microsoft's emulators under the tests: where they are, and what is known not to hold there.
+"""Microsoft's emulators under the tests: their addresses, and their known gaps.
 
 ``TEST_COSMOS`` and ``TEST_SERVICEBUS`` name servers that run already, in the form of a READY line:
-``http://127.0.0.1:8081/`` and ``amqp://127.0.0.1:5672 http://127.0.0.1:5300``. Without them every test starts its own.
-A test with the marker ``known_gap`` is expected to fail there, and may pass: the emulators are mended without notice.
-A test with the marker ``own_stack`` kills, pauses or breaks servers, and needs some that nobody else has started.
+``http://127.0.0.1:8081/`` and ``amqp://127.0.0.1:5672 http://127.0.0.1:5300``. Without these settings every test starts
+servers of its own. A test with the marker ``known_gap`` is expected to fail there, and may pass: the emulators improve
+without notice. A test with the marker ``own_stack`` kills, pauses or breaks servers, and so needs servers of its own.
 """
 
 import json

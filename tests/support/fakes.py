@@ -1,6 +1,6 @@
-"""In-memory adapters. They pass the same contract suite as the real ones, so that unit tests may trust them.
+"""In-memory adapters that pass the same contract suite as the real ones, so that unit tests may trust them.
 
-What they cannot prove: atomicity under a crash, lost answers, limits of the real services, order of the change feed.
+The fakes cannot prove atomicity under a crash, lost answers, limits of the real services, or the feed's order.
 """
 
 import itertools

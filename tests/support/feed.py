@@ -1,4 +1,4 @@
-"""Items as the change feed brings them."""
+"""Items as the change feed delivers them."""
 
 from typing import Any
 from uuid import UUID, uuid5

@@ -1,4 +1,4 @@
-"""The functions of the app, as the host lists them."""
+"""The functions of the app as the host lists them."""
 
 from azure.functions import Function
 

@@ -1,8 +1,8 @@
 """HTTP for tests that must know what was sent: each request leaves this process at most once.
 
-aiohttp is no such client: it repeats GET, PUT, DELETE and other idempotent requests after a disconnect, even one on a
-fresh connection, so that the answer to the repetition passes for the answer to the request. Here each request has a
-connection of its own, and a failure says whether the request may have been served.
+aiohttp by itself repeats GET, PUT, DELETE and other idempotent requests after a disconnect, even on a fresh connection,
+so that the answer to the repetition looks like the answer to the request. Here each request has a connection of its
+own, and a failure tells whether the request may have been served.
 """
 
 import asyncio

@@ -1,1 +1,1 @@
-"""The torture test: the whole system under faults, judged only by what was asked and what arrived."""
+"""The torture test: the whole system under faults, judged only by the requests and the messages that arrived."""

@@ -1,4 +1,4 @@
-"""``python -m tests.torture --seconds 60 --seed 7``: exit code 0 without violations, 1 with some, 2 if broken off."""
+"""``python -m tests.torture --seconds 60 --seed 7``: exit code 0: no violation; 1: violations; 2: broken off."""
 
 from infra import installed
 

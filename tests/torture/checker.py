@@ -1,7 +1,7 @@
-"""The promises of the service, each as a rule over what clients asked and were told and what a subscriber was handed.
+"""The promises of the service, each as a rule over the clients' requests and answers and the subscriber's messages.
 
-Nothing of the service is imported: a checker that shared its code would share its mistakes. A violation that
-``may_pass`` is one that waiting can end, such as an event that has not arrived yet; any other stands for good.
+The checker imports nothing of the service: shared code would share its mistakes. A violation with ``may_pass`` can
+still end by waiting, such as an event that has not arrived yet; every other violation is final.
 """
 
 from collections import Counter, defaultdict

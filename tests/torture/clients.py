@@ -1,9 +1,9 @@
-"""Clients write down each request before they send it and each answer as it comes; nothing is done from memory.
+"""Clients write down each request before they send it, and each answer when it comes; nothing is reconstructed.
 
-An attempt is sent at most once (``tests.support.once``). One that could not connect was certainly not served. Anything
-else without an answer, and every 503, leaves open whether the change was made. Only creations with an Idempotency-Key,
-and deletions, are asked for again, as a new attempt. A patch is not, so that its values, used once, show how often it
-was applied.
+An attempt is sent at most once (``tests.support.once``). An attempt that could not connect was certainly not served.
+Every other attempt without an answer, and every 503, leaves open whether the change was made. Only creations with an
+Idempotency-Key, and deletions, are repeated, each as a new attempt. A patch is not repeated: its values are used once,
+so that they show how often the patch was applied.
 """
 
 import asyncio

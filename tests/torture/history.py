@@ -1,6 +1,6 @@
 """The journals of one run, put in order: operations with their attempts, and events with their deliveries.
 
-Nothing is judged here and nothing is left out.
+This module judges nothing and leaves nothing out.
 """
 
 from collections import defaultdict

@@ -1,7 +1,7 @@
-"""What happened is written down as it happens, in append-only files, by those to whom it happened.
+"""Each process writes down what happens to it, at once, in an append-only file.
 
-A record is one line and one ``write``: what a process has written outlives its SIGKILL. Times are seconds of the
-machine's monotonic clock, which all processes share.
+A record is one line and one ``write``: a record that was written outlives a SIGKILL of its process. Times are seconds
+of the machine's monotonic clock, which all processes share.
 """
 
 import os

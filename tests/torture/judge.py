@@ -1,7 +1,8 @@
-"""The verdict on a run: what is wrong and stays wrong. What only had no time to arrive is counted, never listed.
+"""The verdict on a run lists final violations; an event that only had no time to arrive is counted, never listed.
 
 A run is broken off when somebody stops it, when a process does not come back, or when time runs out while the service
-is still at work. Then nothing can be said of what has not arrived; what no wait could have mended stands all the same.
+still works. Then the verdict says nothing about events that have not arrived; violations that no waiting could end
+stand all the same.
 """
 
 import asyncio

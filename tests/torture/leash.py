@@ -1,4 +1,4 @@
-"""``python -m tests.torture.leash MODULE ARGUMENT ...`` runs a module that ends, at the latest, with its stdin."""
+"""``python -m tests.torture.leash MODULE ARGUMENT ...`` runs a module that ends at the latest with its stdin."""
 
 import os
 import runpy

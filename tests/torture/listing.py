@@ -1,4 +1,4 @@
-"""A list of the API is read to its end or not at all."""
+"""A list of the API is read to its end, or not at all."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The nemesis does what the plan says, at the time it says, and puts every process back on its feet."""
+"""The nemesis breaks what the plan says, when the plan says it, and restarts every process."""
 
 import asyncio
 import random

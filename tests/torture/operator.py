@@ -1,7 +1,7 @@
-"""The operator's part: broken events are discarded, the contacts behind them replayed.
+"""The operator discards broken events and replays the contacts behind them.
 
-It goes through the service's own administrative calls, during the faults as well as after them, and writes down what it
-finds parked before it touches it.
+The operator uses the service's own administrative calls, during the faults and afterwards, and writes down the parked
+events that it finds before it changes them.
 """
 
 import contextlib

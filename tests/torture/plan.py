@@ -1,4 +1,4 @@
-"""What will go wrong, and when: drawn from the seed alone, before anything runs."""
+"""The plan of all faults and their times is drawn from the seed alone, before anything runs."""
 
 import random
 from collections.abc import Callable, Iterator, Mapping

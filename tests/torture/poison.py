@@ -1,4 +1,4 @@
-"""Broken event documents, written straight into the container of the contacts, past the service."""
+"""Broken event documents, written directly into the container of the contacts, past the service."""
 
 import asyncio
 import random

@@ -1,4 +1,4 @@
-"""One run: load and faults for a while, then everything is healed, and the checker has the last word."""
+"""One run: load and faults for a time, then all faults end, and the checker judges."""
 
 import asyncio
 import random

@@ -1,4 +1,4 @@
-"""All processes of a run, each of which the nemesis may kill, start again, pause and wake; none outlives the run."""
+"""All processes of a run: the nemesis may kill, restart, pause and resume each; no process outlives the run."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Histories written by hand, for the tests of the checker: what each record says is what the test says."""
+"""Histories written by hand, for the tests of the checker."""
 
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,7 @@
-"""A subscriber that writes down every message before it completes it: what it was handed, it can never deny.
+"""A subscriber that writes down every message before it completes the message.
 
-It may be killed at any moment, and sometimes lets go of a session on its own, between writing and completing; the
-broker then hands out the message again. Run as a process of its own: ``python -m tests.torture.subscriber``.
+The subscriber may be killed at any moment, and sometimes gives a session back between writing and completing; then the
+broker delivers the message again. The subscriber is a process of its own: ``python -m tests.torture.subscriber``.
 """
 
 import argparse

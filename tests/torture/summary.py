@@ -1,4 +1,4 @@
-"""What a run tells whoever watches it: a table, and every violation."""
+"""The printed result of a run: a table, and every violation."""
 
 import re
 from collections import Counter

@@ -1,4 +1,4 @@
-"""A client sends each attempt once, and writes down as unknown what may have been served."""
+"""A client sends each attempt once, and writes down as unknown an attempt that may have been served."""
 
 import asyncio
 import random

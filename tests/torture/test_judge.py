@@ -1,4 +1,4 @@
-"""A verdict holds against the service only what it had the time to do."""
+"""A verdict lists no event that the service had no time to deliver."""
 
 import json
 from collections.abc import AsyncIterator, Iterable

@@ -1,4 +1,4 @@
-"""What the torture test starts never outlives it, however it ends."""
+"""No process of the torture test outlives it, however it ends."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The service comes through a run of everything without a violation, and no planted bug does: so a run can fail."""
+"""The service survives a full run without a violation; each planted bug is found, so a run can fail."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Imports point one way, and only the folder made for it knows a vendor."""
+"""Imports point one way, and only one folder knows each vendor."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""Every reader of the settings makes the same of a connection: the app, preflight, devstack, and its Functions host."""
+"""The app, preflight, devstack and its Functions host read a connection setting alike."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A contact raises exactly the events that say what changed, numbered without a gap."""
+"""A contact raises exactly the events of its changes, numbered without a gap."""
 
 from typing import Any
 from uuid import UUID

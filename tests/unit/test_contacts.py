@@ -1,4 +1,4 @@
-"""The use cases over an in-memory store: what is written, what is refused, who wins a race."""
+"""The use cases over an in-memory store: what is written, what is refused, and which writer wins a race."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Each error of the SDKs has a meaning here, and an SDK that gains one fails a test until somebody gave it one."""
+"""Each error of the SDKs has a meaning here; a new error of an SDK fails a test until somebody gives it a meaning."""
 
 import inspect
 

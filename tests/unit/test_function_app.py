@@ -1,4 +1,4 @@
-"""The triggers declare what the promises rest on. Importing the app reads no setting and opens nothing."""
+"""The triggers declare what the promises need. Importing the app reads no setting and opens nothing."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Arbitrary documents and requests: nothing that comes in makes the relay stop or the API fail."""
+"""No document stops the relay, and no request makes the API fail, however broken they are."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""HTTP at the edge: each mistake gets the status and the field that the API promises, before anything is called."""
+"""Each mistake in a request gets the status and the field that the API promises, before any use case is called."""
 
 import json
 import re

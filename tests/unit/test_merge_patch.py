@@ -1,4 +1,4 @@
-"""JSON Merge Patch by the examples of RFC 7396, appendix A."""
+"""JSON Merge Patch, by the examples of RFC 7396, appendix A."""
 
 from typing import Any
 

@@ -1,6 +1,6 @@
-"""Every aggregate has all that docs/own-aggregate.md lists; a place that was forgotten is named.
+"""Every aggregate has all parts that docs/own-aggregate.md lists; a forgotten part is named.
 
-The contact service and each folder of ``examples/`` are looked at in the same way.
+The contact service and each folder of ``examples/`` are checked in the same way.
 """
 
 import ast

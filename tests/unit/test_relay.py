@@ -1,4 +1,4 @@
-"""Events leave per contact, by sequence; what passes is raised, what can never be sent is parked with all behind it."""
+"""Each contact's events are sent by sequence; a failure that may pass is raised, an unsendable event is parked."""
 
 import random
 from collections.abc import Sequence

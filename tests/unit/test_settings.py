@@ -1,4 +1,4 @@
-"""Settings are read once, whole, and what is wrong is named."""
+"""Settings are read once, as a whole, and an error names the wrong setting."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What may be said about a contact, and how each mistake is named."""
+"""The rules for a contact's fields, and the name of each wrong field in the error."""
 
 from typing import Any
 

@@ -1,1 +1,1 @@
-"""Measurements, printed as rates and as ratios within one run."""
+"""Each benchmark prints rates, and ratios within one run: a ratio is comparable between machines."""

@@ -1,7 +1,7 @@
-"""How fast devstack's Cosmos DB is, through the SDK in this process against the server in another.
+"""The speed of devstack's Cosmos DB, with the SDK in this process and the server in another.
 
-Prints rates, and for each operation the processor time that the SDK and the server spend on it: the ratio is what
-carries over to other machines. ``python -m tools.benchmarks.cosmos [--events N]``
+Prints rates, and the processor time that the SDK and the server spend on each operation: the ratio of the two is
+comparable between machines. ``python -m tools.benchmarks.cosmos [--events N]``
 """
 
 from infra import installed
@@ -31,7 +31,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True)
 class Measured:
-    """Per operation, in milliseconds."""
+    """The times of one operation, in milliseconds."""
 
     name: str
     elapsed: float
@@ -47,7 +47,7 @@ class Measured:
 
 
 def server_cpu(pid: int) -> float:
-    """Seconds that the process has spent."""
+    """Seconds of processor time that the process has spent."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS
 
@@ -58,7 +58,7 @@ def client_cpu() -> float:
 
 
 def memory_mb(pid: int, field: str = "VmHWM") -> float:
-    """``VmHWM`` is the most that the process ever held, ``VmRSS`` what it holds."""
+    """The process's memory: ``VmHWM`` is the most that it ever held, ``VmRSS`` what it holds now."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith(f"{field}:"):
             return int(line.split()[1]) / 1024
@@ -80,7 +80,7 @@ async def measure(name: str, pid: int, count: int, operation: Callable[[int], Aw
 
 
 def contact(number: int) -> dict[str, Any]:
-    """About the size of the app's own documents."""
+    """A document about the size of the app's own documents."""
     return {
         "id": f"contact-{number}",
         "partitionKey": f"contact-{number}",
@@ -129,7 +129,7 @@ async def first_page(pages: Any) -> list[Any]:
 
 
 async def backlog(container: ContainerProxy, pid: int, events: int) -> None:
-    """Writes the events, then reads them all through the feed, timing the first pages and the last."""
+    """Writes the events, then reads all of them through the feed, and compares the first pages with the last."""
     began = time.perf_counter()
     for start in range(0, events, 100):
         operations: list[Any] = [("create", (event(start, ordinal),)) for ordinal in range(100)]
@@ -162,7 +162,7 @@ async def run(service: Service, events: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="How fast devstack's Cosmos DB is.")
+    parser = argparse.ArgumentParser(description="Measure the speed of devstack's Cosmos DB.")
     parser.add_argument(
         "--events", type=int, default=100_000, help="size of the backlog (default %(default)s)"
     )

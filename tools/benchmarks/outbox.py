@@ -1,7 +1,7 @@
-"""What the outbox costs on top of the raw SDKs, both measured in the same run against devstack.
+"""The cost of the outbox compared with the raw SDKs, both measured in the same run against devstack.
 
-``python -m tools.benchmarks.outbox [--contacts N]``: writing a contact with its event against the bare transactional
-batch, and forwarding a backlog against sending the same messages with the bare SDK, batched and one by one.
+``python -m tools.benchmarks.outbox [--contacts N]`` compares writing a contact with its event to the bare transactional
+batch, and forwarding a backlog to sending the same messages with the bare SDK, batched and one by one.
 """
 
 from infra import installed
@@ -62,7 +62,7 @@ async def deploy(cosmos: Service, topic: Topic) -> None:
 
 
 async def writes(application: Application, cosmos: Service, count: int) -> None:
-    """One contact with its event: through the use case, and as a bare batch of the same two documents."""
+    """Writes one contact with its event: through the use case, and as a bare batch of the same two documents."""
     async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
         container = client.get_database_client("bench").get_container_client(CONTACTS)
 
@@ -94,7 +94,7 @@ Pages = list[list[dict[str, Any]]]
 
 
 def backlog(contacts: int) -> Pages:
-    """Contacts with a few events each, as the feed brings them: 100 items at a time."""
+    """The events of several contacts, in feed pages of 100 items."""
     written = {"_ts": int(time.time())}
     names = [str(uuid4()) for _ in range(contacts)]
     items = [
@@ -126,7 +126,7 @@ async def bare_messages(sender: ServiceBusSender, pages: Pages) -> None:
 
 
 async def forwards(application: Application, servicebus: Service, topic: Topic, contacts: int) -> None:
-    """The same backlog, three ways: one feed page after the other."""
+    """Sends the same backlog in three ways, one feed page after the other."""
     count = contacts * EVENTS_EACH
     async with (
         ServiceBusClient.from_connection_string(servicebus.connection_string) as client,

@@ -1,7 +1,7 @@
-"""How fast devstack's Service Bus is: sends and session receives a second, and the share of a core the server took.
+"""The speed of devstack's Service Bus: sends and session receives in a second, and the server's share of a core.
 
-The SDK runs in this process, the server in another; the prebuilt batches come from a raw client, which costs next to
-nothing. ``python -m tools.benchmarks.servicebus [--scale N]``
+The SDK runs in this process, the server in another; the prebuilt batches come from a raw client that needs hardly any
+processor time. ``python -m tools.benchmarks.servicebus [--scale N]``
 """
 
 from infra import installed
@@ -69,7 +69,7 @@ async def measure(name: str, pid: int, messages: int, work: Callable[[], Awaitab
 
 
 def message(number: int, sessions: int = SESSIONS) -> ServiceBusMessage:
-    """About what the relay sends."""
+    """A message like those of the relay."""
     return ServiceBusMessage(
         BODY,
         message_id=str(uuid.uuid4()),
@@ -102,7 +102,7 @@ async def send_from_clients(service: Service, clients: int, count: int) -> None:
 
 
 async def receive_sessions(sdk: ServiceBusClient, count: int, *, deletes: bool) -> None:
-    """Empty one session after the other."""
+    """Empties one session after the other."""
     mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE if deletes else ServiceBusReceiveMode.PEEK_LOCK
     received = 0
     while received < count:
@@ -127,7 +127,7 @@ async def receive_sessions(sdk: ServiceBusClient, count: int, *, deletes: bool) 
 
 
 def prebuilt(count: int) -> list[bytes]:
-    """Encoded batches, as a client that had nothing else to do would send them."""
+    """Batches that are encoded before the measurement begins."""
     batches = []
     for start in range(0, count, BATCH):
         session = e.string(f"session-{start // BATCH % SESSIONS}")
@@ -191,7 +191,7 @@ async def run(service: Service, scale: int) -> None:
         )
         await empty(sdk, service)
         held = memory_mb(pid, "VmRSS")
-        # Two sessions: the SDK takes half a second to open a link, whatever is at the other end.
+        # Two sessions only: the SDK takes half a second to open a link to any server.
         await send_batches(sender, 2_000 * scale, sessions=2)
         print(
             await measure(
@@ -206,9 +206,12 @@ async def run(service: Service, scale: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="How fast devstack's Service Bus is.")
+    parser = argparse.ArgumentParser(description="Measure the speed of devstack's Service Bus.")
     parser.add_argument(
-        "--scale", type=int, default=2, help="how many times the smallest run (default %(default)s)"
+        "--scale",
+        type=int,
+        default=2,
+        help="size of the run, as a multiple of the smallest (default %(default)s)",
     )
     scale = parser.parse_args().scale
     print(f"{os.cpu_count()} cores")

@@ -1,1 +1,1 @@
-"""``python -m tools.demo``: the path of an event, step by step, on a stack of its own that leaves nothing behind."""
+"""``python -m tools.demo`` shows the path of an event, step by step, on a stack of its own; nothing is left behind."""

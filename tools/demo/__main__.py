@@ -1,4 +1,4 @@
-"""Run the story on a stack of its own; exit code 0 only when every promise held. Nothing is left behind."""
+"""The demo ends with exit code 0 only when every promise held, and leaves nothing of its own stack behind."""
 
 from infra import installed
 
@@ -29,13 +29,15 @@ ROOT = Path(__file__).resolve().parents[2]
 EVENT_TTL_SECONDS = 10
 LOG_LINES_ON_FAILURE = 40
 FOREIGN = ("COSMOS", "SERVICEBUS", "AzureWebJobs", "EVENT_TTL", "DEVSTACK_")
-"""Settings of the developer's own stack, or of a real Azure: not for the demo."""
+"""Settings of the developer's own stack or of a real Azure, which the demo must not use."""
 
 
 def main(arguments: list[str]) -> int:
-    """Tell the story. The exit code: 0 when every promise held, 1 when one did not, 2 when it could not start."""
-    parser = argparse.ArgumentParser(prog="python -m tools.demo", description="The path of an event, told.")
-    parser.add_argument("--logs", action="store_true", help="show what the services log")
+    """Tell the story. Exit code 0: every promise held; 1: a promise did not hold; 2: the demo could not start."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.demo", description="Show the path of an event, step by step."
+    )
+    parser.add_argument("--logs", action="store_true", help="show the logs of the services")
     log = sys.stdout if parser.parse_args(arguments).logs else io.StringIO()
     narrator = Narrator(sys.stdout)
     try:
@@ -46,7 +48,7 @@ def main(arguments: list[str]) -> int:
         return 2
     except (KeyboardInterrupt, asyncio.CancelledError):
         return 130
-    except Exception as problem:  # noqa: BLE001 - whatever broke the story is its outcome
+    except Exception as problem:  # noqa: BLE001 - an error that ends the story is a promise that did not hold
         narrator.check(f"the story can be told to its end ({type(problem).__name__}: {problem})", held=False)
     narrator.conclude()
     if narrator.broken and isinstance(log, io.StringIO):

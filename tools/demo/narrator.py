@@ -1,4 +1,4 @@
-"""The story is told to people and judged by a machine: every promise that is spoken of is also checked and counted."""
+"""People read the story and a machine judges it: every promise in the story is also checked and counted."""
 
 import json
 import textwrap
@@ -8,7 +8,7 @@ WIDTH = 100
 
 
 class Narrator:
-    """Tells on ``stream`` and keeps what held and what did not."""
+    """Prints on ``stream``, and keeps which promises held and which did not."""
 
     def __init__(self, stream: TextIO) -> None:
         self.kept: list[str] = []
@@ -25,25 +25,25 @@ class Narrator:
         self.say(text)
 
     def say(self, text: str) -> None:
-        """A paragraph."""
+        """Print a paragraph."""
         for line in textwrap.wrap(" ".join(text.split()), WIDTH):
             self._print(line)
 
     def show(self, label: str, content: Any = None) -> None:
-        """Something as it went over the wire or lies in the store."""
+        """Print a document or message as it was sent or stored."""
         self._print(f"   {self._style('36', label)}")
         if content is not None:
             text = json.dumps(content, ensure_ascii=False)
             self._print(textwrap.fill(text, WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 7))
 
     def check(self, promise: str, held: object) -> None:
-        """Say and count whether ``promise`` held."""
+        """Print and count whether ``promise`` held."""
         (self.kept if held else self.broken).append(promise)
         mark = self._style("32", "ok    ") if held else self._style("31", "BROKEN")
         self._print(f"   {mark} {promise}")
 
     def conclude(self) -> None:
-        """The last line: how many promises held."""
+        """Print the last line: how many promises held."""
         total = len(self.kept) + len(self.broken)
         self._print("")
         for promise in self.broken:

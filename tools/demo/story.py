@@ -1,4 +1,4 @@
-"""One contact's life: each chapter does something to it, looks at all sides, and says which promise that shows."""
+"""The life of one contact: each chapter changes the contact, looks at all sides, and checks a promise."""
 
 import asyncio
 from typing import Any
@@ -22,7 +22,7 @@ POLL_SECONDS = 0.25
 
 
 class Story:
-    """Tells it once, from the first chapter to the last."""
+    """Tells the story once, from the first chapter to the last."""
 
     def __init__(self, narrator: Narrator, witnesses: Witnesses, event_ttl_seconds: int) -> None:
         self._narrator = narrator
@@ -32,7 +32,7 @@ class Story:
         self._event_ttl_seconds = event_ttl_seconds
 
     async def tell(self) -> None:
-        """From the contact's creation to its deletion."""
+        """Tell all chapters, from the contact's creation to its deletion."""
         created = await self._create()
         async with self._witnesses.subscriber(created.body["id"]) as subscriber:
             await self._created_event(subscriber, created)
@@ -94,8 +94,8 @@ class Story:
     async def _duplicate(self, subscriber: Subscriber, created: Answer) -> None:
         self._narrator.step(
             "The same event is published twice",
-            "As a relay does that died before it could note its progress. The topic knows the MessageId, takes the "
-            "message, and drops it. To see that, a real change follows: its event comes next, nothing in between.",
+            "A relay that crashed before it noted its progress does this. The topic knows the MessageId, accepts the "
+            "message and drops it. To prove that, a real change follows: the event of that change comes next.",
         )
         first = subscriber.received[0]
         await subscriber.send_again(first)
@@ -106,9 +106,9 @@ class Story:
 
     async def _expire(self, created: Answer) -> None:
         self._narrator.step(
-            "Events are removed when nobody needs them any more",
-            f"Here after {self._event_ttl_seconds} s (EVENT_TTL_SECONDS; 10 days by default). Cosmos DB does it by "
-            "itself, and the contact stays.",
+            "Events expire",
+            f"Cosmos DB removes events by itself, here after {self._event_ttl_seconds} s (EVENT_TTL_SECONDS; 10 days "
+            "by default). The contact stays.",
         )
         contact_id = created.body["id"]
         async with asyncio.timeout(self._event_ttl_seconds + 5):
@@ -122,7 +122,7 @@ class Story:
     async def _delete(self, subscriber: Subscriber, created: Answer) -> None:
         self._narrator.step(
             "The contact is deleted",
-            "For every reader it is gone. Its event is the last one in the session.",
+            "For every reader the contact is gone. The event of the deletion is the last one in the session.",
         )
         deleted = await self._api.call("DELETE", _path(created))
         self._narrator.check("204 No Content", deleted.status == 204)
@@ -132,7 +132,7 @@ class Story:
         self._narrator.check(
             "the deletion arrived", [message.subject for message in messages] == ["ContactDeletedEvent"]
         )
-        self._narrator.say("All that the subscriber got, from the first message to the last:")
+        self._narrator.say("All messages of the subscriber, from the first to the last:")
         for message in subscriber.received:
             self._show_message(message)
         self._narrator.check(

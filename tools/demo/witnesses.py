@@ -1,6 +1,6 @@
-"""Each side of the service seen with its own official client: HTTP, the stored documents, a subscriber of its own.
+"""Each side of the service is observed with an official client: HTTP, the stored documents, a subscriber.
 
-The subscriber has a subscription that only it reads, so it never takes a message from the app's own function.
+The demo's subscriber has a subscription of its own, so that it never takes a message from the app's function.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ ARRIVES_WITHIN_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Answer:
-    """What the API answered."""
+    """An answer of the API."""
 
     status: int
     etag: str
@@ -41,7 +41,7 @@ class Api:
         self._narrator = narrator
 
     async def call(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
-        """``headers`` in snake_case: ``if_match``."""
+        """Make one call. ``headers`` are in snake_case, such as ``if_match``."""
         sent = {name.replace("_", "-").title(): value for name, value in headers.items()}
         if method == "PATCH":
             sent["Content-Type"] = "application/merge-patch+json"
@@ -63,13 +63,13 @@ class Api:
 
 
 class Store:
-    """Looks into the container."""
+    """Reads the container."""
 
     def __init__(self, container: ContainerProxy) -> None:
         self._container = container
 
     async def documents(self, contact_id: str) -> list[dict[str, Any]]:
-        """All of one contact's partition, the contact first, then its events in order."""
+        """All documents in a contact's partition: the contact first, then its events in order."""
         found = [
             item async for item in self._container.query_items("SELECT * FROM c", partition_key=contact_id)
         ]
@@ -77,7 +77,7 @@ class Store:
 
 
 class Subscriber:
-    """Holds one contact's session and remembers what it got, in the order it got it."""
+    """Holds one contact's session and keeps the received messages in their order."""
 
     def __init__(self, receiver: ServiceBusReceiver, sender: ServiceBusSender) -> None:
         self.received: list[ServiceBusReceivedMessage] = []
@@ -85,7 +85,7 @@ class Subscriber:
         self._sender = sender
 
     async def next(self, count: int) -> list[ServiceBusReceivedMessage]:
-        """The next messages: ``count`` of them, fewer when the last does not come within 10 s."""
+        """The next ``count`` messages; fewer when no message comes for 10 s."""
         got: list[ServiceBusReceivedMessage] = []
         while len(got) < count:
             batch = await self._receiver.receive_messages(
@@ -100,7 +100,7 @@ class Subscriber:
         return got
 
     async def send_again(self, message: ServiceBusReceivedMessage) -> None:
-        """Publish a message once more, as a publisher does that did not hear the first answer."""
+        """Publish a message again, as a publisher does when the first answer was lost."""
         copy = ServiceBusMessage(
             b"".join(message.body),
             message_id=message.message_id,
@@ -114,7 +114,7 @@ class Subscriber:
 
 
 def sequences(messages: Iterable[ServiceBusReceivedMessage]) -> list[int]:
-    """The number that each event has within its contact."""
+    """The sequence of each message's event."""
     return [int(json.loads(b"".join(message.body))["sequence"]) for message in messages]
 
 
@@ -129,7 +129,7 @@ class Witnesses:
 
     @contextlib.asynccontextmanager
     async def subscriber(self, contact_id: str) -> AsyncIterator[Subscriber]:
-        """Take the contact's session."""
+        """A subscriber that holds the contact's session."""
         receiver = self._servicebus.get_subscription_receiver(
             self._topic, SUBSCRIPTION, session_id=contact_id
         )

@@ -1,1 +1,1 @@
-"""The deployed app with one mistake each, of those that implementations of this pattern really make."""
+"""The deployed app with one planted mistake each; real implementations of this pattern make these mistakes."""

@@ -1,4 +1,4 @@
-"""A planted bug is a change of the deployed ``function_app.py``: everything else of the app stays as it is deployed."""
+"""A planted bug changes one thing of the deployed ``function_app.py``; the rest of the app is the deployed one."""
 
 from types import ModuleType
 from typing import Any

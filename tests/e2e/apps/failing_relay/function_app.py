@@ -1,6 +1,6 @@
-"""The deployed app, but its relay fails ``RELAY_FAILURES`` times after sending half of a batch.
+"""The deployed app, but the relay fails ``RELAY_FAILURES`` times after sending half of a batch.
 
-``RELAY_RETRIES`` replaces its retry policy's count, to show what a finite one does.
+``RELAY_RETRIES`` replaces the count of the relay's retry policy, to show the loss after a finite count.
 """
 
 import os

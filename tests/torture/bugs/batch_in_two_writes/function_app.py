@@ -1,4 +1,4 @@
-"""The contact is stored first and its events after it: whatever comes between leaves a change without events."""
+"""The contact is stored first and its events later: a crash between the two leaves a change without events."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""The relay sends in the background and returns: the feed moves on before Service Bus has anything."""
+"""The relay sends in the background and returns: the feed moves on before Service Bus has the events."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""The relay is tried twice again and then given up: the host checkpoints past the batch, and its events are gone."""
+"""The relay is retried twice and then given up: the host checkpoints past the batch, and its events are gone."""
 
 from typing import Any
 

@@ -1,1 +1,1 @@
-"""Events leave in the order of the feed."""
+"""Events are sent in the order of the feed."""
