@@ -11,11 +11,19 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
+from pydantic import ConfigDict
+
 from outbox.event import DomainEvent, WireModel
 
 
 class AggregateState(WireModel):
-    """What is stored of an aggregate. ``last_sequence`` is the sequence of its newest event."""
+    """What is stored of an aggregate. ``last_sequence`` is the sequence of its newest event.
+
+    A field that is not known was stored by a later version: the field is kept and stored again, else this version could
+    not be deployed again without losing what the later one has stored.
+    """
+
+    model_config = ConfigDict(extra="allow")
 
     last_sequence: int = 0
 
