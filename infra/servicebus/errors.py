@@ -13,6 +13,9 @@ from azure.servicebus import exceptions as sdk
 SDK_ERRORS = (AzureError, asyncio.TimeoutError, OSError, ValueError)
 """What a call of the SDK can raise; a ValueError among it says that the client was closed under the call's feet."""
 
+NO_ANSWER = (sdk.OperationTimeoutError, asyncio.TimeoutError)
+"""Those of them that say that Service Bus was silent for as long as a call may take."""
+
 
 class Verdict(Enum):
     """What a failed send means for the events in it."""
