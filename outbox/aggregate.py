@@ -11,11 +11,19 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
+from pydantic import ConfigDict
+
 from outbox.event import DomainEvent, WireModel
 
 
 class AggregateState(WireModel):
-    """The stored part of an aggregate. ``last_sequence`` is the sequence of its newest event."""
+    """The stored part of an aggregate. ``last_sequence`` is the sequence of its newest event.
+
+    An unknown field was stored by a later version of the service. The field is kept and stored again: else this version
+    could not be deployed again without losing the field.
+    """
+
+    model_config = ConfigDict(extra="allow")
 
     last_sequence: int = 0
 

@@ -7,7 +7,7 @@ import azure.functions as func
 
 from examples.orders.errors import OrderFull, OrderShipped
 from examples.orders.events import Line
-from examples.orders.order import NewOrder, Order
+from examples.orders.order import NewOrder, Order, OrderState
 from infra.http import operations, request
 from infra.http.answering import Answering
 from infra.http.responses import etag_header, json_response, not_modified
@@ -67,4 +67,6 @@ def listed(page: Page[Order]) -> func.HttpResponse:
 
 def _view(order: Order) -> dict[str, Any]:
     """An order as callers see it: without the fields that only this service needs."""
-    return order.state.model_dump(mode="json", by_alias=True, exclude={"last_sequence"})
+    return order.state.model_dump(
+        mode="json", by_alias=True, include=OrderState.model_fields.keys() - {"last_sequence"}
+    )

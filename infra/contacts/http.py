@@ -77,6 +77,6 @@ def listed(page: Page[Contact]) -> func.HttpResponse:
 def _view(contact: ContactState) -> dict[str, Any]:
     """A contact as callers see it: without the fields that only this service needs."""
     details = contact.model_dump(
-        mode="json", by_alias=True, exclude={"id", "deleted", "deleted_at", "last_sequence"}
+        mode="json", by_alias=True, include={*ContactDetails.model_fields, "created_at", "modified_at"}
     )
     return {"id": str(contact.id), **details}

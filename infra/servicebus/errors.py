@@ -14,6 +14,9 @@ from azure.servicebus import exceptions as sdk
 SDK_ERRORS = (AzureError, asyncio.TimeoutError, OSError, ValueError)
 """What a call of the SDK can raise; a ValueError says that the client was closed during the call."""
 
+NO_ANSWER = (sdk.OperationTimeoutError, asyncio.TimeoutError)
+"""Those of them that say that Service Bus was silent for as long as a call may take."""
+
 
 class Verdict(Enum):
     """The meaning of a failed send for its events."""

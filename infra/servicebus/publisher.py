@@ -2,12 +2,14 @@
 
 All events of one aggregate go through one sender, batch after batch: each batch is accepted before the next is sent,
 and a failure stops the aggregate. Several aggregates are sent side by side. A sender serves one coroutine at a time and
-is dropped after any failure, since the state of its link is then unknown. Sending an event twice does no harm: the
-topic drops a message with a MessageId that it knows.
+is dropped after any failure, since the state of its link is then unknown. When the topic answers no send of a page for
+as long as one send may take, the rest of the page is not tried: a page fails soon, however many aggregates it has.
+Sending an event twice does no harm: the topic drops a message with a MessageId that it knows.
 """
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
@@ -15,7 +17,7 @@ from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
 from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
 from azure.servicebus.exceptions import MessageSizeExceededError
 
-from infra.servicebus.errors import SDK_ERRORS, Verdict, verdict
+from infra.servicebus.errors import NO_ANSWER, SDK_ERRORS, Verdict, verdict
 from infra.servicebus.message import message_from_event
 from outbox.publisher import Accepted, AggregateEvents, Guarantees, Outcome, Refused, Unknown
 
@@ -31,10 +33,27 @@ _CLOSE_TIMEOUT_SECONDS = 2.0
 class _Waits(Exception):
     """A send failed for a reason that may pass; the first ``accepted`` messages are in the topic."""
 
-    def __init__(self, accepted: int, reason: str) -> None:
-        super().__init__(reason)
+    def __init__(self, accepted: int, error: BaseException) -> None:
+        super().__init__(accepted, error)
         self.accepted = accepted
-        self.reason = reason
+        self.error = error
+
+
+class _Answers:
+    """When the topic last answered a send of one page; that the page begins counts as an answer."""
+
+    def __init__(self) -> None:
+        self._last = time.monotonic()
+
+    @property
+    def missing(self) -> bool:
+        """Whether no send has got an answer for as long as a send may take."""
+        return time.monotonic() - self._last >= SEND_TIMEOUT_SECONDS
+
+    def note(self, error: BaseException | None = None) -> None:
+        """A send has ended: without an error, or with this one."""
+        if not isinstance(error, NO_ANSWER):
+            self._last = time.monotonic()
 
 
 class ServiceBusPublisher:
@@ -60,10 +79,11 @@ class ServiceBusPublisher:
 
     async def publish(self, page: Sequence[AggregateEvents]) -> Sequence[Outcome]:
         """Send each aggregate's events in order, several aggregates side by side."""
+        answers = _Answers()
         async with (
             asyncio.TaskGroup() as sending
         ):  # a bug in one task cancels the others: no task goes on sending unseen
-            tasks = [sending.create_task(self._publish_one(group)) for group in page]
+            tasks = [sending.create_task(self._publish_one(group, answers)) for group in page]
         return [task.result() for task in tasks]
 
     async def close(self) -> None:
@@ -71,17 +91,23 @@ class ServiceBusPublisher:
         while self._idle:
             await _close(self._idle.pop())
 
-    async def _publish_one(self, group: AggregateEvents) -> Outcome:
+    async def _publish_one(self, group: AggregateEvents, answers: _Answers) -> Outcome:
         messages, impossible = self._messages(group)
         send = _one_by_one if self._partitioned else _in_batches
         async with self._places:
+            if answers.missing:
+                return Unknown(0, verdict(TimeoutError())[1])
             try:
                 async with self._sender() as sender:
-                    return await send(sender, messages) or impossible or Accepted()
+                    refused = await send(sender, messages)
             except _Waits as waits:
-                return Unknown(waits.accepted, waits.reason)
+                answers.note(waits.error)
+                return Unknown(waits.accepted, verdict(waits.error)[1])
             except SDK_ERRORS as error:
+                answers.note(error)
                 return Unknown(0, verdict(error)[1])
+            answers.note()
+            return refused or impossible or Accepted()
 
     def _messages(self, group: AggregateEvents) -> tuple[list[ServiceBusMessage], Refused | None]:
         """The messages up to the first event for which the SDK cannot make a message."""
@@ -155,10 +181,9 @@ async def _within_the_deadline(
         async with asyncio.timeout(SEND_TIMEOUT_SECONDS):
             await sender.send_messages(what, timeout=SEND_TIMEOUT_SECONDS)
     except SDK_ERRORS as error:
-        found, reason = verdict(error)
-        if found is Verdict.TOO_LARGE:
+        if verdict(error)[0] is Verdict.TOO_LARGE:
             raise MessageSizeExceededError from error
-        raise _Waits(sent, reason) from error
+        raise _Waits(sent, error) from error
 
 
 async def _new_batch(sender: ServiceBusSender, sent: int) -> ServiceBusMessageBatch:
@@ -168,7 +193,7 @@ async def _new_batch(sender: ServiceBusSender, sent: int) -> ServiceBusMessageBa
         ):  # the first call opens the link, to learn the size limit
             return await sender.create_message_batch()
     except SDK_ERRORS as error:
-        raise _Waits(sent, verdict(error)[1]) from error
+        raise _Waits(sent, error) from error
 
 
 def _fits(batch: ServiceBusMessageBatch, message: ServiceBusMessage) -> bool:

@@ -1,5 +1,6 @@
 """A publisher hands over one contact's events in order, once, and names an event that can never be sent."""
 
+import asyncio
 from collections.abc import Sequence
 
 import pytest
@@ -78,6 +79,41 @@ async def test_a_broker_that_is_not_there_makes_events_wait(servicebus_server: S
         await publisher.close()
 
 
+async def test_a_silent_broker_is_asked_once_by_each_sender_and_not_for_the_rest_of_the_page(
+    servicebus_broker: ServiceBusBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a page of many aggregates takes minutes to fail, and the operator hears of the outage as late as that."""
+
+    async def no_answer(_: ServiceBusSender) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(ServiceBusSender, "create_message_batch", no_answer)
+    monkeypatch.setattr("infra.servicebus.publisher.SEND_TIMEOUT_SECONDS", 0.1)
+    opened = count_senders(servicebus_broker.client, monkeypatch)
+    few = ServiceBusPublisher(
+        servicebus_broker.client, servicebus_broker.topic.name, source="/test", partitioned=False, senders=2
+    )
+
+    outcomes = await publish(few, *([event(f"a{number}", 1)] for number in range(20)))
+
+    assert outcomes == [Unknown(0, "Service Bus did not answer in time (TimeoutError)")] * 20
+    assert len(opened) == 2
+    await few.close()
+
+
+def count_senders(client: ServiceBusClient, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """From now on: the topic of each sender that the client opens."""
+    opened: list[str] = []
+    make = client.get_topic_sender
+
+    def counted(topic: str) -> object:
+        opened.append(topic)
+        return make(topic)
+
+    monkeypatch.setattr(client, "get_topic_sender", counted)
+    return opened
+
+
 async def test_one_at_a_time_arrives_in_order_too(servicebus_broker: ServiceBusBroker) -> None:
     single = ServiceBusPublisher(
         servicebus_broker.client, servicebus_broker.topic.name, source="/test", partitioned=True
@@ -105,14 +141,7 @@ async def test_a_page_has_an_outcome_for_each_aggregate_in_its_order(broker: Bro
 async def test_a_large_page_never_has_more_senders_than_it_may(
     servicebus_broker: ServiceBusBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened: list[str] = []
-    make = servicebus_broker.client.get_topic_sender
-
-    def counted(topic: str) -> object:
-        opened.append(topic)
-        return make(topic)
-
-    monkeypatch.setattr(servicebus_broker.client, "get_topic_sender", counted)
+    opened = count_senders(servicebus_broker.client, monkeypatch)
     few = ServiceBusPublisher(
         servicebus_broker.client, servicebus_broker.topic.name, source="/test", partitioned=False, senders=2
     )

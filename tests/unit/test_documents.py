@@ -111,6 +111,17 @@ def test_a_contact_out_of_an_item() -> None:
         aggregate_from_item(Contact, EVENT_ITEM)
 
 
+def test_what_a_later_version_has_stored_is_kept_by_this_one() -> None:
+    """A deployment that is taken back must neither refuse the contact nor lose the property that it does not know."""
+    read = CONTACT_ITEM | {"data": CONTACT_ITEM["data"] | {"ofALaterVersion": "x"}, "_etag": '"7"'}
+    contact = aggregate_from_item(Contact, read).aggregate
+    contact.rename(Name(first_name="Jane", last_name="Doe"), at=LATER)
+    changes = contact.changes()
+    assert changes is not None
+    assert aggregate_item(contact, changes.state, ttl=-1)["data"]["ofALaterVersion"] == "x"
+    assert [event.action for event in changes.events] == ["ContactNameUpdatedEvent"]
+
+
 def test_an_event_as_an_item() -> None:
     digest = hashlib.sha256(SIGNED.encode()).hexdigest()
     assert event_item(a_contact(), an_event(), ORIGIN, ttl=864000) == EVENT_ITEM | {"digest": digest}

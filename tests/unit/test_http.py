@@ -7,10 +7,12 @@ from urllib.parse import urlencode
 
 import azure.functions as func
 import pytest
+from pydantic.alias_generators import to_camel
 
 from application.errors import ContactNotFound
 from domain.contact import Contact
 from domain.errors import ContactDeleted
+from domain.values import ContactDetails
 from infra.contacts import http
 from infra.errors import InfraError, Misconfigured
 from infra.http import request as edge
@@ -249,7 +251,10 @@ def test_created_says_where_and_which_version() -> None:
     assert response.headers["ETag"] == '"1"'
     body = json.loads(response.get_body())
     assert body["name"] == {"firstName": "John", "lastName": "Doe"}
-    assert set(body) == {"id", "name", "email", "description", "company", "createdAt", "modifiedAt"}
+    properties = {to_camel(name) for name in ContactDetails.model_fields}
+    assert set(body) == {"id", "createdAt", "modifiedAt"} | properties, (
+        "infra/contacts/http.py: _view shows every property of ContactDetails, and nothing that only this service needs"
+    )
 
 
 def test_a_version_that_others_have_replaced_is_not_claimed() -> None:
