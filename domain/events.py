@@ -49,7 +49,7 @@ class ContactCompanyUpdatedEvent(ContactEvent):
 
 
 class ContactDeletedEvent(ContactEvent):
-    """The contact is gone for every reader. It is the last event of its contact."""
+    """The contact is gone for every reader; no later event of the contact follows."""
 
     action: Literal["ContactDeletedEvent"] = "ContactDeletedEvent"
     deleted_at: Timestamp

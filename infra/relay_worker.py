@@ -63,7 +63,7 @@ class Health:
         self.saying.reset()
 
     def failed(self, error: BaseException) -> None:
-        """Note a failure. It is logged at once, then once a minute; the relay itself logs a NotDelivered."""
+        """Note a failure, and log it at once and then once a minute; the relay itself logs a NotDelivered."""
         self.waiting_for = str(classify(error).error() if isinstance(error, SDK_ERRORS) else error)
         if not isinstance(error, NotDelivered) and self.saying.due():
             _log.error("events wait: %s", self.waiting_for)

@@ -1,4 +1,4 @@
-"""The transactional outbox, for any aggregate: what was committed is published, once for every reader, in order.
+"""The transactional outbox, for any aggregate: every committed event is published, in order, once for every reader.
 
 The write half stores an aggregate and its events in one transaction (``aggregate``, ``event``, ``unit_of_work``,
 ``aggregates``, ``idempotency``). The relay half hands the stored events to a broker and lets the change feed go on only

@@ -23,7 +23,7 @@ class Delivery:
     sent: int
     block: Block | None = None
     waits_for: str | None = None
-    """Why the other events are not sent yet. They are sent later."""
+    """Why the other events are not sent yet; a later attempt sends them."""
 
 
 async def deliver(publisher: Publisher, groups: Sequence[Sequence[FeedEvent]]) -> list[Delivery]:

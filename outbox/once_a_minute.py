@@ -23,5 +23,5 @@ class OnceAMinute:
         return True
 
     def reset(self) -> None:
-        """The condition is over: if the condition comes back, it is due at once."""
+        """The condition is over: the next one is logged at once."""
         self._said_at = float("-inf")

@@ -14,7 +14,7 @@ from outbox.feed import OutboxEvent
 
 @dataclass(frozen=True)
 class Guarantees:
-    """What a transport gives."""
+    """The properties that a transport promises."""
 
     ordered: bool
     """Subscribers get an aggregate's events in the order in which they were accepted."""
@@ -80,7 +80,7 @@ class Publisher(Protocol):
 
     @property
     def guarantees(self) -> Guarantees:
-        """What this transport gives."""
+        """The promises of this transport."""
 
     async def publish(self, page: Sequence[AggregateEvents]) -> Sequence[Outcome]:
         """Send the events of a page. Returns one outcome for each aggregate, in the page's order.

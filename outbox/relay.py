@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Forwarded:
-    """What became of one page of the feed, in numbers of events."""
+    """The result of one page of the feed, in numbers of events."""
 
     sent: int = 0
     parked: int = 0

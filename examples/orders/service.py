@@ -22,7 +22,7 @@ class Orders:
         return await self.aggregates.create(Order.place(order, at=self.clock()), origin)
 
     async def place_once(self, order: NewOrder, origin: Origin, key: str) -> tuple[Receipt[Order], bool]:
-        """As :meth:`place`, but a repetition with the same key gets the first answer. True: it is a repetition."""
+        """As :meth:`place`, but a repetition with the same key gets the first answer; True: it did."""
 
         def make(order_id: UUID) -> Order:
             return Order.place(order, at=self.clock(), order_id=order_id)

@@ -209,7 +209,7 @@ def size_in_bytes(writes: Sequence[Write]) -> int:
 
 
 def _operation(write: Write) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
-    """The SDK's form, made anew for each attempt: the SDK takes ``if_match_etag`` out of the dict that it is given."""
+    """The SDK's form, made again for each attempt: the SDK removes ``if_match_etag`` from the dict that it gets."""
     condition = {} if write.if_match is None else {"if_match_etag": write.if_match}
     match write.kind:
         case "create" | "upsert":

@@ -23,7 +23,7 @@ _ROLES_TAKE_TIME = "a new role takes some minutes to work"
 
 @dataclass(frozen=True)
 class Plan:
-    """What to check, and against what."""
+    """The settings to check, and the outage that the deployment must survive."""
 
     settings: Settings
     subscription: str

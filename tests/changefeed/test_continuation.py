@@ -36,7 +36,7 @@ def test_the_sdk_reads_only_the_range_of_the_lease() -> None:
     assert [(token.feed_range.min, token.feed_range.max) for token in tokens] == [(HALF.min, HALF.max)]
 
 
-def test_what_the_sdk_writes_is_what_we_write() -> None:
+def test_our_continuation_is_the_one_that_the_sdk_writes() -> None:
     """The same state, written by the SDK, is byte for byte the same JSON document."""
     ours = to_sdk(Position(HALF, '"42"'), RID)
 

@@ -92,7 +92,7 @@ async def test_every_item_comes_once_whatever_its_partition(containers: Containe
     assert len({context.lease_token for _, context in recorder.batches}) > 1
 
 
-async def test_two_that_start_at_once_create_the_leases_once(containers: Containers) -> None:
+async def test_two_instances_that_start_at_once_create_the_leases_once(containers: Containers) -> None:
     one, other = Recorder(), Recorder()
     processors = [one.processor(containers, name="one"), other.processor(containers, name="other")]
 

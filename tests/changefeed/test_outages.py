@@ -28,7 +28,9 @@ async def is_checkpointed(containers: Containers) -> bool:
     return (await containers.lease_documents())["..0"]["ContinuationToken"] is not None
 
 
-async def test_it_goes_on_when_cosmos_has_been_away(cosmos: Service, containers: Containers) -> None:
+async def test_the_processor_goes_on_when_cosmos_has_been_away(
+    cosmos: Service, containers: Containers
+) -> None:
     recorder = Recorder()
     async with recorder.processor(containers) as processor:
         await containers.write("a", 1)

@@ -21,7 +21,7 @@ async def checkpointed(containers: Containers) -> bool:
     return await continuation(containers) is not None
 
 
-async def test_what_was_there_and_what_comes_is_delivered_in_order(containers: Containers) -> None:
+async def test_old_and_new_items_are_delivered_in_order(containers: Containers) -> None:
     recorder = Recorder()
     for sequence in range(3):
         await containers.write("a", sequence)

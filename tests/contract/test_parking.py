@@ -213,7 +213,7 @@ async def test_a_replay_while_the_broker_is_away_keeps_everything(world: World) 
 
 
 @pytest.mark.known_gap(Gap.BATCH_IGNORES_ETAG)
-async def test_who_parks_must_have_seen_the_newest_state(world: World) -> None:
+async def test_parking_needs_the_newest_version(world: World) -> None:
     first = ParkedAggregate(A, "x", "r", (1, 1), version="")
     await world.lot.park(first, [read(large(1))])
     with pytest.raises(PreconditionFailed):
@@ -226,7 +226,7 @@ async def test_who_parks_must_have_seen_the_newest_state(world: World) -> None:
     assert not await world.lot.release(seen)
 
 
-async def test_what_is_not_parked_is_not_found(world: World) -> None:
+async def test_an_id_or_aggregate_that_is_not_parked_is_not_found(world: World) -> None:
     for call in (world.parking.show("0" * 32), world.parking.discard("0" * 32, "r"), world.parking.replay(A)):
         with pytest.raises(NotParked):
             await call
@@ -298,7 +298,7 @@ async def test_an_aggregate_of_any_id_can_be_parked(world: World, odd: str) -> N
     assert (await world.parking.replay(key)).done
 
 
-async def test_what_was_parked_before_documents_named_their_type_is_replayed(
+async def test_an_event_parked_before_documents_named_their_type_is_replayed(
     cosmos_lot: CosmosParkingLot,
 ) -> None:
     """As the version before stored a parked contact."""

@@ -34,7 +34,7 @@ async def test_events_arrive_in_the_order_given(broker: Broker) -> None:
     assert await broker.received("a", 30) == [f"a-{sequence}" for sequence in range(1, 31)]
 
 
-async def test_what_is_sent_again_arrives_once(broker: Broker) -> None:
+async def test_an_event_that_is_sent_again_arrives_once(broker: Broker) -> None:
     await publish(broker.publisher, [event("a", 1), event("a", 2)])
     await publish(broker.publisher, [event("a", 1), event("a", 2), event("a", 3)])
     assert await broker.received("a", 3) == ["a-1", "a-2", "a-3"]
@@ -47,7 +47,7 @@ async def test_more_than_one_batch_holds_arrives_in_order(broker: Broker) -> Non
 
 
 @pytest.mark.parametrize("large", [1, 2, 3])
-async def test_it_stops_at_the_first_that_is_too_large(broker: Broker, large: int) -> None:
+async def test_sending_stops_at_the_first_event_that_is_too_large(broker: Broker, large: int) -> None:
     events = [event("a", sequence) for sequence in range(1, 4)]
     events[large - 1] = event("a", large, "x" * 300_000)
 

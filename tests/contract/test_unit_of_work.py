@@ -42,7 +42,7 @@ async def change(store: Store, contact_id: UUID, *changes: Callable[[Contact], N
         await work.commit()
 
 
-async def test_what_was_stored_is_read_again(store: Store) -> None:
+async def test_a_stored_aggregate_is_read_again(store: Store) -> None:
     async with store.open() as work:
         contact = Contact.create(DETAILS, at=NOON)
         work.add(contact)
@@ -88,7 +88,7 @@ async def test_each_change_is_stored_with_its_event_and_has_a_new_version(store:
     assert [event.sequence for event in events] == [1, 2, 3]
 
 
-async def test_nothing_changed_is_nothing_written(store: Store) -> None:
+async def test_without_a_change_nothing_is_written(store: Store) -> None:
     contact_id = await create(store)
     async with store.open() as work:
         found = await work.get(Contact, str(contact_id))
@@ -142,13 +142,13 @@ async def test_a_deleted_contact_is_not_found_and_its_events_are_there(store: St
     ]
 
 
-async def test_what_was_never_there_is_not_found(store: Store) -> None:
+async def test_an_aggregate_that_never_existed_is_not_found(store: Store) -> None:
     async with store.open() as work:
         with pytest.raises(AggregateNotFound):
             await work.get(Contact, str(uuid4()))
 
 
-async def test_who_leaves_without_a_commit_has_stored_nothing(store: Store) -> None:
+async def test_a_unit_of_work_without_a_commit_stores_nothing(store: Store) -> None:
     contact = Contact.create(DETAILS, at=NOON)
 
     async def fail() -> None:

@@ -57,7 +57,7 @@ def test_the_local_data_can_be_removed_before_anything_is_installed(
     assert not (tmp_path / "cosmos").exists()
 
 
-def test_what_is_asked_for_is_what_the_requirements_name() -> None:
+def test_the_required_modules_are_those_of_the_requirements_files() -> None:
     named = {
         name
         for line in (ROOT / "requirements.txt").read_text().splitlines()

@@ -201,7 +201,7 @@ async def test_a_bad_page_is_refused(
         ("DELETE", "contacts", 405),
     ],
 )
-async def test_what_is_not_there_is_said_so(
+async def test_a_missing_path_or_contact_is_a_problem_document(
     shared_stack: Stack, http: aiohttp.ClientSession, method: str, path: str, status: int
 ) -> None:
     async with http.request(method, f"{shared_stack.url}/{path}", json={}) as answer:

@@ -128,7 +128,7 @@ async def test_orders_are_listed(api: aiohttp.ClientSession) -> None:
         ("POST", "parked/orders/7/replay", None, 404),
     ],
 )
-async def test_what_cannot_be_is_refused(
+async def test_an_impossible_call_is_refused(
     api: aiohttp.ClientSession, method: str, path: str, body: dict[str, Any] | None, status: int
 ) -> None:
     async with api.request(method, f"/api/{path}", json=body) as answer:

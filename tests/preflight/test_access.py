@@ -113,7 +113,7 @@ async def test_a_connection_string_that_cannot_be_used_is_to_be_copied_again(
     ]
 
 
-async def test_what_the_app_does_is_tried_and_leaves_no_trace(
+async def test_each_call_of_the_app_is_tried_and_leaves_no_trace(
     cosmos_server: Service, servicebus_server: Service, capsys: pytest.CaptureFixture[str]
 ) -> None:
     environment = await deployed(RIGHT, cosmos_server, servicebus_server)
@@ -133,7 +133,7 @@ async def test_what_the_app_does_is_tried_and_leaves_no_trace(
             assert [item async for item in items] == []
 
 
-async def test_what_the_app_may_not_do_names_the_role_that_it_needs(
+async def test_a_call_that_the_app_may_not_make_names_the_missing_role(
     cosmos_server: Service, servicebus_server: Service, capsys: pytest.CaptureFixture[str]
 ) -> None:
     environment = await deployed(RIGHT, cosmos_server, servicebus_server)

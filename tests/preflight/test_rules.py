@@ -70,7 +70,7 @@ def test_the_triggers_take_no_other_names_from_the_settings() -> None:
 
 
 @pytest.mark.parametrize("time", ["", "1", "0h", "1w", "-1h", "1.5h", "1h30m", "99999999d"])
-def test_what_is_not_a_time_is_refused(time: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_text_that_is_no_time_is_refused(time: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main([f"--survive={time}"], {})
     assert ended.value.code == 2

@@ -222,7 +222,7 @@ def test_poison_that_is_parked_is_no_violation() -> None:
     assert story.rules() == set()
 
 
-def test_what_may_go_wrong_with_poison_is_seen() -> None:
+def test_each_mistake_with_poison_is_seen() -> None:
     assert good().found(**final()).poisoned("p").rules() == {"not parked"}
     assert good().found(**final()).poisoned("p").parked("p", reason="").rules() == {"parked without a reason"}
     assert good().found(**final()).parked("event-3", contact=CONTACT).rules() == {"parked without need"}
@@ -236,7 +236,7 @@ def test_what_may_go_wrong_with_poison_is_seen() -> None:
     assert {"poison delivered", "invented event"} <= sent.rules()
 
 
-def test_what_waiting_can_mend_is_told_apart() -> None:
+def test_a_violation_that_waiting_can_end_is_told_apart() -> None:
     story = Story().created("a")
     story.history.add(story.records)
     assert [violation.may_pass for violation in check(story.history)] == [True]

@@ -101,7 +101,9 @@ async def test_a_patch_is_not_asked_for_again(client_of: Callable[[str], Client]
     assert taking.taken == list(history(tmp_path).attempts) == ["c-0.1"]
 
 
-async def test_what_could_not_connect_was_refused(client_of: Callable[[str], Client], tmp_path: Path) -> None:
+async def test_an_attempt_that_could_not_connect_was_refused(
+    client_of: Callable[[str], Client], tmp_path: Path
+) -> None:
     with socket.socket() as bound:  # it does not listen
         bound.bind(("127.0.0.1", 0))
         answer = await client_of(f"http://127.0.0.1:{bound.getsockname()[1]}").patch(CONTACT)

@@ -57,7 +57,7 @@ def contact() -> dict[str, object]:
     return {"id": CONTACT, **details("a")}
 
 
-def test_what_only_had_no_time_is_counted_and_not_listed() -> None:
+def test_an_event_that_only_had_no_time_is_counted_and_not_listed() -> None:
     verdict = before_its_time([LATE, FOR_GOOD, LATE])
     assert (verdict.violations, verdict.open, verdict.exit_code) == ([FOR_GOOD], 2, BAD)
 
@@ -97,7 +97,7 @@ async def test_events_that_still_arrive_at_the_end_break_a_run_off(
     assert verdict.broken_off == "events still arrived after 0 s"
 
 
-async def test_what_did_not_come_in_time_is_lost(tmp_path: Path) -> None:
+async def test_an_event_that_did_not_come_in_time_is_lost(tmp_path: Path) -> None:
     told = Story().created("a").patched("b", "name").delivered("a", "Created", 1)
     async with api(contact()) as url:
         verdict = await judge(tmp_path, url, told).wait(0.0)

@@ -76,7 +76,7 @@ def test_the_domain_uses_the_aggregate_and_the_event_and_nothing_else_of_the_out
 
 
 @pytest.mark.parametrize("place", GENERIC)
-def test_what_is_there_for_any_aggregate_does_not_speak_of_contacts(place: str) -> None:
+def test_code_for_any_aggregate_does_not_speak_of_contacts(place: str) -> None:
     for module in modules(place):
         assert "contact" not in module.read_text().lower(), module
 

@@ -176,7 +176,7 @@ async def test_a_lost_race_is_run_again_from_what_the_winner_left() -> None:
     assert [event.sequence for event in store.events] == [1, 2, 3, 4, 5]
 
 
-async def test_who_always_loses_the_race_is_told_so() -> None:
+async def test_a_caller_that_loses_every_race_is_told_so() -> None:
     store = RivalsFirst()
     contact_id = await create(store)
     store.losses = ATTEMPTS
@@ -187,7 +187,7 @@ async def test_who_always_loses_the_race_is_told_so() -> None:
     assert store.aggregates[key(contact_id)][0].name.first_name == "John"
 
 
-async def test_who_pins_a_version_gets_no_second_attempt() -> None:
+async def test_a_pinned_version_gets_no_second_attempt() -> None:
     store = RivalsFirst()
     contact_id = await create(store)
     etag = store.aggregates[key(contact_id)][1]

@@ -150,7 +150,7 @@ def test_an_event_out_of_an_item() -> None:
 @pytest.mark.parametrize(
     "item", [CONTACT_ITEM, {}, {"type": None}, {"type": ["domainEvent"]}, {"type": "inbox"}]
 )
-def test_what_is_not_an_event_is_left_alone(item: dict[str, Any]) -> None:
+def test_an_item_that_is_no_event_is_left_alone(item: dict[str, Any]) -> None:
     assert EVENTS.event(item) is None
 
 
@@ -178,7 +178,7 @@ def broken(**data: Any) -> dict[str, Any]:
         (EVENT_ITEM | {"id": "1", "data": EVENT_ITEM["data"] | {"id": "1"}}, "data.id"),
     ],
 )
-def test_what_can_never_be_sent_says_why(item: dict[str, Any], reason: str) -> None:
+def test_a_broken_event_is_poison_with_a_reason(item: dict[str, Any], reason: str) -> None:
     result = EVENTS.event(item)
     assert isinstance(result, Poison)
     assert reason in result.reason

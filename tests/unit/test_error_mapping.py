@@ -69,7 +69,7 @@ def test_cosmos(error: Exception, kind: Kind) -> None:
     assert classify(error).kind is kind
 
 
-def test_what_cosmos_says_beside_the_status_is_kept() -> None:
+def test_the_headers_beside_a_cosmos_status_are_kept() -> None:
     failure = classify(http_error(429, x_ms_retry_after_ms="1500", x_ms_session_token="0:-1#7"))
     assert failure.retry_after_seconds == 1.5
     assert failure.session_token == "0:-1#7"

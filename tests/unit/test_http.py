@@ -214,7 +214,7 @@ def test_an_unusable_token_is_named_as_the_field_that_is_wrong() -> None:
     ]
 
 
-async def test_what_was_not_foreseen_is_an_answer_without_a_trace(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_unexpected_error_is_answered_without_a_trace(caplog: pytest.LogCaptureFixture) -> None:
     @http.answering
     async def function(req: func.HttpRequest) -> func.HttpResponse:
         raise ZeroDivisionError("secret")

@@ -31,7 +31,7 @@ def test_appendix_a(target: Any, patch: Any, result: Any) -> None:
     assert merge_patch(target, patch) == result
 
 
-def test_its_arguments_stay_as_they_were() -> None:
+def test_the_arguments_are_not_changed() -> None:
     target = {"a": {"b": 1}}
     merge_patch(target, {"a": {"b": 2}})
     assert target == {"a": {"b": 1}}

@@ -72,7 +72,7 @@ async def test_one_contact_that_waits_does_not_hold_up_the_others_and_the_batch_
     assert [sent_of(publisher, contact) for contact in "abc"] == [ids("a", 1), ids("b", 1), ids("c", 1)]
 
 
-async def test_what_is_too_large_is_parked_with_all_behind_it_and_other_contacts_go_on() -> None:
+async def test_a_too_large_event_is_parked_with_all_behind_it_and_other_contacts_go_on() -> None:
     publisher, lot = FakePublisher(), FakeParkingLot()
     result = await relay(publisher, lot).forward([event("a", 1), large("a", 2), event("a", 3), event("b", 1)])
     assert (result.sent, result.parked) == (2, 2)
@@ -84,7 +84,7 @@ async def test_what_is_too_large_is_parked_with_all_behind_it_and_other_contacts
     assert parked[1].reason == f"waits behind event {parked[0].event_id}"
 
 
-async def test_what_is_behind_a_new_block_is_parked_wherever_the_feed_has_it() -> None:
+async def test_events_behind_a_new_block_are_parked_wherever_the_feed_has_them() -> None:
     """A document that was rewritten has a greater LSN than its successors."""
     publisher, lot = FakePublisher(), FakeParkingLot()
     rewritten = read(event_document("a", 1, lsn=9, text="x" * 300_000))
@@ -196,7 +196,7 @@ async def test_two_aggregates_of_one_id_are_two(caplog: pytest.LogCaptureFixture
     assert len(publisher.sent) == 1
 
 
-async def test_what_the_publisher_declares_too_large_is_parked_without_being_offered() -> None:
+async def test_an_event_over_the_publishers_limit_is_parked_without_being_offered() -> None:
     declared = Guarantees(ordered=True, deduplicates=True, mixes_aggregates=True, largest_message_bytes=1000)
     publisher, lot = FakePublisher(limit=10**9, guarantees=declared), FakeParkingLot()
     events = [event("a", 1), read(event_document("a", 2, text="x" * 1000)), event("a", 3)]
@@ -205,7 +205,7 @@ async def test_what_the_publisher_declares_too_large_is_parked_without_being_off
     assert sent_of(publisher, "a") == ids("a", 1)
 
 
-async def test_what_waits_is_said_once_a_minute_and_anew_after_it_was_over(
+async def test_waiting_events_are_logged_once_a_minute_and_at_once_after_a_success(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     now = 0.0
