@@ -17,6 +17,7 @@ from domain.events import (
 )
 from domain.values import Company, ContactDetails, ContactState, Name
 from outbox.aggregate import Aggregate, AggregateState
+from outbox.event import WireModel
 
 
 class Contact(Aggregate[ContactState]):
@@ -87,7 +88,7 @@ class Contact(Aggregate[ContactState]):
     def _change(self, name: str, value: object, at: datetime) -> None:
         if self._state.deleted:
             raise ContactDeleted(f"contact {self.id} was deleted: create a new one")
-        self._set(name, value, at)
+        self._set(name, _with_unknown_fields(getattr(self._state, name), value), at)
 
     def _created(self, state: ContactState, sequence: int) -> ContactEvent:
         return ContactCreatedEvent(
@@ -120,3 +121,10 @@ class Contact(Aggregate[ContactState]):
 
     def _stamps(self, changed: Collection[str], at: datetime) -> Mapping[str, Any]:
         return {"modified_at": at, "deleted_at": at if "deleted" in changed else None}
+
+
+def _with_unknown_fields(stored: object, value: object) -> object:
+    """The value with what a later version has stored beside it, which this version would lose."""
+    if isinstance(stored, WireModel) and isinstance(value, WireModel) and type(stored) is type(value):
+        return value.model_copy(update=stored.model_extra)
+    return value

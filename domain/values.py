@@ -1,15 +1,18 @@
 """Value objects: immutable, equal by value, and never in an invalid state.
 
-Names are snake_case in Python and camelCase on the wire; unknown fields are refused.
+Names are snake_case in Python and camelCase on the wire.
 """
 
+import unicodedata
+from collections.abc import Callable
 from typing import Annotated
 from uuid import UUID
 
 from email_validator import EmailNotValidError, validate_email
-from pydantic import AfterValidator, StringConstraints
+from pydantic import AfterValidator, Field, ValidationInfo
+from pydantic.fields import FieldInfo
 
-from outbox.aggregate import AggregateState
+from outbox.aggregate import STORED, AggregateState
 from outbox.event import Timestamp, WireModel
 
 NAME_LENGTH = 100
@@ -19,10 +22,39 @@ EMAIL_LENGTH = 254
 """The longest address that SMTP can carry (RFC 5321, 4.5.3.1.3, without the angle brackets)."""
 
 
+Text = Callable[[str], str]
+"""Gives a text back, or raises ValueError with what would be right."""
+
+
+def _rule(check: Text) -> AfterValidator:
+    """A rule for callers' input. A stored value passes: it was accepted once, perhaps by a version with other rules."""
+
+    def validator(text: str, info: ValidationInfo) -> str:
+        return text if info.context is STORED else check(text)
+
+    return AfterValidator(validator)
+
+
 def _not_blank(text: str) -> str:
-    if not text.strip():
+    if not any(character.isprintable() and not character.isspace() for character in text):
         raise ValueError("must not be blank")
     return text
+
+
+def _readable(text: str) -> str:
+    """A line break and a tab may stand in a text; any other control character is an accident or an attack."""
+    if any(unicodedata.category(character) == "Cc" and character not in "\n\r\t" for character in text):
+        raise ValueError("must not have control characters")
+    return text
+
+
+def _at_most(length: int) -> Text:
+    def check(text: str) -> str:
+        if len(text) > length:
+            raise ValueError(f"must have at most {length} characters")
+        return text
+
+    return check
 
 
 def _real_address(text: str) -> str:
@@ -32,11 +64,21 @@ def _real_address(text: str) -> str:
         raise ValueError(str(problem)) from None
 
 
-ShortText = Annotated[str, StringConstraints(max_length=NAME_LENGTH), AfterValidator(_not_blank)]
-CompanyText = Annotated[str, StringConstraints(max_length=COMPANY_LENGTH)]
-CompanyName = Annotated[CompanyText, AfterValidator(_not_blank)]
-Email = Annotated[str, StringConstraints(max_length=EMAIL_LENGTH), AfterValidator(_real_address)]
-Description = Annotated[str, StringConstraints(max_length=DESCRIPTION_LENGTH)]
+def _limit(length: int) -> FieldInfo:
+    """The largest length as JSON Schema tells it."""
+    limit: FieldInfo = Field(json_schema_extra={"maxLength": length})
+    return limit
+
+
+ShortText = Annotated[
+    str, _limit(NAME_LENGTH), _rule(_at_most(NAME_LENGTH)), _rule(_readable), _rule(_not_blank)
+]
+CompanyText = Annotated[str, _limit(COMPANY_LENGTH), _rule(_at_most(COMPANY_LENGTH)), _rule(_readable)]
+CompanyName = Annotated[CompanyText, _rule(_not_blank)]
+Email = Annotated[str, _limit(EMAIL_LENGTH), _rule(_at_most(EMAIL_LENGTH)), _rule(_real_address)]
+Description = Annotated[
+    str, _limit(DESCRIPTION_LENGTH), _rule(_at_most(DESCRIPTION_LENGTH)), _rule(_readable)
+]
 
 
 class Name(WireModel):

@@ -11,22 +11,22 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
-from pydantic import ConfigDict
-
 from outbox.event import DomainEvent, WireModel
 
 
 class AggregateState(WireModel):
     """The stored part of an aggregate. ``last_sequence`` is the sequence of its newest event.
 
-    An unknown field was stored by a later version of the service. The field is kept and stored again: else this version
-    could not be deployed again without losing the field.
+    What was stored can always be read, by the version before and by the next: an unknown field is kept and stored
+    again, and a rule that was made later for callers' input is not applied (see :data:`STORED`).
     """
-
-    model_config = ConfigDict(extra="allow")
 
     last_sequence: int = 0
 
+
+STORED: dict[str, Any] = {"stored": True}
+"""The validation context of a state that is read from the store. A validator that holds a rule for callers' input lets
+such a value pass: the value was accepted once, perhaps by a version with other rules."""
 
 State = TypeVar("State", bound=AggregateState)
 

@@ -1,6 +1,7 @@
 """Domain events are facts: immutable, complete in themselves, and named on the wire as subscribers know them.
 
-Names are snake_case in Python and camelCase on the wire; a field that is not known is refused.
+Names are snake_case in Python and camelCase on the wire. An unknown field is kept: a later version of the service has
+stored it. Where a caller's input is read, unknown fields are refused (``extra="forbid"`` of pydantic's validation).
 """
 
 from datetime import UTC, datetime
@@ -22,11 +23,11 @@ Timestamp = Annotated[datetime, PlainSerializer(_text, return_type=str, when_use
 
 
 class WireModel(BaseModel):
-    """Immutable; reads and writes camelCase; refuses unknown fields; shows no input in its errors."""
+    """Immutable; reads and writes camelCase; keeps unknown fields; shows no input in its errors."""
 
     model_config = ConfigDict(
         frozen=True,
-        extra="forbid",
+        extra="allow",
         alias_generator=to_camel,
         populate_by_name=True,
         hide_input_in_errors=True,

@@ -7,11 +7,11 @@ import azure.functions as func
 
 from examples.orders.errors import OrderFull, OrderShipped
 from examples.orders.events import Line
-from examples.orders.order import NewOrder, Order, OrderState
+from examples.orders.order import NewOrder, Order
 from infra.http import operations, request
 from infra.http.answering import Answering
 from infra.http.responses import etag_header, json_response, not_modified
-from infra.http.validation import validated
+from infra.http.validation import known, validated
 from outbox.errors import AggregateNotFound
 from outbox.unit_of_work import Page, Receipt, Versioned
 
@@ -66,7 +66,7 @@ def listed(page: Page[Order]) -> func.HttpResponse:
 
 
 def _view(order: Order) -> dict[str, Any]:
-    """An order as callers see it: without the fields that only this service needs."""
-    return order.state.model_dump(
-        mode="json", by_alias=True, include=OrderState.model_fields.keys() - {"last_sequence"}
-    )
+    """An order as callers see it: without the fields that only this service or a later version of it needs."""
+    document = known(order.state)
+    del document["lastSequence"]
+    return document

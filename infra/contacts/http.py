@@ -4,6 +4,7 @@ from typing import Any
 from uuid import UUID
 
 import azure.functions as func
+from pydantic.alias_generators import to_camel
 
 from application.contacts import Revision
 from application.errors import ContactNotFound
@@ -12,9 +13,11 @@ from domain.errors import ContactDeleted
 from domain.values import ContactDetails, ContactState
 from infra.http import operations, request
 from infra.http.answering import Answering
+from infra.http.errors import InvalidRequest
 from infra.http.merge_patch import merge_patch
 from infra.http.responses import etag_header, json_response, not_modified
-from infra.http.validation import validated
+from infra.http.validation import known, validated
+from outbox.aggregate import STORED
 from outbox.unit_of_work import Page, Receipt, Versioned
 
 answering = Answering([(ContactNotFound, 404, "Not found"), (ContactDeleted, 404, "Not found")])
@@ -44,9 +47,18 @@ def revision(req: func.HttpRequest) -> Revision:
 
 
 def revised(current: ContactDetails, patch: dict[str, Any]) -> ContactDetails:
-    """A contact with a JSON Merge Patch (RFC 7396) applied. Raises InvalidRequest when the result breaks a rule."""
-    document = current.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return validated(ContactDetails, merge_patch(document, patch))
+    """A contact with a JSON Merge Patch (RFC 7396) applied. Raises InvalidRequest when what is patched breaks a rule.
+
+    A property that the patch leaves alone was stored, and stays as it is, even if its rules have changed since.
+    """
+    document = merge_patch(known(current), patch)
+    try:
+        return validated(ContactDetails, document)
+    except InvalidRequest as invalid:
+        patched = [error for error in invalid.errors if error.field.partition(".")[0] in patch]
+        if patched:
+            raise InvalidRequest(*patched) from None
+    return ContactDetails.model_validate(document, by_alias=True, by_name=False, context=STORED)
 
 
 def created(receipt: Receipt[Contact], *, replayed: bool = False) -> func.HttpResponse:
@@ -75,8 +87,7 @@ def listed(page: Page[Contact]) -> func.HttpResponse:
 
 
 def _view(contact: ContactState) -> dict[str, Any]:
-    """A contact as callers see it: without the fields that only this service needs."""
-    details = contact.model_dump(
-        mode="json", by_alias=True, include={*ContactDetails.model_fields, "created_at", "modified_at"}
-    )
-    return {"id": str(contact.id), **details}
+    """A contact as callers see it: without the fields that only this service or a later version of it needs."""
+    document = known(contact)
+    shown = ("id", *(to_camel(name) for name in ContactDetails.model_fields), "createdAt", "modifiedAt")
+    return {name: document[name] for name in shown}

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from infra.canonical import canonical, check
-from outbox.aggregate import Aggregate, AggregateKey, AggregateState
+from outbox.aggregate import STORED, Aggregate, AggregateKey, AggregateState
 from outbox.errors import Unpublishable
 from outbox.event import DomainEvent
 from outbox.feed import FeedEvent, Lifetime, OutboxEvent, Poison
@@ -215,7 +215,7 @@ def _wrong_fields(problems: ValidationError) -> str:
 
 
 def _state(kind: type[Aggregate[Any]], data: Any) -> AggregateState:
-    return kind.state_type.model_validate(data, by_alias=True, by_name=False)
+    return kind.state_type.model_validate(data, by_alias=True, by_name=False, context=STORED)
 
 
 def _is_name(value: Any) -> bool:

@@ -18,7 +18,7 @@ _REASONS = {
 def validated(model: type[Model], data: Any) -> Model:
     """``data`` as ``model``. Raises InvalidRequest, which names each wrong field and holds no input value."""
     try:
-        return model.model_validate(data, by_alias=True, by_name=False)
+        return model.model_validate(data, by_alias=True, by_name=False, extra="forbid")
     except ValidationError as problems:
         errors = [
             FieldError(
@@ -28,6 +28,25 @@ def validated(model: type[Model], data: Any) -> Model:
             for problem in problems.errors(include_url=False, include_input=False, include_context=False)
         ]
         raise InvalidRequest(*errors) from None  # the original holds the input: personal data
+
+
+def known(model: BaseModel) -> dict[str, Any]:
+    """A model as JSON, without the fields that only a later version of the service knows."""
+    document = model.model_dump(mode="json", by_alias=True)
+    return {
+        (name := field.serialization_alias or field.alias or attribute): _known(
+            getattr(model, attribute), document[name]
+        )
+        for attribute, field in type(model).model_fields.items()
+    }
+
+
+def _known(value: Any, as_json: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return known(value)
+    if isinstance(value, list | tuple):
+        return [_known(*pair) for pair in zip(value, as_json, strict=True)]
+    return as_json
 
 
 def _sentence(message: str) -> str:

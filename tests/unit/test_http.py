@@ -66,6 +66,8 @@ async def refused(parse: Any) -> tuple[int, list[str], dict[str, Any]]:
         (request(body=b"[" * 60_000), 400, ["body"]),
         (request(body=b'{"a": NaN}'), 400, ["body"]),
         (request(body=b'{"email": "\\ud800@x.org"}'), 400, ["body"]),
+        (request(body=b'{"email": "a@b.org", "email": "c@d.org"}'), 400, ["body"]),
+        (request(body=b'{"name": {"firstName": "A", "lastName": "D", "firstName": "B"}}'), 400, ["body"]),
         (request(body=b"[]"), 400, ["body"]),
         (request(body=b"null"), 400, ["body"]),
         (request(body=b" " * 65_537), 413, ["body"]),

@@ -57,6 +57,10 @@ def test_only_names_and_email_are_required() -> None:
         (changed(company={"companyName": "x" * 251}), {"company.companyName"}),
         (changed(company={"companyName": " "}), {"company.companyName"}),
         (changed(company={"companyName": "C", "city": "x" * 251}), {"company.city"}),
+        (changed(name={"firstName": "\u200b\ufeff", "lastName": "\u2060"}), {"name.firstName", "name.lastName"}),
+        (changed(name={"firstName": "J\u0000n", "lastName": "D\u001be"}), {"name.firstName", "name.lastName"}),
+        (changed(description="bell \u0007"), {"description"}),
+        (changed(company={"companyName": "C\u0008", "city": "\u0085"}), {"company.companyName", "company.city"}),
         (changed(id="x", deleted=True, lastSequence=9), {"id", "deleted", "lastSequence"}),
     ],
 )  # fmt: skip
@@ -76,3 +80,10 @@ def test_no_input_is_repeated_in_the_error() -> None:
     assert "secret" not in str(caught.value)
     assert "424242" not in str(caught.value)
     assert caught.value.__cause__ is None
+
+
+def test_lines_tabs_and_every_script_may_stand_in_a_text() -> None:
+    data = changed(
+        name={"firstName": "Zoë-李", "lastName": "O'Neil"}, description="line one\n\tline two\r\n👩‍👧"
+    )
+    assert validated(ContactDetails, data).description == data["description"]

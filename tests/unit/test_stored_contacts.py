@@ -1,0 +1,78 @@
+"""A stored contact can be read, changed, listed and deleted by the next version and by the one before."""
+
+from typing import Any
+
+import pytest
+
+from domain.contact import Contact
+from domain.values import Name
+from infra.contacts import http
+from infra.cosmos.documents import aggregate_from_item, aggregate_item
+from infra.http.errors import InvalidRequest
+from tests.support.contacts import LATER
+from tests.unit.test_documents import CONTACT_ITEM
+
+
+def stored(**data: Any) -> Contact:
+    """A contact that another version of the service has stored."""
+    item = CONTACT_ITEM | {"_etag": "x", "data": CONTACT_ITEM["data"] | data}
+    return aggregate_from_item(Contact, item).aggregate
+
+
+FROM_LATER: dict[str, Any] = {
+    "name": {"firstName": "John", "lastName": "Doe", "middleName": "Q"},
+    "company": {"companyName": "Contoso", "vat": "NO 1"},
+    "phone": "+47 1",
+}
+
+
+def test_a_change_keeps_every_field_that_this_version_does_not_know() -> None:
+    contact = stored(**FROM_LATER)
+    contact.rename(Name(first_name="Jane", last_name="Doe"), at=LATER)
+    changes = contact.changes()
+    assert changes is not None
+    assert [event.action for event in changes.events] == ["ContactNameUpdatedEvent"]
+    data = aggregate_item(contact, changes.state, ttl=-1)["data"]
+    assert data["name"] == {"firstName": "Jane", "lastName": "Doe", "middleName": "Q"}
+    assert data["company"]["vat"] == "NO 1"
+    assert data["phone"] == "+47 1"
+
+
+def test_a_patch_of_another_property_does_not_touch_what_a_later_version_has_stored() -> None:
+    contact = stored(**FROM_LATER)
+    contact.revise(http.revised(contact.details, {"description": "x"}), at=LATER)
+    changes = contact.changes()
+    assert changes is not None
+    assert [event.action for event in changes.events] == ["ContactDescriptionUpdatedEvent"]
+
+
+def test_callers_see_no_field_that_this_version_does_not_know() -> None:
+    view = http._view(stored(**FROM_LATER).state)
+    assert view["name"] == {"firstName": "John", "lastName": "Doe"}
+    assert set(view) == {"id", "name", "email", "description", "company", "createdAt", "modifiedAt"}
+    assert "vat" not in view["company"]
+
+
+TODAY_REFUSED: dict[str, Any] = {
+    "email": "no-address-any-more", "description": "x" * 5000, "name": {"firstName": "\u200b", "lastName": "D\u0000e"},
+}  # fmt: skip
+
+
+def test_a_rule_that_came_later_makes_nothing_unreadable() -> None:
+    contact = stored(**TODAY_REFUSED)
+    assert http._view(contact.state)["email"] == "no-address-any-more"
+    contact.delete(at=LATER)
+    assert contact.changes() is not None
+
+
+def test_a_patch_is_judged_by_what_it_patches() -> None:
+    contact = stored(**TODAY_REFUSED)
+    revised = http.revised(contact.details, {"company": None})
+    assert (revised.company, revised.email) == (None, "no-address-any-more")
+    contact.revise(revised, at=LATER)
+    changes = contact.changes()
+    assert changes is not None
+    assert [event.action for event in changes.events] == ["ContactCompanyUpdatedEvent"]
+    with pytest.raises(InvalidRequest) as refused:
+        http.revised(contact.details, {"email": "still none", "company": None})
+    assert [error.field for error in refused.value.errors] == ["email"]
