@@ -12,7 +12,7 @@ from infra import relay_feed
 from infra.bootstrap import application
 from infra.contacts import http as contacts
 from infra.contacts.http import answering
-from infra.contacts.subscriber import received_event
+from infra.contacts.subscriber import aggregate_type, received_event
 from infra.http import catch_all, request, responses
 from infra.http.operator_functions import operator_functions
 
@@ -103,7 +103,8 @@ async def watch_relay(timer: func.TimerRequest) -> None:
 )
 async def contact_directory(message: func.ServiceBusMessage) -> None:
     """A subscriber, for a start: it logs what arrived. An exception here brings the message again."""
-    event = received_event(message.get_body())
+    event, kind = received_event(message.get_body()), aggregate_type(message.application_properties)
     _log.info(
-        "received %s %s of contact %s, sequence %d", event.action, event.id, event.contact_id, event.sequence
-    )
+        "received %s %s of %s %s, sequence %d",
+        event.action, event.id, kind, message.session_id, event.sequence,
+    )  # fmt: skip
