@@ -62,7 +62,7 @@ def test_every_call_of_the_api_has_its_function() -> None:
     assert calls == {
         ("contacts", "POST"), ("contacts", "GET"), ("contacts/{id}", "GET"), ("contacts/{id}", "PATCH"),
         ("contacts/{id}", "DELETE"), ("health", "GET"), ("parked", "GET"), ("parked/{id}", "GET"), ("relay", "GET"),
-        ("parked/{id}/discard", "POST"), ("parked/contacts/{id}/replay", "POST"),
+        ("parked/{id}/discard", "POST"), ("parked/{path}/{id}/replay", "POST"),
     }  # fmt: skip
 
 
