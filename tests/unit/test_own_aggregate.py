@@ -265,6 +265,6 @@ def test_the_page_names_every_place_that_is_looked_at() -> None:
     page = (ROOT / "docs" / "own-aggregate.md").read_text()
     for place in (
         "domain/", "application/", "infra/contacts/http.py", "infra/bootstrap.py", "function_app.py",
-        "deploy/main.bicep", "docs/messages.md", "tests/unit/",
+        "deploy/main.bicep", "docs/messages.md", "docs/api.md", "docs/errors.md", "tests/examples/", "tests/unit/",
     ):  # fmt: skip
         assert f"`{place}" in page, f"docs/own-aggregate.md does not name {place}"
