@@ -58,7 +58,7 @@ def example(folder: Path) -> Service:
 
 
 SERVICES = [CONTACTS, *(example(file.parent) for file in sorted(ROOT.glob("examples/*/__init__.py")))]
-TO_RUN = ("function_app.py", "host.json", "devstack.toml", "local.settings.sample.json")
+TO_RUN = ("function_app.py", "host.json", "README.md", "devstack.toml", "local.settings.sample.json")
 
 
 def module(file: str) -> ModuleType:
@@ -134,7 +134,9 @@ def test_the_aggregate_names_its_type_and_its_state(service: Service, kind: type
 
 @pytest.mark.parametrize(("service", "kind"), EVERY_AGGREGATE)
 def test_the_aggregate_has_use_cases(service: Service, kind: type[Aggregate[Any]]) -> None:
-    assert use_cases(service, kind), f"no module of {service.use_cases} makes use cases of {kind.__name__}"
+    assert use_cases(service, kind), (
+        f"{service.use_cases}: write use cases of {kind.__name__}, a dataclass with the field aggregates: Aggregates"
+    )
 
 
 def use_cases(service: Service, kind: type[Aggregate[Any]]) -> list[str]:
@@ -155,11 +157,11 @@ def test_the_use_cases_are_wired_and_called(service: Service, kind: type[Aggrega
     wired = [
         field.name for field in fields(application) if hints[field.name].__name__ in use_cases(service, kind)
     ]
-    assert wired, f"{service.bootstrap}: Application has no field with the use cases of {kind.__name__}"
+    assert wired, f"{service.bootstrap}: give Application a field with the use cases of {kind.__name__}"
     text = (ROOT / service.function_app).read_text()
     for name in wired:
         assert f"application().{name}" in text, (
-            f"{service.function_app}: no function calls application().{name}"
+            f"{service.function_app}: no function calls application().{name}; add the routes of {kind.__name__}"
         )
 
 
@@ -210,9 +212,14 @@ def test_an_event_is_named_by_its_class_and_names_its_aggregate(
 @pytest.mark.parametrize(("service", "kind"), EVERY_EVENT)
 def test_an_event_is_described_and_tested(service: Service, kind: type[DomainEvent]) -> None:
     page = ROOT / service.messages
-    assert kind.__name__ in page.read_text(), f"{service.messages} does not describe {kind.__name__}"
+    assert page.is_file(), f"{service.messages} is missing: write a page that describes the events"
+    assert kind.__name__ in page.read_text(), (
+        f"{service.messages}: add a line that says when {kind.__name__} is raised"
+    )
     texts = [file.read_text() for file in (ROOT / service.tests).glob("test_*.py") if file != Path(__file__)]
-    assert any(kind.__name__ in text for text in texts), f"no test in {service.tests} expects {kind.__name__}"
+    assert any(kind.__name__ in text for text in texts), (
+        f"{service.tests}: write a test that expects {kind.__name__}"
+    )
 
 
 @pytest.mark.parametrize("service", SERVICES, ids=str)
