@@ -12,12 +12,12 @@ from infra import relay_feed
 from infra.bootstrap import application
 from infra.contacts import http as contacts
 from infra.contacts.http import answering
-from infra.contacts.subscriber import received_event
+from infra.contacts.subscriber import aggregate_of, received_event
 from infra.http import catch_all, request, responses
 from infra.http.operator_functions import operator_functions
 
 app = catch_all.IndexedApp(http_auth_level=func.AuthLevel.FUNCTION)
-# GET health, GET relay, GET parked, GET parked/{id}, POST parked/{id}/discard, POST parked/contacts/{id}/replay
+# GET health, GET relay, GET parked, GET parked/{id}, POST parked/{id}/discard, POST parked/{path}/{id}/replay
 app.register_functions(operator_functions(application, contacts.OPERATIONS))
 
 _log = logging.getLogger(__name__)
@@ -103,7 +103,5 @@ async def watch_relay(timer: func.TimerRequest) -> None:
 )
 async def contact_directory(message: func.ServiceBusMessage) -> None:
     """A first subscriber, which logs each event. After an exception the message is delivered again."""
-    event = received_event(message.get_body())
-    _log.info(
-        "received %s %s of contact %s, sequence %d", event.action, event.id, event.contact_id, event.sequence
-    )
+    event, aggregate = received_event(message.get_body()), aggregate_of(message.application_properties)
+    _log.info("received %s %s of %s, sequence %d", event.action, event.id, aggregate, event.sequence)

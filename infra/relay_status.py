@@ -6,6 +6,7 @@ age, so that a relay that does not run at all is noticed too.
 
 import asyncio
 import logging
+from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -38,10 +39,10 @@ class LeaseStatus:
 
 @dataclass(frozen=True)
 class RelayStatus:
-    """All leases, and how many aggregates are parked."""
+    """All leases, and how many aggregates of each type are parked."""
 
     leases: list[LeaseStatus]
-    parked: int
+    parked: Counter[str]
 
     @property
     def late(self) -> bool:
@@ -67,8 +68,8 @@ class RelayObserver:
         except SDK_ERRORS as error:
             raise classify(error).error() from error
         now = self.clock()
-        parked = await self.lot.aggregates()
-        return RelayStatus([self._lease(lag, now) for lag in lags], len(parked))
+        parked = Counter(aggregate.type for aggregate in await self.lot.aggregates())
+        return RelayStatus([self._lease(lag, now) for lag in lags], parked)
 
     async def watch(self) -> RelayStatus:
         """The status; logs an error when events have used half of their TTL. Raises as :meth:`status` does."""

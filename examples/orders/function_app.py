@@ -14,7 +14,7 @@ from infra.http import catch_all, request
 from infra.http.operator_functions import operator_functions
 
 app = catch_all.IndexedApp(http_auth_level=func.AuthLevel.FUNCTION)
-# GET health, GET relay, GET parked, GET parked/{id}, POST parked/{id}/discard, POST parked/orders/{id}/replay
+# GET health, GET relay, GET parked, GET parked/{id}, POST parked/{id}/discard, POST parked/{path}/{id}/replay
 app.register_functions(operator_functions(application, orders.OPERATIONS))
 
 

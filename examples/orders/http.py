@@ -17,9 +17,12 @@ from outbox.unit_of_work import Page, Receipt, Versioned
 
 answering = Answering([(OrderShipped, 409, "Conflict"), (OrderFull, 409, "Conflict")])
 
-OPERATIONS = operations.Names(
-    aggregate_type=Order.aggregate_type, path="orders", owner="orderId", count="parkedOrders"
-)
+OPERATIONS = [
+    operations.Names(
+        aggregate_type=Order.aggregate_type, path="orders", owner="orderId", count="parkedOrders"
+    )
+]
+"""What operators call each type of aggregate."""
 
 
 def order_id(req: func.HttpRequest) -> UUID:

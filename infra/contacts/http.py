@@ -22,9 +22,12 @@ from outbox.unit_of_work import Page, Receipt, Versioned
 
 answering = Answering([(ContactNotFound, 404, "Not found"), (ContactDeleted, 404, "Not found")])
 
-OPERATIONS = operations.Names(
-    aggregate_type=Contact.aggregate_type, path="contacts", owner="contactId", count="parkedContacts"
-)
+OPERATIONS = [
+    operations.Names(
+        aggregate_type=Contact.aggregate_type, path="contacts", owner="contactId", count="parkedContacts"
+    )
+]
+"""What operators call each type of aggregate."""
 
 
 def contact_id(req: func.HttpRequest) -> UUID:

@@ -1,7 +1,7 @@
 """HTTP for operators: parked events and the relay's lag. Only the answer with one parked event holds personal data."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -12,6 +12,7 @@ from infra.http.request import json_object
 from infra.http.responses import json_response
 from infra.http.validation import validated
 from infra.relay_status import LeaseStatus, RelayStatus
+from outbox.aggregate import AggregateKey
 from outbox.errors import NotParked
 from outbox.event import WireModel
 from outbox.parking import Replayed
@@ -24,7 +25,7 @@ DiscardReason = Annotated[str, StringConstraints(strip_whitespace=True, min_leng
 
 @dataclass(frozen=True)
 class Names:
-    """The names of a service's aggregates in the operators' paths and JSON."""
+    """The names of one type of aggregate in the operators' paths and JSON."""
 
     aggregate_type: str
     path: str
@@ -32,7 +33,7 @@ class Names:
     owner: str
     """The field with an aggregate's id, such as ``accountId``."""
     count: str
-    """The field with the number of parked aggregates, such as ``parkedAccounts``."""
+    """The field with the number of parked aggregates of the type, such as ``parkedAccounts``."""
 
 
 class Discard(WireModel):
@@ -49,19 +50,29 @@ def parking_id(request: func.HttpRequest) -> str:
     return text
 
 
+def parked_aggregate(request: func.HttpRequest, names: Sequence[Names]) -> AggregateKey:
+    """The aggregate in the path. Raises NotParked when the service has no aggregates of that name."""
+    path, aggregate_id = request.route_params["path"], request.route_params["id"]
+    for each in names:
+        if each.path == path:
+            return AggregateKey(each.aggregate_type, aggregate_id)
+    paths = ", ".join(f"parked/{each.path}/{{id}}/replay" for each in names)
+    raise NotParked(f"this service has no {path}: call {paths}")
+
+
 def discard_reason(request: func.HttpRequest) -> str:
     """The reason in the body. Raises InvalidRequest."""
     discard = validated(Discard, json_object(request, "application/json"))
     return str(discard.reason)
 
 
-def parked_listed(page: ParkedPage, names: Names) -> func.HttpResponse:
+def parked_listed(page: ParkedPage, names: Sequence[Names]) -> func.HttpResponse:
     """200 with a page of parked events, without their documents, and the token of the next page."""
     items = [_summary(parked, names) for parked in page.items]
     return json_response(200, {"items": items, "continuationToken": page.continuation_token})
 
 
-def parked_shown(parked: ParkedEvent, names: Names) -> func.HttpResponse:
+def parked_shown(parked: ParkedEvent, names: Sequence[Names]) -> func.HttpResponse:
     """200 with a parked event and the document as it was read from the feed."""
     return json_response(200, {**_summary(parked, names), "document": dict(parked.document)})
 
@@ -71,10 +82,11 @@ def replayed(result: Replayed) -> func.HttpResponse:
     return json_response(200, {"replayed": result.replayed, "remaining": not result.done})
 
 
-def relay_status(status: RelayStatus, names: Names) -> func.HttpResponse:
+def relay_status(status: RelayStatus, names: Sequence[Names]) -> func.HttpResponse:
     """200 with every lease, the age of its oldest waiting change, and whether the relay is late."""
     leases = [_lease(lease) for lease in status.leases]
-    return json_response(200, {"late": status.late, names.count: status.parked, "leases": leases})
+    parked = {each.count: status.parked[each.aggregate_type] for each in names}
+    return json_response(200, {"late": status.late, **parked, "leases": leases})
 
 
 def _lease(lease: LeaseStatus) -> Mapping[str, Any]:
@@ -87,12 +99,16 @@ def _lease(lease: LeaseStatus) -> Mapping[str, Any]:
     }
 
 
-def _summary(parked: ParkedEvent, names: Names) -> Mapping[str, Any]:
+def _summary(parked: ParkedEvent, names: Sequence[Names]) -> Mapping[str, Any]:
     aggregate = parked.aggregate
+    owners = {
+        each.owner: aggregate.id if aggregate and aggregate.type == each.aggregate_type else None
+        for each in names
+    }
     return {
         "id": parked.id,
         "eventId": parked.event_id,
-        names.owner: aggregate.id if aggregate else None,
+        **owners,
         "aggregateType": aggregate.type if aggregate else None,
         "action": parked.action,
         "sequence": parked.sequence,

@@ -3,20 +3,19 @@
 The names of these functions sort before ``unrouted``. All of them but health need the admin key.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import azure.functions as func
 
 from infra.http import operations, request, responses
 from infra.http.answering import Answering
 from infra.wiring import Wired
-from outbox.aggregate import AggregateKey
 
 answering = Answering()
 
 
-def operator_functions(service: Callable[[], Wired], names: operations.Names) -> func.Blueprint:
-    """The operator's functions; ``service`` is called at the first request, not before."""
+def operator_functions(service: Callable[[], Wired], names: Sequence[operations.Names]) -> func.Blueprint:
+    """The operator's functions; ``service`` is called at the first request, not before. ``names`` has one entry a type."""
     app = func.Blueprint()  # type: ignore[no-untyped-call]  # the library does not annotate its constructor
 
     @app.route(route="health", methods=["GET"], auth_level=func.AuthLevel.ANONYMOUS)
@@ -54,11 +53,11 @@ def operator_functions(service: Callable[[], Wired], names: operations.Names) ->
         await service().outbox.parking.discard(parking_id, reason)
         return responses.no_content()
 
-    @app.route(route=f"parked/{names.path}/{{id}}/replay", methods=["POST"], auth_level=func.AuthLevel.ADMIN)
+    @app.route(route="parked/{path}/{id}/replay", methods=["POST"], auth_level=func.AuthLevel.ADMIN)
     @answering
     async def replay_parked(req: func.HttpRequest) -> func.HttpResponse:
-        """POST /parked/<path>/{id}/replay: send an aggregate's parked events in order."""
-        aggregate = AggregateKey(names.aggregate_type, req.route_params["id"])
+        """POST /parked/{path}/{id}/replay: send an aggregate's parked events in order."""
+        aggregate = operations.parked_aggregate(req, names)
         return operations.replayed(await service().outbox.parking.replay(aggregate))
 
     return app

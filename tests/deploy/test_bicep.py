@@ -106,7 +106,12 @@ def test_preflight_finds_nothing_wrong_with_topic_and_subscription() -> None:
 
 def test_two_apps_share_the_functions_out_without_rest() -> None:
     relay, others = (MAIN.declaration("var", name).words() for name in ("relayFunctions", "otherFunctions"))
-    assert sorted([*relay, *others]) == sorted(functions())
+    named, there = {*relay, *others}, set(functions())
+    assert not there - named, f"deploy/main.bicep: add {sorted(there - named)} to otherFunctions"
+    assert not named - there, (
+        f"deploy/main.bicep: remove {sorted(named - there)}: function_app.py has no such functions"
+    )
+    assert len(relay) + len(others) == len(named), "deploy/main.bicep: a function is named twice"
     assert set(re.findall(r"'function:(\w+)'", MAIN.text)) == set(relay)
 
 

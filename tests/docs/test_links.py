@@ -14,7 +14,8 @@ OURS = [
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 """Documents that name files from the top of the repository."""
-OF_PACKAGES = sorted((ROOT / "packages").glob("*/README.md"))
+ELSEWHERE = sorted([*(ROOT / "packages").glob("*/README.md"), *(ROOT / "examples").glob("*/README.md")])
+"""Documents that name files from their own folder."""
 DECISIONS = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
 
 _LINK = re.compile(r"\]\((?!\w+:)([^)\s]+)\)")
@@ -36,7 +37,7 @@ def anchors(document: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("document", [*OURS, *OF_PACKAGES], ids=name)
+@pytest.mark.parametrize("document", [*OURS, *ELSEWHERE], ids=name)
 def test_every_link_leads_somewhere(document: Path) -> None:
     broken = []
     for link in _LINK.findall(_FENCE.sub("", document.read_text())):

@@ -175,12 +175,15 @@ async def test_a_batch_that_is_neither_sent_nor_parked_fails_so_that_the_host_br
     assert relayed.result.exception.message.startswith("Misconfigured: ")
 
 
-def message(event: Mapping[str, Any]) -> tuple[TypedData, dict[str, TypedData]]:
+def message(event: Mapping[str, Any], session: str, **also: str) -> tuple[TypedData, dict[str, TypedData]]:
     """A message and its metadata as the Service Bus extension 5.x describes them to the worker."""
+    properties = {
+        "sequence": event["sequence"], "cloudEvents_type": event["action"], "cloudEvents_subject": session, **also
+    }  # fmt: skip
     texts = {
         "MessageId": event["id"],
-        "SessionId": event["contactId"],
-        "PartitionKey": event["contactId"],
+        "SessionId": session,
+        "PartitionKey": session,
         "Subject": event["action"],
         "Label": event["action"],
         "ContentType": "application/json",
@@ -194,8 +197,8 @@ def message(event: Mapping[str, Any]) -> tuple[TypedData, dict[str, TypedData]]:
         "EnqueuedTime": "2026-03-01T12:00:00.123Z",
         "ExpiresAtUtc": "9999-12-31T23:59:59.9999999Z",
         "ExpiresAt": "9999-12-31T23:59:59.9999999Z",
-        "ApplicationProperties": {"sequence": event["sequence"], "cloudEvents_type": event["action"]},
-        "UserProperties": {"sequence": event["sequence"], "cloudEvents_type": event["action"]},
+        "ApplicationProperties": properties,
+        "UserProperties": properties,
         "MessageReceiver": {},
         "MessageActions": {},
     }
@@ -214,19 +217,42 @@ EVENT = {
 }
 
 
+INVOICE_EVENT = {
+    "id": "0b8f4f0e-5d0f-4a43-9b0a-3c5f1a2b7d10",
+    "invoiceId": "754cda9a-9bdd-42bf-8a84-e08e8dc30ded",
+    "action": "InvoicePaidEvent",
+    "sequence": 2,
+    "createdAt": "2026-03-01T12:00:00Z",
+}
+
+
+@pytest.mark.parametrize(
+    ("event", "kind", "aggregate_id", "properties"),
+    [
+        pytest.param(EVENT, "contact", EVENT["contactId"], {"aggregateType": "contact"}, id="a contact's"),
+        pytest.param(EVENT, "contact", EVENT["contactId"], {}, id="from before messages told the type"),
+        pytest.param(
+            INVOICE_EVENT, "invoice", INVOICE_EVENT["invoiceId"], {"aggregateType": "invoice"},
+            id="another aggregate's",
+        ),
+    ],
+)  # fmt: skip
 async def test_the_subscriber_takes_a_message_as_the_host_sends_it(
-    host: Host, caplog: pytest.LogCaptureFixture
+    host: Host,
+    caplog: pytest.LogCaptureFixture,
+    event: dict[str, Any],
+    kind: str,
+    aggregate_id: str,
+    properties: dict[str, str],
 ) -> None:
     with caplog.at_level(logging.INFO, "function_app"):
-        received = await host.invoke("contact_directory", *message(EVENT))
+        received = await host.invoke("contact_directory", *message(event, aggregate_id, **properties))
     assert received.result.status == StatusResult.Success, received.result.exception.message
     (line,) = [record.getMessage() for record in caplog.records if record.name == "function_app"]
-    assert line == (
-        f"received ContactNameUpdatedEvent {EVENT['id']} of contact {EVENT['contactId']}, sequence 2"
-    )
+    assert line == f"received {event['action']} {event['id']} of {kind} {aggregate_id}, sequence 2"
 
 
 async def test_a_message_that_is_no_event_fails_so_that_the_host_abandons_it(host: Host) -> None:
-    _, metadata = message(EVENT)
+    _, metadata = message(EVENT, str(EVENT["contactId"]))
     received = await host.invoke("contact_directory", TypedData(string='{"id": 1}'), metadata)
     assert received.result.status == StatusResult.Failure

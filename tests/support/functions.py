@@ -1,10 +1,11 @@
-"""The functions of the app as the host lists them."""
+"""The functions of an app, as the host lists them."""
+
+import importlib
 
 from azure.functions import Function
 
-import function_app
 
-
-def functions() -> dict[str, Function]:
-    """Each function by its name."""
-    return {str(function.get_function_name()): function for function in function_app.app.get_functions()}
+def functions(module: str = "function_app") -> dict[str, Function]:
+    """Each function by its name; ``module`` is that of a service under ``examples/``, or the contact service's."""
+    app = importlib.import_module(module).app
+    return {str(function.get_function_name()): function for function in app.get_functions()}

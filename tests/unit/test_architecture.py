@@ -22,6 +22,7 @@ OURS = {
     "tools",
     "examples",
 }
+EXAMPLES = sorted(f"examples/{file.parent.name}" for file in ROOT.glob("examples/*/__init__.py"))
 MAY_IMPORT = {
     "outbox": {"outbox"},
     "domain": {"domain", "outbox"},
@@ -30,7 +31,7 @@ MAY_IMPORT = {
     "changefeed": {"changefeed"},
     "packages/devstack/src/devstack": {"devstack", "changefeed"},
     "function_app.py": {"infra", "application", "domain", "outbox"},
-    "examples/orders": {"examples", "infra", "outbox"},
+    **{place: {"examples", "infra", "outbox"} for place in EXAMPLES},
 }
 
 
@@ -61,6 +62,18 @@ def test_imports_point_one_way(place: str) -> None:
     for module in modules(place):
         ours = {name.partition(".")[0] for name in imports(module)} & OURS
         assert ours <= MAY_IMPORT[place], f"{module} imports {ours - MAY_IMPORT[place]}"
+
+
+@pytest.mark.parametrize("place", EXAMPLES)
+def test_an_example_imports_no_other_example(place: str) -> None:
+    home = place.replace("/", ".")
+    for module in modules(place):
+        others = [
+            name
+            for name in imports(module)
+            if name.startswith("examples.") and not f"{name}.".startswith(f"{home}.")
+        ]
+        assert not others, f"{module} imports {others}; import it from {home}"
 
 
 def test_the_domain_is_pure_python_and_pydantic() -> None:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from infra.contacts.documents import CONTACTS
-from infra.contacts.subscriber import received_event
+from infra.contacts.subscriber import aggregate_of, received_event
 from infra.servicebus.message import message_from_event
 from outbox.feed import OutboxEvent
 from tests.support.feed import EVENTS
@@ -49,11 +49,21 @@ def test_on_a_partitioned_topic_the_session_is_the_partition_key() -> None:
 def test_a_subscriber_reads_which_event_it_is_and_no_more() -> None:
     message = message_from_event(an_event(), source=CONTACTS.source, partitioned=False)
     event = received_event(b"".join(message.body))
-    assert (event.id, event.contact_id, event.sequence) == (str(EVENT_ID), str(CONTACT_ID), 2)
+    assert (event.id, event.action, event.sequence) == (str(EVENT_ID), "ContactNameUpdatedEvent", 2)
     assert "Jane" not in repr(event)
 
 
 def test_a_body_that_is_no_event_is_refused_without_being_repeated() -> None:
-    with pytest.raises(ValueError, match="contactId") as caught:
+    with pytest.raises(ValueError, match="sequence") as caught:
         received_event(b'{"id": "x", "secret": "Jane"}')
     assert "Jane" not in str(caught.value)
+
+
+def test_a_subscriber_reads_of_which_aggregate_an_event_is() -> None:
+    message = message_from_event(an_event(), source=CONTACTS.source, partitioned=False)
+    properties = {str(name): value for name, value in (message.application_properties or {}).items()}
+    assert aggregate_of(properties) == ("contact", str(CONTACT_ID))
+    assert aggregate_of({"aggregateType": "invoice", "cloudEvents_subject": "7"}) == ("invoice", "7")
+    assert aggregate_of({"cloudEvents_subject": "7"}) == ("contact", "7"), (
+        "from before messages told the type"
+    )

@@ -10,12 +10,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic_core import PydanticCustomError
 
 from devstack.service import CannotStart
 
 NAME = "devstack.toml"
 _REFERENCE = re.compile(r"%(\w+)%")
+_DURATION = re.compile(r"P(?=.)(\d+D)?(T(?=.)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?")
 
 
 def _path_list(value: Any) -> Any:
@@ -28,8 +30,19 @@ def _yes_or_no(value: Any) -> Any:
     return value
 
 
+def _iso_8601(value: str) -> str:
+    if not _DURATION.fullmatch(value):
+        raise PydanticCustomError(
+            "duration", "{value} is no ISO 8601 duration; write PT30S, PT5M or P1D", {"value": repr(value)}
+        )
+    return value
+
+
 Switch = Annotated[bool, BeforeValidator(_yes_or_no)]
 """``true`` or ``false``; as text too, which is how a setting has it."""
+
+Duration = Annotated[str, AfterValidator(_iso_8601)]
+"""Days, hours, minutes and seconds, such as ``PT1M``."""
 
 
 class _Part(BaseModel):
@@ -60,10 +73,10 @@ class Queue(_Named):
 
     requires_session: Switch = False
     requires_duplicate_detection: Switch = False
-    duplicate_detection_history_time_window: str | None = None
-    lock_duration: str | None = None
+    duplicate_detection_history_time_window: Duration | None = None
+    lock_duration: Duration | None = None
     max_delivery_count: int | None = None
-    default_message_time_to_live: str | None = None
+    default_message_time_to_live: Duration | None = None
     dead_lettering_on_message_expiration: Switch | None = None
 
 
@@ -71,9 +84,9 @@ class Subscription(_Named):
     """As :class:`Queue`."""
 
     requires_session: Switch = False
-    lock_duration: str | None = None
+    lock_duration: Duration | None = None
     max_delivery_count: int | None = None
-    default_message_time_to_live: str | None = None
+    default_message_time_to_live: Duration | None = None
     dead_lettering_on_message_expiration: Switch | None = None
 
 
@@ -81,8 +94,8 @@ class Topic(_Named):
     """As :class:`Queue`."""
 
     requires_duplicate_detection: Switch = False
-    duplicate_detection_history_time_window: str | None = None
-    default_message_time_to_live: str | None = None
+    duplicate_detection_history_time_window: Duration | None = None
+    default_message_time_to_live: Duration | None = None
     enable_partitioning: Switch | None = None
     subscriptions: list[Subscription] = []
 

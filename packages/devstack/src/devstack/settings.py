@@ -81,6 +81,11 @@ def read_settings(
     file = file.absolute() if file else default_file(folder)
     effective = {**read_values(file), **environment}
     app = read_app(folder, effective)
+    if functions and not (folder / "function_app.py").is_file():
+        raise CannotStart(
+            f"there is no {folder / 'function_app.py'}: name the folder that has one with --app, "
+            "or start without the Functions host: --no-functions"
+        )
     settings = StackSettings(
         folder=folder,
         app=app,

@@ -147,6 +147,14 @@ def test_whoever_must_rename_is_told_where(tmp_path: Path) -> None:
             '[[servicebus.queues]]\nname = "q"\nrequires_session = "perhaps"',
             "servicebus.queues.0.requires_session: ",
         ),
+        (
+            '[[servicebus.queues]]\nname = "q"\nlock_duration = "5m"',
+            "servicebus.queues.0.lock_duration: '5m' is no ISO 8601 duration; write PT30S, PT5M or P1D",
+        ),
+        (
+            '[[servicebus.topics]]\nname = "t"\nduplicate_detection_history_time_window = "PT"',
+            "'PT' is no ISO 8601 duration",
+        ),
         ("settings = 5", '"settings" is not a table'),
         ("[settings]\nTTL = 5", "settings.TTL: Input should be a valid string"),
     ],

@@ -114,6 +114,13 @@ def test_a_stack_of_nothing_is_refused(tmp_path: Path) -> None:
         _read({}, _file(tmp_path, COSMOS=REMOTE_COSMOS, SERVICEBUS=REMOTE_SERVICEBUS), functions=False)
 
 
+def test_an_app_without_functions_is_told_how_to_start_without_their_host(tmp_path: Path) -> None:
+    (tmp_path / "devstack.toml").touch()
+    with pytest.raises(CannotStart, match=r"there is no .*function_app\.py: .*--app.*--no-functions$"):
+        read_settings({}, tmp_path)
+    assert not read_settings({}, tmp_path, functions=False).runs_functions
+
+
 def test_without_functions_their_port_is_not_wanted(tmp_path: Path) -> None:
     settings = _read({}, _file(tmp_path), functions=False)
     assert set(settings.wanted_ports()) == {"cosmos", "servicebus", "servicebus_admin"}
