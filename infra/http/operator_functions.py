@@ -15,7 +15,7 @@ answering = Answering()
 
 
 def operator_functions(service: Callable[[], Wired], names: Sequence[operations.Names]) -> func.Blueprint:
-    """The operator's functions; ``service`` is called at the first request, not before. ``names`` has one entry a type."""
+    """The operator's functions; ``service`` is called at the first request. ``names`` has one entry a type."""
     app = func.Blueprint()  # type: ignore[no-untyped-call]  # the library does not annotate its constructor
 
     @app.route(route="health", methods=["GET"], auth_level=func.AuthLevel.ANONYMOUS)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from devstack.service import CannotStart, locked_folder
 
-SERVICES = ("cosmos", "servicebus")
+SERVICES = ("cosmos", "servicebus", "functions")
 
 
 def main(arguments: list[str]) -> int:

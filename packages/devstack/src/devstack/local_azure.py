@@ -16,7 +16,7 @@ from devstack.service import CannotStart
 from devstack.settings import StackSettings, cosmos_connection, servicebus_connection
 
 STOP_WITHIN_SECONDS = 5.0
-DRAIN_SECONDS = 2.0
+STOP_SECONDS = 2.0
 """How long the host lets running functions go on once it is told to stop."""
 FUNCTIONS_GRACE_SECONDS, BACKEND_GRACE_SECONDS = 3.0, 0.8
 
@@ -103,7 +103,8 @@ class LocalAzure:
             environment[self.settings.cosmos_setting] = self.cosmos_connection
         if self.settings.servicebus_setting and self.servicebus_connection:
             environment[self.settings.servicebus_setting] = self.servicebus_connection
-        arguments = [f"--app={self.settings.folder}", f"--drain-seconds={DRAIN_SECONDS:g}"]
+        arguments = [f"--app={self.settings.folder}", f"--stop-seconds={STOP_SECONDS:g}"]
+        arguments.append(f"--data={self.settings.data / 'functions'}")
         arguments += [f"--settings={self.settings.file}"] if self.settings.file else []
         return _service("functions", arguments, {"--port": self.settings.ports.functions}, environment)
 

@@ -20,9 +20,14 @@ class Containers:
     monitored: ContainerProxy
     leases: ContainerProxy
 
-    async def write(self, partition_key: str, sequence: int) -> None:
-        await self.monitored.create_item(
-            {"id": f"{partition_key}-{sequence}", "partitionKey": partition_key, "sequence": sequence}
+    async def write(self, partition_key: str, sequence: int, text: str = "") -> None:
+        await self.monitored.upsert_item(
+            {
+                "id": f"{partition_key}-{sequence}",
+                "partitionKey": partition_key,
+                "sequence": sequence,
+                "text": text,
+            }
         )
 
     async def lease_documents(self) -> dict[str, dict[str, Any]]:

@@ -1,7 +1,8 @@
 """What the real host does with a batch that fails, is retried, is given up, or is cut short."""
 
+import itertools
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,21 +29,36 @@ class App:
         self._cosmos_port = cosmos_port
         self._runs = 0
 
-    def make(self, *, retry: str, failures: int = 0, hang: bool = False, drain: float = 3.0) -> Service:
+    def make(
+        self,
+        *,
+        retry: str,
+        failures: int = 0,
+        hang: bool = False,
+        drain: float | None = 3.0,
+        settings: Mapping[str, str] | None = None,
+    ) -> Service:
         self._runs += 1
-        settings = {
+        values = {
             "COSMOS": cosmos_connection(self._cosmos_port),
             "DATABASE": self._containers.database,
             "RECORD": str(self._folder / "record"),
             "RETRY": retry,
             "FAILURES": str(failures),
             "HANG": "yes" if hang else "",
+            **(settings or {}),
         }
-        return make_host(self._folder / f"run{self._runs}", "feed", settings, f"--drain-seconds={drain}")
+        arguments = [] if drain is None else [f"--drain-seconds={drain}"]
+        return make_host(self._folder / f"run{self._runs}", "feed", values, *arguments)
 
     @property
     def calls(self) -> list[dict[str, Any]]:
-        return recorded(self._folder / "record")
+        return [line for line in recorded(self._folder / "record") if "ids" in line]
+
+    @property
+    def ended(self) -> list[str]:
+        """Of the calls that came to an end."""
+        return [each for line in recorded(self._folder / "record") for each in line.get("ended", [])]
 
     @property
     def ids(self) -> list[str]:
@@ -77,6 +93,41 @@ async def test_a_function_gets_the_documents_with_their_system_properties(
     assert (first["retry"], first["max_retry"], first["exception"]) == (0, 0, "")
     prefix = (await containers.lease_documents())["..0"]["id"]
     assert prefix.startswith("app-127.0.0.1_")
+
+
+@pytest.mark.parametrize(
+    ("settings", "arrives"),
+    [
+        ({}, "2024-05-01T08:00:00+00:00"),
+        ({"TZ": "Europe/Berlin"}, "2024-05-01T10:00:00+02:00"),
+        ({"WEBSITE_TIME_ZONE": "Asia/Tokyo"}, "2024-05-01T17:00:00+09:00"),
+        ({"TZ": "Nowhere/Land"}, "2024-05-01T08:00:00+00:00"),
+        ({"DEVSTACK_REWRITE_TEXTS": "false"}, "2024-05-01T10:00:00.000+02:00"),
+    ],
+)
+async def test_a_text_that_looks_like_a_date_arrives_as_the_real_host_writes_it(
+    containers: Containers, app: App, settings: dict[str, str], arrives: str
+) -> None:
+    await containers.write("a", 1, text="2024-05-01T10:00:00.000+02:00")
+    with running(app.make(retry="none", settings=settings)):
+        await eventually(lambda: app.calls)
+
+    assert app.calls[0]["texts"] == [arrives]
+
+
+async def test_a_text_that_dotnet_cannot_read_stops_its_partition_until_it_is_changed(
+    containers: Containers, app: App
+) -> None:
+    await containers.write("a", 1, text="9999-12-31T24:00:00Z")
+    service = app.make(retry="infinite")
+    with running(service):
+        await eventually(lambda: "the document a-1 has a text" in service.log.read_text())
+        assert (app.calls, await checkpoint(containers)) == ([], 0)
+        await containers.write("a", 1, text="mended")
+        await eventually(lambda: app.calls)
+
+    assert app.calls[0]["texts"] == ["mended"]
+    assert "Traceback" not in service.log.read_text()
 
 
 async def test_without_a_retry_policy_a_failed_batch_is_lost(containers: Containers, app: App) -> None:
@@ -164,6 +215,35 @@ async def test_a_stop_cancels_what_does_not_end_and_delivers_it_again(
 
     with running(app.make(retry="infinite")):
         await eventually(lambda: app.ids == ["a-1", "a-1"])
+
+
+async def test_a_stop_that_is_no_drain_does_not_count_what_still_ends(
+    containers: Containers, app: App
+) -> None:
+    await containers.write("a", 1)
+    service = app.make(retry="infinite", drain=None, settings={"PAUSE": "1"}).start()
+    await eventually(lambda: app.ids == ["a-1"])
+    assert service.terminate() == 0
+    assert app.ended == ["a-1"], "it had the time to end"
+    assert await checkpoint(containers) == 0
+
+    with running(app.make(retry="infinite")):
+        await eventually(lambda: app.ids == ["a-1", "a-1"])
+
+
+async def test_batches_of_one_lease_and_their_retries_go_to_different_processes(
+    containers: Containers, app: App
+) -> None:
+    for sequence in range(6):
+        await containers.write("a", sequence)
+    with running(app.make(retry="infinite", settings={"FUNCTIONS_WORKER_PROCESS_COUNT": "2"}, failures=1)):
+        await eventually(lambda: "a-5" in app.ids)
+
+    pids = [call["pid"] for call in app.calls]
+    assert len(pids) == 5, "three batches, of which one failed in each process"
+    assert pids[0] != pids[1]
+    assert all(one != other for one, other in itertools.pairwise(pids))
+    assert app.ids == ["a-0", "a-1"] * 3 + ["a-2", "a-3", "a-4", "a-5"]
 
 
 async def test_the_host_waits_for_a_cosmos_that_is_not_there_yet(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """HTTP in, HTTP out, over a socket; the answers are those of the real host."""
 
 import asyncio
+import json
 import re
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -34,13 +35,14 @@ async def described(answer: aiohttp.ClientResponse) -> dict[str, Any]:
     return described
 
 
-async def test_a_function_sees_the_request(http: aiohttp.ClientSession) -> None:
-    async with http.patch("api/echo/a%20b?x=1&x=2&y=", data=b"{}", headers={"X-Some": "v"}) as answer:
+async def test_a_function_sees_the_request(http: aiohttp.ClientSession, app: Service) -> None:
+    async with http.patch("api/echo/a%20b?x=1&X=2&x=&y=&z", data=b"{}") as answer:
         seen = await described(answer)
 
     assert seen["method"] == "PATCH"
     assert seen["route"] == {"name": "a b"}
-    assert seen["query"] == {"x": "1,2", "y": ""}
+    assert seen["query"] == {"x": "1,2"}, "values that are empty are not handed on"
+    assert seen["url"] == f"{app.address}api/echo/a%20b?x=1&X=2&x=&y=&z", "the whole query is here"
     assert seen["body"] == "{}"
     assert seen["function"] == "echo"
 
@@ -148,13 +150,61 @@ async def test_headers_cookies_status_and_bytes_of_a_response(http: aiohttp.Clie
         assert answer.headers.getall("Set-Cookie") == ["a=1; Path=/", "b=2; HttpOnly"]
 
 
-async def test_a_body_over_100_mb_is_refused(http: aiohttp.ClientSession) -> None:
-    async def too_much() -> AsyncIterator[bytes]:
-        for _ in range(101):
-            yield bytes(1024 * 1024)
+async def megabytes(count: int) -> AsyncIterator[bytes]:
+    for _ in range(count):
+        yield bytes(1024 * 1024)
 
-    async with http.post("api/in_thread", data=too_much()) as answer:
+
+async def test_a_body_over_100_mb_is_refused(http: aiohttp.ClientSession) -> None:
+    length = {"Content-Length": str(101 * 1024 * 1024)}
+    async with http.post("api/in_thread", data=megabytes(101), headers=length) as answer:
         assert answer.status == 413
+
+
+async def test_a_chunked_body_does_not_reach_the_function(http: aiohttp.ClientSession) -> None:
+    async with http.post("api/in_thread", data=megabytes(2)) as answer:
+        assert (await described(answer))["body"] == ""
+
+
+async def raw_status(app: Service, target: str) -> tuple[int, bytes]:
+    """The answer to a target that no client would send like this."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", app.port)
+    writer.write(f"GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+    head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+    writer.close()
+    await writer.wait_closed()
+    return int(head.split()[1]), body
+
+
+@pytest.mark.parametrize(
+    "target", ["//api/echo/a", "/api//echo/a", "/api/echo//", "/api/by_id//", "/api//", "//"]
+)
+async def test_double_slashes_are_404_without_a_body(app: Service, target: str) -> None:
+    assert await raw_status(app, target) == (404, b"")
+
+
+@pytest.mark.parametrize(
+    ("target", "function", "route"),
+    [
+        ("/api/by_id/a//", "zz_rest", {"rest": "a//"}),
+        ("/api/by_id/a/./b", "zz_rest", {"rest": "a/b"}),
+        ("/api/by_id/a/%2E%2e/b/.", "zz_rest", {"rest": "b/"}),
+        ("/api/echo/x/../y", "echo", {"name": "y"}),
+        ("/api/named_by_its_function", "named_by_its_function", {}),
+    ],
+)
+async def test_odd_paths_reach(app: Service, target: str, function: str, route: dict[str, str]) -> None:
+    status, body = await raw_status(app, target)
+
+    assert status == 200
+    assert json.loads(body)["function"] == function
+    assert json.loads(body)["route"] == route
+
+
+async def test_the_url_has_the_path_after_its_dots_were_resolved(app: Service) -> None:
+    _, body = await raw_status(app, "/api/echo/x/../a%20b?next=..%2F")
+
+    assert json.loads(body)["url"] == "http://localhost/api/echo/a%20b?next=..%2F"
 
 
 async def test_the_address_itself_answers(http: aiohttp.ClientSession) -> None:

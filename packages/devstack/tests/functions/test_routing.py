@@ -2,7 +2,7 @@
 
 import pytest
 
-from devstack.functions.routing import Router, RouteTemplate, UnsupportedRoute
+from devstack.functions.routing import Router, RouteTemplate, UnsupportedRoute, resolved_path
 
 GUID = "6f9619ff-8b86-d011-b42d-00c04fc964ff"
 
@@ -16,13 +16,22 @@ GUID = "6f9619ff-8b86-d011-b42d-00c04fc964ff"
         ("api/orders", "/api", None),
         ("api/orders", "/api//orders", None),
         ("api/orders/{id}", "/api/orders/1", {"id": "1"}),
-        ("api/orders/{id}", "/api/orders/a%20b", {"id": "a b"}),
-        ("api/orders/{id}", "/api/orders/a%2Fb", {"id": "a%2Fb"}),
+        ("api/orders/{id}", "/api/orders/a b", {"id": "a b"}),
         ("api/orders/{id}", "/api/orders/", None),
         ("api/orders/{id?}", "/api/orders", {}),
         ("api/{a}/{b?}", "/api/1/2", {"a": "1", "b": "2"}),
-        ("api/{*rest}", "/api/a/b%20c", {"rest": "a/b c"}),
+        ("api/{*rest}", "/api/a/b c", {"rest": "a/b c"}),
         ("api/{*rest}", "/api", {}),
+        ("api/{*rest}", "/api/", {}),
+        ("api/{*rest}", "/api/a/", {"rest": "a/"}),
+        ("api/{*rest}", "/api/orders//", {"rest": "orders//"}),
+        ("api/{*rest}", "/api/orders//1", {"rest": "orders//1"}),
+        ("api/{*rest}", "/api//orders", None),
+        ("api/{*rest}", "//api/orders", None),
+        ("api/orders/{*rest}", "/api/orders//", None),
+        ("{*rest}", "//", None),
+        ("api/orders", "/api/orders//", None),
+        ("/api/orders/", "/api/orders", {}),
         ("api/{id:guid}", f"/api/{GUID}", {"id": GUID}),
         ("api/{id:guid}", f"/api/{GUID.upper()}", {"id": GUID.upper()}),
         (
@@ -50,11 +59,50 @@ def test_a_template_takes_a_path(template: str, path: str, parameters: dict[str,
 
 @pytest.mark.parametrize(
     "template",
-    ["a{b}", "{a:regex(x)}", "{a:range(1,2)}", "{a", "{a=5}", "{*a}/b", "{a?}/b", "{a:minlength(1,2)}"],
+    [
+        "a//b",
+        "api//b",
+        "//a",
+        "a{b}",
+        "{a:regex(x)}",
+        "{a:range(1,2)}",
+        "{a",
+        "{a=5}",
+        "{*a}/b",
+        "{a?}/b",
+        "{a:minlength(1,2)}",
+    ],
 )
 def test_what_is_not_supported_is_refused(template: str) -> None:
     with pytest.raises(UnsupportedRoute):
         RouteTemplate.parse(template)
+
+
+@pytest.mark.parametrize(
+    ("sent", "resolved"),
+    [
+        ("/api/orders", "/api/orders"),
+        ("/api/a%20b", "/api/a b"),
+        ("/api/%C3%A4", "/api/ä"),
+        ("/api/a%2Fb", "/api/a%2Fb"),
+        ("/api/a%2fb", "/api/a%2fb"),
+        ("/api/a%252Fb", "/api/a%2Fb"),
+        ("/api/orders/.", "/api/orders/"),
+        ("/api/orders/..", "/api/"),
+        ("/api/orders/%2e", "/api/orders/"),
+        ("/api/orders/1/%2E%2e", "/api/orders/"),
+        ("/api/./orders", "/api/orders"),
+        ("/other/../api/orders", "/api/orders"),
+        ("/../../api", "/api"),
+        ("/..", "/"),
+        ("/api/orders//..", "/api/orders/"),
+        ("/api/orders//", "/api/orders//"),
+        ("//api", "//api"),
+        ("/api/...", "/api/..."),
+    ],
+)
+def test_a_path_is_decoded_and_its_dot_segments_resolved_first(sent: str, resolved: str) -> None:
+    assert resolved_path(sent) == resolved
 
 
 def router(**routes: str) -> Router[str]:
@@ -74,6 +122,10 @@ def test_the_first_function_by_name_wins_even_when_a_later_one_is_more_exact() -
 
 def test_names_are_ordered_without_regard_to_case() -> None:
     assert router(B="GET {id}", a="GET x").find("GET", "/x") == ("a", {})
+
+
+def test_an_underscore_comes_after_the_letters() -> None:
+    assert router(a_b="GET {id}", aZ="GET x").find("GET", "/x") == ("aZ", {})
 
 
 def test_a_known_path_with_an_unknown_method_is_not_found() -> None:

@@ -294,6 +294,18 @@ async def test_a_batch_that_fails_comes_again_whole(bus: ServiceBusClient, app: 
 async def test_a_stop_lets_the_function_end_and_what_is_done_does_not_come_again(
     bus: ServiceBusClient, own_app: App, prefix: str
 ) -> None:
+    await enqueue(bus, own_app.entities.one, [message(f"{prefix}0", pause=1)])
+    service = own_app.host(HOST_JSON, "one").start()
+    await eventually(lambda: own_app.received(prefix))
+    assert await asyncio.to_thread(service.terminate) == 0
+
+    assert own_app.done(prefix) == ["0"]
+    await eventually(lambda: is_empty(bus, own_app.entities.one, prefix))
+
+
+async def test_a_message_of_a_session_comes_again_when_the_host_stopped_while_its_function_succeeded(
+    bus: ServiceBusClient, own_app: App, prefix: str
+) -> None:
     await publish(bus, own_app, message(f"{prefix}0", prefix, pause=1), message(f"{prefix}1", prefix))
     service = own_app.host(HOST_JSON, "session").start()
     await eventually(lambda: own_app.received(prefix))
@@ -301,7 +313,29 @@ async def test_a_stop_lets_the_function_end_and_what_is_done_does_not_come_again
     assert own_app.done(prefix) == ["0"]
 
     with running(own_app.host(HOST_JSON, "session")):
-        await eventually(lambda: own_app.done(prefix) == ["0", "1"])
+        await eventually(lambda: own_app.done(prefix) == ["0", "0", "1"], within=20)
+
+
+async def test_a_retry_policy_is_applied_before_the_service_delivers_again(
+    bus: ServiceBusClient, own_app: App, prefix: str
+) -> None:
+    await enqueue(bus, own_app.entities.one, [message(f"{prefix}0", fail=1)])
+    with running(own_app.host(HOST_JSON, "one retry")) as service:
+        await eventually(lambda: own_app.received(prefix)[-1:] == [("0", 2)])
+
+    assert own_app.received(prefix) == [("0", 1), ("0", 1), ("0", 2)]
+    assert "the retry policy of one is applied, and soon will not be" in service.log.read_text()
+
+
+async def test_several_messages_of_a_session_at_once_when_host_json_says_so(
+    bus: ServiceBusClient, own_app: App, prefix: str
+) -> None:
+    messages = [message(f"{prefix}{number}", prefix, pause=0.5) for number in range(6)]
+    await publish(bus, own_app, *messages)
+    with running(own_app.host(HOST_JSON | {"maxConcurrentCallsPerSession": "3"}, "session")):
+        await eventually(lambda: len(own_app.done(prefix)) == 6)
+
+    assert 1 < max(call["running"] for call in own_app.calls(prefix)) <= 3
 
 
 async def test_what_is_cut_off_by_a_stop_or_a_crash_comes_again(

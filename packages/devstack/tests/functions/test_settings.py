@@ -1,37 +1,96 @@
 """What the host reads from host.json and from the settings, and what it says when they are no use."""
 
+import json
+import os
 from pathlib import Path
 
 import pytest
 
 from devstack.connection_settings import Connection
 from devstack.functions.connections import cosmos_connection, servicebus_connection
-from devstack.functions.settings import (
+from devstack.functions.host_json import (
+    FOR_EVER,
     HostSettings,
     ServiceBusOptions,
     parse_timespan,
     read_host_json,
-    resolve,
 )
+from devstack.functions.settings import apply_settings_file, is_disabled, resolve
 from devstack.service import CannotStart
 
 
 def test_without_a_host_json_the_defaults_hold(tmp_path: Path) -> None:
-    assert read_host_json(tmp_path) == HostSettings(route_prefix="api", service_bus=ServiceBusOptions())
+    assert read_host_json(tmp_path) == HostSettings(
+        route_prefix="api", function_timeout=1800, service_bus=ServiceBusOptions()
+    )
 
 
 def test_the_service_bus_extension_is_configured_in_host_json(tmp_path: Path) -> None:
     (tmp_path / "host.json").write_text(
         """{"version": "2.0", "extensions": {"http": {"routePrefix": ""}, "serviceBus": {
             "prefetchCount": 5, "autoCompleteMessages": false, "maxAutoLockRenewalDuration": "00:01:30",
-            "maxConcurrentCalls": 3, "maxConcurrentSessions": 2, "maxMessageBatchSize": 10,
-            "sessionIdleTimeout": "00:00:00.5"}}}"""
+            "maxConcurrentCalls": 3, "maxConcurrentSessions": 2, "maxConcurrentCallsPerSession": 4,
+            "maxMessageBatchSize": 10, "sessionIdleTimeout": "00:00:00.5"}}}"""
     )
 
     settings = read_host_json(tmp_path)
 
     assert settings.route_prefix == ""
-    assert settings.service_bus == ServiceBusOptions(5, False, 90.0, 3, 2, 10, 0.5)
+    assert settings.service_bus == ServiceBusOptions(5, False, 90.0, 3, 2, 4, 10, 0.5)
+
+
+def test_the_environment_overrides_host_json_and_texts_are_values(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "host.json").write_text(
+        """{"functionTimeout": "00:10:00", "extensions": {"ServiceBus": {
+            "PrefetchCount": "5", "autoCompleteMessages": "False", "maxConcurrentSessions": 2}}}"""
+    )
+    monkeypatch.setenv("AzureFunctionsJobHost__extensions__serviceBus__maxConcurrentSessions", "7")
+    monkeypatch.setenv("AzureFunctionsJobHost:extensions:serviceBus:maxConcurrentCalls", "9")
+    monkeypatch.setenv("AzureFunctionsJobHost__functionTimeout", "00:00:30")
+    monkeypatch.setenv("AzureFunctionsJobHost__extensions__http__routePrefix", "")
+
+    settings = read_host_json(tmp_path)
+
+    assert settings == HostSettings(
+        function_timeout=30,
+        service_bus=ServiceBusOptions(
+            prefetch_count=5, auto_complete=False, max_concurrent_sessions=7, max_concurrent_calls=9
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("-1", FOR_EVER), ("00:05:00", 300), ("-1.00:00:00", FOR_EVER)]
+)
+def test_a_function_timeout(tmp_path: Path, text: str, seconds: float) -> None:
+    (tmp_path / "host.json").write_text(json.dumps({"functionTimeout": text}))
+
+    assert read_host_json(tmp_path).function_timeout == seconds
+
+
+def test_locks_can_be_renewed_without_end(tmp_path: Path) -> None:
+    (tmp_path / "host.json").write_text(
+        """{"extensions": {"serviceBus": {"maxAutoLockRenewalDuration": "-00:00:00.0010000"}}}"""
+    )
+
+    assert read_host_json(tmp_path).service_bus.max_lock_renewal == FOR_EVER
+
+
+def test_what_is_not_applied_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "host.json").write_text(
+        """{"retry": {"strategy": "fixedDelay"}, "extensions": {"serviceBus": {
+            "messageHandlerOptions": {"autoComplete": false}, "minMessageBatchSize": 2}}}"""
+    )
+    read_host_json(tmp_path)
+
+    told = [record.getMessage() for record in caplog.records]
+    assert [each.partition(":")[2].split(" ")[1] for each in told] == [
+        "extensions:servicebus:messagehandleroptions:autocomplete",
+        "extensions:servicebus:minmessagebatchsize",
+        "retry",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -39,6 +98,12 @@ def test_the_service_bus_extension_is_configured_in_host_json(tmp_path: Path) ->
     [
         "{",
         "[]",
+        '{"functionTimeout": "00:00:00"}',
+        '{"functionTimeout": true}',
+        '{"extensions": {"serviceBus": {"autoCompleteMessages": "yes"}}}',
+        '{"extensions": {"serviceBus": {"autoCompleteMessages": 1}}}',
+        '{"extensions": {"serviceBus": {"prefetchCount": 1.5}}}',
+        '{"extensions": {"serviceBus": {"sessionIdleTimeout": "-00:00:01"}}}',
         '{"extensions": {"serviceBus": {"maxConcurrentCalls": 0}}}',
         '{"extensions": {"serviceBus": {"sessionIdleTimeout": "soon"}}}',
     ],
@@ -52,7 +117,16 @@ def test_a_host_json_that_cannot_be_used_is_one_line(tmp_path: Path, content: st
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [("00:00:05", 5), ("01:02:03.5", 3723.5), ("1.00:00:00", 86400), ("00:05", 300)]
+    ("text", "seconds"),
+    [
+        ("00:00:05", 5),
+        ("01:02:03.5", 3723.5),
+        ("1.00:00:00", 86400),
+        ("00:05", 300),
+        ("2", 172800),
+        ("24:00:00", 24 * 86400),
+        ("-00:00:01", -1),
+    ],
 )
 def test_time_spans(text: str, seconds: float) -> None:
     assert parse_timespan(text, "x") == seconds
@@ -64,6 +138,45 @@ def test_names_in_percent_signs_are_settings(monkeypatch: pytest.MonkeyPatch) ->
     assert resolve("a-%TOPIC%-b", where="here") == "a-order-events-b"
     with pytest.raises(CannotStart, match="here uses %MISSING%; set MISSING"):
         resolve("%MISSING%", where="here")
+
+
+@pytest.mark.parametrize("text", ["", "x", "00:60:00", "00:00:60", "1:2:3:4:5", "25:00", "1.5"])
+def test_no_time_spans(text: str) -> None:
+    with pytest.raises(ValueError, match="x must be a time"):
+        parse_timespan(text, "x")
+
+
+def test_an_empty_variable_counts_as_unset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "settings.json").write_text('{"Values": {"TOPIC": "from-the-file", "OTHER": "x"}}')
+    monkeypatch.setenv("TOPIC", "")
+    monkeypatch.setenv("OTHER", "y")
+    apply_settings_file(tmp_path / "settings.json")
+
+    assert (os.environ["TOPIC"], os.environ["OTHER"]) == ("from-the-file", "y")
+    monkeypatch.setenv("TOPIC", "")
+    with pytest.raises(CannotStart, match="set TOPIC"):
+        resolve("%TOPIC%", where="here")
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "disabled"),
+    [
+        ("AzureWebJobs.relay.Disabled", "1", True),
+        ("AzureWebJobs.relay.Disabled", "true", True),
+        ("AzureWebJobs_relay_Disabled", "True", True),
+        ("AZUREWEBJOBS_RELAY_DISABLED", "true", True),
+        ("AzureWebJobs.relay.Disabled", "0", False),
+        ("AzureWebJobs.relay.Disabled", "yes", False),
+        ("AzureWebJobs.relay.Disabled", "", False),
+        ("AzureWebJobs.other.Disabled", "true", False),
+    ],
+)
+def test_a_function_is_disabled_by_a_setting(
+    monkeypatch: pytest.MonkeyPatch, setting: str, value: str, disabled: bool
+) -> None:
+    monkeypatch.setenv(setting, value)
+
+    assert is_disabled("relay") == disabled
 
 
 def test_a_connection_string_beats_the_identity_form(monkeypatch: pytest.MonkeyPatch) -> None:

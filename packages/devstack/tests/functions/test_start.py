@@ -5,13 +5,15 @@ import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from types import ModuleType
 
+import aiohttp
 import pytest
 
 from devstack.functions.host import serve
+from devstack.functions.listener import Stop
 from devstack.service import CannotStart
 from devstack.testing import Service
+from functions.support import host
 
 IMPORTS = "import azure.functions as func\napp = func.FunctionApp()\n"
 HTTP = '@app.route(route="x")\nasync def {name}(req: func.HttpRequest) -> str:\n    return ""\n'
@@ -21,15 +23,13 @@ Refusal = Callable[[str], Awaitable[str]]
 
 
 @pytest.fixture
-def refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Refusal:
+def refusal(tmp_path: Path) -> Refusal:
     """Starts a host for a ``function_app.py`` in this process; the line with which it refuses."""
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setitem(sys.modules, "function_app", ModuleType("function_app"))
 
     async def refuse(source: str) -> str:
         (tmp_path / "function_app.py").write_text(source)
         with pytest.raises(CannotStart) as refused:
-            async with serve(tmp_path, 0, 1.0):
+            async with serve(tmp_path, tmp_path / "data", 0, Stop(1.0, drain=True)):
                 pass
         assert "\n" not in str(refused.value)
         return str(refused.value)
@@ -71,15 +71,25 @@ async def test_two_functions_of_one_name(refusal: Refusal) -> None:
         ('@app.route(route="x")\nasync def f(other): ...\n', 'f has no parameter "req"'),
         ('@app.route(route="x")\nasync def f(req, other): ...\n', "nothing fills the parameter other of f"),
         ('@app.route(route="a{b}c")\nasync def f(req): ...\n', '"a{b}c" in the route'),
+        ('@app.route(route="/x")\nasync def f(req): ...\n', 'no slashes next to each other in "api//x"'),
         (
             '@app.queue_trigger("q", "queue", "C")\nasync def f(q): ...\n',
             "binding queueTrigger, which is not here",
         ),
-        ('@app.timer_trigger("t", "0 0 L * * *")\nasync def f(t): ...\n', "the timer of f"),
         (
             '@app.timer_trigger("t", "0 0 * * * *")\n@app.retry("fixed_delay", "1")\nasync def f(t): ...\n',
             "the retry policy of f cannot be used: delay_interval",
         ),
+    ],
+)
+async def test_a_function_that_cannot_be_run(refusal: Refusal, function: str, said: str) -> None:
+    assert said in await refusal(IMPORTS + function)
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        ('@app.timer_trigger("t", "0 0 L * * *")\nasync def f(t): ...\n', "the timer of f"),
         (
             '@app.cosmos_db_trigger("d", "NOT_SET", "db", "c")\nasync def f(d): ...\n',
             "the Cosmos trigger of f uses the connection NOT_SET",
@@ -96,13 +106,41 @@ async def test_two_functions_of_one_name(refusal: Refusal) -> None:
             '@app.cosmos_db_trigger("d", "BAD", "db", "c")\nasync def f(d): ...\n',
             "the connection BAD cannot be used",
         ),
+        (
+            '@app.cosmos_db_trigger("d", "COSMOS", "db", "Leases")\nasync def f(d): ...\n',
+            "the Cosmos trigger of f watches the container Leases, in which it keeps its leases",
+        ),
     ],
 )
-async def test_a_function_that_cannot_be_run(
-    refusal: Refusal, function: str, said: str, monkeypatch: pytest.MonkeyPatch
+async def test_a_function_with_settings_that_are_no_use_is_told_and_the_others_run(
+    tmp_path: Path, function: str, said: str
 ) -> None:
-    monkeypatch.setenv("BAD", "AccountKey=secret")
-    assert said in await refusal(IMPORTS + function)
+    (tmp_path / "function_app.py").write_text(IMPORTS + HTTP.format(name="other") + function)
+    settings = {"BAD": "AccountKey=secret", "COSMOS": "AccountEndpoint=http://127.0.0.1:1;AccountKey=a2V5;"}
+    with host(tmp_path / "host", tmp_path, settings) as service:
+        async with aiohttp.ClientSession(service.address) as http, http.get("api/x") as answer:
+            assert answer.status == 200
+
+    log = service.log.read_text()
+    assert "f does not run, the other functions do: " in log
+    assert said in log
+    assert "secret" not in log
+
+
+async def test_a_disabled_function_has_no_listener_and_is_404(tmp_path: Path) -> None:
+    (tmp_path / "function_app.py").write_text(
+        IMPORTS
+        + HTTP.format(name="a")
+        + HTTP.format(name="b")
+        + '@app.cosmos_db_trigger("d", "NOT_SET", "db", "c")\nasync def f(d): ...\n'
+    )
+    settings = {"AzureWebJobs.a.Disabled": "true", "AzureWebJobs_f_Disabled": "1"}
+    with host(tmp_path / "host", tmp_path, settings) as service:
+        async with aiohttp.ClientSession(service.address) as http, http.get("api/x") as answer:
+            assert (answer.status, await answer.read()) == (404, b""), "it hides b, which has the same route"
+
+    assert "a (disabled), b (httpTrigger), f (disabled)" in service.log.read_text()
+    assert "does not run" not in service.log.read_text()
 
 
 def test_a_folder_without_an_app(tmp_path: Path) -> None:

@@ -1,10 +1,13 @@
 """A timer fires on its schedule, at the start when asked to, and ends with the host."""
 
 import asyncio
+import fcntl
 import time
 from pathlib import Path
 
-from devstack.testing import eventually
+import pytest
+
+from devstack.testing import Service, eventually, running
 from functions.support import host, make_host, recorded
 
 
@@ -28,3 +31,22 @@ async def test_a_stop_waits_for_the_running_function_and_no_longer(tmp_path: Pat
     assert time.monotonic() - begun < 7
     assert len(recorded(file)) == 1
     assert "cut off" not in service.log.read_text()
+
+
+async def test_of_several_hosts_one_fires_and_another_takes_over(tmp_path: Path) -> None:
+    data = f"--data={tmp_path / 'data'}"
+
+    def make(name: str) -> Service:
+        settings = {"BINDINGS": "timer", "RECORD": str(tmp_path / name)}
+        return make_host(tmp_path / f"host-{name}", "bus", settings, data)
+
+    first = make("first").start()
+    await eventually(lambda: recorded(tmp_path / "first"))
+    with running(make("second")):
+        seen = len(recorded(tmp_path / "first"))
+        await eventually(lambda: len(recorded(tmp_path / "first")) >= seen + 2)
+        assert not recorded(tmp_path / "second"), "not at its start either"
+        first.kill()
+        await eventually(lambda: recorded(tmp_path / "second"))
+        with (tmp_path / "data" / "lock").open("a") as folder, pytest.raises(BlockingIOError):
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)  # as "devstack clean" does

@@ -1,5 +1,6 @@
 """``devstack clean`` forgets what the services stored, and nothing else."""
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -39,3 +40,14 @@ def test_clean_refuses_while_a_service_uses_the_data(tmp_path: Path, cosmos_serv
     assert result.returncode == 2
     assert "is in use by another process" in result.stderr
     assert cosmos_server_folder.is_dir()
+
+
+def test_clean_refuses_while_a_functions_host_uses_the_data(tmp_path: Path) -> None:
+    folder = tmp_path / "functions"
+    folder.mkdir()
+    with (folder / "lock").open("a") as one, (folder / "lock").open("a") as other:
+        for host in (one, other):
+            fcntl.flock(host, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        assert "is in use by another process" in _clean(tmp_path).stderr
+    assert _clean(tmp_path).returncode == 0
+    assert not folder.exists()

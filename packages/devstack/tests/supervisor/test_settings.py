@@ -157,6 +157,7 @@ def test_a_settings_file_that_is_not_there_or_a_folder(tmp_path: Path) -> None:
 
 def test_an_app_needs_no_settings_file(tmp_path: Path) -> None:
     (tmp_path / "devstack.toml").write_text("")
+    (tmp_path / "function_app.py").touch()
     settings = read_settings({"DEVSTACK_DATA": str(tmp_path / "data")}, tmp_path)
     assert settings.file is None
     assert set(settings.wanted_ports()) == {"cosmos", "servicebus", "servicebus_admin", "functions"}
@@ -166,6 +167,7 @@ def test_the_connections_may_have_other_names(tmp_path: Path) -> None:
     (tmp_path / "devstack.toml").write_text(
         '[cosmos]\nconnection = "SHOP"\n[servicebus]\nconnection = "BUS"\n'
     )
+    (tmp_path / "function_app.py").touch()
     settings = read_settings({"SHOP": REMOTE_COSMOS}, tmp_path)
     assert (settings.cosmos_setting, settings.servicebus_setting) == (None, "BUS")
 

@@ -1,10 +1,7 @@
-"""``devstack functions``: one function app in one process."""
+"""``devstack functions``: one function app, in a host and its worker processes."""
 
 import argparse
 import contextlib
-import logging
-import os
-import threading
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
@@ -12,20 +9,19 @@ from pathlib import Path
 from devstack import service
 from devstack.functions import logs
 from devstack.functions.host import serve
-from devstack.functions.invocation import THREAD_NAME
+from devstack.functions.listener import Stop
 from devstack.functions.settings import apply_settings_file
 from devstack.local_settings import default_file
 
-DRAIN_SECONDS = 3.0
+STOP_SECONDS = 10.0
+"""What Azure leaves the process."""
 
 
 def main(argv: list[str]) -> int:
     """Run until stopped; the exit code."""
     arguments = _parse(argv)
     logs.configure()
-    code = service.run(partial(_serve, arguments), watch_stdin=arguments.watch_stdin)
-    _end_in_spite_of_threads(code)
-    return code
+    return service.run(partial(_serve, arguments), watch_stdin=arguments.watch_stdin)
 
 
 @contextlib.asynccontextmanager
@@ -33,7 +29,12 @@ async def _serve(arguments: argparse.Namespace) -> AsyncIterator[str]:
     app = arguments.app.resolve()
     if file := arguments.settings or default_file(app):
         apply_settings_file(file)
-    async with serve(app, arguments.port, arguments.drain_seconds) as address:
+    if arguments.drain_seconds is None:
+        stop = Stop(arguments.stop_seconds, drain=False)
+    else:
+        stop = Stop(arguments.drain_seconds, drain=True)
+    data = (arguments.data or service.default_data("functions")).absolute()
+    async with serve(app, data, arguments.port, stop) as address:
         yield address
 
 
@@ -47,25 +48,20 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         "--settings", type=Path, help="a local.settings.json; default: the app's, else its sample"
     )
     parser.add_argument(
+        "--data",
+        type=Path,
+        help="the folder by which hosts of one app know each other; default: .devstack/functions",
+    )
+    parser.add_argument(
+        "--stop-seconds",
+        type=float,
+        default=STOP_SECONDS,
+        help="how long functions may go on after a stop, which does not count what they still do",
+    )
+    parser.add_argument(
         "--drain-seconds",
         type=float,
-        default=DRAIN_SECONDS,
-        help="what running invocations may take at the end",
+        help="make the stop a drain: functions may end within this time, and what they did counts",
     )
     parser.add_argument("--watch-stdin", action="store_true", help="stop when standard input ends")
     return parser.parse_args(argv)
-
-
-def _end_in_spite_of_threads(code: int) -> None:
-    # Python waits for threads before it ends, and a function that hangs in one would keep the process for
-    # ever.
-    if any(thread.name.startswith(THREAD_NAME) and _is_busy(thread) for thread in threading.enumerate()):
-        logging.getLogger(__name__).warning("a function did not end in time and was cut off")
-        logging.shutdown()
-        os._exit(code)
-
-
-def _is_busy(thread: threading.Thread) -> bool:
-    # An idle thread of a pool that was shut down ends at once.
-    thread.join(timeout=0.2)
-    return thread.is_alive()

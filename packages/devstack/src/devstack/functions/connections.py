@@ -103,7 +103,7 @@ class Clients:
         credential = (
             ManagedIdentityCredential(client_id=connection.client_id)
             if connection.managed_identity
-            else DefaultAzureCredential()
+            else DefaultAzureCredential(managed_identity_client_id=connection.client_id)
         )
         self._credentials.append(credential)
         return credential

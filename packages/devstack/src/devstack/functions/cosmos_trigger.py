@@ -17,17 +17,17 @@ from azure.core.exceptions import AzureError
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy
 from azure.functions import meta
-from azure.functions.cosmosdb import CosmosDBTriggerConverter
 
 from changefeed import ChangeFeedContext, ChangeFeedProcessor, ProcessorOptions, StartFrom
 from devstack.connection_settings import Connection
 from devstack.functions.connections import Clients, cosmos_connection
 from devstack.functions.execution import Executor, StoppedWaitingError
 from devstack.functions.indexing import FunctionInfo
-from devstack.functions.invocation import Invoker
-from devstack.functions.listener import Outage, first_line
+from devstack.functions.invocation import Input, Invoker
+from devstack.functions.listener import Outage, Stop, first_line
 from devstack.functions.logs import logged_as
-from devstack.functions.settings import resolve
+from devstack.functions.rewriting import UnreadableText, rewritten
+from devstack.functions.settings import host_time_zone, resolve, rewrites_texts
 from devstack.service import CannotStart
 
 _logger = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class CosmosTriggerSettings:
             options = _read_options(function.trigger, text("startFromTime"))
         except ValueError as error:
             raise CannotStart(f"functions: {where}: {error}") from error
-        return cls(
+        settings = cls(
             connection=cosmos_connection(connection, where=where),
             database=database,
             container=text("containerName"),
@@ -72,6 +72,18 @@ class CosmosTriggerSettings:
             lease_prefix=text("leaseContainerPrefix"),
             options=options,
         )
+        monitored = (settings.connection, settings.database.lower(), settings.container.lower())
+        leases = (
+            settings.lease_connection,
+            settings.lease_database.lower(),
+            settings.lease_container.lower(),
+        )
+        if monitored == leases:
+            raise CannotStart(
+                f"functions: {where} watches the container {settings.container}, in which it keeps its leases; "
+                "name another container for the leases"
+            )
+        return settings
 
 
 def _read_options(trigger: Mapping[str, Any], start_from_time: str) -> ProcessorOptions:
@@ -116,8 +128,10 @@ class CosmosTrigger:
         self._monitored = clients.cosmos(self._settings.connection)
         self._leases = clients.cosmos(self._settings.lease_connection)
         self._outage = Outage(f"Cosmos DB ({self._settings.database}/{self._settings.container})")
+        self._zone = host_time_zone() if rewrites_texts() else None
         self._processor: ChangeFeedProcessor | None = None
         self._stopped = asyncio.Event()
+        self._cancelled = False
 
     async def run(self) -> None:
         with logged_as(self._function.name):
@@ -131,13 +145,14 @@ class CosmosTrigger:
                     self._outage.over()
                     await self._stopped.wait()
 
-    async def stop(self, drain_seconds: float) -> None:
+    async def stop(self, stop: Stop) -> None:
         self._stopped.set()
+        self._cancelled = not stop.drain
         self._executor.stop_retrying()
         if self._processor is None:
             return
         try:
-            async with asyncio.timeout(drain_seconds):
+            async with asyncio.timeout(stop.seconds):
                 await self._processor.stop()
         except TimeoutError:
             await self._processor.stop(drain=False)
@@ -167,13 +182,13 @@ class CosmosTrigger:
         return database.get_container_client(self._settings.lease_container)
 
     async def _handle(self, changes: Sequence[Mapping[str, Any]], context: ChangeFeedContext) -> None:
+        data = json.dumps([self._as_delivered(change) for change in changes])
         self._outage.over()
-        data = json.dumps(changes)
-
-        def documents() -> Any:
-            return CosmosDBTriggerConverter.decode(meta.Datum(data, "json"), trigger_metadata={})
-
-        if not await self._executor.execute(documents):
+        succeeded = await self._executor.execute(Input(meta.Datum(data, "json")))
+        if self._cancelled:
+            # No checkpoint, whatever the function did.
+            raise StoppedWaitingError
+        if not succeeded:
             with logged_as(self._function.name):
                 _logger.error(
                     "the batch of %d up to %s of lease %s is lost",
@@ -182,11 +197,23 @@ class CosmosTrigger:
                     context.lease_token,
                 )
 
+    def _as_delivered(self, change: Mapping[str, Any]) -> Any:
+        if self._zone is None:
+            return change
+        try:
+            return rewritten(change, self._zone)
+        except UnreadableText:
+            # The feed stands still, as the SDK cannot read such a page and tries it for ever. The text may be personal.
+            raise UnreadableText(
+                f"the document {change.get('id')} has a text that looks like a date which .NET cannot hold: "
+                "nothing of this partition is delivered, here and in Azure, until that document is changed or deleted"
+            ) from None
+
     def _on_error(self, lease_token: str | None, error: Exception) -> None:
         if isinstance(error, StoppedWaitingError):
             return
         with logged_as(self._function.name):
-            if isinstance(error, AzureError | OSError | TimeoutError):
+            if isinstance(error, AzureError | OSError | TimeoutError | UnreadableText):
                 self._outage.met(error)
             else:
                 _logger.error("lease %s: %s", lease_token, first_line(error), exc_info=error)

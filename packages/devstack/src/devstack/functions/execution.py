@@ -2,11 +2,17 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
 from typing import Any
 
 from devstack.functions.indexing import FunctionInfo
-from devstack.functions.invocation import Invoker, RetryContext, RpcException, TraceContext
+from devstack.functions.invocation import (
+    FunctionFailed,
+    Input,
+    Invoker,
+    RetryContext,
+    RpcException,
+    TraceContext,
+)
 from devstack.functions.listener import first_line
 from devstack.functions.logs import logged_as
 
@@ -14,7 +20,7 @@ _logger = logging.getLogger(__name__)
 
 
 class StoppedWaitingError(Exception):
-    """The host stops, and the next attempt was not due yet: nothing was decided about the execution."""
+    """The host stops, and nothing was decided: the next attempt was not due yet, or what was done does not count."""
 
 
 class Executor:
@@ -24,45 +30,53 @@ class Executor:
         self._function = function
         self._invoker = invoker
         self._stopping = asyncio.Event()
+        self._told: str | None = None
 
     def stop_retrying(self) -> None:
         """Let a running attempt end, and begin no other."""
         self._stopping.set()
 
-    async def execute(self, make_argument: Callable[[], Any]) -> bool:
-        """Run to success, or to the end of the retries; whether it succeeded. Raises StoppedWaitingError.
+    async def execute(self, value: Input) -> bool:
+        """Run to success, or to the end of the retries, which is told; whether it succeeded.
 
-        Every attempt gets an argument of its own: what one has changed in it, the next does not see.
+        Raises StoppedWaitingError.
         """
+        try:
+            await self.run(value)
+        except FunctionFailed as error:
+            self._tell(
+                "failed; no retry is left" if self._function.retry else "failed; it has no retry policy",
+                error,
+            )
+            return False
+        return True
+
+    async def run(self, value: Input, trace: TraceContext | None = None) -> Any:
+        """What the function returns. Raises the FunctionFailed of its last attempt, and StoppedWaitingError."""
         policy = self._function.retry
-        trace = TraceContext.continued()
-        pauses = policy.pauses() if policy else None
+        trace = trace or TraceContext.continued()
+        pauses = policy.pauses() if policy else iter(())
         retry, exception = 0, RpcException()
         while True:
-            limit = policy.max_retry_count if policy else 0
-            context = RetryContext(retry, limit, exception)
+            context = RetryContext(retry, policy.max_retry_count if policy else 0, exception)
             try:
-                await self._invoker.invoke(
-                    self._function, make_argument(), trace_context=trace, retry_context=context
+                return await self._invoker.invoke(
+                    self._function.name, value, trace_context=trace, retry_context=context
                 )
-            except Exception as error:  # noqa: BLE001 - whatever the function raises
+            except FunctionFailed as error:
                 retry += 1
-                before, exception = exception, RpcException.of(error)
-                if policy is None or pauses is None or not policy.allows(retry):
-                    what = "failed; no retry is left" if policy else "failed; it has no retry policy"
-                    self._tell(what, error, before)
-                    return False
+                if policy is None or not policy.allows(retry):
+                    raise
                 pause = next(pauses)
-                self._tell(f"failed; retry {retry} follows in {pause:.1f} s", error, before)
+                self._tell(f"failed; retry {retry} follows in {pause:.1f} s", error)
+                exception = error.exception
                 await self._wait(pause)
-            else:
-                return True
 
-    def _tell(self, what: str, error: Exception, before: RpcException) -> None:
+    def _tell(self, what: str, error: FunctionFailed) -> None:
         # The same traceback at every retry would bury everything else.
-        repeated = str(error) == before.message
+        repeated, self._told = str(error) == self._told, str(error)
         with logged_as(self._function.name):
-            _logger.error("%s: %s", what, first_line(error), exc_info=None if repeated else error)
+            _logger.error("%s: %s%s", what, first_line(error), "" if repeated else stack_trace(error))
 
     async def _wait(self, seconds: float) -> None:
         try:
@@ -71,3 +85,8 @@ class Executor:
         except TimeoutError:
             return
         raise StoppedWaitingError
+
+
+def stack_trace(error: FunctionFailed) -> str:
+    """Where in the app it failed, on lines of its own, to follow a line of the log."""
+    return f"\n{error.exception.stack_trace.rstrip()}" if error.exception.stack_trace else ""

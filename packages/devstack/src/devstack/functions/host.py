@@ -12,45 +12,60 @@ from aiohttp import web
 
 from devstack.functions.connections import Clients
 from devstack.functions.cosmos_trigger import CosmosTrigger
+from devstack.functions.host_json import HostSettings, read_host_json
 from devstack.functions.http import make_application, make_router
-from devstack.functions.indexing import FunctionInfo, load_functions
+from devstack.functions.indexing import FunctionInfo
 from devstack.functions.invocation import Invoker
-from devstack.functions.listener import Listener
+from devstack.functions.listener import Listener, Stop
 from devstack.functions.servicebus_trigger import ServiceBusTrigger
-from devstack.functions.settings import HostSettings, read_host_json
 from devstack.functions.timer_trigger import TimerTrigger
-from devstack.service import port_errors
+from devstack.functions.workers import Workers, worker_count
+from devstack.service import CannotStart, port_errors
 
 _logger = logging.getLogger(__name__)
 
 
+RETRY_TRIGGERS = ("cosmosDBTrigger", "timerTrigger")
+"""Where a retry policy is meant to be; the host applies one anywhere."""
+
+
 @contextlib.asynccontextmanager
-async def serve(app: Path, port: int, drain_seconds: float) -> AsyncIterator[str]:
+async def serve(app: Path, data: Path, port: int, stop: Stop) -> AsyncIterator[str]:
     """Run the app in the folder ``app``; yields the address of its HTTP functions. Raises CannotStart.
 
-    On leaving, running invocations have ``drain_seconds`` to end; then they are cancelled, with no
-    checkpoint and no completion.
+    On leaving, running functions have ``stop.seconds`` to end; then they are cut off, with no checkpoint and no
+    completion.
     """
     settings = read_host_json(app)
-    functions = load_functions(app)
     async with contextlib.AsyncExitStack() as stack:
-        invoker = Invoker(str(app))
-        stack.callback(invoker.close)
+        workers = Workers(app, worker_count(), settings.function_timeout)
+        functions = await workers.start()
+        stack.push_async_callback(workers.close)
         clients = Clients()
         stack.push_async_callback(clients.close)
-        listeners = _make_listeners(functions, invoker, clients, settings)
-        application = make_application(make_router(functions, settings.route_prefix), invoker)
-        async with _running(application, port, listeners, drain_seconds) as address:
-            names = ", ".join(f"{each.name} ({each.trigger_type})" for each in functions)
-            _logger.info("%s: %s", app.name, names)
+        _warn_of_retries(functions)
+        listeners = _make_listeners(functions, workers, clients, settings, data)
+        application = make_application(make_router(functions, settings.route_prefix), workers)
+        async with _running(application, port, listeners, stop) as address:
+            _logger.info("%s: %s", app.name, ", ".join(map(_described, functions)))
             yield address
+
+
+def _warn_of_retries(functions: Sequence[FunctionInfo]) -> None:
+    for function in functions:
+        if function.retry and function.trigger_type not in RETRY_TRIGGERS:
+            _logger.warning(
+                "the retry policy of %s is applied, and soon will not be on a %s: do without one",
+                function.name,
+                function.trigger_type,
+            )
 
 
 @contextlib.asynccontextmanager
 async def _running(
-    application: web.Application, port: int, listeners: Sequence[Listener], drain_seconds: float
+    application: web.Application, port: int, listeners: Sequence[Listener], stop: Stop
 ) -> AsyncIterator[str]:
-    runner = web.AppRunner(application, access_log=None, shutdown_timeout=drain_seconds)
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=stop.seconds)
     await runner.setup()
     tasks: list[asyncio.Task[None]] = []
     try:
@@ -59,7 +74,7 @@ async def _running(
         yield address
     finally:
         # All at once: each may take the whole time that the host has to stop.
-        stops = (listener.stop(drain_seconds) for listener in listeners)
+        stops = (listener.stop(stop) for listener in listeners)
         for outcome in await asyncio.gather(runner.cleanup(), *stops, return_exceptions=True):
             if isinstance(outcome, Exception):
                 _logger.error("something did not stop as it should", exc_info=outcome)
@@ -69,17 +84,31 @@ async def _running(
 
 
 def _make_listeners(
-    functions: Sequence[FunctionInfo], invoker: Invoker, clients: Clients, settings: HostSettings
+    functions: Sequence[FunctionInfo],
+    invoker: Invoker,
+    clients: Clients,
+    settings: HostSettings,
+    data: Path,
 ) -> list[Listener]:
+    """Of all functions that are not disabled. One with settings that are no use is told and left out, as in Azure."""
     listeners: list[Listener] = []
     for function in functions:
-        if function.trigger_type == "cosmosDBTrigger":
-            listeners.append(CosmosTrigger(function, invoker, clients))
-        elif function.trigger_type == "serviceBusTrigger":
-            listeners.append(ServiceBusTrigger(function, invoker, clients, settings.service_bus))
-        elif function.trigger_type == "timerTrigger":
-            listeners.append(TimerTrigger(function, invoker))
+        if function.disabled:
+            continue
+        try:
+            if function.trigger_type == "cosmosDBTrigger":
+                listeners.append(CosmosTrigger(function, invoker, clients))
+            elif function.trigger_type == "serviceBusTrigger":
+                listeners.append(ServiceBusTrigger(function, invoker, clients, settings.service_bus))
+            elif function.trigger_type == "timerTrigger":
+                listeners.append(TimerTrigger(function, invoker, data))
+        except CannotStart as error:
+            _logger.error("%s does not run, the other functions do: %s", function.name, error)  # noqa: TRY400
     return listeners
+
+
+def _described(function: FunctionInfo) -> str:
+    return f"{function.name} ({'disabled' if function.disabled else function.trigger_type})"
 
 
 async def _listen(runner: web.AppRunner, port: int) -> str:

@@ -6,17 +6,17 @@ No keys are asked for, as with ``func start``. An unknown route, and a known one
 
 import logging
 from collections.abc import Iterable
-from typing import Any
+from urllib.parse import quote
 
 from aiohttp import web
 from azure.functions import meta
-from azure.functions.http import HttpRequestConverter, HttpResponseConverter
 from multidict import CIMultiDict, MultiMapping
 
+from devstack.functions.execution import Executor, stack_trace
 from devstack.functions.indexing import FunctionInfo
-from devstack.functions.invocation import Invoker, TraceContext
+from devstack.functions.invocation import FunctionFailed, Input, Invoker, TraceContext
 from devstack.functions.logs import logged_as
-from devstack.functions.routing import Router, RouteTemplate, UnsupportedRoute
+from devstack.functions.routing import Router, RouteTemplate, UnsupportedRoute, resolved_path
 from devstack.service import CannotStart
 
 MAX_BODY_BYTES = 100 * 1024 * 1024
@@ -31,10 +31,9 @@ def make_router(functions: Iterable[FunctionInfo], prefix: str) -> Router[Functi
     router: Router[FunctionInfo] = Router()
     for function in functions:
         if function.trigger_type == "httpTrigger":
-            route = str(function.trigger.get("route") or "")
+            route = str(function.trigger.get("route") or function.name)
             try:
-                # A route that starts with a slash is the same route: the prefix comes before it all the same.
-                template = RouteTemplate.parse(f"{prefix}/{route.lstrip('/')}")
+                template = RouteTemplate.parse(f"{prefix}/{route}" if prefix else route)
             except UnsupportedRoute as error:
                 raise CannotStart(
                     f"functions: {function.name}: {error}; see the list in routing.py"
@@ -60,47 +59,62 @@ class _Edge:
         self._invoker = invoker
 
     async def answer(self, request: web.Request) -> web.Response:
-        found = self._router.find(request.method, request.rel_url.raw_path)
+        path = resolved_path(request.rel_url.raw_path)
+        found = self._router.find(request.method, path)
         if found is None:
-            home = request.path == "/" and request.method in ("GET", "HEAD")
-            return web.Response(text=HOME_PAGE) if home else web.Response(status=404)
+            return web.Response(text=HOME_PAGE) if path == "/" else web.Response(status=404)
         function, parameters = found
-        argument = _decode(request, parameters, await request.read())
+        if function.disabled:
+            # It hides the functions behind it all the same.
+            return web.Response(status=404)
+        # A body that does not say how long it is, a chunked one, is not handed on.
+        body = await request.read() if request.content_length else b""
+        value = Input(_datum(request, path, parameters, body))
         headers = request.headers
         trace = TraceContext.continued(headers.get("traceparent"), headers.get("tracestate", ""))
         try:
-            returned = await self._invoker.invoke(function, argument, trace_context=trace)
-            return _encode(returned)
-        except Exception:
+            return _response(await Executor(function, self._invoker).run(value, trace))
+        except FunctionFailed as error:
             with logged_as(function.name):
-                _logger.exception("failed: %s %s", request.method, request.path)
+                _logger.error("failed: %s %s%s", request.method, request.path, stack_trace(error))  # noqa: TRY400
             return web.Response(status=500)
 
 
-def _decode(request: web.Request, parameters: dict[str, str], body: bytes) -> Any:
+def _datum(request: web.Request, path: str, parameters: dict[str, str], body: bytes) -> meta.Datum:
     def strings(values: dict[str, str]) -> dict[str, meta.Datum]:
         return {name: meta.Datum(value, "string") for name, value in values.items()}
 
+    query = f"?{request.rel_url.raw_query_string}" if request.rel_url.raw_query_string else ""
     value = {
         "method": meta.Datum(request.method, "string"),
-        "url": meta.Datum(str(request.url), "string"),
+        "url": meta.Datum(f"{request.scheme}://{request.host}{_encoded(path)}{query}", "string"),
         "headers": strings(_joined(request.headers)),
-        "query": strings(_joined(request.query)),
+        # Names without a value are left out, as the worker's protocol has no way to say null.
+        "query": strings({name: value for name, value in _joined(request.query).items() if value}),
         "params": strings(parameters),
         # The worker asks the host for raw bytes, whatever the content type (its capability RawHttpBodyBytes).
         "body": meta.Datum(body, "bytes"),
     }
-    return HttpRequestConverter.decode(meta.Datum(value, "http"), trigger_metadata={})
+    return meta.Datum(value, "http")
+
+
+def _encoded(path: str) -> str:
+    # An encoded slash is still encoded.
+    return quote(path, safe="/%:@!$&'()*+,;=~")
 
 
 def _joined(values: MultiMapping[str]) -> dict[str, str]:
-    """Repeated names become one, with a comma between the values: the worker's protocol has no lists there."""
-    return {name: ",".join(values.getall(name)) for name in values}
+    """Names that are repeated, in whatever case, become one, with a comma between the values that are not empty.
+
+    The worker's protocol has no lists there.
+    """
+    joined: dict[str, tuple[str, list[str]]] = {}
+    for name, value in values.items():
+        joined.setdefault(name.lower(), (name, []))[1].append(value)
+    return {name: ",".join(filter(None, each)) for name, each in joined.values()}
 
 
-def _encode(returned: Any) -> web.Response:
-    # Raises for anything but a text or an HttpResponse, None too, as the worker does.
-    datum = HttpResponseConverter.encode(returned, expected_type=None)
+def _response(datum: meta.Datum) -> web.Response:
     if datum.type == "string":
         return web.Response(text=datum.value)
     value = datum.value

@@ -18,25 +18,24 @@ from typing import Any
 from azure.functions.decorators.function_app import Function, FunctionRegister
 
 from devstack.functions.retry import RetryPolicy
+from devstack.functions.settings import is_disabled
 from devstack.service import CannotStart
 
 TRIGGERS = ("httpTrigger", "cosmosDBTrigger", "serviceBusTrigger", "timerTrigger")
-RETRY_TRIGGERS = ("cosmosDBTrigger", "timerTrigger")
 HTTP_OUTPUT = "http"
 CONTEXT = "context"
 
 
 @dataclass(frozen=True)
 class FunctionInfo:
-    """One function as the host runs it."""
+    """One function as the host sees it."""
 
     name: str
-    call: Callable[..., Any]
-    is_async: bool
     trigger: Mapping[str, Any]
     """The trigger's binding as ``azure.functions`` writes it into function.json."""
-    requires_context: bool
     retry: RetryPolicy | None
+    disabled: bool
+    """No listener; over HTTP, 404."""
 
     @property
     def trigger_type(self) -> str:
@@ -47,7 +46,17 @@ class FunctionInfo:
         return str(self.trigger["name"])
 
 
-def load_functions(app: Path) -> list[FunctionInfo]:
+@dataclass(frozen=True)
+class LoadedFunction:
+    """One function as a worker process calls it."""
+
+    info: FunctionInfo
+    call: Callable[..., Any]
+    is_async: bool
+    requires_context: bool
+
+
+def load_functions(app: Path) -> list[LoadedFunction]:
     """Import ``function_app.py`` in ``app`` and read its functions. Raises CannotStart."""
     module = _import(app / "function_app.py")
     registers = [value for value in vars(module).values() if isinstance(value, FunctionRegister)]
@@ -86,7 +95,7 @@ def _in_one_line(error: Exception) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split()) + place
 
 
-def _read(function: Function) -> FunctionInfo:
+def _read(function: Function) -> LoadedFunction:
     name = function.get_function_name()
     trigger = function.get_trigger()
     if name is None or trigger is None:
@@ -99,13 +108,17 @@ def _read(function: Function) -> FunctionInfo:
     call = function.get_user_function()
     parameters = set(inspect.signature(call).parameters)
     _check_parameters(name, parameters, str(trigger.name))
-    return FunctionInfo(
+    info = FunctionInfo(
         name=name,
+        trigger=dict(trigger.get_dict_repr()),
+        retry=_read_retry(function, name),
+        disabled=is_disabled(name),
+    )
+    return LoadedFunction(
+        info=info,
         call=call,
         is_async=inspect.iscoroutinefunction(call),
-        trigger=dict(trigger.get_dict_repr()),
         requires_context=CONTEXT in parameters,
-        retry=_read_retry(function, name, str(trigger.type)),
     )
 
 
@@ -119,10 +132,9 @@ def _check_parameters(name: str, parameters: set[str], trigger_argument: str) ->
         raise CannotStart(f"functions: nothing fills the parameter {min(unknown)} of {name}; remove it")
 
 
-def _read_retry(function: Function, name: str, trigger_type: str) -> RetryPolicy | None:
+def _read_retry(function: Function, name: str) -> RetryPolicy | None:
     setting = function.get_settings_dict("retry_policy")
-    if setting is None or trigger_type not in RETRY_TRIGGERS:
-        # The real host ignores a policy on the others: their service delivers again by itself.
+    if setting is None:
         return None
     try:
         return RetryPolicy.from_decorator(setting)

@@ -1,6 +1,6 @@
 """A function runs as the Python worker runs it: a coroutine on the loop, a plain function in a thread.
 
-What it raises passes through; what happens then is the trigger's business.
+The host and its worker processes say with these classes what to call and what came of it.
 """
 
 import asyncio
@@ -9,19 +9,31 @@ import os
 import secrets
 import threading
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from traceback import format_exception
-from typing import Any
+from typing import Any, Protocol
 
 import azure.functions as func
+from azure.functions import meta
+from azure.functions.cosmosdb import CosmosDBTriggerConverter
+from azure.functions.http import HttpRequestConverter, HttpResponseConverter
+from azure.functions.servicebus import ServiceBusMessageInConverter
+from azure.functions.timer import TimerRequestConverter
 
-from devstack.functions.indexing import CONTEXT, FunctionInfo
+from devstack.functions.indexing import CONTEXT, LoadedFunction
 from devstack.functions.logs import logged_as
 from devstack.service import CannotStart
 
+CONVERTERS: Mapping[str, Any] = {
+    "httpTrigger": HttpRequestConverter,
+    "cosmosDBTrigger": CosmosDBTriggerConverter,
+    "serviceBusTrigger": ServiceBusMessageInConverter,
+    "timerTrigger": TimerRequestConverter,
+}
+"""What makes of the host's data the value that a function gets, by the type of its trigger."""
 THREAD_NAME = "function"
 THREAD_COUNT_SETTING = "PYTHON_THREADPOOL_THREAD_COUNT"
 
@@ -37,6 +49,22 @@ class RpcException:
     @classmethod
     def of(cls, error: BaseException) -> "RpcException":
         return cls(type(error).__module__, "".join(format_exception(error)), str(error))
+
+
+class FunctionFailed(Exception):
+    """The function raised, or its worker process ended; the error itself stayed there."""
+
+    def __init__(self, exception: RpcException) -> None:
+        super().__init__(exception.message)
+        self.exception = exception
+
+
+@dataclass(frozen=True)
+class Input:
+    """A trigger's value as the host sends it to a worker process."""
+
+    value: meta.Datum
+    metadata: Mapping[str, meta.Datum] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -112,41 +140,53 @@ def _thread_count() -> int | None:
     return int(text)
 
 
-class Invoker:
-    """Runs functions; owns the threads of those that are not coroutines."""
+class Invoker(Protocol):
+    """Calls functions, wherever they run."""
 
-    def __init__(self, directory: str) -> None:
+    async def invoke(
+        self, function: str, value: Input, *, trace_context: "TraceContext", retry_context: RetryContext
+    ) -> Any:
+        """Call the function of that name once; what it returns. Raises FunctionFailed."""
+
+
+class LocalInvoker:
+    """Calls the functions of this process; owns the threads of those that are not coroutines."""
+
+    def __init__(self, directory: str, functions: Iterable[LoadedFunction]) -> None:
         self._directory = directory
+        self._functions = {function.info.name: function for function in functions}
         self._threads = ThreadPoolExecutor(_thread_count(), THREAD_NAME)
 
     async def invoke(
-        self,
-        function: FunctionInfo,
-        argument: Any,
-        *,
-        trace_context: TraceContext | None = None,
-        retry_context: RetryContext | None = None,
+        self, function: str, value: Input, *, trace_context: "TraceContext", retry_context: RetryContext
     ) -> Any:
-        """Call the function once with its trigger's value; what it returns."""
-        arguments = {function.trigger_argument: argument}
+        loaded = self._functions[function]
+        with logged_as(function):
+            try:
+                return await self._call(loaded, value, trace_context, retry_context)
+            except Exception as error:
+                raise FunctionFailed(RpcException.of(error)) from error
+
+    async def _call(
+        self,
+        function: LoadedFunction,
+        value: Input,
+        trace_context: "TraceContext",
+        retry_context: RetryContext,
+    ) -> Any:
+        info = function.info
+        converter = CONVERTERS[info.trigger_type]
+        arguments = {info.trigger_argument: converter.decode(value.value, trigger_metadata=value.metadata)}
         if function.requires_context:
-            arguments[CONTEXT] = InvocationContext(
-                function.name,
-                self._directory,
-                trace_context or TraceContext.continued(),
-                retry_context or RetryContext(),
-            )
-        with logged_as(function.name):
-            if function.is_async:
-                return await function.call(**arguments)
-            return await self._in_thread(partial(function.call, **arguments))
+            arguments[CONTEXT] = InvocationContext(info.name, self._directory, trace_context, retry_context)
+        if function.is_async:
+            returned = await function.call(**arguments)
+        else:
+            returned = await self._in_thread(partial(function.call, **arguments))
+        # Raises for anything but a text or an HttpResponse, None too, as the worker does.
+        is_http = info.trigger_type == "httpTrigger"
+        return HttpResponseConverter.encode(returned, expected_type=None) if is_http else None
 
     async def _in_thread(self, call: Callable[[], Any]) -> Any:
         context = contextvars.copy_context()
         return await asyncio.get_running_loop().run_in_executor(self._threads, context.run, call)
-
-    def close(self) -> None:
-        """Start no further call. A thread cannot be stopped: what runs in one goes on until the process
-        ends.
-        """
-        self._threads.shutdown(wait=False, cancel_futures=True)

@@ -5,6 +5,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Protocol
 
 FIRST_PAUSE_SECONDS = 0.2
@@ -17,16 +18,27 @@ ANOTHER_REASON_AFTER_SECONDS = 10.0
 _logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
+class Stop:
+    """How a host stops. A drain lets running functions end and counts what they did.
+
+    Without one, all is cancelled at once: a batch of the change feed whose function still ends gets no checkpoint, as
+    in Azure when an instance is restarted. A function cannot be told so, and goes on until the process is ended.
+    """
+
+    seconds: float
+    """The time for running functions to end."""
+    drain: bool
+
+
 class Listener(Protocol):
     """Turns what happens in a service into invocations."""
 
     async def run(self) -> None:
         """Listen until :meth:`stop`."""
 
-    async def stop(self, drain_seconds: float) -> None:
-        """Listen no more. Running invocations may end within ``drain_seconds``; then they are cancelled,
-        and what they worked on is delivered again.
-        """
+    async def stop(self, stop: Stop) -> None:
+        """Listen no more. What invocations that do not end in time worked on is delivered again."""
 
 
 class Outage:

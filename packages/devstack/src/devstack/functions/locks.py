@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime
 
@@ -20,7 +21,7 @@ Renew = Callable[[], Awaitable[datetime]]
 
 @contextlib.asynccontextmanager
 async def lock_kept(locked_until: datetime | None, renew: Renew, *, longest: float) -> AsyncIterator[None]:
-    """Renew at half of the remaining time, for at most ``longest`` seconds (0: never).
+    """Renew at half of the remaining time, for at most ``longest`` seconds (0: never, infinite: as long as it takes).
 
     A lock that is lost is told and not renewed again; the work under it goes on, and its settlement will
     fail.
@@ -38,7 +39,7 @@ async def lock_kept(locked_until: datetime | None, renew: Renew, *, longest: flo
 
 async def _renew_for(locked_until: datetime, renew: Renew, longest: float) -> None:
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(longest):
+        async with asyncio.timeout(None if math.isinf(longest) else longest):
             while True:
                 remaining = (locked_until - datetime.now(UTC)).total_seconds()
                 await asyncio.sleep(max(remaining / 2, MIN_PAUSE_SECONDS))

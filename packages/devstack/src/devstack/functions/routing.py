@@ -1,7 +1,9 @@
 """A request finds the function that the real host would find, however surprising.
 
-Routes are tried in the alphabetical order of the functions' names and the first that matches wins, unlike in
-ASP.NET Core, whose templates they are (https://github.com/Azure/azure-functions-host/issues/9876).
+Routes are tried in the order of the functions' names and the first that matches wins, unlike in ASP.NET Core, whose
+templates they are (https://github.com/Azure/azure-functions-host/issues/9876). Paths are read as its
+``PathTokenizer`` and ``RoutePatternMatcher`` read them: one slash at the end means nothing, and an empty segment
+fits no route, unless it is behind the beginning of a catch-all parameter.
 
 Supported: literals, ``{name}``, ``{name?}``, ``{*rest}``, and the constraints in :data:`CONSTRAINTS`, without
 regard to case. A template with anything else is refused.
@@ -70,7 +72,9 @@ class RouteTemplate:
     @classmethod
     def parse(cls, template: str) -> "RouteTemplate":
         """Raises UnsupportedRoute."""
-        parts = [part for part in template.strip("/").split("/") if part]
+        parts = template.removeprefix("/").removesuffix("/").split("/") if template.strip("/") else []
+        if not all(parts):
+            raise UnsupportedRoute(f'no slashes next to each other in "{template}": routes begin without one')
         segments = [_parse_segment(part, template) for part in parts]
         for earlier, later in pairwise(segments):
             if earlier.rest or (earlier.optional and not later.optional):
@@ -80,24 +84,29 @@ class RouteTemplate:
         return cls(segments)
 
     def match(self, path: str) -> dict[str, str] | None:
-        """The parameters in ``path`` (still percent-encoded), or ``None``."""
-        parts = path.strip("/").split("/") if path.strip("/") else []
-        if any(not part for part in parts) and not any(segment.rest for segment in self.segments):
-            return None
+        """The parameters in ``path``, which :func:`resolved_path` gave; ``None`` when it does not fit."""
+        parts = _tokens(path)
         parameters: dict[str, str] = {}
         for index, segment in enumerate(self.segments):
-            if segment.rest:
-                if index < len(parts):
-                    parameters[segment.name] = "/".join(_decode(part) for part in parts[index:])
-                return parameters
             if index >= len(parts):
-                return parameters if segment.optional else None
-            text = _decode(parts[index])
+                # What may be left out comes last.
+                return parameters if segment.optional or segment.rest else None
+            text = parts[index]
+            if not text:
+                return None
+            if segment.rest:
+                parameters[segment.name] = "/".join(parts[index:]) + ("/" if path.endswith("/") else "")
+                return parameters
             if not segment.accepts(text):
                 return None
             if segment.literal is None:
                 parameters[segment.name] = text
         return parameters if len(parts) <= len(self.segments) else None
+
+
+def _tokens(path: str) -> list[str]:
+    parts = path.split("/")[1:]
+    return parts[:-1] if path.endswith("/") else parts
 
 
 def _parse_segment(part: str, template: str) -> _Segment:
@@ -129,9 +138,22 @@ def _constraint(text: str, template: str) -> Check:
     raise UnsupportedRoute(f'the constraint "{text}" in the route "{template}" is not supported')
 
 
-def _decode(part: str) -> str:
-    # ASP.NET leaves an encoded slash as it is, so that it cannot be taken for a separator.
-    return unquote(re.sub("%2f", "%252F", part, flags=re.IGNORECASE))
+def resolved_path(raw_path: str) -> str:
+    """The path of a request as Kestrel hands it on: decoded once, and then without dot segments.
+
+    An encoded slash stays encoded, so that it cannot be taken for a separator.
+    """
+    decoded = unquote(re.sub("%(2f)", r"%25\1", raw_path, flags=re.IGNORECASE))
+    kept: list[str] = []
+    segments = decoded.split("/")[1:]
+    for segment in segments:
+        if segment == "..":
+            kept = kept[:-1]
+        elif segment != ".":
+            kept.append(segment)
+    if segments and segments[-1] in (".", ".."):
+        kept.append("")
+    return "/" + "/".join(kept)
 
 
 class Router(Generic[T]):
@@ -141,11 +163,12 @@ class Router(Generic[T]):
         self._routes: list[tuple[str, RouteTemplate, frozenset[str], T]] = []
 
     def add(self, name: str, template: RouteTemplate, methods: frozenset[str], target: T) -> None:
-        self._routes.append((name.lower(), template, methods, target))
+        # In upper case, as .NET's OrdinalIgnoreCase compares: an underscore comes after all letters.
+        self._routes.append((name.upper(), template, methods, target))
         self._routes.sort(key=lambda route: route[0])
 
     def find(self, method: str, path: str) -> tuple[T, dict[str, str]] | None:
-        """The first route, by name, that takes a percent-encoded path.
+        """The first route, by name, that takes ``path``, which :func:`resolved_path` gave.
 
         A path that exists for other methods only is not found, as in the real host
         (https://github.com/Azure/azure-functions-host/issues/10098).

@@ -14,9 +14,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from azure.functions import meta
-from azure.functions.servicebus import ServiceBusMessageInConverter
 from azure.servicebus import ServiceBusReceivedMessage
 from azure.servicebus.amqp import AmqpMessageBodyType
+
+from devstack.functions.invocation import Input
 
 Metadata = dict[str, meta.Datum]
 
@@ -52,16 +53,16 @@ class _Collection:
     sint64: Sequence[int] = ()
 
 
-def bind_one(message: ServiceBusReceivedMessage, *, binary: bool) -> Any:
+def bind_one(message: ServiceBusReceivedMessage, *, binary: bool) -> Input:
     """The ``ServiceBusMessage`` of a function with cardinality one. Raises UnsupportedBodyError."""
     properties = _properties(message)
     metadata: Metadata = {}
     for name, value in properties.items():
         metadata[name] = _text(value) if name in _TEXTS else _json(value)
-    return ServiceBusMessageInConverter.decode(_body_datum(message, binary=binary), trigger_metadata=metadata)
+    return Input(_body_datum(message, binary=binary), metadata)
 
 
-def bind_many(messages: Sequence[ServiceBusReceivedMessage], *, binary: bool) -> Any:
+def bind_many(messages: Sequence[ServiceBusReceivedMessage], *, binary: bool) -> Input:
     """The list of a function with cardinality many. Raises UnsupportedBodyError."""
     each = [_properties(message) for message in messages]
     metadata: Metadata = {}
@@ -76,7 +77,7 @@ def bind_many(messages: Sequence[ServiceBusReceivedMessage], *, binary: bool) ->
             _Collection(string=[text for body in bodies if (text := body.decode())]), "collection_string"
         )
     )
-    return ServiceBusMessageInConverter.decode(data, trigger_metadata=metadata)
+    return Input(data, metadata)
 
 
 def _properties(message: ServiceBusReceivedMessage) -> Mapping[str, Any]:

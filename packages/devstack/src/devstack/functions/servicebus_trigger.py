@@ -23,13 +23,15 @@ from azure.servicebus.exceptions import (
 
 from devstack.connection_settings import Connection
 from devstack.functions.connections import Clients, servicebus_connection
+from devstack.functions.execution import Executor, StoppedWaitingError, stack_trace
+from devstack.functions.host_json import ServiceBusOptions
 from devstack.functions.indexing import FunctionInfo
-from devstack.functions.invocation import Invoker
-from devstack.functions.listener import Outage, Running, first_line
+from devstack.functions.invocation import FunctionFailed, Invoker
+from devstack.functions.listener import Outage, Running, Stop, first_line
 from devstack.functions.locks import lock_kept
 from devstack.functions.logs import logged_as
-from devstack.functions.servicebus_message import bind_many, bind_one
-from devstack.functions.settings import ServiceBusOptions, resolve
+from devstack.functions.servicebus_message import UnsupportedBodyError, bind_many, bind_one
+from devstack.functions.settings import resolve
 from devstack.functions.worker_pool import WorkerPool
 from devstack.service import CannotStart
 
@@ -92,7 +94,7 @@ class ServiceBusTrigger:
     ) -> None:
         self._settings = ServiceBusTriggerSettings.read(function)
         self._function = function
-        self._invoker = invoker
+        self._executor = Executor(function, invoker)
         self._client = clients.servicebus(self._settings.connection)
         self._options = options
         self._outage = Outage(f"Service Bus ({self._settings.entity})")
@@ -100,6 +102,7 @@ class ServiceBusTrigger:
         self._stopped = asyncio.Event()
         self._pool: WorkerPool | None = None
         self._closing: set[asyncio.Task[None]] = set()
+        self._settling = asyncio.Lock()
 
     async def run(self) -> None:
         with logged_as(self._function.name):
@@ -107,8 +110,9 @@ class ServiceBusTrigger:
             self._pool = WorkerPool(self._limit, spare, self._work)
             await self._stopped.wait()
 
-    async def stop(self, drain_seconds: float) -> None:
+    async def stop(self, stop: Stop) -> None:
         self._stopped.set()
+        self._executor.stop_retrying()
         if self._pool is None:
             return
         self._pool.close()
@@ -117,7 +121,7 @@ class ServiceBusTrigger:
             if task not in self._running:
                 task.cancel()
         if tasks:
-            _, late = await asyncio.wait(tasks, timeout=drain_seconds)
+            _, late = await asyncio.wait(tasks, timeout=stop.seconds)
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
@@ -176,7 +180,19 @@ class ServiceBusTrigger:
                 messages = await self._receive(receiver, self._options.session_idle_timeout)
                 if not messages:
                     return
-                await self._handle(receiver, messages)
+                with self._running.invocation():
+                    await self._handle_of_session(receiver, messages)
+
+    async def _handle_of_session(
+        self, receiver: ServiceBusReceiver, messages: Sequence[ServiceBusReceivedMessage]
+    ) -> None:
+        if self._settings.many or len(messages) == 1:
+            await self._handle(receiver, messages)
+            return
+        # With maxConcurrentCallsPerSession above 1, the order inside the session is given up.
+        async with asyncio.TaskGroup() as group:
+            for message in messages:
+                group.create_task(self._handle(receiver, [message]))
 
     async def _work_on_messages(self) -> bool:
         """Work on messages until none comes for a while; whether there was one."""
@@ -204,28 +220,34 @@ class ServiceBusTrigger:
 
         longest = 0.0 if self._settings.many else self._options.max_lock_renewal
         async with lock_kept(message.locked_until_utc, renew, longest=longest):
-            await self._handle(receiver, messages)
+            with self._running.invocation():
+                await self._handle(receiver, messages)
 
     async def _handle(
         self, receiver: ServiceBusReceiver, messages: Sequence[ServiceBusReceivedMessage]
     ) -> None:
-        with self._running.invocation():
+        try:
             succeeded = await self._invoke(messages)
-            for message in messages:
-                await self._settle(receiver, message, succeeded=succeeded)
+        except StoppedWaitingError:
+            _logger.debug("stopped before the next retry")
+            return
+        # As the extension does, so that its subscriber gets a message again that it has worked on.
+        if succeeded and self._stopped.is_set() and self._settings.sessions and not self._settings.many:
+            _logger.warning("the host stops: %s is abandoned, though it succeeded", _ids(messages))
+            succeeded = False
+        for message in messages:
+            await self._settle(receiver, message, succeeded=succeeded)
 
     async def _invoke(self, messages: Sequence[ServiceBusReceivedMessage]) -> bool:
-        binary = self._settings.binary
+        binary, many = self._settings.binary, self._settings.many
         try:
-            argument: Any = (
-                bind_many(messages, binary=binary)
-                if self._settings.many
-                else bind_one(messages[0], binary=binary)
-            )
-            await self._invoker.invoke(self._function, argument)
-        except Exception:
-            ids = ", ".join(str(message.message_id) for message in messages)
-            _logger.exception("failed; the service delivers again: %s", ids)
+            value = bind_many(messages, binary=binary) if many else bind_one(messages[0], binary=binary)
+            await self._executor.run(value)
+        except FunctionFailed as error:
+            _logger.error("failed; the service delivers again: %s%s", _ids(messages), stack_trace(error))  # noqa: TRY400
+            return False
+        except UnsupportedBodyError as error:
+            _logger.error("failed; the service delivers again: %s", error)  # noqa: TRY400
             return False
         return True
 
@@ -233,17 +255,22 @@ class ServiceBusTrigger:
         self, receiver: ServiceBusReceiver, message: ServiceBusReceivedMessage, *, succeeded: bool
     ) -> None:
         try:
-            if not succeeded:
-                await receiver.abandon_message(message)
-            elif self._options.auto_complete:
-                await receiver.complete_message(message)
+            # The SDK's receivers are not for several coroutines at once.
+            async with self._settling:
+                if not succeeded:
+                    await receiver.abandon_message(message)
+                elif self._options.auto_complete:
+                    await receiver.complete_message(message)
         except (AzureError, ValueError) as error:
             _logger.warning(
                 "%s could not be settled and comes again: %s", message.message_id, first_line(error)
             )
 
     async def _receive(self, receiver: ServiceBusReceiver, wait: float) -> list[ServiceBusReceivedMessage]:
-        count = self._options.max_batch_size if self._settings.many else 1
+        if self._settings.many:
+            count = self._options.max_batch_size
+        else:
+            count = self._options.max_concurrent_calls_per_session if self._settings.sessions else 1
         return await receiver.receive_messages(max_message_count=count, max_wait_time=wait)
 
     @contextlib.contextmanager
@@ -284,3 +311,7 @@ class ServiceBusTrigger:
         return self._client.get_subscription_receiver(
             self._settings.topic, self._settings.subscription, **options
         )
+
+
+def _ids(messages: Sequence[ServiceBusReceivedMessage]) -> str:
+    return ", ".join(str(message.message_id) for message in messages)

@@ -1,4 +1,4 @@
-"""A timer never overlaps itself: the next occurrence is reckoned after the last execution has ended.
+"""A timer fires on one host of several, and never overlaps itself: its next time is reckoned when a run has ended.
 
 Unlike the real host, this one keeps no record between runs, so nothing is ever past due.
 """
@@ -7,17 +7,18 @@ import asyncio
 import json
 import logging
 from datetime import UTC, datetime
+from pathlib import Path
 
 from azure.functions import meta
-from azure.functions.timer import TimerRequestConverter
 
 from devstack.functions.execution import Executor, StoppedWaitingError
 from devstack.functions.indexing import FunctionInfo
-from devstack.functions.invocation import Invoker
-from devstack.functions.listener import Running
+from devstack.functions.invocation import Input, Invoker
+from devstack.functions.listener import Running, Stop
 from devstack.functions.logs import logged_as
 from devstack.functions.schedule import UnsupportedSchedule, parse_schedule
 from devstack.functions.settings import resolve
+from devstack.functions.singleton import held
 from devstack.service import CannotStart
 
 _logger = logging.getLogger(__name__)
@@ -26,7 +27,7 @@ _logger = logging.getLogger(__name__)
 class TimerTrigger:
     """Runs one function on a schedule; a listener."""
 
-    def __init__(self, function: FunctionInfo, invoker: Invoker) -> None:
+    def __init__(self, function: FunctionInfo, invoker: Invoker, data: Path) -> None:
         expression = resolve(
             str(function.trigger.get("schedule") or ""), where=f"the timer of {function.name}"
         )
@@ -37,6 +38,7 @@ class TimerTrigger:
             raise CannotStart(f"functions: the timer of {function.name}: {error}") from error
         self._at_start = bool(function.trigger.get("runOnStartup"))
         self._function = function
+        self._data = data
         self._executor = Executor(function, invoker)
         self._running = Running()
         self._stopped = False
@@ -46,21 +48,25 @@ class TimerTrigger:
     async def run(self) -> None:
         self._task = asyncio.current_task()
         with logged_as(self._function.name):
-            if self._at_start:
-                await self._fire()
-            while not self._stopped:
-                now = datetime.now(UTC)
-                self._next = self._schedule.next_after(now)
-                await asyncio.sleep((self._next - now).total_seconds())
-                await self._fire()
+            async with held(self._data, self._function.name):
+                await self._run_alone()
 
-    async def stop(self, drain_seconds: float) -> None:
+    async def _run_alone(self) -> None:
+        if self._at_start:
+            await self._fire()
+        while not self._stopped:
+            now = datetime.now(UTC)
+            self._next = self._schedule.next_after(now)
+            await asyncio.sleep((self._next - now).total_seconds())
+            await self._fire()
+
+    async def stop(self, stop: Stop) -> None:
         self._stopped = True
         self._executor.stop_retrying()
         if self._task is None:
             return
         if self._task in self._running:
-            await asyncio.wait([self._task], timeout=drain_seconds)
+            await asyncio.wait([self._task], timeout=stop.seconds)
         self._task.cancel()
 
     async def _fire(self) -> None:
@@ -75,7 +81,7 @@ class TimerTrigger:
         self._last = now
         try:
             with self._running.invocation():
-                await self._executor.execute(lambda: TimerRequestConverter.decode(datum, trigger_metadata={}))
+                await self._executor.execute(Input(datum))
         except StoppedWaitingError:
             _logger.debug("stopped before the next retry")
 

@@ -65,6 +65,7 @@ class Process:
                 stdout=subprocess.PIPE if self.speaks else log,
                 stderr=log,
                 env={**os.environ, **self._environment},
+                start_new_session=True,
             )
         self._process = process
         try:
@@ -75,7 +76,7 @@ class Process:
         return self
 
     def kill(self) -> None:
-        """SIGKILL: nothing gets the chance to be written."""
+        """SIGKILL to it and to what it started: nothing gets the chance to be written."""
         self._end(signal.SIGKILL)
 
     def terminate(self) -> int:
@@ -88,23 +89,26 @@ class Process:
         return self.start()
 
     def pause(self) -> None:
-        """SIGSTOP: connections stay open, and nobody answers."""
-        os.kill(self.pid, signal.SIGSTOP)
+        """SIGSTOP to it and to what it started: connections stay open, and nobody answers."""
+        os.killpg(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
         """SIGCONT."""
-        os.kill(self.pid, signal.SIGCONT)
+        os.killpg(self.pid, signal.SIGCONT)
 
     def _end(self, number: signal.Signals) -> int:
         process, self._process = self._process, None
         if process is None:
             return 0
         if process.poll() is None:
-            process.send_signal(number)
+            if number is signal.SIGKILL:
+                os.killpg(process.pid, number)
+            else:
+                process.send_signal(number)
         try:
             return process.wait(ENDS_WITHIN_SECONDS)
         except subprocess.TimeoutExpired:
-            process.kill()
+            os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             raise AssertionError(
                 f"{self.name} did not end within {ENDS_WITHIN_SECONDS:g} s of {number.name}; see {self.log}"

@@ -15,8 +15,6 @@ from devstack.testing.process import Process
 READY_WITHIN_SECONDS = 20.0
 PORT_FLAGS = {"cosmos": ["--port"], "servicebus": ["--port", "--admin-port"], "functions": ["--port"]}
 """In the order of the addresses on the service's READY line."""
-STORING = ("cosmos", "servicebus")
-"""The services that keep data."""
 
 
 class Service(Process):
@@ -30,7 +28,7 @@ class Service(Process):
         super().__init__(name, folder.parent / f"{folder.name}.log", environment=environment)
         self.folder = folder
         self.addresses: list[str] = []
-        self._arguments = [f"--data={folder}", *arguments] if name in STORING else list(arguments)
+        self._arguments = [f"--data={folder}", *arguments]
 
     @property
     def address(self) -> str:

@@ -19,6 +19,8 @@ from devstack.testing.process import Process
 from devstack.testing.service import Service
 
 P = TypeVar("P", bound=Process)
+STOP_SECONDS = 3.0
+"""What functions that still run are left at a stop: a test does not wait as long as Azure does."""
 
 
 class Stack:
@@ -91,7 +93,7 @@ class Stack:
         environment = read_values(sample_file(app)) | self.settings
         empty = self.folder / "no.settings.json"
         empty.write_text('{"Values": {}}')
-        arguments = (f"--app={app}", f"--settings={empty}")
+        arguments = (f"--app={app}", f"--settings={empty}", f"--stop-seconds={STOP_SECONDS:g}")
         host = Service("functions", self.folder / "functions", *arguments, environment=environment)
         self._functions = self.add(host)
         return host

@@ -6,6 +6,7 @@ A message's properties say how long its function takes (``pause``) and how many 
 import asyncio
 import os
 import time
+from collections.abc import Callable
 from typing import Any
 
 import azure.functions as func
@@ -64,8 +65,18 @@ if "session" in _wanted:
         await _handle("session", message)
 
 
+def _with_retry(function: Any) -> Any:
+    if "retry" not in _wanted:
+        return function
+    decorate: Callable[[Any], Any] = app.retry(
+        strategy="fixed_delay", max_retry_count="1", delay_interval="00:00:00"
+    )
+    return decorate(function)
+
+
 if "one" in _wanted:
 
+    @_with_retry
     @app.service_bus_queue_trigger(arg_name="message", queue_name="%ONE%", connection="SERVICEBUS")
     async def one(message: func.ServiceBusMessage) -> None:
         await _handle("one", message)

@@ -1,6 +1,6 @@
 """A function on the change feed that fails as often as FAILURES says, and hangs after its work when HANG is set.
 
-RETRY is none, finite (two retries) or infinite.
+It takes PAUSE seconds. RETRY is none, finite (two retries) or infinite.
 """
 
 import asyncio
@@ -47,15 +47,21 @@ async def feed(documents: func.DocumentList, context: func.Context) -> None:
     call = next(_calls)
     record(
         ids=[document["id"] for document in documents],
+        texts=[document.get("text") for document in documents],
         lsns=[document["_lsn"] for document in documents],
         kind=type(documents[0]).__name__,
+        pid=os.getpid(),
         retry=context.retry_context.retry_count,
         max_retry=context.retry_context.max_retry_count,
         exception=context.retry_context.exception.message,
     )
+    ids = [document["id"] for document in documents]
     # What a failed attempt has done to its documents must not reach the next one.
     documents.clear()
     if call <= int(os.environ["FAILURES"]):
         raise ValueError(f"failure {call}")
     if os.environ.get("HANG"):
         await asyncio.Event().wait()
+    if pause := float(os.environ.get("PAUSE", "0")):
+        await asyncio.sleep(pause)
+        record(ended=ids)

@@ -13,6 +13,7 @@ app = func.FunctionApp(http_auth_level=func.AuthLevel.FUNCTION)
 def _described(req: func.HttpRequest, **more: object) -> func.HttpResponse:
     described = {
         "method": req.method,
+        "url": req.url,
         "route": dict(req.route_params),
         "query": dict(req.params),
         "body": req.get_body().decode(),
@@ -40,8 +41,13 @@ async def by_id(req: func.HttpRequest) -> func.HttpResponse:
 
 @app.function_name("zz_rest")
 @app.route(route="by_id/{*rest}", methods=["GET"])
-async def rest(req: func.HttpRequest) -> func.HttpResponse:
-    return _described(req, rest=True)
+async def rest(req: func.HttpRequest, context: func.Context) -> func.HttpResponse:
+    return _described(req, function=context.function_name)
+
+
+@app.route(route="")
+async def named_by_its_function(req: func.HttpRequest, context: func.Context) -> func.HttpResponse:
+    return _described(req, function=context.function_name)
 
 
 @app.route(route="raises")
