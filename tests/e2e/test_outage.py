@@ -83,10 +83,10 @@ def memory_mb(pid: int) -> float:
     """The most that the host and its worker process have held."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     assert children, "the function runs in a process of its own"
-    return sum(_peak_mb(each) for each in (pid, *children))
+    return sum(map(_peak_mb, [str(pid), *children]))
 
 
-def _peak_mb(pid: int | str) -> float:
+def _peak_mb(pid: str) -> float:
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmHWM"):
             return int(line.split()[1]) / 1024

@@ -79,7 +79,7 @@ def read_settings(
     """
     folder = folder.absolute()
     file = file.absolute() if file else default_file(folder)
-    effective = {**read_values(file), **environment}
+    effective = read_values(file) | {name: value for name, value in environment.items() if value}
     app = read_app(folder, effective)
     if functions and not (folder / "function_app.py").is_file():
         raise CannotStart(

@@ -55,6 +55,13 @@ def test_the_environment_beats_the_file(tmp_path: Path) -> None:
     assert settings.data == tmp_path / "data"
 
 
+def test_an_empty_variable_counts_as_unset_as_in_the_functions_host(tmp_path: Path) -> None:
+    file = _file(tmp_path, SHOP_DATABASE="from-file", COSMOS=REMOTE_COSMOS)
+    settings = _read({"SHOP_DATABASE": "", "COSMOS": ""}, file)
+    assert settings.app.cosmos.containers[0].database == "from-file"
+    assert "cosmos" not in settings.wanted_ports()
+
+
 @pytest.mark.parametrize(
     "values",
     [
