@@ -41,10 +41,12 @@ def execute(service: Service, request: Request) -> Answer:
     except _OperationFailedError as failed:
         items = ItemTransaction(service.store.connection, container, components, service.now())
         body = _failure(len(operations), failed)
-        return Answer(207, body, item_headers(container, items), charge=float(len(operations)))
+        return Answer(
+            207, body, item_headers(container, items.part, items.lsn), charge=float(len(operations))
+        )
     body = "[" + ",".join(_success(container, outcome) for outcome in outcomes) + "]"
     charge = round(sum(outcome.charge for outcome in outcomes), 2)
-    return Answer(200, body, item_headers(container, items), charge)
+    return Answer(200, body, item_headers(container, items.part, items.lsn), charge)
 
 
 def _operations(request: Request) -> list[Json]:
