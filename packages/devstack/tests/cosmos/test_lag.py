@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from azure.core import MatchConditions
 from azure.cosmos import exceptions
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
@@ -174,6 +175,25 @@ async def test_no_write_is_answered_from_a_replica_and_each_answer_is_a_fence(
         assert (await read(faulty_raw, wide, x_ms_session_token=token)).body["n"] == 2
     inside = await faulty_raw.send("POST", path, headers=BATCH, body=[{"operationType": "Read", "id": "1"}])
     assert inside.body[0]["resourceBody"]["n"] == 2
+
+
+async def test_through_the_sdk_a_refused_write_is_a_fence(
+    wide: ContainerProxy, elsewhere: ContainerProxy, faulty_raw: Raw
+) -> None:
+    old = (await wide.create_item(item(1)))["_etag"]
+    await wide.replace_item("1", item(2))
+    await lag(faulty_raw, **EVERYTHING)
+    with pytest.raises(exceptions.CosmosResourceNotFoundError):
+        await elsewhere.read_item("1", "a")
+
+    with pytest.raises(exceptions.CosmosAccessConditionFailedError) as one:
+        await elsewhere.replace_item("1", item(3), etag=old, match_condition=MatchConditions.IfNotModified)
+    with pytest.raises(exceptions.CosmosBatchOperationError) as batch:
+        await elsewhere.execute_item_batch([("replace", ("1", item(3)), {"if_match_etag": old})], "a")
+
+    for refused in (one.value, batch.value):
+        token = refused.headers["x-ms-session-token"]
+        assert (await elsewhere.read_item("1", "a", session_token=token))["n"] == 2
 
 
 async def test_an_expiry_is_seen_late(wide: ContainerProxy, faulty_raw: Raw) -> None:
