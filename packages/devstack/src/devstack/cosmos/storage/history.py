@@ -93,7 +93,8 @@ class History:
         if missing[0] > at_least:
             return Replica(part, missing[0] - 1, int(then))
         known = self._first(container, part, "lsn = ?", at_least)
-        return Replica(part, at_least, int(known[1]) if known else newest.now)
+        assert known is not None  # what came before it is kept
+        return Replica(part, at_least, int(known[1]))
 
     def behind_by_versions(self, container: Container, part: Range, versions: int, at_least: int) -> Replica:
         """Without the last so many transactions, up to the first that it lacks; but not without ``at_least``."""
