@@ -59,9 +59,9 @@ COSMOS_FAULTS: tuple[Mapping[str, Any], ...] = (
 )
 
 LAGS: tuple[Mapping[str, Any], ...] = (
-    {"kind": "lag", "container": "contacts", "seconds": 1.0, "share": 0.5, "count": None, "forSeconds": 3.0},
-    {"kind": "lag", "container": "contacts", "seconds": 10.0, "share": 0.3, "count": None, "forSeconds": 5.0},
-    {"kind": "lag", "container": "contacts", "versions": 1, "count": None, "forSeconds": 2.0},
+    {"kind": "lag", "container": "contacts", "seconds": 2.0, "share": 0.5, "count": None, "forSeconds": 6.0},
+    {"kind": "lag", "container": "contacts", "seconds": 15.0, "share": 0.5, "count": None, "forSeconds": 6.0},
+    {"kind": "lag", "container": "contacts", "versions": 2, "count": None, "forSeconds": 4.0},
     {"kind": "lag", "container": "parked-events", "seconds": 30.0, "count": None, "forSeconds": 10.0},
     {
         "kind": "lag",
@@ -72,7 +72,7 @@ LAGS: tuple[Mapping[str, Any], ...] = (
         "forSeconds": 9.0,
     },
     {"kind": "lag", "container": "leases", "seconds": 2.0, "share": 0.5, "count": None, "forSeconds": 4.0},
-    {"kind": "session-not-available", "container": "contacts", "count": 3},
+    {"kind": "session-not-available", "container": "contacts", "count": 6},
     {"kind": "session-not-available", "container": "parked-events", "count": 3},
 )
 """Replicas of a container that lag, some of them or all, for a while; and none in reach that has what a client has."""
@@ -115,15 +115,18 @@ def everything(chance: random.Random, seconds: float) -> list[Strike]:
 def everything_and_old_reads(chance: random.Random, seconds: float) -> list[Strike]:
     """All kinds of faults, and for most of the time a replica of some container lags."""
     strikes = everything(chance, seconds)
-    strikes += [Strike(at, "lag", "cosmos", fault=chance.choice(LAGS)) for at in _times(chance, seconds, 2.5)]
+    strikes += [Strike(at, "lag", "cosmos", fault=chance.choice(LAGS)) for at in _times(chance, seconds, 1.5)]
     return _in_order(strikes)
 
 
 def old_reads(chance: random.Random, seconds: float) -> list[Strike]:
-    """Nothing but replicas that lag, and the events that park a contact: what goes wrong is due to an old read."""
+    """Replicas that lag, what parks a contact, and deaths, since a new process has no session: all else is quiet."""
     kinds = ("lag", "poison", "poison contact", "operator", "split")
+    forgetful = ("functions", "worker")
     strikes = everything_and_old_reads(chance, seconds)
-    return [strike for strike in strikes if strike.kind in kinds]
+    return [
+        each for each in strikes if each.kind in kinds or (each.kind == "kill" and each.target in forgetful)
+    ]
 
 
 def nothing(_chance: random.Random, _seconds: float) -> list[Strike]:

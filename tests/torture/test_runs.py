@@ -109,6 +109,7 @@ def test_old_reads_are_planned_beside_all_other_faults_where_a_profile_asks_for_
     assert {"lag contacts", "lag parked-events"} <= lags
     assert {strike.kind for strike in plan("old-reads", 7, 120)} <= {
         "lag",
+        "kill",
         "split",
         "poison",
         "poison contact",
