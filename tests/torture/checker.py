@@ -6,7 +6,6 @@ still end by waiting, such as an event that has not arrived yet; every other vio
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from tests.torture.history import (
     CREATED,
@@ -19,21 +18,11 @@ from tests.torture.history import (
     value_of,
     values,
 )
+from tests.torture.refusals import false_refusals
+from tests.torture.violation import Violation
 
 EXPECTED_STATUSES = {200, 201, 204, 404, 409, 412, 422, 429, 503}
 """What a well-formed request may be answered with; anything else, a bare 500 above all, is a violation."""
-
-
-@dataclass(frozen=True)
-class Violation:
-    """A broken promise."""
-
-    rule: str
-    about: str
-    may_pass: bool = False
-
-    def __str__(self) -> str:
-        return f"{self.rule}: {self.about}"
 
 
 def check(history: History) -> list[Violation]:
@@ -46,6 +35,7 @@ def check(history: History) -> list[Violation]:
         by_contact[event.contact].append(event)
     return [
         *_answers(operations.values()),
+        *false_refusals(operations.values()),
         *_each_event(events, operations),
         *_deliveries(events, history.completed),
         *(found for each in operations.values() for found in _effects(each, by_operation[each.name])),

@@ -68,8 +68,7 @@ class Client:
         """Some properties at once; now and then only if the contact is as last seen."""
         properties = tuple(sorted(self.chance.sample(sorted(UPDATED), self.chance.randint(1, len(UPDATED)))))
         etag = self.directory.etags.get(contact) if self.chance.random() < 0.2 else None
-        headers = {"If-Match": etag} if etag else {}
-        return await _Request(self, "patch", properties, contact=contact, headers=headers).send()
+        return await _Request(self, "patch", properties, contact=contact, if_match=etag).send()
 
     async def _one(self) -> bool:
         """Whether the service was there."""
@@ -130,7 +129,7 @@ class _Request:
         contact: str | None = None,
         key: str | None = None,
         reuses_key: bool = False,
-        headers: dict[str, str] | None = None,
+        if_match: str | None = None,
     ) -> None:
         self._client = client
         self._numbers = count(1)
@@ -143,26 +142,20 @@ class _Request:
             properties=properties,
             key=key,
             reuses_key=reuses_key,
+            if_match=if_match,
         )
-        self._headers = (headers or {}) | ({"Idempotency-Key": key} if key else {})
+        self._headers = {"Idempotency-Key": key} if key else {}
+        self._headers |= {"If-Match": if_match} if if_match else {}
 
     async def send(self) -> Answered:
         number = next(self._numbers)
         asked = {name: value for name, value in self._asked if name not in ("at", "number")}
         self._client.journal.write(Attempted(number=number, **asked))
-        outcome, status, replayed, body = await self._exchange(number)
-        answer = Answered(
-            operation=self._operation,
-            number=number,
-            outcome=outcome,
-            status=status,
-            replayed=replayed,
-            body=body,
-        )
+        answer = await self._exchange(number)
         self._client.journal.write(answer)
         return answer
 
-    async def _exchange(self, number: int) -> tuple[Outcome, int | None, bool, dict[str, Any] | None]:
+    async def _exchange(self, number: int) -> Answered:
         contact = self._asked.contact
         method = {"create": "POST", "patch": "PATCH", "delete": "DELETE"}[self._asked.call]
         url = f"{self._client.url}/contacts" + (f"/{contact}" if contact else "")
@@ -170,14 +163,21 @@ class _Request:
         try:
             answer = await once.send(method, url, body=self._body(), headers=headers, within=TIMEOUT_SECONDS)
         except once.NotSent:
-            return "refused", None, False, None
+            return Answered(operation=self._operation, number=number, outcome="refused")
         except once.NoAnswer:
-            return "unknown", None, False, None
+            return Answered(operation=self._operation, number=number, outcome="unknown")
         found = answer.json() if answer.status in (200, 201) else None
         if found and contact in self._client.directory.etags:
             self._client.directory.saw(str(contact), answer.headers.get("ETag"))
-        replayed = answer.headers.get("Idempotency-Replayed") == "true"
-        return outcome_of(answer.status), answer.status, replayed, found
+        return Answered(
+            operation=self._operation,
+            number=number,
+            outcome=outcome_of(answer.status),
+            status=answer.status,
+            replayed=answer.headers.get("Idempotency-Replayed") == "true",
+            body=found,
+            etag=answer.headers.get("ETag"),
+        )
 
     def _body(self) -> dict[str, Any] | None:
         if self._asked.call == "delete":

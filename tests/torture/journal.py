@@ -39,6 +39,7 @@ class Attempted(Entry):
     contact: str | None = None
     properties: tuple[str, ...] = ()
     key: str | None = None
+    if_match: str | None = None
     reuses_key: bool = False
     """The key was used, and answered, for another operation before: this one must not happen."""
 
@@ -53,6 +54,7 @@ class Answered(Entry):
     status: int | None = None
     replayed: bool = False
     body: dict[str, Any] | None = None
+    etag: str | None = None
 
 
 class Delivered(Entry):

@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.torture.checker import Violation, check
+from tests.torture.checker import check
 from tests.torture.history import History
 from tests.torture.journal import Found, Reader
 from tests.torture.listing import whole_list
 from tests.torture.operator import Operator
+from tests.torture.violation import Violation
 
 QUIET_SECONDS = 3.0
 """So long nothing may arrive any more before a run counts as over: a late duplicate is one too."""

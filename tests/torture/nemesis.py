@@ -63,7 +63,7 @@ class Nemesis:
                 done = await self._pause(strike.target, strike.seconds)
             case "split":
                 done = await self._split()
-            case "cosmos":
+            case "cosmos" | "lag":
                 done = await _arrange(self.stack.cosmos.faults.add(**strike.fault))
             case "servicebus":
                 done = await _arrange(self.stack.servicebus.faults.add(**strike.fault))

@@ -5,7 +5,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Kind = Literal["kill", "pause", "split", "cosmos", "servicebus", "poison", "poison contact", "operator"]
+Kind = Literal[
+    "kill", "pause", "split", "cosmos", "lag", "servicebus", "poison", "poison contact", "operator"
+]
 
 QUIET_END_SECONDS = 1.0
 """Nothing new is started so short before the end: it would be healed before it is felt."""
@@ -24,6 +26,8 @@ class Strike:
     @property
     def name(self) -> str:
         """What the summary calls it."""
+        if self.fault.get("kind") == "lag":
+            return f"lag {self.fault['container']}"
         return f"{self.kind} {self.fault['kind']}" if self.fault else self.kind
 
 
@@ -53,6 +57,25 @@ COSMOS_FAULTS: tuple[Mapping[str, Any], ...] = (
     {"kind": "slow", "operation": "batch", "count": 3, "seconds": 0.8},
     {"kind": "slow", "container": "leases", "count": 2, "seconds": 2.0},
 )
+
+LAGS: tuple[Mapping[str, Any], ...] = (
+    {"kind": "lag", "container": "contacts", "seconds": 2.0, "share": 0.5, "count": None, "forSeconds": 6.0},
+    {"kind": "lag", "container": "contacts", "seconds": 15.0, "share": 0.5, "count": None, "forSeconds": 6.0},
+    {"kind": "lag", "container": "contacts", "versions": 2, "count": None, "forSeconds": 4.0},
+    {"kind": "lag", "container": "parked-events", "seconds": 30.0, "count": None, "forSeconds": 10.0},
+    {
+        "kind": "lag",
+        "container": "parked-events",
+        "versions": 1,
+        "share": 0.5,
+        "count": None,
+        "forSeconds": 9.0,
+    },
+    {"kind": "lag", "container": "leases", "seconds": 2.0, "share": 0.5, "count": None, "forSeconds": 4.0},
+    {"kind": "session-not-available", "container": "contacts", "count": 6},
+    {"kind": "session-not-available", "container": "parked-events", "count": 3},
+)
+"""Replicas of a container that lag, some of them or all, for a while; and none in reach that has what a client has."""
 
 SERVICEBUS_FAULTS: tuple[Mapping[str, Any], ...] = (
     {"kind": "drop-after-commit", "count": 1},
@@ -89,6 +112,23 @@ def everything(chance: random.Random, seconds: float) -> list[Strike]:
     return _in_order(strikes)
 
 
+def everything_and_old_reads(chance: random.Random, seconds: float) -> list[Strike]:
+    """All kinds of faults, and for most of the time a replica of some container lags."""
+    strikes = everything(chance, seconds)
+    strikes += [Strike(at, "lag", "cosmos", fault=chance.choice(LAGS)) for at in _times(chance, seconds, 1.5)]
+    return _in_order(strikes)
+
+
+def old_reads(chance: random.Random, seconds: float) -> list[Strike]:
+    """Replicas that lag, what parks a contact, and deaths, since a new process has no session: all else is quiet."""
+    kinds = ("lag", "poison", "poison contact", "operator", "split")
+    forgetful = ("functions", "worker")
+    strikes = everything_and_old_reads(chance, seconds)
+    return [
+        each for each in strikes if each.kind in kinds or (each.kind == "kill" and each.target in forgetful)
+    ]
+
+
 def nothing(_chance: random.Random, _seconds: float) -> list[Strike]:
     """Only load."""
     return []
@@ -112,6 +152,8 @@ def broker_away_and_host_killed(_chance: random.Random, seconds: float) -> list[
 
 PROFILES: dict[str, Profile] = {
     "everything": Profile(everything),
+    "everything-and-old-reads": Profile(everything_and_old_reads),
+    "old-reads": Profile(old_reads),
     "nothing": Profile(nothing),
     # Without pauses a fault meets each request of a change as often as any other.
     "failing-writes": Profile(failing_writes, pauses=(0.0, 0.01)),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.torture import checker, history, journal
+from tests.torture import checker, history, journal, refusals, violation
 from tests.torture.checker import check
 from tests.torture.story import ALL, CONTACT, OTHER, Story, details
 
@@ -236,6 +236,36 @@ def test_each_mistake_with_poison_is_seen() -> None:
     assert {"poison delivered", "invented event"} <= sent.rules()
 
 
+def refused(story: Story, operation: str, status: int, **asked: Any) -> Story:
+    story.asked(operation, **({"call": "patch", "contact": CONTACT, "properties": ("name",)} | asked))
+    return story.answered(operation, "refused", status=status)
+
+
+def test_a_contact_that_is_not_found_although_nobody_deleted_it_is_seen() -> None:
+    assert refused(good().found(**final()), "c", 404).rules() == {"not found, but there"}
+    deletion = refused(good().found(**final()), "c", 404, call="delete", properties=())
+    assert deletion.rules() == {"not found, but there"}
+    meanwhile = good().found(**final()).asked("d", call="delete", contact=CONTACT)
+    assert refused(meanwhile, "c", 404).rules() == set()
+
+
+def test_a_change_that_is_refused_as_stale_although_nobody_changed_the_contact_is_seen() -> None:
+    def story() -> Story:
+        told = good().found(**final()).asked("c", call="patch", contact=CONTACT, properties=("name",))
+        told.answered("c", status=200, body={"id": CONTACT, **details("c")}, etag="new")
+        return told.delivered("c", "NameUpdated", 4)
+
+    rule = "refused as changed, but unchanged"
+    assert rule in refused(story(), "d", 412, if_match="new").rules()
+    assert rule not in refused(story(), "d", 412, if_match="older").rules()
+    changed = story().patched("e", "email").delivered("e", "EmailUpdated", 5)
+    assert rule not in refused(changed, "d", 412, if_match="new").rules()
+    maybe = story().patched("e", "email", outcome="unknown")
+    assert rule not in refused(maybe, "d", 412, if_match="new").rules()
+    in_vain = story().patched("e", "email", outcome="refused")
+    assert rule in refused(in_vain, "d", 412, if_match="new").rules()
+
+
 def test_a_violation_that_waiting_can_end_is_told_apart() -> None:
     story = Story().created("a")
     story.history.add(story.records)
@@ -245,7 +275,7 @@ def test_a_violation_that_waiting_can_end_is_told_apart() -> None:
     assert any(not violation.may_pass for violation in check(story.history))
 
 
-@pytest.mark.parametrize("module", [checker, history, journal])
+@pytest.mark.parametrize("module", [checker, history, journal, refusals, violation])
 def test_the_checker_knows_nothing_of_the_code_under_test(module: Any) -> None:
     tree = ast.parse(Path(module.__file__).read_text())
     names = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
@@ -255,4 +285,6 @@ def test_the_checker_knows_nothing_of_the_code_under_test(module: Any) -> None:
     assert {name for name in names if name.startswith("tests.")} <= {
         "tests.torture.history",
         "tests.torture.journal",
+        "tests.torture.refusals",
+        "tests.torture.violation",
     }

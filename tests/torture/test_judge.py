@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from tests.torture.checker import Violation
 from tests.torture.journal import Entry, Journal
 from tests.torture.judge import BAD, BROKEN_OFF, GOOD, Judge, Verdict, before_its_time
 from tests.torture.operator import Operator
 from tests.torture.story import CONTACT, Story, details
+from tests.torture.violation import Violation
 
 LATE = Violation("lost event", "it may still come", may_pass=True)
 FOR_GOOD = Violation("order", "2, 1")

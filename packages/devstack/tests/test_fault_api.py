@@ -12,7 +12,7 @@ class Clock:
         return self.now
 
 
-def _kinds(faults: Faults[Fault]) -> list[tuple[str, int]]:
+def _kinds(faults: Faults[Fault]) -> list[tuple[str, int | None]]:
     return [(fault.kind, fault.count) for fault in faults.pending()]
 
 
@@ -45,6 +45,15 @@ def test_one_with_an_end_is_gone_then_met_or_not() -> None:
     fault = faults.take(lambda _: True)
     assert fault is not None
     assert fault.kind == "slow"
+
+
+def test_one_without_a_count_stays_until_its_end_or_until_it_is_cleared() -> None:
+    faults = Faults[Fault]()
+    faults.add(Fault(kind="slow", count=None))
+    assert all(faults.take(lambda _: True) for _ in range(5))
+    assert _kinds(faults) == [("slow", None)]
+    faults.clear()
+    assert faults.take(lambda _: True) is None
 
 
 def test_there_is_an_end_to_them() -> None:

@@ -45,16 +45,16 @@ class Call(BaseModel):
 
 
 class Fault(Call):
-    """``count`` requests that match meet it, then it is gone, or already after ``for_seconds``.
+    """``count`` requests that match meet it, then it is gone, or already after ``for_seconds``. Null: all requests.
 
     A server narrows ``kind`` to those that it knows, and adds what a request can be matched by.
     """
 
     kind: str
-    count: Annotated[int, Field(ge=1, le=1_000_000)] = 1
+    count: Annotated[int, Field(ge=1, le=1_000_000)] | None = 1
     for_seconds: Annotated[float, Field(gt=0, le=86400)] | None = None
     seconds: Annotated[float, Field(ge=0, le=600)] = 1.0
-    """How slow."""
+    """How slow, or how old."""
 
 
 F = TypeVar("F", bound=Fault)
@@ -88,8 +88,9 @@ class Faults(Generic[F]):
             return None
         for index, fault in enumerate(self.pending()):
             if meets(fault):
-                left = fault.model_copy(update={"count": fault.count - 1})
-                self._pending[index : index + 1] = [(left, self._pending[index][1])] if left.count else []
+                if fault.count is not None:
+                    left = fault.model_copy(update={"count": fault.count - 1})
+                    self._pending[index : index + 1] = [(left, self._pending[index][1])] if left.count else []
                 return fault
         return None
 

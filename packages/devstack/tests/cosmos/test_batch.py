@@ -178,3 +178,21 @@ async def test_a_batch_that_is_not_atomic_is_refused_not_guessed(container: Cont
 
     assert reply.status == 400
     assert "not support" in reply.body["message"]
+
+
+@pytest.mark.parametrize("atomic", ["True", "False"])
+async def test_a_batch_in_hybrid_row_is_refused_and_the_answer_says_what_is_not_supported(
+    container: ContainerProxy, raw: Raw, atomic: str
+) -> None:
+    # TransactionalBatch is atomic and bulk is not; both begin with the version of HybridRow and a schema id.
+    headers = {**BATCH, "x-ms-cosmos-batch-ordered": "True", "x-ms-cosmos-batch-atomic": atomic}
+
+    reply = await raw.send(
+        "POST", items_path(container), headers=headers, data=b"\x81\xfe\xff\xff\x7f\x01\x02"
+    )
+
+    assert reply.status == 400
+    assert reply.headers["Content-Type"].startswith(
+        "application/json"
+    )  # else the .NET SDK does not look for a message
+    assert "does not support batches in HybridRow" in reply.body["message"]

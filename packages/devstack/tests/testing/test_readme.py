@@ -22,7 +22,7 @@ def test_the_example_passes(tmp_path: Path) -> None:
         timeout=55,
     )
     assert result.returncode == 0, result.stdout + result.stderr
-    assert "3 passed" in result.stdout
+    assert "4 passed" in result.stdout
 
 
 def test_the_devstack_toml_of_the_readme_is_one(tmp_path: Path) -> None:

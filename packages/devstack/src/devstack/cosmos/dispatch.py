@@ -24,7 +24,7 @@ from devstack.cosmos.resources.scope import read_scope
 from devstack.cosmos.resources.service import Service
 from devstack.cosmos.wire.auth import Authorizer
 from devstack.cosmos.wire.budget import Budget
-from devstack.cosmos.wire.faults import Faults, changed, instead
+from devstack.cosmos.wire.faults import Faults, changed, instead, lagging, met
 from devstack.cosmos.wire.messages import Answer, Request
 from devstack.cosmos.wire.routes import Kind, parse_path
 
@@ -165,10 +165,11 @@ class Dispatcher:
         return answer
 
     def _with_faults(self, request: Request) -> Answer:
-        fault = self._faults.take(lambda pending: pending.meets(request))
+        request = lagging(self._faults, request)
+        fault = met(self._faults, request)
         if fault is None:
             return self._within_budget(request)
-        return instead(fault) or changed(fault, self._within_budget(request))
+        return instead(fault, request) or changed(fault, self._within_budget(request))
 
     def _within_budget(self, request: Request) -> Answer:
         if self._budget is None or request.target.type != "docs":

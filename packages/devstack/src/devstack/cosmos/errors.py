@@ -75,3 +75,13 @@ def conflict() -> CosmosError:
 
 def precondition_failed() -> CosmosError:
     return CosmosError(PRECONDITION_FAILED, "One of the specified pre-condition is not met.")
+
+
+def session_not_available(container_link: str) -> CosmosError:
+    """No replica has seen what the client's session token says that the client has."""
+    return CosmosError(
+        SESSION_NOT_AVAILABLE,
+        "The read session is not available for the input session token.",
+        # By this header the client knows which container's tokens to forget before it tries again.
+        {"x-ms-alt-content-path": container_link},
+    )

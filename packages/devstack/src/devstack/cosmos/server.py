@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import email.utils
 import logging
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Final
@@ -16,6 +17,7 @@ from devstack.cosmos.errors import TOO_LARGE, CosmosError
 from devstack.cosmos.resources.service import Options, Service
 from devstack.cosmos.storage import ttl
 from devstack.cosmos.storage.catalogue import Catalogue
+from devstack.cosmos.storage.history import KEPT_SECONDS, History
 from devstack.cosmos.storage.model import Container
 from devstack.cosmos.storage.store import Store
 from devstack.cosmos.wire.auth import Authorizer
@@ -40,7 +42,8 @@ _log = logging.getLogger(__name__)
 async def serving(port: int, folder: Path, options: Options, authorizer: Authorizer) -> AsyncIterator[str]:
     """Serve while open; yields the address. Raises CannotStart."""
     with Store.opened(folder) as store:
-        service = Service(store, Catalogue(store), options)
+        history = History(store.connection, time.time) if options.faults else None
+        service = Service(store, Catalogue(store, history), options, history=history)
         runner = web.AppRunner(
             _application(service, authorizer),
             access_log=None,
@@ -114,6 +117,8 @@ async def _purge_forever(service: Service) -> None:
     """A few rows at a time, with a pause after each, so that requests go first."""
     while True:
         await asyncio.sleep(PURGE_SECONDS)
+        if service.history:
+            service.history.forget()
         for container in list(service.catalogue.all_containers()):
             if container.default_ttl is None:
                 continue
@@ -121,7 +126,7 @@ async def _purge_forever(service: Service) -> None:
 
 
 async def _purge(service: Service, container: Container) -> None:
-    more = True
+    kept, more = KEPT_SECONDS if service.history else 0, True
     while more:
-        more = ttl.purge(service.store.connection, container, service.now()) == ttl.PURGE_ROWS
+        more = ttl.purge(service.store.connection, container, service.now() - kept) == ttl.PURGE_ROWS
         await asyncio.sleep(PAUSE_SECONDS)

@@ -8,11 +8,13 @@ https://learn.microsoft.com/azure/cosmos-db/nosql/change-feed-modes
 """
 
 import sqlite3
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 from devstack.cosmos.errors import bad_request
+from devstack.cosmos.resources.reading import reading
 from devstack.cosmos.resources.scope import Scope, read_scope
 from devstack.cosmos.resources.service import Service
 from devstack.cosmos.storage import session
@@ -38,15 +40,15 @@ def read(service: Service, request: Request) -> Answer:
     When the client names no part of a container of several physical partitions, the page is of the first that has
     changes, and the continuation says for each how far it was read.
     """
-    container = service.container(request)
+    newest = service.container(request)
     if request.headers.get("A-IM", "").lower() != LATEST_VERSION:
         raise bad_request(
             "devstack serves the change feed in latest version mode only (A-IM: Incremental Feed)."
         )
     run = service.store.connection
-    scope = read_scope(container, request)
-    session.check(run, container, scope.ranges, request.headers.get("x-ms-session-token"))
-    lasts = {part.id: session.current_lsn(run, container, part) for part in scope.ranges}
+    scope = read_scope(newest, request)
+    seen = reading(service, request, newest, scope.ranges)
+    container, lasts = seen.container, seen.lsns
     starts = _starts(request, scope, lasts)
     reached = {part.id: max(lasts[part.id], starts[part.id].lsn) for part in scope.ranges}
     for index, part in enumerate(scope.ranges):
@@ -59,7 +61,11 @@ def read(service: Service, request: Request) -> Answer:
 
 
 def _page(
-    container: Container, part: Range, lasts: dict[int, int], reached: dict[int, int], items: list[StoredItem]
+    container: Container,
+    part: Range,
+    lasts: Mapping[int, int],
+    reached: dict[int, int],
+    items: list[StoredItem],
 ) -> Answer:
     documents = ",".join(item.rendered(container, with_lsn=True) for item in items)
     body = f'{{"_rid":"{container.rid}","Documents":[{documents}],"_count":{len(items)}}}'
@@ -67,7 +73,7 @@ def _page(
     return Answer(200, body, headers, charge.of_page(len(items), len(body)))
 
 
-def _headers(part: Range, lasts: dict[int, int], reached: dict[int, int], count: int) -> dict[str, str]:
+def _headers(part: Range, lasts: Mapping[int, int], reached: dict[int, int], count: int) -> dict[str, str]:
     pairs = ",".join(f"{number}:{lsn}" for number, lsn in reached.items())
     return {
         "etag": f'"{pairs if len(reached) > 1 else reached[part.id]}"',
@@ -78,7 +84,7 @@ def _headers(part: Range, lasts: dict[int, int], reached: dict[int, int], count:
     }
 
 
-def _starts(request: Request, scope: Scope, lasts: dict[int, int]) -> dict[int, _Start]:
+def _starts(request: Request, scope: Scope, lasts: Mapping[int, int]) -> dict[int, _Start]:
     """Where to begin in each physical partition. Raises 400."""
     since = request.headers.get("If-Modified-Since")
     timestamp = _whole_second(since) if since else 0
@@ -128,7 +134,7 @@ def _changes(  # noqa: PLR0913, PLR0917 - the parts of one statement
     """At most ``most`` items and one page's bytes, but always whole transactions."""
     where, arguments = scope.sql()
     rows = run.execute(
-        f"SELECT {COLUMNS} FROM {container.items} WHERE range = ? AND lsn > ? AND timestamp >= ?"
+        f"SELECT {COLUMNS} FROM {container.seen} WHERE range = ? AND lsn > ? AND timestamp >= ?"
         f" AND (expires IS NULL OR expires >= ?) AND {where} ORDER BY lsn, shuffle",
         (part.id, start.lsn, start.timestamp, now, *arguments),
     )

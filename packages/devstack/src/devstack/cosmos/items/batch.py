@@ -19,6 +19,9 @@ from devstack.cosmos.wire.messages import Answer, Request
 MAX_OPERATIONS: Final = 100
 MAX_BYTES: Final = 2 * 1024 * 1024
 
+HYBRID_ROW: Final = b"\x81"
+"""A body that begins so is HybridRow, version 1: what the .NET SDK makes of TransactionalBatch and of bulk."""
+
 
 class _OperationFailedError(Exception):
     def __init__(self, index: int, error: CosmosError) -> None:
@@ -38,15 +41,23 @@ def execute(service: Service, request: Request) -> Answer:
     except _OperationFailedError as failed:
         items = ItemTransaction(service.store.connection, container, components, service.now())
         body = _failure(len(operations), failed)
-        return Answer(207, body, item_headers(container, items), charge=float(len(operations)))
+        return Answer(
+            207, body, item_headers(container, items.part, items.lsn), charge=float(len(operations))
+        )
     body = "[" + ",".join(_success(container, outcome) for outcome in outcomes) + "]"
     charge = round(sum(outcome.charge for outcome in outcomes), 2)
-    return Answer(200, body, item_headers(container, items), charge)
+    return Answer(200, body, item_headers(container, items.part, items.lsn), charge)
 
 
 def _operations(request: Request) -> list[Json]:
     if len(request.body) > MAX_BYTES:
         raise CosmosError(TOO_LARGE, "Request size is too large: a batch may have at most 2 MB.")
+    if request.body.startswith(HYBRID_ROW):
+        raise unsupported(
+            "batches in HybridRow, the binary form in which the .NET SDK sends TransactionalBatch and bulk operations."
+            " Write item by item without AllowBulkExecution, or use an SDK that sends batches as JSON (Python, Java,"
+            " JavaScript)"
+        )
     if not request.flag("x-ms-cosmos-batch-atomic"):
         raise unsupported("batches that are not atomic")
     operations = parse_json(request.body)

@@ -1,6 +1,7 @@
 """The operations on items of one partition key, inside one SQLite transaction: a batch's or a single write's.
 
-All writes of a transaction carry one LSN. An operation that fails raises, and the caller rolls everything back.
+All writes of a transaction carry one LSN, which is there before the first of them. An operation that fails raises, and
+the caller rolls everything back.
 """
 
 import random
@@ -104,14 +105,14 @@ class ItemTransaction:
     def delete(self, item_id: str, condition: Condition) -> Outcome:
         old = self._existing(item_id)
         _check(condition, old)
-        self._run.execute(f"DELETE FROM {self._container.items} WHERE number = ?", (old.number,))
         self._write_lsn()
+        self._run.execute(f"DELETE FROM {self._container.items} WHERE number = ?", (old.number,))
         return Outcome(204, None, charge.of_write(old.text))
 
     def delete_all(self) -> None:
         """Delete every item of the partition key."""
-        self._run.execute(f"DELETE FROM {self._container.items} WHERE pk = ?", (self._key,))
         self._write_lsn()
+        self._run.execute(f"DELETE FROM {self._container.items} WHERE pk = ?", (self._key,))
 
     def _checked(self, document: Json) -> NewItem:
         new = check_item(self._container, document)
@@ -129,8 +130,8 @@ class ItemTransaction:
         return item
 
     def _insert(self, new: NewItem) -> Outcome:
-        self._remove_expired(new.id)
         item = self._stamped(0, new)
+        self._remove_expired(new.id)
         number = self._run.execute(
             f"INSERT INTO {self._container.items}"
             " (range, epk, pk, id, lsn, shuffle, timestamp, etag, ttl, expires, body)"
@@ -154,6 +155,7 @@ class ItemTransaction:
 
     def _remove_expired(self, item_id: str) -> None:
         """The row of an item that has expired: for the client it is no longer there."""
+        self._write_lsn()
         self._run.execute(
             f"DELETE FROM {self._container.items} WHERE pk = ? AND id = ?", (self._key, item_id)
         )

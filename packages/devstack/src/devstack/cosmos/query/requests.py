@@ -16,6 +16,7 @@ from devstack.cosmos.query.continuation import decode, digest, encode
 from devstack.cosmos.query.page import Page, Task, first_position, is_whole, read_page
 from devstack.cosmos.query.parse import parse
 from devstack.cosmos.query.plan import query_plan
+from devstack.cosmos.resources.reading import Reading, reading
 from devstack.cosmos.resources.scope import Scope, read_scope
 from devstack.cosmos.resources.service import Service
 from devstack.cosmos.storage import session
@@ -119,24 +120,23 @@ def _answer(  # noqa: PLR0913, PLR0917 - a query is made of these
     query: tree.Query,
 ) -> Answer:
     run = service.store.connection
-    session.check(run, container, scope.ranges, request.headers.get("x-ms-session-token"))
+    seen = reading(service, request, container, scope.ranges)
     binding = digest(container.rid, statement.text, dump_json(statement.parameters), *_scope_parts(scope))
     token = request.headers.get("x-ms-continuation")
     start = decode(token, binding) if token else first_position(query, statement.parameters)
-    task = Task(run, container, scope, query, statement.parameters, service.now())
+    task = Task(run, seen.container, scope, query, statement.parameters, service.now())
     page = read_page(task, start, request.page_size)
-    return _page_answer(service, container, scope, page, binding)
+    return _page_answer(seen, scope, page, binding)
 
 
 def _scope_parts(scope: Scope) -> tuple[str, ...]:
     return (scope.key,) if scope.key is not None else (scope.minimum, scope.maximum)
 
 
-def _page_answer(service: Service, container: Container, scope: Scope, page: Page, binding: str) -> Answer:
+def _page_answer(seen: Reading, scope: Scope, page: Page, binding: str) -> Answer:
     documents = ",".join(page.results)
-    body = f'{{"_rid":"{container.rid}","Documents":[{documents}],"_count":{len(page.results)}}}'
-    run = service.store.connection
-    tokens = [session.token(part, session.current_lsn(run, container, part)) for part in scope.ranges]
+    body = f'{{"_rid":"{seen.container.rid}","Documents":[{documents}],"_count":{len(page.results)}}}'
+    tokens = [session.token(part, seen.lsns[part.id]) for part in scope.ranges]
     headers = {
         "x-ms-session-token": ",".join(tokens),
         "x-ms-item-count": str(len(page.results)),

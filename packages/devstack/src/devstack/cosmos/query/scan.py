@@ -116,7 +116,8 @@ def candidates(  # noqa: PLR0913 - what a scan is made of
     Ordered rows come from all partitions of the scope at once, others from one after the other.
     """
     if order.columns:
-        _ensure_index(run, container, order)
+        if not container.rows:
+            _ensure_index(run, container, order)
         after = order.after(start.keys, start.number) if start.number else Filter("1")
         for candidate in _rows(run, container, scope, scope.ranges, where, order, after, now):
             yield ("", ""), candidate
@@ -131,7 +132,7 @@ def count_items(run: sqlite3.Connection, container: Container, scope: Scope, now
     scoped, arguments = scope.sql()
     ids = ", ".join(str(part.id) for part in scope.ranges)
     row = run.execute(
-        f"SELECT count(*) FROM {container.items} WHERE range IN ({ids}) AND {scoped}"
+        f"SELECT count(*) FROM {container.seen} WHERE range IN ({ids}) AND {scoped}"
         " AND (expires IS NULL OR expires >= ?)",
         (*arguments, now),
     ).fetchone()
@@ -167,7 +168,7 @@ def _rows(  # noqa: PLR0913, PLR0917 - the parts of one statement
         else f"range IN ({', '.join(str(part.id) for part in parts)})"
     )
     rows = run.execute(
-        f"SELECT number, body, etag, timestamp{keys} FROM {container.items} WHERE {ranges} AND {scoped}"
+        f"SELECT number, body, etag, timestamp{keys} FROM {container.seen} WHERE {ranges} AND {scoped}"
         f" AND (expires IS NULL OR expires >= ?) AND {where.sql} AND {after.sql} ORDER BY {order.sql()}",
         (*scope_arguments, now, *where.arguments, *after.arguments),
     )

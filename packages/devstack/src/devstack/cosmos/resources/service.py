@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from devstack.cosmos.errors import CONTAINER_RECREATED, CosmosError, no_such_owner
 from devstack.cosmos.storage.catalogue import Catalogue
+from devstack.cosmos.storage.history import History
 from devstack.cosmos.storage.model import Container
 from devstack.cosmos.storage.store import Store
 from devstack.cosmos.wire.messages import Request
@@ -26,13 +27,14 @@ class Options:
 
 @dataclass
 class Service:
-    """``endpoint`` is the address that the account's document gives to clients."""
+    """``endpoint`` is the address that the account's document gives to clients; ``history`` is there with faults."""
 
     store: Store
     catalogue: Catalogue
     options: Options = field(default_factory=Options)
     endpoint: str = ""
     clock: Callable[[], float] = time.time
+    history: History | None = None
 
     def now(self) -> int:
         """The whole second that ``_ts`` and TTL count in."""

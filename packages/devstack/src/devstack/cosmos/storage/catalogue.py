@@ -8,6 +8,7 @@ from typing import Any
 from devstack.cosmos.errors import CosmosError, conflict, no_such_owner, no_such_resource, precondition_failed
 from devstack.cosmos.storage.epk import boundaries
 from devstack.cosmos.storage.etag import matches, new_etag
+from devstack.cosmos.storage.history import History
 from devstack.cosmos.storage.model import Container, Database, PartitionKeyDefinition, Range
 from devstack.cosmos.storage.partition_key import parse_definition
 from devstack.cosmos.storage.rid import new_container_rid, new_database_rid
@@ -18,8 +19,9 @@ from devstack.cosmos.storage.store import Store
 class Catalogue:
     """Names to resources. A resource is found by its name or by its ``_rid``, as links may carry either."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, history: History | None = None) -> None:
         self._store = store
+        self._history = history
         self._databases: dict[str, Database] = {}
         self._containers: dict[tuple[str, str], Container] = {}
         self.reload()
@@ -36,6 +38,8 @@ class Catalogue:
         ):
             container = self._container(by_number[row[0]], row[1:])
             self._containers[container.database.id, container.id] = container
+        if self._history:
+            self._history.watch(self._containers.values())
 
     def _container(self, database: Database, row: tuple[Any, ...]) -> Container:
         number, name, rid, etag, timestamp, properties, version = row

@@ -75,7 +75,7 @@ def find(
 ) -> StoredItem | None:
     """The item, unless it has expired. ``key`` is the stored form of the partition key."""
     row = run.execute(
-        f"SELECT {COLUMNS} FROM {container.items} WHERE pk = ? AND id = ? AND (expires IS NULL OR expires >= ?)",
+        f"SELECT {COLUMNS} FROM {container.seen} WHERE pk = ? AND id = ? AND (expires IS NULL OR expires >= ?)",
         (key, item_id, now),
     ).fetchone()
     return None if row is None else StoredItem.from_row(row)

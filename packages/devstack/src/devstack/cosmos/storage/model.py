@@ -64,6 +64,8 @@ class Container:
     key: PartitionKeyDefinition
     ranges: tuple[Range, ...]
     ranges_version: int
+    rows: str = ""
+    """The SQL of what a read sees instead of the table, when replicas that lag answer it."""
 
     @property
     def link(self) -> str:
@@ -77,6 +79,11 @@ class Container:
     def items(self) -> str:
         """The name of the table that holds the items."""
         return f"items_{self.number}"
+
+    @property
+    def seen(self) -> str:
+        """What a read selects from."""
+        return self.rows or self.items
 
     @cached_property
     def default_ttl(self) -> int | None:

@@ -4,9 +4,9 @@ Wire form: ``<range>:-1#<lsn>``, several joined by commas.
 """
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Mapping
 
-from devstack.cosmos.errors import SESSION_NOT_AVAILABLE, CosmosError, bad_request
+from devstack.cosmos.errors import bad_request
 from devstack.cosmos.storage.model import Container, Range
 
 
@@ -30,25 +30,15 @@ def token(part: Range, lsn: int) -> str:
     return f"{part.id}:-1#{lsn}"
 
 
-def check(run: sqlite3.Connection, container: Container, parts: Iterable[Range], header: str | None) -> None:
-    """Refuse a read of a partition that has not seen what the client has: 404/1002, as the service does."""
-    if not header:
-        return
-    seen = _parse(header)
-    for part in parts:
-        wanted = max((seen.get(number, 0) for number in (part.id, *part.parents)), default=0)
-        if wanted and wanted > current_lsn(run, container, part):
-            # By this header the client knows which container's tokens to forget before it tries again.
-            raise CosmosError(
-                SESSION_NOT_AVAILABLE,
-                "The read session is not available for the input session token.",
-                {"x-ms-alt-content-path": container.link},
-            )
+def seen_by(part: Range, tokens: Mapping[int, int]) -> int:
+    """The last transaction of the partition that the client has seen; what it saw before a split counts."""
+    return max(tokens.get(number, 0) for number in (part.id, *part.parents))
 
 
-def _parse(header: str) -> dict[int, int]:
+def parse(header: str) -> dict[int, int]:
+    """The last transaction seen, by physical partition. Raises 400."""
     seen: dict[int, int] = {}
-    for pair in header.split(","):
+    for pair in header.split(",") if header else ():
         number, _, vector = pair.strip().partition(":")
         pieces = vector.split("#")
         try:

@@ -1,5 +1,6 @@
 """What a client of Cosmos DB must survive, made to happen to the requests that match."""
 
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Annotated, Literal
 
@@ -12,15 +13,17 @@ from devstack.cosmos.errors import (
     TOO_MANY_REQUESTS,
     UNAUTHORIZED,
     CosmosError,
+    session_not_available,
 )
-from devstack.cosmos.wire.messages import Answer, Request
+from devstack.cosmos.wire.messages import Answer, Lag, Request
 
 
 class Fault(fault_api.Fault):
     """What is not given matches everything.
 
     ``operation``: create, upsert, read, replace, patch, delete, batch, query, plan or feed. ``container``: its id.
-    ``path``: a pattern of the decoded path, with ``*``.
+    ``path``: a pattern of the decoded path, with ``*``. ``lag`` meets reads of items only, and keeps no other fault
+    from meeting them.
     """
 
     kind: Literal[
@@ -31,6 +34,8 @@ class Fault(fault_api.Fault):
         "unauthorized",
         "retry-with",
         "unavailable",
+        "session-not-available",
+        "lag",
     ]
     method: str | None = None
     operation: str | None = None
@@ -38,10 +43,16 @@ class Fault(fault_api.Fault):
     path: str | None = None
     retry_after_ms: Annotated[int, Field(ge=0, le=600_000)] = 100
     """What a throttled client is told to wait."""
+    versions: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
+    """How many transactions a replica lags, instead of ``seconds``."""
+    share: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """How many of the reads are answered by replicas that lag."""
 
     def meets(self, request: Request) -> bool:
         target = request.target
         checks = (
+            self.kind not in _OF_READS or operation_of(request) in _READS,
+            self.kind != "session-not-available" or "x-ms-session-token" in request.headers,
             self.method in (None, request.method),
             self.operation in (None, operation_of(request)),
             self.container in (None, target.container),
@@ -53,7 +64,18 @@ class Fault(fault_api.Fault):
 Faults = fault_api.Faults[Fault]
 
 
-def instead(fault: Fault) -> Answer | None:
+def lagging(faults: Faults, request: Request) -> Request:
+    """The request, as replicas will answer it."""
+    fault = faults.take(lambda pending: pending.kind == "lag" and pending.meets(request))
+    return request if fault is None else replace(request, lag=Lag(fault.seconds, fault.versions, fault.share))
+
+
+def met(faults: Faults, request: Request) -> Fault | None:
+    """What happens to the request besides."""
+    return faults.take(lambda pending: pending.kind != "lag" and pending.meets(request))
+
+
+def instead(fault: Fault, request: Request) -> Answer | None:
     """The answer without doing anything; None when the request is to be carried out. Raises the service's errors."""
     match fault.kind:
         case "throttle":
@@ -67,6 +89,8 @@ def instead(fault: Fault) -> Answer | None:
             )
         case "unavailable":
             raise CosmosError(SERVICE_UNAVAILABLE, "The service is unavailable (a fault on demand).")
+        case "session-not-available":
+            raise session_not_available(f"dbs/{request.target.database}/colls/{request.target.container}")
         case "fail-before-commit":
             return Answer(503, dropped=True)
         case _:
@@ -82,6 +106,8 @@ def changed(fault: Fault, answer: Answer) -> Answer:
     return answer
 
 
+_OF_READS = ("lag", "session-not-available")
+_READS = ("read", "query", "feed")
 _BY_METHOD = {"GET": "read", "PUT": "replace", "PATCH": "patch", "DELETE": "delete"}
 
 

@@ -17,14 +17,27 @@ MAX_PAGE_BYTES: Final = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True)
+class Lag:
+    """How far replicas are behind: by ``versions`` (transactions of their partition), or else by ``seconds``.
+
+    ``share`` of the reads come from such a replica, the others from one that is up to date.
+    """
+
+    seconds: float
+    versions: int | None
+    share: float
+
+
+@dataclass(frozen=True)
 class Request:
-    """``headers`` finds a name in any case; ``path`` is decoded."""
+    """``headers`` finds a name in any case; ``path`` is decoded. ``lag``: of the replicas, for faults on demand."""
 
     method: str
     target: Target
     headers: Mapping[str, str]
     body: bytes = b""
     path: str = ""
+    lag: Lag | None = None
 
     def flag(self, name: str) -> bool:
         return self.headers.get(name, "").lower() == "true"

@@ -1,0 +1,61 @@
+"""A refusal is a statement about what is stored, and it has to be true.
+
+A contact is not found only where it was deleted, and an ETag is refused only where somebody changed the contact.
+
+Whether a request took effect before another is not always to be known: the rules speak only where it is.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+
+from tests.torture.history import Attempt, Operation
+from tests.torture.violation import Violation
+
+
+def false_refusals(operations: Iterable[Operation]) -> Iterator[Violation]:
+    """Requests that were refused although nothing stood against them."""
+    about: defaultdict[str, list[Attempt]] = defaultdict(list)
+    for operation in operations:
+        for contact in operation.contacts:
+            about[contact] += operation.attempts
+    for contact, attempts in about.items():
+        for attempt in attempts:
+            status = attempt.answer.status if attempt.answer else None
+            if status == 404 and _is_there(attempt, attempts):
+                yield Violation("not found, but there", f"{attempt.cause} about contact {contact}")
+            if status == 412 and _is_unchanged(attempt, attempts):
+                yield Violation(
+                    "refused as changed, but unchanged", f"{attempt.cause} about contact {contact}"
+                )
+
+
+def _is_there(asking: Attempt, attempts: Sequence[Attempt]) -> bool:
+    """It was created before the request, and nobody else had asked to delete it before the answer."""
+    deletions = [each for each in attempts if each.asked.call == "delete" and each is not asking]
+    return any(
+        each.asked.call == "create" and each.outcome == "acknowledged" and _ended(each) < asking.asked.at
+        for each in attempts
+    ) and not any(each.asked.at < _ended(asking) for each in deletions)
+
+
+def _is_unchanged(asking: Attempt, attempts: Sequence[Attempt]) -> bool:
+    """Since the change that gave the ETag began, no other was under way; a request without an answer is so for ever."""
+    origin = next(
+        (
+            each
+            for each in attempts
+            if each.answer and each.answer.etag and each.answer.etag == asking.asked.if_match
+        ),
+        None,
+    )
+    if origin is None:
+        return False
+    return not any(
+        each.asked.at < _ended(asking) and _ended(each) > origin.asked.at
+        for each in attempts
+        if each.outcome != "refused" and each is not origin
+    )
+
+
+def _ended(attempt: Attempt) -> float:
+    return attempt.answer.at if attempt.answer and attempt.outcome != "unknown" else float("inf")
