@@ -1,6 +1,7 @@
 """A sender is told that a message was accepted only once it is stored; a batch is accepted whole or refused whole."""
 
-from devstack.servicebus.broker.namespace import MAX_MESSAGE_BYTES, Entity
+from devstack.servicebus.broker.admission import MAX_MESSAGE_BYTES
+from devstack.servicebus.broker.namespace import Entity
 from devstack.servicebus.broker.topic import Topic
 from devstack.servicebus.codec.errors import DECODE_ERROR, NOT_IMPLEMENTED, SERVER_BUSY, AmqpError
 from devstack.servicebus.codec.message import BATCH_FORMAT, ParsedMessage, parse, split_batch

@@ -1,0 +1,87 @@
+"""What one message must be before an entity takes it, whatever the entity holds.
+
+Limits are those of the Standard tier (Service Bus quotas): 256 KB a message, ids of at most 128 characters.
+"""
+
+import uuid
+
+from devstack.servicebus.broker.description import Description
+from devstack.servicebus.codec.decode import decode
+from devstack.servicebus.codec.errors import (
+    ARGUMENT_ERROR,
+    MESSAGE_SIZE_EXCEEDED,
+    NOT_ALLOWED,
+    AmqpError,
+)
+from devstack.servicebus.codec.message import ParsedMessage, parse, with_properties
+
+MAX_MESSAGE_BYTES = 262_144
+MAX_ID_LENGTH = 128
+SCHEDULED_TIME = "x-opt-scheduled-enqueue-time"
+PARTITION_KEY = "x-opt-partition-key"
+
+
+def duplicate_key(description: Description, parsed: ParsedMessage) -> str:
+    """What a message must not share with another inside the window."""
+    if not description.partitioned:
+        return parsed.message_id or ""
+    return f"{_partition_key(parsed) or ''}\0{parsed.message_id}"
+
+
+def check_message(description: Description, parsed: ParsedMessage) -> None:
+    if description.requires_session and description.kind == "queue" and parsed.session_id is None:
+        raise AmqpError(
+            NOT_ALLOWED,
+            "The SessionId was not set on a message, and it cannot be sent to the entity. Entities that have session "
+            "support enabled can only receive messages that have the SessionId set to a valid value.",
+        )
+    for name, value in (("MessageId", parsed.message_id), ("SessionId", parsed.session_id)):
+        if value is not None and len(value) > MAX_ID_LENGTH:
+            raise AmqpError(
+                ARGUMENT_ERROR, f"{name} has {len(value)} characters; at most {MAX_ID_LENGTH} are allowed."
+            )
+    if len(parsed.raw) > MAX_MESSAGE_BYTES:
+        raise AmqpError(MESSAGE_SIZE_EXCEEDED, f"A message has at most {MAX_MESSAGE_BYTES} bytes.")
+    key = _given_partition_key(parsed)
+    if key is not None and parsed.session_id is not None and key != parsed.session_id:
+        raise AmqpError(ARGUMENT_ERROR, "PartitionKey and SessionId are both set and differ.")
+
+
+def check_partitioned_batch(messages: list[ParsedMessage], *, detects_duplicates: bool) -> None:
+    if detects_duplicates:
+        raise AmqpError(
+            NOT_ALLOWED, "Batching is not supported on a partitioned entity with duplicate detection."
+        )
+    if len({_partition_key(parsed) for parsed in messages}) > 1:
+        raise AmqpError(
+            NOT_ALLOWED, "All messages of a batch to a partitioned entity need the same partition key."
+        )
+
+
+def identified(parsed: ParsedMessage) -> ParsedMessage:
+    return (
+        parsed
+        if parsed.message_id is not None
+        else parse(with_properties(parsed, {"message-id": uuid.uuid4().hex}))
+    )
+
+
+def _given_partition_key(parsed: ParsedMessage) -> str | None:
+    """The Python SDK sends it as binary when it sends on a message that it received."""
+    key = _annotation(parsed, PARTITION_KEY)
+    return key.decode(errors="replace") if isinstance(key, bytes) else None if key is None else str(key)
+
+
+def _partition_key(parsed: ParsedMessage) -> str | None:
+    key = _given_partition_key(parsed)
+    return parsed.session_id if key is None else key
+
+
+def scheduled_time(parsed: ParsedMessage) -> int | None:
+    value = _annotation(parsed, SCHEDULED_TIME)
+    return value if isinstance(value, int) else None
+
+
+def _annotation(parsed: ParsedMessage, name: str) -> object:
+    encoded = parsed.annotations.get(name)
+    return None if encoded is None else decode(encoded)[0]
