@@ -11,12 +11,9 @@ import pytest
 from azure.core.exceptions import HttpResponseError, ResourceExistsError, ResourceNotFoundError
 from azure.servicebus.management import CorrelationRuleFilter
 
-from devstack.servicebus.codec import performatives as p
-from devstack.servicebus.codec.composites import read_as
 from devstack.servicebus.properties import read_duration, write_duration
 from devstack.testing import Service, running
-from devstack.testing.amqp import message, raw_client
-from servicebus.support import admin_port, administration, new_queue, new_topic, unique
+from servicebus.support import admin_port, administration, new_topic, unique
 from servicebus.test_security import sas
 
 
@@ -91,16 +88,6 @@ async def test_lists_are_paged(servicebus_server: Service) -> None:
         assert [s.name async for s in admin.list_subscriptions(topic, max_page_size=2)] == names
         assert topic in [t.name async for t in admin.list_topics()]
         assert (await admin.get_topic_runtime_properties(topic)).subscription_count == 5
-
-
-async def test_deleting_an_entity_detaches_its_receivers(servicebus_server: Service) -> None:
-    async with raw_client(servicebus_server.port) as raw:
-        async with new_queue(servicebus_server) as queue:
-            await raw.deliver(await raw.attach_sender(queue), message())
-            await raw.attach_receiver(queue)
-        error = read_as(p.ErrorField, (await raw.expect(p.Detach)).error)
-        assert error is not None
-        assert error.condition == "amqp:not-found"
 
 
 @pytest.mark.parametrize(
@@ -183,7 +170,14 @@ RULES = [
             "CorrelationFilter": {"Label": "order", "Properties": {"n": "1"}},
         },
     },
-    {"Name": "sql", "Properties": {"FilterType": "Sql", "SqlFilter": {"SqlExpression": "color = 'red'"}}},
+    {
+        "Name": "sql",
+        "Properties": {
+            "FilterType": "Sql",
+            "SqlFilter": {"SqlExpression": "color = 'red'"},
+            "Action": {"SqlExpression": "SET color = 'green'"},
+        },
+    },
 ]
 
 
@@ -213,7 +207,9 @@ async def test_the_declared_entities_are_there_and_a_changed_declaration_is_take
             True,
             4,
         )
-        assert [rule.name async for rule in admin.list_rules("t", "s")] == ["correlation", "sql"]
+        correlation, sql = [rule async for rule in admin.list_rules("t", "s")]
+        assert (correlation.name, correlation.action) == ("correlation", None)
+        assert (sql.name, sql.action and sql.action.sql_expression) == ("sql", "SET color = 'green'")
         assert (await admin.get_subscription("t", "s")).dead_lettering_on_message_expiration
     file = declared.folder.parent / "Config.json"
     declared.terminate()
