@@ -38,7 +38,7 @@ def impatient_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servi
         yield service
 
 
-@pytest.mark.parametrize("said", [b"GET / HTTP/1.1\r\n\r\n", b"AMQP\x00\x00\x09\x01", AMQP_HEADER])
+@pytest.mark.parametrize("said", [b"GET / HTTP/1.1\r\n\r\n", b"AMQP\x00\x00\x09\x01"])
 async def test_another_protocol_gets_the_header_we_speak_and_a_close(
     servicebus_server: Service, said: bytes
 ) -> None:
@@ -47,6 +47,21 @@ async def test_another_protocol_gets_the_header_we_speak_and_a_close(
 
         assert await client.header() == SASL_HEADER
         assert await client.closed() is None
+
+
+async def test_a_client_may_leave_sasl_out_and_has_proved_nothing_then(
+    servicebus_server: Service, queue: str
+) -> None:
+    """JavaScript's client does so when its connection string has a shared access signature in place of a key."""
+    async with raw_socket(servicebus_server.port) as client:
+        client.writer.write(AMQP_HEADER)
+        assert await client.header() == AMQP_HEADER
+        client.send(p.Open("raw", None, 65536))
+        await client.expect(p.Open)
+        await client.begin()
+
+        with pytest.raises(AssertionError, match="unauthorized-access"):
+            await client.attach_sender(queue)
 
 
 @pytest.mark.parametrize(

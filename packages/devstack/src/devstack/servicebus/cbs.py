@@ -10,8 +10,9 @@ import json
 from base64 import b64encode, urlsafe_b64decode
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import parse_qsl, quote_plus, unquote_plus, urlsplit
+from urllib.parse import parse_qsl, quote_plus, unquote_plus
 
+from devstack.servicebus.broker.description import entity_path
 from devstack.servicebus.codec.message import (
     ParsedMessage,
     build_value_message,
@@ -22,6 +23,8 @@ from devstack.servicebus.codec.message import (
 from devstack.servicebus.codec.values import Int
 
 NODE = "$cbs"
+MANAGEMENT_SUFFIX = "/$management"
+"""An entity's address with this is its management node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +53,9 @@ class Grant:
     expires_ms: int
 
     def covers(self, path: str, now_ms: int) -> bool:
-        wanted = path.lower()
-        inside = not self.path or wanted == self.path or wanted.startswith(self.path + "/")
+        """An entity and its ``$management`` are one for a token: a client has either authorised before both links."""
+        wanted, granted = _entity(path), _entity(self.path)
+        inside = not granted or wanted == granted or wanted.startswith(granted + "/")
         return inside and now_ms < self.expires_ms
 
 
@@ -98,10 +102,8 @@ def _signature(encoded_resource: str, expiry: str, key: SasKey) -> str:
     return b64encode(digest).decode()
 
 
-def entity_path(address: str) -> str:
-    """The path in an address: ``amqps://host:port/queue/`` and ``queue`` are the same entity."""
-    path = urlsplit(address).path if "://" in address else address
-    return path.strip("/")
+def _entity(path: str) -> str:
+    return path.lower().removesuffix(MANAGEMENT_SUFFIX)
 
 
 def put_token(

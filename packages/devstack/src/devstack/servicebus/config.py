@@ -23,7 +23,7 @@ class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class _SqlFilter(_Model):
+class _Sql(_Model):
     sql_expression: str = Field(alias="SqlExpression")
 
 
@@ -41,9 +41,9 @@ class _CorrelationFilter(_Model):
 
 class _RuleProperties(_Model):
     filter_type: str = Field(default="Sql", alias="FilterType")
-    sql_filter: _SqlFilter | None = Field(default=None, alias="SqlFilter")
+    sql_filter: _Sql | None = Field(default=None, alias="SqlFilter")
     correlation_filter: _CorrelationFilter | None = Field(default=None, alias="CorrelationFilter")
-    action: _SqlFilter | None = Field(default=None, alias="Action")
+    action: _Sql | None = Field(default=None, alias="Action")
 
 
 class _Rule(_Model):
@@ -53,8 +53,7 @@ class _Rule(_Model):
     def rule(self) -> Rule:
         """Raises ValueError for a filter outside the supported subset."""
         given = self.properties
-        if given.action is not None:
-            raise ValueError(f"rule {self.name}: actions are not supported by devstack")
+        action = None if given.action is None else given.action.sql_expression
         if given.correlation_filter is not None:
             system = given.correlation_filter.model_dump(
                 by_alias=True, exclude_none=True, exclude={"properties"}
@@ -69,6 +68,7 @@ class _Rule(_Model):
             rule = Rule(name=self.name, kind="sql", expression=given.sql_filter.sql_expression)
         else:
             raise ValueError(f"rule {self.name}: a SqlFilter or a CorrelationFilter is needed")
+        rule = rule.model_copy(update={"action": action})
         check_rule(rule)
         return rule
 

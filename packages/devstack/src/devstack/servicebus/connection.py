@@ -5,7 +5,7 @@ Source: OASIS AMQP 1.0 part 2, 2.2 to 2.4, and part 5, 5.3.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -35,7 +35,7 @@ from devstack.servicebus.codec.frames import (
 )
 from devstack.servicebus.engine import Engine
 from devstack.servicebus.faults import Faults
-from devstack.servicebus.session import AmqpSession
+from devstack.servicebus.session import AmqpSession, Link
 
 _LOG = logging.getLogger("devstack.servicebus")
 
@@ -175,16 +175,14 @@ class Connection(asyncio.Protocol):
         )
 
     def _detach_unauthorised(self) -> None:
-        for session in list(self._sessions.values()):
-            for link in list(session.links.values()):
-                if link.path.startswith("$"):
-                    continue
-                try:
-                    self.check_access(link.path)
-                except AmqpError as error:
-                    session.detach(
-                        link, AmqpError(error.condition, "ExpiredToken: the link's token has expired.")
-                    )
+        for link in self.links():
+            if link.path.startswith("$"):
+                continue
+            try:
+                self.check_access(link.path)
+            except AmqpError as error:
+                expired = AmqpError(error.condition, "ExpiredToken: the link's token has expired.")
+                link.session.detach(link, expired)
 
     def answer(self, send: Callable[[], None]) -> None:
         """Send an answer once all that was done so far is stored; later still while a fault asks for that."""
@@ -197,11 +195,15 @@ class Connection(asyncio.Protocol):
     def attach(self, session: AmqpSession, attach: p.Attach) -> None:
         self.context.attach(session, attach)
 
+    def links(self) -> Iterator[Link]:
+        """The links of every AMQP session of the connection."""
+        for session in list(self._sessions.values()):
+            yield from list(session.links.values())
+
     def detach_all(self, error: AmqpError) -> None:
         """Detach every link of the connection."""
-        for session in list(self._sessions.values()):
-            for link in list(session.links.values()):
-                session.detach(link, error)
+        for link in self.links():
+            link.session.detach(link, error)
 
     # -- time
 
@@ -244,7 +246,10 @@ class Connection(asyncio.Protocol):
         if header == SASL_HEADER and not self._sasl_done:
             self.write(SASL_HEADER + frame(0, sasl.MECHANISMS, SASL_FRAME))
             self._read = self._read_frames
-        elif header == AMQP_HEADER and self._sasl_done:
+        elif header == AMQP_HEADER:
+            self._sasl_done = (
+                True  # a client that has only a token says nothing of SASL; $cbs decides what it may do
+            )
             self.write(AMQP_HEADER)
             self._read = self._read_frames
         else:

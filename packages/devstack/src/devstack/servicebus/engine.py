@@ -211,7 +211,7 @@ class Engine:
     def delete(self, path: str) -> None:
         for entity in self.namespace.delete(path):
             self.store.delete_entity(entity.id)
-            self._dismiss(entity, AmqpError(NOT_FOUND, f"The messaging entity '{path}' was deleted."))
+            self._dismiss(entity, AmqpError(NOT_FOUND, f"The messaging entity '{path}' could not be found."))
 
     def _dismiss(self, entity: Entity, error: AmqpError) -> None:
         for queue in (entity.queue, entity.queue.dead_letter):

@@ -3,15 +3,16 @@
 Source of operations, names and codes: the request/response operations of Service Bus (AMQP request-response guide).
 """
 
-import uuid
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from devstack.servicebus.broker.description import Description
 from devstack.servicebus.broker.message import Message
 from devstack.servicebus.broker.queue import DEAD_LETTER_DESCRIPTION, DEAD_LETTER_REASON, Queue, Settlement
+from devstack.servicebus.broker.rules import with_rule, without_rule
 from devstack.servicebus.broker.sessions import SessionLock
 from devstack.servicebus.codec import errors
-from devstack.servicebus.codec.errors import AmqpError, malformed
+from devstack.servicebus.codec.errors import AmqpError
 from devstack.servicebus.codec.message import (
     ParsedMessage,
     build_value_message,
@@ -25,11 +26,14 @@ from devstack.servicebus.delivery import lock_token, payload
 from devstack.servicebus.engine import Engine
 from devstack.servicebus.faults import Faults
 from devstack.servicebus.link import OutgoingLink
+from devstack.servicebus.management_body import listed, lock_tag, number, text, wanted_session
 from devstack.servicebus.receiving import QueueSource
+from devstack.servicebus.rule_codec import read_rule, write_rule
 from devstack.servicebus.sending import accept
-from devstack.servicebus.session import AmqpSession
 
-MANAGEMENT_SUFFIX = "/$management"
+if TYPE_CHECKING:
+    from devstack.servicebus.connection import Connection
+
 MAX_PEEK_BYTES = 262_144
 """A page of peeked messages is cut off at the size of one message, as in Azure; one message always fits."""
 
@@ -49,6 +53,7 @@ _STATUS = {
     errors.SERVER_BUSY: 503,
     errors.ENTITY_DISABLED: 403,
     errors.NOT_IMPLEMENTED: 501,
+    errors.ENTITY_ALREADY_EXISTS: 409,
 }
 _DISPOSITIONS = {
     "completed": Settlement.COMPLETE,
@@ -62,12 +67,12 @@ Answer = tuple[int, dict[str, Any] | None]
 
 
 class ManagementNode:
-    """The operations on one entity or sub-queue for one AMQP session."""
+    """The operations on one entity or sub-queue for one connection."""
 
-    def __init__(self, engine: Engine, faults: Faults, session: AmqpSession, path: str) -> None:
+    def __init__(self, engine: Engine, faults: Faults, connection: "Connection", path: str) -> None:
         self._engine = engine
         self._faults = faults
-        self._session = session
+        self._connection = connection
         self._path = path
         self._operations: dict[str, Callable[[dict[Any, Any], SessionLock | None], Answer]] = {
             "com.microsoft:renew-lock": self._renew_lock,
@@ -80,6 +85,9 @@ class ManagementNode:
             "com.microsoft:get-session-state": self._get_session_state,
             "com.microsoft:set-session-state": self._set_session_state,
             "com.microsoft:get-message-sessions": self._get_message_sessions,
+            "com.microsoft:enumerate-rules": self._enumerate_rules,
+            "com.microsoft:add-rule": self._add_rule,
+            "com.microsoft:remove-rule": self._remove_rule,
         }
 
     def answer(self, request: ParsedMessage) -> bytes:
@@ -97,7 +105,7 @@ class ManagementNode:
         return _response(correlation, status, "OK" if status == OK else "No content", None, value)
 
     def _perform(self, properties: dict[str, Any], body: Any) -> Answer:
-        self._session.connection.check_access(self._path)
+        self._connection.check_access(self._path)
         operation = self._operations.get(str(properties.get("operation")))
         if operation is None:
             raise AmqpError(
@@ -111,14 +119,16 @@ class ManagementNode:
 
     def _renew_lock(self, body: dict[Any, Any], _: SessionLock | None) -> Answer:
         queue = self._queue()
-        tokens = [_tag(token) for token in _listed(body, "lock-tokens")]
+        tokens = [lock_tag(token) for token in listed(body, "lock-tokens")]
         until = queue.renew(tokens, self._engine.now())
         self._engine.touch(queue)
         return OK, {"expirations": Array(tuple(Timestamp(time) for time in until))}
 
     def _renew_session_lock(self, body: dict[Any, Any], lock: SessionLock | None) -> Answer:
         queue = self._queue()
-        until = queue.sessions.renew(_session_id(body), lock, self._engine.now(), queue.description.lock_ms)
+        until = queue.sessions.renew(
+            wanted_session(body), lock, self._engine.now(), queue.description.lock_ms
+        )
         self._engine.touch(queue)
         return OK, {"expiration": Timestamp(until)}
 
@@ -128,7 +138,7 @@ class ManagementNode:
         if status not in _DISPOSITIONS:
             raise AmqpError(errors.ARGUMENT_ERROR, f"The disposition '{status}' is not supported.")
         how = _DISPOSITIONS[status]
-        tokens = [_tag(token) for token in _listed(body, "lock-tokens")]
+        tokens = [lock_tag(token) for token in listed(body, "lock-tokens")]
         if how is None:
             return self._renew_lock(body, None)
         changes = {str(name): value for name, value in (body.get("properties-to-modify") or {}).items()}
@@ -152,10 +162,10 @@ class ManagementNode:
 
     def _peek(self, body: dict[Any, Any], _: SessionLock | None) -> Answer:
         queue = self._queue()
-        count = _number(body, "message-count")
+        count = number(body, "message-count")
         messages: list[dict[str, Any]] = []
         size = 0
-        for message in queue.browse(_number(body, "from-sequence-number"), body.get("session-id")):
+        for message in queue.browse(number(body, "from-sequence-number"), body.get("session-id")):
             encoded = payload(message, locked=message.token is not None)
             size += len(encoded)
             if len(messages) >= count or (messages and size > MAX_PEEK_BYTES):
@@ -167,8 +177,8 @@ class ManagementNode:
         queue = self._queue()
         session_id = body.get("session-id")
         if queue.requires_session:
-            queue.sessions.held(_session_id(body), lock)
-        sequences = [number for number in _listed(body, "sequence-numbers") if isinstance(number, int)]
+            queue.sessions.held(wanted_session(body), lock)
+        sequences = [number for number in listed(body, "sequence-numbers") if isinstance(number, int)]
         messages = queue.take_deferred(sequences, self._engine.now(), session_id)
         deletes = body.get("receiver-settle-mode") == 0
         answers = [_deferred(message, locked=not deletes) for message in messages]
@@ -182,7 +192,7 @@ class ManagementNode:
 
     def _schedule(self, body: dict[Any, Any], _: SessionLock | None) -> Answer:
         entity = self._engine.namespace.writable(self._path)
-        items = _listed(body, "messages")
+        items = listed(body, "messages")
         if not all(isinstance(item, dict) and isinstance(item.get("message"), bytes) for item in items):
             raise AmqpError(errors.ARGUMENT_ERROR, "Each of 'messages' holds an encoded message.")
         messages = [parse(item["message"]) for item in items]
@@ -195,7 +205,7 @@ class ManagementNode:
 
     def _cancel_scheduled(self, body: dict[Any, Any], _: SessionLock | None) -> Answer:
         queue = self._engine.namespace.writable(self._path).queue
-        for sequence in _listed(body, "sequence-numbers"):
+        for sequence in listed(body, "sequence-numbers"):
             queue.cancel(sequence)
         self._engine.touch(queue)
         return OK, {}
@@ -203,12 +213,12 @@ class ManagementNode:
     # -- sessions
 
     def _get_session_state(self, body: dict[Any, Any], lock: SessionLock | None) -> Answer:
-        held = self._queue().sessions.held(_session_id(body), lock)
+        held = self._queue().sessions.held(wanted_session(body), lock)
         return OK, {"session-state": held.session.state}
 
     def _set_session_state(self, body: dict[Any, Any], lock: SessionLock | None) -> Answer:
         queue = self._queue()
-        held = queue.sessions.held(_session_id(body), lock)
+        held = queue.sessions.held(wanted_session(body), lock)
         state = body.get("session-state")
         if not isinstance(state, bytes | None):
             raise AmqpError(errors.ARGUMENT_ERROR, "'session-state' is binary, or null to clear it.")
@@ -218,9 +228,9 @@ class ManagementNode:
         return OK, {}
 
     def _get_message_sessions(self, body: dict[Any, Any], _: SessionLock | None) -> Answer:
-        updated = _number(body, "last-updated-time")
+        updated = number(body, "last-updated-time")
         listed = self._queue().sessions.listed(None if updated >= EVERY_SESSION_MS else updated)
-        skip, top = _number(body, "skip"), _number(body, "top")
+        skip, top = number(body, "skip"), number(body, "top")
         page = sorted(listed)[skip : skip + top]
         return (
             (OK, {"skip": Int(skip + len(page)), "sessions-ids": Array(tuple(page))})
@@ -228,19 +238,50 @@ class ManagementNode:
             else (NO_CONTENT, None)
         )
 
+    # -- rules
+
+    def _enumerate_rules(self, body: dict[Any, Any], _: SessionLock | None) -> Answer:
+        description = self._subscription()
+        skip, top = number(body, "skip"), number(body, "top")
+        page = description.rules[skip : skip + top]
+        if not page:
+            return NO_CONTENT, None
+        return OK, {"rules": [write_rule(rule, description.created_ms) for rule in page]}
+
+    def _add_rule(self, body: dict[Any, Any], _: SessionLock | None) -> Answer:
+        rule = read_rule(text(body, "rule-name"), body.get("rule-description"))
+        try:
+            self._engine.update(with_rule(self._subscription(), rule))
+        except ValueError as error:
+            raise AmqpError(errors.ARGUMENT_ERROR, f"The rule cannot be used: {error}.") from None
+        return OK, None
+
+    def _remove_rule(self, body: dict[Any, Any], _: SessionLock | None) -> Answer:
+        self._engine.update(without_rule(self._subscription(), text(body, "rule-name")))
+        return OK, None
+
     # -- inside
+
+    def _subscription(self) -> Description:
+        description = self._engine.namespace.get(self._path).description
+        if description.kind != "subscription":
+            raise AmqpError(errors.NOT_ALLOWED, f"'{self._path}' is no subscription: it has no rules.")
+        return description
 
     def _queue(self) -> Queue:
         return self._engine.namespace.readable(self._path)
 
     def _session_lock(self, link_name: object, body: dict[Any, Any]) -> SessionLock | None:
-        """The lock that the receiver with this link name holds; without a name, any that this AMQP session holds."""
+        """The connection's lock on the session that the body names; with a link name, that receiver's only.
+
+        .NET and JavaScript open ``$management`` on an AMQP session of its own, Python on the receiver's.
+        """
         wanted = body.get("session-id")
-        for link in self._session.links.values():
+        for link in self._connection.links():
             source = link.source if isinstance(link, OutgoingLink) else None
-            if not isinstance(source, QueueSource) or source.lock is None:
+            if not isinstance(source, QueueSource) or source.lock is None or source.lock.session.id != wanted:
                 continue
-            if link.name == link_name or (link_name is None and source.lock.session.id == wanted):
+            if source.queue.description.path.lower() == self._path.lower() and link_name in (None, link.name):
                 return source.lock
         return None
 
@@ -263,32 +304,3 @@ def _response(
     if condition is not None:
         properties["errorCondition"] = Symbol(condition)
     return build_value_message(value, correlation_id=correlation, application_properties=properties)
-
-
-def _tag(token: Any) -> bytes:
-    try:
-        identifier = token if isinstance(token, uuid.UUID) else uuid.UUID(str(token))
-    except ValueError:
-        raise AmqpError(errors.ARGUMENT_ERROR, f"'{token}' is no lock token.") from None
-    return identifier.bytes_le
-
-
-def _listed(body: dict[Any, Any], name: str) -> list[Any]:
-    value = body.get(name)
-    if not isinstance(value, list):
-        raise AmqpError(errors.ARGUMENT_ERROR, f"'{name}' is an array.")
-    return value
-
-
-def _number(body: dict[Any, Any], name: str) -> int:
-    value = body.get(name)
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise AmqpError(errors.ARGUMENT_ERROR, f"'{name}' is a number.")
-    return max(0, value)
-
-
-def _session_id(body: dict[Any, Any]) -> str:
-    value = body.get("session-id")
-    if not isinstance(value, str):
-        raise malformed("'session-id' is a string")
-    return value

@@ -7,10 +7,11 @@ import asyncio
 from dataclasses import dataclass
 
 from devstack.servicebus import cbs
-from devstack.servicebus.broker.acceptance import MAX_MESSAGE_BYTES
+from devstack.servicebus.broker.admission import MAX_MESSAGE_BYTES
+from devstack.servicebus.broker.description import entity_path
 from devstack.servicebus.broker.queue import Queue
 from devstack.servicebus.broker.sessions import SessionLock
-from devstack.servicebus.cbs import SasKey, entity_path
+from devstack.servicebus.cbs import MANAGEMENT_SUFFIX, SasKey
 from devstack.servicebus.codec import performatives as p
 from devstack.servicebus.codec.composites import read_as
 from devstack.servicebus.codec.errors import NOT_ALLOWED, NOT_FOUND, NOT_IMPLEMENTED, TIMEOUT, AmqpError
@@ -19,7 +20,7 @@ from devstack.servicebus.delivery import ticks
 from devstack.servicebus.engine import Engine
 from devstack.servicebus.faults import Faults
 from devstack.servicebus.link import IncomingLink, OutgoingLink
-from devstack.servicebus.management import MANAGEMENT_SUFFIX, ManagementNode
+from devstack.servicebus.management import ManagementNode
 from devstack.servicebus.receiving import QueueSource
 from devstack.servicebus.requests import RequestSink, ResponseSource
 from devstack.servicebus.sending import EntitySink
@@ -74,7 +75,7 @@ class Nodes:
         entity = path[: -len(MANAGEMENT_SUFFIX)]
         if self.engine.namespace.find(_without_sub_queue(entity)) is None:
             raise AmqpError(NOT_FOUND, f"The messaging entity '{entity}' could not be found.")
-        return ManagementNode(self.engine, self.faults, session, entity)
+        return ManagementNode(self.engine, self.faults, session.connection, entity)
 
     # -- a client's receiver
 
@@ -89,14 +90,16 @@ class Nodes:
             session.accept_attach(attach, link, _answer(attach))
             return
         session.connection.check_access(path)
-        queue = self.engine.namespace.readable(path)
+        queue = self.engine.namespace.receivable(path)
         wants_session, session_id = _session_filter(attach)
         if wants_session != queue.requires_session:
             raise AmqpError(
                 NOT_ALLOWED,
                 "It is not possible for an entity that requires sessions to create a non-sessionful message receiver."
                 if queue.requires_session
-                else "A sessionful message receiver cannot be created on an entity that does not require sessions.",
+                else "A sessionful message receiver cannot be created on an entity that does not require sessions. "
+                "Ensure RequiresSession is set to true when creating a Queue or Subscription to enable sessionful "
+                "behavior.",
             )
         if wants_session:
             _Acceptor(self.engine, attach, link, queue, session_id=session_id).start()

@@ -82,6 +82,10 @@ def _status(text: str) -> str:
     return text
 
 
+def _target(text: str) -> str | None:
+    return text or None
+
+
 _READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "LockDuration": ("lock_ms", _between(read_duration, 1, MAX_LOCK_MS)),
     "MaxDeliveryCount": ("max_delivery_count", _between(int, 1, MAX_DELIVERY_COUNT)),
@@ -93,6 +97,8 @@ _READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "EnablePartitioning": ("partitioned", read_flag),
     "MaxSizeInMegabytes": ("max_size_megabytes", _between(int, 1, MAX_SIZE_MEGABYTES)),
     "Status": ("status", _status),
+    "ForwardTo": ("forward_to", _target),
+    "ForwardDeadLetteredMessagesTo": ("forward_dead_letters_to", _target),
 }
 _COMPUTED = frozenset(
     {
@@ -122,7 +128,6 @@ _KEPT = frozenset(
 )
 """Kept and returned; they change nothing here."""
 
-_UNSUPPORTED = ("ForwardTo", "ForwardDeadLetteredMessagesTo")
 FIXED = ("requires_session", "requires_duplicate_detection", "partitioned")
 """What an entity keeps for life."""
 
@@ -136,6 +141,8 @@ def describe(
     """
     _check_path(path, kind)
     values: dict[str, Any] = {} if base is None else dict(base)
+    for optional in ("forward_to", "forward_dead_letters_to"):
+        values.pop(optional, None)  # an update that does not name a target ends the forwarding
     values["extra"] = dict(values.get("extra", {}))
     for name, text in properties.items():
         _read_property(name, text, values)
@@ -146,7 +153,10 @@ def describe(
             values["rules"] = (default_rule(),)
     elif any(values[field] != getattr(base, field) for field in FIXED):
         raise ValueError("sessions, duplicate detection and partitioning cannot be changed after creation")
-    return Description(**values)
+    description = Description(**values)
+    if description.forward_to is not None and (description.requires_session or kind == "topic"):
+        raise ValueError("ForwardTo cannot be set on a topic or on an entity that requires sessions")
+    return description
 
 
 def _check_path(path: str, kind: Kind) -> None:
@@ -167,9 +177,6 @@ def _read_property(name: str, text: str, values: dict[str, Any]) -> None:
         raise NotSupported(f"MaxMessageSizeInKilobytes above {MAX_MESSAGE_KILOBYTES} needs the Premium tier")
     elif name in _KEPT:
         values["extra"][name] = text
-    elif name in _UNSUPPORTED:
-        if text:
-            raise NotSupported(f"{name} is not supported by devstack: messages are not forwarded")
     elif name not in _COMPUTED:
         raise NotSupported(f"the property {name} is not supported by devstack")
 
@@ -191,7 +198,17 @@ def written(description: Description) -> dict[str, str]:
         "AutoDeleteOnIdle": FOREVER,
         "SupportOrdering": "true",
         "EnableExpress": "false",
+        "IsAnonymousAccessible": "false",
+        "FilteringMessagesBeforePublishing": "false",
+        "EnableSubscriptionPartitioning": "false",
+        "DeadLetteringOnFilterEvaluationExceptions": "true",
         "MaxMessageSizeInKilobytes": "256",
+        **({"ForwardTo": description.forward_to} if description.forward_to else {}),
+        **(
+            {"ForwardDeadLetteredMessagesTo": description.forward_dead_letters_to}
+            if description.forward_dead_letters_to
+            else {}
+        ),
         **description.extra,
     }
     for name in _NOT_OF_KIND[description.kind]:
@@ -200,8 +217,18 @@ def written(description: Description) -> dict[str, str]:
 
 
 _NOT_OF_KIND: dict[Kind, tuple[str, ...]] = {
-    "queue": ("SupportOrdering",),
-    "topic": ("LockDuration", "RequiresSession", "DeadLetteringOnMessageExpiration", "MaxDeliveryCount"),
+    "queue": (
+        "FilteringMessagesBeforePublishing",
+        "EnableSubscriptionPartitioning",
+        "DeadLetteringOnFilterEvaluationExceptions",
+    ),
+    "topic": (
+        "LockDuration",
+        "RequiresSession",
+        "DeadLetteringOnMessageExpiration",
+        "MaxDeliveryCount",
+        "DeadLetteringOnFilterEvaluationExceptions",
+    ),
     "subscription": (
         "MaxSizeInMegabytes",
         "RequiresDuplicateDetection",
@@ -209,6 +236,9 @@ _NOT_OF_KIND: dict[Kind, tuple[str, ...]] = {
         "EnablePartitioning",
         "SupportOrdering",
         "EnableExpress",
+        "IsAnonymousAccessible",
+        "FilteringMessagesBeforePublishing",
+        "EnableSubscriptionPartitioning",
         "MaxMessageSizeInKilobytes",
     ),
 }

@@ -1,7 +1,8 @@
 """A receiver's link gets messages only with credit, and its settlements are answered only once they are stored.
 
 How outcomes map to settlements is that of the AMQP protocol guide of Azure Service Bus: accepted completes, rejected
-dead-letters, released and modified give back, modified with undeliverable-here defers.
+dead-letters, modified abandons, modified with undeliverable-here defers, released gives back. Abandoning counts as a
+delivery whether ``delivery-failed`` is set (Python) or not (.NET and JavaScript); a release does not count.
 """
 
 import functools
@@ -10,7 +11,7 @@ from devstack.servicebus.broker.message import Message
 from devstack.servicebus.broker.queue import DEAD_LETTER_DESCRIPTION, DEAD_LETTER_REASON, Queue, Settlement
 from devstack.servicebus.broker.sessions import SessionLock
 from devstack.servicebus.codec.errors import SESSION_LOCK_LOST, AmqpError
-from devstack.servicebus.codec.performatives import Accepted, Modified, Outcome, Rejected
+from devstack.servicebus.codec.performatives import Accepted, Modified, Outcome, Rejected, Released
 from devstack.servicebus.delivery import payload
 from devstack.servicebus.engine import Engine
 from devstack.servicebus.link import OutgoingLink
@@ -81,7 +82,7 @@ class QueueSource:
         if outcome is None:
             if not settled:
                 return
-            outcome = Modified()
+            outcome = Released()
         answer = outcome
         try:
             self._apply(tag, outcome)
@@ -103,8 +104,6 @@ class QueueSource:
             self.queue.settle(tag, Settlement.DEAD_LETTER, now, _dead_letter_changes(outcome))
         elif isinstance(outcome, Modified):
             how = Settlement.DEFER if outcome.undeliverable_here else Settlement.ABANDON
-            if not outcome.delivery_failed and how is Settlement.ABANDON:
-                how = Settlement.RELEASE
             self.queue.settle(tag, how, now, _text_keys(outcome.message_annotations))
         else:
             self.queue.settle(tag, Settlement.RELEASE, now)

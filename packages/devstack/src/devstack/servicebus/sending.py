@@ -1,6 +1,6 @@
 """A sender is told that a message was accepted only once it is stored; a batch is accepted whole or refused whole."""
 
-from devstack.servicebus.broker.acceptance import MAX_MESSAGE_BYTES
+from devstack.servicebus.broker.admission import MAX_MESSAGE_BYTES
 from devstack.servicebus.broker.namespace import Entity
 from devstack.servicebus.broker.topic import Topic
 from devstack.servicebus.codec.errors import DECODE_ERROR, NOT_IMPLEMENTED, SERVER_BUSY, AmqpError

@@ -10,7 +10,7 @@ from devstack.servicebus.faults import Faults
 if TYPE_CHECKING:
     from devstack.servicebus.connection import Connection
 
-_NODE_SUFFIXES = ("/$management", "/$deadletterqueue")
+_NODE_SUFFIXES = (cbs.MANAGEMENT_SUFFIX, "/$deadletterqueue")
 
 
 class TokenNode:

@@ -57,10 +57,11 @@ def batch(*messages: bytes) -> bytes:
 
 
 class RawClient:
-    """One connection with one session on channel 0."""
+    """One connection; what is said belongs to the session that began last."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.writer = writer
+        self.channel = 0
         self.backlog: list[Any] = []
         self.heartbeats = 0
         self._reader = reader
@@ -80,8 +81,9 @@ class RawClient:
         del self._buffer[:8]
         return header
 
-    def send(self, performative: Any, payload: bytes = b"", *, channel: int = 0) -> None:
-        """One frame."""
+    def send(self, performative: Any, payload: bytes = b"", *, channel: int | None = None) -> None:
+        """One frame, of the present session unless a channel is given."""
+        channel = self.channel if channel is None else channel
         body = encode_performative(performative) + payload
         self.writer.write(
             (8 + len(body)).to_bytes(4, "big") + b"\x02\x00" + channel.to_bytes(2, "big") + body
@@ -148,7 +150,9 @@ class RawClient:
         self.send(p.Open(**{"container_id": "raw", "max_frame_size": 65536, **open_fields}))
         await self.expect(p.Open)
 
-    async def begin(self, *, incoming_window: int = 5000) -> None:
+    async def begin(self, *, incoming_window: int = 5000, channel: int = 0) -> None:
+        """Begin a session; deliveries are numbered from 0 in each."""
+        self.channel, self._delivery = channel, -1
         self.send(p.Begin(None, 0, incoming_window, 5000))
         await self.expect(p.Begin)
 

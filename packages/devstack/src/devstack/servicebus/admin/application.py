@@ -9,9 +9,10 @@ from aiohttp import web
 
 from devstack.fault_api import fault_routes
 from devstack.servicebus.admin import atom_reader, atom_writer
-from devstack.servicebus.broker.description import Description, Rule
+from devstack.servicebus.broker.description import Description, Rule, entity_path
 from devstack.servicebus.broker.filters import check_rule
-from devstack.servicebus.broker.namespace import Entity
+from devstack.servicebus.broker.namespace import Entity, topic_path
+from devstack.servicebus.broker.rules import find_rule, with_rule, without_rule
 from devstack.servicebus.cbs import DEVELOPMENT_KEY, TokenRefused, check_token
 from devstack.servicebus.codec.errors import ENTITY_ALREADY_EXISTS, NOT_FOUND, AmqpError
 from devstack.servicebus.connection import Connection
@@ -133,6 +134,9 @@ class _Admin:
         if (asked.kind == "subscription") is not is_subscription:
             raise Refusal(400, f"SubCode=40000. a {asked.kind} cannot have the path '{path}'")
         kind: str = asked.kind
+        for forwarding in ("ForwardTo", "ForwardDeadLetteredMessagesTo"):
+            if target := asked.properties.get(forwarding):
+                self._find(entity_path(target))
         now = self._engine.now()
         if request.headers.get("If-Match") is not None:
             base = self._find(path).description
@@ -146,7 +150,7 @@ class _Admin:
 
     def _written(self, request: web.Request, entity: Entity, status: int) -> web.Response:
         name = atom_writer.description_path(entity.description)
-        body = atom_writer.write_entity(entity, str(request.url), name)
+        body = atom_writer.write_entity(entity, _address(request, entity.description), name)
         return web.Response(status=status, body=body, headers={"Content-Type": _ATOM_TYPE})
 
     def _list_entities(self, request: web.Request, collection: str) -> web.Response:
@@ -167,9 +171,8 @@ class _Admin:
         _only_get(request)
         ordered = sorted(entities, key=lambda entity: entity.description.path.lower())
         page, following = _page(request, ordered)
-        base = f"{request.url.scheme}://{request.host}"
         items = [
-            (e, f"{base}/{e.description.path}", atom_writer.description_path(e.description)) for e in page
+            (e, _address(request, e.description), atom_writer.description_path(e.description)) for e in page
         ]
         body = atom_writer.write_entities(items, request.path, following)
         return web.Response(
@@ -179,44 +182,33 @@ class _Admin:
     # -- rules
 
     def _rule(self, request: web.Request, path: str, name: str, body: bytes) -> web.Response:
-        entity = self._find(path)
-        description = entity.description
-        existing = next((rule for rule in description.rules if rule.name.lower() == name.lower()), None)
+        description = self._find(path).description
         if request.method == "PUT":
-            return self._put_rule(request, description, existing, name, body)
-        if existing is None:
-            raise Refusal(404, f"SubCode=40400. the rule '{name}' could not be found")
+            return self._put_rule(request, description, name, body)
         if request.method == "DELETE":
-            self._set_rules(description, [rule for rule in description.rules if rule is not existing])
+            self._engine.update(without_rule(description, name))
             return web.Response(status=200)
         _only_get(request)
-        return _rule_response(request, existing, description, 200)
+        return _rule_response(request, find_rule(description, name), description, 200)
 
     def _put_rule(
-        self, request: web.Request, description: Description, existing: Rule | None, name: str, body: bytes
+        self, request: web.Request, description: Description, name: str, body: bytes
     ) -> web.Response:
         updates = request.headers.get("If-Match") is not None
-        if existing is not None and not updates:
-            raise Refusal(409, f"SubCode=40900. the rule '{name}' already exists")
-        if existing is None and updates:
-            raise Refusal(404, f"SubCode=40400. the rule '{name}' could not be found")
         rule = atom_reader.read_rule(body).model_copy(update={"name": name})
-        check_rule(rule)
-        self._set_rules(description, [*(kept for kept in description.rules if kept is not existing), rule])
+        changed = with_rule(without_rule(description, name) if updates else description, rule)
+        self._engine.update(changed)
         return _rule_response(request, rule, description, 200 if updates else 201)
 
     def _list_rules(self, request: web.Request, path: str) -> web.Response:
         _only_get(request)
         description = self._find(path).description
         page, following = _page(request, list(description.rules))
-        items = [(rule, f"{request.url.origin()}/{path}/rules/{rule.name}") for rule in page]
+        items = [(rule, _address(request, description, rule)) for rule in page]
         body = atom_writer.write_rules(items, description.created_ms, following)
         return web.Response(
             body=body, headers={"Content-Type": "application/atom+xml;type=feed;charset=utf-8"}
         )
-
-    def _set_rules(self, description: Description, rules: list[Rule]) -> None:
-        self._engine.update(description.model_copy(update={"rules": tuple(rules)}))
 
     def _find(self, path: str) -> Entity:
         entity = self._engine.namespace.find(path)
@@ -226,8 +218,19 @@ class _Admin:
 
 
 def _rule_response(request: web.Request, rule: Rule, description: Description, status: int) -> web.Response:
-    body = atom_writer.write_rule(rule, str(request.url), description.created_ms)
+    body = atom_writer.write_rule(rule, _address(request, description, rule), description.created_ms)
     return web.Response(status=status, body=body, headers={"Content-Type": _ATOM_TYPE})
+
+
+def _address(request: web.Request, description: Description, rule: Rule | None = None) -> str:
+    """The id of an entity or rule. Clients read the names from its ``/Subscriptions/`` and ``/Rules/``, spelled so."""
+    path = description.path
+    if description.kind == "subscription":
+        path = f"{topic_path(path)}/Subscriptions/{atom_writer.description_path(description)}"
+    if rule is not None:
+        path += f"/Rules/{rule.name}"
+    version = request.query.get("api-version")
+    return f"{request.url.origin()}/{path}" + (f"?api-version={version}" if version else "")
 
 
 def _segment(path: str, name: str) -> str:

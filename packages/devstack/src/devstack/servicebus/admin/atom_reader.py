@@ -61,10 +61,22 @@ def _content(body: bytes) -> ET.Element:
 
 
 def _rule(element: ET.Element) -> Rule:
-    name = _child_text(element, "Name") or ""
+    rule = _filter(element)
     action = element.find(f"{{{SERVICE_BUS}}}Action")
-    if action is not None and _type(action) not in ("", "EmptyRuleAction"):
-        raise NotSupported("rule actions are not supported by devstack")
+    if action is None or _type(action) in ("", "EmptyRuleAction"):
+        return rule
+    if _type(action) != "SqlRuleAction":
+        raise NotSupported(f"a {_type(action)} is not supported by devstack")
+    return rule.model_copy(
+        update={
+            "action": _child_text(action, "SqlExpression") or "",
+            "action_parameters": _key_values(action, "Parameters"),
+        }
+    )
+
+
+def _filter(element: ET.Element) -> Rule:
+    name = _child_text(element, "Name") or ""
     given = element.find(f"{{{SERVICE_BUS}}}Filter")
     if given is None:
         return Rule(name=name, kind="true", expression="1=1")

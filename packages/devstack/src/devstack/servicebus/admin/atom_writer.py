@@ -1,4 +1,10 @@
-"""Entities, rules and errors as the Atom entries that the administration clients read."""
+"""Entities and rules as Atom entries, in the very form in which the service writes them.
+
+The JavaScript client reads element names and ``i:type`` as text: each namespace is the default one of its element,
+declared there, and only ``i``, ``d2p1`` and ``d6p1`` are prefixes. Tags are therefore written as they are, not as
+qualified names. Source: the Service Bus management API (service ``servicebus/connect`` schema of 2010/10), version
+2021-05 and 2024-05, and the serializers of the administration clients for JavaScript (7.9.5) and .NET.
+"""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -20,8 +26,7 @@ from devstack.servicebus.broker.queue import Queue
 from devstack.servicebus.broker.topic import Topic
 from devstack.servicebus.properties import written
 
-for _prefix, _namespace in (("", ATOM), ("d2p1", COUNTS), ("i", INSTANCE)):
-    ET.register_namespace(_prefix, _namespace)
+_DESCRIBED = {"xmlns": SERVICE_BUS, "xmlns:i": INSTANCE}
 
 
 def write_entity(entity: Entity, url: str, name: str) -> bytes:
@@ -54,35 +59,35 @@ def _document(element: ET.Element) -> bytes:
 
 
 def _feed(entries: list[ET.Element], title: str, following: str | None) -> bytes:
-    feed = ET.Element(f"{{{ATOM}}}feed")
-    ET.SubElement(feed, f"{{{ATOM}}}title", type="text").text = title
-    ET.SubElement(feed, f"{{{ATOM}}}updated").text = _time(0)
-    ET.SubElement(feed, f"{{{ATOM}}}link", rel="self", href="")
+    feed = ET.Element("feed", {"xmlns": ATOM})
+    ET.SubElement(feed, "title", type="text").text = title
+    ET.SubElement(feed, "updated").text = _time(0)
+    ET.SubElement(feed, "link", rel="self", href="")
     if following is not None:
-        ET.SubElement(feed, f"{{{ATOM}}}link", rel="next", href=following)
+        ET.SubElement(feed, "link", rel="next", href=following)
     feed.extend(entries)
     return _document(feed)
 
 
 def _entry(title: str, url: str, created_ms: int, updated_ms: int) -> tuple[ET.Element, ET.Element]:
-    entry = ET.Element(f"{{{ATOM}}}entry")
-    ET.SubElement(entry, f"{{{ATOM}}}id").text = url
-    ET.SubElement(entry, f"{{{ATOM}}}title", type="text").text = title
-    ET.SubElement(entry, f"{{{ATOM}}}published").text = _time(created_ms)
-    ET.SubElement(entry, f"{{{ATOM}}}updated").text = _time(updated_ms)
-    ET.SubElement(entry, f"{{{ATOM}}}link", rel="self", href=url)
-    return entry, ET.SubElement(entry, f"{{{ATOM}}}content", type="application/xml")
+    entry = ET.Element("entry", {"xmlns": ATOM})
+    ET.SubElement(entry, "id").text = url
+    ET.SubElement(entry, "title", type="text").text = title
+    ET.SubElement(entry, "published").text = _time(created_ms)
+    ET.SubElement(entry, "updated").text = _time(updated_ms)
+    ET.SubElement(entry, "link", rel="self", href=url)
+    return entry, ET.SubElement(entry, "content", type="application/xml")
 
 
 def _entity_entry(entity: Entity, url: str, name: str) -> ET.Element:
     description = entity.description
     entry, content = _entry(name, url, description.created_ms, description.updated_ms)
-    described = ET.SubElement(content, f"{{{SERVICE_BUS}}}{DESCRIPTIONS[description.kind]}")
+    described = ET.SubElement(content, DESCRIPTIONS[description.kind], _DESCRIBED)
     for key, value in (written(description) | _runtime(entity)).items():
-        ET.SubElement(described, f"{{{SERVICE_BUS}}}{key}").text = value
-    counts = ET.SubElement(described, f"{{{SERVICE_BUS}}}CountDetails")
+        ET.SubElement(described, key).text = value
+    counts = ET.SubElement(described, "CountDetails", {"xmlns:d2p1": COUNTS})
     for key, number in _counts(entity).items():
-        ET.SubElement(counts, f"{{{COUNTS}}}{key}").text = str(number)
+        ET.SubElement(counts, f"d2p1:{key}").text = str(number)
     return entry
 
 
@@ -125,40 +130,45 @@ def _dead_letter(queue: Queue) -> Queue:
 
 def _rule_entry(rule: Rule, url: str, created_ms: int) -> ET.Element:
     entry, content = _entry(rule.name, url, created_ms, created_ms)
-    described = ET.SubElement(content, f"{{{SERVICE_BUS}}}RuleDescription")
+    described = ET.SubElement(content, "RuleDescription", _DESCRIBED)
     kinds = {
         "true": "TrueFilter",
         "false": "FalseFilter",
         "sql": "SqlFilter",
         "correlation": "CorrelationFilter",
     }
-    given = ET.SubElement(described, f"{{{SERVICE_BUS}}}Filter", {f"{{{INSTANCE}}}type": kinds[rule.kind]})
+    given = ET.SubElement(described, "Filter", {"i:type": kinds[rule.kind]})
     if rule.kind == "correlation":
         for field in CORRELATION_FIELDS:
             if field in rule.system:
-                ET.SubElement(given, f"{{{SERVICE_BUS}}}{field}").text = rule.system[field]
+                ET.SubElement(given, field).text = rule.system[field]
         _write_key_values(given, "Properties", rule.properties)
     else:
-        ET.SubElement(given, f"{{{SERVICE_BUS}}}SqlExpression").text = rule.expression
-        ET.SubElement(given, f"{{{SERVICE_BUS}}}CompatibilityLevel").text = "20"
+        ET.SubElement(given, "SqlExpression").text = rule.expression
+        ET.SubElement(given, "CompatibilityLevel").text = "20"
         _write_key_values(given, "Parameters", rule.parameters)
-    ET.SubElement(described, f"{{{SERVICE_BUS}}}Action", {f"{{{INSTANCE}}}type": "EmptyRuleAction"})
-    ET.SubElement(described, f"{{{SERVICE_BUS}}}Name").text = rule.name
-    ET.SubElement(described, f"{{{SERVICE_BUS}}}CreatedAt").text = _time(created_ms)
+    if rule.action is None:
+        ET.SubElement(described, "Action", {"i:type": "EmptyRuleAction"})
+    else:
+        action = ET.SubElement(described, "Action", {"i:type": "SqlRuleAction"})
+        ET.SubElement(action, "SqlExpression").text = rule.action
+        ET.SubElement(action, "CompatibilityLevel").text = "20"
+        _write_key_values(action, "Parameters", rule.action_parameters)
+    ET.SubElement(described, "Name").text = rule.name
+    ET.SubElement(described, "CreatedAt").text = _time(created_ms)
     return entry
 
 
 def _write_key_values(parent: ET.Element, name: str, values: Mapping[str, Any]) -> None:
     if not values:
         return
-    element = ET.SubElement(parent, f"{{{SERVICE_BUS}}}{name}")
+    element = ET.SubElement(parent, name)
     for key, value in values.items():
-        pair = ET.SubElement(element, f"{{{SERVICE_BUS}}}KeyValueOfstringanyType")
-        ET.SubElement(pair, f"{{{SERVICE_BUS}}}Key").text = key
+        pair = ET.SubElement(element, "KeyValueOfstringanyType")
+        ET.SubElement(pair, "Key").text = key
         kind, text = _xml_value(value)
-        # The prefix stands in an attribute's value, which the serializer does not look into: it is declared by hand.
-        attributes = {f"{{{INSTANCE}}}type": f"d6p1:{kind}", "xmlns:d6p1": SCHEMA}
-        ET.SubElement(pair, f"{{{SERVICE_BUS}}}Value", attributes).text = text
+        attributes = {"i:type": f"d6p1:{kind}", "xmlns:d6p1": SCHEMA}
+        ET.SubElement(pair, "Value", attributes).text = text
 
 
 def _xml_value(value: Any) -> tuple[str, str]:

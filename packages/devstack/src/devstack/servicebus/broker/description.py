@@ -4,6 +4,7 @@ Defaults are those of Azure Service Bus for an entity that is created without th
 """
 
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict
 
@@ -18,7 +19,8 @@ DEFAULT_RULE = "$Default"
 
 
 class Rule(BaseModel):
-    """One filter of a subscription; a message that any rule of the subscription matches is copied to it once."""
+    """One filter of a subscription. The rules that match a message and have no action make one copy together; each
+    matching rule with an action makes a copy of its own."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -35,6 +37,11 @@ class Rule(BaseModel):
 
     properties: dict[str, Any] = {}
     """Of a correlation filter: what each named application property must equal."""
+
+    action: str | None = None
+    """SQL that changes the copy which this rule makes."""
+
+    action_parameters: dict[str, Any] = {}
 
 
 class Description(BaseModel):
@@ -56,6 +63,10 @@ class Description(BaseModel):
     partitioned: bool = False
     max_size_megabytes: int = DEFAULT_MAX_SIZE_MEGABYTES
     status: Status = "Active"
+    forward_to: str | None = None
+    """The entity that every message goes on to, as a path or an address."""
+
+    forward_dead_letters_to: str | None = None
     rules: tuple[Rule, ...] = ()
     """Of a subscription. None matches nothing; a new subscription starts with :func:`default_rule`."""
 
@@ -72,6 +83,12 @@ class Description(BaseModel):
     @property
     def can_receive(self) -> bool:
         return self.status in ("Active", "SendDisabled")
+
+
+def entity_path(address: str) -> str:
+    """The path in an address: ``amqps://host:port/queue/`` and ``queue`` are the same entity."""
+    path = urlsplit(address).path if "://" in address else address
+    return path.strip("/")
 
 
 def default_rule() -> Rule:

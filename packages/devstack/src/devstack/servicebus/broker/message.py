@@ -14,6 +14,17 @@ class State(IntEnum):
     SCHEDULED = 2
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a message was before it came to a queue: in a topic, or in an entity that forwards."""
+
+    sequence: int
+    """The number that it got where it was sent to."""
+
+    dead_letter_source: str | None = None
+    """The entity in whose dead-letter queue it was, if it was forwarded from one."""
+
+
 @dataclass(slots=True)
 class Message:
     """Times are milliseconds since the epoch."""
@@ -36,7 +47,7 @@ class Message:
     """In the dead-letter queue of its entity."""
 
     dead_letter_source: str | None = None
-    """The path of the entity that dead-lettered it."""
+    """The entity that dead-lettered it, known as in Azure only once the dead letter was forwarded."""
 
     token: bytes | None = None
     locked_until_ms: int = 0

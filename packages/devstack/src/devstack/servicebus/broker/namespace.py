@@ -1,18 +1,20 @@
-"""The entities by path: all of a send is accepted, or none, and an entity's deadlines are met in their order."""
+"""The entities by path; all of a send is accepted, or none; what an entity forwards has one place at any time."""
 
 import heapq
 from dataclasses import dataclass
 
-from devstack.servicebus.broker.acceptance import (
+from devstack.servicebus.broker.admission import (
     check_message,
     check_partitioned_batch,
     duplicate_key,
+    identified,
     scheduled_time,
 )
-from devstack.servicebus.broker.description import Description
+from devstack.servicebus.broker.description import Description, entity_path
 from devstack.servicebus.broker.duplicates import DuplicateWindow
 from devstack.servicebus.broker.filters import Filters
 from devstack.servicebus.broker.journal import Journal
+from devstack.servicebus.broker.message import Message, Origin
 from devstack.servicebus.broker.queue import Queue
 from devstack.servicebus.broker.topic import Subscription, Topic
 from devstack.servicebus.codec.errors import (
@@ -24,6 +26,9 @@ from devstack.servicebus.codec.errors import (
     AmqpError,
 )
 from devstack.servicebus.codec.message import ParsedMessage
+
+MAX_HOPS = 4
+"""How often a message may be forwarded. Source: the documentation of autoforwarding in Azure Service Bus."""
 
 DEAD_LETTER_SUFFIX = "/$deadletterqueue"
 _MEGABYTE = 1024 * 1024
@@ -53,6 +58,8 @@ class Namespace:
         self._wakeups: list[tuple[int, int]] = []
         self._by_id: dict[int, Entity] = {}
         self._registered: dict[int, int] = {}
+        self._hops = 0
+        """How often the message that is being forwarded was forwarded before: a chain is gone through in one turn."""
 
     # -- entities
 
@@ -86,6 +93,8 @@ class Namespace:
             node = Queue(entity_id, description, self._journal)
         if description.kind == "subscription":
             self._topic_of(description.path).subscriptions[key] = Subscription(_as_queue(node))
+        if isinstance(node, Queue) and node.dead_letter is not None:
+            node.on_forward = node.dead_letter.on_forward = self._forward
         window = (
             DuplicateWindow(description.duplicate_window_ms)
             if description.requires_duplicate_detection
@@ -107,6 +116,9 @@ class Namespace:
             entity.duplicates.window_ms = description.duplicate_window_ms
         if description.kind == "subscription":
             self._topic_of(description.path).subscriptions[description.path.lower()].filters = filters
+        for queue in (entity.queue, entity.queue.dead_letter):
+            if queue is not None and queue.forward_to is not None:
+                queue.forward_ready(description.updated_ms)
         return entity
 
     def delete(self, path: str) -> list[Entity]:
@@ -136,6 +148,15 @@ class Namespace:
         assert queue is not None
         return queue
 
+    def receivable(self, path: str) -> Queue:
+        """The queue that a receiver may take from. Raises :class:`AmqpError` when none may."""
+        queue = self.readable(path)
+        if queue.forward_to is not None:
+            raise AmqpError(
+                NOT_ALLOWED, f"A message receiver cannot be created on '{path}': it forwards its messages."
+            )
+        return queue
+
     def writable(self, path: str) -> Entity:
         """The entity behind a sender's address. Raises :class:`AmqpError`."""
         entity = self.get(path)
@@ -152,33 +173,67 @@ class Namespace:
     ) -> list[int]:
         """Accept the messages, all or none. Returns the sequence numbers of those with a time of their own.
 
+        A message without an id gets one, which is the same in every subscription.
         Raises :class:`AmqpError` with what the first message to be refused is refused for.
         """
         self._check(entity, messages, batch=batch)
         numbers = []
-        for parsed in messages:
+        for parsed in map(identified, messages):
             due = scheduled_time(parsed)
             number = self._accept(entity, parsed, due, now_ms)
             if due is not None:
                 numbers.append(number)
         return numbers
 
-    def _accept(self, entity: Entity, parsed: ParsedMessage, due_ms: int | None, now_ms: int) -> int:
+    def _accept(
+        self,
+        entity: Entity,
+        parsed: ParsedMessage,
+        due_ms: int | None,
+        now_ms: int,
+        origin: Origin | None = None,
+    ) -> int:
         """The number that the message got; of a duplicate, one that no message has."""
         if not self._is_fresh(entity, parsed, now_ms):
             return entity.queue.next_sequence
         if due_ms is not None and due_ms > now_ms:
             return entity.queue.schedule(parsed, due_ms, now_ms).sequence
         if isinstance(entity.node, Topic):
-            return entity.node.put(parsed, now_ms)
-        return entity.node.put(parsed, now_ms).sequence
+            return entity.node.put(parsed, now_ms, origin)
+        return entity.node.put(parsed, now_ms, origin).sequence
+
+    def _forward(self, source: Queue, message: Message, now_ms: int) -> None:
+        """Move a message to where its queue forwards, in the turn in which it came; what cannot go is a dead letter."""
+        self._hops += 1
+        try:
+            target = self._forward_target(source, message)
+        except AmqpError as error:
+            if source.dead_letter is not None:
+                source.dead_letter_now(message, error.condition, error.description, now_ms)
+        else:
+            source.forwarded(message)
+            origin = Origin(message.enqueued_sequence, source.description.path if message.dead else None)
+            self._accept(target, message.parsed, None, now_ms, origin)
+            self.watch(target)
+            if isinstance(target.node, Topic):
+                for subscription in target.node.subscriptions.values():
+                    self.watch(self._by_id[subscription.queue.entity])
+        finally:
+            self._hops -= 1
+
+    def _forward_target(self, source: Queue, message: Message) -> Entity:
+        if self._hops > MAX_HOPS:
+            raise AmqpError(NOT_ALLOWED, f"A message is forwarded at most {MAX_HOPS} times.")
+        target = self.writable(entity_path(source.forward_to or ""))
+        self._check(target, [message.parsed], batch=False)
+        return target
 
     def _check(self, entity: Entity, messages: list[ParsedMessage], *, batch: bool) -> None:
         description = entity.description
         if not description.can_send:
             raise _disabled(description.path)
         if description.partitioned and batch:
-            check_partitioned_batch(description, messages)
+            check_partitioned_batch(messages, detects_duplicates=entity.duplicates is not None)
         for parsed in messages:
             check_message(description, parsed)
         size = sum(len(parsed.raw) for parsed in messages)

@@ -12,7 +12,7 @@ from typing import Any
 from devstack.servicebus.broker.deadlines import Deadlines
 from devstack.servicebus.broker.description import Description
 from devstack.servicebus.broker.journal import Journal
-from devstack.servicebus.broker.message import Message, State
+from devstack.servicebus.broker.message import Message, Origin, State
 from devstack.servicebus.broker.sessions import Session, Sessions
 from devstack.servicebus.broker.table import MessageTable
 from devstack.servicebus.codec.errors import (
@@ -57,6 +57,9 @@ class Queue:
         self.on_due: Callable[[ParsedMessage, int], None] = self._put_due
         """Takes a scheduled message whose time has come."""
 
+        self.on_forward: Callable[[Queue, Message, int], None] = lambda _queue, _message, _now_ms: None
+        """Takes a message that has become active in a queue that forwards, and moves it on or dead-letters it."""
+
         self.dead_letter: Queue | None = None if dead else Queue(entity, description, journal, dead=True)
         self._dead = dead
         self._table = MessageTable()
@@ -69,6 +72,11 @@ class Queue:
     @property
     def requires_session(self) -> bool:
         return self.description.requires_session and not self._dead
+
+    @property
+    def forward_to(self) -> str | None:
+        """Where its messages go on to, as the description says it."""
+        return self.description.forward_dead_letters_to if self._dead else self.description.forward_to
 
     @property
     def size(self) -> int:
@@ -90,13 +98,14 @@ class Queue:
 
     # -- in
 
-    def put(self, parsed: ParsedMessage, now_ms: int, enqueued_sequence: int | None = None) -> Message:
+    def put(self, parsed: ParsedMessage, now_ms: int, origin: Origin | None = None) -> Message:
         """Append a message, with the next sequence number."""
-        message = self._new(parsed, now_ms, enqueued_sequence)
+        message = self._new(parsed, now_ms, origin)
         ttl = _shorter(parsed.ttl_ms, self.description.default_ttl_ms)
         message.expires_ms = None if ttl is None else now_ms + ttl
         self.journal.put(self.entity, message)
         self.restore(message)
+        self._forward(message, now_ms)
         return message
 
     def schedule(self, parsed: ParsedMessage, due_ms: int, now_ms: int) -> Message:
@@ -113,6 +122,12 @@ class Queue:
         self._table.insert(message, in_session=self._in_session(message))
         if message.state is State.ACTIVE:
             self._make_ready(message)
+
+    def forward_ready(self, now_ms: int) -> None:
+        """The queue forwards from now on: what waits in it goes first."""
+        for message in list(self._table.starting_at(0)):
+            if message.state is State.ACTIVE and message.token is None:
+                self._forward(message, now_ms)
 
     def cancel(self, sequence: int) -> None:
         """Forget a scheduled message. Raises :class:`AmqpError` (message not found)."""
@@ -153,6 +168,10 @@ class Queue:
             self._lock(message, now_ms)
         return messages
 
+    def forwarded(self, message: Message) -> None:
+        """Remove a message that another entity has now."""
+        self._remove(message)
+
     def delete_taken(self, message: Message) -> None:
         """Remove a message that was taken to be deleted on receipt."""
         self._unlock(message)
@@ -184,6 +203,7 @@ class Queue:
             self._to_dead_letter(message, now_ms)
         elif how is Settlement.DEFER:
             message.state = State.DEFERRED
+            message.delivery_count += 1
             self.journal.put(self.entity, message)
             self._expire_if_over(message, now_ms)
         else:
@@ -238,11 +258,18 @@ class Queue:
 
     # -- inside
 
-    def _new(self, parsed: ParsedMessage, now_ms: int, enqueued_sequence: int | None) -> Message:
+    def _forward(self, message: Message, now_ms: int) -> None:
+        if self.forward_to is not None:
+            self.on_forward(self, message, now_ms)
+
+    def _new(self, parsed: ParsedMessage, now_ms: int, origin: Origin | None) -> Message:
         sequence = self.next_sequence
         self.next_sequence += 1
         self.journal.sequence(self.entity, self.next_sequence)
-        return Message(sequence, enqueued_sequence or sequence, parsed, now_ms)
+        origin = origin or Origin(sequence)
+        return Message(
+            sequence, origin.sequence, parsed, now_ms, dead_letter_source=origin.dead_letter_source
+        )
 
     def _put_due(self, parsed: ParsedMessage, now_ms: int) -> None:
         self.put(parsed, now_ms)
@@ -296,6 +323,7 @@ class Queue:
                 return
         if not self._expire_if_over(message, now_ms) and message.state is State.ACTIVE:
             self._make_ready(message)
+            self._forward(message, now_ms)
 
     def _end_session(self, session: Session, now_ms: int, *, counts: bool) -> None:
         lock = session.lock
@@ -325,9 +353,9 @@ class Queue:
             return
         self._table.remove(message, in_session=self._in_session(message))
         message.dead, message.state, message.expires_ms = True, State.ACTIVE, None
-        message.dead_letter_source = self.description.path
         self.journal.put(self.entity, message)
         target.restore(message)
+        target._forward(message, now_ms)  # noqa: SLF001 - the other half of this queue
 
     def _change(self, message: Message, changes: dict[str, Any]) -> None:
         before = message.size

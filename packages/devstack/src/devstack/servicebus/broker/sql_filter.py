@@ -53,7 +53,7 @@ _TOKEN = re.compile(
     | (?P<parameter>@\w+)
     | (?P<quoted>\[[^\]]+\]|"[^"]+")
     | (?P<word>[A-Za-z_][\w.\-]*)
-    | (?P<operator><>|!=|<=|>=|[=<>+\-*/%(),])
+    | (?P<operator><>|!=|<=|>=|[=<>+\-*/%(),;])
     )""",
     re.VERBOSE,
 )
@@ -79,14 +79,12 @@ def compile_sql(expression: str, parameters: Mapping[str, Any]) -> Callable[[Pro
     """A function that tells whether a message matches. Raises ValueError for what is not supported."""
     if len(expression) > MAX_LENGTH:
         raise ValueError(f"a SQL filter has at most {MAX_LENGTH} characters")
-    node = _Parser(
-        _tokens(expression), {name.lstrip("@").lower(): v for name, v in parameters.items()}
-    ).parse()
+    node = SqlParser(tokens(expression), parameters).parse()
     return lambda properties: node(properties) is True
 
 
 @dataclass(frozen=True, slots=True)
-class _Token:
+class Token:
     kind: str
     text: str
 
@@ -95,92 +93,99 @@ class _Token:
         return self.text.upper() if self.kind in ("word", "operator") else ""
 
 
-def _tokens(expression: str) -> list[_Token]:
-    tokens, position = [], 0
+def tokens(expression: str) -> list[Token]:
+    found, position = [], 0
     text = expression.rstrip()
     while position < len(text):
         match = _TOKEN.match(text, position)
         if match is None or match.lastgroup is None:
             raise ValueError(f"a SQL filter cannot contain {text[position:].strip()[:20]!r}")
-        tokens.append(_Token(match.lastgroup, match.group(match.lastgroup)))
+        found.append(Token(match.lastgroup, match.group(match.lastgroup)))
         position = match.end()
-    return tokens
+    return found
 
 
-class _Parser:
+class SqlParser:
     """Recursive descent, one method for each level of precedence."""
 
-    def __init__(self, tokens: list[_Token], parameters: Mapping[str, Any]) -> None:
+    def __init__(self, tokens: list[Token], parameters: Mapping[str, Any]) -> None:
         self._tokens = tokens
-        self._parameters = parameters
+        self._parameters = {name.lstrip("@").lower(): value for name, value in parameters.items()}
         self._position = 0
         self._depth = 0
 
     def parse(self) -> Node:
-        node = self._or()
+        node = self.expression()
         if self._position != len(self._tokens):
             raise ValueError(f"a SQL filter cannot go on with {self._tokens[self._position].text!r}")
         return node
 
-    def _peek(self) -> str:
+    @property
+    def more(self) -> bool:
+        """Whether anything is left."""
+        return self._position < len(self._tokens)
+
+    @property
+    def peek(self) -> str:
+        """The next keyword or operator; empty when something else is next, or nothing."""
         return self._tokens[self._position].keyword if self._position < len(self._tokens) else ""
 
-    def _accept(self, *keywords: str) -> str:
-        if self._peek() in keywords and self._peek():
+    def accept(self, *keywords: str) -> str:
+        if self.peek in keywords and self.peek:
             self._position += 1
             return self._tokens[self._position - 1].keyword
         return ""
 
-    def _expect(self, keyword: str) -> None:
-        if not self._accept(keyword):
+    def expect(self, keyword: str) -> None:
+        if not self.accept(keyword):
             raise ValueError(f"a SQL filter needs {keyword} here")
 
-    def _next(self) -> _Token:
+    def next(self) -> Token:
         if self._position >= len(self._tokens):
             raise ValueError("a SQL filter ends too early")
         self._position += 1
         return self._tokens[self._position - 1]
 
-    def _or(self) -> Node:
+    def expression(self) -> Node:
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise ValueError(f"a SQL filter nests at most {MAX_DEPTH} deep")
         node = self._and()
-        while self._accept("OR"):
+        while self.accept("OR"):
             node = either(node, self._and())
         self._depth -= 1
         return node
 
     def _and(self) -> Node:
         node = self._not()
-        while self._accept("AND"):
+        while self.accept("AND"):
             node = both(node, self._not())
         return node
 
     def _not(self) -> Node:
         negations = 0
-        while self._accept("NOT"):
+        while self.accept("NOT"):
             negations += 1
         node = self._predicate()
         return negated(node) if negations % 2 else node
 
     def _predicate(self) -> Node:
-        if self._accept("EXISTS"):
-            self._expect("(")
-            name = self._next()
-            self._expect(")")
+        if self.accept("EXISTS"):
+            self.expect("(")
+            name = self.next()
+            self.expect(")")
             return exists(_property(name))
         left = self._sum()
-        if symbol := self._accept(*_COMPARISONS):
+        if symbol := self.accept(*_COMPARISONS):
             return compared(left, _COMPARISONS[symbol], self._sum())
-        if self._accept("IS"):
-            is_not = bool(self._accept("NOT"))
-            self._expect("NULL")
+        if self.accept("IS"):
+            is_not = bool(self.accept("NOT"))
+            self.expect("NULL")
             return negated(is_null(left)) if is_not else is_null(left)
-        is_not = bool(self._accept("NOT"))
-        if self._accept("IN"):
+        is_not = bool(self.accept("NOT"))
+        if self.accept("IN"):
             node = self._in(left)
-        elif self._accept("LIKE"):
+        elif self.accept("LIKE"):
             node = self._like(left)
         elif is_not:
             raise ValueError("a SQL filter needs IN or LIKE after NOT here")
@@ -189,11 +194,11 @@ class _Parser:
         return negated(node) if is_not else node
 
     def _in(self, left: Node) -> Node:
-        self._expect("(")
+        self.expect("(")
         options = [self._sum()]
-        while self._accept(","):
+        while self.accept(","):
             options.append(self._sum())
-        self._expect(")")
+        self.expect(")")
         node = compared(left, operator.eq, options[0])
         for option in options[1:]:
             node = either(node, compared(left, operator.eq, option))
@@ -201,34 +206,34 @@ class _Parser:
 
     def _like(self, left: Node) -> Node:
         pattern = self._sum()
-        escape = self._sum() if self._accept("ESCAPE") else None
+        escape = self._sum() if self.accept("ESCAPE") else None
         return like(left, pattern, escape)
 
     def _sum(self) -> Node:
         node = self._product()
-        while symbol := self._accept("+", "-"):
+        while symbol := self.accept("+", "-"):
             node = computed(node, _ARITHMETIC[symbol], self._product())
         return node
 
     def _product(self) -> Node:
         node = self._unary()
-        while symbol := self._accept("*", "/", "%"):
+        while symbol := self.accept("*", "/", "%"):
             node = computed(node, _ARITHMETIC[symbol], self._unary())
         return node
 
     def _unary(self) -> Node:
         sign = 1
-        while symbol := self._accept("+", "-"):
+        while symbol := self.accept("+", "-"):
             sign = -sign if symbol == "-" else sign
         node = self._primary()
         return node if sign > 0 else computed(constant(0), operator.sub, node)
 
     def _primary(self) -> Node:
-        if self._accept("("):
-            node = self._or()
-            self._expect(")")
+        if self.accept("("):
+            node = self.expression()
+            self.expect(")")
             return node
-        token = self._next()
+        token = self.next()
         if token.kind == "number":
             return constant(float(token.text) if "." in token.text else int(token.text))
         if token.kind == "string":
@@ -240,19 +245,27 @@ class _Parser:
             return constant(self._parameters[name])
         if token.keyword in ("TRUE", "FALSE"):
             return constant(token.keyword == "TRUE")
-        if self._peek() == "(":
+        if self.peek == "(":
             raise ValueError(f"a SQL filter cannot call {token.text}")
         return _property(token)
 
 
-def _property(token: _Token) -> Node:
+def property_name(token: Token) -> tuple[str, str]:
+    """The scope, ``sys`` or ``user``, and the name that a token means."""
     if token.kind not in ("word", "quoted"):
         raise ValueError(f"a SQL filter cannot contain {token.text!r} here")
-    name = (token.text[1:-1] if token.kind == "quoted" else token.text).lower()
+    name = token.text[1:-1] if token.kind == "quoted" else token.text
     scope, _, rest = name.partition(".")
-    if token.kind == "word" and scope == "sys":
-        if rest not in {known.lower() for known in SYSTEM_PROPERTIES}:
-            raise ValueError(f"a SQL filter cannot read sys.{rest}")
-        return lambda properties: properties.system.get(rest)
-    key = rest if token.kind == "word" and scope == "user" and rest else name
-    return lambda properties: properties.user.get(key)
+    if token.kind == "word" and rest and scope.lower() in ("sys", "user"):
+        return scope.lower(), rest
+    return "user", name
+
+
+def _property(token: Token) -> Node:
+    scope, spelled = property_name(token)
+    name = spelled.lower()
+    if scope == "user":
+        return lambda properties: properties.user.get(name)
+    if name not in {known.lower() for known in SYSTEM_PROPERTIES}:
+        raise ValueError(f"a SQL filter cannot read sys.{name}")
+    return lambda properties: properties.system.get(name)

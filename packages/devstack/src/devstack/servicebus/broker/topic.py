@@ -3,6 +3,7 @@
 from devstack.servicebus.broker.description import Description
 from devstack.servicebus.broker.filters import Filters, MessageView
 from devstack.servicebus.broker.journal import Journal
+from devstack.servicebus.broker.message import Origin
 from devstack.servicebus.broker.queue import Queue
 from devstack.servicebus.codec.message import ParsedMessage
 
@@ -35,28 +36,29 @@ class Topic:
             stored += queue.size + (queue.dead_letter.size if queue.dead_letter else 0)
         return stored
 
-    def put(self, parsed: ParsedMessage, now_ms: int) -> int:
+    def put(self, parsed: ParsedMessage, now_ms: int, origin: Origin | None = None) -> int:
         """Copy the message to every subscription whose rules match. Returns the topic's number for it."""
         sequence = self.backlog.next_sequence
         self.backlog.next_sequence += 1
         self._journal.sequence(self.entity, self.backlog.next_sequence)
         view = MessageView(parsed)
-        for subscription in self.subscriptions.values():
-            if subscription.filters.match(view):
-                _deliver(subscription.queue, parsed, sequence, now_ms)
+        origin = origin or Origin(sequence)
+        for subscription in list(self.subscriptions.values()):
+            for copy in subscription.filters.copies(view):
+                _deliver(subscription.queue, copy, origin, now_ms)
         return sequence
 
     def _publish_due(self, parsed: ParsedMessage, now_ms: int) -> None:
         self.put(parsed, now_ms)
 
 
-def _deliver(queue: Queue, parsed: ParsedMessage, sequence: int, now_ms: int) -> None:
+def _deliver(queue: Queue, parsed: ParsedMessage, origin: Origin, now_ms: int) -> None:
     """A session subscription cannot use a message without a session id, and its sender cannot know: dead letter."""
-    message = queue.put(parsed, now_ms, sequence)
+    message = queue.put(parsed, now_ms, origin)
     if queue.description.requires_session and parsed.session_id is None:
         queue.dead_letter_now(
             message,
             "Session id is null.",
-            "A message without a session id was sent to a subscription that requires sessions.",
+            "Session enabled entity doesn't allow a message whose session identifier is null.",
             now_ms,
         )

@@ -4,6 +4,7 @@ Every section's bounds are checked once, when the message arrives, so that no la
 Source: OASIS AMQP 1.0 part 3, 3.2.
 """
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +34,7 @@ PROPERTY_NAMES = (
     "reply-to-group-id",
 )
 _MESSAGE_ID, _GROUP_ID = 0, 10
+EMPTY_LIST = 0x45
 NO_DELIVERY_ANNOTATIONS = e.described(DELIVERY_ANNOTATIONS, e.encode_map([]))
 _NO_ANNOTATIONS: dict[str, bytes] = {}
 
@@ -170,14 +172,32 @@ def read_application_properties(message: ParsedMessage) -> dict[str, Any]:
     return {name: decode(value)[0] for name, value in encoded.items()}
 
 
-def with_application_properties(message: ParsedMessage, changes: dict[str, Any]) -> bytes:
-    """The message's bytes with ``changes`` merged into its application properties."""
+def with_application_properties(
+    message: ParsedMessage, changes: dict[str, Any], removed: Collection[str] = ()
+) -> bytes:
+    """The message's bytes with ``changes`` merged into its application properties, and ``removed`` ones left out."""
     merged = _raw_application_properties(message)
     merged.update({name: e.encode(value) for name, value in changes.items()})
+    merged = {name: value for name, value in merged.items() if name not in removed}
     items = [part for name, value in merged.items() for part in (e.string(name), value)]
     section = e.described(APPLICATION_PROPERTIES, e.encode_map(items))
     start = message.application_properties_at or message.body_start
     return message.raw[:start] + section + message.raw[message.body_start :]
+
+
+def with_properties(message: ParsedMessage, changes: Mapping[str, str | None]) -> bytes:
+    """The message's bytes with these properties, by their AMQP names; None removes one."""
+    raw = message.raw
+    start = end = message.bare_start
+    fields: list[bytes] = []
+    if message.properties_at:
+        fields, end = _raw_fields(raw, message.properties_at)
+    fields += [b"\x40"] * (len(PROPERTY_NAMES) - len(fields))
+    for name, value in changes.items():
+        fields[PROPERTY_NAMES.index(name)] = e.encode(value)
+    while fields and fields[-1] == b"\x40":
+        fields.pop()
+    return raw[:start] + e.described(PROPERTIES, e.encode_list(fields)) + raw[end:]
 
 
 def build_value_message(
@@ -207,6 +227,19 @@ def _raw_application_properties(message: ParsedMessage) -> dict[str, bytes]:
         return {}
     _, value_at = _section(message.raw, message.application_properties_at)
     return raw_map(message.raw, value_at)[0]
+
+
+def _raw_fields(raw: bytes, position: int) -> tuple[list[bytes], int]:
+    """The encoded items of a list whose bounds were checked, and where the list ends."""
+    fields: list[bytes] = []
+    if raw[position] != EMPTY_LIST:
+        width = 1 if raw[position] == 0xC0 else 4
+        item = position + 1 + 2 * width
+        for _ in range(int.from_bytes(raw[position + 1 + width : item], "big")):
+            after = skip(raw, item)
+            fields.append(raw[item:after])
+            item = after
+    return fields, skip(raw, position)
 
 
 def _section(raw: bytes, position: int) -> tuple[int, int]:
@@ -248,7 +281,7 @@ def _number(fields: list[Any], index: int) -> int | None:
 def _identity(raw: bytes, position: int) -> tuple[str | None, str | None]:
     """Message id and group id, stepping over the fields between them."""
     constructor = raw[position]
-    if constructor == 0x45:
+    if constructor == EMPTY_LIST:
         return None, None
     if constructor not in (0xC0, 0xD0):
         raise malformed("properties are a list")

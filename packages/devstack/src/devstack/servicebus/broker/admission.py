@@ -1,12 +1,19 @@
-"""What a message must be to be taken, whatever the entity already holds; a duplicate is known by its key.
+"""What one message must be before an entity takes it, whatever the entity holds.
 
-Limits are those of the Standard tier (Service Bus quotas): 256 KB a message or batch, ids of at most 128 characters.
+Limits are those of the Standard tier (Service Bus quotas): 256 KB a message, ids of at most 128 characters.
 """
+
+import uuid
 
 from devstack.servicebus.broker.description import Description
 from devstack.servicebus.codec.decode import decode
-from devstack.servicebus.codec.errors import ARGUMENT_ERROR, MESSAGE_SIZE_EXCEEDED, NOT_ALLOWED, AmqpError
-from devstack.servicebus.codec.message import ParsedMessage
+from devstack.servicebus.codec.errors import (
+    ARGUMENT_ERROR,
+    MESSAGE_SIZE_EXCEEDED,
+    NOT_ALLOWED,
+    AmqpError,
+)
+from devstack.servicebus.codec.message import ParsedMessage, parse, with_properties
 
 MAX_MESSAGE_BYTES = 262_144
 MAX_ID_LENGTH = 128
@@ -22,7 +29,6 @@ def duplicate_key(description: Description, parsed: ParsedMessage) -> str:
 
 
 def check_message(description: Description, parsed: ParsedMessage) -> None:
-    """Raises :class:`AmqpError` for a message that the entity does not take, whoever else is in the batch."""
     if description.requires_session and description.kind == "queue" and parsed.session_id is None:
         raise AmqpError(
             NOT_ALLOWED,
@@ -41,9 +47,8 @@ def check_message(description: Description, parsed: ParsedMessage) -> None:
         raise AmqpError(ARGUMENT_ERROR, "PartitionKey and SessionId are both set and differ.")
 
 
-def check_partitioned_batch(description: Description, messages: list[ParsedMessage]) -> None:
-    """Raises :class:`AmqpError` for a batch that a partitioned entity does not take."""
-    if description.requires_duplicate_detection:
+def check_partitioned_batch(messages: list[ParsedMessage], *, detects_duplicates: bool) -> None:
+    if detects_duplicates:
         raise AmqpError(
             NOT_ALLOWED, "Batching is not supported on a partitioned entity with duplicate detection."
         )
@@ -51,6 +56,14 @@ def check_partitioned_batch(description: Description, messages: list[ParsedMessa
         raise AmqpError(
             NOT_ALLOWED, "All messages of a batch to a partitioned entity need the same partition key."
         )
+
+
+def identified(parsed: ParsedMessage) -> ParsedMessage:
+    return (
+        parsed
+        if parsed.message_id is not None
+        else parse(with_properties(parsed, {"message-id": uuid.uuid4().hex}))
+    )
 
 
 def _given_partition_key(parsed: ParsedMessage) -> str | None:
@@ -65,7 +78,6 @@ def _partition_key(parsed: ParsedMessage) -> str | None:
 
 
 def scheduled_time(parsed: ParsedMessage) -> int | None:
-    """When the sender wants it to become active, in milliseconds."""
     value = _annotation(parsed, SCHEDULED_TIME)
     return value if isinstance(value, int) else None
 
