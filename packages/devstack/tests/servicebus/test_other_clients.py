@@ -290,6 +290,7 @@ async def test_a_rule_that_cannot_be_is_refused_over_amqp(servicebus_server: Ser
         add = "com.microsoft:add-rule"
         everything = {"sql-filter": {"expression": "1=1"}}
         wrong = {"sql-filter": {"expression": "a ~ 1"}}
+        binary = {"correlation-filter": {"properties": {"a": b"\xff"}}}
 
         async def refusal(operation: str, body: dict[str, Any], at: str = node) -> tuple[int, str | None]:
             status, _, condition = await raw.request(at, operation, body)
@@ -303,10 +304,11 @@ async def test_a_rule_that_cannot_be_is_refused_over_amqp(servicebus_server: Ser
             400,
             "com.microsoft:argument-error",
         )
-        assert await refusal(add, {"rule-name": "r", "rule-description": {}}) == (
-            400,
-            "com.microsoft:argument-error",
-        )
+        for description in ({}, binary):
+            assert await refusal(add, {"rule-name": "r", "rule-description": description}) == (
+                400,
+                "com.microsoft:argument-error",
+            )
         assert await refusal("com.microsoft:remove-rule", {"rule-name": "none"}) == (404, "amqp:not-found")
         assert await refusal(
             add, {"rule-name": "r", "rule-description": everything}, f"{topic}/$management"

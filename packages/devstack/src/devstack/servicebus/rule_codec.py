@@ -40,7 +40,9 @@ def read_rule(name: str, description: object) -> Rule:
     correlation = description.get("correlation-filter")
     if isinstance(correlation, dict):
         system = {rule: str(correlation[key]) for key, rule in _CORRELATION_FIELDS if correlation.get(key)}
-        properties = {str(key): value for key, value in (correlation.get("properties") or {}).items()}
+        properties = {
+            str(key): _comparable(value) for key, value in (correlation.get("properties") or {}).items()
+        }
         return Rule(kind="correlation", system=system, properties=properties, **changes)
     sql = description.get("sql-filter")
     if not isinstance(sql, dict):
@@ -68,6 +70,13 @@ def _written_filter(rule: Rule) -> Described:
         return Described(_SQL, [rule.expression, _COMPATIBILITY])
     fields = [rule.system.get(name) for _, name in _CORRELATION_FIELDS]
     return Described(_CORRELATION, [*fields, rule.properties])
+
+
+def _comparable(value: object) -> str | float | bool:
+    """A value that a stored rule can hold."""
+    if not isinstance(value, str | int | float):
+        raise AmqpError(ARGUMENT_ERROR, "A correlation filter compares texts, numbers and booleans only.")
+    return value
 
 
 def _expression(described: dict[object, object]) -> str:
