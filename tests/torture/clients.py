@@ -8,7 +8,7 @@ so that they show how often the patch was applied.
 
 import asyncio
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -44,7 +44,8 @@ class Client:
     """Asks for one thing after the other until told to stop."""
 
     name: str
-    url: str
+    urls: Sequence[str]
+    """Of all hosts; each request goes to any of them."""
     journal: Journal
     chance: random.Random
     directory: Directory
@@ -158,7 +159,8 @@ class _Request:
     async def _exchange(self, number: int) -> Answered:
         contact = self._asked.contact
         method = {"create": "POST", "patch": "PATCH", "delete": "DELETE"}[self._asked.call]
-        url = f"{self._client.url}/contacts" + (f"/{contact}" if contact else "")
+        host = self._client.chance.choice(self._client.urls)
+        url = f"{host}/contacts" + (f"/{contact}" if contact else "")
         headers = self._headers | {"x-correlation-id": cause(self._operation, number)}
         try:
             answer = await once.send(method, url, body=self._body(), headers=headers, within=TIMEOUT_SECONDS)

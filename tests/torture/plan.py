@@ -33,10 +33,14 @@ class Strike:
 
 @dataclass(frozen=True)
 class Profile:
-    """What goes wrong in a run, and how long a client pauses between two requests, in seconds from .. to."""
+    """What goes wrong in a run, and how long a client pauses between two requests, in seconds from .. to.
+
+    ``hosts``: how many Functions hosts serve the clients, each with a memory of its own.
+    """
 
     strikes: Callable[[random.Random, float], list[Strike]]
     pauses: tuple[float, float] = (0.05, 0.3)
+    hosts: int = 1
 
 
 KILLS = {"functions": 15.0, "cosmos": 11.0, "servicebus": 11.0, "worker": 15.0, "subscriber": 12.0}
@@ -152,8 +156,8 @@ def broker_away_and_host_killed(_chance: random.Random, seconds: float) -> list[
 
 PROFILES: dict[str, Profile] = {
     "everything": Profile(everything),
-    "everything-and-old-reads": Profile(everything_and_old_reads),
-    "old-reads": Profile(old_reads),
+    "everything-and-old-reads": Profile(everything_and_old_reads, hosts=2),
+    "old-reads": Profile(old_reads, hosts=2),
     "nothing": Profile(nothing),
     # Without pauses a fault meets each request of a change as often as any other.
     "failing-writes": Profile(failing_writes, pauses=(0.0, 0.01)),

@@ -63,7 +63,12 @@ class _Run:
     async def whole(self) -> Verdict:
         async with AsyncExitStack() as ends:
             stack = await ends.enter_async_context(
-                running(self._options.folder, self._options.app, seed=self._options.seed)
+                running(
+                    self._options.folder,
+                    self._options.app,
+                    seed=self._options.seed,
+                    hosts=PROFILES[self._options.profile].hosts,
+                )
             )
             journal = Journal(stack.clients_log)
             ends.callback(journal.close)
@@ -125,7 +130,7 @@ async def _load_and_faults(options: Options, stack: Stack, operator: Operator) -
 
     def client(name: str) -> Client:
         chance = random.Random(f"{name} {options.seed}")
-        return Client(name, stack.url, operator.journal, chance, directory, stopping, pauses)
+        return Client(name, stack.urls, operator.journal, chance, directory, stopping, pauses)
 
     nemesis = Nemesis(stack, operator, client("victim"), random.Random(f"nemesis {options.seed}"))
     async with asyncio.timeout(options.seconds + _LAST_ANSWERS_SECONDS), asyncio.TaskGroup() as clients:

@@ -75,10 +75,16 @@ class Stack(testing.Stack):
         several = f"--partitions={PARTITIONS}"
         super().__init__(folder, _SETTINGS, cosmos=Service("cosmos", folder / "cosmos", "--faults", several))
         self.processes: dict[str, Process] = {"cosmos": self.cosmos, "servicebus": self.servicebus}
+        self.others: list[Service] = []
+        """The Functions hosts beside the first: clients use them too, and nobody kills them."""
 
     @property
     def url(self) -> str:
-        return f"{self.functions.address.rstrip('/')}/api"
+        return self.urls[0]
+
+    @property
+    def urls(self) -> list[str]:
+        return [f"{host.address.rstrip('/')}/api" for host in (self.functions, *self.others)]
 
     @property
     def clients_log(self) -> Path:
@@ -90,7 +96,7 @@ class Stack(testing.Stack):
 
 
 @contextlib.asynccontextmanager
-async def running(folder: Path, app: Path, *, seed: int) -> AsyncIterator[Stack]:
+async def running(folder: Path, app: Path, *, seed: int, hosts: int = 1) -> AsyncIterator[Stack]:
     """Everything started and deployed, in ``folder``; the data stays there for whoever looks for a cause."""
     stack = Stack(folder)
     try:
@@ -101,6 +107,8 @@ async def running(folder: Path, app: Path, *, seed: int) -> AsyncIterator[Stack]
         others += [Leashed("worker", folder, stack.settings)] if app == ROOT else []
         host = asyncio.to_thread(stack.run, app)
         await asyncio.gather(host, *(asyncio.to_thread(stack.add, each) for each in others))
+        for number in range(2, hosts + 1):
+            stack.others.append(await asyncio.to_thread(stack.run_another, app, f"functions-{number}"))
         stack.processes |= {"functions": stack.functions} | {each.name: each for each in others}
         yield stack
     finally:

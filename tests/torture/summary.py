@@ -87,10 +87,8 @@ def _events(report: Report) -> Iterator[tuple[str, str]]:
 
 def _forwarded(folder: Path) -> Counter[str]:
     """How often the relays say that they have sent an event."""
-    logs = [folder / name for name in ("functions.log", "worker.log")]
-    return Counter(
-        event for log in logs if log.exists() for event in _FORWARDED.findall(log.read_text(errors="replace"))
-    )
+    logs = [*folder.glob("functions*.log"), *folder.glob("worker.log")]
+    return Counter(event for log in logs for event in _FORWARDED.findall(log.read_text(errors="replace")))
 
 
 def _longest_silence(report: Report) -> float:

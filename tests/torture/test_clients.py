@@ -51,7 +51,7 @@ async def server(answer: bytes = b"") -> AsyncIterator[Server]:
 def client_of(tmp_path: Path) -> Callable[[str], Client]:
     def client(url: str) -> Client:
         return Client(
-            "c", url, Journal(tmp_path / "log"), random.Random(1), Directory(), asyncio.Event(), (0, 0)
+            "c", [url], Journal(tmp_path / "log"), random.Random(1), Directory(), asyncio.Event(), (0, 0)
         )
 
     return client

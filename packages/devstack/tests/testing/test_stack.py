@@ -34,6 +34,8 @@ async def test_an_app_runs_on_what_it_declares_and_nothing_is_left(tmp_path: Pat
         }
         async with CosmosClient.from_connection_string(stack.cosmos.connection_string) as client:
             await client.get_database_client("other").get_container_client("orders").read()
+        another = stack.run_another(SHOP, "another")
+        assert (await _asked(another), another.port != host.port) == (settings, True)
         stack.functions.pause()  # it is woken to be ended
     assert alive_with(str(tmp_path)) == []
 

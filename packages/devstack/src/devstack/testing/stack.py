@@ -90,13 +90,16 @@ class Stack:
 
     def run(self, app: Path) -> Service:
         """Start the Functions host with the ``function_app.py`` in ``app``, never with a developer's own settings."""
+        self._functions = self.run_another(app, "functions")
+        return self._functions
+
+    def run_another(self, app: Path, name: str) -> Service:
+        """Start one more Functions host with the app, as Azure has several; its log is called ``name``."""
         environment = read_values(sample_file(app)) | self.settings
         empty = self.folder / "no.settings.json"
         empty.write_text('{"Values": {}}')
         arguments = (f"--app={app}", f"--settings={empty}", f"--stop-seconds={STOP_SECONDS:g}")
-        host = Service("functions", self.folder / "functions", *arguments, environment=environment)
-        self._functions = self.add(host)
-        return host
+        return self.add(Service("functions", self.folder / name, *arguments, environment=environment))
 
     def add(self, process: P) -> P:
         """Start a process that ends with the stack."""
