@@ -51,7 +51,7 @@ def test_nothing_is_lost_doubled_or_reordered(tmp_path: Path) -> None:
     ("bug", "profile", "seconds", "rule"),
     [
         ("checkpoint_before_send", "broker-away-and-host-killed", 6, "order|lost event"),
-        ("batch_in_two_writes", "failing-writes", 4, "order|lost event|contact without its events"),
+        ("batch_in_two_writes", "failing-writes", 6, "order|lost event|contact without its events"),
         ("no_sequence_sort", "nothing", 3, "order"),
         ("finite_retry", "broker-away", 7, "order|lost event"),
     ],

@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from devstack.functions.listener import Outage
-from devstack.functions.worker_pool import WorkerPool
+from devstack.functions.receiver_pool import ReceiverPool
 from devstack.testing import eventually
 
 
@@ -63,7 +63,7 @@ class Workers:
 
     def __init__(self, limit: int, spare: int) -> None:
         self.work: asyncio.Queue[asyncio.Event] = asyncio.Queue()
-        self.pool = WorkerPool(limit, spare, self._run)
+        self.pool = ReceiverPool(limit, spare, self._run)
 
     async def _run(self) -> None:
         while True:

@@ -54,6 +54,7 @@ class Executor:
     async def run(self, value: Input, trace: TraceContext | None = None) -> Any:
         """What the function returns. Raises the FunctionFailed of its last attempt, and StoppedWaitingError."""
         policy = self._function.retry
+        self._told = None
         trace = trace or TraceContext.continued()
         pauses = policy.pauses() if policy else iter(())
         retry, exception = 0, RpcException()

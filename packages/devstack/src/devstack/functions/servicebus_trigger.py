@@ -30,9 +30,9 @@ from devstack.functions.invocation import FunctionFailed, Invoker
 from devstack.functions.listener import Outage, Running, Stop, first_line
 from devstack.functions.locks import lock_kept
 from devstack.functions.logs import logged_as
+from devstack.functions.receiver_pool import ReceiverPool
 from devstack.functions.servicebus_message import UnsupportedBodyError, bind_many, bind_one
 from devstack.functions.settings import resolve
-from devstack.functions.worker_pool import WorkerPool
 from devstack.service import CannotStart
 
 WAIT_SECONDS = 60.0
@@ -100,14 +100,14 @@ class ServiceBusTrigger:
         self._outage = Outage(f"Service Bus ({self._settings.entity})")
         self._running = Running()
         self._stopped = asyncio.Event()
-        self._pool: WorkerPool | None = None
+        self._pool: ReceiverPool | None = None
         self._closing: set[asyncio.Task[None]] = set()
         self._settling = asyncio.Lock()
 
     async def run(self) -> None:
         with logged_as(self._function.name):
             spare = SPARE_SESSION_RECEIVERS if self._settings.sessions else SPARE_RECEIVERS
-            self._pool = WorkerPool(self._limit, spare, self._work)
+            self._pool = ReceiverPool(self._limit, spare, self._work)
             await self._stopped.wait()
 
     async def stop(self, stop: Stop) -> None:
@@ -138,7 +138,7 @@ class ServiceBusTrigger:
         return self._options.max_concurrent_calls
 
     @property
-    def _has_too_many_workers(self) -> bool:
+    def _has_too_many_receivers(self) -> bool:
         return self._pool is not None and self._pool.has_too_many
 
     async def _work(self) -> None:
@@ -151,7 +151,7 @@ class ServiceBusTrigger:
                 self._outage.met(error)
                 await asyncio.sleep(self._outage.pause)
                 continue
-            if not had_work and self._has_too_many_workers:
+            if not had_work and self._has_too_many_receivers:
                 return
 
     async def _work_on_session(self) -> bool:
@@ -202,7 +202,7 @@ class ServiceBusTrigger:
             while not self._stopped.is_set():
                 messages = await self._receive(receiver, WAIT_SECONDS)
                 if not messages:
-                    if self._has_too_many_workers:
+                    if self._has_too_many_receivers:
                         break
                     continue
                 had_work = True

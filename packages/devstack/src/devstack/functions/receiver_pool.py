@@ -1,7 +1,7 @@
-"""As long as the limit allows, someone is always waiting for work: busy workers never hold up the next
+"""As long as the limit allows, someone is always waiting for work: busy receivers never hold up the next
 message.
 
-To be ready to wait takes a connection and some tenths of a second, which is why there are spare workers.
+To be ready to wait takes a connection and some tenths of a second, which is why there are spare receivers.
 """
 
 import asyncio
@@ -9,10 +9,10 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterator
 
 
-class WorkerPool:
+class ReceiverPool:
     """Up to ``limit`` tasks that run the same coroutine, ``spare`` of them waiting for work.
 
-    A worker marks the time in which it has work with :meth:`busy`, and ends when it finds
+    A receiver marks the time in which it has work with :meth:`busy`, and ends when it finds
     :attr:`has_too_many` true after it waited in vain.
     """
 
@@ -39,7 +39,7 @@ class WorkerPool:
             self._waiting += 1
 
     def close(self) -> None:
-        """Add no more workers."""
+        """Add no more receivers."""
         self._closed = True
 
     def _fill(self) -> None:
