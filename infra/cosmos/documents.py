@@ -5,7 +5,6 @@ type are written alike.
 """
 
 import hashlib
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,9 +13,9 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
-from infra.canonical import canonical, check
+from infra.canonical import canonical
+from infra.cosmos.publishable import check_feed_can_be_read, check_publishable
 from outbox.aggregate import STORED, Aggregate, AggregateKey, AggregateState
-from outbox.errors import Unpublishable
 from outbox.event import DomainEvent
 from outbox.feed import FeedEvent, Lifetime, OutboxEvent, Poison
 from outbox.unit_of_work import Origin, RequestRecord, Versioned
@@ -26,9 +25,6 @@ A = TypeVar("A", bound=Aggregate[Any])
 EVENT_TYPE = "domainEvent"
 DIGEST = "digest"
 _SIGNED = ("id", "partitionKey", "type", "aggregateType", "aggregateId", "data")
-_LIKE_A_DATE = re.compile(r"\d{4}-\d\d-\d\dT|/Date\(")
-"""What Newtonsoft.Json takes for a date (azure-functions-host issue 7114)."""
-
 REQUEST_TYPE = "idempotencyRecord"
 KEEP_FOR_EVER = -1
 
@@ -41,12 +37,17 @@ _ID_LENGTH = 128
 
 
 def aggregate_item(aggregate: Aggregate[Any], state: AggregateState, *, ttl: int) -> Item:
-    """The item of an aggregate with its new state; the item expires ``ttl`` seconds after it is written (-1: never)."""
+    """The item of an aggregate with its new state; the item expires ``ttl`` seconds after it is written (-1: never).
+
+    Raises Unpublishable: the change feed could not be read past the item.
+    """
+    data = state.model_dump(mode="json", by_alias=True)
+    check_feed_can_be_read(aggregate.aggregate_type, data)
     return {
         "id": aggregate.aggregate_id,
         "partitionKey": aggregate.partition_key,
         "type": aggregate.aggregate_type,
-        "data": state.model_dump(mode="json", by_alias=True),
+        "data": data,
         "ttl": ttl,
     }
 
@@ -87,7 +88,7 @@ def request_from_item(kind: type[A], item: Mapping[str, Any]) -> RequestRecord[A
 
 
 def event_item(aggregate: Aggregate[Any], event: DomainEvent, origin: Origin, *, ttl: int) -> Item:
-    """The item of an event; the item expires ``ttl`` seconds after it is written."""
+    """The item of an event; the item expires ``ttl`` seconds after it is written. Raises Unpublishable."""
     data = event.model_dump(mode="json", by_alias=True) | {"correlationId": origin.correlation_id}
     if origin.traceparent:
         data["traceparent"] = origin.traceparent
@@ -100,7 +101,7 @@ def event_item(aggregate: Aggregate[Any], event: DomainEvent, origin: Origin, *,
     }
     if aggregate.aggregate_id != aggregate.partition_key:
         item["aggregateId"] = aggregate.aggregate_id
-    _check_publishable(item)
+    check_publishable(item)
     return item | {DIGEST: digest(item), "ttl": ttl}
 
 
@@ -121,22 +122,7 @@ def is_as_committed(item: Mapping[str, Any]) -> bool:
         return False
 
 
-def _check_publishable(item: Item) -> None:
-    for name in ("partitionKey", "aggregateId"):
-        if _LIKE_A_DATE.match(item.get(name, "")):
-            raise Unpublishable(
-                f"the {name} of a {item['aggregateType']} looks like a date, which the change feed's host would "
-                "rewrite: put something before it"
-            )
-    try:
-        check(item)
-    except ValueError as fault:
-        raise Unpublishable(f"an event of {item['aggregateType']} cannot be published: {fault}") from None
-
-
 _Short = Annotated[str, Field(min_length=1, max_length=_ID_LENGTH)]
-
-
 _UUID = r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"
 
 

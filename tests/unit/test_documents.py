@@ -308,3 +308,38 @@ def test_what_readers_of_json_do_not_agree_on_is_refused(value: object, said: st
 def test_a_time_is_written_in_the_one_form_that_every_host_leaves_alone(at: datetime, text: str) -> None:
     event = an_event().model_copy(update={"created_at": at})
     assert event_item(a_contact(), event, ORIGIN, ttl=1)["data"]["createdAt"] == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "9999-12-31T24:00:00Z",
+        "9999-12-31T24:00:00+02:00",
+        "/Date(999999999999999)/",
+        "/Date(-99999999999999)/",
+    ],
+)
+@pytest.mark.parametrize("place", ["state", "event"])
+def test_a_text_that_would_stop_the_feed_for_ever_is_refused(text: str, place: str) -> None:
+    """The host's JSON reader raises for it, and the trigger reads the same page again without end."""
+    contact = a_contact()
+    contact.describe(text, at=LATER)
+    changes = contact.changes()
+    assert changes is not None
+    with pytest.raises(Unpublishable, match="outside the calendar"):
+        if place == "state":
+            aggregate_item(contact, changes.state, ttl=-1)
+        else:
+            event_item(contact, changes.events[0], ORIGIN, ttl=1)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["9999-12-31T23:59:59Z", "/Date(253402300799999)/", "/Date(0)/", "see 9999-12-31T24:00:00Z", "/Date(x)/"],
+)
+def test_a_text_that_the_host_can_read_may_be_stored(text: str) -> None:
+    contact = a_contact()
+    contact.describe(text, at=LATER)
+    changes = contact.changes()
+    assert changes is not None
+    assert aggregate_item(contact, changes.state, ttl=-1)["data"]["description"] == text

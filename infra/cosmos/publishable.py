@@ -1,0 +1,59 @@
+"""Nothing is stored that the change feed's host cannot read, or that readers of JSON read differently.
+
+The host is the Cosmos DB trigger of Azure Functions, which reads documents with Newtonsoft.Json (azure-functions-host
+issue 7114).
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from infra.canonical import check
+from outbox.errors import Unpublishable
+
+_NO_DATE = re.compile(r"9999-12-31T24:|/Date\((-?\d+)")
+_MILLISECONDS = range(-62_135_596_800_000, 253_402_300_800_000)
+"""The moments that a .NET DateTime can hold, in milliseconds since 1970."""
+_LIKE_A_DATE = re.compile(r"\d{4}-\d\d-\d\dT|/Date\(")
+"""What Newtonsoft.Json takes for a date (azure-functions-host issue 7114)."""
+
+
+def check_feed_can_be_read(aggregate_type: str, data: Any) -> None:
+    """Raise Unpublishable for a text that no reader of the change feed's page would get past.
+
+    Newtonsoft.Json raises for a text that looks like a date outside .NET's calendar. The trigger then reads the same
+    page without end, and no function ever sees the document.
+    """
+    for text in _texts(data):
+        match = _NO_DATE.match(text)
+        if match and (match[1] is None or int(match[1]) not in _MILLISECONDS):
+            raise Unpublishable(
+                f"a text of {aggregate_type} looks like a date outside the calendar, which the change feed's "
+                "host cannot read: put something before it"
+            )
+
+
+def _texts(data: Any) -> Iterator[str]:
+    if isinstance(data, str):
+        yield data
+    elif isinstance(data, Mapping):
+        for name, value in data.items():
+            yield from (name, *_texts(value))
+    elif isinstance(data, Sequence):
+        for value in data:
+            yield from _texts(value)
+
+
+def check_publishable(item: Mapping[str, Any]) -> None:
+    """Raise Unpublishable for an event document that not every reader would read as it was written."""
+    check_feed_can_be_read(item["aggregateType"], item["data"])
+    for name in ("partitionKey", "aggregateId"):
+        if _LIKE_A_DATE.match(item.get(name, "")):
+            raise Unpublishable(
+                f"the {name} of a {item['aggregateType']} looks like a date, which the change feed's host would "
+                "rewrite: put something before it"
+            )
+    try:
+        check(item)
+    except ValueError as fault:
+        raise Unpublishable(f"an event of {item['aggregateType']} cannot be published: {fault}") from None
