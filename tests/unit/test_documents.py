@@ -3,6 +3,7 @@
 import hashlib
 import re
 from datetime import UTC, datetime, timedelta, timezone
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -326,11 +327,11 @@ def test_a_text_that_would_stop_the_feed_for_ever_is_refused(text: str, place: s
     contact.describe(text, at=LATER)
     changes = contact.changes()
     assert changes is not None
+    store = partial(aggregate_item, contact, changes.state, ttl=-1)
+    if place == "event":
+        store = partial(event_item, contact, changes.events[0], ORIGIN, ttl=1)
     with pytest.raises(Unpublishable, match="outside the calendar"):
-        if place == "state":
-            aggregate_item(contact, changes.state, ttl=-1)
-        else:
-            event_item(contact, changes.events[0], ORIGIN, ttl=1)
+        store()
 
 
 @pytest.mark.parametrize(

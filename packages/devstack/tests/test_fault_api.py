@@ -2,7 +2,7 @@
 
 import pytest
 
-from devstack.fault_api import MAX_FAULTS, CallError, Fault, Faults
+from devstack.fault_api import MAX_FAULTS, CallRefused, Fault, Faults
 
 
 class Clock:
@@ -60,5 +60,5 @@ def test_there_is_an_end_to_them() -> None:
     faults = Faults[Fault]()
     for _ in range(MAX_FAULTS):
         faults.add(Fault(kind="slow"))
-    with pytest.raises(CallError, match="100 faults already"):
+    with pytest.raises(CallRefused, match="100 faults already"):
         faults.add(Fault(kind="slow"))

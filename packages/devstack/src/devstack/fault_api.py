@@ -21,7 +21,7 @@ from pydantic.alias_generators import to_camel
 MAX_FAULTS = 100
 
 
-class CallError(Exception):
+class CallRefused(Exception):
     """What is wrong with an administrative call; ``status`` says how it is answered."""
 
     def __init__(self, status: int, message: str) -> None:
@@ -36,12 +36,12 @@ class Call(BaseModel):
 
     @classmethod
     async def read(cls, request: web.Request) -> Self:
-        """Raises CallError."""
+        """Raises CallRefused."""
         try:
             return cls.model_validate_json(await request.read())
         except ValidationError as error:
             problems = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
-            raise CallError(400, "; ".join(problems)) from error
+            raise CallRefused(400, "; ".join(problems)) from error
 
 
 class Fault(Call):
@@ -68,9 +68,9 @@ class Faults(Generic[F]):
         self._pending: list[tuple[F, float]] = []
 
     def add(self, fault: F) -> None:
-        """Raises CallError when there are too many."""
+        """Raises CallRefused when there are too many."""
         if len(self.pending()) >= MAX_FAULTS:
-            raise CallError(400, f"there are {MAX_FAULTS} faults already")
+            raise CallRefused(400, f"there are {MAX_FAULTS} faults already")
         lifetime = float("inf") if fault.for_seconds is None else fault.for_seconds
         self._pending.append((fault, self._clock() + lifetime))
 
@@ -127,7 +127,7 @@ def answering(handler: Handler) -> Handler:
     async def handle(request: web.Request) -> web.Response:
         try:
             return await handler(request)
-        except CallError as error:
+        except CallRefused as error:
             return web.json_response({"error": str(error)}, status=error.status)
 
     return handle

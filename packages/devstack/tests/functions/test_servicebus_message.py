@@ -10,7 +10,7 @@ from azure.servicebus import ServiceBusReceivedMessage
 from azure.servicebus.amqp import AmqpMessageBodyType
 
 from devstack.functions.invocation import CONVERTERS, Input
-from devstack.functions.servicebus_message import UnsupportedBodyError, bind_many, bind_one
+from devstack.functions.servicebus_message import UnsupportedBody, bind_many, bind_one
 
 
 def received(number: int, body: bytes = b"body", **properties: Any) -> ServiceBusReceivedMessage:
@@ -90,5 +90,5 @@ def test_json_stays_text() -> None:
 
 
 def test_a_body_that_is_no_data_is_refused() -> None:
-    with pytest.raises(UnsupportedBodyError, match="id 1"):
+    with pytest.raises(UnsupportedBody, match="id 1"):
         bind_one(received(1, body_type=AmqpMessageBodyType.VALUE), binary=False)

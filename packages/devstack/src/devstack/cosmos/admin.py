@@ -11,7 +11,7 @@ from devstack.cosmos.errors import CosmosError
 from devstack.cosmos.resources import partitions
 from devstack.cosmos.resources.service import Service
 from devstack.cosmos.wire.faults import Fault, Faults
-from devstack.fault_api import Call, CallError, answering, fault_routes
+from devstack.fault_api import Call, CallRefused, answering, fault_routes
 
 
 class _SplitCall(Call):
@@ -27,9 +27,9 @@ def routes(service: Service, faults: Faults) -> list[web.RouteDef]:
             container = service.catalogue.container(wanted.database, wanted.container)
             done = partitions.split(service, container, int(wanted.range))
         except CosmosError as error:
-            raise CallError(error.kind.status, error.message) from error
+            raise CallRefused(error.kind.status, error.message) from error
         except ValueError as error:
-            raise CallError(400, str(error)) from error
+            raise CallRefused(400, str(error)) from error
         return web.json_response(
             {"parent": str(done.parent.id), "children": [str(child.id) for child in done.children]}
         )

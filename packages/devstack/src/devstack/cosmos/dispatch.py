@@ -4,7 +4,6 @@ import logging
 import sqlite3
 import uuid
 from collections.abc import Callable, Mapping
-from typing import Final
 from urllib.parse import unquote
 
 from devstack.cosmos.errors import (
@@ -31,7 +30,7 @@ from devstack.cosmos.wire.routes import Kind, parse_path
 Handler = Callable[[Service, Request], Answer]
 Documents = tuple[str, list[Json]]
 
-_TRIGGER_HEADERS: Final = ("x-ms-documentdb-pre-trigger-include", "x-ms-documentdb-post-trigger-include")
+_TRIGGER_HEADERS = ("x-ms-documentdb-pre-trigger-include", "x-ms-documentdb-post-trigger-include")
 
 _log = logging.getLogger(__name__)
 
@@ -100,7 +99,7 @@ def _no_new_offer(_service: Service, _request: Request) -> Answer:
     )
 
 
-_HANDLERS: Final[dict[tuple[str, Kind], Handler]] = {
+_HANDLERS: dict[tuple[str, Kind], Handler] = {
     ("GET", Kind.ACCOUNT): account.read,
     ("POST", Kind.DATABASES): _queries_or(databases.documents, "Databases", databases.create),
     ("GET", Kind.DATABASES): _lists(databases.documents, "Databases"),

@@ -7,7 +7,6 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Final
 
 from aiohttp import web
 
@@ -25,15 +24,15 @@ from devstack.cosmos.wire.faults import Faults
 from devstack.cosmos.wire.messages import Answer
 from devstack.service import port_errors
 
-HOST: Final = "127.0.0.1"
-MAX_BODY_BYTES: Final = 8 * 1024 * 1024
+HOST = "127.0.0.1"
+MAX_BODY_BYTES = 8 * 1024 * 1024
 """More than any valid request, so that one somewhat too large still gets the service's own 413."""
 
-MAX_HEADER_BYTES: Final = 64 * 1024
+MAX_HEADER_BYTES = 64 * 1024
 """Session tokens and continuations are headers, and grow with the number of partitions."""
 
-PURGE_SECONDS: Final = 5.0
-PAUSE_SECONDS: Final = 0.05
+PURGE_SECONDS = 5.0
+PAUSE_SECONDS = 0.05
 
 _log = logging.getLogger(__name__)
 

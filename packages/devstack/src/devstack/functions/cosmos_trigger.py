@@ -21,7 +21,7 @@ from azure.functions import meta
 from changefeed import ChangeFeedContext, ChangeFeedProcessor, ProcessorOptions, StartFrom
 from devstack.connection_settings import Connection
 from devstack.functions.connections import Clients, cosmos_connection
-from devstack.functions.execution import Executor, StoppedWaitingError
+from devstack.functions.execution import Executor, StoppedWaiting
 from devstack.functions.indexing import FunctionInfo
 from devstack.functions.invocation import Input, Invoker
 from devstack.functions.listener import Outage, Stop, first_line
@@ -30,7 +30,7 @@ from devstack.functions.rewriting import UnreadableText, rewritten
 from devstack.functions.settings import host_time_zone, resolve, rewrites_texts
 from devstack.service import CannotStart
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -187,10 +187,10 @@ class CosmosTrigger:
         succeeded = await self._executor.execute(Input(meta.Datum(data, "json")))
         if self._cancelled:
             # No checkpoint, whatever the function did.
-            raise StoppedWaitingError
+            raise StoppedWaiting
         if not succeeded:
             with logged_as(self._function.name):
-                _logger.error(
+                _log.error(
                     "the batch of %d up to %s of lease %s is lost",
                     len(changes),
                     context.continuation,
@@ -210,10 +210,10 @@ class CosmosTrigger:
             ) from None
 
     def _on_error(self, lease_token: str | None, error: Exception) -> None:
-        if isinstance(error, StoppedWaitingError):
+        if isinstance(error, StoppedWaiting):
             return
         with logged_as(self._function.name):
             if isinstance(error, AzureError | OSError | TimeoutError | UnreadableText):
                 self._outage.met(error)
             else:
-                _logger.error("lease %s: %s", lease_token, first_line(error), exc_info=error)
+                _log.error("lease %s: %s", lease_token, first_line(error), exc_info=error)

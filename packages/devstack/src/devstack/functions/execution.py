@@ -16,10 +16,10 @@ from devstack.functions.invocation import (
 from devstack.functions.listener import first_line
 from devstack.functions.logs import logged_as
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
-class StoppedWaitingError(Exception):
+class StoppedWaiting(Exception):
     """The host stops, and nothing was decided: the next attempt was not due yet, or what was done does not count."""
 
 
@@ -39,7 +39,7 @@ class Executor:
     async def execute(self, value: Input) -> bool:
         """Run to success, or to the end of the retries, which is told; whether it succeeded.
 
-        Raises StoppedWaitingError.
+        Raises StoppedWaiting.
         """
         try:
             await self.run(value)
@@ -52,7 +52,7 @@ class Executor:
         return True
 
     async def run(self, value: Input, trace: TraceContext | None = None) -> Any:
-        """What the function returns. Raises the FunctionFailed of its last attempt, and StoppedWaitingError."""
+        """What the function returns. Raises the FunctionFailed of its last attempt, and StoppedWaiting."""
         policy = self._function.retry
         self._told = None
         trace = trace or TraceContext.continued()
@@ -77,7 +77,7 @@ class Executor:
         # The same traceback at every retry would bury everything else.
         repeated, self._told = str(error) == self._told, str(error)
         with logged_as(self._function.name):
-            _logger.error("%s: %s%s", what, first_line(error), "" if repeated else stack_trace(error))
+            _log.error("%s: %s%s", what, first_line(error), "" if repeated else stack_trace(error))
 
     async def _wait(self, seconds: float) -> None:
         try:
@@ -85,7 +85,7 @@ class Executor:
                 await self._stopping.wait()
         except TimeoutError:
             return
-        raise StoppedWaitingError
+        raise StoppedWaiting
 
 
 def stack_trace(error: FunctionFailed) -> str:

@@ -22,7 +22,7 @@ from devstack.functions.timer_trigger import TimerTrigger
 from devstack.functions.workers import Workers, worker_count
 from devstack.service import CannotStart, port_errors
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 RETRY_TRIGGERS = ("cosmosDBTrigger", "timerTrigger")
@@ -47,14 +47,14 @@ async def serve(app: Path, data: Path, port: int, stop: Stop) -> AsyncIterator[s
         listeners = _make_listeners(functions, workers, clients, settings, data)
         application = make_application(make_router(functions, settings.route_prefix), workers)
         async with _running(application, port, listeners, stop) as address:
-            _logger.info("%s: %s", app.name, ", ".join(map(_described, functions)))
+            _log.info("%s: %s", app.name, ", ".join(map(_described, functions)))
             yield address
 
 
 def _warn_of_retries(functions: Sequence[FunctionInfo]) -> None:
     for function in functions:
         if function.retry and function.trigger_type not in RETRY_TRIGGERS:
-            _logger.warning(
+            _log.warning(
                 "the retry policy of %s is applied, and soon will not be on a %s: do without one",
                 function.name,
                 function.trigger_type,
@@ -77,7 +77,7 @@ async def _running(
         stops = (listener.stop(stop) for listener in listeners)
         for outcome in await asyncio.gather(runner.cleanup(), *stops, return_exceptions=True):
             if isinstance(outcome, Exception):
-                _logger.error("something did not stop as it should", exc_info=outcome)
+                _log.error("something did not stop as it should", exc_info=outcome)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -103,7 +103,7 @@ def _make_listeners(
             elif function.trigger_type == "timerTrigger":
                 listeners.append(TimerTrigger(function, invoker, data))
         except CannotStart as error:
-            _logger.error("%s does not run, the other functions do: %s", function.name, error)  # noqa: TRY400
+            _log.error("%s does not run, the other functions do: %s", function.name, error)
     return listeners
 
 
@@ -121,5 +121,5 @@ async def _listen(runner: web.AppRunner, port: int) -> str:
 async def _run(listener: Listener) -> None:
     try:
         await listener.run()
-    except Exception:
-        _logger.exception("a listener ended; restart the host")
+    except Exception:  # noqa: BLE001 - the edge of a listener: the host and its other listeners go on
+        _log.exception("a listener ended; restart the host")

@@ -36,7 +36,7 @@ _NOT_HERE = {
 }
 """Of the Service Bus extension, and read by nothing here."""
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -188,11 +188,11 @@ def _tell_what_is_ignored(configuration: _Configuration) -> None:
         if path.startswith(f"{_SERVICE_BUS}:"):
             name = path.removeprefix(f"{_SERVICE_BUS}:").partition(":")[0]
             if name in _NOT_HERE:
-                _logger.warning("host.json: %s is not applied by devstack", path)
+                _log.warning("host.json: %s is not applied by devstack", path)
             elif name not in known:
-                _logger.warning("host.json: %s is no setting of the extension 5.x and does nothing", path)
+                _log.warning("host.json: %s is no setting of the extension 5.x and does nothing", path)
     if "retry:strategy" in configuration.values:
-        _logger.warning("host.json: retry is not applied by devstack; write @app.retry(...) at the function")
+        _log.warning("host.json: retry is not applied by devstack; write @app.retry(...) at the function")
 
 
 def parse_timespan(text: str, name: str) -> float:

@@ -23,7 +23,7 @@ MAX_BODY_BYTES = 100 * 1024 * 1024
 """https://learn.microsoft.com/azure/azure-functions/functions-bindings-http-webhook-trigger#limits"""
 HOME_PAGE = "Your Azure Functions app is up and running (devstack).\n"
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 def make_router(functions: Iterable[FunctionInfo], prefix: str) -> Router[FunctionInfo]:
@@ -76,7 +76,7 @@ class _Edge:
             return _response(await Executor(function, self._invoker).run(value, trace))
         except FunctionFailed as error:
             with logged_as(function.name):
-                _logger.error("failed: %s %s%s", request.method, request.path, stack_trace(error))  # noqa: TRY400
+                _log.error("failed: %s %s%s", request.method, request.path, stack_trace(error))
             return web.Response(status=500)
 
 

@@ -15,7 +15,7 @@ REMIND_AFTER_SECONDS = 60.0
 ANOTHER_REASON_AFTER_SECONDS = 10.0
 """What goes away often says so in two ways within a moment, first on the old connection and then on a new one."""
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -63,11 +63,11 @@ class Outage:
         if self._told is not None and self._clock() - self._told_at < quiet:
             return
         self._told, self._told_at = reason, self._clock()
-        _logger.warning("waiting for %s: %s", self._service, reason)
+        _log.warning("waiting for %s: %s", self._service, reason)
 
     def over(self) -> None:
         if self._told is not None:
-            _logger.info("%s is there again", self._service)
+            _log.info("%s is there again", self._service)
         self._told = None
         self._attempts = 0
 

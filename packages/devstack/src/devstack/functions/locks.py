@@ -13,7 +13,7 @@ from devstack.functions.listener import first_line
 
 MIN_PAUSE_SECONDS = 0.05
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 Renew = Callable[[], Awaitable[datetime]]
 """Renews the lock; until when it is held now."""
@@ -46,5 +46,5 @@ async def _renew_for(locked_until: datetime, renew: Renew, longest: float) -> No
                 try:
                     locked_until = await renew()
                 except (ServiceBusError, OSError, ValueError) as error:
-                    _logger.warning("a lock was not renewed: %s", first_line(error))
+                    _log.warning("a lock was not renewed: %s", first_line(error))
                     return

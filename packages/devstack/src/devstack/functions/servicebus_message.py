@@ -40,7 +40,7 @@ _TEXTS = (
 )
 
 
-class UnsupportedBodyError(Exception):
+class UnsupportedBody(Exception):
     """The message's body is an AMQP value or sequence, which the real host cannot bind either."""
 
 
@@ -54,7 +54,7 @@ class _Collection:
 
 
 def bind_one(message: ServiceBusReceivedMessage, *, binary: bool) -> Input:
-    """The ``ServiceBusMessage`` of a function with cardinality one. Raises UnsupportedBodyError."""
+    """The ``ServiceBusMessage`` of a function with cardinality one. Raises UnsupportedBody."""
     properties = _properties(message)
     metadata: Metadata = {}
     for name, value in properties.items():
@@ -63,7 +63,7 @@ def bind_one(message: ServiceBusReceivedMessage, *, binary: bool) -> Input:
 
 
 def bind_many(messages: Sequence[ServiceBusReceivedMessage], *, binary: bool) -> Input:
-    """The list of a function with cardinality many. Raises UnsupportedBodyError."""
+    """The list of a function with cardinality many. Raises UnsupportedBody."""
     each = [_properties(message) for message in messages]
     metadata: Metadata = {}
     for name in each[0]:
@@ -140,7 +140,7 @@ def _collection(name: str, values: Sequence[Any]) -> meta.Datum:
 
 def _body(message: ServiceBusReceivedMessage) -> bytes:
     if message.body_type is not AmqpMessageBodyType.DATA:
-        raise UnsupportedBodyError(
+        raise UnsupportedBody(
             f"message {message.message_id} has no binary body but an AMQP {message.body_type}"
         )
     return b"".join(message.body)

@@ -23,7 +23,7 @@ from azure.servicebus.exceptions import (
 
 from devstack.connection_settings import Connection
 from devstack.functions.connections import Clients, servicebus_connection
-from devstack.functions.execution import Executor, StoppedWaitingError, stack_trace
+from devstack.functions.execution import Executor, StoppedWaiting, stack_trace
 from devstack.functions.host_json import ServiceBusOptions
 from devstack.functions.indexing import FunctionInfo
 from devstack.functions.invocation import FunctionFailed, Invoker
@@ -31,7 +31,7 @@ from devstack.functions.listener import Outage, Running, Stop, first_line
 from devstack.functions.locks import lock_kept
 from devstack.functions.logs import logged_as
 from devstack.functions.receiver_pool import ReceiverPool
-from devstack.functions.servicebus_message import UnsupportedBodyError, bind_many, bind_one
+from devstack.functions.servicebus_message import UnsupportedBody, bind_many, bind_one
 from devstack.functions.settings import resolve
 from devstack.service import CannotStart
 
@@ -45,7 +45,7 @@ SPARE_RECEIVERS = 2
 SPARE_SESSION_RECEIVERS = 8
 """More, as a burst of messages usually is one of sessions, and each session needs its own receiver."""
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ class ServiceBusTrigger:
             self._outage.over()
             return False
         except (SessionCannotBeLockedError, SessionLockLostError) as error:
-            _logger.debug("%s", error)
+            _log.debug("%s", error)
         return True
 
     async def _work_on_held_session(self, receiver: ServiceBusReceiver) -> None:
@@ -228,12 +228,12 @@ class ServiceBusTrigger:
     ) -> None:
         try:
             succeeded = await self._invoke(messages)
-        except StoppedWaitingError:
-            _logger.debug("stopped before the next retry")
+        except StoppedWaiting:
+            _log.debug("stopped before the next retry")
             return
         # As the extension does, so that its subscriber gets a message again that it has worked on.
         if succeeded and self._stopped.is_set() and self._settings.sessions and not self._settings.many:
-            _logger.warning("the host stops: %s is abandoned, though it succeeded", _ids(messages))
+            _log.warning("the host stops: %s is abandoned, though it succeeded", _ids(messages))
             succeeded = False
         for message in messages:
             await self._settle(receiver, message, succeeded=succeeded)
@@ -244,10 +244,10 @@ class ServiceBusTrigger:
             value = bind_many(messages, binary=binary) if many else bind_one(messages[0], binary=binary)
             await self._executor.run(value)
         except FunctionFailed as error:
-            _logger.error("failed; the service delivers again: %s%s", _ids(messages), stack_trace(error))  # noqa: TRY400
+            _log.error("failed; the service delivers again: %s%s", _ids(messages), stack_trace(error))
             return False
-        except UnsupportedBodyError as error:
-            _logger.error("failed; the service delivers again: %s", error)  # noqa: TRY400
+        except UnsupportedBody as error:
+            _log.error("failed; the service delivers again: %s", error)
             return False
         return True
 
@@ -262,9 +262,7 @@ class ServiceBusTrigger:
                 elif self._options.auto_complete:
                     await receiver.complete_message(message)
         except (AzureError, ValueError) as error:
-            _logger.warning(
-                "%s could not be settled and comes again: %s", message.message_id, first_line(error)
-            )
+            _log.warning("%s could not be settled and comes again: %s", message.message_id, first_line(error))
 
     async def _receive(self, receiver: ServiceBusReceiver, wait: float) -> list[ServiceBusReceivedMessage]:
         if self._settings.many:
@@ -297,7 +295,7 @@ class ServiceBusTrigger:
     def _closed(self, closing: asyncio.Task[None]) -> None:
         self._closing.discard(closing)
         if not closing.cancelled() and (error := closing.exception()):
-            _logger.debug("a receiver was not closed: %s", error)
+            _log.debug("a receiver was not closed: %s", error)
 
     def _make_receiver(self, *, session: bool) -> ServiceBusReceiver:
         options: dict[str, Any] = {

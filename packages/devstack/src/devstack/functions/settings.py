@@ -17,7 +17,7 @@ from devstack.service import CannotStart
 REWRITE_SETTING = "DEVSTACK_REWRITE_TEXTS"
 TIME_ZONE_SETTINGS = ("TZ", "WEBSITE_TIME_ZONE")
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 _PLACEHOLDER = re.compile(r"%([^%]+)%")
 
 
@@ -60,7 +60,7 @@ def host_time_zone() -> tzinfo:
             try:
                 return ZoneInfo(name)
             except (KeyError, ValueError, OSError):
-                _logger.warning(
+                _log.warning(
                     "%s is %r, which this machine does not know: UTC is used; "
                     "set a name like Europe/Berlin, or install tzdata",
                     setting,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from azure.functions import meta
 
-from devstack.functions.execution import Executor, StoppedWaitingError
+from devstack.functions.execution import Executor, StoppedWaiting
 from devstack.functions.indexing import FunctionInfo
 from devstack.functions.invocation import Input, Invoker
 from devstack.functions.listener import Running, Stop
@@ -21,7 +21,7 @@ from devstack.functions.settings import resolve
 from devstack.functions.singleton import held
 from devstack.service import CannotStart
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class TimerTrigger:
@@ -82,8 +82,8 @@ class TimerTrigger:
         try:
             with self._running.invocation():
                 await self._executor.execute(Input(datum))
-        except StoppedWaitingError:
-            _logger.debug("stopped before the next retry")
+        except StoppedWaiting:
+            _log.debug("stopped before the next retry")
 
 
 def _json_time(time: datetime) -> str:

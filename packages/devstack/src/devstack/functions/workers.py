@@ -30,7 +30,7 @@ MOST = 10
 RESTART_PAUSE_SECONDS = 0.5
 _ENDED = RpcException(message="the worker process ended")
 
-_logger = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 def worker_count() -> int:
@@ -169,7 +169,7 @@ class Workers:
                 return await worker.call(function, value, trace_context, retry_context)
         except TimeoutError:
             what = f"{function} ran longer than functionTimeout ({self._timeout:g} s)"
-            _logger.error("%s: its worker process is ended, with all that runs in it", what)  # noqa: TRY400
+            _log.error("%s: its worker process is ended, with all that runs in it", what)
             worker.kill()
             raise FunctionFailed(RpcException(message=what)) from None
 
@@ -180,7 +180,7 @@ class Workers:
         await asyncio.gather(*self._keepers, return_exceptions=True)
         workers = [worker for worker in self._workers if worker]
         if any(worker.is_busy for worker in workers):
-            _logger.warning("a function did not end in time and was cut off")
+            _log.warning("a function did not end in time and was cut off")
         await asyncio.gather(*(worker.end() for worker in workers))
 
     async def _next(self) -> _WorkerProcess:
@@ -196,13 +196,13 @@ class Workers:
             worker = self._workers[index]
             if worker is not None:
                 await worker.ended.wait()
-                _logger.warning("a worker process ended; another one is started")
+                _log.warning("a worker process ended; another one is started")
                 self._workers[index] = None
                 await worker.end()
             try:
                 self._workers[index], _ = await _WorkerProcess.start(self._app)
             except CannotStart as refused:
-                _logger.error("%s", refused)  # noqa: TRY400 - a line that says what to do, as at the start
+                _log.error("%s", refused)
                 await asyncio.sleep(RESTART_PAUSE_SECONDS)
                 continue
             async with self._changed:

@@ -37,7 +37,7 @@ from devstack.servicebus.engine import Engine
 from devstack.servicebus.faults import Faults
 from devstack.servicebus.session import AmqpSession, Link
 
-_LOG = logging.getLogger("devstack.servicebus")
+_log = logging.getLogger(__name__)
 
 CONTAINER_ID = "devstack-servicebus"
 MAX_CHANNEL = 255
@@ -107,7 +107,7 @@ class Connection(asyncio.Protocol):
         except AmqpError as error:
             self.close(error)
         except Exception:  # noqa: BLE001 - whatever went wrong, the client gets a close and not silence
-            _LOG.exception("a frame could not be handled")
+            _log.exception("a frame could not be handled")
             self.close(AmqpError(INTERNAL_ERROR, "The frame could not be handled."))
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -4,7 +4,7 @@ https://learn.microsoft.com/azure/cosmos-db/nosql/transactional-batch: at most 1
 partition. All succeed: 200. One fails: 207, with its own status at its place and 424 at all others.
 """
 
-from typing import Any, Final
+from typing import Any
 
 from devstack.cosmos.errors import FAILED_DEPENDENCY, TOO_LARGE, CosmosError, bad_request, unsupported
 from devstack.cosmos.items.patch import Patch
@@ -16,14 +16,14 @@ from devstack.cosmos.storage import partition_key
 from devstack.cosmos.storage.model import Container
 from devstack.cosmos.wire.messages import Answer, Request
 
-MAX_OPERATIONS: Final = 100
-MAX_BYTES: Final = 2 * 1024 * 1024
+MAX_OPERATIONS = 100
+MAX_BYTES = 2 * 1024 * 1024
 
-HYBRID_ROW: Final = b"\x81"
+HYBRID_ROW = b"\x81"
 """A body that begins so is HybridRow, version 1: what the .NET SDK makes of TransactionalBatch and of bulk."""
 
 
-class _OperationFailedError(Exception):
+class _OperationFailed(Exception):
     def __init__(self, index: int, error: CosmosError) -> None:
         super().__init__(str(error))
         self.index = index
@@ -38,7 +38,7 @@ def execute(service: Service, request: Request) -> Answer:
     try:
         with service.store.transaction():
             outcomes = [_perform(items, index, operation) for index, operation in enumerate(operations)]
-    except _OperationFailedError as failed:
+    except _OperationFailed as failed:
         items = ItemTransaction(service.store.connection, container, components, service.now())
         body = _failure(len(operations), failed)
         return Answer(
@@ -77,7 +77,7 @@ def _perform(items: ItemTransaction, index: int, operation: Json) -> Outcome:
     try:
         return _operate(items, operation)
     except CosmosError as error:
-        raise _OperationFailedError(index, error) from error
+        raise _OperationFailed(index, error) from error
 
 
 def _operate(items: ItemTransaction, operation: Json) -> Outcome:
@@ -128,7 +128,7 @@ def _success(container: Container, outcome: Outcome) -> str:
     return f'{head},"eTag":{dump_json(item.etag)},"resourceBody":{item.rendered(container)}}}'
 
 
-def _failure(count: int, failed: _OperationFailedError) -> str:
+def _failure(count: int, failed: _OperationFailed) -> str:
     dependent: dict[str, Any] = {"statusCode": FAILED_DEPENDENCY.status, "requestCharge": 0}
     results = [dict(dependent) for _ in range(count)]
     kind = failed.error.kind

@@ -8,7 +8,7 @@ import copy
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from devstack.cosmos.errors import CosmosError, bad_request, precondition_failed
 from devstack.cosmos.json_text import Json
@@ -16,8 +16,8 @@ from devstack.cosmos.query.condition import holds
 from devstack.cosmos.storage.documents import SYSTEM_PROPERTIES, StoredItem
 from devstack.cosmos.storage.model import Container
 
-MAX_OPERATIONS: Final = 10
-_READ_ONLY: Final = frozenset(SYSTEM_PROPERTIES)
+MAX_OPERATIONS = 10
+_READ_ONLY = frozenset(SYSTEM_PROPERTIES)
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def _move(document: Json, operation: Operation) -> None:
     _add(document, Operation("add", operation.path, value))
 
 
-_APPLY: Final[dict[str, Callable[[Json, Operation], None]]] = {
+_APPLY: dict[str, Callable[[Json, Operation], None]] = {
     "add": _add,
     "set": _set,
     "replace": _replace,

@@ -7,7 +7,6 @@ says which, that of a 404, 409 or 412 too.
 import contextlib
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final
 
 from devstack.cosmos.errors import CosmosError
 from devstack.cosmos.items.patch import Patch
@@ -21,7 +20,7 @@ from devstack.cosmos.storage.model import Container, Range
 from devstack.cosmos.storage.rid import child_number
 from devstack.cosmos.wire.messages import Answer, Request
 
-_TELL_THE_STATE: Final = (404, 409, 412)
+_TELL_THE_STATE = (404, 409, 412)
 
 Operate = Callable[[ItemTransaction, Condition], Outcome]
 

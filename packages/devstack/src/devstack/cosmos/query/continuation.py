@@ -7,13 +7,13 @@ import base64
 import binascii
 import hashlib
 from dataclasses import dataclass, replace
-from typing import Annotated, Final
+from typing import Annotated
 
 from pydantic import Field, TypeAdapter, ValidationError
 
 from devstack.cosmos.errors import CosmosError, bad_request
 
-_LENGTH: Final = 12
+_LENGTH = 12
 
 Count = Annotated[int, Field(ge=0)]
 Keys = tuple[str | int | float, ...]
@@ -45,7 +45,7 @@ class _Token:
     position: Position
 
 
-_TOKEN: Final = TypeAdapter(_Token)
+_TOKEN = TypeAdapter(_Token)
 
 
 def digest(*parts: str) -> str:

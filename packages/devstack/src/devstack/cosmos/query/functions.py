@@ -9,12 +9,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any
 
 from devstack.cosmos.query.values import hashable, is_number, same
 from devstack.cosmos.storage.epk import UNDEFINED
 
-_MAX_TEXT: Final = 1 << 21
+_MAX_TEXT = 1 << 21
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ def _current_date_time() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%f0Z")
 
 
-FUNCTIONS: Final[dict[str, Function]] = {
+FUNCTIONS: dict[str, Function] = {
     "IS_ARRAY": _type_test(lambda value: isinstance(value, list)),
     "IS_BOOL": _type_test(lambda value: isinstance(value, bool)),
     "IS_DEFINED": _type_test(lambda value: value is not UNDEFINED),

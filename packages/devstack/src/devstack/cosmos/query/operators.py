@@ -3,12 +3,12 @@
 import math
 import operator
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from devstack.cosmos.query.values import both, compare, either, equal, is_number
 from devstack.cosmos.storage.epk import UNDEFINED
 
-_MAX_SAFE_BITS: Final = 0xFFFFFFFF
+_MAX_SAFE_BITS = 0xFFFFFFFF
 
 
 def _ordered(test: Callable[[int], bool]) -> Callable[[Any, Any], Any]:
@@ -60,12 +60,12 @@ def _not(value: Any) -> Any:
     return not value if isinstance(value, bool) else UNDEFINED
 
 
-UNARY: Final[dict[str, Callable[[Any], Any]]] = {
+UNARY: dict[str, Callable[[Any], Any]] = {
     "NOT": _not,
     "-": _negate,
     "~": lambda value: ~int(value) if is_number(value) else UNDEFINED,
 }
-BINARY: Final[dict[str, Callable[[Any, Any], Any]]] = {
+BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "AND": both,
     "OR": either,
     "=": equal,

@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Any
 
 from devstack.cosmos.errors import bad_request
 from devstack.cosmos.json_text import Json, dump_json
@@ -25,7 +25,7 @@ from devstack.cosmos.storage.epk import UNDEFINED
 from devstack.cosmos.storage.model import Container
 from devstack.cosmos.wire.messages import MAX_PAGE_BYTES
 
-MAX_ROWS_READ: Final = 10_000
+MAX_ROWS_READ = 10_000
 """Rows that one page looks at; then it ends, so that no query holds the server up."""
 
 

@@ -5,7 +5,7 @@ import json
 import logging
 import re
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from sqlglot import errors, exp
 
@@ -14,12 +14,12 @@ from devstack.cosmos.query import dialect, tree
 from devstack.cosmos.query.functions import FUNCTIONS
 from devstack.cosmos.storage.epk import UNDEFINED
 
-MAX_LENGTH: Final = 262_144
+MAX_LENGTH = 262_144
 """https://learn.microsoft.com/azure/cosmos-db/concepts-limits: the longest query text, in characters."""
 
 logging.getLogger("sqlglot").setLevel(logging.ERROR)
 
-_BINARY: Final[dict[type[exp.Expression], str]] = {
+_BINARY: dict[type[exp.Expression], str] = {
     exp.And: "AND",
     exp.Or: "OR",
     exp.EQ: "=",
@@ -38,8 +38,8 @@ _BINARY: Final[dict[type[exp.Expression], str]] = {
     exp.BitwiseXor: "^",
     exp.DPipe: "||",
 }
-_UNARY: Final[dict[type[exp.Expression], str]] = {exp.Not: "NOT", exp.Neg: "-", exp.BitwiseNot: "~"}
-_UNICODE_ESCAPE: Final = re.compile(r"\\u[0-9a-fA-F]{4}")
+_UNARY: dict[type[exp.Expression], str] = {exp.Not: "NOT", exp.Neg: "-", exp.BitwiseNot: "~"}
+_UNICODE_ESCAPE = re.compile(r"\\u[0-9a-fA-F]{4}")
 
 
 @functools.lru_cache(maxsize=256)
@@ -243,7 +243,7 @@ def _object(node: exp.Struct) -> tree.Expression:
     return tree.ObjectLiteral(tuple(members))
 
 
-_CONVERT: Final[dict[type[exp.Expression], Callable[[Any], tree.Expression]]] = {
+_CONVERT: dict[type[exp.Expression], Callable[[Any], tree.Expression]] = {
     exp.Literal: _literal,
     exp.Boolean: lambda node: tree.Constant(bool(node.this)),
     exp.Null: lambda _: tree.Constant(None),

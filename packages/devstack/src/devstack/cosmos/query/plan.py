@@ -7,7 +7,7 @@ as ``[{"item": ...}]``.
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from devstack.cosmos.errors import bad_request, unsupported
 from devstack.cosmos.json_text import Json
@@ -16,8 +16,8 @@ from devstack.cosmos.query.page import first_position
 from devstack.cosmos.query.text import expression_text, query_text
 from devstack.cosmos.storage.epk import FIRST, LAST
 
-VERSION: Final = 2
-_AGGREGATE_NAMES: Final = {"COUNT": "Count", "SUM": "Sum", "MIN": "Min", "MAX": "Max", "AVG": "Average"}
+VERSION = 2
+_AGGREGATE_NAMES = {"COUNT": "Count", "SUM": "Sum", "MIN": "Min", "MAX": "Max", "AVG": "Average"}
 
 
 def query_plan(query: tree.Query, parameters: Mapping[str, Any], effective_key: str | None) -> Json:

@@ -7,18 +7,18 @@ only used for the same text.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from devstack.cosmos.errors import unsupported
 from devstack.cosmos.query import tree
 
 Path = tuple[str, ...]
 
-_COMPARISONS: Final = ("<", "<=", ">", ">=")
-_MIRRORED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
-_COLUMNS: Final[dict[Path, str]] = {("_ts",): "timestamp", ("id",): "id"}
-_COMPUTED: Final = frozenset({"_rid", "_self", "_etag", "_attachments"})
-_RANK: Final = (
+_COMPARISONS = ("<", "<=", ">", ">=")
+_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
+_COLUMNS: dict[Path, str] = {("_ts",): "timestamp", ("id",): "id"}
+_COMPUTED = frozenset({"_rid", "_self", "_etag", "_attachments"})
+_RANK = (
     "CASE json_type(body, {path}) WHEN 'null' THEN 1 WHEN 'false' THEN 2 WHEN 'true' THEN 3 WHEN 'integer' THEN 4"
     " WHEN 'real' THEN 4 WHEN 'text' THEN 5 WHEN 'array' THEN 6 WHEN 'object' THEN 7 ELSE 0 END"
 )
@@ -34,7 +34,7 @@ class Filter:
     exact: bool = False
 
 
-EVERYTHING: Final = Filter("1")
+EVERYTHING = Filter("1")
 
 
 def narrow(where: tree.Expression | None, root: str, parameters: Mapping[str, Any]) -> Filter:

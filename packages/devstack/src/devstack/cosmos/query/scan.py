@@ -10,7 +10,7 @@ import sqlite3
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from devstack.cosmos.errors import bad_request
 from devstack.cosmos.json_text import Json
@@ -21,7 +21,7 @@ from devstack.cosmos.resources.scope import Scope
 from devstack.cosmos.storage.documents import render
 from devstack.cosmos.storage.model import Container, Range
 
-MAX_SORT_INDEXES: Final = 8
+MAX_SORT_INDEXES = 8
 """Of one container; beyond, SQLite sorts."""
 
 

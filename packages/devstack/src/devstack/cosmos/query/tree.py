@@ -1,9 +1,9 @@
 """A query as values, free of the parser that read it: what is in this tree is what devstack supports."""
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
-AGGREGATES: Final = frozenset({"COUNT", "SUM", "MIN", "MAX", "AVG"})
+AGGREGATES = frozenset({"COUNT", "SUM", "MIN", "MAX", "AVG"})
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,11 @@ https://learn.microsoft.com/azure/cosmos-db/nosql/query/equality-comparison-oper
 undefined, or types that do not go together, gives undefined, which no WHERE lets pass.
 """
 
-from typing import Any, Final
+from typing import Any
 
 from devstack.cosmos.storage.epk import UNDEFINED, Undefined
 
-_ORDER: Final = {
+_ORDER = {
     Undefined: 0,
     type(None): 1,
     bool: 2,

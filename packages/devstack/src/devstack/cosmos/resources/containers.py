@@ -1,6 +1,6 @@
 """A container's settings are checked before they are stored, and returned as they were given, defaults filled in."""
 
-from typing import Any, Final
+from typing import Any
 
 from devstack.cosmos.errors import bad_request, no_such_owner, unsupported
 from devstack.cosmos.json_text import Json, dump_json
@@ -12,18 +12,18 @@ from devstack.cosmos.storage.model import Container, Database
 from devstack.cosmos.storage.partition_key import parse_definition
 from devstack.cosmos.wire.messages import Answer, Request
 
-DEFAULT_INDEXING: Final[Json] = {
+DEFAULT_INDEXING: Json = {
     "indexingMode": "consistent",
     "automatic": True,
     "includedPaths": [{"path": "/*"}],
     "excludedPaths": [{"path": '/"_etag"/?'}],
 }
-_CONFLICT_RESOLUTION: Final[Json] = {
+_CONFLICT_RESOLUTION: Json = {
     "mode": "LastWriterWins",
     "conflictResolutionPath": "/_ts",
     "conflictResolutionProcedure": "",
 }
-_SYSTEM: Final = (
+_SYSTEM = (
     "_rid",
     "_self",
     "_etag",
@@ -35,7 +35,7 @@ _SYSTEM: Final = (
     "_conflicts",
     "statistics",
 )
-_NOT_SERVED: Final = {
+_NOT_SERVED = {
     "computedProperties": "computed properties",
     "vectorEmbeddingPolicy": "vector search",
     "fullTextPolicy": "full text search",

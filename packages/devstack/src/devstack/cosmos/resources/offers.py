@@ -4,7 +4,7 @@ import json
 import math
 import sqlite3
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from devstack.cosmos.errors import CosmosError, bad_request, no_such_resource, precondition_failed
 from devstack.cosmos.json_text import Json, dump_json
@@ -14,12 +14,12 @@ from devstack.cosmos.storage.etag import matches, new_etag
 from devstack.cosmos.storage.rid import new_offer_rid
 from devstack.cosmos.wire.messages import Answer, Request
 
-DEFAULT_RU: Final = 400
-MINIMUM_AUTOSCALE_RU: Final = 1000
-SINGLE_PARTITION_RU: Final = 10_000
+DEFAULT_RU = 400
+MINIMUM_AUTOSCALE_RU = 1000
+SINGLE_PARTITION_RU = 10_000
 """https://learn.microsoft.com/azure/cosmos-db/concepts-limits: the most that one physical partition serves."""
 
-NEW_PARTITION_RU: Final = 6_000
+NEW_PARTITION_RU = 6_000
 """What the service plans for each partition of a container that is created above that:
 https://learn.microsoft.com/azure/cosmos-db/scaling-provisioned-throughput-best-practices"""
 
@@ -124,7 +124,7 @@ def _too_little(asked: int, least: int) -> CosmosError:
     return bad_request(f"Requested throughput {asked} is less than required minimum throughput {least}.")
 
 
-_SELECT: Final = "SELECT rid, resource_rid, resource_link, content, etag, timestamp FROM offers"
+_SELECT = "SELECT rid, resource_rid, resource_link, content, etag, timestamp FROM offers"
 
 
 def _find(service: Service, rid: str) -> Json:

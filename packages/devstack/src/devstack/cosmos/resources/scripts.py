@@ -5,7 +5,7 @@ Whoever asks for one to run is refused: an execution, a request that names a tri
 
 import json
 import sqlite3
-from typing import Any, Final
+from typing import Any
 
 from devstack.cosmos.errors import conflict, no_such_resource, precondition_failed, unsupported
 from devstack.cosmos.json_text import Json, dump_json
@@ -16,10 +16,10 @@ from devstack.cosmos.storage.model import Container
 from devstack.cosmos.storage.rid import child_rid
 from devstack.cosmos.wire.messages import Answer, Request
 
-FEEDS: Final = {"sprocs": "StoredProcedures", "triggers": "Triggers", "udfs": "UserDefinedFunctions"}
+FEEDS = {"sprocs": "StoredProcedures", "triggers": "Triggers", "udfs": "UserDefinedFunctions"}
 """The name of the array in the answer to a list, by the resource type."""
 
-_MARKERS: Final = {"sprocs": 0x80, "triggers": 0x70, "udfs": 0x60}
+_MARKERS = {"sprocs": 0x80, "triggers": 0x70, "udfs": 0x60}
 
 
 def create(service: Service, request: Request) -> Answer:
@@ -79,7 +79,7 @@ def documents(service: Service, request: Request) -> tuple[str, list[Json]]:
     return container.rid, [_as_json(container, request.target.type, row) for row in rows]
 
 
-_SELECT: Final = "SELECT number, etag, timestamp, body FROM scripts"
+_SELECT = "SELECT number, etag, timestamp, body FROM scripts"
 
 
 def _kept(body: Json) -> str:

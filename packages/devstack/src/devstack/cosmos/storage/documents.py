@@ -2,7 +2,7 @@
 
 import sqlite3
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from devstack.cosmos.errors import TOO_LARGE, CosmosError, bad_request
 from devstack.cosmos.json_text import Json, dump_json
@@ -12,16 +12,16 @@ from devstack.cosmos.storage.partition_key import of_document
 from devstack.cosmos.storage.rid import child_rid
 from devstack.cosmos.storage.ttl import item_ttl
 
-MAX_ITEM_BYTES: Final = 2 * 1024 * 1024
-MAX_ID_BYTES: Final = 1023
-MAX_NAME_BYTES: Final = 254
+MAX_ITEM_BYTES = 2 * 1024 * 1024
+MAX_ID_BYTES = 1023
+MAX_NAME_BYTES = 254
 """Of a database or a container."""
 
-MAX_DEPTH: Final = 128
+MAX_DEPTH = 128
 """https://learn.microsoft.com/azure/cosmos-db/concepts-limits: per-item limits."""
 
-SYSTEM_PROPERTIES: Final = ("_rid", "_self", "_etag", "_attachments", "_ts")
-COLUMNS: Final = "number, range, id, lsn, timestamp, etag, expires, body"
+SYSTEM_PROPERTIES = ("_rid", "_self", "_etag", "_attachments", "_ts")
+COLUMNS = "number, range, id, lsn, timestamp, etag, expires, body"
 
 
 @dataclass(frozen=True)

@@ -8,15 +8,14 @@ hash is written as upper-case hexadecimal digits, which are compared as text. Ve
 import functools
 import struct
 from collections.abc import Callable
-from typing import Final
 
-_MASK32: Final = 0xFFFFFFFF
-_MASK64: Final = 0xFFFFFFFFFFFFFFFF
-_V1_STRING_LENGTH: Final = 100
+_MASK32 = 0xFFFFFFFF
+_MASK64 = 0xFFFFFFFFFFFFFFFF
+_V1_STRING_LENGTH = 100
 _UNDEFINED, _NULL, _FALSE, _TRUE, _NUMBER, _STRING = 0x00, 0x01, 0x02, 0x03, 0x05, 0x08
 
-FIRST: Final = ""
-LAST: Final = "FF"
+FIRST = ""
+LAST = "FF"
 """All effective partition keys lie in ``[FIRST, LAST)``."""
 
 
@@ -27,7 +26,7 @@ class Undefined:
         return "undefined"
 
 
-UNDEFINED: Final = Undefined()
+UNDEFINED = Undefined()
 
 Component = str | int | float | bool | None | Undefined
 Components = tuple[Component, ...]

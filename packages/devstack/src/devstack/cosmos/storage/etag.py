@@ -1,9 +1,8 @@
 """An ETag changes with every write of its resource and is never used twice."""
 
 import uuid
-from typing import Final
 
-ANY: Final = "*"
+ANY = "*"
 
 
 def new_etag() -> str:

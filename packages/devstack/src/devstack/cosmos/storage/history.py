@@ -10,17 +10,16 @@ children.
 import sqlite3
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Final
 
 from devstack.cosmos.storage.model import Container, Range
 from devstack.cosmos.storage.session import current_lsn
 
-KEPT_SECONDS: Final = 600
+KEPT_SECONDS = 600
 """No replica is further behind, as no fault asks for more."""
 
-_COLUMNS: Final = "number, range, epk, pk, id, lsn, shuffle, timestamp, etag, expires, body"
+_COLUMNS = "number, range, epk, pk, id, lsn, shuffle, timestamp, etag, expires, body"
 
-_TABLES: Final = """
+_TABLES = """
 CREATE TEMP TABLE commits (
     container INTEGER, range INTEGER, lsn INTEGER, at REAL, PRIMARY KEY (container, range, lsn)
 ) WITHOUT ROWID;

@@ -3,18 +3,18 @@
 import functools
 import json
 import re
-from typing import Any, Final
+from typing import Any
 
 from devstack.cosmos.errors import PARTITION_KEY_MISMATCH, CosmosError, bad_request
 from devstack.cosmos.json_text import Json
 from devstack.cosmos.storage.epk import UNDEFINED, Component, Components, Undefined
 from devstack.cosmos.storage.model import PartitionKeyDefinition
 
-MAX_PATHS: Final = 3
-MAX_VALUE_BYTES: Final = 2048
+MAX_PATHS = 3
+MAX_VALUE_BYTES = 2048
 """https://learn.microsoft.com/azure/cosmos-db/concepts-limits: the longest partition key value."""
 
-_SEGMENT: Final = re.compile(
+_SEGMENT = re.compile(
     r"""/(?:"(?P<double>(?:[^"\\]|\\.)+)"|'(?P<single>(?:[^'\\]|\\.)+)'|(?P<plain>[^/"'][^/]*))(?=/|$)"""
 )
 

@@ -1,10 +1,8 @@
 """The tables. An item's system properties are columns and its body is the client's JSON without them."""
 
-from typing import Final
-
 from devstack.sqlite_file import Format
 
-_TABLES: Final = """
+_TABLES = """
 CREATE TABLE databases (
     number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, rid TEXT NOT NULL UNIQUE,
     etag TEXT NOT NULL, timestamp INTEGER NOT NULL
@@ -31,7 +29,7 @@ CREATE TABLE offers (
     resource_link TEXT NOT NULL, content TEXT NOT NULL, etag TEXT NOT NULL, timestamp INTEGER NOT NULL
 );
 """
-FORMAT: Final = Format("cosmos", "cosmos.db", application_id=0x636F736D, version=1, tables=_TABLES)
+FORMAT = Format("cosmos", "cosmos.db", application_id=0x636F736D, version=1, tables=_TABLES)
 
 
 def items_table(name: str) -> tuple[str, ...]:

@@ -6,15 +6,15 @@ https://learn.microsoft.com/azure/cosmos-db/nosql/time-to-live
 """
 
 import sqlite3
-from typing import Any, Final
+from typing import Any
 
 from devstack.cosmos.errors import bad_request
 from devstack.cosmos.json_text import Json
 from devstack.cosmos.storage.model import Container
 
-NEVER: Final = -1
-MAX_SECONDS: Final = 2147483647
-PURGE_ROWS: Final = 500
+NEVER = -1
+MAX_SECONDS = 2147483647
+PURGE_ROWS = 500
 
 
 def item_ttl(document: Json) -> int | None:

@@ -12,20 +12,17 @@ import json
 import time
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from typing import Final
 from urllib.parse import parse_qsl, unquote
 
 from devstack.cosmos.errors import FORBIDDEN, UNAUTHORIZED, CosmosError
 from devstack.cosmos.wire.messages import Request
 
-EMULATOR_KEY: Final = (
-    "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw=="
-)
+EMULATOR_KEY = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw=="
 """The key of every Cosmos DB emulator, public by design: https://learn.microsoft.com/azure/cosmos-db/emulator"""
 
-SKEW_SECONDS: Final = 15 * 60
+SKEW_SECONDS = 15 * 60
 
-_WRONG_KEY: Final = (
+_WRONG_KEY = (
     "The input authorization token can't serve the request. The wrong key is being used or the expected payload is not"
     " built as per the protocol. For more info: https://aka.ms/cosmosdb-tsg-unauthorized."
 )

@@ -4,13 +4,11 @@ A point read of 1 KB is 1 RU and a write of 1 KB about 5 RU plus its index terms
 https://learn.microsoft.com/azure/cosmos-db/request-units
 """
 
-from typing import Final
-
-_READ_PER_KB: Final = 1.0
-_WRITE_PER_KB: Final = 5.0
-_PER_INDEX_TERM: Final = 0.1
-_QUERY: Final = 2.3
-_PER_QUERY_ITEM: Final = 0.05
+_READ_PER_KB = 1.0
+_WRITE_PER_KB = 5.0
+_PER_INDEX_TERM = 0.1
+_QUERY = 2.3
+_PER_QUERY_ITEM = 0.05
 
 
 def of_read(size: int) -> float:

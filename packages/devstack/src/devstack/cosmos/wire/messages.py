@@ -2,17 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
 from devstack.cosmos.errors import bad_request
 from devstack.cosmos.json_text import Json, parse_json
 from devstack.cosmos.wire.routes import Target
 
-MAX_PAGE: Final = 1000
-DEFAULT_PAGE: Final = 100
+MAX_PAGE = 1000
+DEFAULT_PAGE = 100
 """Items of a page when the client names no number: https://learn.microsoft.com/rest/api/cosmos-db/common-cosmosdb-rest-request-headers"""
 
-MAX_PAGE_BYTES: Final = 4 * 1024 * 1024
+MAX_PAGE_BYTES = 4 * 1024 * 1024
 """https://learn.microsoft.com/azure/cosmos-db/concepts-limits: the longest page of results."""
 
 
