@@ -43,7 +43,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--ru-budget", type=_rate, metavar="RU", help="RU a second; above it clients get 429")
     parser.add_argument(
-        "--faults", action="store_true", help="serve /_devstack/: faults on demand, and splits of partitions"
+        "--faults",
+        action="store_true",
+        help="serve /_devstack/: faults on demand, replicas that lag, and splits of partitions",
     )
     parser.add_argument(
         "--accept-entra", action="store_true", help="take unsigned Entra tokens besides the key"
