@@ -23,6 +23,7 @@ DEADLINE_SECONDS = 4.0
 """The longest that one call may take, with the SDK's own retries. A request makes few calls and answers within 10 s."""
 
 _NO_VERSION = '"no-version"'
+_FENCE, _FENCE_TTL_SECONDS = "fence", 60
 
 
 class StoreFailed(Exception):
@@ -72,7 +73,7 @@ class Container:
         self._set_up = asyncio.Lock()
         self._sessions = SessionTokens()
         self.fences = 0
-        """How often :meth:`exists` was asked since the process began: each costs a write that is refused."""
+        """How many fences there were since the process began: each costs a write that is refused."""
 
     async def read(self, item_id: str, partition_key: str) -> Item | None:
         """The item, or None when this read sees no item, which is no proof: a replica may lag. Raises StoreFailed."""
@@ -105,17 +106,30 @@ class Container:
     async def exists(self, item_id: str, partition_key: str) -> bool:
         """Whether the item is there, by a write's own answer, which no lagging replica gives. Nothing is written.
 
-        The write is a replacement of a version that no item ever had. Reads that follow see at least what it saw.
+        Reads that follow see at least the state of that answer. Raises StoreFailed.
         """
+        return (await self._refused(item_id, partition_key)).kind is Kind.STALE
+
+    async def fence(self, partition_key: str) -> None:
+        """Reads of this partition that follow miss no write that was committed before. Raises StoreFailed.
+
+        The token comes from a write that is refused. Should the service's refusal carry no token, a document is written
+        that expires within a minute.
+        """
+        refusal = await self._refused(_FENCE, partition_key)
+        if refusal.session_token is None:
+            item = {"id": _FENCE, "partitionKey": partition_key, "type": _FENCE, "ttl": _FENCE_TTL_SECONDS}
+            await self.execute(partition_key, [Write.upsert(item)])
+
+    async def _refused(self, item_id: str, partition_key: str) -> Failure:
+        """The answer to a replacement of a version that no item ever had: MISSING or STALE. Raises StoreFailed."""
         self.fences += 1
         impossible = Write.replace({"id": item_id, "partitionKey": partition_key}, _NO_VERSION)
         try:
             await self.execute(partition_key, [impossible])
         except StoreFailed as error:
-            if error.failure.kind is Kind.STALE:
-                return True
-            if error.failure.kind is Kind.MISSING:
-                return False
+            if error.failure.kind in (Kind.STALE, Kind.MISSING):
+                return error.failure
             raise
         raise AssertionError("an item has the version that no item can have")
 

@@ -4,8 +4,9 @@ A parked aggregate has a document of its own, the marker. Parking more events re
 was read, and a release deletes the marker at the version that was read, so that neither can miss the other. Each event
 keeps its place in the feed in ``position``, and is replayed in that order.
 
-The relay reads the markers before it sends, with the session token of this process's newest write. An instance takes a
-lease over only seconds after the former owner's last write, when every replica has that write.
+The relay reads the markers before it sends. A lagging replica would show that there is no marker, too: so the markers
+are read behind a fence, a write that is refused and whose answer carries the newest session token. The fence costs one
+round trip for each page of the feed.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -54,7 +55,11 @@ class CosmosParkingLot:
         self._clock = clock
 
     async def aggregates(self) -> Mapping[AggregateKey, ParkedAggregate]:
-        """The parked aggregates by type and id."""
+        """The parked aggregates by type and id, read behind a fence: no marker that anyone has written is missed."""
+        try:
+            await self._container.fence(PARTITION)
+        except StoreFailed as error:
+            raise error.failure.error() from error
         types = self._documents.marker_types
         found = [self._documents.aggregate(item) async for item in self._all(_MARKERS, {"@types": types})]
         return {parked.aggregate: parked for parked in found}

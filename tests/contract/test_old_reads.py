@@ -1,21 +1,33 @@
 """Reads may be old, as far as Session consistency allows: nothing is refused, and nothing doubled, because of one."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
 from uuid import UUID
 
 import pytest
+from azure.cosmos.aio import CosmosClient
 
 from application.contacts import Contacts
 from application.errors import ContactNotFound
+from devstack.testing import Service
 from domain.contact import Contact
 from domain.values import ContactDetails
+from infra.contacts.documents import CONTACTS
 from infra.cosmos.container import Container
 from infra.cosmos.documents import Item
+from infra.cosmos.errors import Failure
+from infra.cosmos.parked_documents import PARTITION, ParkedDocuments
+from infra.cosmos.parking_lot import CosmosParkingLot
 from outbox.aggregates import Aggregates
 from outbox.errors import PreconditionFailed
+from outbox.relay import Relay
 from outbox.unit_of_work import Receipt
 from tests.contract.conftest import CosmosStore
+from tests.support.azure import PARKED, contacts_database
 from tests.support.contacts import DETAILS, LATER, ORIGIN
+from tests.support.fakes import FakePublisher
+from tests.support.feed import EVENTS, event_document, read
 
 
 class Lagging(Container):
@@ -123,6 +135,78 @@ async def test_an_old_etag_is_refused_on_a_lagging_replica_too(
         await service(lagging).revise(created.aggregate.id, described("two"), ORIGIN, if_match=[created.etag])
     found = await service(cosmos_store).read(created.aggregate.id, ORIGIN)
     assert found.aggregate.state.description == "one"
+
+
+class LaggingLot(Lagging):
+    """Another instance's view of the parking lot: without a session token a query sees nothing of what was parked."""
+
+    async def page(
+        self,
+        query: str,
+        parameters: Mapping[str, Any],
+        size: int,
+        continuation: str | None,
+        *,
+        partition_key: str | None = None,
+    ) -> tuple[list[Item], str | None]:
+        if partition_key is not None and self._sessions.get(partition_key) is None:
+            return [], None
+        return await super().page(query, parameters, size, continuation, partition_key=partition_key)
+
+
+async def test_no_event_slips_past_a_marker_that_another_instance_has_just_written(
+    cosmos_server: Service,
+) -> None:
+    async with (
+        contacts_database(cosmos_server) as database,
+        CosmosClient.from_connection_string(cosmos_server.connection_string) as client,
+    ):
+        documents = ParkedDocuments(EVENTS, CONTACTS.parked)
+        lagging = LaggingLot(client, database.id, PARKED)
+        lagging.old = {}
+        here = CosmosParkingLot(
+            Container(client, database.id, PARKED), "t", documents, discarded_ttl_seconds=60
+        )
+        there = CosmosParkingLot(lagging, "t", documents, discarded_ttl_seconds=60)
+        topic = FakePublisher(limit=1000)
+        await Relay(topic, here).forward([read(event_document("a", 1, text="x" * 2000))])
+        await Relay(topic, there).forward([read(event_document("a", 2))])
+        assert topic.sent == []
+        assert [one.sequence for one in (await here.page(10, None)).items] == [1, 2]
+
+
+async def test_the_fence_of_a_parking_lot_costs_one_refused_write_a_page(cosmos_server: Service) -> None:
+    async with (
+        contacts_database(cosmos_server) as database,
+        CosmosClient.from_connection_string(cosmos_server.connection_string) as client,
+    ):
+        container = Container(client, database.id, PARKED)
+        lot = CosmosParkingLot(
+            container, "t", ParkedDocuments(EVENTS, CONTACTS.parked), discarded_ttl_seconds=60
+        )
+        await Relay(FakePublisher(), lot).forward([read(event_document(name, 1)) for name in "abcdef"])
+        assert container.fences == 1
+        assert await container.page("SELECT * FROM c", {}, 10, None, partition_key=PARTITION) == ([], None)
+
+
+async def test_a_fence_holds_where_a_refusal_carries_no_session_token(
+    cosmos_store: CosmosStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether the real service's refusal of a batch carries one is not known."""
+    container = cosmos_store.container
+    refused = container._refused
+
+    async def without_token(item_id: str, partition_key: str) -> Failure:
+        failure = await refused(item_id, partition_key)
+        container._sessions.forget(partition_key, container._sessions.get(partition_key))
+        return replace(failure, session_token=None)
+
+    monkeypatch.setattr(container, "_refused", without_token)
+    await container.fence("p")
+    assert container._sessions.get("p") is not None
+    item = await container.read("fence", "p")
+    assert item is not None
+    assert item["ttl"] == 60
 
 
 async def test_a_contact_that_never_was_is_not_found_and_that_is_proven(lagging: CosmosStore) -> None:
