@@ -50,15 +50,24 @@ def test_make_has_every_target_that_ci_and_the_documentation_name() -> None:
     assert named <= targets
 
 
-def test_dependabot_looks_where_there_is_something_to_update() -> None:
-    needs = {
-        "github-actions": ".github/workflows",
-        "pip": "requirements.txt",
-        "docker-compose": "compose.yaml",
-    }
+def test_dependabot_looks_at_each_place_with_something_to_update_and_nowhere_else() -> None:
+    folders: dict[str, set[str]] = {}
     for update in read(ROOT / ".github" / "dependabot.yml")["updates"]:
-        folder = ROOT / update["directory"].strip("/")
-        assert (folder / needs[update["package-ecosystem"]]).exists(), update
+        named = update.get("directories") or [update["directory"]]
+        folders.setdefault(update["package-ecosystem"], set()).update(named)
+
+    assert folders == {
+        "github-actions": {"/"},
+        "pip": {"/", "/packages/devstack"},
+        "docker-compose": {"/deploy/emulators"},
+    }
+    for manifest in (
+        ".github/workflows",
+        "requirements.txt",
+        "packages/devstack/pyproject.toml",
+        "deploy/emulators/compose.yaml",
+    ):
+        assert (ROOT / manifest).exists(), f"{manifest} has moved: change .github/dependabot.yml too"
 
 
 def test_azd_finds_the_template_and_the_app_that_it_publishes_to() -> None:
