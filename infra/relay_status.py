@@ -46,8 +46,8 @@ class RelayStatus:
 
     @property
     def late(self) -> bool:
-        """Whether events have used half of their TTL and are not forwarded."""
-        return any(lease.ttl_used >= SHARE for lease in self.leases)
+        """Whether events have used half of their TTL and are not forwarded, or no lease shows how old they are."""
+        return not self.leases or any(lease.ttl_used >= SHARE for lease in self.leases)
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,13 @@ class RelayObserver:
         return RelayStatus([self._lease(lag, now) for lag in lags], parked)
 
     async def watch(self) -> RelayStatus:
-        """The status; logs an error when events have used half of their TTL. Raises as :meth:`status` does."""
+        """The status; logs an error when the relay is late. Raises as :meth:`status` does."""
         status = await self.status()
+        if not status.leases:
+            _log.error(
+                "the relay has no lease, so it forwards nothing and the age of the events is not known. Start the "
+                "relay; if it runs, its lease documents were deleted: docs/operations/README.md#no-lease"
+            )
         for lease in status.leases:
             if lease.ttl_used >= SHARE:
                 _log.error(

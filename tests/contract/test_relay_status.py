@@ -57,6 +57,21 @@ async def test_events_that_wait_too_long_are_an_error_though_no_relay_runs(
     assert ("of the events' TTL" in caplog.text) is late
 
 
+@pytest.mark.known_gap(Gap.CHANGE_FEED)
+async def test_a_relay_that_has_left_no_lease_is_late(
+    observer: RelayObserver, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Lease documents that were deleted, or a relay that never started: nothing could show the age of an event."""
+    async for lease in observer.leases.read_all_items():
+        await observer.leases.delete_item(lease["id"], partition_key=lease["id"])
+
+    status = await observer.watch()
+
+    assert status.leases == []
+    assert status.late
+    assert "no lease" in caplog.text
+
+
 async def test_containers_that_are_not_there_are_named_by_their_settings(cosmos_server: Service) -> None:
     async with CosmosClient.from_connection_string(cosmos_connection(cosmos_server)) as client:
         missing = client.get_database_client("no-such").get_container_client("no-such")
