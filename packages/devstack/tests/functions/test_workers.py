@@ -75,6 +75,19 @@ async def test_a_function_that_runs_too_long_costs_its_process_with_all_that_run
     assert log.count("failed: GET /api/hang") == 2
 
 
+async def test_a_process_that_is_being_ended_takes_no_further_call(tmp_path: Path) -> None:
+    settings = {"AzureFunctionsJobHost__functionTimeout": "00:00:02"}
+    async with http_at(tmp_path, **settings) as (http, _):
+        hanging = [asyncio.create_task(http.get("api/hang")) for _ in range(20)]
+        for each in asyncio.as_completed(hanging):
+            async with await each as answer:
+                assert answer.status == 500
+            break
+        next_calls = [asyncio.create_task(process(http)) for _ in range(5)]
+        assert len(set(await asyncio.gather(*next_calls))) == 1
+        await asyncio.gather(*hanging)
+
+
 async def test_a_process_that_ends_is_replaced_and_what_ran_in_it_fails(tmp_path: Path) -> None:
     async with http_at(tmp_path) as (http, service):
         before = await process(http)

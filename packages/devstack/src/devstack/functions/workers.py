@@ -52,6 +52,7 @@ class _WorkerProcess:
         self._numbers = itertools.count()
         self._running: dict[int, asyncio.Future[Any]] = {}
         self._loaded: asyncio.Future[list[FunctionInfo]] = asyncio.get_running_loop().create_future()
+        self._killed = False
         self.ended = asyncio.Event()
 
     @classmethod
@@ -82,7 +83,7 @@ class _WorkerProcess:
     ) -> Any:
         loop = asyncio.get_running_loop()
         call = Call(next(self._numbers), function, value, trace_context, retry_context)
-        if self.ended.is_set():
+        if not self.takes_calls:
             raise FunctionFailed(_ENDED)
         outcome = self._running[call.number] = loop.create_future()
         with contextlib.suppress(OSError):  # it has ended, and the thread that reads its answers finds out
@@ -90,11 +91,17 @@ class _WorkerProcess:
         return await outcome
 
     @property
+    def takes_calls(self) -> bool:
+        """Not once it is killed: its end is seen only a moment later, and a call in between would fail."""
+        return not self._killed and not self.ended.is_set()
+
+    @property
     def is_busy(self) -> bool:
         """Whether a function runs in it, awaited or not."""
         return bool(self._running)
 
     def kill(self) -> None:
+        self._killed = True
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
 
@@ -210,4 +217,4 @@ class Workers:
 
 
 def _is_there(worker: _WorkerProcess | None) -> TypeGuard[_WorkerProcess]:
-    return worker is not None and not worker.ended.is_set()
+    return worker is not None and worker.takes_calls
