@@ -6,6 +6,8 @@ import pytest
 from azure.cosmos import exceptions
 from azure.cosmos.aio import ContainerProxy
 
+from cosmos.raw import Raw, items_path
+
 START: dict[str, Any] = {"id": "1", "pk": "a", "n": 1, "list": ["x", "z"], "in": {"deep": True}}
 
 
@@ -88,3 +90,26 @@ async def test_the_condition_decides(container: ContainerProxy) -> None:
 
     assert patched["n"] == 2
     assert nonsense.value.status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ([{"op": "set", "path": "/n", "value": 5}], 200),
+        ({"operations": [{"op": "set", "path": "/n", "value": 5}]}, 200),
+        ([], 400),
+        ("nonsense", 400),
+    ],
+)
+async def test_the_operations_may_come_without_an_object_around_them(
+    container: ContainerProxy, raw: Raw, body: Any, status: int
+) -> None:
+    """JavaScript's SDK sends its caller's array as it is: PatchRequestBody of @azure/cosmos."""
+    await container.create_item(START)
+
+    reply = await raw.send(
+        "PATCH", f"{items_path(container)}/1", headers={"x-ms-documentdb-partitionkey": '["a"]'}, body=body
+    )
+
+    assert reply.status == status
+    assert (await container.read_item("1", "a"))["n"] == (5 if status == 200 else START["n"])

@@ -36,8 +36,12 @@ class Patch:
     condition: str | None
 
     @classmethod
-    def from_body(cls, body: Json) -> "Patch":
-        """Raises 400."""
+    def from_body(cls, body: Any) -> "Patch":
+        """An object, or the bare operations, as JavaScript's SDK sends them (its PatchRequestBody). Raises 400."""
+        if isinstance(body, list):
+            body = {"operations": body}
+        if not isinstance(body, dict):
+            raise bad_request("The request body must be a JSON object or an array.")
         operations, condition = body.get("operations"), body.get("condition")
         if not isinstance(operations, list) or not 1 <= len(operations) <= MAX_OPERATIONS:
             raise bad_request(f"A patch needs between 1 and {MAX_OPERATIONS} operations.")

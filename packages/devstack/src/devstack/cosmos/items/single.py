@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from devstack.cosmos.errors import CosmosError
 from devstack.cosmos.items.patch import Patch
 from devstack.cosmos.items.transaction import Condition, ItemTransaction, Outcome
+from devstack.cosmos.json_text import parse_json
 from devstack.cosmos.resources.reading import reading
 from devstack.cosmos.resources.service import Service
 from devstack.cosmos.storage import partition_key, session
@@ -42,7 +43,7 @@ def replace(service: Service, request: Request) -> Answer:
 
 def patch(service: Service, request: Request) -> Answer:
     check_size(request.body)
-    changes = Patch.from_body(request.json())
+    changes = Patch.from_body(parse_json(request.body))
     name = _item_id(service.store.connection, service.container(request), request)
     return _write(service, request, lambda items, condition: items.patch(name, changes, condition))
 
