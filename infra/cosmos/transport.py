@@ -1,6 +1,7 @@
-"""Whether the answer to a write was lost is known here alone: the SDK repeats in silence what a broken connection took.
+"""Whether the answer to a write was lost is known here alone: the SDK makes attempts of its own, in silence.
 
-The first answer that a caller sees may then be the answer to a repetition: a 429 to a batch that was committed before.
+It repeats a write after a broken connection, and after a 503, which does not tell the outcome either. The first answer
+that a caller sees may then be the answer to a repetition: a 429 to a batch that was committed before.
 """
 
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ class Attempts:
     """What became of the attempts at one transactional batch."""
 
     answer_lost: bool = False
-    """An attempt may have reached the service, and no answer to it came."""
+    """An attempt may have reached the service, and no answer came that tells its outcome."""
     throttled: bool = False
     """The newest answer says 429."""
 
@@ -54,6 +55,7 @@ class NotingTransport(AioHttpTransport):  # type: ignore[misc]  # azure.core exp
             attempts.answer_lost = attempts.answer_lost or _may_have_arrived(error)
             raise
         attempts.throttled = response.status_code == 429
+        attempts.answer_lost = attempts.answer_lost or _tells_no_outcome(response.status_code)
         return response
 
 
@@ -62,3 +64,8 @@ def _may_have_arrived(error: BaseException) -> bool:
     return not isinstance(error, ServiceRequestTimeoutError) and not isinstance(
         error.__cause__, aiohttp.ClientConnectorError
     )
+
+
+def _tells_no_outcome(status: int) -> bool:
+    """408 and 5xx: the batch may be committed (the table of statuses in :mod:`infra.cosmos.errors`)."""
+    return status == 408 or status >= 500

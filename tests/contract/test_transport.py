@@ -1,0 +1,42 @@
+"""What the transport notes of a batch, from the answers of a service that is asked over a real socket."""
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from azure.core.rest import HttpRequest
+
+from infra.cosmos.transport import NotingTransport, noted
+
+
+@pytest.mark.parametrize(
+    ("answers", "answer_lost", "throttled"),
+    [
+        ([200], False, False),
+        ([429], False, True),
+        ([412], False, False),
+        ([503, 429], True, True),  # the SDK repeats a write after 503 in silence
+        ([500, 429], True, True),
+        ([408, 429], True, True),
+        ([449, 429], False, True),
+        ([503, 412], True, False),
+    ],
+)
+async def test_an_answer_that_does_not_tell_the_outcome_is_a_lost_one(
+    answers: list[int], answer_lost: bool, throttled: bool
+) -> None:
+    left = iter(answers)
+
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(status=next(left))
+
+    app = web.Application()
+    app.router.add_post("/docs", answer)
+    async with TestServer(app) as server, NotingTransport() as transport:
+        with noted() as attempts:
+            for _ in answers:
+                batch = HttpRequest(
+                    "POST", str(server.make_url("/docs")), headers={"x-ms-cosmos-is-batch-request": "True"}
+                )
+                await transport.send(batch)
+
+    assert (attempts.answer_lost, attempts.throttled) == (answer_lost, throttled)
