@@ -3,7 +3,7 @@
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 import aiohttp
@@ -11,14 +11,16 @@ import aiohttp
 from tests.support.azure import CONTACTS
 from tests.torture.clients import Client
 from tests.torture.journal import Struck
+from tests.torture.lost_leases import delete_leases
 from tests.torture.operator import Operator
-from tests.torture.plan import Strike
+from tests.torture.plan import Kind, Strike
 from tests.torture.poison import poison
 from tests.torture.stack import DATABASE, PARTITIONS, Stack
 
 _CHANGES_OF_A_POISONED_CONTACT = 2
 _ATTEMPTS_TO_FIND_A_VICTIM = 10
 _PAUSE_SECONDS = 0.5
+_SPLITS_IN_A_ROW = 2
 
 
 @dataclass
@@ -46,8 +48,8 @@ class Nemesis:
         await asyncio.gather(self.stack.cosmos.faults.clear(), self.stack.servicebus.faults.clear())
 
     async def _strike(self, strike: Strike) -> None:
-        if strike.target == "worker" and "worker" not in self.stack.processes:
-            return
+        if strike.target in ("worker", "leases") and "worker" not in self.stack.processes:
+            return  # where there is no worker, nothing makes leases again before the next timer
         began = time.monotonic()
         done = await self._do(strike)
         seconds = time.monotonic() - began
@@ -56,24 +58,21 @@ class Nemesis:
         )
 
     async def _do(self, strike: Strike) -> bool:
-        match strike.kind:
-            case "kill":
-                done = await self._kill(strike.target, strike.seconds)
-            case "pause":
-                done = await self._pause(strike.target, strike.seconds)
-            case "split":
-                done = await self._split()
-            case "cosmos" | "lag":
-                done = await _arrange(self.stack.cosmos.faults.add(**strike.fault))
-            case "servicebus":
-                done = await _arrange(self.stack.servicebus.faults.add(**strike.fault))
-            case "poison":
-                done = await self._poison()
-            case "poison contact":
-                done = await self._poison_a_contact()
-            case "operator":
-                done = await self.operator.settle()
-        return done
+        stack = self.stack
+        deeds: dict[Kind, Callable[[], Awaitable[bool]]] = {
+            "kill": lambda: self._kill(strike.target, strike.seconds),
+            "pause": lambda: self._pause(strike.target, strike.seconds),
+            "split": self._split,
+            "split unattended": lambda: self._split_unattended(strike.seconds),
+            "delete leases": lambda: delete_leases(stack, self.chance, strike.fault["kind"]),
+            "cosmos": lambda: _arrange(stack.cosmos.faults.add(**strike.fault)),
+            "lag": lambda: _arrange(stack.cosmos.faults.add(**strike.fault)),
+            "servicebus": lambda: _arrange(stack.servicebus.faults.add(**strike.fault)),
+            "poison": self._poison,
+            "poison contact": self._poison_a_contact,
+            "operator": self.operator.settle,
+        }
+        return await deeds[strike.kind]()
 
     async def _kill(self, target: str, seconds: float) -> bool:
         process = self.stack.processes[target]
@@ -94,14 +93,30 @@ class Nemesis:
         return True
 
     async def _split(self) -> bool:
-        chosen = self.chance.choice(self._ranges)
+        async with self._lock("split"):
+            chosen = self.chance.choice(self._ranges)
 
-        async def split() -> None:
-            children = await self.stack.cosmos.faults.split(DATABASE, CONTACTS, chosen)
-            self._ranges.remove(chosen)
-            self._ranges += children
+            async def split() -> None:
+                children = await self.stack.cosmos.faults.split(DATABASE, CONTACTS, chosen)
+                self._ranges.remove(chosen)
+                self._ranges += children
 
-        return await _arrange(split())
+            return await _arrange(split())
+
+    async def _split_unattended(self, seconds: float) -> bool:
+        """Events wait since the broker does not answer; all relays die; partitions split; all come back."""
+        servicebus = self.stack.servicebus
+        relays = [*self.stack.others, *(self.stack.processes.get(name) for name in ("functions", "worker"))]
+        async with self._lock("functions"), self._lock("servicebus"), self._lock("worker"):
+            servicebus.pause()
+            try:
+                await asyncio.sleep(seconds)
+                await asyncio.gather(*(asyncio.to_thread(each.kill) for each in relays if each))
+            finally:
+                servicebus.resume()
+            done = [await self._split() for _ in range(_SPLITS_IN_A_ROW)]
+            await asyncio.gather(*(asyncio.to_thread(each.start) for each in relays if each))
+        return any(done)
 
     async def _poison(self, contact: str | None = None) -> bool:
         poisoned = await poison(self.stack, self.operator.journal, self.chance, contact)

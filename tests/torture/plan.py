@@ -6,7 +6,17 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Kind = Literal[
-    "kill", "pause", "split", "cosmos", "lag", "servicebus", "poison", "poison contact", "operator"
+    "kill",
+    "pause",
+    "split",
+    "split unattended",
+    "delete leases",
+    "cosmos",
+    "lag",
+    "servicebus",
+    "poison",
+    "poison contact",
+    "operator",
 ]
 
 QUIET_END_SECONDS = 1.0
@@ -93,6 +103,17 @@ SERVICEBUS_FAULTS: tuple[Mapping[str, Any], ...] = (
 )
 
 
+LEASE_FAULTS: tuple[Mapping[str, Any], ...] = (
+    {"kind": "drop-after-commit", "operation": "create", "container": "leases", "count": 2},
+    {"kind": "drop-after-commit", "operation": "replace", "container": "leases", "count": 2},
+    {"kind": "retry-with", "operation": "create", "container": "leases", "count": 1},
+    {"kind": "slow", "operation": "create", "container": "leases", "count": 1, "seconds": 2.0},
+    {"kind": "lag", "container": "leases", "seconds": 20.0, "share": 0.5, "count": None, "forSeconds": 4.0},
+    {"kind": "lag", "container": "contacts", "seconds": 15.0, "share": 0.5, "count": None, "forSeconds": 4.0},
+)
+"""What meets a relay that makes a lease, or looks whether one is missing."""
+
+
 def everything(chance: random.Random, seconds: float) -> list[Strike]:
     """All kinds of faults, one over the other; for most of the time a replica of some container lags."""
     strikes = [
@@ -113,6 +134,24 @@ def everything(chance: random.Random, seconds: float) -> list[Strike]:
         *_faults(chance, seconds, "cosmos", COSMOS_FAULTS, 2.5),
         *_faults(chance, seconds, "servicebus", SERVICEBUS_FAULTS, 3.0),
         *(Strike(at, "lag", "cosmos", fault=chance.choice(LAGS)) for at in _times(chance, seconds, 1.5)),
+        *_leases_lost(chance, seconds, 40.0),
+        *_unattended_splits(chance, seconds, 40.0),
+    ]
+    return _in_order(strikes)
+
+
+def leases(chance: random.Random, seconds: float) -> list[Strike]:
+    """Leases are deleted, and partitions are split while no relay runs; the second relay lives to mend it, mostly."""
+    strikes = [
+        *_leases_lost(chance, seconds, 10.0),
+        *_unattended_splits(chance, seconds, 20.0),
+        *(
+            Strike(at, "kill", target, chance.uniform(0.1, 1.5))
+            for target in ("functions", "worker")
+            for at in _times(chance, seconds, 30.0)
+        ),
+        *(Strike(at, "split", "cosmos") for at in _times(chance, seconds, 25.0)),
+        *_faults(chance, seconds, "cosmos", LEASE_FAULTS, 3.0),
     ]
     return _in_order(strikes)
 
@@ -152,6 +191,7 @@ PROFILES: dict[str, Profile] = {
     # A process reads its own writes and not those of another one: two hosts, so that lagging replicas show.
     "everything": Profile(everything, hosts=2),
     "old-reads": Profile(old_reads, hosts=2),
+    "leases": Profile(leases, hosts=2),
     "nothing": Profile(nothing),
     # Without pauses a fault meets each request of a change as often as any other.
     "failing-writes": Profile(failing_writes, pauses=(0.0, 0.01)),
@@ -177,6 +217,16 @@ def _faults(
 ) -> Iterator[Strike]:
     for at in _times(chance, seconds, interval):
         yield Strike(at, kind, kind, fault=chance.choice(faults))
+
+
+def _leases_lost(chance: random.Random, seconds: float, interval: float) -> Iterator[Strike]:
+    for at in _times(chance, seconds, interval):
+        yield Strike(at, "delete leases", "leases", fault={"kind": chance.choice(["one", "half", "all"])})
+
+
+def _unattended_splits(chance: random.Random, seconds: float, interval: float) -> Iterator[Strike]:
+    for at in _times(chance, seconds, interval):
+        yield Strike(at, "split unattended", "relays", chance.uniform(1.0, 3.0))
 
 
 def _in_order(strikes: list[Strike]) -> list[Strike]:
