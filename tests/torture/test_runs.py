@@ -46,6 +46,16 @@ def test_nothing_is_lost_doubled_or_reordered(tmp_path: Path) -> None:
     assert not [left for left in tmp_path.iterdir() if left.name.startswith("torture-")]
 
 
+@pytest.mark.timeout(240)
+def test_nothing_is_lost_when_leases_are_deleted_and_partitions_split_unattended(tmp_path: Path) -> None:
+    done = torture(tmp_path, "--profile", "leases", "--seconds", "25", "--seed", "1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert count("violations", done.stdout) == 0
+    assert count("delete leases (?:one|half|all)", done.stdout) >= 1
+    assert count("split unattended", done.stdout) >= 1
+    assert count("duplicates dropped by the topic", done.stdout) >= 1
+
+
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(
     ("bug", "profile", "seconds", "rule"),
@@ -113,6 +123,13 @@ def test_old_reads_are_planned_beside_all_other_faults() -> None:
         "poison contact",
         "operator",
     }
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize(("profile", "seconds"), [("everything", 60), ("leases", 25)])
+def test_leases_are_lost_and_partitions_split_unattended(profile: str, seconds: int, seed: int) -> None:
+    kinds = {strike.kind for strike in plan(profile, seed, seconds)}
+    assert {"delete leases", "split unattended"} <= kinds
 
 
 @pytest.mark.parametrize("seed", range(20))
