@@ -18,6 +18,8 @@ from tests.torture.poison import poison
 from tests.torture.stack import DATABASE, PARTITIONS, Stack
 
 _CHANGES_OF_A_POISONED_CONTACT = 2
+_CHANGES_OF_A_FLOOD = 75
+"""Of about 5 KB each; a batch has room for 256 KB."""
 _ATTEMPTS_TO_FIND_A_VICTIM = 10
 _PAUSE_SECONDS = 0.5
 _SPLITS_IN_A_ROW = 2
@@ -70,6 +72,7 @@ class Nemesis:
             "servicebus": lambda: _arrange(stack.servicebus.faults.add(**strike.fault)),
             "poison": self._poison,
             "poison contact": self._poison_a_contact,
+            "flood": self._flood,
             "operator": self.operator.settle,
         }
         return await deeds[strike.kind]()
@@ -124,19 +127,33 @@ class Nemesis:
         return poisoned.stored is True
 
     async def _poison_a_contact(self) -> bool:
-        for _ in range(_ATTEMPTS_TO_FIND_A_VICTIM):
-            if contact := await self.victim.create():
-                break
-            await asyncio.sleep(_PAUSE_SECONDS)
+        contact = await self._new_contact()
         if contact is None:
             return False
-        self.victim.directory.gone(contact)  # until it is poisoned only this client knows of it
         await self.victim.patch(contact)
         done = await self._poison(contact)
         for _ in range(_CHANGES_OF_A_POISONED_CONTACT):
             await self.victim.patch(contact)
         self.victim.directory.saw(contact, None)
         return done
+
+    async def _flood(self) -> bool:
+        """More events of one contact wait at once than one batch can hold."""
+        contact = await self._new_contact()
+        if contact is None:
+            return False
+        answers = [await self.victim.patch_company(contact) for _ in range(_CHANGES_OF_A_FLOOD)]
+        self.victim.directory.saw(contact, None)
+        return sum(answer.outcome == "acknowledged" for answer in answers) > _CHANGES_OF_A_FLOOD / 2
+
+    async def _new_contact(self) -> str | None:
+        """A contact that only the victim knows of."""
+        for _ in range(_ATTEMPTS_TO_FIND_A_VICTIM):
+            if contact := await self.victim.create():
+                self.victim.directory.gone(contact)
+                return contact
+            await asyncio.sleep(_PAUSE_SECONDS)
+        return None
 
     def _lock(self, target: str) -> asyncio.Lock:
         return self._locks.setdefault(target, asyncio.Lock())

@@ -16,6 +16,7 @@ Kind = Literal[
     "servicebus",
     "poison",
     "poison contact",
+    "flood",
     "operator",
 ]
 
@@ -136,6 +137,7 @@ def everything(chance: random.Random, seconds: float) -> list[Strike]:
         *(Strike(at, "lag", "cosmos", fault=chance.choice(LAGS)) for at in _times(chance, seconds, 1.5)),
         *_leases_lost(chance, seconds, 40.0),
         *_unattended_splits(chance, seconds, 40.0),
+        *(Strike(at, "flood", "contacts") for at in _times(chance, seconds, 45.0)),
     ]
     return _in_order(strikes)
 
@@ -166,6 +168,20 @@ def old_reads(chance: random.Random, seconds: float) -> list[Strike]:
     ]
 
 
+def floods(chance: random.Random, seconds: float) -> list[Strike]:
+    """Contacts whose waiting events need several batches, and a broker that is busy for longer than the SDK tries.
+
+    The SDK gives a send up after 5.6 s. A broker that is busy for some seconds more refuses one batch for good, and
+    takes the next one of the same contact, if anybody sends it.
+    """
+    busy = {"kind": "throttle", "count": 100_000, "forSeconds": 8.5}
+    strikes = [
+        *(Strike(at, "flood", "contacts") for at in _times(chance, seconds, 8.0)),
+        *(Strike(at, "servicebus", "servicebus", fault=busy) for at in _times(chance, seconds, 11.0)),
+    ]
+    return _in_order(strikes)
+
+
 def nothing(_chance: random.Random, _seconds: float) -> list[Strike]:
     """Only load."""
     return []
@@ -192,6 +208,7 @@ PROFILES: dict[str, Profile] = {
     "everything": Profile(everything, hosts=2),
     "old-reads": Profile(old_reads, hosts=2),
     "leases": Profile(leases, hosts=2),
+    "floods": Profile(floods),
     "nothing": Profile(nothing),
     # Without pauses a fault meets each request of a change as often as any other.
     "failing-writes": Profile(failing_writes, pauses=(0.0, 0.01)),
