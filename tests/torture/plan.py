@@ -46,12 +46,14 @@ class Strike:
 class Profile:
     """What goes wrong in a run, and how long a client pauses between two requests, in seconds from .. to.
 
-    ``hosts``: how many Functions hosts serve the clients, each with a memory of its own.
+    ``hosts``: how many Functions hosts serve the clients, each with a memory of its own. ``workers``: how many worker
+    processes each host has; the batches of one lease go to them in turn.
     """
 
     strikes: Callable[[random.Random, float], list[Strike]]
     pauses: tuple[float, float] = (0.05, 0.3)
     hosts: int = 1
+    workers: int = 1
 
 
 KILLS = {"functions": 15.0, "cosmos": 11.0, "servicebus": 11.0, "worker": 15.0, "subscriber": 12.0}
@@ -138,6 +140,7 @@ def everything(chance: random.Random, seconds: float) -> list[Strike]:
         *_leases_lost(chance, seconds, 40.0),
         *_unattended_splits(chance, seconds, 40.0),
         *(Strike(at, "flood", "contacts") for at in _times(chance, seconds, 45.0)),
+        *_throttled_after_a_lost_answer(chance, seconds, 9.0),
     ]
     return _in_order(strikes)
 
@@ -206,6 +209,7 @@ def broker_away_and_host_killed(_chance: random.Random, seconds: float) -> list[
 PROFILES: dict[str, Profile] = {
     # A process reads its own writes and not those of another one: two hosts, so that lagging replicas show.
     "everything": Profile(everything, hosts=2),
+    "everything-in-two-workers": Profile(everything, workers=2),
     "old-reads": Profile(old_reads, hosts=2),
     "leases": Profile(leases, hosts=2),
     "floods": Profile(floods),
@@ -234,6 +238,16 @@ def _faults(
 ) -> Iterator[Strike]:
     for at in _times(chance, seconds, interval):
         yield Strike(at, kind, kind, fault=chance.choice(faults))
+
+
+def _throttled_after_a_lost_answer(
+    chance: random.Random, seconds: float, interval: float
+) -> Iterator[Strike]:
+    """A batch is committed and its answer lost; then its repetitions by the SDK are answered by 429."""
+    batch = {"operation": "batch", "container": "contacts"}
+    for at in _times(chance, seconds, interval):
+        yield Strike(at, "cosmos", "cosmos", fault={"kind": "drop-after-commit", "count": 1} | batch)
+        yield Strike(at + 0.01, "cosmos", "cosmos", fault={"kind": "throttle", "count": 12} | batch)
 
 
 def _leases_lost(chance: random.Random, seconds: float, interval: float) -> Iterator[Strike]:
