@@ -137,7 +137,7 @@ def everything(chance: random.Random, seconds: float) -> list[Strike]:
         *_faults(chance, seconds, "cosmos", COSMOS_FAULTS, 2.5),
         *_faults(chance, seconds, "servicebus", SERVICEBUS_FAULTS, 3.0),
         *(Strike(at, "lag", "cosmos", fault=chance.choice(LAGS)) for at in _times(chance, seconds, 1.5)),
-        *_leases_lost(chance, seconds, 40.0),
+        *_leases_lost(chance, seconds, 40.0, ("one", "half")),
         *_unattended_splits(chance, seconds, 40.0),
         *(Strike(at, "flood", "contacts") for at in _times(chance, seconds, 45.0)),
         *_throttled_after_a_lost_answer(chance, seconds, 9.0),
@@ -145,17 +145,23 @@ def everything(chance: random.Random, seconds: float) -> list[Strike]:
     return _in_order(strikes)
 
 
-def leases(chance: random.Random, seconds: float) -> list[Strike]:
-    """Leases are deleted, and partitions are split while no relay runs; the second relay lives to mend it, mostly."""
+def lost_leases(chance: random.Random, seconds: float) -> list[Strike]:
+    """Leases are deleted; the second relay lives long enough to mend it, mostly."""
     strikes = [
-        *_leases_lost(chance, seconds, 10.0),
-        *_unattended_splits(chance, seconds, 20.0),
-        *(
-            Strike(at, "kill", target, chance.uniform(0.1, 1.5))
-            for target in ("functions", "worker")
-            for at in _times(chance, seconds, 30.0)
-        ),
+        *_leases_lost(chance, seconds, 20.0, ("one", "half", "all")),
+        *_unattended_splits(chance, seconds, 40.0),
+        *_deaths_of_relays(chance, seconds, 30.0),
         *(Strike(at, "split", "cosmos") for at in _times(chance, seconds, 25.0)),
+        *_faults(chance, seconds, "cosmos", LEASE_FAULTS, 3.0),
+    ]
+    return _in_order(strikes)
+
+
+def unattended_splits(chance: random.Random, seconds: float) -> list[Strike]:
+    """Partitions are split while no relay runs and events wait. No lease is deleted: reading again would heal a loss."""
+    strikes = [
+        *_unattended_splits(chance, seconds, 12.0),
+        *_deaths_of_relays(chance, seconds, 30.0),
         *_faults(chance, seconds, "cosmos", LEASE_FAULTS, 3.0),
     ]
     return _in_order(strikes)
@@ -213,7 +219,8 @@ PROFILES: dict[str, Profile] = {
     "everything": Profile(everything, hosts=2),
     "everything-in-two-workers": Profile(everything, workers=2),
     "old-reads": Profile(old_reads, hosts=2),
-    "leases": Profile(leases, hosts=2),
+    "lost-leases": Profile(lost_leases, hosts=2),
+    "unattended-splits": Profile(unattended_splits, hosts=2),
     "floods": Profile(floods),
     "nothing": Profile(nothing),
     # Without pauses a fault meets each request of a change as often as any other.
@@ -252,9 +259,17 @@ def _throttled_after_a_lost_answer(
         yield Strike(at + 0.01, "cosmos", "cosmos", fault={"kind": "throttle", "count": 12} | batch)
 
 
-def _leases_lost(chance: random.Random, seconds: float, interval: float) -> Iterator[Strike]:
+def _leases_lost(
+    chance: random.Random, seconds: float, interval: float, shares: tuple[str, ...]
+) -> Iterator[Strike]:
     for at in _times(chance, seconds, interval):
-        yield Strike(at, "delete leases", "leases", fault={"kind": chance.choice(["one", "half", "all"])})
+        yield Strike(at, "delete leases", "leases", fault={"kind": chance.choice(shares)})
+
+
+def _deaths_of_relays(chance: random.Random, seconds: float, interval: float) -> Iterator[Strike]:
+    for target in ("functions", "worker"):
+        for at in _times(chance, seconds, interval):
+            yield Strike(at, "kill", target, chance.uniform(0.1, 1.5))
 
 
 def _unattended_splits(chance: random.Random, seconds: float, interval: float) -> Iterator[Strike]:
