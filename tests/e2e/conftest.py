@@ -61,6 +61,7 @@ def stack(folder: Path, *, app: Path = ROOT, **settings: str) -> Iterator[Stack]
         "SERVICEBUS_TOPIC": f"topic-{unique}",
         "SERVICEBUS_SUBSCRIPTION": SUBSCRIBER,
         "PYTHONPATH": str(ROOT),
+        "RELAY_SEND_SECONDS": "2",
     }
     with Stack(folder, names | settings) as started:
         # First, with what an emulator takes: what the app declares is then there already.
