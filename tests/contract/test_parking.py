@@ -32,6 +32,7 @@ from outbox.parking import EXPIRED, MAX_AGE_SECONDS, Parking
 from outbox.parking_lot import Change, ParkedEvent, ParkingLot, State
 from outbox.relay import READING_SECONDS, Relay
 from outbox.replay import Replayed
+from outbox.ttl_guard import TtlGuard
 from outbox.unit_of_work import utc_now
 from tests.support.azure import PARKED, contacts_database, cosmos_connection
 from tests.support.contacts import NOON
@@ -53,7 +54,8 @@ class World:
 
     @property
     def relay(self) -> Relay:
-        return Relay(self.topic, self.lot, clock=self.clock)
+        fresh = TtlGuard(clock=lambda: 1_772_366_400)
+        return Relay(self.topic, self.lot, clock=self.clock, guard=fresh)
 
     @property
     def parking(self) -> Parking:
