@@ -79,7 +79,7 @@ class RelayObserver:
         """The status; costs one small read for each lease. Raises Unavailable, Throttled or Misconfigured."""
         feed = await self._feed_lag()
         now = self.clock()
-        parked = Counter(aggregate.type for aggregate in await self.lot.aggregates())
+        parked = Counter(marker.aggregate.type for marker in await self.lot.blocked())
         return RelayStatus([self._lease(lag, now) for lag in feed.leases], feed.missing, parked)
 
     async def watch(self) -> RelayStatus:

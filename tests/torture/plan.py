@@ -158,7 +158,7 @@ def lost_leases(chance: random.Random, seconds: float) -> list[Strike]:
 
 
 def unattended_splits(chance: random.Random, seconds: float) -> list[Strike]:
-    """Partitions are split while no relay runs and events wait. No lease is deleted: reading again would heal a loss."""
+    """Partitions are split while no relay runs. No lease is deleted: to read again would heal what a split lost."""
     strikes = [
         *_unattended_splits(chance, seconds, 12.0),
         *_deaths_of_relays(chance, seconds, 30.0),
