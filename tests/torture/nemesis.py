@@ -3,8 +3,9 @@
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import aiohttp
 
@@ -18,8 +19,18 @@ from tests.torture.poison import poison
 from tests.torture.stack import DATABASE, PARTITIONS, Stack
 
 _CHANGES_OF_A_POISONED_CONTACT = 2
-_CHANGES_OF_A_FLOOD = 75
-"""Of about 5 KB each; a batch has room for 256 KB."""
+_NO_FEED_SECONDS = 5.0
+_NO_FEED: Mapping[str, Any] = {
+    "kind": "throttle",
+    "operation": "feed",
+    "container": CONTACTS,
+    "count": 100_000,
+    "forSeconds": _NO_FEED_SECONDS,
+    "retryAfterMs": 700,
+}
+"""The SDK waits for so long by itself: no relay makes longer pauses because of it."""
+_BUSY: Mapping[str, Any] = {"kind": "throttle", "count": 100_000, "forSeconds": 8.0}
+"""The SDK gives a send up after 5.6 s: it fails with one batch, and would succeed with the next."""
 _ATTEMPTS_TO_FIND_A_VICTIM = 10
 _PAUSE_SECONDS = 0.5
 _SPLITS_IN_A_ROW = 2
@@ -138,13 +149,16 @@ class Nemesis:
         return done
 
     async def _flood(self) -> bool:
-        """More events of one contact wait at once than one batch can hold."""
+        """While no relay reads the feed, a contact gets more events than a batch holds; then the broker is busy."""
         contact = await self._new_contact()
-        if contact is None:
+        if contact is None or not await _arrange(self.stack.cosmos.faults.add(**_NO_FEED)):
             return False
-        answers = [await self.victim.patch_company(contact) for _ in range(_CHANGES_OF_A_FLOOD)]
+        readable = time.monotonic() + _NO_FEED_SECONDS
+        while time.monotonic() < readable - 0.5:
+            await self.victim.patch_company(contact)
         self.victim.directory.saw(contact, None)
-        return sum(answer.outcome == "acknowledged" for answer in answers) > _CHANGES_OF_A_FLOOD / 2
+        await asyncio.sleep(max(0.0, readable - 0.2 - time.monotonic()))
+        return await _arrange(self.stack.servicebus.faults.add(**_BUSY))
 
     async def _new_contact(self) -> str | None:
         """A contact that only the victim knows of."""
