@@ -15,23 +15,27 @@ _SHARES = {"one": 0.0, "half": 0.5, "all": 1.0}
 
 
 async def delete_leases(stack: Stack, chance: random.Random, which: str) -> bool:
-    """Delete one lease, half of them or all, as soon as the store answers; whether any was deleted."""
-    client = CosmosClient.from_connection_string(stack.cosmos.connection_string)
-    container = client.get_database_client(DATABASE).get_container_client(LEASES)
-    deleted = 0
+    """Delete one lease, half of them or all, as soon as the store answers; whether any was there."""
     try:
-        async with asyncio.timeout(_DEADLINE_SECONDS), client:
-            while not deleted:
+        async with asyncio.timeout(_DEADLINE_SECONDS):
+            while True:
                 try:
-                    names = [item["id"] async for item in container.read_all_items() if "LeaseToken" in item]
-                    most = min(len(names), max(1, round(_SHARES[which] * len(names))))
-                    for name in chance.sample(sorted(names), most):
-                        await container.delete_item(name, name)
-                        deleted += 1
+                    return await _delete(stack, chance, _SHARES[which]) > 0
                 except (AzureError, OSError):
                     await asyncio.sleep(_PAUSE_SECONDS)
     except TimeoutError:
-        pass
+        return False
+
+
+async def _delete(stack: Stack, chance: random.Random, share: float) -> int:
+    client = CosmosClient.from_connection_string(stack.cosmos.connection_string)
+    container = client.get_database_client(DATABASE).get_container_client(LEASES)
+    try:
+        async with client:
+            names = [item["id"] async for item in container.read_all_items() if "LeaseToken" in item]
+            chosen = chance.sample(sorted(names), min(len(names), max(1, round(share * len(names)))))
+            for name in chosen:
+                await container.delete_item(name, name)
     finally:
         await client.close()  # the SDK leaves its session open when it could not reach the account
-    return deleted > 0
+    return len(chosen)
