@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from tests.torture.history import (
     CREATED,
     DELETED,
+    DISCARDED,
     UPDATED,
     Attempt,
     Event,
@@ -27,7 +28,9 @@ EXPECTED_STATUSES = {200, 201, 204, 404, 409, 412, 422, 429, 503}
 
 def check(history: History) -> list[Violation]:
     """Everything that is wrong with a run; nothing else than the journals is looked at."""
-    operations, events = history.operations(), history.events()
+    operations, everything = history.operations(), history.events()
+    events = [event for event in everything if event.action != DISCARDED]
+    notices = [event for event in everything if event.action == DISCARDED]
     by_operation: defaultdict[str, list[Event]] = defaultdict(list)
     by_contact: defaultdict[str, list[Event]] = defaultdict(list)
     for event in events:
@@ -37,11 +40,12 @@ def check(history: History) -> list[Violation]:
         *_answers(operations.values()),
         *false_refusals(operations.values()),
         *_each_event(events, operations),
-        *_deliveries(events, history.completed),
+        *_deliveries(everything, history.completed),
         *(found for each in operations.values() for found in _effects(each, by_operation[each.name])),
         *(found for contact, each in by_contact.items() for found in _order(contact, each, operations)),
         *_final_state(history.found, by_contact),
         *_parking(history),
+        *_notices(notices, history),
     ]
 
 
@@ -208,3 +212,12 @@ def _parking(history: History) -> Iterator[Violation]:
         yield Violation(
             "still parked", f"event {item.get('eventId')}, after discard and replay", may_pass=True
         )
+
+
+def _notices(notices: Iterable[Event], history: History) -> Iterator[Violation]:
+    """A notice stands for a document that was broken, and for nothing else."""
+    broken = {poison.document for poison in history.poisons}
+    for notice in notices:
+        discarded = notice.body.get("discardedEventId")
+        if discarded not in broken:
+            yield Violation("discarded without need", f"{discarded} of contact {notice.contact}")

@@ -32,6 +32,8 @@ UPDATED = {
 
 CREATED = "ContactCreatedEvent"
 DELETED = "ContactDeletedEvent"
+DISCARDED = "EventDiscarded"
+"""A notice in the place of an event that the operator has discarded."""
 
 
 def cause(operation: str, number: int) -> str:

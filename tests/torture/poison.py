@@ -20,7 +20,6 @@ BREAKAGES: dict[str, dict[str, Any]] = {
     "no data": {"data": None},
     "data is text": {"data": "contact-created"},
     "nothing in it": {"data": {}},
-    "no sequence": {"data": {"sequence": None}},
     "a sequence that is none": {"data": {"sequence": "second"}},
     "another contact's": {"data": {"contactId": "00000000-0000-4000-8000-000000000000"}},
     "another event's": {"data": {"id": "00000000-0000-4000-8000-000000000000"}},

@@ -118,6 +118,24 @@ class Story:
         )
         return self
 
+    def discarded(self, document: str, *, contact: str = CONTACT) -> "Story":
+        """The notice that stands in its place."""
+        self.events += 1
+        self.records.append(
+            Delivered(
+                at=self.at(),
+                broker_number=self.events,
+                delivery_count=1,
+                lock="lock",
+                message_id=f"notice-{self.events}",
+                session=contact,
+                subject="EventDiscarded",
+                sequence=1000,
+                body={"action": "EventDiscarded", "discardedEventId": document},
+            )
+        )
+        return self
+
     def parked(self, document: str, *, contact: str | None = None, reason: str = "broken") -> "Story":
         self.history.parked.append({"eventId": document, "contactId": contact, "reason": reason})
         return self

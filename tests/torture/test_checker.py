@@ -98,6 +98,12 @@ def test_changes_at_the_same_time_come_in_any_order() -> None:
     assert story.found(name="b").rules() == set()
 
 
+def test_a_notice_stands_for_a_broken_document_and_for_nothing_else() -> None:
+    story = good().found(**final()).poisoned("broken", contact=CONTACT).parked("broken", contact=CONTACT)
+    assert story.discarded("broken").rules() == set()
+    assert good().found(**final()).discarded("event-3").rules() == {"discarded without need"}
+
+
 def test_a_duplicate_is_seen() -> None:
     story = good().delivered("b", "EmailUpdated", 3, event="event-3", broker_number=99)
     assert story.found(**final()).rules() == {"duplicate"}
