@@ -115,7 +115,7 @@ class Marker:
         return replace(self, tail=max(self.tail, after)), places
 
     def block(self, event: FeedEvent, reason: str, sent: Iterable[FeedEvent], now: datetime) -> "Marker":
-        """The broker refused the event after it had accepted ``sent``."""
+        """The broker refused the event after it had accepted ``sent``. Rule ``ids-survive``: nothing is forgotten."""
         marker = self.with_accepted(sent, now)
         accepted = marker.accepted
         if isinstance(event, OutboxEvent) and event.sequence is not None:
