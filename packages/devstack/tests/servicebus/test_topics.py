@@ -121,7 +121,9 @@ async def test_a_batch_mixes_sessions_on_a_topic_that_is_not_partitioned(service
         async with sdk.get_topic_sender(topic) as sender:
             await sender.send_messages(mixed)
         async with sdk.get_topic_sender(partitioned) as sender:
-            with pytest.raises(ServiceBusError, match=r"distinct SessionId or PartitionKey.*amqp:not-allowed"):
+            with pytest.raises(
+                ServiceBusError, match=r"distinct SessionId or PartitionKey.*amqp:not-allowed"
+            ):
                 await sender.send_messages(mixed)
             await sender.send_messages([ServiceBusMessage("x", session_id="a") for _ in range(2)])
         counts = await admin.get_subscription_runtime_properties(topic, subscription)

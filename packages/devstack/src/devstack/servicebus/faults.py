@@ -5,6 +5,8 @@ from typing import Literal
 
 from devstack import fault_api
 
+_OF_SENDS = ("fail-before-commit", "drop-after-commit", "throttle")
+
 
 class Fault(fault_api.Fault):
     """``fail-before-commit``, ``drop-after-commit`` and ``throttle`` (the error ``server-busy``) meet sends;
@@ -33,6 +35,11 @@ class Faults(fault_api.Faults[Fault]):
     def happens(self, kind: str) -> Fault | None:
         """The fault of that kind that this request meets, counted as having happened."""
         return self.take(lambda fault: fault.kind == kind)
+
+    def happens_to_send(self, kind: str) -> bool:
+        """The same for the kinds that meet sends, one fault a send: the one that was asked for first."""
+        first = next((fault.kind for fault in self.pending() if fault.kind in _OF_SENDS), None)
+        return first == kind and self.happens(kind) is not None
 
 
 @dataclass

@@ -34,7 +34,7 @@ class EntitySink:
         """Accept the delivery, or answer it with the reason why not."""
         session = link.session
         self._traffic.transfers += 1
-        if self._faults.happens("fail-before-commit"):
+        if self._faults.happens_to_send("fail-before-commit"):
             session.connection.abort()
             return
         try:
@@ -50,7 +50,7 @@ class EntitySink:
                 refusal = rejected(error)
                 session.connection.answer(lambda: session.settle_incoming(delivery_id, refusal))
             return
-        if self._faults.happens("drop-after-commit"):
+        if self._faults.happens_to_send("drop-after-commit"):
             self._engine.when_durable(session.connection.abort)
         elif not settled:
             session.connection.answer(lambda: session.settle_incoming(delivery_id, Accepted()))
@@ -73,7 +73,7 @@ def accept(
 ) -> list[int]:
     """Put messages into an entity. Returns the sequence numbers of scheduled ones; raises :class:`AmqpError`."""
     now = engine.now()
-    if faults.happens("throttle"):
+    if faults.happens_to_send("throttle"):
         raise AmqpError(SERVER_BUSY, "The server is busy. Please wait 10 seconds and try again.")
     current = engine.namespace.get(entity.description.path)
     scheduled = engine.namespace.send(current, messages, now, batch=batch)
