@@ -11,10 +11,12 @@ from infra.http.errors import FieldError, InvalidRequest, RequestTooLarge, Unsup
 from infra.http.responses import problem
 from outbox.errors import (
     AggregateNotFound,
+    BeingReplayed,
     ChangeTooLarge,
     ConcurrentChange,
     IdempotencyKeyReused,
     NotDelivered,
+    NotInTheWay,
     NotParked,
     PreconditionFailed,
     RequestInProgress,
@@ -35,6 +37,8 @@ STATUS_OF: StatusOf = [
     (UnknownContinuation, 400, "Invalid request"),
     (AggregateNotFound, 404, "Not found"),
     (NotParked, 404, "Not found"),
+    (NotInTheWay, 409, "Conflict"),
+    (BeingReplayed, 409, "Conflict"),
     (StillUnsendable, 409, "Conflict"),
     (PreconditionFailed, 412, "Precondition failed"),
     (ConcurrentChange, 409, "Conflict"),

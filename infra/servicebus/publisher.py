@@ -132,12 +132,11 @@ class ServiceBusPublisher:
         for event in group.events:
             try:
                 message = message_from_event(event, source=self._source, partitioned=self._partitioned)
+                size = size_at_most(message)
             except ValueError:
-                aggregate.impossible = (
-                    "the SDK cannot make a message of the event: see the limits of Service Bus"
-                )
+                aggregate.impossible = "the SDK cannot make a message of it: see the limits of Service Bus"
                 break
-            aggregate.messages.append(_Message(aggregate, message, size_at_most(message)))
+            aggregate.messages.append(_Message(aggregate, message, size))
         return aggregate
 
     async def _send_page(self, page: _Page, limits: Limits) -> None:

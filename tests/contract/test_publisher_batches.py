@@ -6,6 +6,7 @@ import itertools
 import logging
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
@@ -342,3 +343,12 @@ async def test_when_the_topic_is_away_the_rest_of_the_page_is_not_tried(bench: B
     assert await bench.transfers() - before == 2, "one of each sender"
     await bench.service.faults.clear()
     await two.close()
+
+
+async def test_an_event_of_which_no_message_can_be_made_stops_its_own_contact_alone(bench: Bench) -> None:
+    """A lone surrogate has no form in AMQP."""
+    outcomes = await publish(
+        bench.publisher, *page_with_a_bad_event(replace(event("b", 2), action="Changed \ud800"))
+    )
+    assert [type(outcome) for outcome in outcomes] == [Accepted, Refused, Accepted]
+    assert await bench.received() == {"a": [1, 2], "b": [1], "c": [1, 2]}
