@@ -32,8 +32,8 @@ UPDATED = {
 
 CREATED = "ContactCreatedEvent"
 DELETED = "ContactDeletedEvent"
-DISCARDED = "EventDiscarded"
-"""A notice in the place of an event that the operator has discarded."""
+NOTICE = "EventDiscarded"
+"""The action of the message in the place of a discarded event."""
 
 
 def cause(operation: str, number: int) -> str:

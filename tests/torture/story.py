@@ -106,20 +106,7 @@ class Story:
         )
         return self
 
-    def completed(self, broker_number: int) -> "Story":
-        self.records.append(Completed(at=self.at(), broker_number=broker_number))
-        return self
-
-    def poisoned(self, document: str, *, stored: bool | None = True, contact: str | None = None) -> "Story":
-        self.records.append(
-            Poisoned(
-                at=self.at(), document=document, partition=contact or "nobody", stored=stored, contact=contact
-            )
-        )
-        return self
-
-    def discarded(self, document: str, *, contact: str = CONTACT) -> "Story":
-        """The notice that stands in its place."""
+    def noticed(self, document: str, contact: str = CONTACT) -> "Story":
         self.events += 1
         self.records.append(
             Delivered(
@@ -130,8 +117,20 @@ class Story:
                 message_id=f"notice-{self.events}",
                 session=contact,
                 subject="EventDiscarded",
-                sequence=1000,
+                sequence=-1,
                 body={"action": "EventDiscarded", "discardedEventId": document},
+            )
+        )
+        return self
+
+    def completed(self, broker_number: int) -> "Story":
+        self.records.append(Completed(at=self.at(), broker_number=broker_number))
+        return self
+
+    def poisoned(self, document: str, *, stored: bool | None = True, contact: str | None = None) -> "Story":
+        self.records.append(
+            Poisoned(
+                at=self.at(), document=document, partition=contact or "nobody", stored=stored, contact=contact
             )
         )
         return self

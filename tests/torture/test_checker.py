@@ -98,13 +98,6 @@ def test_changes_at_the_same_time_come_in_any_order() -> None:
     assert story.found(name="b").rules() == set()
 
 
-def test_a_notice_stands_for_a_broken_document_and_for_nothing_else() -> None:
-    story = good().found(**final()).poisoned("broken", contact=CONTACT).parked("broken", contact=CONTACT)
-    story.parked("notice", contact=CONTACT)  # as long as the broker is away
-    assert story.discarded("broken").rules() == set()
-    assert good().found(**final()).discarded("event-3").rules() == {"discarded without need"}
-
-
 def test_a_duplicate_is_seen() -> None:
     story = good().delivered("b", "EmailUpdated", 3, event="event-3", broker_number=99)
     assert story.found(**final()).rules() == {"duplicate"}
@@ -225,8 +218,20 @@ def test_a_failure_that_is_none_of_the_promised_answers_is_seen() -> None:
 
 def test_poison_that_is_parked_is_no_violation() -> None:
     story = good().found(**final()).poisoned("p").poisoned("q", stored=None).poisoned("r", contact=CONTACT)
-    story.parked("p").parked("r", contact=CONTACT).parked("event-9", contact=CONTACT)
+    story.parked("p").parked("r", contact=CONTACT).parked("event-9", contact=CONTACT).noticed("r")
     assert story.rules() == set()
+
+
+def test_the_notice_of_a_document_of_no_contact_may_wait_in_the_parked_list() -> None:
+    story = good().found(**final()).poisoned("p").parked("p").parked("notice", contact="nobody")
+    assert story.noticed("p", "nobody").rules() == set()
+
+
+def test_each_mistake_with_a_notice_is_seen() -> None:
+    sick = good().found(**final()).poisoned("r", contact=CONTACT).parked("r", contact=CONTACT)
+    assert sick.rules() == {"no notice"}
+    assert sick.noticed("r").noticed("r").rules() == {"two notices"}
+    assert good().found(**final()).noticed("event-3").rules() == {"invented notice"}
 
 
 def test_each_mistake_with_poison_is_seen() -> None:

@@ -1,12 +1,17 @@
 """An event as a Service Bus message."""
 
 import json
+from dataclasses import replace
 
 import pytest
+from azure.servicebus import ServiceBusMessageBatch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from infra.contacts.documents import CONTACTS
 from infra.contacts.subscriber import aggregate_of, received_event
-from infra.servicebus.message import message_from_event
+from infra.servicebus.message import exact_size, message_from_event, size_at_most
+from outbox.aggregate import AggregateKey
 from outbox.feed import OutboxEvent
 from tests.support.feed import EVENTS
 from tests.unit.test_documents import CONTACT_ID, EVENT_ID, EVENT_ITEM
@@ -67,3 +72,24 @@ def test_a_subscriber_reads_of_which_aggregate_an_event_is() -> None:
     assert aggregate_of({"cloudEvents_subject": "7"}) == ("contact", "7"), (
         "from before messages told the type"
     )
+
+
+@given(
+    text=st.text(max_size=400), contact=st.text(min_size=1, max_size=120),
+    correlation=st.none() | st.text(max_size=300), partitioned=st.booleans(),
+)  # fmt: skip
+def test_a_message_is_never_larger_than_it_is_counted_and_hardly_smaller(
+    text: str, contact: str, correlation: str | None, partitioned: bool
+) -> None:
+    event = replace(
+        an_event(),
+        aggregate=AggregateKey("contact", contact),
+        correlation_id=correlation,
+        data={"text": text},
+    )
+    message = message_from_event(event, source=CONTACTS.source, partitioned=partitioned)
+    exact = exact_size(message)
+    batch = ServiceBusMessageBatch(max_size_in_bytes=1_000_000)
+    empty = batch.size_in_bytes
+    batch.add_message(message)
+    assert batch.size_in_bytes - empty <= size_at_most(message) <= exact + 200
