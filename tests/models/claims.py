@@ -6,7 +6,7 @@ Without one of them a search finds a promise broken; with all of them it finds n
 happen at any time, may; only what a rule keeps in order is in order.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -19,7 +19,7 @@ CORRECTED = "a corrected body is answered 422, since the refused one used the ke
 OUTSIDE = "a contact is stored, and no claim names it: a request that claims now makes a second one"
 CAME_BACK = "an id comes back at sequence 1"
 REFUSED = "a request is answered 409"
-NO_CLAIM = "a request is told that there is no claim, and none has expired"
+NO_CLAIM = "a request is told that there is no claim, and there is one"
 NO_ANSWER = "a request that is in time is refused, and no answer is there"
 
 
@@ -54,8 +54,6 @@ class State(NamedTuple):
     requests: tuple[Request, ...]
     contacts: tuple[Contact, ...]
     claim: Claim | None = None
-    expired: bool = False
-    """A claim has expired at some time."""
     problem: str = ""
 
 
@@ -82,15 +80,19 @@ class Claims:
                 yield step, self._without_what_is_over(reached)
 
     def _without_what_is_over(self, state: State) -> State:
-        """An id that neither claim nor request knows is never used again, whatever became of its contact."""
+        if "fresh_id" not in self.rules:
+            return state
         requests = state.requests
         if self.forgets:  # which of the requests it was, and what it was answered
-            requests = tuple(sorted(each._replace(answer="") for each in requests))
-        contacts = tuple(
-            contact if id_ in _known(state) or "fresh_id" not in self.rules else Contact()
-            for id_, contact in enumerate(state.contacts)
-        )
-        return state._replace(requests=requests, contacts=contacts)
+            requests = tuple(sorted((each._replace(answer="") for each in requests), key=_without_id(state)))
+        # Ids are told apart, and no more. One that neither claim nor request knows is never used again.
+        known = dict.fromkeys(each.id for each in (state.claim, *requests) if each and each.id >= 0)
+        numbers = {id_: number for number, id_ in enumerate(known)} | {-1: -1}
+        contacts = [state.contacts[id_] for id_ in known]
+        contacts += [Contact()] * (len(state.contacts) - len(contacts))
+        claim = state.claim and state.claim._replace(id=numbers[state.claim.id])
+        renumbered = tuple(each._replace(id=numbers[each.id]) for each in requests)
+        return state._replace(requests=renumbered, contacts=tuple(contacts), claim=claim)
 
     def _steps(self, state: State) -> Steps:
         for number, request in enumerate(state.requests):
@@ -143,7 +145,7 @@ class Claims:
                 yield "reads no claim", _request(state, number, at="start", tries=1)
             else:
                 told = _answered(state, number, "503")
-                yield "reads no claim again", told if state.expired else told._replace(problem=NO_CLAIM)
+                yield "reads no claim again", told._replace(problem=NO_CLAIM) if state.claim else told
         if state.claim is None:
             return
         id_, body, fresh = state.claim
@@ -200,7 +202,7 @@ class Claims:
         if claim is not None and claim.fresh:
             yield "the claim grows old", state._replace(claim=claim._replace(fresh=False))
         elif claim is not None and not any(_shelters(request, claim) for request in state.requests):
-            yield "the claim expires", state._replace(claim=None, expired=True)
+            yield "the claim expires", state._replace(claim=None)
         for id_, contact in enumerate(state.contacts):
             if claim is not None and claim.id == id_ and "lives_as_long" in self.rules:
                 continue
@@ -210,12 +212,13 @@ class Claims:
                 yield f"record {id_} expires", _contact(state, id_, record="none")
 
 
-def _known(state: State) -> set[int]:
-    return {request.id for request in state.requests} | ({state.claim.id} if state.claim else set())
-
-
 def _new_id(state: State) -> int:
-    return min(set(range(len(state.contacts))) - _known(state))
+    known = {each.id for each in (state.claim, *state.requests) if each}
+    return min(set(range(len(state.contacts))) - known)
+
+
+def _without_id(state: State) -> Callable[[Request], tuple[Any, ...]]:
+    return lambda request: (request._replace(id=-1), state.contacts[request.id] if request.id >= 0 else ())
 
 
 def _shelters(request: Request, claim: Claim) -> bool:

@@ -44,6 +44,7 @@ def any_problem(state: State) -> str | None:
     return state.problem or None
 
 
+@pytest.mark.timeout(240)  # three requests have 72 000 states
 @pytest.mark.parametrize("bodies", [("good", "good"), ("bad", "good", "good"), ("good", "good", "good")])
 def test_with_all_rules_nothing_goes_wrong(bodies: tuple[str, ...]) -> None:
     found = search(initial(*bodies), Claims().successors, any_problem)
