@@ -95,6 +95,12 @@ async def watch_relay(timer: func.TimerRequest) -> None:
     await application().outbox.observer.watch()
 
 
+@app.timer_trigger(arg_name="timer", schedule="30 * * * * *")
+async def tend_parked(timer: func.TimerRequest) -> None:
+    """Every minute: sends parked events in whose way nothing stands, and discards what is parked for too long."""
+    await application().outbox.parking.upkeep()
+
+
 @app.service_bus_topic_trigger(
     arg_name="message",
     connection="SERVICEBUS",

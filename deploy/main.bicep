@@ -41,6 +41,11 @@ param eventTtlSeconds int = 864000
 @description('How long a repeated POST gets the first answer, in seconds.')
 param idempotencyTtlSeconds int = 86400
 
+@description('Seconds for which an event that cannot be sent is kept. Then it is discarded, and what waits behind it is sent.')
+@minValue(1)
+@maxValue(2147483647)
+param parkedMaxAgeSeconds int = 2592000
+
 @allowed(['3.11', '3.12', '3.13'])
 @description('The version of Python on Flex Consumption.')
 param pythonVersion string = '3.12'
@@ -90,6 +95,7 @@ var otherFunctions = [
   'patch_contact'
   'replay_parked'
   'unrouted'
+  'tend_parked'
   'watch_relay'
 ]
 
@@ -226,6 +232,8 @@ var appSettings = {
   SERVICEBUS_TOPIC_PARTITIONED: 'false'
   EVENT_TTL_SECONDS: string(eventTtlSeconds)
   IDEMPOTENCY_TTL_SECONDS: string(idempotencyTtlSeconds)
+  PARKED_MAX_AGE_SECONDS: string(parkedMaxAgeSeconds)
+  RELAY_SEND_SECONDS: '60'
   AzureWebJobsStorage__accountName: storage.outputs.name
   AzureWebJobsStorage__credential: 'managedidentity'
   AzureWebJobsStorage__clientId: identity.outputs.clientId

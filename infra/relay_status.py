@@ -68,7 +68,7 @@ class RelayObserver:
         except SDK_ERRORS as error:
             raise classify(error).error() from error
         now = self.clock()
-        parked = Counter(aggregate.type for aggregate in await self.lot.aggregates())
+        parked = Counter(marker.aggregate.type for marker in await self.lot.blocked())
         return RelayStatus([self._lease(lag, now) for lag in lags], parked)
 
     async def watch(self) -> RelayStatus:

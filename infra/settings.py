@@ -26,6 +26,10 @@ class Settings:
     servicebus_topic_partitioned: bool
     event_ttl_seconds: int
     """How long event documents, and the tombstones of deleted aggregates, are kept: longer than any outage."""
+    parked_max_age_seconds: int
+    """How long an event that cannot be sent is kept before it is discarded."""
+    relay_send_seconds: int
+    """How long the relay sends before it looks again for parked events; a discarding waits as long."""
     idempotency_ttl_seconds: int
     """How long the repetition of a request with an ``Idempotency-Key`` gets the first answer."""
     platform_authenticates: bool
@@ -45,6 +49,8 @@ def load(environment: Mapping[str, str]) -> Settings:
         servicebus_topic=environment.get("SERVICEBUS_TOPIC") or "contact-events",
         servicebus_topic_partitioned=_flag(environment, "SERVICEBUS_TOPIC_PARTITIONED"),
         event_ttl_seconds=_seconds(environment, "EVENT_TTL_SECONDS", default=864_000),
+        parked_max_age_seconds=_seconds(environment, "PARKED_MAX_AGE_SECONDS", default=2_592_000),
+        relay_send_seconds=_seconds(environment, "RELAY_SEND_SECONDS", default=60),
         idempotency_ttl_seconds=_seconds(
             environment, "IDEMPOTENCY_TTL_SECONDS", default=86_400, least=2 * int(LONGEST_REQUEST_SECONDS)
         ),

@@ -17,6 +17,7 @@ from infra.cosmos.claims import CosmosClaims
 from infra.cosmos.client import ContainerProxy, CosmosClient, cosmos_client
 from infra.cosmos.container import Container
 from infra.cosmos.documents import EventReader
+from infra.cosmos.marker_documents import Owners
 from infra.cosmos.originals import CosmosOriginals
 from infra.cosmos.parked_documents import ParkedDocuments
 from infra.cosmos.parking_lot import CosmosParkingLot
@@ -128,15 +129,17 @@ def wire_outbox(settings: Settings, names: WireNames) -> Outbox:
     lot = CosmosParkingLot(
         Container(client, settings.cosmos_database, settings.cosmos_parked_container),
         f"{scope}/parked",
-        ParkedDocuments(events, names.parked),
-        discarded_ttl_seconds=settings.event_ttl_seconds,
+        ParkedDocuments(events, Owners(names.parked)),
+        ttl_seconds=settings.event_ttl_seconds,
     )
     originals = CosmosOriginals(container, events)
     return Outbox(
         open_unit_of_work=open_unit_of_work,
         claims=claims,
-        relay=Relay(publisher, lot, originals),
-        parking=Parking(lot, publisher, originals),
+        relay=Relay(publisher, lot, originals, settings.relay_send_seconds),
+        parking=Parking(
+            lot, publisher, originals, settings.relay_send_seconds, settings.parked_max_age_seconds
+        ),
         observer=RelayObserver(feed, leases, lot, settings.event_ttl_seconds),
         events=events,
         feed=feed,

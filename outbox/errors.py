@@ -16,6 +16,8 @@
     │   └── OutcomeUnknown     the change may be stored, or not
     ├── NotDelivered           the broker did not accept all events: send them again
     ├── NotParked              no such event or aggregate is parked
+    ├── NotInTheWay            a parked event waits behind another one, and cannot be discarded
+    ├── BeingReplayed          another replay of the aggregate is under way
     └── StillUnsendable        a parked event cannot be sent as it is
 
 The name of the base ends in "Error"; every other error is named for what happened. A message tells the reader what to
@@ -87,6 +89,14 @@ class NotDelivered(OutboxError):
 
 class NotParked(OutboxError):
     """No such event or aggregate is parked."""
+
+
+class NotInTheWay(OutboxError):
+    """Only the event that the broker refused can be discarded; those behind it are sent once it is out of the way."""
+
+
+class BeingReplayed(OutboxError):
+    """Another replay of the aggregate is under way, or died within the last minutes."""
 
 
 class StillUnsendable(OutboxError):

@@ -126,6 +126,7 @@ resource parked 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@2
         automatic: true
         includedPaths: [
           { path: '/type/?' }
+          { path: '/aggregateType/?' }
           { path: '/contactId/?' }
           { path: '/position/?' }
           { path: '/parkedAt/?' }

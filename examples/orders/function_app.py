@@ -88,3 +88,9 @@ async def relay(documents: func.DocumentList) -> None:
 async def watch_relay(timer: func.TimerRequest) -> None:
     """Every five minutes: logs an error when events wait and have used half of their TTL."""
     await application().outbox.observer.watch()
+
+
+@app.timer_trigger(arg_name="timer", schedule="30 * * * * *")
+async def tend_parked(timer: func.TimerRequest) -> None:
+    """Every minute: sends parked events in whose way nothing stands, and discards what is parked for too long."""
+    await application().outbox.parking.upkeep()

@@ -5,6 +5,7 @@ type are written alike.
 """
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,6 +19,7 @@ from infra.cosmos.publishable import check_feed_can_be_read, check_publishable
 from outbox.aggregate import STORED, Aggregate, AggregateKey, AggregateState
 from outbox.event import DomainEvent
 from outbox.feed import FeedEvent, Lifetime, OutboxEvent, Poison
+from outbox.notice import ACTION, Notice
 from outbox.unit_of_work import Origin, RequestRecord, Versioned
 
 A = TypeVar("A", bound=Aggregate[Any])
@@ -113,6 +115,24 @@ def event_item(aggregate: Aggregate[Any], event: DomainEvent, origin: Origin, *,
     return item | {DIGEST: digest(item), "ttl": ttl}
 
 
+def notice_document(notice: Notice, *, partition_key: Any) -> Item:
+    """The event document of a notice, which is stored in the parking lot alone."""
+    owner: Item = {"aggregateType": notice.aggregate.type, "aggregateId": notice.aggregate.id}
+    data = owner | {
+        "id": notice.id,
+        "action": ACTION,
+        "createdAt": notice.created_at.isoformat().replace("+00:00", "Z"),
+    }
+    if notice.sequence is not None:
+        data["sequence"] = notice.sequence
+    if re.fullmatch(
+        _UUID, notice.discarded_event_id
+    ):  # a broken document may have any id, and nothing personal goes out
+        data["discardedEventId"] = notice.discarded_event_id
+    item = {"id": notice.id, "partitionKey": partition_key, "type": EVENT_TYPE, **owner, "data": data}
+    return item | {DIGEST: digest(item)}
+
+
 def digest(item: Mapping[str, Any]) -> str:
     """What tells whether an event document is as it was committed. Raises ValueError for what no digest can be made of.
 
@@ -142,7 +162,7 @@ class _EventData(BaseModel):
     id: Annotated[str, Field(pattern=_UUID)]
     """Unique everywhere, since the topic drops a message whose id it has seen, whatever aggregate it is of."""
     action: _Short
-    sequence: int = Field(ge=1, lt=2**63)
+    sequence: Annotated[int, Field(ge=1, lt=2**63)] | None = None
     created_at: Annotated[datetime, Field(strict=False)]
     correlation_id: str | None = None
     traceparent: str | None = None

@@ -66,6 +66,11 @@ class Failure:
     answer_lost: bool = False
     """Of a write: an attempt may have been stored, although this is how the call ended."""
 
+    def passing(self) -> Throttled | Unavailable:
+        """As :meth:`error`, for a caller that waits whatever the reason is, until an operator has removed it."""
+        error = self.error()
+        return error if isinstance(error, Throttled | Unavailable) else Unavailable(str(error))
+
     def error(self) -> OutboxError | Misconfigured:
         """This failure as an error of ours, for a caller that has no better error for it."""
         match self.kind:

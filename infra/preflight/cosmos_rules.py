@@ -58,7 +58,7 @@ def needed(settings: Settings) -> tuple[Needed, ...]:
             "/partitionKey",
             ttl_needed=True,
             items_say_their_ttl=False,
-            queried=("/type", "/contactId", "/position", "/parkedAt"),
+            queried=("/type", "/aggregateType", "/contactId", "/position", "/parkedAt"),
         ),
         Needed(
             settings.cosmos_claim_container,

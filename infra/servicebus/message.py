@@ -26,9 +26,12 @@ def message_from_event(event: OutboxEvent, *, source: str, partitioned: bool) ->
         "cloudEvents_type": event.action,
         "cloudEvents_subject": event.aggregate.id,
         "cloudEvents_time": event.created_at.isoformat(),
-        "sequence": event.sequence,
         "aggregateType": event.aggregate.type,
     }
+    if event.sequence is None:
+        properties["unsequenced"] = True
+    else:
+        properties["sequence"] = event.sequence
     if event.traceparent:
         properties["traceparent"] = event.traceparent
     return ServiceBusMessage(

@@ -85,7 +85,7 @@ class CosmosStore:
             found += [event for item in items if isinstance(event := EVENTS.event(item), OutboxEvent)]
             if token is None:
                 mine = [event for event in found if event.aggregate == aggregate]
-                return sorted(mine, key=lambda event: event.sequence)
+                return sorted(mine, key=lambda event: event.sequence or 0)
 
 
 @pytest.fixture

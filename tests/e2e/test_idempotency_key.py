@@ -2,7 +2,7 @@
 
 import asyncio
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,10 +39,14 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
 
 
 async def post(
-    http: aiohttp.ClientSession, url: str, key: str, body: dict[str, Any] = DETAILS_JSON, **headers: str
+    http: aiohttp.ClientSession,
+    url: str,
+    key: str,
+    body: Mapping[str, Any] = DETAILS_JSON,
+    headers: Mapping[str, str] | None = None,
 ) -> tuple[int, dict[str, Any], bool]:
-    sent = {"Idempotency-Key": key, **headers}
-    async with http.post(url, json=body, headers=sent) as answer:
+    sent = {"Idempotency-Key": key, **(headers or {})}
+    async with http.post(url, json=dict(body), headers=sent) as answer:
         if answer.status in (429, 503):
             assert int(answer.headers["Retry-After"]) >= 1
         return answer.status, await answer.json(), "Idempotency-Replayed" in answer.headers
@@ -116,11 +120,11 @@ async def test_a_key_belongs_to_its_caller_and_a_made_up_principal_is_none(
 ) -> None:
     key, url = str(uuid.uuid4()), two.urls[0]
     callers: list[dict[str, str]] = [{}, {"x-functions-key": "one"}, {"x-functions-key": "two"}]
-    answers = [await post(http, url, key, **headers) for headers in callers]
+    answers = [await post(http, url, key, headers=headers) for headers in callers]
     assert [(status, replayed) for status, _, replayed in answers] == [(201, False)] * 3
     assert len({body["id"] for _, body, _ in answers}) == 3
     forged = {"x-ms-client-principal-id": "somebody", "x-ms-client-principal-idp": "aad"}
-    assert await post(http, url, key, **forged) == (201, answers[0][1], True)
+    assert await post(http, url, key, headers=forged) == (201, answers[0][1], True)
     assert await post(http, f"{url}?code=two", key) == (201, answers[2][1], True)
     log = two.stack.log()
     assert key not in log

@@ -86,9 +86,8 @@ async def test_a_worker_relays_stops_at_once_and_a_functions_host_goes_on(tmp_pa
             assert await started.sequences(str(second), 1) == [1]
             [taken_over] = await leases(started)
             assert taken_over["id"] == lease["id"]
-            forwarded = [line for line in started.log().splitlines() if "forwarded" in line]
-            assert [line for line in forwarded if str(second) in line]
-            assert not [line for line in forwarded if str(first) in line]
+            [forwarded] = [line for line in started.log().splitlines() if "forwarded" in line]
+            assert "forwarded 1 event(s), parked 0" in forwarded
 
 
 async def all_checkpointed(started: Stack) -> bool:

@@ -43,7 +43,7 @@ class Deployment:
     contacts: ContainerOf | None = ContainerOf(indexing=indexed("/type/?", "/data/deleted/?"))
     leases: ContainerOf | None = ContainerOf("/id", indexing=indexed())
     parked: ContainerOf | None = ContainerOf(
-        indexing=indexed("/type/?", "/contactId/?", "/position/?", "/parkedAt/?")
+        indexing=indexed("/type/?", "/aggregateType/?", "/contactId/?", "/position/?", "/parkedAt/?")
     )
     claims: ContainerOf | None = ContainerOf(indexing=indexed())
     topic: Mapping[str, Any] | None = field(default_factory=dict)

@@ -36,7 +36,7 @@ async def test_a_right_deployment_passes_and_every_promise_has_its_line(
         "ok       container leases: indexed: nothing but the id",
         "ok       container parked-events: partition key /partitionKey",
         "ok       container parked-events: an item expires only by a TTL of its own",
-        "ok       container parked-events: indexed: /type/?, /contactId/?, /position/?, /parkedAt/?",
+        "ok       container parked-events: indexed: /type/?, /aggregateType/?, /contactId/?, /position/?, /parkedAt/?",
         "ok       container claims: partition key /partitionKey",
         "ok       container claims: an item expires only by a TTL of its own",
         "ok       container claims: indexed: nothing but the id",
@@ -121,7 +121,9 @@ WRONG_CONTAINERS = {
     ),
     "a query without its index": (
         Deployment(parked=ContainerOf(indexing=indexed("/type/?", "/position/?"))),
-        ["wrong    container parked-events: /contactId/?, /parkedAt/? is queried and not indexed"],
+        [
+            "wrong    container parked-events: /aggregateType/?, /contactId/?, /parkedAt/? is queried and not indexed"
+        ],
     ),
     "no index at all": (
         Deployment(contacts=ContainerOf(indexing={"indexingMode": "none"})),

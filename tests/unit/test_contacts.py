@@ -44,7 +44,7 @@ async def create(store: FakeStore) -> UUID:
     return receipt.aggregate.id
 
 
-def actions(store: FakeStore) -> list[tuple[str, int]]:
+def actions(store: FakeStore) -> list[tuple[str, int | None]]:
     return [(event.action, event.sequence) for event in store.events]
 
 
