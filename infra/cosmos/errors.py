@@ -81,8 +81,8 @@ class Failure:
                 )
             case Kind.NO_CONTAINER:
                 return Misconfigured(
-                    f"the database or container in COSMOS_DATABASE, COSMOS_CONTAINER does not exist ({self.detail}): "
-                    "create it by the deployment, or correct the setting"
+                    f"the database, or a container that a setting COSMOS_... names, does not exist ({self.detail}): "
+                    "create it by the deployment, or correct the setting; python -m infra.preflight says which"
                 )
             case Kind.INVALID | Kind.TOO_LARGE:
                 return Misconfigured(

@@ -1,8 +1,8 @@
 """Who sends a request, as far as the platform vouches for it; only a digest of that leaves this module.
 
 App Service authentication sets ``WEBSITE_AUTH_ENABLED`` to True in the app's environment
-(https://github.com/AzureAD/microsoft-identity-web, AppServicesAuthenticationInformation.cs), and then removes the
-principal headers that came from outside
+(https://github.com/AzureAD/microsoft-identity-web, AppServicesAuthenticationInformation.cs). Then no request from
+outside can set the principal headers
 (https://learn.microsoft.com/azure/app-service/configure-authentication-user-identities). Where that is off anybody can
 send these headers, and they are ignored.
 """

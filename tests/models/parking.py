@@ -174,7 +174,7 @@ class Parking:
         count = marker.waiting + (len(created) if self.holds(Rule.COUNT_CREATES) else len(events))
         after = marker._replace(version=before.version + 1, blocked=True, waiting=count)
         if new:
-            accepted = max(marker.accepted, relay.sent, events[0] - 1)
+            accepted = max(marker.accepted, relay.sent)
             after = after._replace(in_the_way=events[0], accepted=accepted)
             if not self.holds(Rule.IDS_SURVIVE):
                 after = after._replace(discarded=frozenset())

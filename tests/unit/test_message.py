@@ -1,12 +1,17 @@
 """An event as a Service Bus message."""
 
 import json
+from dataclasses import replace
 
 import pytest
+from azure.servicebus import ServiceBusMessageBatch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from infra.contacts.documents import CONTACTS
 from infra.contacts.subscriber import aggregate_of, received_event
-from infra.servicebus.message import message_from_event
+from infra.servicebus.message import exact_size, message_from_event, size_at_most
+from outbox.aggregate import AggregateKey
 from outbox.feed import OutboxEvent
 from tests.support.feed import EVENTS
 from tests.unit.test_documents import CONTACT_ID, EVENT_ID, EVENT_ITEM
@@ -40,6 +45,18 @@ def test_a_message_says_what_where_and_in_which_order() -> None:
     }
 
 
+def test_a_message_of_an_event_without_a_sequence_says_so() -> None:
+    """As the article prints its events, and as its sample stores them."""
+    data = {name: value for name, value in EVENT_ITEM["data"].items() if name != "sequence"}
+    event = EVENTS.event(EVENT_ITEM | {"data": data})
+    assert isinstance(event, OutboxEvent)
+    message = message_from_event(event, source=CONTACTS.source, partitioned=False)
+    assert message.application_properties is not None
+    assert message.application_properties["unsequenced"] is True
+    assert "sequence" not in message.application_properties
+    assert received_event(b"".join(message.body)).sequence is None
+
+
 def test_on_a_partitioned_topic_the_session_is_the_partition_key() -> None:
     assert message_from_event(an_event(), source=CONTACTS.source, partitioned=True).partition_key == str(
         CONTACT_ID
@@ -54,7 +71,7 @@ def test_a_subscriber_reads_which_event_it_is_and_no_more() -> None:
 
 
 def test_a_body_that_is_no_event_is_refused_without_being_repeated() -> None:
-    with pytest.raises(ValueError, match="sequence") as caught:
+    with pytest.raises(ValueError, match="action") as caught:
         received_event(b'{"id": "x", "secret": "Jane"}')
     assert "Jane" not in str(caught.value)
 
@@ -67,3 +84,24 @@ def test_a_subscriber_reads_of_which_aggregate_an_event_is() -> None:
     assert aggregate_of({"cloudEvents_subject": "7"}) == ("contact", "7"), (
         "from before messages told the type"
     )
+
+
+@given(
+    text=st.text(max_size=400), contact=st.text(min_size=1, max_size=120),
+    correlation=st.none() | st.text(max_size=300), partitioned=st.booleans(),
+)  # fmt: skip
+def test_a_message_is_never_larger_than_it_is_counted_and_hardly_smaller(
+    text: str, contact: str, correlation: str | None, partitioned: bool
+) -> None:
+    event = replace(
+        an_event(),
+        aggregate=AggregateKey("contact", contact),
+        correlation_id=correlation,
+        data={"text": text},
+    )
+    message = message_from_event(event, source=CONTACTS.source, partitioned=partitioned)
+    exact = exact_size(message)
+    batch = ServiceBusMessageBatch(max_size_in_bytes=1_000_000)
+    empty = batch.size_in_bytes
+    batch.add_message(message)
+    assert batch.size_in_bytes - empty <= size_at_most(message) <= exact + 200
