@@ -69,9 +69,8 @@ async def create_once(
     """
     tried = make(uuid4())
     fingerprint = digest(f"{tried.aggregate_type} {request.fingerprint}")
-    async with open_unit_of_work(
-        origin
-    ) as work:  # rule checks_first: a refused request leaves its key unused
+    async with open_unit_of_work(origin) as work:
+        # Rule checks_first: a request that is refused leaves its key unused.
         _track(work, tried, fingerprint, lifetime_seconds=1)
         work.check()
     claim = await claims.claim(request.key_digest, fingerprint)

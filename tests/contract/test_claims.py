@@ -10,6 +10,7 @@ from infra.cosmos.claims import CosmosClaims
 from infra.cosmos.container import Container, StoreFailed
 from infra.cosmos.documents import Item
 from infra.cosmos.errors import Failure, Kind
+from infra.errors import Misconfigured
 from outbox.claims import LONGEST_REQUEST_SECONDS, Claim
 from outbox.errors import Throttled, Unavailable
 from tests.contract.conftest import CosmosStore, Store
@@ -181,6 +182,12 @@ async def test_where_a_refusal_carries_no_token_a_fence_does(
         await elsewhere.create({"id": "key", "partitionKey": "key"})
     assert elsewhere.fences == 1
     assert elsewhere._sessions.get("key") is not None
+
+
+async def test_without_the_container_the_deployment_is_said_to_be_wrong(cosmos_store: CosmosStore) -> None:
+    missing = Container(cosmos_store.container._client, cosmos_store.names[0], "not-there")
+    with pytest.raises(Misconfigured, match="a container that a setting COSMOS_"):
+        await CosmosClaims(missing, 600).claim("key", "f")
 
 
 async def test_a_throttled_claim_says_when_to_come_again(
