@@ -91,7 +91,7 @@ async def relay(documents: func.DocumentList) -> None:
 
 @app.timer_trigger(arg_name="timer", schedule="0 */5 * * * *")
 async def watch_relay(timer: func.TimerRequest) -> None:
-    """Every five minutes: logs an error when events wait and have used half of their TTL."""
+    """Every five minutes: logs an error when events wait for too long, and makes missing leases again."""
     await application().outbox.observer.watch()
 
 

@@ -194,7 +194,7 @@ def _state(events: Sequence[Event]) -> dict[str, str | None]:
 
 def _parking(history: History) -> Iterator[Violation]:
     parked = Counter(str(item.get("eventId")) for item in history.parked)
-    sick = {poison.contact for poison in history.poisons if poison.contact}
+    sick = {poison.partition for poison in history.poisons}
     documents = {poison.document for poison in history.poisons}
     for poison in history.poisons:
         if poison.stored and not parked[poison.document]:

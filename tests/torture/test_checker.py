@@ -258,6 +258,11 @@ def test_poison_that_is_parked_is_no_violation() -> None:
     assert story.rules() == set()
 
 
+def test_the_notice_of_a_document_of_no_contact_may_wait_in_the_parked_list() -> None:
+    story = good().found(**final()).poisoned("p").parked("p").parked("notice", contact="nobody")
+    assert story.noticed("p", "nobody").rules() == set()
+
+
 def test_each_mistake_with_a_notice_is_seen() -> None:
     sick = good().found(**final()).poisoned("r", contact=CONTACT).parked("r", contact=CONTACT)
     assert sick.rules() == {"no notice"}
