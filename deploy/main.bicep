@@ -232,6 +232,7 @@ var appSettings = {
   SERVICEBUS_TOPIC_PARTITIONED: 'false'
   EVENT_TTL_SECONDS: string(eventTtlSeconds)
   IDEMPOTENCY_TTL_SECONDS: string(idempotencyTtlSeconds)
+  IDEMPOTENCY_OLD_RECORDS: 'false'
   PARKED_MAX_AGE_SECONDS: string(parkedMaxAgeSeconds)
   RELAY_SEND_SECONDS: '60'
   AzureWebJobsStorage__accountName: storage.outputs.name

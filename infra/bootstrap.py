@@ -23,7 +23,7 @@ class Application:
 def wire(settings: Settings) -> Application:
     """Build the contact service from settings. Opens no connection: the first use opens it."""
     outbox = wire_outbox(settings, CONTACTS)
-    aggregates = Aggregates(outbox.open_unit_of_work, outbox.claims)
+    aggregates = Aggregates(outbox.open_unit_of_work, outbox.claims, settings.idempotency_old_records)
     return Application(Contacts(aggregates, utc_now), outbox, Callers(settings.platform_authenticates))
 
 

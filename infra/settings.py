@@ -32,6 +32,8 @@ class Settings:
     """How long the relay sends before it looks again for parked events; a discarding waits as long."""
     idempotency_ttl_seconds: int
     """How long the repetition of a request with an ``Idempotency-Key`` gets the first answer."""
+    idempotency_old_records: bool
+    """Whether repetitions of requests that a version before 2026-11-22 has answered get that answer."""
     platform_authenticates: bool
     """Whether App Service authentication is on, so that callers cannot write the headers of a principal."""
 
@@ -54,6 +56,7 @@ def load(environment: Mapping[str, str]) -> Settings:
         idempotency_ttl_seconds=_seconds(
             environment, "IDEMPOTENCY_TTL_SECONDS", default=86_400, least=2 * int(LONGEST_REQUEST_SECONDS)
         ),
+        idempotency_old_records=_flag(environment, "IDEMPOTENCY_OLD_RECORDS"),
         platform_authenticates=environment.get("WEBSITE_AUTH_ENABLED", "").lower() == "true",
     )
 

@@ -36,6 +36,8 @@ class Aggregates:
 
     open_unit_of_work: UnitOfWorkFactory
     claims: Claims
+    answers_before_claims: bool = False
+    """Whether answers of versions without claims are looked for: see :mod:`outbox.before_claims`."""
 
     async def create(self, aggregate: A, origin: Origin) -> Receipt[A]:
         """Store a new aggregate with its events. Raises ChangeTooLarge."""
@@ -51,9 +53,12 @@ class Aggregates:
         ``make`` makes the aggregate, which is known by a UUID. ``before_claims``: see :mod:`outbox.before_claims`.
         Returns and raises as :func:`outbox.idempotency.create_once` does.
         """
-        first = await answered_before_claims(self.open_unit_of_work, make, request.key, before_claims, origin)
-        if first is not None:
-            return first, True
+        if self.answers_before_claims:
+            first = await answered_before_claims(
+                self.open_unit_of_work, make, request.key, before_claims, origin
+            )
+            if first is not None:
+                return first, True
         receipt, replayed = await create_once(self.open_unit_of_work, self.claims, make, request, origin)
         return receipt if replayed else _logged("created", receipt), replayed
 

@@ -1,9 +1,10 @@
 """Requests that were answered by a version without claims get the same answer from this one. To be deleted.
 
 Until 2026-11-22 a key decided the id of its aggregate, and nothing told callers apart. A record of that kind lives for
-``IDEMPOTENCY_TTL_SECONDS``, 24 hours by default, after the last instance of an older version has stopped. From then on
-this module finds nothing, and costs each request with a key eight writes that are refused: delete it, with
-``Aggregates.create_once``'s call of it and the argument that only this module needs.
+``IDEMPOTENCY_TTL_SECONDS``, 24 hours by default, after the last instance of an older version has stopped. The look for
+it costs each request with a key eight writes that are refused, so ``IDEMPOTENCY_OLD_RECORDS`` turns it on for that
+time. The module goes, with that setting and the arguments that only it needs, when nobody upgrades from such a version
+any more.
 """
 
 import asyncio

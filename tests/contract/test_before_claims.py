@@ -55,7 +55,7 @@ async def store_before(store: CosmosStore, generation: int = 0) -> str:
 
 
 def service(store: CosmosStore) -> Contacts:
-    return Contacts(Aggregates(store.open, store.claims), clock=lambda: LATER)
+    return Contacts(Aggregates(store.open, store.claims, answers_before_claims=True), clock=lambda: LATER)
 
 
 REQUEST = KeyedRequest("caller", KEY, "what was sent")
