@@ -10,9 +10,10 @@ import azure.functions as func
 
 from infra import relay_feed
 from infra.bootstrap import application
+from infra.contacts import directory_http as directory
 from infra.contacts import http as contacts
 from infra.contacts.http import answering
-from infra.contacts.subscriber import aggregate_of, received_event
+from infra.contacts.subscriber import received_event
 from infra.http import catch_all, request, responses
 from infra.http.operator_functions import operator_functions
 
@@ -69,6 +70,14 @@ async def delete_contact(req: func.HttpRequest) -> func.HttpResponse:
     return responses.no_content()
 
 
+@app.route(route="directory", methods=["GET"])
+@answering
+async def search_directory(req: func.HttpRequest) -> func.HttpResponse:
+    """GET /directory?name=&email=&company=&city=&country=&sort=&pageSize=&continuationToken="""
+    search, (size, token) = directory.search(req), request.page_request(req)
+    return directory.listed(await application().directory.search(search, size, token))
+
+
 @app.route(route="{*path}", methods=[*catch_all.METHODS])
 async def unrouted(req: func.HttpRequest) -> func.HttpResponse:
     """Every call that no other function takes. The name of this function must sort last."""
@@ -102,6 +111,10 @@ async def watch_relay(timer: func.TimerRequest) -> None:
     is_sessions_enabled=True,
 )
 async def contact_directory(message: func.ServiceBusMessage) -> None:
-    """A first subscriber, which logs each event. After an exception the message is delivered again."""
-    event, aggregate = received_event(message.get_body()), aggregate_of(message.application_properties)
-    _log.info("received %s %s of %s, sequence %d", event.action, event.id, aggregate, event.sequence)
+    """Topic -> directory. After an exception the message is delivered again."""
+    event = received_event(message.get_body(), message.application_properties)
+    if event is not None:
+        _log.info(
+            "received %s %s of %s, sequence %s", event.action, event.id, event.aggregate, event.sequence
+        )
+        await application().inbox.handle(event)

@@ -70,6 +70,8 @@ var databaseName = 'contacts'
 var containerName = 'contacts'
 var leaseContainerName = 'leases'
 var parkedContainerName = 'parked-events'
+var directoryContainerName = 'directory'
+var setAsideContainerName = 'set-aside'
 var topicName = 'contact-events'
 var subscriptionName = 'contact-directory'
 
@@ -88,6 +90,7 @@ var otherFunctions = [
   'list_parked'
   'patch_contact'
   'replay_parked'
+  'search_directory'
   'unrouted'
   'watch_relay'
 ]
@@ -143,6 +146,8 @@ module cosmos 'modules/cosmos.bicep' = {
     containerName: containerName
     leaseContainerName: leaseContainerName
     parkedContainerName: parkedContainerName
+    directoryContainerName: directoryContainerName
+    setAsideContainerName: setAsideContainerName
     principalId: identity.outputs.principalId
     publicNetworkAccess: privateNetworking ? 'Disabled' : 'Enabled'
   }
@@ -215,6 +220,8 @@ var appSettings = {
   COSMOS_CONTAINER: containerName
   COSMOS_LEASE_CONTAINER: leaseContainerName
   COSMOS_PARKED_CONTAINER: parkedContainerName
+  COSMOS_DIRECTORY_CONTAINER: directoryContainerName
+  COSMOS_SET_ASIDE_CONTAINER: setAsideContainerName
   SERVICEBUS__fullyQualifiedNamespace: serviceBus.outputs.fullyQualifiedNamespace
   SERVICEBUS__credential: 'managedidentity'
   SERVICEBUS__clientId: identity.outputs.clientId
@@ -278,6 +285,8 @@ output COSMOS_DATABASE string = databaseName
 output COSMOS_CONTAINER string = containerName
 output COSMOS_LEASE_CONTAINER string = leaseContainerName
 output COSMOS_PARKED_CONTAINER string = parkedContainerName
+output COSMOS_DIRECTORY_CONTAINER string = directoryContainerName
+output COSMOS_SET_ASIDE_CONTAINER string = setAsideContainerName
 output SERVICEBUS__fullyQualifiedNamespace string = serviceBus.outputs.fullyQualifiedNamespace
 output SERVICEBUS_NAMESPACE_NAME string = serviceBus.outputs.name
 output SERVICEBUS_TOPIC string = topicName

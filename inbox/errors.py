@@ -7,7 +7,8 @@
     ├── EntryChanged           another writer changed the entry after it was read
     ├── Contended              the entry changed each time it was about to be written
     ├── SourceBehind           the source does not show the event yet
-    └── Unstorable             the store will never take this entry as it is
+    ├── Unstorable             the store will never take this entry as it is
+    └── Unreadable             the message is no event: it can never be applied
 
 What is no error of this tree, such as a bug in a projection, hits one aggregate as far as the inbox can tell.
 """
@@ -35,6 +36,10 @@ class Contended(InboxError):
 
 class SourceBehind(InboxError):
     """The source does not show the event, not even behind a fence: the gap cannot be closed now."""
+
+
+class Unreadable(InboxError):
+    """The message is no event, or names no aggregate: it can never be applied. The text holds nothing personal."""
 
 
 class Unstorable(InboxError):

@@ -118,8 +118,8 @@ class StateInbox(Generic[S]):
             case Complete(why):
                 _log.info("%s %s of %s, sequence %s, %s", *told, why.value)
             case Put(_, None):
-                _log.info("applied %s %s of %s, sequence %s", *told)
+                _log.debug("applied %s %s of %s, sequence %s", *told)
             case Put(_, Because.NEW):
-                _log.info("made the entry: %s %s of %s, sequence %s", *told)
+                _log.debug("made the entry: %s %s of %s, sequence %s", *told)
             case Put(_, Because() as because):
                 _log.warning("healed at %s %s of %s, sequence %s: %s", *told, because.value)

@@ -19,9 +19,12 @@ class Settings:
     cosmos_container: str
     cosmos_lease_container: str
     cosmos_parked_container: str
+    cosmos_directory_container: str
+    cosmos_set_aside_container: str
     servicebus: Connection
     servicebus_topic: str
     servicebus_topic_partitioned: bool
+    servicebus_subscription: str
     event_ttl_seconds: int
     """How long event documents, and the tombstones of deleted aggregates, are kept: longer than any outage."""
     idempotency_ttl_seconds: int
@@ -36,9 +39,12 @@ def load(environment: Mapping[str, str]) -> Settings:
         cosmos_container=environment.get("COSMOS_CONTAINER") or "contacts",
         cosmos_lease_container=environment.get("COSMOS_LEASE_CONTAINER") or "leases",
         cosmos_parked_container=environment.get("COSMOS_PARKED_CONTAINER") or "parked-events",
+        cosmos_directory_container=environment.get("COSMOS_DIRECTORY_CONTAINER") or "directory",
+        cosmos_set_aside_container=environment.get("COSMOS_SET_ASIDE_CONTAINER") or "set-aside",
         servicebus=resolve(environment, "SERVICEBUS", "fullyQualifiedNamespace"),
         servicebus_topic=environment.get("SERVICEBUS_TOPIC") or "contact-events",
         servicebus_topic_partitioned=_flag(environment, "SERVICEBUS_TOPIC_PARTITIONED"),
+        servicebus_subscription=environment.get("SERVICEBUS_SUBSCRIPTION") or "contact-directory",
         event_ttl_seconds=_seconds(environment, "EVENT_TTL_SECONDS", default=864_000),
         idempotency_ttl_seconds=_seconds(environment, "IDEMPOTENCY_TTL_SECONDS", default=86_400),
     )

@@ -11,9 +11,14 @@ from devstack.settings import read_settings
 from devstack.testing import Service
 from infra.preflight.__main__ import main
 from tests.preflight.deployment import ContainerOf, Deployment, deployed, indexed, preflight
+from tests.support.azure import sorted_by
 from tests.support.paths import ROOT
 
 RIGHT = Deployment()
+SEARCHED = (
+    "/deleted/?, /search/name/?, /search/email/?, /search/company/?, /search/city/?, /search/country/?, "
+    "/search/lastName/?"
+)
 COVERED = (
     "duplicates are dropped for 1 h, an outage of 1 h included; events are kept for 10 d, "
     "so a subscriber must drop later repetitions, by the event's id or sequence"
@@ -37,6 +42,12 @@ async def test_a_right_deployment_passes_and_every_promise_has_its_line(
         "ok       container parked-events: partition key /partitionKey",
         "ok       container parked-events: an item expires only by a TTL of its own",
         "ok       container parked-events: indexed: /type/?, /contactId/?, /position/?, /parkedAt/?",
+        "ok       container directory: partition key /partitionKey",
+        "ok       container directory: an item expires only by a TTL of its own",
+        f"ok       container directory: indexed: {SEARCHED}",
+        "ok       container set-aside: partition key /partitionKey",
+        "ok       container set-aside: an item expires only by a TTL of its own",
+        "ok       container set-aside: indexed: /state/?, /setAsideAt/?, /aggregateId/?",
         "ok       clock: this machine's clock is within 5 min of the account's",
         f"ok       {topic}: {COVERED}",
         f"ok       {topic}: is not partitioned",
@@ -45,7 +56,7 @@ async def test_a_right_deployment_passes_and_every_promise_has_its_line(
         f"ok       {subscription}: a message becomes a dead letter after 10 deliveries",
         f"ok       {subscription}: a message that expires is kept as a dead letter",
         f"ok       {subscription}: is not deleted when it is not used",
-        "18 ok",
+        "24 ok",
     ]
     assert code == 0
 
@@ -74,6 +85,12 @@ WRONG_CONTAINERS = {
     "parked events without TTL": (
         Deployment(parked=ContainerOf(default_ttl=None)),
         ["wrong    container parked-events: TTL is off", "warning  container parked-events: everything"],
+    ),
+    "a directory that cannot be sorted by city": (
+        Deployment(directory=ContainerOf(indexing=sorted_by("name", "email", "company", "country"))),
+        [
+            "wrong    container directory: no composite index over /search/city, /id, so lists sorted by these are"
+        ],
     ),
     "leases without TTL": (
         Deployment(leases=ContainerOf("/id", None, indexed())),

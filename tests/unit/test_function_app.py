@@ -75,7 +75,8 @@ def test_every_call_of_the_api_has_its_function() -> None:
     }
     expected = {
         ("contacts", "POST"), ("contacts", "GET"), ("contacts/{id}", "GET"), ("contacts/{id}", "PATCH"),
-        ("contacts/{id}", "DELETE"), ("health", "GET"), ("parked", "GET"), ("parked/{id}", "GET"), ("relay", "GET"),
+        ("contacts/{id}", "DELETE"), ("directory", "GET"), ("health", "GET"), ("parked", "GET"),
+        ("parked/{id}", "GET"), ("relay", "GET"),
         ("parked/{id}/discard", "POST"), ("parked/{path}/{id}/replay", "POST"),
     }  # fmt: skip
     assert not calls - expected, f"new calls: {calls - expected}; add each here and to docs/api.md"

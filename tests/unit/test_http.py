@@ -254,7 +254,7 @@ def test_created_says_where_and_which_version() -> None:
     body = json.loads(response.get_body())
     assert body["name"] == {"firstName": "John", "lastName": "Doe"}
     properties = {to_camel(name) for name in ContactDetails.model_fields}
-    assert set(body) == {"id", "createdAt", "modifiedAt"} | properties, (
+    assert set(body) == {"id", "createdAt", "modifiedAt", "sequence"} | properties, (
         "infra/contacts/http.py: _view shows every property of ContactDetails, and nothing that only this service needs"
     )
 
