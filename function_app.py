@@ -4,8 +4,6 @@ The Functions host tries HTTP routes in the alphabetical order of the functions'
 (https://github.com/Azure/azure-functions-host/issues/9876): so the name of the catch-all function sorts last.
 """
 
-import logging
-
 import azure.functions as func
 
 from infra import relay_feed
@@ -13,15 +11,15 @@ from infra.bootstrap import application
 from infra.contacts import directory_http as directory
 from infra.contacts import http as contacts
 from infra.contacts.http import answering
-from infra.contacts.subscriber import received_event
 from infra.http import catch_all, request, responses
 from infra.http.operator_functions import operator_functions
+from infra.http.set_aside import set_aside_functions
 
 app = catch_all.IndexedApp(http_auth_level=func.AuthLevel.FUNCTION)
 # GET health, GET relay, GET parked, GET parked/{id}, POST parked/{id}/discard, POST parked/{path}/{id}/replay
 app.register_functions(operator_functions(application, contacts.OPERATIONS))
-
-_log = logging.getLogger(__name__)
+# GET set-aside, GET set-aside/{id}, POST set-aside/{id}/apply, POST set-aside/{id}/discard, POST dead-letters/collect
+app.register_functions(set_aside_functions(application, contacts.OPERATIONS))
 
 
 @app.route(route="contacts", methods=["POST"])
@@ -111,10 +109,11 @@ async def watch_relay(timer: func.TimerRequest) -> None:
     is_sessions_enabled=True,
 )
 async def contact_directory(message: func.ServiceBusMessage) -> None:
-    """Topic -> directory. After an exception the message is delivered again."""
-    event = received_event(message.get_body(), message.application_properties)
-    if event is not None:
-        _log.info(
-            "received %s %s of %s, sequence %s", event.action, event.id, event.aggregate, event.sequence
-        )
-        await application().inbox.handle(event)
+    """Topic -> directory. Returns when the event is applied or set aside; raises after a wait, if the store is away."""
+    await application().subscriber.receive(message)
+
+
+@app.timer_trigger(arg_name="timer", schedule="30 * * * * *")
+async def watch_set_aside(timer: func.TimerRequest) -> None:
+    """Every minute: collects the subscription's dead letters, and tries again what was set aside."""
+    await application().subscriber.watch()

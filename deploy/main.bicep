@@ -28,8 +28,8 @@ param duplicateDetectionWindow string = 'PT1H'
 
 @minValue(1)
 @maxValue(2000)
-@description('Deliveries of a message before it goes to the dead-letter queue of the subscription.')
-param maxDeliveryCount int = 10
+@description('Deliveries of a message before it goes to the dead-letter queue of the subscription. An hour without the store costs 80.')
+param maxDeliveryCount int = 2000
 
 @minValue(1)
 @maxValue(2147483647)
@@ -78,21 +78,27 @@ var subscriptionName = 'contact-directory'
 // The names of the functions in function_app.py that one of two apps leaves to the other.
 var relayFunctions = ['relay']
 var otherFunctions = [
+  'apply_set_aside'
+  'collect_dead_letters'
   'contact_directory'
   'create_contact'
   'delete_contact'
   'discard_parked'
+  'discard_set_aside'
   'get_contact'
   'get_parked'
   'get_relay'
+  'get_set_aside'
   'health'
   'list_contacts'
   'list_parked'
+  'list_set_aside'
   'patch_contact'
   'replay_parked'
   'search_directory'
   'unrouted'
   'watch_relay'
+  'watch_set_aside'
 ]
 
 module identity 'modules/identity.bicep' = {

@@ -8,7 +8,10 @@
     ├── Contended              the entry changed each time it was about to be written
     ├── SourceBehind           the source does not show the event yet
     ├── Unstorable             the store will never take this entry as it is
-    └── Unreadable             the message is no event: it can never be applied
+    ├── Unreadable             the message is no event: it can never be applied
+    ├── NotSetAside            no open record has this id
+    ├── NotApplied             a record that was set aside cannot be applied
+    └── RecordChanged          somebody else changed the record after it was read
 
 What is no error of this tree, such as a bug in a projection, hits one aggregate as far as the inbox can tell.
 """
@@ -44,3 +47,15 @@ class Unreadable(InboxError):
 
 class Unstorable(InboxError):
     """The store will never take this entry as it is, because of its size or its id."""
+
+
+class NotSetAside(InboxError):
+    """There is no record of this id, or it is closed."""
+
+
+class NotApplied(InboxError):
+    """A record that was set aside cannot be applied as it is; its reason says why."""
+
+
+class RecordChanged(InboxError):
+    """Somebody else changed the record after it was read: read it again."""

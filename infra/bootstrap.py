@@ -7,10 +7,12 @@ from application.directory import Directory, DirectoryEntry, entry_of, project
 from inbox.state import StateInbox
 from infra.contacts.directory import FORM, CosmosDirectory
 from infra.contacts.documents import CONTACTS
+from infra.contacts.subscriber import read
 from infra.cosmos.entries import CosmosEntries
 from infra.cosmos.listing import EntryListing
 from infra.cosmos.source import CosmosSource
 from infra.settings import TTL_MAX, Settings
+from infra.subscriber import Subscriber, wire_subscriber
 from infra.wiring import OnePerProcess, Outbox, wire_outbox
 from outbox.aggregates import Aggregates
 from outbox.unit_of_work import utc_now
@@ -27,6 +29,7 @@ class Application:
     contacts: Contacts
     directory: Directory
     inbox: StateInbox[DirectoryEntry]
+    subscriber: Subscriber
     outbox: Outbox
 
 
@@ -35,14 +38,16 @@ def wire(settings: Settings) -> Application:
     outbox = wire_outbox(settings, CONTACTS)
     entries = outbox.container(settings.cosmos_directory_container)
     scope = f"{settings.cosmos.address}/{settings.cosmos_database}/{settings.cosmos_directory_container}"
+    inbox = StateInbox(
+        CosmosEntries(entries, FORM, min(TOMBSTONE_TTLS * settings.event_ttl_seconds, TTL_MAX)),
+        CosmosSource(outbox.container(settings.cosmos_container), entry_of),
+        project,
+    )
     return Application(
         contacts=Contacts(Aggregates(outbox.open_unit_of_work), utc_now),
         directory=CosmosDirectory(EntryListing(entries, scope)),
-        inbox=StateInbox(
-            CosmosEntries(entries, FORM, min(TOMBSTONE_TTLS * settings.event_ttl_seconds, TTL_MAX)),
-            CosmosSource(outbox.container(settings.cosmos_container), entry_of),
-            project,
-        ),
+        inbox=inbox,
+        subscriber=wire_subscriber(settings, outbox, read, inbox.handle),
         outbox=outbox,
     )
 

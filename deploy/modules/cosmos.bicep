@@ -197,6 +197,7 @@ resource setAside 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers
         includedPaths: [
           { path: '/state/?' }
           { path: '/setAsideAt/?' }
+          { path: '/triedAt/?' }
           { path: '/aggregateId/?' }
         ]
         excludedPaths: [

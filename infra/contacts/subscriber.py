@@ -12,6 +12,7 @@ from pydantic_core import from_json
 from domain.contact import Contact
 from inbox.errors import Unreadable
 from inbox.event import AggregateKey, Event
+from inbox.set_aside import Delivery
 
 TYPE = Contact.aggregate_type
 
@@ -27,6 +28,11 @@ class _Envelope(BaseModel):
     created_at: datetime
     contact_id: UUID | None = None
     """A notice may leave it to the message's properties."""
+
+
+def read(delivery: Delivery) -> Event | None:
+    """The event in a message. Raises Unreadable."""
+    return received_event(delivery.body, delivery.properties)
 
 
 def received_event(body: bytes, properties: Mapping[str, Any]) -> Event | None:

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import azure.functions as func
 
+from inbox.errors import NotApplied, NotSetAside, RecordChanged, StoreAway
 from infra.errors import Misconfigured
 from infra.http.errors import FieldError, InvalidRequest, RequestTooLarge, UnsupportedMediaType
 from infra.http.responses import problem
@@ -36,6 +37,9 @@ STATUS_OF: StatusOf = [
     (AggregateNotFound, 404, "Not found"),
     (NotParked, 404, "Not found"),
     (StillUnsendable, 409, "Conflict"),
+    (NotSetAside, 404, "Not found"),
+    (NotApplied, 409, "Conflict"),
+    (RecordChanged, 409, "Conflict"),
     (PreconditionFailed, 412, "Precondition failed"),
     (ConcurrentChange, 409, "Conflict"),
     (RequestInProgress, 409, "Conflict"),
@@ -45,6 +49,7 @@ STATUS_OF: StatusOf = [
     (Throttled, 429, "Too many requests"),
     (Unavailable, 503, "Service unavailable"),
     (NotDelivered, 503, "Service unavailable"),
+    (StoreAway, 503, "Service unavailable"),
     (Misconfigured, 500, "Service misconfigured"),
 ]
 """The errors of every service; a service adds its own errors with :class:`Answering`."""
@@ -103,6 +108,6 @@ def _fields(error: Exception) -> Sequence[FieldError]:
 
 
 def _retry_after(error: Exception) -> Mapping[str, str]:
-    if isinstance(error, Throttled | Unavailable | NotDelivered):
+    if isinstance(error, Throttled | Unavailable | NotDelivered | StoreAway):
         return {"Retry-After": str(max(1, round(error.retry_after_seconds)))}
     return {}

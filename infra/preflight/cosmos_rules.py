@@ -81,7 +81,7 @@ def needed(settings: Settings) -> tuple[Needed, ...]:
             "/partitionKey",
             ttl_needed=True,
             items_say_their_ttl=True,
-            queried=("/state", "/setAsideAt", "/aggregateId"),
+            queried=("/state", "/setAsideAt", "/triedAt", "/aggregateId"),
         ),
     )
 

@@ -67,6 +67,7 @@ def test_preflight_finds_nothing_wrong_with_a_container(setting: str) -> None:
         ("COSMOS_CONTAINER", "infra/cosmos/repository.py"),
         ("COSMOS_PARKED_CONTAINER", "infra/cosmos/parking_lot.py"),
         ("COSMOS_LEASE_CONTAINER", "changefeed/lease_store.py"),
+        ("COSMOS_SET_ASIDE_CONTAINER", "infra/cosmos/set_aside.py"),
     ],
 )
 def test_preflight_knows_each_property_by_which_a_container_is_queried(setting: str, source: str) -> None:
@@ -117,7 +118,7 @@ def test_preflight_finds_nothing_wrong_with_topic_and_subscription() -> None:
         deleted_when_idle_for=timedelta() if "autoDeleteOnIdle" in subscription else None,
     )
     assert faults(judge_topic(SETTINGS, topic_state, survive=window)) == []
-    assert faults(judge_subscription("s", subscription_state)) == []
+    assert faults(judge_subscription("s", subscription_state, survive=window)) == []
 
 
 def test_two_apps_share_the_functions_out_without_rest() -> None:

@@ -51,7 +51,7 @@ class Deployment:
         | {"compositeIndexes": sorted_by(*SORTED_BY)["compositeIndexes"]}
     )
     set_aside: ContainerOf | None = ContainerOf(
-        indexing=indexed("/state/?", "/setAsideAt/?", "/aggregateId/?")
+        indexing=indexed("/state/?", "/setAsideAt/?", "/triedAt/?", "/aggregateId/?")
     )
     topic: Mapping[str, Any] | None = field(default_factory=dict)
     """On top of what is right."""
@@ -107,7 +107,7 @@ async def _entities(deployment: Deployment, servicebus: Service, topic: str) -> 
     }
     right_subscription: dict[str, Any] = {
         "requires_session": True,
-        "max_delivery_count": 10,
+        "max_delivery_count": 2000,
         "dead_lettering_on_message_expiration": True,
     }
     async with administration_client(servicebus.admin_connection_string) as admin:

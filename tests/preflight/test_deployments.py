@@ -47,13 +47,13 @@ async def test_a_right_deployment_passes_and_every_promise_has_its_line(
         f"ok       container directory: indexed: {SEARCHED}",
         "ok       container set-aside: partition key /partitionKey",
         "ok       container set-aside: an item expires only by a TTL of its own",
-        "ok       container set-aside: indexed: /state/?, /setAsideAt/?, /aggregateId/?",
+        "ok       container set-aside: indexed: /state/?, /setAsideAt/?, /triedAt/?, /aggregateId/?",
         "ok       clock: this machine's clock is within 5 min of the account's",
         f"ok       {topic}: {COVERED}",
         f"ok       {topic}: is not partitioned",
         f"ok       {topic}: is not deleted when it is not used",
         f"ok       {subscription}: sessions: the events of one aggregate come in order",
-        f"ok       {subscription}: a message becomes a dead letter after 10 deliveries",
+        f"ok       {subscription}: 2000 deliveries of a message outlast a store that is away for 25 h",
         f"ok       {subscription}: a message that expires is kept as a dead letter",
         f"ok       {subscription}: is not deleted when it is not used",
         "24 ok",
@@ -75,6 +75,22 @@ async def test_the_local_stack_passes_for_an_outage_as_long_as_its_window(
     await provision.servicebus(servicebus_server.admin_connection_string, app.servicebus)
     code, complaints = await preflight(environment, capsys, "--survive", "5m")
     assert code == 0, complaints
+
+
+async def test_few_deliveries_are_used_up_by_an_outage(
+    cosmos_server: Service, servicebus_server: Service, capsys: pytest.CaptureFixture[str]
+) -> None:
+    few = Deployment(subscription={"max_delivery_count": 10})
+    environment = await deployed(few, cosmos_server, servicebus_server)
+    code, [line] = await preflight(environment, capsys, "--survive", "1h")
+    assert (
+        code,
+        line.startswith("warning  subscription contact-directory: 10 deliveries of a message outlast"),
+    ) == (
+        0,
+        True,
+    )
+    assert (await preflight(environment, capsys, "--survive", "7m")) == (0, [])
 
 
 WRONG_CONTAINERS = {

@@ -3,14 +3,15 @@
 They cannot prove atomicity under a crash or the limits of a real store; the contract suite runs over the real ones.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 
 from inbox.entry import After, Entry, Found, Stamp, VersionedEntry
-from inbox.errors import EntryChanged
+from inbox.errors import EntryChanged, NotSetAside, RecordChanged, Unreadable
 from inbox.event import NOTICE, AggregateKey, Event
+from inbox.set_aside import Delivery, Record, RecordPage, State
 
 S = TypeVar("S")
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -123,3 +124,81 @@ def project(state: tuple[int, ...], received: Event) -> After[tuple[int, ...]] |
         case "Broken":
             raise ZeroDivisionError("a bug in the projection")
     return None
+
+
+class FakeSetAside:
+    """Records in memory."""
+
+    def __init__(self, faults: Faults | None = None) -> None:
+        self.records: dict[str, Record] = {}
+        self.faults = faults or Faults()
+        self._writes = 0
+
+    def states(self) -> dict[str, State]:
+        return {record.event_id or record.message_id: record.state for record in self.records.values()}
+
+    async def add(self, record: Record) -> None:
+        def create() -> None:
+            self.records.setdefault(record.id, replace(record, version="0"))
+
+        self.faults.run(create)
+
+    async def waits(self, aggregate: AggregateKey) -> bool:
+        return [each async for each in self.waiting(aggregate)] != []
+
+    async def waiting(self, aggregate: AggregateKey | None = None) -> AsyncIterator[Record]:
+        for record in [*self.records.values()]:
+            if record.state is State.WAITING and aggregate in (None, record.aggregate):
+                yield replace(record, delivery=None)
+
+    async def older(self, than: datetime) -> AsyncIterator[Record]:
+        for record in [*self.records.values()]:
+            if record.state.is_open and record.set_aside_at < than:
+                yield replace(record, delivery=None)
+
+    async def page(self, size: int, continuation_token: str | None) -> RecordPage:
+        found = [replace(each, delivery=None) for each in self.records.values() if each.state.is_open]
+        first = int(continuation_token or 0)
+        more = str(first + size) if first + size < len(found) else None
+        return RecordPage(found[first : first + size], more)
+
+    async def get(self, record_id: str) -> Record:
+        record = self.records.get(record_id)
+        if record is None or not record.state.is_open:
+            raise NotSetAside("no open record has this id")
+        return record
+
+    async def change(self, record: Record, state: State, reason: str, *, attempts: int) -> None:
+        def write() -> None:
+            if self.records[record.id].version != record.version:
+                raise RecordChanged("read it again")
+            self._writes += 1
+            delivery = record.delivery if state.is_open else None
+            self.records[record.id] = replace(
+                record,
+                state=state,
+                reason=reason,
+                attempts=attempts,
+                delivery=delivery,
+                version=str(self._writes),
+            )
+
+        self.faults.run(write)
+
+
+def delivery(received: Event | None, number: int = 1, *, message_id: str = "") -> Delivery:
+    """A message of the event; None: a message that is no event."""
+    if received is None:
+        return Delivery("s", message_id or "junk", number, b"", {})
+    _EVENTS[received.id] = received
+    return Delivery("s", message_id or received.id, number, received.id.encode(), {})
+
+
+_EVENTS: dict[str, Event] = {}
+
+
+def read(received: Delivery) -> Event | None:
+    """The event of :func:`delivery`."""
+    if not received.body:
+        raise Unreadable("the message is no event")
+    return _EVENTS[received.body.decode()]
