@@ -15,6 +15,7 @@ from infra.cosmos.entries import CosmosEntries
 from infra.cosmos.listing import EntryListing
 from infra.cosmos.source import CosmosSource
 from infra.cosmos.walk_lists import CosmosLists
+from infra.http.caller import Callers
 from infra.settings import TTL_MAX, Settings
 from infra.subscriber import Subscriber, wire_subscriber
 from infra.wiring import OnePerProcess, Outbox, wire_outbox
@@ -36,6 +37,7 @@ class Application:
     subscriber: Subscriber
     sweep: Sweep[DirectoryEntry]
     outbox: Outbox
+    callers: Callers
 
 
 def directory_lists(settings: Settings, outbox: Outbox, walk: str) -> CosmosLists:
@@ -47,11 +49,12 @@ def directory_lists(settings: Settings, outbox: Outbox, walk: str) -> CosmosList
 def wire(settings: Settings) -> Application:
     """Build the contact service from settings. Opens no connection: the first use opens it."""
     outbox = wire_outbox(settings, CONTACTS)
+    aggregates = Aggregates(outbox.open_unit_of_work, outbox.claims, settings.idempotency_old_records)
     entries = outbox.container(settings.cosmos_directory_container)
     scope = f"{settings.cosmos.address}/{settings.cosmos_database}/{settings.cosmos_directory_container}"
 
     async def blocked() -> Collection[AggregateKey]:
-        return [AggregateKey(*key) for key in await outbox.observer.lot.aggregates()]
+        return [AggregateKey(*marker.aggregate) for marker in await outbox.observer.lot.blocked()]
 
     inbox = StateInbox(
         CosmosEntries(entries, FORM, min(TOMBSTONE_TTLS * settings.event_ttl_seconds, TTL_MAX)),
@@ -59,12 +62,13 @@ def wire(settings: Settings) -> Application:
         project,
     )
     return Application(
-        contacts=Contacts(Aggregates(outbox.open_unit_of_work), utc_now),
+        contacts=Contacts(aggregates, utc_now),
         directory=CosmosDirectory(EntryListing(entries, scope)),
         inbox=inbox,
         sweep=Sweep(inbox, directory_lists(settings, outbox, "sweep"), blocked),
         subscriber=wire_subscriber(settings, outbox, read, inbox.handle),
         outbox=outbox,
+        callers=Callers(settings.platform_authenticates),
     )
 
 

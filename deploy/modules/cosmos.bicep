@@ -12,6 +12,7 @@ param databaseName string
 param containerName string
 param leaseContainerName string
 param parkedContainerName string
+param claimContainerName string
 param directoryContainerName string
 param setAsideContainerName string
 param principalId string
@@ -127,10 +128,36 @@ resource parked 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@2
         automatic: true
         includedPaths: [
           { path: '/type/?' }
+          { path: '/aggregateType/?' }
           { path: '/contactId/?' }
           { path: '/position/?' }
           { path: '/parkedAt/?' }
         ]
+        excludedPaths: [
+          { path: '/*' }
+        ]
+      }
+    }
+  }
+}
+
+// Claims of idempotency keys are found by their id; each has a TTL of its own.
+resource claims 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@2024-11-15' = {
+  parent: database
+  name: claimContainerName
+  properties: {
+    resource: {
+      id: claimContainerName
+      partitionKey: {
+        paths: ['/partitionKey']
+        kind: 'Hash'
+        version: 2
+      }
+      defaultTtl: -1
+      indexingPolicy: {
+        indexingMode: 'consistent'
+        automatic: true
+        includedPaths: []
         excludedPaths: [
           { path: '/*' }
         ]

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tests.models.inbox_state import RULES, Model, Story, first, messages
-from tests.models.search import Trace, search
+from tests.models.search import search
 from tests.support.paths import ROOT
 
 LOST = [
@@ -54,9 +54,10 @@ CAUGHT_IN = {
 """For each rule a story that goes wrong without it."""
 
 
-def searched(story: Story, off: str = "") -> Trace | None:
+def searched(story: Story, off: str = "") -> tuple[str, ...] | None:
+    """A trace to what must not be."""
     model = Model(story, off)
-    return search([first(story)], model.successors, model.broken)
+    return search(first(story), model.successors, model.broken).trace
 
 
 @pytest.mark.parametrize("story", [*LOST, *LATE], ids=str)
