@@ -199,7 +199,9 @@ class Parking:
                     self._stored(state, marker._replace(claim=-1), same=True),
                 )
             elif marker.blocked and (marker.claim < 0 or not self.holds(Rule.ONE_REPLAY)):
-                if who == 0 or state.replays[0] or marker.claim == 0:  # the two are alike: the first one goes first
+                if (
+                    who == 0 or state.replays[0] or marker.claim == 0
+                ):  # the two are alike: the first one goes first
                     yield from self._claim(state, who)
             return
         if state.losses_left:
