@@ -13,7 +13,7 @@ from infra.http.answering import Answering
 from infra.http.responses import no_content
 from outbox.errors import AggregateNotFound
 
-_log = logging.getLogger("tests.correlation")
+_log = logging.getLogger(__name__)
 
 
 @pytest.fixture(autouse=True)
