@@ -63,8 +63,10 @@ class CosmosEntries(Generic[S]):
             kind = error.failure.kind
             if kind in (Kind.CONFLICT, Kind.STALE) or (kind is Kind.MISSING and over is not None):
                 raise EntryChanged(f"another writer changed the entry of {key}: read it again") from error
-            if kind is Kind.TOO_LARGE:
-                raise Unstorable(f"the entry of {key} is larger than the store takes") from error
+            if kind in (Kind.TOO_LARGE, Kind.INVALID):
+                raise Unstorable(
+                    f"the store takes no entry of {key} like this one: {error.failure.detail}"
+                ) from error
             raise store_away(error.failure) from error
 
     async def remove(self, key: AggregateKey, *, over: str) -> None:
