@@ -88,6 +88,16 @@ async def test_a_subscription_of_another_service_is_checked_too(
     assert (code, line.startswith("wrong    subscription billing: does not exist in the topic")) == (1, True)
 
 
+async def test_tombstones_that_a_call_may_outlive_are_wrong(
+    cosmos_server: Service, servicebus_server: Service, capsys: pytest.CaptureFixture[str]
+) -> None:
+    environment = await deployed(
+        Deployment(settings={"EVENT_TTL_SECONDS": "120"}), cosmos_server, servicebus_server
+    )
+    code, [line] = await preflight(environment, capsys, "--survive", "1m")
+    assert (code, line.startswith("wrong    EVENT_TTL_SECONDS: tombstones are kept for 2 min")) == (1, True)
+
+
 async def test_few_deliveries_are_used_up_by_an_outage(
     cosmos_server: Service, servicebus_server: Service, capsys: pytest.CaptureFixture[str]
 ) -> None:
