@@ -110,4 +110,4 @@ async def tend_parked(timer: func.TimerRequest) -> None:
 async def contact_directory(message: func.ServiceBusMessage) -> None:
     """A first subscriber, which logs each event. After an exception the message is delivered again."""
     event, aggregate = received_event(message.get_body()), aggregate_of(message.application_properties)
-    _log.info("received %s %s of %s, sequence %d", event.action, event.id, aggregate, event.sequence)
+    _log.info("received %s %s of %s, sequence %s", event.action, event.id, aggregate, event.sequence)

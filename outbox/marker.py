@@ -12,7 +12,7 @@ from datetime import datetime
 from enum import Enum
 
 from outbox.aggregate import AggregateKey
-from outbox.feed import FeedEvent, OutboxEvent, unsequenced_place
+from outbox.feed import FeedEvent, unsequenced_place
 from outbox.unit_of_work import ETag
 
 Place = tuple[int, bool, tuple[int, str, str]]
@@ -115,21 +115,9 @@ class Marker:
         return replace(self, tail=max(self.tail, after)), places
 
     def block(self, event: FeedEvent, reason: str, sent: Iterable[FeedEvent], now: datetime) -> "Marker":
-        """The broker refused the event after it had accepted ``sent``."""
-        marker = self.with_accepted(sent, now)
-        accepted = marker.accepted
-        if isinstance(event, OutboxEvent) and event.sequence is not None:
-            # The feed moves on only over what is accepted or parked, so the broker has all that came before.
-            accepted = max(accepted, event.sequence - 1)
+        """The broker refused the event after it had accepted ``sent``. Rule ``ids-survive``: nothing is forgotten."""
         refusal = Refusal(event.id, reason, attempts=1, at=now)
-        return replace(
-            marker,
-            blocked_since=now,
-            refusal=refusal,
-            stands=True,
-            accepted=accepted,
-            tail=max(marker.tail, accepted),
-        )
+        return replace(self.with_accepted(sent, now), blocked_since=now, refusal=refusal, stands=True)
 
     def claimed(self, replay: str, until: datetime) -> "Marker":
         """Rules ``one-replay`` and ``replay-clears-name``: nobody else replays, and nobody discards, ``until`` then."""

@@ -85,7 +85,8 @@ class ParkingLot(Protocol):
     async def park(self, marker: Marker, events: Sequence[FeedEvent]) -> None:
         """Park events, in order, of an aggregate that is blocked. Those that are parked already are left alone.
 
-        A crash halfway leaves the first events parked.
+        Rule ``park-at-version``: only behind the marker that was read, however old that reading is. A crash halfway
+        leaves the first events parked.
 
         Raises:
             PreconditionFailed: the marker is not, or no longer, at ``marker.version``: read and decide again.

@@ -17,7 +17,8 @@ class ReceivedEvent(BaseModel):
 
     id: str
     action: str
-    sequence: int
+    sequence: int | None = None
+    """None: the event is unsequenced."""
 
 
 def received_event(body: bytes) -> ReceivedEvent:

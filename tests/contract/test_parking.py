@@ -11,7 +11,8 @@ from azure.cosmos.aio import CosmosClient
 
 from devstack.testing import Service
 from infra.contacts.documents import CONTACTS
-from infra.cosmos.container import Container, Write
+from infra.cosmos.container import Container, StoreFailed, Write
+from infra.cosmos.errors import Failure, Kind
 from infra.cosmos.marker_documents import Owners
 from infra.cosmos.parked_documents import PARTITION, ParkedDocuments
 from infra.cosmos.parking_lot import CosmosParkingLot
@@ -481,6 +482,39 @@ async def test_a_document_that_leaves_no_room_for_a_wrapping_is_parked_without_i
     assert "too large to be kept here" in first.reason
     assert first.document["id"] == ids(1)[0]
     assert second.document["data"]["sequence"] == 2
+
+
+class Refusing(Container):
+    """Does not take what has a document in it, or nothing at all."""
+
+    takes_the_rest = True
+
+    async def execute(self, partition_key: str, writes: Sequence[Write]) -> list[str]:
+        documents = [write.item["document"] for write in writes if "document" in write.item]
+        if documents and (not self.takes_the_rest or any("data" in document for document in documents)):
+            raise StoreFailed(Failure(Kind.INVALID, "400"))
+        return await super().execute(partition_key, writes)
+
+
+async def test_what_the_store_does_not_take_again_is_parked_without_its_content_and_stops_nobody(
+    cosmos_server: Service,
+) -> None:
+    async with (
+        contacts_database(cosmos_server) as database,
+        CosmosClient.from_connection_string(cosmos_connection(cosmos_server)) as client,
+    ):
+        container = Refusing(client, database.id, PARKED)
+        documents = ParkedDocuments(EVENTS, Owners(CONTACTS.parked))
+        lot = CosmosParkingLot(container, "test", documents, ttl_seconds=60)
+        world = World(lot, FakePublisher(limit=1000))
+        await world.feed(large(1), event(2), event(1, "b"), poison_document(None, lsn=1))
+        assert world.sent("b") == [event(1, "b")["id"]]
+        assert sorted(str(one.sequence) for one in await world.listed()) == ["1", "2", "None"]
+
+        container.takes_the_rest = False
+        with pytest.raises(NotDelivered, match="could not be parked: the store refuses a request"):
+            await world.feed(large(1, "c"), event(2, "b"))
+        assert world.sent("b") == [event(1, "b")["id"], event(2, "b")["id"]]
 
 
 async def test_a_foreign_token_is_refused(cosmos_lot: CosmosParkingLot) -> None:

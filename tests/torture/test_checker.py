@@ -218,8 +218,15 @@ def test_a_failure_that_is_none_of_the_promised_answers_is_seen() -> None:
 
 def test_poison_that_is_parked_is_no_violation() -> None:
     story = good().found(**final()).poisoned("p").poisoned("q", stored=None).poisoned("r", contact=CONTACT)
-    story.parked("p").parked("r", contact=CONTACT).parked("event-9", contact=CONTACT)
+    story.parked("p").parked("r", contact=CONTACT).parked("event-9", contact=CONTACT).noticed("r")
     assert story.rules() == set()
+
+
+def test_each_mistake_with_a_notice_is_seen() -> None:
+    sick = good().found(**final()).poisoned("r", contact=CONTACT).parked("r", contact=CONTACT)
+    assert sick.rules() == {"no notice"}
+    assert sick.noticed("r").noticed("r").rules() == {"two notices"}
+    assert good().found(**final()).noticed("event-3").rules() == {"invented notice"}
 
 
 def test_each_mistake_with_poison_is_seen() -> None:
