@@ -54,7 +54,7 @@ def _is_simple(value: Any) -> bool:
     if kind is str or kind is bool or value is None:
         return True
     if kind is int:
-        return -_LARGEST_INTEGER <= value <= _LARGEST_INTEGER
+        return bool(-_LARGEST_INTEGER <= value <= _LARGEST_INTEGER)
     if kind is dict:
         for name, inner in value.items():
             if not (type(name) is str and name.isascii() and (type(inner) is str or _is_simple(inner))):

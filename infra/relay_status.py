@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from changefeed import LeaseLag, estimate_lag
-from infra import relay_feed
 from infra.cosmos.client import ContainerProxy
 from infra.cosmos.errors import SDK_ERRORS, classify
 from outbox.parking_lot import ParkingLot
@@ -57,6 +56,7 @@ class RelayObserver:
     feed: ContainerProxy
     leases: ContainerProxy
     lot: ParkingLot
+    lease_prefix: str
     event_ttl_seconds: int
     clock: Clock = utc_now
 
@@ -64,7 +64,7 @@ class RelayObserver:
         """The status; costs one small read for each lease. Raises Unavailable, Throttled or Misconfigured."""
         try:
             async with asyncio.timeout(DEADLINE_SECONDS):
-                lags = await estimate_lag(self.feed, self.leases, lease_prefix=relay_feed.LEASE_PREFIX)
+                lags = await estimate_lag(self.feed, self.leases, lease_prefix=self.lease_prefix)
         except SDK_ERRORS as error:
             raise classify(error).error() from error
         now = self.clock()

@@ -26,7 +26,7 @@ from infra.recent import Recent
 from infra.relay_status import RelayObserver
 from infra.servicebus.client import servicebus_client
 from infra.servicebus.publisher import ServiceBusPublisher
-from infra.settings import Settings, load
+from infra.settings import FeedSettings, Settings, load
 from infra.wire_names import WireNames
 from outbox.errors import NotDelivered
 from outbox.parking import Parking
@@ -54,6 +54,7 @@ class Outbox:
     feed: ContainerProxy
     """The container whose change feed the relay reads."""
     leases: ContainerProxy
+    reading: FeedSettings
     check: Callable[[], Awaitable[None]]
     """Returns if the store answers. Raises Unavailable, Throttled or Misconfigured."""
     resources: AsyncExitStack
@@ -132,10 +133,11 @@ def wire_outbox(settings: Settings, names: WireNames) -> Outbox:
         parking=Parking(
             lot, publisher, originals, settings.relay_send_seconds, settings.parked_max_age_seconds
         ),
-        observer=RelayObserver(feed, leases, lot, settings.event_ttl_seconds),
+        observer=RelayObserver(feed, leases, lot, settings.feed.lease_prefix, settings.event_ttl_seconds),
         events=events,
         feed=feed,
         leases=leases,
+        reading=settings.feed,
         check=Recent(container.check, seconds=HEALTH_SECONDS),
         resources=resources,
     )
@@ -154,7 +156,11 @@ def _publisher(settings: Settings, source: str, resources: AsyncExitStack) -> Se
     credential = credential_for(settings.servicebus)
     client = servicebus_client(settings.servicebus, credential)
     publisher = ServiceBusPublisher(
-        client, settings.servicebus_topic, source=source, partitioned=settings.servicebus_topic_partitioned
+        client,
+        settings.servicebus_topic,
+        source=source,
+        partitioned=settings.servicebus_topic_partitioned,
+        senders=settings.relay_senders,
     )
     if credential:
         resources.push_async_callback(credential.close)
