@@ -22,14 +22,14 @@ from infra.cosmos.parked_documents import ParkedDocuments
 from infra.cosmos.parking_lot import CosmosParkingLot
 from infra.cosmos.unit_of_work import CosmosUnitOfWork, Lifetimes
 from infra.credentials import credential_for
+from infra.late_publisher import LatePublisher
 from infra.recent import Recent
 from infra.relay_status import RelayObserver
-from infra.servicebus.client import servicebus_client
-from infra.servicebus.publisher import ServiceBusPublisher
 from infra.settings import FeedSettings, Settings, load
 from infra.wire_names import WireNames
 from outbox.errors import NotDelivered
 from outbox.parking import Parking
+from outbox.publisher import Publisher
 from outbox.relay import Forwarded, Relay
 from outbox.unit_of_work import Origin, UnitOfWork, UnitOfWorkFactory
 
@@ -115,9 +115,7 @@ def wire_outbox(settings: Settings, names: WireNames) -> Outbox:
     def open_unit_of_work(origin: Origin) -> UnitOfWork:
         return CosmosUnitOfWork(container, scope, origin, lifetimes)
 
-    publisher = _publisher(settings, names.source, resources)
-    for missing in publisher.guarantees.left_to_subscribers():
-        _log.warning("%s", missing)
+    publisher = LatePublisher(lambda: _publisher(settings, names.source, resources))
     feed = database.get_container_client(settings.cosmos_container)
     leases = database.get_container_client(settings.cosmos_lease_container)
     lot = CosmosParkingLot(
@@ -152,7 +150,10 @@ def _cosmos(settings: Settings, resources: AsyncExitStack) -> CosmosClient:
     return client
 
 
-def _publisher(settings: Settings, source: str, resources: AsyncExitStack) -> ServiceBusPublisher:
+def _publisher(settings: Settings, source: str, resources: AsyncExitStack) -> Publisher:
+    from infra.servicebus.client import servicebus_client  # noqa: PLC0415 - slow to import: see LatePublisher
+    from infra.servicebus.publisher import ServiceBusPublisher  # noqa: PLC0415
+
     credential = credential_for(settings.servicebus)
     client = servicebus_client(settings.servicebus, credential)
     publisher = ServiceBusPublisher(
@@ -166,6 +167,8 @@ def _publisher(settings: Settings, source: str, resources: AsyncExitStack) -> Se
         resources.push_async_callback(credential.close)
     resources.push_async_callback(client.close)
     resources.push_async_callback(publisher.close)
+    for missing in publisher.guarantees.left_to_subscribers():
+        _log.warning("%s", missing)
     return publisher
 
 

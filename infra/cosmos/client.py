@@ -5,7 +5,6 @@ from typing import Any
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from infra.connections import Connection
-from infra.cosmos.transport import NotingTransport
 from infra.credentials import Credential
 
 __all__ = ["ContainerProxy", "CosmosClient", "cosmos_client"]
@@ -16,6 +15,8 @@ _SECONDS = 3
 
 def cosmos_client(connection: Connection, credential: Credential | None) -> CosmosClient:
     """A client with few retries of its own: a caller waits, and the unit of work repeats every call that is safe."""
+    from infra.cosmos.transport import NotingTransport  # noqa: PLC0415 - aiohttp is slow to import
+
     options: dict[str, Any] = {
         "transport": NotingTransport(),
         "retry_total": 1,
