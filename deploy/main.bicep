@@ -233,7 +233,7 @@ var appSettings = {
   RELAY_SEND_SECONDS: '60'
   RELAY_SENDERS: '6'
   RELAY_LEASE_PREFIX: 'relay-'
-  RELAY_MAX_ITEMS: '500'
+  RELAY_MAX_ITEMS: '1000'
   RELAY_POLL_DELAY_MS: '500'
   AzureWebJobsStorage__accountName: storage.outputs.name
   AzureWebJobsStorage__credential: 'managedidentity'

@@ -84,7 +84,7 @@ def load_feed(environment: Mapping[str, str]) -> FeedSettings:
         )
     return FeedSettings(
         lease_prefix=prefix,
-        max_items=_number(environment, "RELAY_MAX_ITEMS", default=500, lowest=1, highest=5_000),
+        max_items=_number(environment, "RELAY_MAX_ITEMS", default=1_000, lowest=1, highest=5_000),
         poll_delay_ms=_number(environment, "RELAY_POLL_DELAY_MS", default=500, lowest=10, highest=60_000),
     )
 
