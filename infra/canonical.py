@@ -27,10 +27,13 @@ def canonical(value: Any) -> bytes:
 def check(value: Any) -> None:
     """Whether JSON that is to be written can be read by all. Raises ValueError, which names the kind of fault alone."""
     try:
-        rfc8785.dumps(value)
+        if _is_simple(value):
+            _ENCODER.encode(value).encode()
+        else:
+            rfc8785.dumps(value)
     except rfc8785.IntegerDomainError:
         raise ValueError("an integer is beyond 2^53: write it as text") from None
-    except rfc8785.CanonicalizationError:
+    except (rfc8785.CanonicalizationError, UnicodeEncodeError):
         raise ValueError("a text has a lone surrogate, or a number is not finite: replace it") from None
 
 

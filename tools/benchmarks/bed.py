@@ -25,7 +25,7 @@ from tests.support.azure import CONTACTS, LEASES, PARKED, Topic
 ROOT = Path(__file__).resolve().parents[2]
 _BATCH = 100
 _LOOK_SECONDS = 0.03
-_PATIENCE_SECONDS = 120.0
+_PATIENCE_SECONDS = 300.0
 
 
 @dataclass(frozen=True)
