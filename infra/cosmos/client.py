@@ -1,6 +1,7 @@
 """The Cosmos client, made from a connection setting without any I/O."""
 
 from typing import Any
+from urllib.request import getproxies
 
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
@@ -18,7 +19,8 @@ def cosmos_client(connection: Connection, credential: Credential | None) -> Cosm
     from infra.cosmos.transport import NotingTransport  # noqa: PLC0415 - aiohttp is slow to import
 
     options: dict[str, Any] = {
-        "transport": NotingTransport(),
+        # With them aiohttp starts two threads for each request, to look for a proxy and for a password in ~/.netrc.
+        "transport": NotingTransport(use_env_settings=bool(getproxies())),
         "retry_total": 1,
         "retry_connect": 1,
         "retry_read": 1,
