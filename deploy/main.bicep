@@ -28,15 +28,15 @@ param duplicateDetectionWindow string = 'PT1H'
 
 @minValue(1)
 @maxValue(2000)
-@description('Deliveries of a message before it goes to the dead-letter queue of the subscription.')
-param maxDeliveryCount int = 10
+@description('Deliveries of a message before it goes to the dead-letter queue of the subscription. An hour without the store costs 80.')
+param maxDeliveryCount int = 2000
 
 @minValue(1)
 @maxValue(2147483647)
 @description('How long events and tombstones are kept, in seconds: longer than any outage that you want to survive.')
 param eventTtlSeconds int = 864000
 
-@minValue(1)
+@minValue(60)
 @maxValue(2147483647)
 @description('How long a repeated POST gets the first answer, in seconds.')
 param idempotencyTtlSeconds int = 86400
@@ -75,27 +75,39 @@ var databaseName = 'contacts'
 var containerName = 'contacts'
 var leaseContainerName = 'leases'
 var parkedContainerName = 'parked-events'
+var directoryContainerName = 'directory'
+var setAsideContainerName = 'set-aside'
+var claimContainerName = 'claims'
 var topicName = 'contact-events'
 var subscriptionName = 'contact-directory'
 
 // The names of the functions in function_app.py that one of two apps leaves to the other.
 var relayFunctions = ['relay']
 var otherFunctions = [
+  'apply_set_aside'
+  'collect_dead_letters'
   'contact_directory'
   'create_contact'
   'delete_contact'
   'discard_parked'
+  'discard_set_aside'
   'get_contact'
   'get_parked'
   'get_relay'
+  'get_set_aside'
+  'get_subscriber'
   'health'
   'list_contacts'
   'list_parked'
+  'list_set_aside'
   'patch_contact'
   'replay_parked'
+  'search_directory'
+  'sweep_directory'
   'unrouted'
   'tend_parked'
   'watch_relay'
+  'watch_set_aside'
 ]
 
 module identity 'modules/identity.bicep' = {
@@ -149,6 +161,9 @@ module cosmos 'modules/cosmos.bicep' = {
     containerName: containerName
     leaseContainerName: leaseContainerName
     parkedContainerName: parkedContainerName
+    directoryContainerName: directoryContainerName
+    setAsideContainerName: setAsideContainerName
+    claimContainerName: claimContainerName
     principalId: identity.outputs.principalId
     publicNetworkAccess: privateNetworking ? 'Disabled' : 'Enabled'
   }
@@ -221,6 +236,9 @@ var appSettings = {
   COSMOS_CONTAINER: containerName
   COSMOS_LEASE_CONTAINER: leaseContainerName
   COSMOS_PARKED_CONTAINER: parkedContainerName
+  COSMOS_DIRECTORY_CONTAINER: directoryContainerName
+  COSMOS_SET_ASIDE_CONTAINER: setAsideContainerName
+  COSMOS_CLAIM_CONTAINER: claimContainerName
   SERVICEBUS__fullyQualifiedNamespace: serviceBus.outputs.fullyQualifiedNamespace
   SERVICEBUS__credential: 'managedidentity'
   SERVICEBUS__clientId: identity.outputs.clientId
@@ -229,6 +247,7 @@ var appSettings = {
   SERVICEBUS_TOPIC_PARTITIONED: 'false'
   EVENT_TTL_SECONDS: string(eventTtlSeconds)
   IDEMPOTENCY_TTL_SECONDS: string(idempotencyTtlSeconds)
+  IDEMPOTENCY_OLD_RECORDS: 'false'
   PARKED_MAX_AGE_SECONDS: string(parkedMaxAgeSeconds)
   RELAY_SEND_SECONDS: '60'
   RELAY_SENDERS: '6'
@@ -290,6 +309,9 @@ output COSMOS_DATABASE string = databaseName
 output COSMOS_CONTAINER string = containerName
 output COSMOS_LEASE_CONTAINER string = leaseContainerName
 output COSMOS_PARKED_CONTAINER string = parkedContainerName
+output COSMOS_DIRECTORY_CONTAINER string = directoryContainerName
+output COSMOS_SET_ASIDE_CONTAINER string = setAsideContainerName
+output COSMOS_CLAIM_CONTAINER string = claimContainerName
 output SERVICEBUS__fullyQualifiedNamespace string = serviceBus.outputs.fullyQualifiedNamespace
 output SERVICEBUS_NAMESPACE_NAME string = serviceBus.outputs.name
 output SERVICEBUS_TOPIC string = topicName

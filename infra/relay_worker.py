@@ -92,6 +92,7 @@ async def run(outbox: Outbox, stop: asyncio.Event) -> None:
             acquire_interval=relay_feed.LEASE_ACQUIRE_MS / 1000,
             renew_interval=relay_feed.LEASE_RENEW_MS / 1000,
             expiration_interval=relay_feed.LEASE_EXPIRATION_MS / 1000,
+            mend_leases=True,
         ),
         on_error=lambda _, error: health.failed(error),
     )
@@ -132,8 +133,14 @@ async def _tell_health(processor: ChangeFeedProcessor, health: Health, stop: asy
             "health: %d lease(s), %d event(s) forwarded, %s",
             len(processor.owned_leases),
             health.forwarded,
-            f"events wait: {health.waiting_for}" if health.waiting_for else "no event waits",
+            _waiting(health.waiting_for, missing=len(processor.missing_ranges)),
         )
+
+
+def _waiting(reason: str | None, *, missing: int) -> str:
+    if missing:
+        return f"events wait: {missing} part(s) of the feed have no lease; a lease is made again within the minute"
+    return f"events wait: {reason}" if reason else "no event waits"
 
 
 async def _tend_parked(outbox: Outbox, stop: asyncio.Event) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from infra.connections import Connection, resolve
 from infra.errors import Misconfigured
+from outbox.claims import LONGEST_REQUEST_SECONDS
 
 TTL_MAX = 2_147_483_647
 """Cosmos DB's own limit for ``ttl``, in seconds."""
@@ -32,9 +33,13 @@ class Settings:
     cosmos_container: str
     cosmos_lease_container: str
     cosmos_parked_container: str
+    cosmos_directory_container: str
+    cosmos_set_aside_container: str
+    cosmos_claim_container: str
     servicebus: Connection
     servicebus_topic: str
     servicebus_topic_partitioned: bool
+    servicebus_subscription: str
     feed: FeedSettings
     relay_senders: int
     """How many batches are under way at once; each takes a connection to Service Bus."""
@@ -46,6 +51,10 @@ class Settings:
     """How long the relay sends before it looks again for parked events; a discarding waits as long."""
     idempotency_ttl_seconds: int
     """How long the repetition of a request with an ``Idempotency-Key`` gets the first answer."""
+    idempotency_old_records: bool
+    """Whether repetitions of requests that a version before 2026-11-22 has answered get that answer."""
+    platform_authenticates: bool
+    """Whether App Service authentication is on, so that callers cannot write the headers of a principal."""
 
 
 def load(environment: Mapping[str, str]) -> Settings:
@@ -56,15 +65,23 @@ def load(environment: Mapping[str, str]) -> Settings:
         cosmos_container=environment.get("COSMOS_CONTAINER") or "contacts",
         cosmos_lease_container=environment.get("COSMOS_LEASE_CONTAINER") or "leases",
         cosmos_parked_container=environment.get("COSMOS_PARKED_CONTAINER") or "parked-events",
+        cosmos_directory_container=environment.get("COSMOS_DIRECTORY_CONTAINER") or "directory",
+        cosmos_set_aside_container=environment.get("COSMOS_SET_ASIDE_CONTAINER") or "set-aside",
+        cosmos_claim_container=environment.get("COSMOS_CLAIM_CONTAINER") or "claims",
         servicebus=resolve(environment, "SERVICEBUS", "fullyQualifiedNamespace"),
         servicebus_topic=environment.get("SERVICEBUS_TOPIC") or "contact-events",
         servicebus_topic_partitioned=_flag(environment, "SERVICEBUS_TOPIC_PARTITIONED"),
+        servicebus_subscription=environment.get("SERVICEBUS_SUBSCRIPTION") or "contact-directory",
         feed=load_feed(environment),
         relay_senders=_number(environment, "RELAY_SENDERS", default=6, lowest=1, highest=100),
         event_ttl_seconds=_seconds(environment, "EVENT_TTL_SECONDS", default=864_000),
         parked_max_age_seconds=_seconds(environment, "PARKED_MAX_AGE_SECONDS", default=2_592_000),
         relay_send_seconds=_seconds(environment, "RELAY_SEND_SECONDS", default=60),
-        idempotency_ttl_seconds=_seconds(environment, "IDEMPOTENCY_TTL_SECONDS", default=86_400),
+        idempotency_ttl_seconds=_seconds(
+            environment, "IDEMPOTENCY_TTL_SECONDS", default=86_400, least=2 * int(LONGEST_REQUEST_SECONDS)
+        ),
+        idempotency_old_records=_flag(environment, "IDEMPOTENCY_OLD_RECORDS"),
+        platform_authenticates=environment.get("WEBSITE_AUTH_ENABLED", "").lower() == "true",
     )
 
 
@@ -96,5 +113,5 @@ def _number(environment: Mapping[str, str], name: str, *, default: int, lowest: 
     return int(text)
 
 
-def _seconds(environment: Mapping[str, str], name: str, *, default: int) -> int:
-    return _number(environment, name, default=default, lowest=1, highest=TTL_MAX)
+def _seconds(environment: Mapping[str, str], name: str, *, default: int, least: int = 1) -> int:
+    return _number(environment, name, default=default, lowest=least, highest=TTL_MAX)

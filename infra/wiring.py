@@ -6,6 +6,7 @@ hook (https://github.com/Azure/azure-functions-python-worker/issues/1904), so a 
 """
 
 import asyncio
+import functools
 import logging
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -13,6 +14,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
+from infra.cosmos.claims import CosmosClaims
 from infra.cosmos.client import ContainerProxy, CosmosClient, cosmos_client
 from infra.cosmos.container import Container
 from infra.cosmos.documents import EventReader
@@ -27,6 +29,7 @@ from infra.recent import Recent
 from infra.relay_status import RelayObserver
 from infra.settings import FeedSettings, Settings, load
 from infra.wire_names import WireNames
+from outbox.claims import Claims
 from outbox.errors import NotDelivered
 from outbox.parking import Parking
 from outbox.publisher import Publisher
@@ -47,6 +50,7 @@ class Outbox:
     """The wired outbox of one service; the outbox does not depend on the service's aggregates."""
 
     open_unit_of_work: UnitOfWorkFactory
+    claims: Claims
     relay: Relay
     parking: Parking
     observer: RelayObserver
@@ -55,6 +59,8 @@ class Outbox:
     """The container whose change feed the relay reads."""
     leases: ContainerProxy
     reading: FeedSettings
+    container: Callable[[str], Container]
+    """A container of the service's database by its name; the same object for the same name."""
     check: Callable[[], Awaitable[None]]
     """Returns if the store answers. Raises Unavailable, Throttled or Misconfigured."""
     resources: AsyncExitStack
@@ -107,7 +113,12 @@ def wire_outbox(settings: Settings, names: WireNames) -> Outbox:
     resources = AsyncExitStack()
     client = _cosmos(settings, resources)
     database = client.get_database_client(settings.cosmos_database)
-    container = Container(client, settings.cosmos_database, settings.cosmos_container)
+
+    @functools.cache
+    def container_of(name: str) -> Container:
+        return Container(client, settings.cosmos_database, name)
+
+    container = container_of(settings.cosmos_container)
     scope = f"{settings.cosmos.address}/{settings.cosmos_database}/{settings.cosmos_container}"
 
     lifetimes = Lifetimes(settings.event_ttl_seconds, settings.idempotency_ttl_seconds)
@@ -115,11 +126,15 @@ def wire_outbox(settings: Settings, names: WireNames) -> Outbox:
     def open_unit_of_work(origin: Origin) -> UnitOfWork:
         return CosmosUnitOfWork(container, scope, origin, lifetimes)
 
+    claims = CosmosClaims(
+        Container(client, settings.cosmos_database, settings.cosmos_claim_container),
+        settings.idempotency_ttl_seconds,
+    )
     publisher = LatePublisher(lambda: _publisher(settings, names.source, resources))
     feed = database.get_container_client(settings.cosmos_container)
     leases = database.get_container_client(settings.cosmos_lease_container)
     lot = CosmosParkingLot(
-        Container(client, settings.cosmos_database, settings.cosmos_parked_container),
+        container_of(settings.cosmos_parked_container),
         f"{scope}/parked",
         ParkedDocuments(events, Owners(names.parked)),
         ttl_seconds=settings.event_ttl_seconds,
@@ -127,6 +142,7 @@ def wire_outbox(settings: Settings, names: WireNames) -> Outbox:
     originals = CosmosOriginals(container, events)
     return Outbox(
         open_unit_of_work=open_unit_of_work,
+        claims=claims,
         relay=Relay(publisher, lot, originals, settings.relay_send_seconds),
         parking=Parking(
             lot, publisher, originals, settings.relay_send_seconds, settings.parked_max_age_seconds
@@ -136,6 +152,7 @@ def wire_outbox(settings: Settings, names: WireNames) -> Outbox:
         feed=feed,
         leases=leases,
         reading=settings.feed,
+        container=container_of,
         check=Recent(container.check, seconds=HEALTH_SECONDS),
         resources=resources,
     )

@@ -1,7 +1,6 @@
 """The Cosmos client, made from a connection setting without any I/O."""
 
 from typing import Any
-from urllib.request import getproxies
 
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
@@ -16,7 +15,9 @@ _SECONDS = 3
 
 def cosmos_client(connection: Connection, credential: Credential | None) -> CosmosClient:
     """A client with few retries of its own: a caller waits, and the unit of work repeats every call that is safe."""
-    from infra.cosmos.transport import NotingTransport  # noqa: PLC0415 - aiohttp is slow to import
+    from urllib.request import getproxies  # noqa: PLC0415 - both are slow to import, and not needed before
+
+    from infra.cosmos.transport import NotingTransport  # noqa: PLC0415
 
     options: dict[str, Any] = {
         # With them aiohttp starts two threads for each request, to look for a proxy and for a password in ~/.netrc.

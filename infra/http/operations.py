@@ -98,10 +98,12 @@ def replayed(result: Replayed) -> func.HttpResponse:
 
 
 def relay_status(status: RelayStatus, names: Sequence[Names]) -> func.HttpResponse:
-    """200 with every lease, the age of its oldest waiting change, and whether the relay is late."""
+    """200 with every lease, the age of its oldest waiting change, the missing ones, and whether the relay is late."""
     leases = [_lease(lease) for lease in status.leases]
     parked = {each.count: status.parked[each.aggregate_type] for each in names}
-    return json_response(200, {"late": status.late, **parked, "leases": leases})
+    return json_response(
+        200, {"late": status.late, **parked, "missingLeases": status.missing, "leases": leases}
+    )
 
 
 def _lease(lease: LeaseStatus) -> Mapping[str, Any]:

@@ -125,7 +125,7 @@ class Parking:
                 for page in range(min(state.checkpoint + 1, len(PAGES))):
                     yield from self._read(left, who, page)
             return
-        if state.losses_left:
+        if state.losses_left and (relay.at or relay.refused):  # before that it has done nothing
             yield f"relay {who} dies", _lost(self._idle(state, who))
         marker, events = relay.reading, PAGES[relay.page]
         if relay.refused:
@@ -199,7 +199,8 @@ class Parking:
                     self._stored(state, marker._replace(claim=-1), same=True),
                 )
             elif marker.blocked and (marker.claim < 0 or not self.holds(Rule.ONE_REPLAY)):
-                yield from self._claim(state, who)
+                if who == 0 or state.replays[0] or marker.claim == 0:  # the two are alike: the first one goes first
+                    yield from self._claim(state, who)
             return
         if state.losses_left:
             yield f"replay {who} dies", _lost(self._replaying(state, who, None))

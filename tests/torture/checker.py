@@ -19,10 +19,10 @@ from tests.torture.history import (
     value_of,
     values,
 )
-from tests.torture.refusals import false_refusals
+from tests.torture.refusals import false_refusals, refused_repetitions
 from tests.torture.violation import Violation
 
-EXPECTED_STATUSES = {200, 201, 204, 404, 409, 412, 422, 429, 503}
+EXPECTED_STATUSES = {200, 201, 204, 404, 409, 410, 412, 422, 429, 503}
 """What a well-formed request may be answered with; anything else, a bare 500 above all, is a violation."""
 
 
@@ -39,6 +39,7 @@ def check(history: History) -> list[Violation]:
     return [
         *_answers(operations.values()),
         *false_refusals(operations.values()),
+        *refused_repetitions(operations.values()),
         *_each_event(events, operations),
         *_deliveries([*events, *notices], history.completed),
         *(found for each in operations.values() for found in _effects(each, by_operation[each.name])),
@@ -193,7 +194,7 @@ def _state(events: Sequence[Event]) -> dict[str, str | None]:
 
 def _parking(history: History) -> Iterator[Violation]:
     parked = Counter(str(item.get("eventId")) for item in history.parked)
-    sick = {poison.contact for poison in history.poisons if poison.contact}
+    sick = {poison.partition for poison in history.poisons}
     documents = {poison.document for poison in history.poisons}
     for poison in history.poisons:
         if poison.stored and not parked[poison.document]:

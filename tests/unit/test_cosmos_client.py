@@ -1,4 +1,4 @@
-"""The client goes through a proxy where the environment names one, and does not look for one at each request elsewhere."""
+"""The client goes through a proxy that the environment names, and does not look for one at each request."""
 
 from typing import Any
 

@@ -63,6 +63,7 @@ def test_a_parked_event_carries_its_aggregates_id_under_the_aggregates_own_name(
 
 
 def test_each_type_has_its_own_count() -> None:
-    status = RelayStatus([], Counter(account=2))
+    status = RelayStatus([], ["7"], Counter(account=2))
     document = json.loads(operations.relay_status(status, NAMES).get_body())
     assert (document["parkedAccounts"], document["parkedTransfers"]) == (2, 0)
+    assert (document["late"], document["missingLeases"], document["leases"]) == (True, ["7"], [])
