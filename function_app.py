@@ -1,4 +1,4 @@
-"""The triggers: each parses, calls and answers. The import only lists the functions; it opens and reads nothing.
+"""The triggers: each parses, calls and answers. The import lists the functions, and reads how the relay is triggered.
 
 The Functions host tries HTTP routes in the alphabetical order of the functions' names
 (https://github.com/Azure/azure-functions-host/issues/9876): so the name of the catch-all function sorts last.

@@ -254,6 +254,10 @@ var appSettings = {
   IDEMPOTENCY_OLD_RECORDS: 'false'
   PARKED_MAX_AGE_SECONDS: string(parkedMaxAgeSeconds)
   RELAY_SEND_SECONDS: '60'
+  RELAY_SENDERS: '6'
+  RELAY_LEASE_PREFIX: 'relay-'
+  RELAY_MAX_ITEMS: '1000'
+  RELAY_POLL_DELAY_MS: '500'
   AzureWebJobsStorage__accountName: storage.outputs.name
   AzureWebJobsStorage__credential: 'managedidentity'
   AzureWebJobsStorage__clientId: identity.outputs.clientId
