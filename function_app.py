@@ -82,6 +82,7 @@ async def search_directory(req: func.HttpRequest) -> func.HttpResponse:
 
 
 @app.route(route="{*path}", methods=[*catch_all.METHODS])
+@answering
 async def unrouted(req: func.HttpRequest) -> func.HttpResponse:
     """Every call that no other function takes. The name of this function must sort last."""
     return catch_all.no_such_call(req, app, "contacts are at /api/contacts")

@@ -31,6 +31,9 @@ param duplicateDetectionWindow string = 'PT1H'
 @description('Deliveries of a message before it goes to the dead-letter queue of the subscription. An hour without the store costs 80.')
 param maxDeliveryCount int = 2000
 
+@description('Subscriptions of other services: [{ name, principalId }], each with the identity that receives it.')
+param otherSubscriptions array = []
+
 @minValue(1)
 @maxValue(2147483647)
 @description('How long events and tombstones are kept, in seconds: longer than any outage that you want to survive.')
@@ -180,6 +183,7 @@ module serviceBus 'modules/servicebus.bicep' = {
     subscriptionName: subscriptionName
     duplicateDetectionWindow: duplicateDetectionWindow
     maxDeliveryCount: maxDeliveryCount
+    otherSubscriptions: otherSubscriptions
     principalId: identity.outputs.principalId
     publicNetworkAccess: privateNetworking ? 'Disabled' : 'Enabled'
   }

@@ -14,6 +14,7 @@ import azure.functions as func
 
 from inbox.receiver import Handle, Read, Receiver
 from inbox.retrier import Retrier, Tried
+from infra.correlation import correlated
 from infra.cosmos.set_aside import CosmosSetAside
 from infra.credentials import credential_for
 from infra.servicebus.received import delivery_of
@@ -49,7 +50,8 @@ class Subscriber:
 
     async def receive(self, message: func.ServiceBusMessage) -> None:
         """Apply a message or set it aside. Raises StoreAway, having waited."""
-        await self.receiver.receive(delivery_of(message, message.get_body(), self.subscription))
+        with correlated(message.correlation_id):
+            await self.receiver.receive(delivery_of(message, message.get_body(), self.subscription))
 
     async def collect(self) -> int:
         """Move the dead letters into records; how many. Raises StoreAway."""

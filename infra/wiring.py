@@ -14,6 +14,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
+from infra.correlation import tag_log_lines
 from infra.cosmos.claims import CosmosClaims
 from infra.cosmos.client import ContainerProxy, CosmosClient, cosmos_client
 from infra.cosmos.container import Container
@@ -101,6 +102,7 @@ class OnePerProcess(Generic[W]):
         """The service of this process. Raises Misconfigured when a setting is missing or wrong."""
         loop = asyncio.get_running_loop()
         if self._made is None or self._made[1] is not loop:
+            tag_log_lines()
             service = self._make(load(os.environ))
             self._made = service, loop
             self._closing = loop.create_task(_close_when_the_loop_ends(service.outbox.resources))

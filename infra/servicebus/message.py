@@ -55,9 +55,8 @@ def message_from_event(event: OutboxEvent, *, source: str, partitioned: bool) ->
 
 def size_at_most(message: ServiceBusMessage) -> int:
     """The bytes that a message takes in a batch, or a few more: counted, since encoding it for that is dear."""
-    raw = (
-        message.raw_amqp_message
-    )  # its parts at once: each property of the message itself looks for its part anew
+    # The parts of a message at once: each property of the message itself looks for its part anew.
+    raw = message.raw_amqp_message
     assert raw.properties is not None
     application = raw.application_properties or {}
     fields = [

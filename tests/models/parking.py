@@ -198,9 +198,8 @@ class Parking:
                     f"the claim of replay {who} runs out",
                     self._stored(state, marker._replace(claim=-1), same=True),
                 )
-            elif marker.blocked and (marker.claim < 0 or not self.holds(Rule.ONE_REPLAY)):
-                if who == 0 or state.replays[0] or marker.claim == 0:  # the two are alike: the first one goes first
-                    yield from self._claim(state, who)
+            elif self._may_claim(state, who):
+                yield from self._claim(state, who)
             return
         if state.losses_left:
             yield f"replay {who} dies", _lost(self._replaying(state, who, None))
@@ -217,6 +216,13 @@ class Parking:
                 f"replay {who} sends {replay.items[replay.at]}",
                 self._replaying(after, who, replay._replace(at=replay.at + 1)),
             )
+
+    def _may_claim(self, state: State, who: int) -> bool:
+        marker = state.marker
+        alike = (
+            who == 1 and state.replays[0] is None and marker.claim != 0
+        )  # with the first one, which goes first
+        return marker.blocked and not alike and (marker.claim < 0 or not self.holds(Rule.ONE_REPLAY))
 
     def _claim(self, state: State, who: int) -> Iterator[tuple[str, State]]:
         marker, by_timer = state.marker, self.holds(Rule.TIMER_HEALS) and not state.marker.in_the_way
