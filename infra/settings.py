@@ -1,5 +1,6 @@
 """Settings are read from the environment once, into a frozen object; an error names the missing or wrong setting."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -9,6 +10,10 @@ from outbox.claims import LONGEST_REQUEST_SECONDS
 
 TTL_MAX = 2_147_483_647
 """Cosmos DB's own limit for ``ttl``, in seconds."""
+
+
+_ABSOLUTE_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[A-Za-z0-9\-._~:/?@!$&'()*+,;=%]+")
+"""RFC 3986, 4.3: what CloudEvents takes as ``dataschema``."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +29,8 @@ class Settings:
     servicebus: Connection
     servicebus_topic: str
     servicebus_topic_partitioned: bool
+    event_schemas: str | None
+    """The URI under which the schemas of the events are published, without a slash at the end; None: they are not."""
     event_ttl_seconds: int
     """How long event documents, and the tombstones of deleted aggregates, are kept: longer than any outage."""
     parked_max_age_seconds: int
@@ -50,6 +57,7 @@ def load(environment: Mapping[str, str]) -> Settings:
         servicebus=resolve(environment, "SERVICEBUS", "fullyQualifiedNamespace"),
         servicebus_topic=environment.get("SERVICEBUS_TOPIC") or "contact-events",
         servicebus_topic_partitioned=_flag(environment, "SERVICEBUS_TOPIC_PARTITIONED"),
+        event_schemas=_uri(environment, "EVENT_SCHEMAS"),
         event_ttl_seconds=_seconds(environment, "EVENT_TTL_SECONDS", default=864_000),
         parked_max_age_seconds=_seconds(environment, "PARKED_MAX_AGE_SECONDS", default=2_592_000),
         relay_send_seconds=_seconds(environment, "RELAY_SEND_SECONDS", default=60),
@@ -66,6 +74,16 @@ def _flag(environment: Mapping[str, str], name: str) -> bool:
     if text not in ("", "true", "false"):
         raise Misconfigured(f"{name} is {text!r}: set it to true or false")
     return text == "true"
+
+
+def _uri(environment: Mapping[str, str], name: str) -> str | None:
+    text = environment.get(name, "")
+    if text and not _ABSOLUTE_URI.fullmatch(text):
+        raise Misconfigured(
+            f"{name} is {text!r}: set it to an absolute URI without a fragment, such as "
+            "https://schemas.example.com/events, or remove it"
+        )
+    return text.rstrip("/") or None
 
 
 def _seconds(environment: Mapping[str, str], name: str, *, default: int, least: int = 1) -> int:

@@ -26,6 +26,7 @@ from infra.credentials import credential_for
 from infra.recent import Recent
 from infra.relay_status import RelayObserver
 from infra.servicebus.client import servicebus_client
+from infra.servicebus.message import CloudEvents
 from infra.servicebus.publisher import ServiceBusPublisher
 from infra.settings import Settings, load
 from infra.wire_names import WireNames
@@ -162,7 +163,10 @@ def _publisher(settings: Settings, source: str, resources: AsyncExitStack) -> Se
     credential = credential_for(settings.servicebus)
     client = servicebus_client(settings.servicebus, credential)
     publisher = ServiceBusPublisher(
-        client, settings.servicebus_topic, source=source, partitioned=settings.servicebus_topic_partitioned
+        client,
+        settings.servicebus_topic,
+        service=CloudEvents(source, settings.event_schemas),
+        partitioned=settings.servicebus_topic_partitioned,
     )
     if credential:
         resources.push_async_callback(credential.close)

@@ -30,7 +30,7 @@ from domain.contact import Contact
 from infra.bootstrap import Application, wire
 from infra.contacts.documents import CONTACTS as NAMES
 from infra.cosmos.documents import DIGEST, aggregate_item, digest, event_item
-from infra.servicebus.message import message_from_event
+from infra.servicebus.message import CloudEvents, message_from_event
 from infra.settings import load
 from outbox.feed import OutboxEvent
 from tests.support.azure import CONTACTS, LEASES, PARKED, Topic
@@ -112,7 +112,9 @@ def _committed(item: dict[str, Any]) -> dict[str, Any]:
 
 def messages(items: list[dict[str, Any]]) -> list[ServiceBusMessage]:
     events = [event for event in EVENTS.events(items) if isinstance(event, OutboxEvent)]
-    return [message_from_event(event, source=NAMES.source, partitioned=False) for event in events]
+    return [
+        message_from_event(event, service=CloudEvents(NAMES.source), partitioned=False) for event in events
+    ]
 
 
 async def relay(application: Application, pages: Pages) -> None:
