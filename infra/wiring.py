@@ -17,6 +17,7 @@ from infra.cosmos.claims import CosmosClaims
 from infra.cosmos.client import ContainerProxy, CosmosClient, cosmos_client
 from infra.cosmos.container import Container
 from infra.cosmos.documents import EventReader
+from infra.cosmos.history import CosmosEventHistory
 from infra.cosmos.marker_documents import Owners
 from infra.cosmos.originals import CosmosOriginals
 from infra.cosmos.parked_documents import ParkedDocuments
@@ -34,6 +35,7 @@ from outbox.claims import Claims
 from outbox.errors import NotDelivered
 from outbox.parking import Parking
 from outbox.relay import Forwarded, Relay
+from outbox.republish import EventHistory
 from outbox.unit_of_work import Origin, UnitOfWork, UnitOfWorkFactory
 
 FORWARD_SECONDS = 150.0
@@ -55,6 +57,7 @@ class Outbox:
     parking: Parking
     observer: RelayObserver
     events: EventReader
+    history: EventHistory
     feed: ContainerProxy
     """The container whose change feed the relay reads."""
     leases: ContainerProxy
@@ -143,6 +146,7 @@ def wire_outbox(settings: Settings, names: WireNames) -> Outbox:
         ),
         observer=RelayObserver(feed, leases, lot, settings.event_ttl_seconds),
         events=events,
+        history=CosmosEventHistory(container, events),
         feed=feed,
         leases=leases,
         check=Recent(container.check, seconds=HEALTH_SECONDS),
