@@ -26,11 +26,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
-from infra.errors import Misconfigured
+from infra.errors import Misconfigured, NotForwardedYet
 from infra.settings import Settings, load
 from infra.wiring import Outbox, Wired
 from outbox.aggregate import AggregateKey
-from outbox.errors import NotForwardedYet, OutboxError
+from outbox.errors import OutboxError
 from outbox.republish import PATIENCE_SECONDS, Nowhere, Progress, Republishing, Span
 from outbox.unit_of_work import Clock, utc_now
 

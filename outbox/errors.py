@@ -15,7 +15,6 @@
     ├── Unavailable            the store cannot be used right now
     │   └── OutcomeUnknown     the change may be stored, or not
     ├── NotDelivered           the broker did not accept all events: send them again
-    ├── NotForwardedYet        events that are to be published again are still to be published at all
     ├── NotParked              no such event or aggregate is parked
     ├── NotInTheWay            a parked event waits behind another one, and cannot be discarded
     ├── BeingReplayed          another replay of the aggregate is under way
@@ -86,10 +85,6 @@ class NotDelivered(OutboxError):
     """The broker did not accept every event. The whole page is sent again, the accepted events too."""
 
     retry_after_seconds: float = 5.0
-
-
-class NotForwardedYet(OutboxError):
-    """The relay has not forwarded all events of a time: they cannot be published a second time before the first."""
 
 
 class NotParked(OutboxError):

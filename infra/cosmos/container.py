@@ -16,10 +16,10 @@ from typing import Any, Literal, Self
 
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
+from infra.cosmos.attempts import Attempts, noted
 from infra.cosmos.documents import Item
 from infra.cosmos.errors import SDK_ERRORS, Failure, Kind, classify
 from infra.cosmos.sessions import SessionTokens
-from infra.cosmos.transport import Attempts, noted
 
 DEADLINE_SECONDS = 4.0
 """The longest that one call may take, with the SDK's own retries. A request makes few calls and answers within 10 s."""
@@ -191,6 +191,13 @@ class Container:
             items = [dict(item) async for item in page]
             # azure.core's pager has the attribute, the pager's declared type has not
             return items, getattr(pages, "continuation_token", None)
+
+    async def count(self, query: str, parameters: Mapping[str, Any]) -> int:
+        """The result of a query over all partitions that counts. Raises StoreFailed."""
+        async with self._calls() as proxy:
+            named = [{"name": name, "value": value} for name, value in parameters.items()]
+            counted: list[Any] = [each async for each in proxy.query_items(query, parameters=named)]
+            return sum(map(int, counted))
 
     async def check(self) -> None:
         """Return if the container answers. Raises Unavailable, Throttled or Misconfigured."""

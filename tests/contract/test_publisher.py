@@ -47,7 +47,7 @@ async def test_a_topic_that_does_not_exist_makes_events_wait(servicebus_server: 
     connection = servicebus_connection(servicebus_server)
     async with ServiceBusClient.from_connection_string(connection, retry_total=0) as client:
         publisher = ServiceBusPublisher(
-            client, "no-such-topic", service=CloudEvents("/test"), partitioned=False
+            client, "no-such-topic", service=CloudEvents("/test"), partitioned=False, senders=6
         )
         [outcome] = await publish(publisher, [event("a", 1)])
         assert isinstance(outcome, Unknown)
@@ -59,7 +59,9 @@ async def test_a_topic_that_does_not_exist_makes_events_wait(servicebus_server: 
 async def test_a_broker_that_is_not_there_makes_events_wait(servicebus_server: Service) -> None:
     connection = servicebus_connection(servicebus_server).replace(f":{servicebus_server.port};", ":1;")
     async with ServiceBusClient.from_connection_string(connection, retry_total=0) as client:
-        publisher = ServiceBusPublisher(client, "topic", service=CloudEvents("/test"), partitioned=False)
+        publisher = ServiceBusPublisher(
+            client, "topic", service=CloudEvents("/test"), partitioned=False, senders=6
+        )
         [outcome] = await publish(publisher, [event("a", 1)])
         assert isinstance(outcome, Unknown)
         assert "cannot be reached" in outcome.reason
@@ -68,7 +70,11 @@ async def test_a_broker_that_is_not_there_makes_events_wait(servicebus_server: S
 
 async def test_one_at_a_time_arrives_in_order_too(servicebus_broker: ServiceBusBroker) -> None:
     single = ServiceBusPublisher(
-        servicebus_broker.client, servicebus_broker.topic.name, service=CloudEvents("/test"), partitioned=True
+        servicebus_broker.client,
+        servicebus_broker.topic.name,
+        service=CloudEvents("/test"),
+        partitioned=True,
+        senders=6,
     )
     events = [event("a", 1), event("a", 2), event("a", 3, "x" * 300_000), event("a", 4)]
     [outcome] = await publish(single, events)
