@@ -52,7 +52,7 @@ def test_each_message_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_traced_message_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    # In place of the SDK's own settings, which tests of other modules share: their parts cannot be patched and put back.
+    # In place of the SDK's own settings: patched there, they are not put back as they were.
     monkeypatch.setattr(unmeasured_module, "settings", SimpleNamespace(tracing_implementation=lambda: object))
     batch = ServiceBusMessageBatch(200)
     with unmeasured(batch), pytest.raises(MessageSizeExceededError):
