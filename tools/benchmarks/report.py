@@ -16,8 +16,9 @@ BEGIN, END = "<!-- measured: make bench writes from here -->", "<!-- to here -->
 
 
 def machine() -> str:
-    """What the figures belong to."""
-    return f"{os.cpu_count()} cores, Python {platform.python_version()}, {datetime.now(UTC):%Y-%m-%d}"
+    """What the figures belong to. The load has in it what other programs took from them."""
+    cores, load = os.cpu_count(), os.getloadavg()[2]
+    return f"{cores} cores, load average {load:.0f}, Python {platform.python_version()}, {datetime.now(UTC):%Y-%m-%d}"
 
 
 def table(rows: Sequence[Row]) -> str:
