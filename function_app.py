@@ -30,7 +30,8 @@ async def create_contact(req: func.HttpRequest) -> func.HttpResponse:
     service, origin = application().contacts, request.origin(req)
     if key is None:
         return contacts.created(await service.create(details, origin))
-    receipt, replayed = await service.create_once(details, origin, key)
+    keyed = request.keyed(req, application().callers.caller(req), key)
+    receipt, replayed = await service.create_once(details, origin, keyed)
     return contacts.created(receipt, replayed=replayed)
 
 
@@ -97,8 +98,14 @@ async def relay(documents: func.DocumentList) -> None:
 
 @app.timer_trigger(arg_name="timer", schedule="0 */5 * * * *")
 async def watch_relay(timer: func.TimerRequest) -> None:
-    """Every five minutes: logs an error when events wait and have used half of their TTL."""
+    """Every five minutes: logs an error when events wait for too long, and makes missing leases again."""
     await application().outbox.observer.watch()
+
+
+@app.timer_trigger(arg_name="timer", schedule="30 * * * * *")
+async def tend_parked(timer: func.TimerRequest) -> None:
+    """Every minute: sends parked events in whose way nothing stands, and discards what is parked for too long."""
+    await application().outbox.parking.upkeep()
 
 
 @app.service_bus_topic_trigger(

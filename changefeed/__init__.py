@@ -5,8 +5,9 @@ processor, so that a .NET processor or an Azure Functions deployment can take th
 """
 
 from changefeed.errors import ChangeFeedError, FeedRangeGone, LeaseLost, LeasesUnusable
-from changefeed.lag import LeaseLag, estimate_lag
+from changefeed.lag import FeedLag, LeaseLag, estimate_lag
 from changefeed.lease import EpkRange
+from changefeed.mending import mend_leases
 from changefeed.options import ProcessorOptions, StartFrom
 from changefeed.partition_worker import ChangeFeedContext, Handler, OnError
 from changefeed.processor import ChangeFeedProcessor
@@ -16,6 +17,7 @@ __all__ = [
     "ChangeFeedError",
     "ChangeFeedProcessor",
     "EpkRange",
+    "FeedLag",
     "FeedRangeGone",
     "Handler",
     "LeaseLag",
@@ -25,4 +27,5 @@ __all__ = [
     "ProcessorOptions",
     "StartFrom",
     "estimate_lag",
+    "mend_leases",
 ]

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from azure.cosmos.aio import ContainerProxy
 
@@ -103,11 +104,15 @@ class FeedReader:
             float(response.get("x-ms-request-charge", 0)),
         )
 
-    async def partitions(self) -> list[PhysicalPartition]:
-        """The present physical partitions, in the order of their ranges."""
-        ranges = [
+    async def ranges(self) -> list[EpkRange]:
+        """The ranges of the present physical partitions, in order."""
+        return [
             parse_sdk_feed_range(each) async for each in self._container.read_feed_ranges(force_refresh=True)
         ]
+
+    async def partitions(self) -> list[PhysicalPartition]:
+        """The present physical partitions, in the order of their ranges."""
+        ranges = await self.ranges()
         ids = await asyncio.gather(*(self._partition_id(each) for each in ranges))
         return [PhysicalPartition(*each) for each in zip(ids, ranges, strict=True)]
 
@@ -125,5 +130,6 @@ async def identify(container: ContainerProxy) -> ContainerIdentity:
     properties = await container.read()
     # "dbs/<database rid>/colls/<container rid>/"
     database_rid = properties["_self"].split("/")[1]
-    host = container.client_connection.url_connection.partition("://")[2].partition("/")[0]
-    return ContainerIdentity(host.rpartition(":")[0] or host, database_rid, properties["_rid"])
+    # In lower case, as .NET's Uri.Host: with another spelling there would be a second set of leases.
+    host = urlsplit(container.client_connection.url_connection).hostname or ""
+    return ContainerIdentity(host, database_rid, properties["_rid"])

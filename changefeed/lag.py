@@ -1,7 +1,9 @@
-"""The lag of a lease is counted as the .NET SDK's estimator counts it, so that both show the same number.
+"""The lag is known of every part of the feed, whether a processor runs or not; where it cannot be, the part is named.
 
-The unit of the lag is transactions of the physical partition, not items and not time. Transactions of all partition
-keys in the physical partition count.
+The lag of a lease is counted as the .NET SDK's estimator counts it, so that both show the same number. The unit is
+transactions of the physical partition, not items and not time. Transactions of all partition keys in the physical
+partition count. Where that estimator fails, this one goes on: a lease whose partition was split while no processor ran
+is measured in the partitions that hold its range now.
 """
 
 import asyncio
@@ -10,12 +12,16 @@ from datetime import UTC, datetime
 
 from azure.cosmos.aio import ContainerProxy
 
+from changefeed.coverage import common, leases_for, uncovered
+from changefeed.errors import FeedRangeGone
 from changefeed.feed import FeedPage, FeedReader
 from changefeed.lease import EpkRange, Lease
 from changefeed.lease_store import LeaseStore
 
 NOTHING_CHECKPOINTED = 1
 """The lag of a lease before its first checkpoint: the true lag is not known."""
+
+_ATTEMPTS_DURING_SPLITS = 4
 
 
 @dataclass(frozen=True)
@@ -25,35 +31,80 @@ class LeaseLag:
     lease_token: str
     owner: str | None
     lag: int
-    """Transactions without a checkpoint; 0: all are handled; 1 also before the first checkpoint."""
+    """Transactions without a checkpoint; 0: all are handled; 1 also before the first checkpoint.
+
+    After a split the sum of the children's, in which a transaction from before the split counts for each of them.
+    """
     waiting_since: datetime | None
     """When the oldest change without a checkpoint was written, to the second; None when no change waits. Watch this
     time rather than the lag: the lag counts transactions, whatever their age.
     """
 
 
+@dataclass(frozen=True)
+class FeedLag:
+    """How far the processing of a whole feed is behind."""
+
+    leases: list[LeaseLag]
+    missing: list[str]
+    """The tokens of the leases that are missing: nobody works on their partitions. All, before the first start."""
+
+
 async def estimate_lag(
     monitored: ContainerProxy, leases: ContainerProxy, *, lease_prefix: str = ""
-) -> list[LeaseLag]:
+) -> FeedLag:
     """The lag of every lease of a processor, whether the processor runs or not. Costs one small read for each lease.
 
-    The list is empty when no processor was ever started with this prefix. Raises the SDK's errors.
+    Raises the SDK's errors; LeasesUnusable for a lease that cannot be read; FeedRangeGone when the partitions go on
+    being split while they are read: ask again.
     """
     reader = await FeedReader.open(monitored)
     store = LeaseStore(leases, monitored=reader.identity, prefix=lease_prefix)
-    return list(await asyncio.gather(*(_lag_of(lease, reader) for lease in await store.all())))
+    found = await store.all()
+    missing = await _missing(found, store, reader)
+    return FeedLag(list(await asyncio.gather(*(_lag_of(lease, reader) for lease in found))), missing)
+
+
+async def _missing(leases: list[Lease], store: LeaseStore, reader: FeedReader) -> list[str]:
+    gaps = await uncovered(leases, reader)
+    if not gaps:
+        return []
+    # One query may see neither the children's leases nor the parent's, when a split is followed meanwhile.
+    gaps = common(gaps, await uncovered(await store.all(), reader))
+    if not gaps:
+        return []
+    return [lease.token for lease in leases_for(gaps, await reader.partitions(), lease_id=store.lease_id)]
 
 
 async def _lag_of(lease: Lease, reader: FeedReader) -> LeaseLag:
     if lease.feed_range is None:
         return LeaseLag(lease.token, lease.owner, NOTHING_CHECKPOINTED, None)
-    page = await _first_change(lease.feed_range, lease.continuation, reader)
-    lag = NOTHING_CHECKPOINTED if lease.continuation is None else transactions_behind(page)
-    return LeaseLag(lease.token, lease.owner, lag, _written_at(page))
+    pages = await _first_changes(lease.feed_range, lease.continuation, reader)
+    behind = sum(transactions_behind(page) for page in pages)
+    return LeaseLag(
+        lease.token,
+        lease.owner,
+        NOTHING_CHECKPOINTED if lease.continuation is None else behind,
+        min((time for page in pages if (time := _written_at(page))), default=None),
+    )
 
 
-async def _first_change(feed_range: EpkRange, continuation: str | None, reader: FeedReader) -> FeedPage:
-    return await reader.read(feed_range, continuation=continuation, start="Beginning", max_items=1)
+async def _first_changes(
+    feed_range: EpkRange, continuation: str | None, reader: FeedReader
+) -> list[FeedPage]:
+    """The first page after the continuation in each physical partition that holds a part of the range."""
+    parts = [feed_range]
+    for _ in range(_ATTEMPTS_DURING_SPLITS):
+        try:
+            return await asyncio.gather(
+                *(
+                    reader.read(part, continuation=continuation, start="Beginning", max_items=1)
+                    for part in parts
+                )
+            )
+        except FeedRangeGone:
+            parts = common([feed_range], await reader.ranges())
+    raise FeedRangeGone(f"{feed_range} is split again and again while its lag is read: try again")
 
 
 def _written_at(page: FeedPage) -> datetime | None:

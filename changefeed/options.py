@@ -58,6 +58,10 @@ class ProcessorOptions:
     """A lease that was not written for this time is free to take."""
     renew_interval: float = 17.0
     """The pause between two renewals of a lease."""
+    mend_leases: bool = False
+    """Make leases again that somebody deleted. They start at ``start``, which must be the beginning. The .NET processor
+    and the Functions trigger do not do this.
+    """
 
     def __post_init__(self) -> None:
         intervals = ("poll_interval", "acquire_interval", "expiration_interval", "renew_interval")
@@ -66,5 +70,10 @@ class ProcessorOptions:
                 raise ValueError(f"{name} must be more than 0 seconds")
         if self.renew_interval >= self.expiration_interval:
             raise ValueError("renew_interval must be less than expiration_interval, or leases expire in use")
+        if self.mend_leases and self.start != StartFrom.beginning():
+            raise ValueError(
+                "mend_leases needs StartFrom.beginning(): a lease that is made again has no checkpoint, and would miss "
+                "what was written before its start"
+            )
         if self.max_items is not None and self.max_items < 1:
             raise ValueError("max_items must be at least 1")

@@ -7,6 +7,7 @@ lease container. Changes of one lease are delivered in order, at least once.
 import asyncio
 import contextlib
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Self
@@ -18,6 +19,7 @@ from changefeed.errors import FeedRangeGone, LeaseLost, LeasesUnusable
 from changefeed.feed import FeedReader
 from changefeed.lease import INCREMENTAL_FEED, EpkRange, Lease
 from changefeed.lease_store import LeaseStore
+from changefeed.mending import LeaseMender
 from changefeed.options import ProcessorOptions
 from changefeed.partition_worker import Handler, OnError, PartitionWorker, Shared
 from changefeed.splitting import successors
@@ -72,12 +74,18 @@ class ChangeFeedProcessor:
         self._taking = asyncio.Lock()
         self._reader: FeedReader
         self._store: LeaseStore
+        self._mender: LeaseMender | None = None
         self._shared: Shared
 
     @property
     def owned_leases(self) -> frozenset[str]:
         """The tokens of the leases that this instance works on."""
         return frozenset(self._workers)
+
+    @property
+    def missing_ranges(self) -> Sequence[EpkRange]:
+        """The ranges that had no lease at the last look; known only with ``mend_leases``."""
+        return [] if self._mender is None else self._mender.missing
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -104,6 +112,9 @@ class ChangeFeedProcessor:
         )
         start = self._options.start.resolved(self._store.clock())
         self._shared = Shared(self._reader, self._store, self._handler, self._options, start, self._on_error)
+        if self._options.mend_leases:
+            patience = self._options.expiration_interval
+            self._mender = LeaseMender(self._reader, self._store, patience=patience)
         await self._store.check_partition_key()
         await self._create_leases_once()
         self._balancer = asyncio.create_task(self._balance(), name="change feed balancer")
@@ -174,6 +185,8 @@ class ChangeFeedProcessor:
                 expiration_seconds=self._options.expiration_interval,
             ):
                 await self._try_to_acquire(lease)
+            if self._mender is not None:
+                await self._mender.look(leases)
 
     async def _try_to_acquire(self, lease: Lease) -> None:
         try:

@@ -36,10 +36,15 @@ param maxDeliveryCount int = 2000
 @description('How long events and tombstones are kept, in seconds: longer than any outage that you want to survive.')
 param eventTtlSeconds int = 864000
 
-@minValue(1)
+@minValue(60)
 @maxValue(2147483647)
 @description('How long a repeated POST gets the first answer, in seconds.')
 param idempotencyTtlSeconds int = 86400
+
+@description('Seconds for which an event that cannot be sent is kept. Then it is discarded, and what waits behind it is sent.')
+@minValue(1)
+@maxValue(2147483647)
+param parkedMaxAgeSeconds int = 2592000
 
 @allowed(['3.11', '3.12', '3.13'])
 @description('The version of Python on Flex Consumption.')
@@ -72,6 +77,7 @@ var leaseContainerName = 'leases'
 var parkedContainerName = 'parked-events'
 var directoryContainerName = 'directory'
 var setAsideContainerName = 'set-aside'
+var claimContainerName = 'claims'
 var topicName = 'contact-events'
 var subscriptionName = 'contact-directory'
 
@@ -97,6 +103,7 @@ var otherFunctions = [
   'replay_parked'
   'search_directory'
   'unrouted'
+  'tend_parked'
   'watch_relay'
   'watch_set_aside'
 ]
@@ -154,6 +161,7 @@ module cosmos 'modules/cosmos.bicep' = {
     parkedContainerName: parkedContainerName
     directoryContainerName: directoryContainerName
     setAsideContainerName: setAsideContainerName
+    claimContainerName: claimContainerName
     principalId: identity.outputs.principalId
     publicNetworkAccess: privateNetworking ? 'Disabled' : 'Enabled'
   }
@@ -228,6 +236,7 @@ var appSettings = {
   COSMOS_PARKED_CONTAINER: parkedContainerName
   COSMOS_DIRECTORY_CONTAINER: directoryContainerName
   COSMOS_SET_ASIDE_CONTAINER: setAsideContainerName
+  COSMOS_CLAIM_CONTAINER: claimContainerName
   SERVICEBUS__fullyQualifiedNamespace: serviceBus.outputs.fullyQualifiedNamespace
   SERVICEBUS__credential: 'managedidentity'
   SERVICEBUS__clientId: identity.outputs.clientId
@@ -236,6 +245,9 @@ var appSettings = {
   SERVICEBUS_TOPIC_PARTITIONED: 'false'
   EVENT_TTL_SECONDS: string(eventTtlSeconds)
   IDEMPOTENCY_TTL_SECONDS: string(idempotencyTtlSeconds)
+  IDEMPOTENCY_OLD_RECORDS: 'false'
+  PARKED_MAX_AGE_SECONDS: string(parkedMaxAgeSeconds)
+  RELAY_SEND_SECONDS: '60'
   AzureWebJobsStorage__accountName: storage.outputs.name
   AzureWebJobsStorage__credential: 'managedidentity'
   AzureWebJobsStorage__clientId: identity.outputs.clientId
@@ -293,6 +305,7 @@ output COSMOS_LEASE_CONTAINER string = leaseContainerName
 output COSMOS_PARKED_CONTAINER string = parkedContainerName
 output COSMOS_DIRECTORY_CONTAINER string = directoryContainerName
 output COSMOS_SET_ASIDE_CONTAINER string = setAsideContainerName
+output COSMOS_CLAIM_CONTAINER string = claimContainerName
 output SERVICEBUS__fullyQualifiedNamespace string = serviceBus.outputs.fullyQualifiedNamespace
 output SERVICEBUS_NAMESPACE_NAME string = serviceBus.outputs.name
 output SERVICEBUS_TOPIC string = topicName

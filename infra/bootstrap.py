@@ -11,6 +11,7 @@ from infra.contacts.subscriber import read
 from infra.cosmos.entries import CosmosEntries
 from infra.cosmos.listing import EntryListing
 from infra.cosmos.source import CosmosSource
+from infra.http.caller import Callers
 from infra.settings import TTL_MAX, Settings
 from infra.subscriber import Subscriber, wire_subscriber
 from infra.wiring import OnePerProcess, Outbox, wire_outbox
@@ -31,6 +32,7 @@ class Application:
     inbox: StateInbox[DirectoryEntry]
     subscriber: Subscriber
     outbox: Outbox
+    callers: Callers
 
 
 def wire(settings: Settings) -> Application:
@@ -43,12 +45,14 @@ def wire(settings: Settings) -> Application:
         CosmosSource(outbox.container(settings.cosmos_container), entry_of),
         project,
     )
+    aggregates = Aggregates(outbox.open_unit_of_work, outbox.claims, settings.idempotency_old_records)
     return Application(
-        contacts=Contacts(Aggregates(outbox.open_unit_of_work), utc_now),
+        contacts=Contacts(aggregates, utc_now),
         directory=CosmosDirectory(EntryListing(entries, scope)),
         inbox=inbox,
         subscriber=wire_subscriber(settings, outbox, read, inbox.handle),
         outbox=outbox,
+        callers=Callers(settings.platform_authenticates),
     )
 
 

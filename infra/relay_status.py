@@ -1,19 +1,31 @@
 """A relay that is late is found even when the relay does not run: its status is read from the store.
 
 The age of the oldest change without a checkpoint says how close events are to expiring unforwarded. A timer checks that
-age, so that a relay that does not run at all is noticed too.
+age, so that a relay that does not run at all is noticed too. The age is known only where there is a lease: a partition
+without one is late, and the timer makes the lease again, because the relay function in Azure never does.
 """
 
 import asyncio
 import logging
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 
-from changefeed import LeaseLag, estimate_lag
+from changefeed import (
+    ChangeFeedError,
+    FeedLag,
+    FeedRangeGone,
+    LeaseLag,
+    estimate_lag,
+    mend_leases,
+)
 from infra import relay_feed
 from infra.cosmos.client import ContainerProxy
 from infra.cosmos.errors import SDK_ERRORS, classify
+from infra.errors import Misconfigured
+from outbox.errors import Unavailable
 from outbox.parking_lot import ParkingLot
 from outbox.ttl_guard import SHARE
 from outbox.unit_of_work import Clock, utc_now
@@ -39,46 +51,40 @@ class LeaseStatus:
 
 @dataclass(frozen=True)
 class RelayStatus:
-    """All leases, and how many aggregates of each type are parked."""
+    """All leases, those that are missing, and how many aggregates of each type are parked."""
 
     leases: list[LeaseStatus]
+    missing: list[str]
+    """The leases that should be there and are not: nothing of their partitions is forwarded."""
     parked: Counter[str]
 
     @property
     def late(self) -> bool:
         """Whether events have used half of their TTL and are not forwarded, or no lease shows how old they are."""
-        return not self.leases or any(lease.ttl_used >= SHARE for lease in self.leases)
+        return bool(self.missing) or any(lease.ttl_used >= SHARE for lease in self.leases)
 
 
 @dataclass(frozen=True)
 class RelayObserver:
-    """Reads leases and parked aggregates; changes nothing."""
+    """Reads leases and parked aggregates. Changes nothing, except that :meth:`watch` makes missing leases again."""
 
     feed: ContainerProxy
     leases: ContainerProxy
     lot: ParkingLot
     event_ttl_seconds: int
     clock: Clock = utc_now
+    mending_patience_seconds: float = relay_feed.LEASE_EXPIRATION_MS / 1000
 
     async def status(self) -> RelayStatus:
         """The status; costs one small read for each lease. Raises Unavailable, Throttled or Misconfigured."""
-        try:
-            async with asyncio.timeout(DEADLINE_SECONDS):
-                lags = await estimate_lag(self.feed, self.leases, lease_prefix=relay_feed.LEASE_PREFIX)
-        except SDK_ERRORS as error:
-            raise classify(error).error() from error
+        feed = await self._feed_lag()
         now = self.clock()
-        parked = Counter(aggregate.type for aggregate in await self.lot.aggregates())
-        return RelayStatus([self._lease(lag, now) for lag in lags], parked)
+        parked = Counter(marker.aggregate.type for marker in await self.lot.blocked())
+        return RelayStatus([self._lease(lag, now) for lag in feed.leases], feed.missing, parked)
 
     async def watch(self) -> RelayStatus:
-        """The status; logs an error when the relay is late. Raises as :meth:`status` does."""
+        """The status; logs an error when the relay is late, and makes missing leases again. Raises as ``status``."""
         status = await self.status()
-        if not status.leases:
-            _log.error(
-                "the relay has no lease, so it forwards nothing and the age of the events is not known. Start the "
-                "relay; if it runs, its lease documents were deleted: docs/operations/README.md#no-lease"
-            )
         for lease in status.leases:
             if lease.ttl_used >= SHARE:
                 _log.error(
@@ -88,8 +94,42 @@ class RelayObserver:
                     lease.oldest_waiting_seconds,
                     100 * lease.ttl_used,
                 )
+        if status.missing:
+            _log.error(
+                "the relay has no lease for partition(s) %s, so it forwards nothing of them and the age of their "
+                "events is not known. The lease documents were deleted, or no relay was ever started. A lease that is "
+                "missing for %.0f s more is made again: docs/operations/README.md#no-lease",
+                ", ".join(status.missing),
+                self.mending_patience_seconds,
+            )
+            await self._mend()
         return status
+
+    async def _feed_lag(self) -> FeedLag:
+        with _errors_of_ours():
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                return await estimate_lag(self.feed, self.leases, lease_prefix=relay_feed.LEASE_PREFIX)
+
+    async def _mend(self) -> None:
+        patience = self.mending_patience_seconds
+        with _errors_of_ours():
+            async with asyncio.timeout(DEADLINE_SECONDS + patience):
+                await mend_leases(
+                    self.feed, self.leases, lease_prefix=relay_feed.LEASE_PREFIX, patience=patience
+                )
 
     def _lease(self, lag: LeaseLag, now: datetime) -> LeaseStatus:
         age = None if lag.waiting_since is None else max(0, int((now - lag.waiting_since).total_seconds()))
         return LeaseStatus(lag.lease_token, lag.owner, lag.lag, age, (age or 0) / self.event_ttl_seconds)
+
+
+@contextmanager
+def _errors_of_ours() -> Iterator[None]:
+    try:
+        yield
+    except SDK_ERRORS as error:
+        raise classify(error).error() from error
+    except FeedRangeGone as error:
+        raise Unavailable("the store is splitting the container's partitions: try again later") from error
+    except ChangeFeedError as error:
+        raise Misconfigured(f"the leases of the relay cannot be used: {error}") from error

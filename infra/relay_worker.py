@@ -37,6 +37,9 @@ from outbox.once_a_minute import OnceAMinute
 HEALTH_SECONDS = 60.0
 """How often the health line is logged; a failure that goes on is logged with it, not at each attempt."""
 
+UPKEEP_PAUSE_SECONDS = 60.0
+"""How often parked events are looked at that no operator needs to look at."""
+
 DRAIN_SECONDS = 20.0
 """How long a stop waits for the running batch. Kubernetes kills 30 s after SIGTERM by default."""
 
@@ -89,13 +92,17 @@ async def run(outbox: Outbox, stop: asyncio.Event) -> None:
             acquire_interval=relay_feed.LEASE_ACQUIRE_MS / 1000,
             renew_interval=relay_feed.LEASE_RENEW_MS / 1000,
             expiration_interval=relay_feed.LEASE_EXPIRATION_MS / 1000,
+            mend_leases=True,
         ),
         on_error=lambda _, error: health.failed(error),
     )
     async with outbox.resources:
         if await _started(outbox, processor, health, stop):
             _log.info("the relay works; SIGTERM stops it")
+            tending = asyncio.create_task(_tend_parked(outbox, stop))
             await _tell_health(processor, health, stop)
+            tending.cancel()  # a replay that is cut off leaves its claim, which runs out
+            await asyncio.wait([tending])
             await _stopped(processor)
     _log.info("stopped: %d event(s) forwarded", health.forwarded)
 
@@ -126,8 +133,23 @@ async def _tell_health(processor: ChangeFeedProcessor, health: Health, stop: asy
             "health: %d lease(s), %d event(s) forwarded, %s",
             len(processor.owned_leases),
             health.forwarded,
-            f"events wait: {health.waiting_for}" if health.waiting_for else "no event waits",
+            _waiting(health.waiting_for, missing=len(processor.missing_ranges)),
         )
+
+
+def _waiting(reason: str | None, *, missing: int) -> str:
+    if missing:
+        return f"events wait: {missing} part(s) of the feed have no lease; a lease is made again within the minute"
+    return f"events wait: {reason}" if reason else "no event waits"
+
+
+async def _tend_parked(outbox: Outbox, stop: asyncio.Event) -> None:
+    """As the app's timer does: the worker may run without the app."""
+    while not await _wait(stop, UPKEEP_PAUSE_SECONDS):
+        try:
+            await outbox.parking.upkeep()
+        except OutboxError as error:
+            _log.warning("parked events wait: %s", error)
 
 
 async def _stopped(processor: ChangeFeedProcessor) -> None:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from infra.cosmos.parked_documents import StoredNames
+from infra.cosmos.marker_documents import StoredNames
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,11 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
+from infra.cosmos.claims import CosmosClaims
 from infra.cosmos.client import ContainerProxy, CosmosClient, cosmos_client
 from infra.cosmos.container import Container
 from infra.cosmos.documents import EventReader
+from infra.cosmos.marker_documents import Owners
 from infra.cosmos.originals import CosmosOriginals
 from infra.cosmos.parked_documents import ParkedDocuments
 from infra.cosmos.parking_lot import CosmosParkingLot
@@ -28,6 +30,7 @@ from infra.servicebus.client import servicebus_client
 from infra.servicebus.publisher import ServiceBusPublisher
 from infra.settings import Settings, load
 from infra.wire_names import WireNames
+from outbox.claims import Claims
 from outbox.errors import NotDelivered
 from outbox.parking import Parking
 from outbox.relay import Forwarded, Relay
@@ -47,6 +50,7 @@ class Outbox:
     """The wired outbox of one service; the outbox does not depend on the service's aggregates."""
 
     open_unit_of_work: UnitOfWorkFactory
+    claims: Claims
     relay: Relay
     parking: Parking
     observer: RelayObserver
@@ -121,6 +125,10 @@ def wire_outbox(settings: Settings, names: WireNames) -> Outbox:
     def open_unit_of_work(origin: Origin) -> UnitOfWork:
         return CosmosUnitOfWork(container, scope, origin, lifetimes)
 
+    claims = CosmosClaims(
+        Container(client, settings.cosmos_database, settings.cosmos_claim_container),
+        settings.idempotency_ttl_seconds,
+    )
     publisher = _publisher(settings, names.source, resources)
     for missing in publisher.guarantees.left_to_subscribers():
         _log.warning("%s", missing)
@@ -129,14 +137,17 @@ def wire_outbox(settings: Settings, names: WireNames) -> Outbox:
     lot = CosmosParkingLot(
         container_of(settings.cosmos_parked_container),
         f"{scope}/parked",
-        ParkedDocuments(events, names.parked),
-        discarded_ttl_seconds=settings.event_ttl_seconds,
+        ParkedDocuments(events, Owners(names.parked)),
+        ttl_seconds=settings.event_ttl_seconds,
     )
     originals = CosmosOriginals(container, events)
     return Outbox(
         open_unit_of_work=open_unit_of_work,
-        relay=Relay(publisher, lot, originals),
-        parking=Parking(lot, publisher, originals),
+        claims=claims,
+        relay=Relay(publisher, lot, originals, settings.relay_send_seconds),
+        parking=Parking(
+            lot, publisher, originals, settings.relay_send_seconds, settings.parked_max_age_seconds
+        ),
         observer=RelayObserver(feed, leases, lot, settings.event_ttl_seconds),
         events=events,
         feed=feed,

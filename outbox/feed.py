@@ -6,13 +6,10 @@ Poison can never be sent as it is, and is parked.
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from outbox.aggregate import AggregateKey
-
-Position = tuple[int, int]
-"""An event's place in the change feed: LSN, then sequence. A later event of an aggregate has a greater position."""
 
 Document = Mapping[str, Any]
 """An event as it is stored. A document holds personal data: never log it."""
@@ -33,7 +30,8 @@ class OutboxEvent:
     id: str
     aggregate: AggregateKey
     action: str
-    sequence: int
+    sequence: int | None
+    """None: the event is unsequenced, and has its place by ``lsn``, ``created_at`` and ``id``."""
     created_at: datetime
     correlation_id: str | None = None
     traceparent: str | None = None
@@ -44,11 +42,6 @@ class OutboxEvent:
     data: Document = field(default_factory=dict, repr=False)
     """The part of the document that subscribers get."""
     document: Document = field(default_factory=dict, repr=False)
-
-    @property
-    def position(self) -> Position:
-        """The event's place among the events of its aggregate."""
-        return self.lsn, self.sequence
 
 
 @dataclass(frozen=True)
@@ -62,11 +55,8 @@ class Poison:
     lsn: int = 0
     lifetime: Lifetime | None = None
     document: Document = field(default_factory=dict, repr=False)
-
-    @property
-    def position(self) -> Position:
-        """Before every event of the same transaction: the document's true place in the transaction is not known."""
-        return self.lsn, 0
+    sequence: int | None = None
+    """Of an event that is valid in itself, but cannot be verified. None: the document is no valid event."""
 
 
 @dataclass(frozen=True)
@@ -88,9 +78,14 @@ class Unread:
         return self.event.aggregate
 
     @property
-    def position(self) -> Position:
-        """The delivered event's place."""
-        return self.event.position
+    def sequence(self) -> int | None:
+        """The delivered event's sequence."""
+        return self.event.sequence
+
+    @property
+    def lsn(self) -> int:
+        """The delivered event's LSN."""
+        return self.event.lsn
 
     @property
     def lifetime(self) -> Lifetime | None:
@@ -115,16 +110,33 @@ def by_aggregate(events: Iterable[FeedEvent]) -> dict[AggregateKey | None, list[
 
 
 def in_order(events: Sequence[FeedEvent]) -> list[FeedEvent]:
-    """One aggregate's events by sequence. Poison has no sequence: its LSN decides its place among the others."""
-    ordered = sorted((event for event in events if _sequence(event)), key=_sequence)
-    others = sorted((event for event in events if not _sequence(event)), key=lambda event: event.position)
-    for poison in others:
-        lsn = poison.position[0]
-        place = next((place for place, event in enumerate(ordered) if event.position[0] >= lsn), len(ordered))
-        ordered.insert(place, poison)
+    """One aggregate's events by sequence. An event without one has its place among the others by its LSN."""
+    ordered = sorted((event for event in events if event.sequence is not None), key=_sequence)
+    unsequenced = sorted((event for event in events if event.sequence is None), key=unsequenced_place)
+    if not ordered:
+        return unsequenced
+    for event in unsequenced:
+        place = next((place for place, other in enumerate(ordered) if _is_before(event, other)), len(ordered))
+        ordered.insert(place, event)
     return ordered
 
 
-def _sequence(event: FeedEvent) -> int:
+def unsequenced_place(event: FeedEvent) -> tuple[int, str, str]:
+    """The place of an event without a sequence among others of its kind: by LSN, time and id."""
     delivered = event.event if isinstance(event, Unread) else event
-    return delivered.sequence if isinstance(delivered, OutboxEvent) else 0
+    if isinstance(
+        delivered, Poison
+    ):  # within its transaction the document's place is not known: it goes first
+        return event.lsn, "", event.id
+    return event.lsn, delivered.created_at.astimezone(UTC).isoformat(), event.id
+
+
+def _sequence(event: FeedEvent) -> int:
+    return event.sequence or 0
+
+
+def _is_before(event: FeedEvent, other: FeedEvent) -> bool:
+    """Whether an event without a sequence goes before ``other``, when all others of its kind are in place."""
+    if other.sequence is None:
+        return unsequenced_place(event) < unsequenced_place(other)
+    return event.lsn <= other.lsn

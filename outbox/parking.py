@@ -1,55 +1,69 @@
-"""An operator looks at parked events, replays them in order, or discards them. A crash at any point loses no event.
+"""An operator looks at parked events, replays them in order, or discards one. A crash at any point loses no event.
 
-An aggregate is released only when no event of it is parked any more. An event that the relay parks in the meantime
-changes the aggregate's version: then the release does nothing, and that event is replayed too. A parked event is
-removed after the broker has accepted it; a crash in between sends the event again, under the same id.
+A discarded event leaves a notice in its place. What a crash left half done, and what was parked for too long, is
+brought to an end by the upkeep.
 """
 
-import contextlib
+import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 
 from outbox.aggregate import AggregateKey
-from outbox.delivery import deliver
-from outbox.errors import NotDelivered, NotParked, PreconditionFailed, StillUnsendable
-from outbox.feed import FeedEvent
+from outbox.errors import (
+    BeingReplayed,
+    ConcurrentChange,
+    NotInTheWay,
+    NotParked,
+    OutboxError,
+    PreconditionFailed,
+)
+from outbox.marker import Marker
+from outbox.notice import Notice
 from outbox.originals import AsDelivered, Originals
-from outbox.parking_lot import ParkedAggregate, ParkedEvent, ParkedPage, ParkingLot
+from outbox.parking_lot import ParkedEvent, ParkedPage, ParkingLot, State
 from outbox.publisher import Publisher
+from outbox.relay import READING_SECONDS
+from outbox.replay import Replay, Replayed
+from outbox.unit_of_work import Clock, utc_now
 
-REPLAY_SECONDS = 20.0
-"""How long one replay runs before it answers, finished or not: an HTTP caller does not wait for ever."""
+MAX_AGE_SECONDS = 30 * 24 * 3600
+"""How long an event may be in the way before the upkeep discards it: a parked event holds personal data."""
 
-_CHUNK = 50
+EXPIRED = "parked for longer than the service keeps such events"
+"""The reason of a discarding by the upkeep."""
+
+UPKEEP_SECONDS = 40.0
+"""How long one upkeep goes on beginning replays; the next upkeep begins the others."""
+
+_CLOCKS_DIFFER = 1.1
+_RACES = 5
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Replayed:
-    """How many events a replay sent. ``done``: no event of the aggregate is parked now; new events are sent."""
-
-    replayed: int
-    done: bool
-
-
-@dataclass(frozen=True)
 class Parking:
-    """The parked events, for operators."""
+    """The parked events, for operators. Every call raises Throttled or Unavailable when the store could not answer."""
 
     lot: ParkingLot
     publisher: Publisher
     originals: Originals = field(default_factory=AsDelivered)
-    clock: Callable[[], float] = time.monotonic
+    reading_seconds: float = READING_SECONDS
+    """As the relay has it."""
+    max_age_seconds: int = MAX_AGE_SECONDS
+    timer: Callable[[], float] = time.monotonic
+    clock: Clock = utc_now
+    pause: Callable[[float], Awaitable[None]] = asyncio.sleep
 
-    async def page(self, size: int, continuation_token: str | None) -> ParkedPage:
-        """A page of parked events, oldest first. Raises UnknownContinuation."""
-        return await self.lot.page(size, continuation_token)
+    async def page(self, size: int, continuation_token: str | None, *, discarded: bool = False) -> ParkedPage:
+        """A page of parked events, or of the discarded ones, oldest first. Raises UnknownContinuation."""
+        return await self.lot.page(size, continuation_token, discarded=discarded)
 
     async def show(self, parking_id: str) -> ParkedEvent:
-        """One parked event with its document. Raises NotParked."""
+        """One parked or discarded event with its document. Raises NotParked."""
         parked = await self.lot.get(parking_id)
         if parked is None:
             raise NotParked(
@@ -58,62 +72,100 @@ class Parking:
         return parked
 
     async def replay(self, aggregate: AggregateKey) -> Replayed:
-        """Send an aggregate's parked events in order; new ones queue up behind them until all are sent.
-
-        Raises:
-            NotParked: the aggregate is not parked.
-            StillUnsendable: an event cannot be sent: discard the event, or remove the reason, then replay again.
-            NotDelivered: the broker is away, or its answer was lost: replay again later.
-        """
-        parked = await self.lot.aggregate(aggregate)
-        if parked is None:
-            raise NotParked(f"{aggregate} is not parked: take an aggregate from the list of parked events")
-        replayed, until = 0, self.clock() + REPLAY_SECONDS
-        while self.clock() < until:
-            waiting = await self.lot.waiting(aggregate, _CHUNK)
-            if waiting:
-                replayed += await self._send(parked, waiting)
-            elif await self.lot.release(parked):
-                _log.info("replayed %s: sent %d event(s), no event is parked any more", aggregate, replayed)
-                return Replayed(replayed, done=True)
-            # The relay may have parked more events, or another operator may have been faster: read the newest state.
-            parked = await self.lot.aggregate(aggregate)
-            if parked is None:
-                return Replayed(replayed, done=True)
-        return Replayed(replayed, done=False)
+        """Send an aggregate's parked events in order. Raises as :class:`outbox.replay.Replay` does."""
+        replay = Replay(
+            self.lot, self.publisher, self.originals, self.reading_seconds, self.timer, self.clock
+        )
+        return await replay(aggregate)
 
     async def discard(self, parking_id: str, reason: str) -> None:
-        """Give an event up for good. Raises NotParked.
+        """Give the event in the way up for good; a notice takes its place. Repeated, it does nothing.
 
-        When no other event of the aggregate is parked, the aggregate is released; otherwise replay the aggregate.
+        The upkeep sends the notice, and what waits behind it; so does a replay. The call waits until no relay can be
+        sending the event any more: at most ``reading_seconds`` and a tenth, when the event has just been parked.
+
+        Raises:
+            NotParked: no event is parked under the id.
+            NotInTheWay: the event waits behind another one, or its aggregate is being replayed.
+            ConcurrentChange: others changed the aggregate each time.
         """
-        event = await self.show(parking_id)
-        await self.lot.discard(event, reason)
-        _log.warning("discarded event %s of %s", event.event_id, event.aggregate or "no aggregate")
-        if event.aggregate is None:
-            return
-        parked = await self.lot.aggregate(event.aggregate)
-        if parked is not None and not await self.lot.waiting(event.aggregate, 1):
-            await self.lot.release(parked)
+        races = 0
+        while races < _RACES:
+            event = await self.show(parking_id)
+            if event.state is State.DISCARDED:
+                return
+            try:
+                if await self._discarded(event, reason):
+                    _log.warning(
+                        "discarded event %s of %s", event.event_id, event.aggregate or "no aggregate"
+                    )
+                    return
+            except PreconditionFailed:  # the relay has parked more, or another operator was faster
+                races += 1
+        raise ConcurrentChange("others changed the parked aggregate each time: discard the event again")
 
-    async def _send(self, parked: ParkedAggregate, waiting: Sequence[tuple[ParkedEvent, FeedEvent]]) -> int:
-        events = await self.originals.verified([event for _, event in waiting])
-        [delivery] = await deliver(self.publisher, [events])
-        self.originals.forget(events[: delivery.sent])
-        await self.lot.remove([event for event, _ in waiting[: delivery.sent]])
-        if delivery.waits_for is not None:
-            raise NotDelivered(
-                f"{delivery.waits_for}: when that is repaired, replay {parked.aggregate} again"
-            )
-        if delivery.block is None:
-            return delivery.sent
-        event, in_the_way = waiting[delivery.sent]
-        reason = delivery.block.reason
-        newest = replace(parked, blocked_by=event.event_id, reason=reason, position=in_the_way.position)
-        # PreconditionFailed: the relay has parked more events meanwhile. The older note of the block does no harm.
-        with contextlib.suppress(PreconditionFailed):
-            await self.lot.move_block(newest)
-        raise StillUnsendable(
-            f"event {event.event_id} (parked as {event.id}) cannot be sent: {reason}. "
-            f"{delivery.sent} event(s) before it were sent. Discard the event, or remove the reason, then replay again"
+    async def upkeep(self) -> None:
+        """Bring to an end what a crash left half done, and discard what has been parked for too long.
+
+        An event that an operator has to look at is left alone. What fails is logged, and tried at the next upkeep.
+        """
+        until = self.timer() + UPKEEP_SECONDS
+        too_old = self.clock() - timedelta(seconds=self.max_age_seconds)
+        for marker in await self.lot.blocked():
+            if self.timer() < until and not marker.is_replayed(self.clock()):
+                await self._tend(marker, too_old)
+        for event in await self.lot.alone_since_before(too_old):
+            await self.discard(event.id, EXPIRED)
+
+    async def _tend(self, marker: Marker, too_old: datetime) -> None:
+        """Rule ``timer-heals``: an aggregate in whose way no refused event stands is replayed."""
+        try:
+            if marker.in_the_way is None or await self._discarded_by_age(marker, too_old):
+                await self.replay(marker.aggregate)
+        except (NotParked, BeingReplayed, NotInTheWay):
+            _log.debug("%s is tended by others", marker.aggregate)
+        except OutboxError as error:
+            _log.warning("the parked events of %s wait: %s", marker.aggregate, error)
+
+    async def _discarded_by_age(self, marker: Marker, too_old: datetime) -> bool:
+        """Discard the event in the way when it is too old; False when it is to be left alone."""
+        if marker.blocked_since is None or marker.blocked_since > too_old:
+            return False
+        for event, _ in await self.lot.waiting(marker.aggregate, 1):
+            if event.event_id == marker.in_the_way:
+                if event.parked_at > too_old:
+                    return False
+                await self.discard(event.id, EXPIRED)
+        return True
+
+    async def _marker_of(self, event: ParkedEvent, aggregate: AggregateKey) -> Marker:
+        """The marker of the aggregate in whose way the event stands. Rule ``only-in-the-way``. Raises NotInTheWay."""
+        marker = (await self.lot.markers([aggregate])).get(aggregate) or Marker(aggregate)
+        if marker.in_the_way == event.event_id:
+            return marker
+        if marker.in_the_way is None:
+            raise NotInTheWay(f"{aggregate} is being replayed, or has been: look at its parked events again")
+        raise NotInTheWay(
+            f"event {event.event_id} waits behind event {marker.in_the_way}, and only that one can be discarded: "
+            f"discard it, or replay {aggregate}"
         )
+
+    def _relays_may_send_for(self, marker: Marker) -> float:
+        """Rule ``fresh-reading``: for so many seconds a relay may act on a reading from before the block."""
+        assert marker.blocked_since is not None, "something is in the way of a blocked aggregate only"
+        age = (self.clock() - marker.blocked_since).total_seconds()
+        return _CLOCKS_DIFFER * self.reading_seconds - age
+
+    async def _discarded(self, event: ParkedEvent, reason: str) -> bool:
+        """Rule ``notice``. False: it was too early: try again. Raises PreconditionFailed, NotInTheWay."""
+        if event.aggregate is None:
+            await self.lot.discard_alone(event, reason)
+            return True
+        marker = await self._marker_of(event, event.aggregate)
+        if (wait := self._relays_may_send_for(marker)) > 0:
+            await self.pause(wait)
+            return False
+        now = self.clock()
+        notice = Notice(marker.aggregate, event.event_id, event.sequence, now)
+        await self.lot.discard(marker.with_discarded(event.event_id, now), event, notice, reason)
+        return True

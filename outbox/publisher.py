@@ -1,7 +1,9 @@
 """The port to the message broker: a page of events goes out, and an outcome for each aggregate comes back.
 
-After an event that could not be handed over, a publisher sends no later event of the same aggregate. The relay relies
-on this rule and on the publisher's :class:`Guarantees`, and on nothing else.
+A publisher hands over an aggregate's events in order: no two sends that carry the same aggregate are under way at once,
+and after an event that was refused, or whose outcome is unknown, no later event of its aggregate is sent. A refused
+event stops no other aggregate. The relay relies on these rules and on the publisher's :class:`Guarantees`, and on
+nothing else.
 """
 
 from collections.abc import Sequence
@@ -21,7 +23,10 @@ class Guarantees:
     deduplicates: bool
     """An event that is sent again under its id, within some window, reaches subscribers once."""
     mixes_aggregates: bool
-    """One send may carry events of several aggregates, so that a page of many aggregates costs few round trips."""
+    """One send may carry events of several aggregates, so that a page of many aggregates costs few round trips.
+
+    A transport may learn only from a refusal that it cannot, and then no longer promises it.
+    """
     largest_message_bytes: int | None
     """An event whose data alone is larger can never be sent. None: the limit shows only when an event is sent."""
 
@@ -85,6 +90,7 @@ class Publisher(Protocol):
     async def publish(self, page: Sequence[AggregateEvents]) -> Sequence[Outcome]:
         """Send the events of a page. Returns one outcome for each aggregate, in the page's order.
 
-        The publisher decides how many sends a page takes, and how many of them run at once. A broker that is away is an
+        The publisher decides how many sends a page takes, and how many of them run at once. When a send fails whose
+        events may or may not have arrived, the outcome of each aggregate in it is unknown. A broker that is away is an
         outcome, not an error: only a bug is raised.
         """

@@ -6,26 +6,32 @@ failure that may pass is raised; then the host brings the same page again, and t
 events that they already have.
 
 An event that can never be sent is parked durably, with all later events of its aggregate, before the page counts as
-done. Other aggregates go on. After a crash the page comes again: events that were sent are dropped as duplicates, and
-events that were parked are found in the parking lot.
+done. Other aggregates go on. Every event of the page ends in one of four ways: the broker has it, it is parked, an
+operator has discarded it, or the broker has its place already and refuses it now, which is logged.
 """
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from outbox.accepted import Accepted
 from outbox.aggregate import AggregateKey
-from outbox.delivery import Delivery, deliver
+from outbox.delivery import Block, Delivery, deliver
 from outbox.errors import NotDelivered, PreconditionFailed, Throttled, Unavailable
-from outbox.feed import FeedEvent, OutboxEvent, Poison, Unread, by_aggregate
+from outbox.feed import FeedEvent, Poison, Unread, by_aggregate
+from outbox.marker import Fate, Marker
 from outbox.once_a_minute import OnceAMinute
 from outbox.originals import AsDelivered, Originals
-from outbox.parking_lot import ParkedAggregate, ParkingLot
+from outbox.parking_lot import ParkingLot
 from outbox.publisher import Publisher
 from outbox.ttl_guard import TtlGuard
+from outbox.unit_of_work import Clock, utc_now
 
-_ROUNDS = 5
+READING_SECONDS = 60.0
+"""Rule ``fresh-reading``: nothing is sent on a reading of the markers that is older. A discarding waits as long."""
+
+_RACES = 5
 """How many times an aggregate is tried while others park or replay it."""
 
 _PARKED_AT_ONCE = 8
@@ -40,23 +46,41 @@ class Forwarded:
 
     sent: int = 0
     parked: int = 0
+    dropped: int = 0
+    """Discarded earlier, or refused although the broker has the event's place."""
 
 
 @dataclass
 class _Page:
     """How far one page has got."""
 
-    open: dict[AggregateKey, Sequence[FeedEvent]]
-    """The aggregates whose events are neither sent nor parked yet."""
+    open: dict[AggregateKey, list[FeedEvent]]
+    """What is neither sent, parked nor dropped yet."""
     aggregates: int
-    sent: int = 0
+    sent: dict[AggregateKey, list[FeedEvent]] = field(default_factory=dict)
     parked: int = 0
+    dropped: int = 0
     waiting: list[str] = field(default_factory=list)
     """Why aggregates wait: one reason for each."""
 
     def wait(self, aggregate: AggregateKey, reason: str) -> None:
         del self.open[aggregate]
         self.waiting.append(reason)
+
+    def take_off(self, aggregate: AggregateKey, sent: Sequence[FeedEvent]) -> None:
+        gone = set(map(id, sent))
+        self.open[aggregate] = [event for event in self.open[aggregate] if id(event) not in gone]
+        self.sent.setdefault(aggregate, []).extend(sent)
+
+    def drop(self, aggregate: AggregateKey, event: FeedEvent) -> None:
+        self.open[aggregate] = [each for each in self.open[aggregate] if each is not event]
+        self.dropped += 1
+
+    def left(self) -> int:
+        return sum(map(len, self.open.values()))
+
+    def forwarded(self) -> Forwarded:
+        return Forwarded(sum(map(len, self.sent.values())), self.parked, self.dropped)
 
 
 @dataclass(frozen=True)
@@ -66,7 +90,11 @@ class Relay:
     publisher: Publisher
     parking: ParkingLot
     originals: Originals = field(default_factory=AsDelivered)
+    reading_seconds: float = READING_SECONDS
+    """The same for all instances: how long a reading of the markers may be used."""
     guard: TtlGuard = field(default_factory=TtlGuard)
+    accepted: Accepted = field(default_factory=Accepted)
+    clock: Clock = utc_now
     saying: OnceAMinute = field(default_factory=OnceAMinute)
 
     async def forward(self, events: Sequence[FeedEvent]) -> Forwarded:
@@ -90,20 +118,19 @@ class Relay:
             raise
         self.saying.reset()
         self.originals.forget(events)
+        self.accepted.forget(events)
+        _log.info("forwarded %d event(s), parked %d", forwarded.sent, forwarded.parked)
         return forwarded
 
     async def _forward(self, events: Sequence[FeedEvent]) -> Forwarded:
-        try:
-            parked = dict(await self.parking.aggregates())
-        except (Throttled, Unavailable) as error:
-            raise NotDelivered(f"the parked events cannot be read: {error}") from error
         groups = by_aggregate(await self.originals.verified(events))
         page = _Page({key: group for key, group in groups.items() if key is not None}, len(groups))
-        for _ in range(_ROUNDS):
-            parked |= await self._send(page, [key for key in page.open if key not in parked])
-            parked = await self._park(page, {key: parked[key] for key in page.open})
-            if not page.open:
-                break
+        races = 0
+        while page.open and races < _RACES:
+            left = page.left()
+            await self._go_on(page)
+            if page.left() == left:  # when an event was dropped, the others behind it are tried next
+                races += 1
         for key in list(page.open):
             page.wait(key, f"operators or other instances keep parking and replaying {key}")
         await self._park_alone(page, groups.get(None, []))
@@ -111,71 +138,122 @@ class Relay:
             raise NotDelivered(
                 f"the events of {len(page.waiting)} of {page.aggregates} aggregates wait: {page.waiting[0]}"
             )
-        return Forwarded(page.sent, page.parked)
+        return page.forwarded()
 
-    async def _send(self, page: _Page, keys: Sequence[AggregateKey]) -> dict[AggregateKey, ParkedAggregate]:
-        """Send what can be sent. Returns the aggregates to be parked; their sent events are off the page."""
-        groups = [page.open[key] for key in keys]
-        blocked: dict[AggregateKey, ParkedAggregate] = {}
-        for key, group, delivery in zip(keys, groups, await deliver(self.publisher, groups), strict=True):
-            _log_sent(group[: delivery.sent])
-            page.sent += delivery.sent
+    async def _go_on(self, page: _Page) -> None:
+        """Read the markers once, and do with the open events what they allow. Raises NotDelivered."""
+        usable_until = asyncio.get_running_loop().time() + self.reading_seconds
+        try:
+            markers = await self.parking.markers(page.open.keys())
+        except (Throttled, Unavailable) as error:
+            raise NotDelivered(f"the parked events cannot be read: {error}") from error
+        known = {key: markers.get(key) or Marker(key) for key in page.open}
+        for key, marker in known.items():
+            self._drop_discarded(page, key, marker)
+        await self._park(page, await self._send(page, known, usable_until))
+
+    def _drop_discarded(self, page: _Page, key: AggregateKey, marker: Marker) -> None:
+        for event in [each for each in page.open[key] if marker.fate(each) is Fate.DROP]:
+            _log.warning("event %s of %s was discarded by an operator: it is not sent", event.id, key)
+            page.drop(key, event)
+
+    async def _send(
+        self, page: _Page, markers: Mapping[AggregateKey, Marker], usable_until: float
+    ) -> list[Marker]:
+        """Send what can be sent. Returns the markers behind which the open events of an aggregate are to be parked."""
+        offered = {
+            key: [event for event in page.open[key] if marker.fate(event) is not Fate.PARK]
+            for key, marker in markers.items()
+        }
+        to_park: list[Marker] = []
+        results = await self._deliver([*offered.values()], usable_until)
+        for key, (sent, delivery) in zip(offered, results, strict=True):
+            marker = markers[key]
+            page.take_off(key, sent)
             if delivery.waits_for is not None:
                 page.wait(key, delivery.waits_for)
-            elif delivery.block is None:
-                del page.open[key]
+            elif delivery.block is not None and marker.has_place_of(delivery.block.event):
+                self._drop_refused(page, key, delivery.block)
+            elif delivery.block is not None:
+                event, reason = delivery.block.event, delivery.block.reason
+                to_park.append(marker.block(event, reason, page.sent[key], self.clock()))
+            elif page.open[key]:
+                to_park.append(marker)
             else:
-                page.open[key] = group[delivery.sent :]
-                blocked[key] = _to_be_parked(key, delivery)
-        return blocked
+                del page.open[key]
+        return to_park
 
-    async def _park(
-        self, page: _Page, parked: dict[AggregateKey, ParkedAggregate]
-    ) -> dict[AggregateKey, ParkedAggregate]:
-        """Park what is still on the page. Returns the aggregates that others changed meanwhile, as newly read."""
+    async def _deliver(
+        self, groups: Sequence[Sequence[FeedEvent]], usable_until: float
+    ) -> list[tuple[list[FeedEvent], Delivery]]:
+        """Send each group, but for what the broker is known to have, until the reading of the markers is too old.
+
+        Returns the events of each group that the broker has, and why the others were not sent.
+        """
+        new = [self.accepted.without(group) for group in groups]
+        try:
+            async with asyncio.timeout_at(usable_until):
+                deliveries = await deliver(self.publisher, new)
+        except TimeoutError:
+            reason = f"the broker did not take the events within {self.reading_seconds:.0f} s"
+            deliveries = [Delivery(0, waits_for=reason) if rest else Delivery(0) for rest in new]
+        results = []
+        for group, rest, delivery in zip(groups, new, deliveries, strict=True):
+            self.accepted.add(rest[: delivery.sent])
+            unsent = set(map(id, rest[delivery.sent :]))
+            results.append(([event for event in group if id(event) not in unsent], delivery))
+        return results
+
+    def _drop_refused(self, page: _Page, key: AggregateKey, block: Block) -> None:
+        event = block.event
+        page.drop(key, event)
+        _log.error(
+            "event %s of %s came again, and cannot be sent now: %s. The broker has accepted an event in its place "
+            "before: nothing needs to be done",
+            event.id,
+            key,
+            block.reason,
+        )
+        if not page.open[key]:
+            del page.open[key]
+
+    async def _park(self, page: _Page, markers: Sequence[Marker]) -> None:
+        """Park what is still open of these aggregates. What others changed meanwhile stays open."""
         places = asyncio.Semaphore(_PARKED_AT_ONCE)
 
-        async def one(aggregate: ParkedAggregate) -> ParkedAggregate | None:
+        async def one(marker: Marker) -> None:
             async with places:
-                return await self._park_one(page, aggregate)
+                await self._park_one(page, marker)
 
-        results = await asyncio.gather(*map(one, parked.values()), return_exceptions=True)
-        again: dict[AggregateKey, ParkedAggregate] = {}
-        for key, result in zip(parked, results, strict=True):
-            if isinstance(result, Throttled | Unavailable):
-                page.wait(key, f"an event that cannot be sent could not be parked: {result}")
-            elif isinstance(result, BaseException):
-                raise result
-            elif result is not None:
-                again[key] = result
-        return again
+        async with asyncio.TaskGroup() as parking:
+            for marker in markers:
+                parking.create_task(one(marker))
 
-    async def _park_one(self, page: _Page, parked: ParkedAggregate) -> ParkedAggregate | None:
-        """Park one aggregate's events. Returns the aggregate as newly read when somebody else parked it faster."""
-        key = parked.aggregate
+    async def _park_one(self, page: _Page, marker: Marker) -> None:
+        key = marker.aggregate
         behind = page.open[key]
-        if parked.version:  # all events before the blocking one were delivered before it was parked
-            behind = [event for event in behind if event.position >= parked.position]
         if unread := next((event for event in behind if isinstance(event, Unread)), None):
             page.wait(key, unread.reason)  # parked as it was delivered, it might never be read again
-            return None
-        if behind:
-            try:
-                await self.parking.park(parked, behind)
-            except PreconditionFailed:  # an operator replayed the aggregate, or another instance parked it
-                return await self.parking.aggregate(key)
-            _log.log(
-                logging.INFO if parked.version else logging.ERROR,
-                "parked %d event(s) of %s behind event %s: %s. "
-                "Remove the reason and replay the aggregate, or discard that event",
-                len(behind),
-                key,
-                parked.blocked_by,
-                parked.reason,
-            )
+            return
+        try:
+            await self.parking.park(marker, behind)
+        except PreconditionFailed:  # an operator replayed the aggregate, or another instance parked it
+            return
+        except (Throttled, Unavailable) as error:
+            page.wait(key, f"an event that cannot be sent could not be parked: {error}")
+            return
         del page.open[key]
         page.parked += len(behind)
-        return None
+        new = marker.refusal is not None and any(event.id == marker.refusal.event_id for event in behind)
+        _log.log(
+            logging.ERROR if new else logging.INFO,
+            "parked %d event(s) of %s behind event %s: %s. "
+            "Remove the reason and replay the aggregate, or discard that event",
+            len(behind),
+            key,
+            marker.refusal.event_id if marker.refusal else "that is being replayed",
+            marker.refusal.reason if marker.refusal else "it is being replayed",
+        )
 
     async def _park_alone(self, page: _Page, ownerless: Sequence[FeedEvent]) -> None:
         for event in ownerless:
@@ -193,18 +271,4 @@ class Relay:
                 "parked document %s, which belongs to no aggregate: %s. Look at the document, then discard it",
                 event.id,
                 event.reason,
-            )
-
-
-def _to_be_parked(aggregate: AggregateKey, delivery: Delivery) -> ParkedAggregate:
-    assert delivery.block is not None
-    event = delivery.block.event
-    return ParkedAggregate(aggregate, event.id, delivery.block.reason, event.position, version="")
-
-
-def _log_sent(events: Sequence[FeedEvent]) -> None:
-    for event in events:
-        if isinstance(event, OutboxEvent):
-            _log.info(
-                "forwarded %s %s of %s, sequence %d", event.action, event.id, event.aggregate, event.sequence
             )

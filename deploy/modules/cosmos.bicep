@@ -14,6 +14,7 @@ param leaseContainerName string
 param parkedContainerName string
 param directoryContainerName string
 param setAsideContainerName string
+param claimContainerName string
 param principalId string
 
 @allowed(['Enabled', 'Disabled'])
@@ -127,6 +128,7 @@ resource parked 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@2
         automatic: true
         includedPaths: [
           { path: '/type/?' }
+          { path: '/aggregateType/?' }
           { path: '/contactId/?' }
           { path: '/position/?' }
           { path: '/parkedAt/?' }
@@ -200,6 +202,31 @@ resource setAside 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers
           { path: '/triedAt/?' }
           { path: '/aggregateId/?' }
         ]
+        excludedPaths: [
+          { path: '/*' }
+        ]
+      }
+    }
+  }
+}
+
+// Claims of idempotency keys are found by their id; each has a TTL of its own.
+resource claims 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@2024-11-15' = {
+  parent: database
+  name: claimContainerName
+  properties: {
+    resource: {
+      id: claimContainerName
+      partitionKey: {
+        paths: ['/partitionKey']
+        kind: 'Hash'
+        version: 2
+      }
+      defaultTtl: -1
+      indexingPolicy: {
+        indexingMode: 'consistent'
+        automatic: true
+        includedPaths: []
         excludedPaths: [
           { path: '/*' }
         ]

@@ -26,7 +26,8 @@ async def place_order(req: func.HttpRequest) -> func.HttpResponse:
     service, origin = application().orders, request.origin(req)
     if key is None:
         return orders.placed(await service.place(order, origin))
-    receipt, replayed = await service.place_once(order, origin, key)
+    keyed = request.keyed(req, application().callers.caller(req), key)
+    receipt, replayed = await service.place_once(order, origin, keyed)
     return orders.placed(receipt, replayed=replayed)
 
 
@@ -85,5 +86,11 @@ async def relay(documents: func.DocumentList) -> None:
 
 @app.timer_trigger(arg_name="timer", schedule="0 */5 * * * *")
 async def watch_relay(timer: func.TimerRequest) -> None:
-    """Every five minutes: logs an error when events wait and have used half of their TTL."""
+    """Every five minutes: logs an error when events wait for too long, and makes missing leases again."""
     await application().outbox.observer.watch()
+
+
+@app.timer_trigger(arg_name="timer", schedule="30 * * * * *")
+async def tend_parked(timer: func.TimerRequest) -> None:
+    """Every minute: sends parked events in whose way nothing stands, and discards what is parked for too long."""
+    await application().outbox.parking.upkeep()

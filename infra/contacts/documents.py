@@ -1,7 +1,7 @@
 """Documents that were stored before an event named its aggregate stay readable: each of them is a contact's."""
 
 from domain.contact import Contact
-from infra.cosmos.parked_documents import StoredNames
+from infra.cosmos.marker_documents import StoredNames
 from infra.wire_names import WireNames
 
 CONTACTS = WireNames(

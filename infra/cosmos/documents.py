@@ -5,6 +5,7 @@ type are written alike.
 """
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,6 +19,7 @@ from infra.cosmos.publishable import check_feed_can_be_read, check_publishable
 from outbox.aggregate import STORED, Aggregate, AggregateKey, AggregateState
 from outbox.event import DomainEvent
 from outbox.feed import FeedEvent, Lifetime, OutboxEvent, Poison
+from outbox.notice import ACTION, Notice
 from outbox.unit_of_work import Origin, RequestRecord, Versioned
 
 A = TypeVar("A", bound=Aggregate[Any])
@@ -59,32 +61,40 @@ def aggregate_from_item(kind: type[A], item: Mapping[str, Any]) -> Versioned[A]:
     return Versioned(kind.load(_state(kind, item["data"])), str(item["_etag"]))
 
 
-def request_id(key_digest: str) -> str:
+def request_id(name: str) -> str:
     """The id of a request's record in the partition of the aggregate that it created."""
-    return f"request-{key_digest}"
+    return f"request-{name}"
 
 
-def request_item(record: RequestRecord[Any], state: AggregateState, *, ttl: int) -> Item:
-    """The item of a request's record, with the stored state; the item expires ``ttl`` seconds after it is written."""
-    aggregate = record.aggregate
+def request_item(record: RequestRecord[Any], aggregate: Aggregate[Any], state: AggregateState) -> Item:
+    """The item of the record of the request that made this aggregate, with the state that is stored beside it."""
+    first_answer = state.model_dump(mode="json", by_alias=True)
+    data = {"fingerprint": record.fingerprint, aggregate.aggregate_type: first_answer}
+    return _record_item(record.name, aggregate.partition_key, data, ttl=record.lifetime_seconds)
+
+
+def erased_request_item(aggregate: Aggregate[Any], *, ttl: int) -> Item:
+    """The item that takes the place of an aggregate's record: it holds nothing of the request or its answer."""
+    return _record_item(aggregate.aggregate_id, aggregate.partition_key, {"erased": True}, ttl=ttl)
+
+
+def _record_item(name: str, partition_key: str, data: Item, *, ttl: int) -> Item:
     return {
-        "id": request_id(record.key_digest),
-        "partitionKey": aggregate.partition_key,
+        "id": request_id(name),
+        "partitionKey": partition_key,
         "type": REQUEST_TYPE,
-        "data": {
-            "keyDigest": record.key_digest,
-            "fingerprint": record.fingerprint,
-            aggregate.aggregate_type: state.model_dump(mode="json", by_alias=True),
-        },
+        "data": data,
         "ttl": ttl,
     }
 
 
 def request_from_item(kind: type[A], item: Mapping[str, Any]) -> RequestRecord[A]:
     """The record in an item that was read. Raises KeyError or ValueError when the item holds no record."""
-    data = item["data"]
+    data, name = item["data"], item["id"].removeprefix(request_id(""))
+    if data.get("erased"):
+        return RequestRecord(name, "", None, item["ttl"])
     aggregate = kind.load(_state(kind, data[kind.aggregate_type]))
-    return RequestRecord(data["keyDigest"], data["fingerprint"], aggregate)
+    return RequestRecord(name, data["fingerprint"], aggregate, item["ttl"])
 
 
 def event_item(aggregate: Aggregate[Any], event: DomainEvent, origin: Origin, *, ttl: int) -> Item:
@@ -103,6 +113,24 @@ def event_item(aggregate: Aggregate[Any], event: DomainEvent, origin: Origin, *,
         item["aggregateId"] = aggregate.aggregate_id
     check_publishable(item)
     return item | {DIGEST: digest(item), "ttl": ttl}
+
+
+def notice_document(notice: Notice, *, partition_key: Any) -> Item:
+    """The event document of a notice, which is stored in the parking lot alone."""
+    owner: Item = {"aggregateType": notice.aggregate.type, "aggregateId": notice.aggregate.id}
+    data = owner | {
+        "id": notice.id,
+        "action": ACTION,
+        "createdAt": notice.created_at.isoformat().replace("+00:00", "Z"),
+    }
+    if notice.sequence is not None:
+        data["sequence"] = notice.sequence
+    if re.fullmatch(
+        _UUID, notice.discarded_event_id
+    ):  # a broken document may have any id, and nothing personal goes out
+        data["discardedEventId"] = notice.discarded_event_id
+    item = {"id": notice.id, "partitionKey": partition_key, "type": EVENT_TYPE, **owner, "data": data}
+    return item | {DIGEST: digest(item)}
 
 
 def digest(item: Mapping[str, Any]) -> str:
@@ -134,7 +162,7 @@ class _EventData(BaseModel):
     id: Annotated[str, Field(pattern=_UUID)]
     """Unique everywhere, since the topic drops a message whose id it has seen, whatever aggregate it is of."""
     action: _Short
-    sequence: int = Field(ge=1, lt=2**63)
+    sequence: Annotated[int, Field(ge=1, lt=2**63)] | None = None
     created_at: Annotated[datetime, Field(strict=False)]
     correlation_id: str | None = None
     traceparent: str | None = None

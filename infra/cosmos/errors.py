@@ -66,6 +66,11 @@ class Failure:
     answer_lost: bool = False
     """Of a write: an attempt may have been stored, although this is how the call ended."""
 
+    def passing(self) -> Throttled | Unavailable:
+        """As :meth:`error`, for a caller that waits whatever the reason is, until an operator has removed it."""
+        error = self.error()
+        return error if isinstance(error, Throttled | Unavailable) else Unavailable(str(error))
+
     def error(self) -> OutboxError | Misconfigured:
         """This failure as an error of ours, for a caller that has no better error for it."""
         match self.kind:
@@ -76,8 +81,9 @@ class Failure:
                 )
             case Kind.NO_CONTAINER:
                 return Misconfigured(
-                    f"the database or container in COSMOS_DATABASE, COSMOS_CONTAINER does not exist ({self.detail}): "
-                    "create it by the deployment, or correct the setting"
+                    "the database in COSMOS_DATABASE or a container in COSMOS_CONTAINER, COSMOS_LEASE_CONTAINER, "
+                    f"COSMOS_PARKED_CONTAINER, COSMOS_CLAIM_CONTAINER does not exist ({self.detail}): create it by the "
+                    "deployment, or correct the setting; python -m infra.preflight says which it is"
                 )
             case Kind.INVALID | Kind.TOO_LARGE:
                 return Misconfigured(

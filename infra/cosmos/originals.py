@@ -136,4 +136,5 @@ def _unverified(delivered: OutboxEvent | Poison, reason: str) -> Poison:
         delivered.lsn,
         delivered.lifetime,
         delivered.document,
+        delivered.sequence,
     )

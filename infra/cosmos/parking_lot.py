@@ -1,39 +1,44 @@
-"""Parked events and the aggregates that they block change together: all are in one logical partition of one container.
+"""Parked events and their marker change together: all are in one logical partition of one container.
 
-A parked aggregate has a document of its own, the marker. Parking more events replaces the marker at the version that
-was read, and a release deletes the marker at the version that was read, so that neither can miss the other. Each event
-keeps its place in the feed in ``position``, and is replayed in that order.
-
-The relay reads the markers before it sends. A lagging replica would show that there is no marker, too: so the markers
-are read behind a fence, a write that is refused and whose answer carries the newest session token. The fence costs one
-round trip for each page of the feed.
+A marker is replaced at the version that was read, in one transaction with the events that it counts. What a refusal of
+that transaction means is found by reading again behind the refusal's own session token: either the marker has changed,
+or some of the events were parked, or removed, by an earlier attempt whose answer was lost.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
 
 from infra.cosmos import continuation
 from infra.cosmos.container import Container, StoreFailed, Write
 from infra.cosmos.documents import Item
 from infra.cosmos.errors import Kind
+from infra.cosmos.marker_documents import MarkerDocuments, marker_id
 from infra.cosmos.parked_documents import (
     DISCARDED,
     EVENT,
     PARTITION,
     ParkedDocuments,
     chunks,
-    marker_id,
     without_document,
 )
+from infra.cosmos.parked_partition import CHANGED, ParkedPartition
 from outbox.aggregate import AggregateKey
 from outbox.errors import PreconditionFailed
 from outbox.feed import FeedEvent, Poison
-from outbox.parking_lot import ParkedAggregate, ParkedEvent, ParkedPage
+from outbox.marker import Marker
+from outbox.notice import Notice
+from outbox.parking_lot import Change, ParkedEvent, ParkedPage
 from outbox.unit_of_work import Clock, utc_now
 
-_MARKERS = "SELECT * FROM c WHERE ARRAY_CONTAINS(@types, c.type)"
+_BLOCKED = "SELECT * FROM c WHERE ARRAY_CONTAINS(@types, c.type)"
 _EVENTS = "SELECT * FROM c WHERE c.type = @type ORDER BY c.parkedAt"
 _WAITING = "SELECT * FROM c WHERE c.type = @type AND c.{owner} = @aggregateId ORDER BY c.position"
+_ALONE = "SELECT * FROM c WHERE c.type = @type AND c.aggregateType = null AND c.parkedAt < @at"
+
+_RACES = 5
+_MANY = 100
+_REFUSED_CONTENT = {Kind.TOO_LARGE, Kind.INVALID}
 
 
 class CosmosParkingLot:
@@ -45,164 +50,212 @@ class CosmosParkingLot:
         scope: str,
         documents: ParkedDocuments,
         *,
-        discarded_ttl_seconds: int,
+        ttl_seconds: int,
         clock: Clock = utc_now,
     ) -> None:
-        self._container = container
+        self._partition = ParkedPartition(container, PARTITION)
         self._scope = scope
         self._documents = documents
-        self._discarded_ttl = discarded_ttl_seconds
+        self._markers = MarkerDocuments(documents.owners, ttl_seconds)
+        self._ttl = ttl_seconds
         self._clock = clock
 
-    async def aggregates(self) -> Mapping[AggregateKey, ParkedAggregate]:
-        """The parked aggregates by type and id, read behind a fence: no marker that anyone has written is missed."""
-        try:
-            await self._container.fence(PARTITION)
-        except StoreFailed as error:
-            raise error.failure.error() from error
-        types = self._documents.marker_types
-        found = [self._documents.aggregate(item) async for item in self._all(_MARKERS, {"@types": types})]
-        return {parked.aggregate: parked for parked in found}
+    async def markers(self, aggregates: Collection[AggregateKey]) -> Mapping[AggregateKey, Marker]:
+        """The markers of these aggregates. A fence: a lagging replica would show that there is none, too."""
+        await self._partition.fence()
+        items = await self._partition.read_many([marker_id(aggregate) for aggregate in aggregates])
+        found = [self._markers.marker(item) for item in items]
+        return {marker.aggregate: marker for marker in found}
 
-    async def aggregate(self, aggregate: AggregateKey) -> ParkedAggregate | None:
-        """One aggregate, if it is parked."""
-        item = await self._read(marker_id(aggregate))
-        return None if item is None else self._documents.aggregate(item)
+    async def blocked(self) -> Sequence[Marker]:
+        """The markers of all parked aggregates."""
+        types = self._markers.blocked_types
+        return [
+            self._markers.marker(item) async for item in self._partition.query(_BLOCKED, {"@types": types})
+        ]
 
-    async def park(self, parked: ParkedAggregate, events: Sequence[FeedEvent]) -> None:
-        """Park events of an aggregate. Raises PreconditionFailed when the marker is not at ``parked.version``."""
-        marker, version, now = self._documents.marker_item(parked), parked.version, self._clock()
-        for chunk in chunks([self._documents.event_item(event, parked, at=now) for event in events]):
-            first = Write.replace(marker, version) if version else Write.create(marker)
+    async def park(self, marker: Marker, events: Sequence[FeedEvent]) -> None:
+        """Park events behind a marker. Raises PreconditionFailed when it is not at ``marker.version``."""
+        behind, places = marker.with_parked(events)
+        now = self._clock()
+        items = [
+            self._documents.event_item(event, marker, place, at=now)
+            for event, place in zip(events, places, strict=True)
+        ]
+        for chunk in chunks(items):
+            behind = await self._park(behind, chunk)
+
+    async def _park(self, marker: Marker, new: list[Item]) -> Marker:
+        for _ in range(_RACES):
+            if not new:
+                return marker
             try:
-                version, *_ = await self._write(first, *map(Write.upsert, chunk))
+                return await self._put(_counted(marker, len(new)), *map(Write.create, new))
             except StoreFailed as error:
-                if error.failure.kind is not Kind.TOO_LARGE:
-                    raise error.failure.error() from error
-                version, *_ = await self._write(
-                    first, *(Write.upsert(without_document(item)) for item in chunk)
-                )
+                if error.failure.kind in _REFUSED_CONTENT and any(map(_has_document, new)):
+                    new = [without_document(item) for item in new]
+                    continue
+                if error.failure.kind not in CHANGED:
+                    raise error.failure.passing() from error
+            await self._must_be_at(marker)
+            parked = {item["id"] for item in await self._partition.read_many([item["id"] for item in new])}
+            new = [item for item in new if item["id"] not in parked]
+        raise _changed()
+
+    async def _must_be_at(self, marker: Marker) -> None:
+        newest = await self._partition.read(marker_id(marker.aggregate))
+        if (newest["_etag"] if newest else "") != marker.version:
+            raise _changed()
+
+    async def store(self, marker: Marker) -> Marker:
+        """Store a changed marker. Raises PreconditionFailed."""
+        try:
+            return await self._put(marker)
+        except StoreFailed as error:
+            raise _changed() if error.failure.kind in CHANGED else error.failure.passing() from error
+
+    async def settle(self, marker: Marker, delivered: Sequence[ParkedEvent], change: Change) -> Marker:
+        """Remove parked events that the broker has. Raises PreconditionFailed when the replay is another one now."""
+        ids = [event.id for event in delivered]
+        for _ in range(_RACES):
+            after = _freed_at_zero(_counted(change(marker), -len(ids)))
+            try:
+                return await self._put(after, *map(Write.delete, ids))
+            except StoreFailed as error:
+                marker = await self._still_replayed(marker, error)
+                ids = [item["id"] for item in await self._partition.read_many(ids)]
+        raise _changed()
+
+    async def recount(self, marker: Marker) -> Marker:
+        """Count anew what waits. Raises PreconditionFailed."""
+        for _ in range(_RACES):
+            count = len([item async for item in self._partition.query(*self._query(marker.aggregate))])
+            try:
+                return await self._put(_freed_at_zero(replace(marker, waiting=count)))
+            except StoreFailed as error:
+                marker = await self._still_replayed(marker, error)
+        raise _changed()
+
+    async def _still_replayed(self, marker: Marker, error: StoreFailed) -> Marker:
+        """The marker as others have changed it, if the replay is still the same. Raises PreconditionFailed."""
+        if error.failure.kind not in CHANGED:
+            raise error.failure.passing() from error
+        item = await self._partition.read(marker_id(marker.aggregate))
+        newest = self._markers.marker(item) if item else None
+        if newest is None or newest.replay is None or newest.replay != marker.replay:
+            raise _changed() from error
+        return newest
+
+    async def discard(self, marker: Marker, event: ParkedEvent, notice: Notice, reason: str) -> None:
+        """Store the marker, and put the notice in the event's place. Raises PreconditionFailed."""
+        item = await self._partition.read(event.id)
+        if item is None or item["type"] != EVENT:
+            raise _changed()
+        placed = self._documents.notice_item(notice, item)
+        await self._replace(item, reason, lambda write: self._put(marker, write, Write.create(placed)))
+
+    async def discard_alone(self, event: ParkedEvent, reason: str) -> None:
+        """Give up a document that belongs to no aggregate."""
+        item = await self._partition.read(event.id)
+        if item is not None and item["type"] == EVENT:
+            await self._replace(item, reason, self._partition.write)
+
+    async def _replace(self, item: Item, reason: str, write: Callable[[Write], Awaitable[object]]) -> None:
+        discarded = self._documents.discarded_item(item, reason, at=self._clock(), ttl=self._ttl)
+        for attempt in (discarded, without_document(discarded)):
+            try:
+                await write(Write.replace(attempt, item["_etag"]))
+            except StoreFailed as error:
+                if error.failure.kind in CHANGED:
+                    raise _changed() from error
+                if error.failure.kind not in _REFUSED_CONTENT or attempt is not discarded:
+                    raise error.failure.passing() from error
+            else:
+                return
 
     async def park_alone(self, poison: Poison) -> None:
         """Park a document that belongs to no aggregate."""
-        item = self._documents.event_item(poison, None, at=self._clock())
-        try:
-            await self._write(Write.upsert(item))
-        except StoreFailed as error:
-            if error.failure.kind is not Kind.TOO_LARGE:
-                raise error.failure.error() from error
-            await self._store(Write.upsert(without_document(item)))
+        item = self._documents.alone_item(poison, at=self._clock())
+        for attempt in (item, without_document(item)):
+            try:
+                await self._partition.write(Write.create(attempt))
+            except StoreFailed as error:
+                if error.failure.kind is Kind.CONFLICT:
+                    return
+                if error.failure.kind not in _REFUSED_CONTENT or attempt is not item:
+                    raise error.failure.passing() from error
+            else:
+                return
 
-    async def page(self, size: int, continuation_token: str | None) -> ParkedPage:
-        """A page of parked events, oldest first. Raises UnknownContinuation."""
-        token = continuation.unseal(self._scope, continuation_token) if continuation_token else None
-        try:
-            items, token = await self._container.page(
-                _EVENTS, {"@type": EVENT}, size, token, partition_key=PARTITION
-            )
-        except StoreFailed as error:
-            if continuation_token and error.failure.kind is Kind.INVALID:
-                raise continuation.unusable() from error
-            raise error.failure.error() from error
-        return ParkedPage(
-            [self._documents.event(item) for item in items],
-            continuation.seal(self._scope, token) if token else None,
-        )
+    async def alone_since_before(self, at: datetime) -> Sequence[ParkedEvent]:
+        """Some documents that belong to no aggregate and were parked before this time."""
+        items, _ = await self._partition.page(_ALONE, {"@type": EVENT, "@at": at.isoformat()}, _MANY, None)
+        return [self._documents.event(item, None) for item in items]
+
+    async def page(self, size: int, continuation_token: str | None, *, discarded: bool = False) -> ParkedPage:
+        """A page of parked events, or of the discarded ones, oldest first. Raises UnknownContinuation."""
+        scope = f"{self._scope}/discarded" if discarded else self._scope
+        token = continuation.unseal(scope, continuation_token) if continuation_token else None
+        parameters = {"@type": DISCARDED if discarded else EVENT}
+        items, token = await self._partition.page(_EVENTS, parameters, size, token)
+        owners = {owner for item in items if (owner := self._documents.owners.key(item))}
+        found = await self._partition.read_many([marker_id(owner) for owner in owners])
+        markers = {marker.aggregate: marker for marker in map(self._markers.marker, found)}
+        events = [
+            self._documents.event(item, markers.get(owner) if owner else None)
+            for item in items
+            for owner in [self._documents.owners.key(item)]
+        ]
+        return ParkedPage(events, continuation.seal(scope, token) if token else None)
 
     async def get(self, parking_id: str) -> ParkedEvent | None:
-        """One parked event; None when no event is parked under the id."""
-        item = await self._read(parking_id)
-        return self._documents.event(item) if item is not None and item["type"] == EVENT else None
+        """One parked or discarded event; None when there is none under the id."""
+        item = await self._partition.read(parking_id)
+        if item is None:
+            await self._partition.fence()
+            item = await self._partition.read(parking_id)
+        if item is None or item["type"] not in (EVENT, DISCARDED):
+            return None
+        owner = self._documents.owners.key(item)
+        marker = await self._partition.read(marker_id(owner)) if owner else None
+        return self._documents.event(item, self._markers.marker(marker) if marker else None)
 
     async def waiting(self, aggregate: AggregateKey, limit: int) -> Sequence[tuple[ParkedEvent, FeedEvent]]:
         """An aggregate's first parked events, in order."""
-        query = _WAITING.format(owner=self._documents.owner_field(aggregate))
-        parameters = {"@type": EVENT, "@aggregateId": aggregate.id}
         found: list[tuple[ParkedEvent, FeedEvent]] = []
-        async for item in self._all(query, parameters, size=limit):
-            parked = self._documents.event(item)
+        async for item in self._partition.query(*self._query(aggregate), size=limit):
+            parked = self._documents.event(item, None)
             if parked.aggregate == aggregate:  # aggregates of two types may have one id
                 found.append((parked, self._documents.feed_event(parked)))
             if len(found) == limit:
                 break
         return found
 
-    async def remove(self, parked: Sequence[ParkedEvent]) -> None:
-        """Remove events that were delivered; another replay may have been faster."""
-        if not parked:
-            return
-        try:
-            await self._write(*(Write.delete(event.id) for event in parked))
-        except StoreFailed as error:
-            if error.failure.kind is not Kind.MISSING:
-                raise error.failure.error() from error
-            half = len(parked) // 2  # one event is gone already: halving finds the others
-            await self.remove(parked[:half])
-            await self.remove(parked[half:] if half else ())
+    def _query(self, aggregate: AggregateKey) -> tuple[str, dict[str, str]]:
+        query = _WAITING.format(owner=self._documents.owners.field(aggregate))
+        return query, {"@type": EVENT, "@aggregateId": aggregate.id}
 
-    async def move_block(self, parked: ParkedAggregate) -> None:
-        """Store which event cannot be sent now. Raises PreconditionFailed."""
-        await self._store(Write.replace(self._documents.marker_item(parked), parked.version))
+    async def _put(self, marker: Marker, *writes: Write) -> Marker:
+        """Store the marker over its version, with other writes. Raises StoreFailed."""
+        item = self._markers.item(marker, PARTITION, self._clock())
+        first = Write.replace(item, marker.version) if marker.version else Write.create(item)
+        version, *_ = await self._partition.write(first, *writes)
+        return replace(marker, version=version)
 
-    async def discard(self, parked: ParkedEvent, reason: str) -> None:
-        """Keep the event as discarded until it expires."""
-        item = await self._read(parked.id)
-        if item is None or item["type"] != EVENT:
-            return  # another operator was faster
-        discarded = {name: value for name, value in item.items() if not name.startswith("_")} | {
-            "type": DISCARDED,
-            "discardedAt": self._clock().isoformat(),
-            "discardReason": reason,
-            "ttl": self._discarded_ttl,
-        }
-        await self._store(Write.replace(discarded, item["_etag"]))
 
-    async def release(self, parked: ParkedAggregate) -> bool:
-        """Delete the marker at the version that was read; False: the marker has changed since."""
-        try:
-            await self._store(Write.delete(marker_id(parked.aggregate), parked.version))
-        except PreconditionFailed:
-            return False
-        return True
+def _counted(marker: Marker, more: int) -> Marker:
+    """Rule ``count-creates``: the count changes by what this transaction creates or deletes."""
+    return marker if marker.waiting is None else replace(marker, waiting=marker.waiting + more)
 
-    async def _all(
-        self, query: str, parameters: Mapping[str, Any], *, size: int = 1000
-    ) -> AsyncIterator[Item]:
-        token: str | None = None
-        while True:
-            try:
-                items, token = await self._container.page(
-                    query, parameters, size, token, partition_key=PARTITION
-                )
-            except StoreFailed as error:
-                raise error.failure.error() from error
-            for item in items:
-                yield item
-            if token is None:
-                return
 
-    async def _read(self, item_id: str) -> Item | None:
-        try:
-            return await self._container.read(item_id, PARTITION)
-        except StoreFailed as error:
-            raise error.failure.error() from error
+def _freed_at_zero(marker: Marker) -> Marker:
+    """Rule ``end-at-zero``: at the version that was read; no query decides it."""
+    return marker.freed() if marker.waiting == 0 else marker
 
-    async def _store(self, *writes: Write) -> list[str]:
-        """As :meth:`_write`, but every failure becomes an error of the outbox or Misconfigured."""
-        try:
-            return await self._write(*writes)
-        except StoreFailed as error:
-            raise error.failure.error() from error
 
-    async def _write(self, *writes: Write) -> list[str]:
-        """One transaction. Raises PreconditionFailed when another writer was faster, StoreFailed for other failures."""
-        try:
-            return await self._container.execute(PARTITION, writes)
-        except StoreFailed as error:
-            if error.failure.kind in (Kind.CONFLICT, Kind.STALE) or (
-                error.failure.kind is Kind.MISSING and writes[0].if_match is not None
-            ):
-                raise PreconditionFailed(
-                    "another instance or operator changed the parked aggregate: read it again"
-                ) from error
-            raise
+def _has_document(item: Item) -> bool:
+    return set(item["document"]) > {"id", "partitionKey"}
+
+
+def _changed() -> PreconditionFailed:
+    return PreconditionFailed("another instance or operator changed the parked aggregate: read it again")

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import azure.functions as func
 from pydantic import StringConstraints
 
+from infra.http.errors import FieldError, InvalidRequest
 from infra.http.request import json_object
 from infra.http.responses import json_response
 from infra.http.validation import validated
@@ -15,8 +16,8 @@ from infra.relay_status import LeaseStatus, RelayStatus
 from outbox.aggregate import AggregateKey
 from outbox.errors import NotParked
 from outbox.event import WireModel
-from outbox.parking import Replayed
 from outbox.parking_lot import ParkedEvent, ParkedPage
+from outbox.replay import Replayed
 
 _PARKING_ID = re.compile(r"[0-9a-f]{32}")
 
@@ -66,10 +67,24 @@ def discard_reason(request: func.HttpRequest) -> str:
     return str(discard.reason)
 
 
-def parked_listed(page: ParkedPage, names: Sequence[Names]) -> func.HttpResponse:
+def wants_discarded(request: func.HttpRequest) -> bool:
+    """Whether the query asks for the discarded events: ``state=discarded``. Raises InvalidRequest."""
+    state: str = request.params.get("state", "parked")
+    if state not in ("parked", "discarded"):
+        raise InvalidRequest(FieldError("state", "must be parked or discarded"))
+    return state == "discarded"
+
+
+def parked_listed(page: ParkedPage, names: Sequence[Names], max_age_seconds: int) -> func.HttpResponse:
     """200 with a page of parked events, without their documents, and the token of the next page."""
-    items = [_summary(parked, names) for parked in page.items]
-    return json_response(200, {"items": items, "continuationToken": page.continuation_token})
+    return json_response(
+        200,
+        {
+            "items": [_summary(parked, names) for parked in page.items],
+            "continuationToken": page.continuation_token,
+            "discardedAfterSeconds": max_age_seconds,
+        },
+    )
 
 
 def parked_shown(parked: ParkedEvent, names: Sequence[Names]) -> func.HttpResponse:
@@ -83,10 +98,12 @@ def replayed(result: Replayed) -> func.HttpResponse:
 
 
 def relay_status(status: RelayStatus, names: Sequence[Names]) -> func.HttpResponse:
-    """200 with every lease, the age of its oldest waiting change, and whether the relay is late."""
+    """200 with every lease, the age of its oldest waiting change, the missing ones, and whether the relay is late."""
     leases = [_lease(lease) for lease in status.leases]
     parked = {each.count: status.parked[each.aggregate_type] for each in names}
-    return json_response(200, {"late": status.late, **parked, "leases": leases})
+    return json_response(
+        200, {"late": status.late, **parked, "missingLeases": status.missing, "leases": leases}
+    )
 
 
 def _lease(lease: LeaseStatus) -> Mapping[str, Any]:
@@ -114,4 +131,15 @@ def _summary(parked: ParkedEvent, names: Sequence[Names]) -> Mapping[str, Any]:
         "sequence": parked.sequence,
         "reason": parked.reason,
         "parkedAt": parked.parked_at.isoformat(),
+        "state": parked.state.value,
+        "notice": parked.is_notice,
+        "attempts": parked.attempts,
+        "lastAttemptAt": parked.attempted_at.isoformat() if parked.attempted_at else None,
+        **_discarding(parked),
     }
+
+
+def _discarding(parked: ParkedEvent) -> Mapping[str, Any]:
+    if parked.discarding is None:
+        return {}
+    return {"discardedAt": parked.discarding.at.isoformat(), "discardReason": parked.discarding.reason}

@@ -34,9 +34,11 @@ def operator_functions(service: Callable[[], Wired], names: Sequence[operations.
     @app.route(route="parked", methods=["GET"], auth_level=func.AuthLevel.ADMIN)
     @answering
     async def list_parked(req: func.HttpRequest) -> func.HttpResponse:
-        """GET /parked?pageSize=&continuationToken=: the events that cannot be sent, and the events behind them."""
-        size, token = request.page_request(req)
-        return operations.parked_listed(await service().outbox.parking.page(size, token), names)
+        """GET /parked?pageSize=&continuationToken=&state=: the events that cannot be sent, and those behind them."""
+        (size, token), discarded = request.page_request(req), operations.wants_discarded(req)
+        parking = service().outbox.parking
+        page = await parking.page(size, token, discarded=discarded)
+        return operations.parked_listed(page, names, parking.max_age_seconds)
 
     @app.route(route="parked/{id}", methods=["GET"], auth_level=func.AuthLevel.ADMIN)
     @answering
@@ -48,7 +50,7 @@ def operator_functions(service: Callable[[], Wired], names: Sequence[operations.
     @app.route(route="parked/{id}/discard", methods=["POST"], auth_level=func.AuthLevel.ADMIN)
     @answering
     async def discard_parked(req: func.HttpRequest) -> func.HttpResponse:
-        """POST /parked/{id}/discard {"reason": ...}: give one parked event up for good."""
+        """POST /parked/{id}/discard {"reason": ...}: give the event that is in the way up for good."""
         parking_id, reason = operations.parking_id(req), operations.discard_reason(req)
         await service().outbox.parking.discard(parking_id, reason)
         return responses.no_content()

@@ -1,4 +1,4 @@
-"""The rules for the containers: events are stored, forwarded once in order, applied once, and removed."""
+"""The rules for the containers: events are stored, forwarded, applied once and removed; a key is claimed once."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -64,7 +64,15 @@ def needed(settings: Settings) -> tuple[Needed, ...]:
             "/partitionKey",
             ttl_needed=True,
             items_say_their_ttl=False,
-            queried=("/type", "/contactId", "/position", "/parkedAt"),
+            queried=("/type", "/aggregateType", "/contactId", "/position", "/parkedAt"),
+        ),
+        Needed(
+            settings.cosmos_claim_container,
+            "COSMOS_CLAIM_CONTAINER",
+            "/partitionKey",
+            ttl_needed=True,
+            items_say_their_ttl=True,
+            queried=(),
         ),
         Needed(
             settings.cosmos_directory_container,

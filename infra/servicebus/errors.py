@@ -1,8 +1,8 @@
-"""The Service Bus SDK's errors become ours in this one module: "this message never" or "not now".
+"""The Service Bus SDK's errors become ours in this one module: "this message never", "not in one batch" or "not now".
 
-Only the size of a message is final. An operator can repair everything else, such as a full topic, a missing topic or a
-missing role, while the events wait in the store; to treat such an error as final would lose events. After an error that
-is not listed, the events wait.
+Only what is wrong with a message itself is final: its size, and a value that the service does not take. An operator can
+repair everything else, such as a full topic, a missing topic or a missing role, while the events wait in the store; to
+treat such an error as final would lose events. After an error that is not listed, the events wait.
 """
 
 import asyncio
@@ -14,19 +14,19 @@ from azure.servicebus import exceptions as sdk
 SDK_ERRORS = (AzureError, asyncio.TimeoutError, OSError, ValueError)
 """What a call of the SDK can raise; a ValueError says that the client was closed during the call."""
 
-NO_ANSWER = (sdk.OperationTimeoutError, asyncio.TimeoutError)
-"""Those of them that say that Service Bus was silent for as long as a call may take."""
-
 
 class Verdict(Enum):
     """The meaning of a failed send for its events."""
 
-    TOO_LARGE = "the message is larger than the topic takes"
-    WAIT = "send it again later"
+    NEVER = "the topic will never take one of these messages"
+    NOT_TOGETHER = "the topic does not take these messages in one batch"
+    WAIT = "send them again later"
 
+
+TOO_LARGE = "the message is larger than the topic takes"
 
 VERDICTS: dict[type[BaseException], tuple[Verdict, str]] = {
-    sdk.MessageSizeExceededError: (Verdict.TOO_LARGE, ""),
+    sdk.MessageSizeExceededError: (Verdict.NEVER, TOO_LARGE),
     sdk.ServiceBusConnectionError: (Verdict.WAIT, "Service Bus cannot be reached"),
     sdk.ServiceBusCommunicationError: (Verdict.WAIT, "Service Bus cannot be reached"),
     sdk.OperationTimeoutError: (Verdict.WAIT, "Service Bus did not answer in time"),
@@ -56,10 +56,31 @@ VERDICTS: dict[type[BaseException], tuple[Verdict, str]] = {
 """The nearest class of an error decides. A test compares this table with the SDK's own list of errors."""
 
 
+CONDITIONS: dict[bytes, tuple[Verdict, str]] = {
+    b"amqp:not-allowed": (
+        Verdict.NOT_TOGETHER,
+        "the topic refuses the batch: if the topic is partitioned, set SERVICEBUS_TOPIC_PARTITIONED=true",
+    ),
+    b"com.microsoft:argument-error": (
+        Verdict.NEVER,
+        "a value in the message is outside the limits of Service Bus",
+    ),
+}
+"""What the service answered, where the SDK has no error of its own for it."""
+
+
 def verdict(error: BaseException) -> tuple[Verdict, str]:
     """The meaning of an error out of ``SDK_ERRORS``, and the reason for an operator to read."""
+    if type(error) is sdk.ServiceBusError and (answer := _condition(error)) in CONDITIONS:
+        return CONDITIONS[answer]
     for kind in type(error).__mro__:
         if kind in VERDICTS:
             found, reason = VERDICTS[kind]
             return found, f"{reason} ({type(error).__name__})"
     return Verdict.WAIT, f"Service Bus cannot be used ({type(error).__name__})"
+
+
+def _condition(error: sdk.ServiceBusError) -> bytes:
+    """The AMQP condition of the service's answer; empty when there was none."""
+    # An enumeration of the SDK whose members are bytes, or the bytes themselves.
+    return bytes(getattr(error.inner_exception, "condition", b""))

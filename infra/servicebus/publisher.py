@@ -1,59 +1,83 @@
 """Each aggregate's events reach the topic in the order given, or the caller learns which events may be missing.
 
-All events of one aggregate go through one sender, batch after batch: each batch is accepted before the next is sent,
-and a failure stops the aggregate. Several aggregates are sent side by side. A sender serves one coroutine at a time and
-is dropped after any failure, since the state of its link is then unknown. When the topic answers no send of a page for
-as long as one send may take, the rest of the page is not tried: a page fails soon, however many aggregates it has.
-Sending an event twice does no harm: the topic drops a message with a MessageId that it knows.
+A page leaves in as few batches as its bytes allow, each with the events of several aggregates, and Service Bus accepts
+a batch whole or not at all. Batches that share no aggregate fly side by side; an aggregate's batches fly one after the
+other, and after an event that was refused or whose outcome is unknown nothing more of its aggregate is sent. A refusal
+names no message, so a refused batch is halved until the message is found. When the topic is away, the rest of the page
+is not tried. Sending an event twice does no harm: the topic drops a message with a MessageId that it knows.
 """
 
 import asyncio
-import contextlib
-import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
-from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
-from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
-from azure.servicebus.exceptions import MessageSizeExceededError
+from azure.servicebus import ServiceBusMessage
+from azure.servicebus.aio import ServiceBusClient
 
-from infra.servicebus.errors import NO_ANSWER, SDK_ERRORS, Verdict, verdict
-from infra.servicebus.message import message_from_event
+from infra.servicebus.batches import Batch, Chain, Room, halves, pack
+from infra.servicebus.errors import SDK_ERRORS, TOO_LARGE, Verdict, verdict
+from infra.servicebus.message import exact_size, message_from_event, size_at_most
+from infra.servicebus.senders import Limits, Senders
 from outbox.publisher import Accepted, AggregateEvents, Guarantees, Outcome, Refused, Unknown
 
-SEND_TIMEOUT_SECONDS = 20.0
-"""The timeout for opening a link and for each send. The SDK has no timeout by default."""
-
 SENDERS = 6
-"""How many aggregates are sent at the same time. Each needs a connection; Microsoft's emulator allows ten in all."""
+"""How many batches are under way at once. Each needs a connection; Microsoft's emulator allows ten in all."""
 
-_CLOSE_TIMEOUT_SECONDS = 2.0
+MOST_MESSAGES = 4_500
+"""Service Bus takes no larger batch (https://github.com/Azure/azure-service-bus/issues/397)."""
 
+ENVELOPE_BYTES = 600
+"""The SDK copies the first message's id, session and partition key to the batch, and does not count them."""
 
-class _Waits(Exception):
-    """A send failed for a reason that may pass; the first ``accepted`` messages are in the topic."""
-
-    def __init__(self, accepted: int, error: BaseException) -> None:
-        super().__init__(accepted, error)
-        self.accepted = accepted
-        self.error = error
+_log = logging.getLogger(__name__)
 
 
-class _Answers:
-    """When the topic last answered a send of one page; that the page begins counts as an answer."""
+@dataclass
+class _Aggregate:
+    """How far one aggregate's events have got."""
 
-    def __init__(self) -> None:
-        self._last = time.monotonic()
+    messages: list["_Message"] = field(default_factory=list)
+    impossible: str | None = None
+    """Why the event behind the last message can never be sent."""
+    accepted: int = 0
+    stopped: Refused | Unknown | None = None
+    postponed: bool = False
+    """The topic refused to take it with others: it is sent by itself once nothing of the page is under way."""
 
     @property
-    def missing(self) -> bool:
-        """Whether no send has got an answer for as long as a send may take."""
-        return time.monotonic() - self._last >= SEND_TIMEOUT_SECONDS
+    def unsent(self) -> list["_Message"]:
+        return [] if self.stopped else self.messages[self.accepted :]
 
-    def note(self, error: BaseException | None = None) -> None:
-        """A send has ended: without an error, or with this one."""
-        if not isinstance(error, NO_ANSWER):
-            self._last = time.monotonic()
+    @property
+    def outcome(self) -> Outcome:
+        if self.stopped is None and self.impossible is not None:
+            return Refused(self.accepted, self.impossible)
+        return self.stopped or Accepted()
+
+
+@dataclass(frozen=True, eq=False)
+class _Message:
+    aggregate: _Aggregate
+    message: ServiceBusMessage
+    size: int
+
+
+@dataclass
+class _Page:
+    aggregates: list[_Aggregate]
+    away: str | None = None
+    """Why nothing more of the page is tried."""
+
+    @property
+    def unsent(self) -> list[_Message]:
+        return [message for aggregate in self.aggregates for message in aggregate.unsent]
+
+    def give_up(self, reason: str, messages: Iterable[_Message]) -> None:
+        """Whether the topic has these messages is not known, and no others are tried."""
+        self.away = reason
+        for aggregate in (one.aggregate for one in messages):
+            aggregate.stopped = aggregate.stopped or Unknown(aggregate.accepted, reason)
 
 
 class ServiceBusPublisher:
@@ -62,153 +86,141 @@ class ServiceBusPublisher:
     def __init__(
         self, client: ServiceBusClient, topic: str, *, source: str, partitioned: bool, senders: int = SENDERS
     ) -> None:
-        self._client = client
-        self._topic = topic
         self._source = source
         self._partitioned = partitioned
-        self._places = asyncio.Semaphore(senders)
-        self._idle: list[ServiceBusSender] = []
+        self._senders = Senders(client, topic, senders)
+        self._topic = topic
+        self.refused_mixes = 0
+        """How many batches the topic has refused because of their several sessions."""
 
     @property
     def guarantees(self) -> Guarantees:
-        """Sessions keep the order, the topic drops duplicates; one batch carries one session.
+        """Sessions keep the order, the topic drops duplicates; it mixes sessions until it has once refused to.
 
         The largest message is a setting of the topic, known only after a link is open.
         """
-        return Guarantees(ordered=True, deduplicates=True, mixes_aggregates=False, largest_message_bytes=None)
+        return Guarantees(
+            ordered=True, deduplicates=True, mixes_aggregates=self._mixes, largest_message_bytes=None
+        )
 
     async def publish(self, page: Sequence[AggregateEvents]) -> Sequence[Outcome]:
-        """Send each aggregate's events in order, several aggregates side by side."""
-        answers = _Answers()
-        async with (
-            asyncio.TaskGroup() as sending
-        ):  # a bug in one task cancels the others: no task goes on sending unseen
-            tasks = [sending.create_task(self._publish_one(group, answers)) for group in page]
-        return [task.result() for task in tasks]
+        """Send each aggregate's events in order, all of them in as few sends as possible."""
+        sending = _Page([self._prepared(group) for group in page])
+        if sending.unsent:
+            try:
+                limits = await self._senders.limits()
+            except SDK_ERRORS as error:
+                sending.give_up(verdict(error)[1], sending.unsent)
+            else:
+                _stop_at_too_large(sending.aggregates, limits.message_bytes)
+                await self._send_page(sending, limits)
+                if sending.unsent:  # postponed, since the topic has just refused to mix sessions
+                    await self._send_page(sending, limits)
+        return [aggregate.outcome for aggregate in sending.aggregates]
 
     async def close(self) -> None:
         """Close the idle senders; the caller closes the client."""
-        while self._idle:
-            await _close(self._idle.pop())
+        await self._senders.close()
 
-    async def _publish_one(self, group: AggregateEvents, answers: _Answers) -> Outcome:
-        messages, impossible = self._messages(group)
-        send = _one_by_one if self._partitioned else _in_batches
-        async with self._places:
-            if answers.missing:
-                return Unknown(0, verdict(TimeoutError())[1])
-            try:
-                async with self._sender() as sender:
-                    refused = await send(sender, messages)
-            except _Waits as waits:
-                answers.note(waits.error)
-                return Unknown(waits.accepted, verdict(waits.error)[1])
-            except SDK_ERRORS as error:
-                answers.note(error)
-                return Unknown(0, verdict(error)[1])
-            answers.note()
-            return refused or impossible or Accepted()
+    @property
+    def _mixes(self) -> bool:
+        return not self._partitioned and not self.refused_mixes
 
-    def _messages(self, group: AggregateEvents) -> tuple[list[ServiceBusMessage], Refused | None]:
+    def _prepared(self, group: AggregateEvents) -> _Aggregate:
         """The messages up to the first event for which the SDK cannot make a message."""
-        messages: list[ServiceBusMessage] = []
+        aggregate = _Aggregate()
         for event in group.events:
             try:
-                messages.append(message_from_event(event, source=self._source, partitioned=self._partitioned))
+                message = message_from_event(event, source=self._source, partitioned=self._partitioned)
+                size = size_at_most(message)
             except ValueError:
-                reason = "the SDK cannot make a message of the event: see the limits of Service Bus"
-                return messages, Refused(len(messages), reason)
-        return messages, None
+                aggregate.impossible = "the SDK cannot make a message of it: see the limits of Service Bus"
+                break
+            aggregate.messages.append(_Message(aggregate, message, size))
+        return aggregate
 
-    @asynccontextmanager
-    async def _sender(self) -> AsyncIterator[ServiceBusSender]:
-        sender = self._idle.pop() if self._idle else self._client.get_topic_sender(self._topic)
-        try:
-            yield sender
-        except BaseException:  # a cancelled send too: the state of its link is unknown
-            await _close(sender)
-            raise
-        self._idle.append(sender)
+    async def _send_page(self, page: _Page, limits: Limits) -> None:
+        for aggregate in page.aggregates:
+            aggregate.postponed = False
+        room = Room(
+            bytes=limits.batch_bytes - ENVELOPE_BYTES,
+            messages=1 if self._partitioned else MOST_MESSAGES,
+            mixes=self._mixes,
+        )
+        chains = pack([aggregate.unsent for aggregate in page.aggregates], room)
+        async with (
+            asyncio.TaskGroup() as sending
+        ):  # a bug in one task cancels the others: none sends on unseen
+            for chain in chains:
+                sending.create_task(self._send_chain(page, chain))
 
+    async def _send_chain(self, page: _Page, chain: Chain[_Message]) -> None:
+        for batch in chain:
+            await self._send(page, batch)
 
-async def _in_batches(sender: ServiceBusSender, messages: Sequence[ServiceBusMessage]) -> Refused | None:
-    """Send as few batches as possible, up to the first message that is too large for a batch of its own."""
-    sent = 0
-    waiting: list[ServiceBusMessage] = []
-    batch = await _new_batch(sender, sent)
-    for message in messages:
-        if waiting and not _fits(batch, message):
-            if refusal := await _send(sender, batch, waiting, sent):
-                return refusal
-            sent, waiting = sent + len(waiting), []
-            batch = await _new_batch(sender, sent)
-        if not waiting and not _fits(batch, message):
-            return _too_large(sent)
-        waiting.append(message)
-    return await _send(sender, batch, waiting, sent) if waiting else None
+    async def _send(self, page: _Page, batch: Batch[_Message]) -> None:
+        """Send what may still be sent of a batch, in halves where the topic refuses it."""
+        async with self._senders.places:
+            batch = self._still_to_be_sent(page, batch)
+            if not batch:
+                return
+            try:
+                await self._senders.send([one.message for one in batch])
+            except SDK_ERRORS as error:
+                refusal = verdict(error)
+            else:
+                for one in batch:
+                    one.aggregate.accepted += 1
+                return
+        await self._not_sent(page, batch, *refusal)
 
+    def _still_to_be_sent(self, page: _Page, batch: Batch[_Message]) -> Batch[_Message]:
+        """Decided when the batch has its place: other sends may have failed while it waited for that."""
+        if page.away is not None:
+            page.give_up(page.away, batch)
+        batch = [one for one in batch if one.aggregate.stopped is None and not one.aggregate.postponed]
+        return _postponed(batch) if _is_mixed(batch) and not self._mixes else batch
 
-async def _send(
-    sender: ServiceBusSender, batch: ServiceBusMessageBatch, messages: Sequence[ServiceBusMessage], sent: int
-) -> Refused | None:
-    """Send a batch; if the service finds the batch too large all the same, send its messages one by one."""
-    try:
-        await _within_the_deadline(sender, batch, sent)
-    except MessageSizeExceededError:
-        return await _one_by_one(sender, messages, sent)
-    return None
+    async def _not_sent(self, page: _Page, batch: Batch[_Message], kind: Verdict, reason: str) -> None:
+        if kind is Verdict.NOT_TOGETHER and _is_mixed(batch):
+            self._mix_no_more()
+            _postponed(batch)
+        elif kind is not Verdict.NEVER:
+            page.give_up(reason, batch)
+        elif len(batch) == 1:
+            aggregate = batch[0].aggregate
+            aggregate.stopped = Refused(aggregate.accepted, reason)
+        else:
+            for half in halves(batch):
+                await self._send(page, half)
 
-
-async def _one_by_one(
-    sender: ServiceBusSender, messages: Sequence[ServiceBusMessage], sent: int = 0
-) -> Refused | None:
-    for number, message in enumerate(messages, start=sent):
-        # The SDK measures a message only where it makes a batch.
-        if not _fits(await _new_batch(sender, number), message):
-            return _too_large(number)
-        try:
-            await _within_the_deadline(sender, message, number)
-        except MessageSizeExceededError:
-            return _too_large(number)
-    return None
-
-
-async def _within_the_deadline(
-    sender: ServiceBusSender, what: ServiceBusMessageBatch | ServiceBusMessage, sent: int
-) -> None:
-    """One send. Raises MessageSizeExceededError, or _Waits for every other failure."""
-    try:
-        async with asyncio.timeout(SEND_TIMEOUT_SECONDS):
-            await sender.send_messages(what, timeout=SEND_TIMEOUT_SECONDS)
-    except SDK_ERRORS as error:
-        if verdict(error)[0] is Verdict.TOO_LARGE:
-            raise MessageSizeExceededError from error
-        raise _Waits(sent, error) from error
-
-
-async def _new_batch(sender: ServiceBusSender, sent: int) -> ServiceBusMessageBatch:
-    try:
-        async with asyncio.timeout(
-            SEND_TIMEOUT_SECONDS
-        ):  # the first call opens the link, to learn the size limit
-            return await sender.create_message_batch()
-    except SDK_ERRORS as error:
-        raise _Waits(sent, error) from error
+    def _mix_no_more(self) -> None:
+        if self._mixes:
+            _log.warning(
+                "topic %s refuses batches of several sessions: from now on each session is sent in batches of its "
+                "own, which takes more round trips. Is the topic partitioned? Then set "
+                "SERVICEBUS_TOPIC_PARTITIONED=true",
+                self._topic,
+            )
+        self.refused_mixes += 1
 
 
-def _fits(batch: ServiceBusMessageBatch, message: ServiceBusMessage) -> bool:
-    try:
-        batch.add_message(message)
-    except MessageSizeExceededError:
-        return False
-    return True
+def _stop_at_too_large(aggregates: Iterable[_Aggregate], limit: int) -> None:
+    """A message that its link does not take would cost the link: it is found before anything is sent."""
+    for aggregate in aggregates:
+        for number, one in enumerate(aggregate.messages):
+            if one.size > limit and exact_size(one.message) > limit:
+                aggregate.impossible = TOO_LARGE
+                del aggregate.messages[number:]
+                break
 
 
-def _too_large(accepted: int) -> Refused:
-    return Refused(accepted, Verdict.TOO_LARGE.value)
+def _is_mixed(batch: Batch[_Message]) -> bool:
+    return len({id(one.aggregate) for one in batch}) > 1
 
 
-async def _close(sender: ServiceBusSender) -> None:
-    with contextlib.suppress(*SDK_ERRORS):
-        async with asyncio.timeout(_CLOSE_TIMEOUT_SECONDS):
-            await sender.close()
+def _postponed(batch: Batch[_Message]) -> Batch[_Message]:
+    """Nothing is left of the batch for now; what follows of its aggregates must not overtake it."""
+    for one in batch:
+        one.aggregate.postponed = True
+    return []

@@ -15,7 +15,7 @@ from azure.cosmos.aio import CosmosClient
 
 from changefeed import ChangeFeedContext, ChangeFeedProcessor
 from devstack.settings import COSMOS_KEY
-from tests.changefeed.support import FAST
+from tests.changefeed.support import MENDING
 
 
 async def main(endpoint: str, database_name: str, name: str, file: Path) -> None:
@@ -43,7 +43,7 @@ async def main(endpoint: str, database_name: str, name: str, file: Path) -> None
             database.get_container_client("leases"),
             handle,
             instance_name=name,
-            options=FAST,
+            options=MENDING,
         ):
             await stop.wait()
 

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from azure.cosmos import PartitionKey
@@ -21,6 +21,9 @@ FAST = ProcessorOptions(
     start=StartFrom.beginning(),
 )
 """Intervals for tests; everything else as usual."""
+
+MENDING = replace(FAST, mend_leases=True)
+"""As the relay worker: makes leases again that were missing for as long as a lease lasts."""
 
 
 @dataclass
@@ -41,6 +44,12 @@ class Containers:
         """By what comes after the prefix: ``.info``, ``..0``, ..."""
         documents = [document async for document in self.leases.read_all_items()]
         return {document["id"][document["id"].index("=.") + 1 :]: document for document in documents}
+
+    async def delete_leases(self, *names: str) -> None:
+        """Those of these names; without a name all leases. The marker ``.info`` stays."""
+        documents = await self.lease_documents()
+        for name in names or [each for each in documents if each.startswith("..")]:
+            await self.leases.delete_item(documents[name]["id"], documents[name]["id"])
 
 
 @contextlib.asynccontextmanager

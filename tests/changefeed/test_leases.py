@@ -6,9 +6,12 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from azure.cosmos.aio import CosmosClient
 
 from changefeed import ChangeFeedProcessor, LeasesUnusable
-from devstack.testing import eventually
+from changefeed.feed import identify
+from devstack.settings import COSMOS_KEY
+from devstack.testing import Service, eventually
 from tests.changefeed.support import FAST, Containers, Recorder
 
 
@@ -180,3 +183,13 @@ async def test_leases_of_another_mode_are_refused(containers: Containers) -> Non
 
     with pytest.raises(LeasesUnusable, match="Full-Fidelity Feed"):
         await Recorder().processor(containers).start()
+
+
+async def test_the_host_in_the_names_of_leases_is_in_lower_case_as_dotnet_writes_it(
+    cosmos_server: Service, containers: Containers
+) -> None:
+    """With another spelling of the endpoint there would be a second set of leases, and each change would come twice."""
+    upper = cosmos_server.address.replace("127.0.0.1", "LocalHost")
+    async with CosmosClient(upper, COSMOS_KEY) as client:
+        monitored = client.get_database_client(containers.database).get_container_client("items")
+        assert (await identify(monitored)).account_host == "localhost"

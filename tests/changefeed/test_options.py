@@ -36,6 +36,12 @@ def test_values_that_cannot_work_are_refused(values: dict[str, float]) -> None:
         ProcessorOptions(**values)  # type: ignore[arg-type]  # mypy cannot match a dict's values to fields
 
 
+@pytest.mark.parametrize("start", [StartFrom.now(), StartFrom.at(STARTED)])
+def test_a_lease_is_never_made_again_from_now_or_from_a_time(start: StartFrom) -> None:
+    with pytest.raises(ValueError, match=r"mend_leases needs StartFrom.beginning"):
+        ProcessorOptions(mend_leases=True, start=start)
+
+
 def test_now_is_a_second_before_the_start_because_the_service_reads_whole_seconds() -> None:
     assert StartFrom.now().resolved(STARTED) == STARTED - timedelta(seconds=1)
 

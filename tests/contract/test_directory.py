@@ -31,8 +31,10 @@ from infra.servicebus.message import message_from_event
 from outbox.aggregates import Aggregates
 from outbox.errors import UnknownContinuation
 from outbox.feed import OutboxEvent
+from outbox.unit_of_work import Origin
 from tests.support.azure import CONTACTS, DIRECTORY, contacts_database
 from tests.support.contacts import DETAILS, LATER, ORIGIN
+from tests.support.fake_claims import FakeClaims
 from tests.support.feed import EVENTS
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -72,7 +74,7 @@ class Process:
         found = [each for item in items if isinstance(each := EVENTS.event(item), OutboxEvent)]
         messages = [
             message_from_event(each, source="/contacts", partitioned=False)
-            for each in sorted(found, key=lambda each: each.sequence)
+            for each in sorted(found, key=lambda each: each.sequence or 0)
         ]
         received = [received_event(b"".join(message.body), {}) for message in messages]
         return [each for each in received if each is not None]
@@ -90,8 +92,12 @@ def started(client: CosmosClient, database: str) -> Process:
     stored, listed = Container(client, database, CONTACTS), Container(client, database, DIRECTORY)
     entries = CosmosEntries(listed, FORM, deleted_ttl_seconds=600)
     lifetimes = Lifetimes(events=600, requests=600)
+
+    def open_unit_of_work(origin: Origin) -> CosmosUnitOfWork:
+        return CosmosUnitOfWork(stored, "t", origin, lifetimes)
+
     return Process(
-        Contacts(Aggregates(lambda origin: CosmosUnitOfWork(stored, "t", origin, lifetimes)), lambda: LATER),
+        Contacts(Aggregates(open_unit_of_work, FakeClaims()), lambda: LATER),
         entries,
         StateInbox(entries, CosmosSource(stored, entry_of), project),
         CosmosDirectory(EntryListing(listed, "t")),

@@ -17,6 +17,7 @@ from infra.contacts.documents import CONTACTS
 from infra.cosmos.container import Container
 from infra.cosmos.documents import Item
 from infra.cosmos.errors import Failure
+from infra.cosmos.marker_documents import Owners
 from infra.cosmos.parked_documents import PARTITION, ParkedDocuments
 from infra.cosmos.parking_lot import CosmosParkingLot
 from outbox.aggregates import Aggregates
@@ -49,7 +50,7 @@ def lagging(cosmos_store: CosmosStore) -> CosmosStore:
 
 
 def service(store: CosmosStore) -> Contacts:
-    return Contacts(Aggregates(store.open), clock=lambda: LATER)
+    return Contacts(Aggregates(store.open, store.claims), clock=lambda: LATER)
 
 
 async def create(store: CosmosStore) -> Receipt[Contact]:
@@ -161,13 +162,11 @@ async def test_no_event_slips_past_a_marker_that_another_instance_has_just_writt
         contacts_database(cosmos_server) as database,
         CosmosClient.from_connection_string(cosmos_server.connection_string) as client,
     ):
-        documents = ParkedDocuments(EVENTS, CONTACTS.parked)
+        documents = ParkedDocuments(EVENTS, Owners(CONTACTS.parked))
         lagging = LaggingLot(client, database.id, PARKED)
         lagging.old = {}
-        here = CosmosParkingLot(
-            Container(client, database.id, PARKED), "t", documents, discarded_ttl_seconds=60
-        )
-        there = CosmosParkingLot(lagging, "t", documents, discarded_ttl_seconds=60)
+        here = CosmosParkingLot(Container(client, database.id, PARKED), "t", documents, ttl_seconds=60)
+        there = CosmosParkingLot(lagging, "t", documents, ttl_seconds=60)
         topic = FakePublisher(limit=1000)
         await Relay(topic, here).forward([read(event_document("a", 1, text="x" * 2000))])
         await Relay(topic, there).forward([read(event_document("a", 2))])
@@ -182,7 +181,7 @@ async def test_the_fence_of_a_parking_lot_costs_one_refused_write_a_page(cosmos_
     ):
         container = Container(client, database.id, PARKED)
         lot = CosmosParkingLot(
-            container, "t", ParkedDocuments(EVENTS, CONTACTS.parked), discarded_ttl_seconds=60
+            container, "t", ParkedDocuments(EVENTS, Owners(CONTACTS.parked)), ttl_seconds=60
         )
         await Relay(FakePublisher(), lot).forward([read(event_document(name, 1)) for name in "abcdef"])
         assert container.fences == 1

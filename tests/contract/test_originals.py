@@ -100,7 +100,7 @@ async def test_what_was_rewritten_is_read_again_and_published_as_committed(
     item = await committed(cosmos_store, DATE)
     [event] = await originals.verified([delivered(rewritten(item))])
     assert description(event) == DATE
-    assert event.position == (7, 1), "the place in the feed is the delivered one's"
+    assert (event.lsn, event.sequence) == (7, 1), "the place in the feed is the delivered one's"
     assert originals.reread == 1
 
     function, worker = FakePublisher(), FakePublisher()
@@ -197,7 +197,7 @@ async def test_an_original_that_is_proven_gone_is_parked_as_unverified_and_never
     publisher, lot = FakePublisher(), FakeParkingLot()
     await Relay(publisher, lot, originals).forward([delivered(rewritten(item))])
     assert publisher.sent == []
-    [(parked, _)] = lot.parked.values()
+    [parked] = (await lot.page(10, None)).items
     assert parked.reason.startswith("unverified: ")
     owner = delivered(item).aggregate
     assert owner is not None

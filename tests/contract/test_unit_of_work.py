@@ -204,7 +204,7 @@ async def upload(store: Store) -> tuple[ImportFile, ImportTask]:
         return commit.receipt(file).aggregate, commit.receipt(task).aggregate
 
 
-async def told(store: Store, aggregate: Aggregate[Any]) -> list[tuple[str, int]]:
+async def told(store: Store, aggregate: Aggregate[Any]) -> list[tuple[str, int | None]]:
     return [(event.action, event.sequence) for event in await store.events(aggregate.key)]
 
 

@@ -33,6 +33,7 @@ DECLARED = {
     "COSMOS_PARKED_CONTAINER": "parked",
     "COSMOS_DIRECTORY_CONTAINER": "directory",
     "COSMOS_SET_ASIDE_CONTAINER": "setAside",
+    "COSMOS_CLAIM_CONTAINER": "claims",
 }
 """The resource of each container in modules/cosmos.bicep."""
 

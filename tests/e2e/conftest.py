@@ -61,6 +61,9 @@ def stack(folder: Path, *, app: Path = ROOT, **settings: str) -> Iterator[Stack]
         "SERVICEBUS_TOPIC": f"topic-{unique}",
         "SERVICEBUS_SUBSCRIPTION": SUBSCRIBER,
         "PYTHONPATH": str(ROOT),
+        "RELAY_SEND_SECONDS": "2",
+        # A timer that comes at some second of a test would do what the test's operator is about to do.
+        "AzureWebJobs.tend_parked.Disabled": "true",
     }
     with Stack(folder, names | settings) as started:
         # First, with what an emulator takes: what the app declares is then there already.

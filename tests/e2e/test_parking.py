@@ -60,17 +60,32 @@ async def test_poison_parks_its_contact_until_it_is_discarded_and_replayed(
         assert bad["id"] in (await answer.json())["detail"]
 
     [blocker] = await parked(shared_stack, http, eventId=bad["id"])
+    assert (blocker["state"], blocker["attempts"]) == ("inTheWay", 2)
     assert "Xanthippe" not in str(blocker)
+    [behind] = await parked(shared_stack, http, contactId=contact_id, sequence=2)
+    async with http.post(f"{shared_stack.url}/parked/{behind['id']}/discard", json={"reason": "r"}) as answer:
+        assert answer.status == 409
+        assert bad["id"] in (await answer.json())["detail"]
     async with http.get(f"{shared_stack.url}/parked/{blocker['id']}") as answer:
         assert (await answer.json())["document"]["data"] == {"secret": "Xanthippe"}
     discard = f"{shared_stack.url}/parked/{blocker['id']}/discard"
     async with http.post(discard, json={"reason": " "}) as answer:
         assert (answer.status, (await answer.json())["errors"][0]["field"]) == (400, "reason")
-    async with http.post(discard, json={"reason": "made by hand"}) as answer:
-        assert answer.status == 204
+    for _ in range(2):
+        async with http.post(discard, json={"reason": "made by hand"}) as answer:
+            assert answer.status == 204
+    [placed] = [one for one in await parked(shared_stack, http, contactId=contact_id) if one["notice"]]
+    assert (placed["action"], placed["sequence"]) == ("EventDiscarded", None)
+    async with http.get(f"{shared_stack.url}/parked?state=discarded&pageSize=100") as answer:
+        [given_up] = [one for one in (await answer.json())["items"] if one["id"] == blocker["id"]]
+    assert (given_up["state"], given_up["discardReason"]) == ("discarded", "made by hand")
     async with http.post(f"{shared_stack.url}/parked/contacts/{contact_id}/replay") as answer:
-        assert (answer.status, await answer.json()) == (200, {"replayed": 2, "remaining": False})
+        assert (answer.status, await answer.json()) == (200, {"replayed": 3, "remaining": False})
 
+    [message] = await shared_stack.topic.receive(contact_id, 1)
+    assert (str(message.message_id), message.subject) == (placed["eventId"], "EventDiscarded")
+    assert message.application_properties is not None
+    assert message.application_properties[b"unsequenced"] is True
     await shared_stack.patch(http, contact_id, description="flows again")
     assert await shared_stack.sequences(contact_id, 3) == [2, 3, 4]
     assert await parked(shared_stack, http, contactId=contact_id) == []
@@ -119,6 +134,7 @@ async def test_the_relays_status_says_that_nothing_is_late(
         ("POST", "parked/contacts/b5e2e7aa-4982-4735-9422-c39a7c4af5c2/replay", None, 404),
         ("DELETE", "parked", None, 405),
         ("GET", "parked?pageSize=0", None, 400),
+        ("GET", "parked?state=sent", None, 400),
         ("GET", "parked?continuationToken=forged", None, 400),
     ],
 )

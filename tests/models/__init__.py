@@ -1,1 +1,1 @@
-"""Exhaustive searches over small models: every order of steps, crashes and old reads is tried, none is drawn."""
+"""Small models of the protocols, each searched through to the end: what no test of the code alone can do."""

@@ -1,57 +1,54 @@
-"""Breadth-first search over all states of a model: the first trace that is found is a shortest one."""
+"""Every state of a model is looked at, the nearest first: so the trace to a broken rule is a shortest one."""
 
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Generic, TypeVar
 
-S = TypeVar("S", bound=Hashable)
+State = TypeVar("State", bound=Hashable)
 
-MOST_STATES = 3_000_000
-"""A model that has more is too large to be searched by a test."""
+MOST_STATES = 2_000_000
+"""A model with more is too large to be searched within a test."""
 
 
 @dataclass(frozen=True)
-class Trace:
-    """The steps that lead from an initial state to one that must not be."""
+class Searched(Generic[State]):
+    """The result of a search."""
 
-    steps: tuple[str, ...]
-    broken: str
-    """What does not hold in the last state."""
-
-    def __str__(self) -> str:
-        return "\n".join(
-            [f"broken: {self.broken}", *(f"{n}. {step}" for n, step in enumerate(self.steps, 1))]
-        )
+    states: int
+    """How many different states were looked at."""
+    trace: tuple[str, ...] | None
+    """The steps to a state that breaks the rule, and what is wrong there; None when no state breaks it."""
 
 
 def search(
-    initial: Iterable[S],
-    successors: Callable[[S], Iterable[tuple[str, S]]],
-    invariant: Callable[[S], str | None],
-) -> Trace | None:
-    """A shortest trace to a state that breaks the invariant; None: no state does.
+    initial: State,
+    successors: Callable[[State], Iterable[tuple[str, State]]],
+    wrong: Callable[[State], str | None],
+) -> Searched[State]:
+    """Look at every state.
 
-    ``successors`` gives each next state with the name of the step; ``invariant`` tells what is broken in a state.
+    ``successors``: each step that can come next, by its name, with the state that it leads to. ``wrong``: what is wrong
+    with a state, or None.
     """
-    came_from: dict[S, tuple[S, str] | None] = dict.fromkeys(initial)
-    waiting = deque(came_from)
+    came_by: dict[State, tuple[State, str] | None] = {initial: None}
+    waiting = deque([initial])
     while waiting:
         state = waiting.popleft()
-        if (broken := invariant(state)) is not None:
-            return Trace(_steps(state, came_from), broken)
-        for step, following in successors(state):
-            if following not in came_from:
-                came_from[following] = state, step
-                waiting.append(following)
-        if len(came_from) > MOST_STATES:
-            raise AssertionError(f"more than {MOST_STATES} states: make the model smaller")
-    return None
+        if (problem := wrong(state)) is not None:
+            return Searched(len(came_by), (*_steps(state, came_by), problem))
+        for step, reached in successors(state):
+            if reached not in came_by:
+                came_by[reached] = state, step
+                waiting.append(reached)
+        if len(came_by) > MOST_STATES:
+            raise AssertionError(f"the model has over {MOST_STATES} states: make it smaller")
+    return Searched(len(came_by), None)
 
 
-def _steps(state: S, came_from: dict[S, tuple[S, str] | None]) -> tuple[str, ...]:
-    steps = []
-    while (before := came_from[state]) is not None:
-        state, step = before
+def _steps(state: State, came_by: dict[State, tuple[State, str] | None]) -> list[str]:
+    steps: list[str] = []
+    while (came := came_by[state]) is not None:
+        state, step = came
         steps.append(step)
-    return tuple(reversed(steps))
+    return steps[::-1]

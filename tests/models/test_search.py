@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from tests.models.search import Trace, search
+from tests.models.search import search
 
 
 def counted(state: int) -> Iterator[tuple[str, int]]:
@@ -12,9 +12,9 @@ def counted(state: int) -> Iterator[tuple[str, int]]:
 
 
 def test_the_trace_is_a_shortest_one() -> None:
-    found = search([1], counted, lambda state: "nine" if state == 9 else None)
-    assert found == Trace(("one more", "twice as much", "twice as much", "one more"), "nine")
+    found = search(1, counted, lambda state: "nine" if state == 9 else None)
+    assert found.trace == ("one more", "twice as much", "twice as much", "one more", "nine")
 
 
 def test_what_cannot_be_reached_is_not_found() -> None:
-    assert search([1], counted, lambda state: "far" if state > 100 else None) is None
+    assert search(1, counted, lambda state: "far" if state > 100 else None).trace is None

@@ -44,7 +44,7 @@ class Deployment:
     contacts: ContainerOf | None = ContainerOf(indexing=indexed("/type/?", "/data/deleted/?"))
     leases: ContainerOf | None = ContainerOf("/id", indexing=indexed())
     parked: ContainerOf | None = ContainerOf(
-        indexing=indexed("/type/?", "/contactId/?", "/position/?", "/parkedAt/?")
+        indexing=indexed("/type/?", "/aggregateType/?", "/contactId/?", "/position/?", "/parkedAt/?")
     )
     directory: ContainerOf | None = ContainerOf(
         indexing=indexed("/deleted/?", *(f"/search/{name}/?" for name in (*SORTED_BY, "lastName")))
@@ -53,6 +53,7 @@ class Deployment:
     set_aside: ContainerOf | None = ContainerOf(
         indexing=indexed("/state/?", "/setAsideAt/?", "/triedAt/?", "/aggregateId/?")
     )
+    claims: ContainerOf | None = ContainerOf(indexing=indexed())
     topic: Mapping[str, Any] | None = field(default_factory=dict)
     """On top of what is right."""
     subscription: Mapping[str, Any] | None = field(default_factory=dict)
@@ -85,6 +86,7 @@ async def _containers(deployment: Deployment, cosmos: Service, name: str) -> Non
         "parked-events": deployment.parked,
         "directory": deployment.directory,
         "set-aside": deployment.set_aside,
+        "claims": deployment.claims,
     }
     async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
         database = await client.create_database(name)

@@ -41,7 +41,10 @@ async def test_a_right_deployment_passes_and_every_promise_has_its_line(
         "ok       container leases: indexed: nothing but the id",
         "ok       container parked-events: partition key /partitionKey",
         "ok       container parked-events: an item expires only by a TTL of its own",
-        "ok       container parked-events: indexed: /type/?, /contactId/?, /position/?, /parkedAt/?",
+        "ok       container parked-events: indexed: /type/?, /aggregateType/?, /contactId/?, /position/?, /parkedAt/?",
+        "ok       container claims: partition key /partitionKey",
+        "ok       container claims: an item expires only by a TTL of its own",
+        "ok       container claims: indexed: nothing but the id",
         "ok       container directory: partition key /partitionKey",
         "ok       container directory: an item expires only by a TTL of its own",
         f"ok       container directory: indexed: {SEARCHED}",
@@ -56,7 +59,7 @@ async def test_a_right_deployment_passes_and_every_promise_has_its_line(
         f"ok       {subscription}: 2000 deliveries of a message outlast a store that is away for 25 h",
         f"ok       {subscription}: a message that expires is kept as a dead letter",
         f"ok       {subscription}: is not deleted when it is not used",
-        "24 ok",
+        "27 ok",
     ]
     assert code == 0
 
@@ -108,6 +111,18 @@ WRONG_CONTAINERS = {
             "wrong    container directory: no composite index over /search/city, /id, so lists sorted by these are"
         ],
     ),
+    "claims without TTL": (
+        Deployment(claims=ContainerOf(default_ttl=None, indexing=indexed())),
+        ["wrong    container claims: TTL is off, so the TTL of its items is ignored"],
+    ),
+    "claims by another key": (
+        Deployment(claims=ContainerOf("/id", indexing=indexed())),
+        ["wrong    container claims: the partition key is /id, not /partitionKey"],
+    ),
+    "no claims": (
+        Deployment(claims=None),
+        ["wrong    container claims: does not exist in the database"],
+    ),
     "leases without TTL": (
         Deployment(leases=ContainerOf("/id", None, indexed())),
         ["warning  container leases: TTL is off, so the lock of an instance that crashes"],
@@ -139,7 +154,9 @@ WRONG_CONTAINERS = {
     ),
     "a query without its index": (
         Deployment(parked=ContainerOf(indexing=indexed("/type/?", "/position/?"))),
-        ["wrong    container parked-events: /contactId/?, /parkedAt/? is queried and not indexed"],
+        [
+            "wrong    container parked-events: /aggregateType/?, /contactId/?, /parkedAt/? is queried and not indexed"
+        ],
     ),
     "no index at all": (
         Deployment(contacts=ContainerOf(indexing={"indexingMode": "none"})),

@@ -22,6 +22,7 @@ PARKED = "parked-events"
 DIRECTORY = "directory"
 SET_ASIDE = "set-aside"
 SORTED_BY = ("name", "email", "company", "city", "country")
+CLAIMS = "claims"
 
 EMULATORS_LONGEST_WINDOW, EMULATORS_LONGEST_TTL = timedelta(minutes=5), timedelta(hours=1)
 """What Microsoft's Service Bus emulator takes, so that every topic of a test can be made there too.
@@ -49,6 +50,7 @@ async def contacts_database(service: Service) -> AsyncIterator[DatabaseProxy]:
             DIRECTORY, PartitionKey("/partitionKey"), default_ttl=-1, indexing_policy=sorted_by(*SORTED_BY)
         )
         await database.create_container(SET_ASIDE, PartitionKey("/partitionKey"), default_ttl=-1)
+        await database.create_container(CLAIMS, PartitionKey("/partitionKey"), default_ttl=-1)
         yield database
 
 

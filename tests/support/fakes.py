@@ -3,22 +3,25 @@
 The fakes cannot prove atomicity under a crash, lost answers, limits of the real services, or the feed's order.
 """
 
+import asyncio
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from infra.canonical import as_sent
-from infra.cosmos.documents import EventReader, event_item
-from outbox.aggregate import Aggregate, AggregateKey
-from outbox.errors import AggregateNotFound, ChangeTooLarge, PreconditionFailed
+from infra.cosmos.documents import EventReader, event_item, notice_document
+from outbox.aggregate import Aggregate, AggregateKey, Changes
+from outbox.errors import AggregateNotFound, ChangeTooLarge, PreconditionFailed, Unavailable
 from outbox.feed import FeedEvent, OutboxEvent, Poison
-from outbox.parking_lot import ParkedAggregate, ParkedEvent, ParkedPage
+from outbox.marker import Marker, Place
+from outbox.notice import Notice
+from outbox.parking_lot import Change, Discarding, ParkedEvent, ParkedPage, State
 from outbox.publisher import Accepted, AggregateEvents, Guarantees, Outcome, Refused, Unknown
-from outbox.unit_of_work import Commit, ETag, Origin, Page, Receipt, RequestRecord, Versioned
-from tests.support.contacts import NOON
+from outbox.unit_of_work import Commit, ETag, Origin, Page, Receipt, RequestRecord, Versioned, utc_now
 
 A = TypeVar("A", bound=Aggregate[Any])
 
@@ -34,7 +37,6 @@ class FakeStore:
     """The state and version of each."""
     events: list[OutboxEvent] = field(default_factory=list)
     records: dict[tuple[AggregateKey, str], RequestRecord[Any]] = field(default_factory=dict)
-    records_last: bool = True
     versions: "itertools.count[int]" = field(default_factory=itertools.count)
 
     def __call__(self, origin: Origin) -> "FakeUnitOfWork":
@@ -71,11 +73,12 @@ class FakeUnitOfWork:
         alive = [aggregate for aggregate in every if not aggregate.deleted]
         return Page(alive[start : start + size], str(start + size) if start + size < len(alive) else None)
 
-    async def commit(self) -> Commit:
-        tracked, self.tracked = self.tracked, []
-        records, self.requests.tracked = self.requests.tracked, []
-        if not tracked:
-            raise ValueError("nothing is tracked: add or get an aggregate first")
+    def check(self) -> None:
+        self._checked(self.tracked, self.requests.tracked)
+
+    def _checked(
+        self, tracked: Sequence[tuple[Aggregate[Any], ETag | None]], records: Sequence[RequestRecord[Any]]
+    ) -> list[tuple[Aggregate[Any], ETag | None, Changes[Any]]]:
         changed = [(one, etag, changes) for one, etag in tracked if (changes := one.changes()) is not None]
         if len({one.partition_key for one, _, _ in changed}) > 1:
             raise ValueError("aggregates of several partitions cannot be stored in one transaction")
@@ -83,6 +86,16 @@ class FakeUnitOfWork:
             raise ValueError("two changed aggregates have the same id")
         if sum(1 + len(changes.events) for _, _, changes in changed) + len(records) > 100:
             raise ChangeTooLarge("too many")
+        return changed
+
+    async def commit(self, *, until: float | None = None) -> Commit:
+        tracked, self.tracked = self.tracked, []
+        records, self.requests.tracked = self.requests.tracked, []
+        if not tracked:
+            raise ValueError("nothing is tracked: add or get an aggregate first")
+        changed = self._checked(tracked, records)
+        if until is not None and asyncio.get_running_loop().time() > until:
+            raise Unavailable("too late")
         if any(self._store.aggregates.get(one.key, (None, None))[1] != etag for one, etag, _ in changed):
             raise PreconditionFailed("changed by another")
         receipts = {one.key: Receipt(one, etag) for one, etag in tracked}
@@ -94,9 +107,13 @@ class FakeUnitOfWork:
                 out = EventReader().event(event_item(aggregate, event, self._origin, ttl=60))
                 assert isinstance(out, OutboxEvent)
                 self._store.events.append(out)
-        for record in records if self._store.records_last else []:
+            if aggregate.deleted:
+                erased = RequestRecord[Any](aggregate.aggregate_id, "", None, 60)
+                self._store.records[aggregate.key, erased.name] = erased
+        for record in records:
+            assert record.aggregate is not None
             stored = receipts[record.aggregate.key].aggregate
-            self._store.records[stored.key, record.key_digest] = replace(record, aggregate=stored)
+            self._store.records[stored.key, record.name] = replace(record, aggregate=stored)
         return Commit([*receipts.values()])
 
     async def __aenter__(self) -> Self:
@@ -116,8 +133,8 @@ class FakeRecords:
     def add(self, record: RequestRecord[Any]) -> None:
         self.tracked.append(record)
 
-    async def get(self, aggregate: A, key_digest: str) -> RequestRecord[A] | None:
-        return self._store.records.get((aggregate.key, key_digest))
+    async def get(self, aggregate: A, name: str, *, newest: bool = False) -> RequestRecord[A] | None:
+        return self._store.records.get((aggregate.key, name))
 
 
 @dataclass
@@ -154,76 +171,128 @@ class FakePublisher:
 
 
 @dataclass
-class FakeParkingLot:
-    """Parks in memory. ``versions`` make a release fail that did not see the newest park."""
+class _Parked:
+    event: FeedEvent
+    place: Place
+    reason: str
+    is_notice: bool = False
+    discarding: Discarding | None = None
+    parked_at: datetime = field(default_factory=utc_now)
 
-    markers: dict[AggregateKey, ParkedAggregate] = field(default_factory=dict)
-    parked: dict[str, tuple[ParkedEvent, FeedEvent]] = field(default_factory=dict)
-    discarded: dict[str, str] = field(default_factory=dict)
+
+@dataclass
+class FakeParkingLot:
+    """Parks in memory; every change is made at the version that was read."""
+
+    stored: dict[AggregateKey, Marker] = field(default_factory=dict)
+    parked: dict[str, _Parked] = field(default_factory=dict)
     versions: "itertools.count[int]" = field(default_factory=lambda: itertools.count(1))
 
-    async def aggregates(self) -> Mapping[AggregateKey, ParkedAggregate]:
-        return dict(self.markers)
+    async def markers(self, aggregates: Collection[AggregateKey]) -> Mapping[AggregateKey, Marker]:
+        return {key: self.stored[key] for key in aggregates if key in self.stored}
 
-    async def aggregate(self, aggregate: AggregateKey) -> ParkedAggregate | None:
-        return self.markers.get(aggregate)
+    async def blocked(self) -> Sequence[Marker]:
+        return [marker for marker in self.stored.values() if marker.blocked]
 
-    async def park(self, parked: ParkedAggregate, events: Sequence[FeedEvent]) -> None:
-        self._check(parked)
-        self.markers[parked.aggregate] = replace(parked, version=str(next(self.versions)))
-        for event in events:
-            self._keep(event, parked)
+    async def park(self, marker: Marker, events: Sequence[FeedEvent]) -> None:
+        self._check(marker)
+        behind, places = marker.with_parked(events)
+        new = 0
+        for event, place in zip(events, places, strict=True):
+            if _parking_id(event) not in self.parked:
+                new += 1
+                self.parked[_parking_id(event)] = _Parked(event, place, _reason(event, marker))
+        if new:
+            await self.store(replace(behind, waiting=(behind.waiting or 0) + new))
+
+    async def store(self, marker: Marker) -> Marker:
+        self._check(marker)
+        self.stored[marker.aggregate] = replace(marker, version=str(next(self.versions)))
+        return self.stored[marker.aggregate]
+
+    async def settle(self, marker: Marker, delivered: Sequence[ParkedEvent], change: Change) -> Marker:
+        newest = self.stored.get(marker.aggregate)
+        if newest is None or newest.replay is None or newest.replay != marker.replay:
+            raise PreconditionFailed("another replay")
+        gone = [self.parked.pop(event.id, None) for event in delivered]
+        after = change(newest)
+        after = replace(after, waiting=(after.waiting or 0) - sum(one is not None for one in gone))
+        return await self.store(after if after.waiting else after.freed())
+
+    async def recount(self, marker: Marker) -> Marker:
+        count = len(await self.waiting(marker.aggregate, 10_000))
+        after = replace(self.stored[marker.aggregate], waiting=count)
+        return await self.store(after if count else after.freed())
+
+    async def discard(self, marker: Marker, event: ParkedEvent, notice: Notice, reason: str) -> None:
+        self._check(marker)
+        parked = self.parked[event.id]
+        document = notice_document(notice, partition_key=parked.event.document.get("partitionKey"))
+        out = EventReader().event(document)
+        assert out is not None
+        self.parked[f"notice-{event.id}"] = _Parked(out, parked.place, "notice", is_notice=True)
+        self.parked[event.id] = replace(parked, discarding=Discarding(notice.created_at, reason))
+        await self.store(marker)
 
     async def park_alone(self, poison: Poison) -> None:
-        self._keep(poison, None)
+        self.parked.setdefault(_parking_id(poison), _Parked(poison, (0, False, (0, "", "")), poison.reason))
 
-    async def page(self, size: int, continuation_token: str | None) -> ParkedPage:
+    async def discard_alone(self, event: ParkedEvent, reason: str) -> None:
+        self.parked[event.id] = replace(self.parked[event.id], discarding=Discarding(utc_now(), reason))
+
+    async def alone_since_before(self, at: datetime) -> Sequence[ParkedEvent]:
+        return [one for one in self._events() if one.state is State.ALONE and one.parked_at < at]
+
+    async def page(self, size: int, continuation_token: str | None, *, discarded: bool = False) -> ParkedPage:
         start = int(continuation_token or 0)
-        found = [parked for parked, _ in self.parked.values()]
-        return ParkedPage(
-            found[start : start + size], str(start + size) if start + size < len(found) else None
-        )
+        found = [one for one in self._events() if (one.state is State.DISCARDED) is discarded]
+        end = start + size
+        return ParkedPage(found[start:end], str(end) if end < len(found) else None)
 
     async def get(self, parking_id: str) -> ParkedEvent | None:
-        return self.parked[parking_id][0] if parking_id in self.parked else None
+        return next((one for one in self._events() if one.id == parking_id), None)
 
     async def waiting(self, aggregate: AggregateKey, limit: int) -> Sequence[tuple[ParkedEvent, FeedEvent]]:
-        found = [pair for pair in self.parked.values() if pair[0].aggregate == aggregate]
-        return sorted(found, key=lambda pair: pair[1].position)[:limit]
+        mine = [
+            one for one in self._events() if one.aggregate == aggregate and one.state is not State.DISCARDED
+        ]
+        mine.sort(key=lambda one: self.parked[one.id].place)
+        return [(one, self.parked[one.id].event) for one in mine[:limit]]
 
-    async def remove(self, parked: Sequence[ParkedEvent]) -> None:
-        for event in parked:
-            self.parked.pop(event.id, None)
-
-    async def move_block(self, parked: ParkedAggregate) -> None:
-        self._check(parked)
-        self.markers[parked.aggregate] = replace(parked, version=str(next(self.versions)))
-
-    async def discard(self, parked: ParkedEvent, reason: str) -> None:
-        self.parked.pop(parked.id, None)
-        self.discarded[parked.id] = reason
-
-    async def release(self, parked: ParkedAggregate) -> bool:
-        if self.markers.get(parked.aggregate) != parked:
-            return False
-        del self.markers[parked.aggregate]
-        return True
-
-    def _check(self, parked: ParkedAggregate) -> None:
-        newest = self.markers.get(parked.aggregate)
-        if (newest.version if newest else "") != parked.version:
+    def _check(self, marker: Marker) -> None:
+        newest = self.stored.get(marker.aggregate)
+        if (newest.version if newest else "") != marker.version:
             raise PreconditionFailed("changed by another")
 
-    def _keep(self, event: FeedEvent, parked: ParkedAggregate | None) -> None:
-        valid = event if isinstance(event, OutboxEvent) else None
-        reason = event.reason if isinstance(event, Poison) else parked.reason if parked else ""
-        if parked and parked.blocked_by != event.id:
-            reason = f"waits behind event {parked.blocked_by}"
-        parking_id = f"p-{event.aggregate}-{event.id}"
-        self.parked[parking_id] = (
-            ParkedEvent(
-                parking_id, event.id, event.aggregate, valid.action if valid else None,
-                valid.sequence if valid else None, reason, NOON, event.document,
-            ),
-            event,
+    def _events(self) -> list[ParkedEvent]:
+        return [self._event(parking_id, parked) for parking_id, parked in self.parked.items()]
+
+    def _event(self, parking_id: str, parked: _Parked) -> ParkedEvent:
+        event, aggregate = parked.event, parked.event.aggregate
+        marker = self.stored.get(aggregate) if aggregate else None
+        refusal = marker.refusal if marker else None
+        refused = refusal if refusal and refusal.event_id == event.id else None
+        state = State.WAITING if aggregate else State.ALONE
+        if parked.discarding:
+            state = State.DISCARDED
+        elif marker and marker.in_the_way == event.id:
+            state = State.IN_THE_WAY
+        return ParkedEvent(
+            parking_id, event.id, aggregate, event.action if isinstance(event, OutboxEvent) else None,
+            event.sequence, refused.reason if refused else parked.reason, parked.parked_at, state,
+            refused.attempts if refused else 0, refused.at if refused else None, parked.discarding,
+            parked.is_notice, event.document,
         )  # fmt: skip
+
+
+def _parking_id(event: FeedEvent) -> str:
+    return f"p-{event.aggregate}-{event.id}"
+
+
+def _reason(event: FeedEvent, marker: Marker) -> str:
+    if isinstance(event, Poison):
+        return event.reason
+    assert marker.refusal is not None
+    if marker.refusal.event_id == event.id:
+        return marker.refusal.reason
+    return f"waits behind event {marker.refusal.event_id}"

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from tests.torture.history import (
     CREATED,
     DELETED,
+    NOTICE,
     UPDATED,
     Attempt,
     Event,
@@ -18,16 +19,18 @@ from tests.torture.history import (
     value_of,
     values,
 )
-from tests.torture.refusals import false_refusals
+from tests.torture.refusals import false_refusals, refused_repetitions
 from tests.torture.violation import Violation
 
-EXPECTED_STATUSES = {200, 201, 204, 404, 409, 412, 422, 429, 503}
+EXPECTED_STATUSES = {200, 201, 204, 404, 409, 410, 412, 422, 429, 503}
 """What a well-formed request may be answered with; anything else, a bare 500 above all, is a violation."""
 
 
 def check(history: History) -> list[Violation]:
     """Everything that is wrong with a run; nothing else than the journals is looked at."""
-    operations, events = history.operations(), history.events()
+    operations = history.operations()
+    events = [event for event in history.events() if event.action != NOTICE]
+    notices = [event for event in history.events() if event.action == NOTICE]
     by_operation: defaultdict[str, list[Event]] = defaultdict(list)
     by_contact: defaultdict[str, list[Event]] = defaultdict(list)
     for event in events:
@@ -36,12 +39,14 @@ def check(history: History) -> list[Violation]:
     return [
         *_answers(operations.values()),
         *false_refusals(operations.values()),
+        *refused_repetitions(operations.values()),
         *_each_event(events, operations),
-        *_deliveries(events, history.completed),
+        *_deliveries([*events, *notices], history.completed),
         *(found for each in operations.values() for found in _effects(each, by_operation[each.name])),
         *(found for contact, each in by_contact.items() for found in _order(contact, each, operations)),
         *_final_state(history.found, by_contact),
         *_parking(history),
+        *_notices(history, notices),
     ]
 
 
@@ -189,7 +194,7 @@ def _state(events: Sequence[Event]) -> dict[str, str | None]:
 
 def _parking(history: History) -> Iterator[Violation]:
     parked = Counter(str(item.get("eventId")) for item in history.parked)
-    sick = {poison.contact for poison in history.poisons if poison.contact}
+    sick = {poison.partition for poison in history.poisons}
     documents = {poison.document for poison in history.poisons}
     for poison in history.poisons:
         if poison.stored and not parked[poison.document]:
@@ -208,3 +213,18 @@ def _parking(history: History) -> Iterator[Violation]:
         yield Violation(
             "still parked", f"event {item.get('eventId')}, after discard and replay", may_pass=True
         )
+
+
+def _notices(history: History, notices: Sequence[Event]) -> Iterator[Violation]:
+    """Subscribers get one notice for each discarded document of a contact, and none for anything else."""
+    told = Counter(str(notice.body.get("discardedEventId")) for notice in notices)
+    parked = {str(item.get("eventId")) for item in history.parked}
+    for poison in history.poisons:
+        if poison.contact and poison.document in parked and not told[poison.document]:
+            yield Violation("no notice", f"of {poison.document}, which was discarded", may_pass=True)
+    documents = {poison.document for poison in history.poisons}
+    for document, times in told.items():
+        if document not in documents:
+            yield Violation("invented notice", f"of {document}: nobody discarded it")
+        if times > 1:
+            yield Violation("two notices", f"of {document}")

@@ -32,6 +32,8 @@ UPDATED = {
 
 CREATED = "ContactCreatedEvent"
 DELETED = "ContactDeletedEvent"
+NOTICE = "EventDiscarded"
+"""The action of the message in the place of a discarded event."""
 
 
 def cause(operation: str, number: int) -> str:

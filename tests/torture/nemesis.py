@@ -3,22 +3,37 @@
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import aiohttp
 
 from tests.support.azure import CONTACTS
 from tests.torture.clients import Client
 from tests.torture.journal import Struck
+from tests.torture.lost_leases import delete_leases
 from tests.torture.operator import Operator
-from tests.torture.plan import Strike
+from tests.torture.plan import Kind, Strike
 from tests.torture.poison import poison
 from tests.torture.stack import DATABASE, PARTITIONS, Stack
 
 _CHANGES_OF_A_POISONED_CONTACT = 2
+_NO_FEED_SECONDS = 5.0
+_NO_FEED: Mapping[str, Any] = {
+    "kind": "throttle",
+    "operation": "feed",
+    "container": CONTACTS,
+    "count": 100_000,
+    "forSeconds": _NO_FEED_SECONDS,
+    "retryAfterMs": 700,
+}
+"""The SDK waits for so long by itself: no relay makes longer pauses because of it."""
+_BUSY: Mapping[str, Any] = {"kind": "throttle", "count": 100_000, "forSeconds": 6.0}
+"""For longer than the SDK repeats a send by itself: some batch of the flood is given up."""
 _ATTEMPTS_TO_FIND_A_VICTIM = 10
 _PAUSE_SECONDS = 0.5
+_SPLITS_IN_A_ROW = 2
 
 
 @dataclass
@@ -46,8 +61,8 @@ class Nemesis:
         await asyncio.gather(self.stack.cosmos.faults.clear(), self.stack.servicebus.faults.clear())
 
     async def _strike(self, strike: Strike) -> None:
-        if strike.target == "worker" and "worker" not in self.stack.processes:
-            return
+        if strike.target in ("worker", "leases") and "worker" not in self.stack.processes:
+            return  # where there is no worker, nothing makes leases again before the next timer
         began = time.monotonic()
         done = await self._do(strike)
         seconds = time.monotonic() - began
@@ -56,24 +71,22 @@ class Nemesis:
         )
 
     async def _do(self, strike: Strike) -> bool:
-        match strike.kind:
-            case "kill":
-                done = await self._kill(strike.target, strike.seconds)
-            case "pause":
-                done = await self._pause(strike.target, strike.seconds)
-            case "split":
-                done = await self._split()
-            case "cosmos" | "lag":
-                done = await _arrange(self.stack.cosmos.faults.add(**strike.fault))
-            case "servicebus":
-                done = await _arrange(self.stack.servicebus.faults.add(**strike.fault))
-            case "poison":
-                done = await self._poison()
-            case "poison contact":
-                done = await self._poison_a_contact()
-            case "operator":
-                done = await self.operator.settle()
-        return done
+        stack = self.stack
+        deeds: dict[Kind, Callable[[], Awaitable[bool]]] = {
+            "kill": lambda: self._kill(strike.target, strike.seconds),
+            "pause": lambda: self._pause(strike.target, strike.seconds),
+            "split": self._split,
+            "split unattended": lambda: self._split_unattended(strike.seconds),
+            "delete leases": lambda: delete_leases(stack, self.chance, strike.fault["kind"]),
+            "cosmos": lambda: _arrange(stack.cosmos.faults.add(**strike.fault)),
+            "lag": lambda: _arrange(stack.cosmos.faults.add(**strike.fault)),
+            "servicebus": lambda: _arrange(stack.servicebus.faults.add(**strike.fault)),
+            "poison": self._poison,
+            "poison contact": self._poison_a_contact,
+            "flood": self._flood,
+            "operator": self.operator.settle,
+        }
+        return await deeds[strike.kind]()
 
     async def _kill(self, target: str, seconds: float) -> bool:
         process = self.stack.processes[target]
@@ -94,14 +107,30 @@ class Nemesis:
         return True
 
     async def _split(self) -> bool:
-        chosen = self.chance.choice(self._ranges)
+        async with self._lock("split"):
+            chosen = self.chance.choice(self._ranges)
 
-        async def split() -> None:
-            children = await self.stack.cosmos.faults.split(DATABASE, CONTACTS, chosen)
-            self._ranges.remove(chosen)
-            self._ranges += children
+            async def split() -> None:
+                children = await self.stack.cosmos.faults.split(DATABASE, CONTACTS, chosen)
+                self._ranges.remove(chosen)
+                self._ranges += children
 
-        return await _arrange(split())
+            return await _arrange(split())
+
+    async def _split_unattended(self, seconds: float) -> bool:
+        """Events wait since the broker does not answer; all relays die; partitions split; all come back."""
+        servicebus = self.stack.servicebus
+        relays = [*self.stack.others, *(self.stack.processes.get(name) for name in ("functions", "worker"))]
+        async with self._lock("functions"), self._lock("servicebus"), self._lock("worker"):
+            servicebus.pause()
+            try:
+                await asyncio.sleep(seconds)
+                await asyncio.gather(*(asyncio.to_thread(each.kill) for each in relays if each))
+            finally:
+                servicebus.resume()
+            done = [await self._split() for _ in range(_SPLITS_IN_A_ROW)]
+            await asyncio.gather(*(asyncio.to_thread(each.start) for each in relays if each))
+        return any(done)
 
     async def _poison(self, contact: str | None = None) -> bool:
         poisoned = await poison(self.stack, self.operator.journal, self.chance, contact)
@@ -109,19 +138,36 @@ class Nemesis:
         return poisoned.stored is True
 
     async def _poison_a_contact(self) -> bool:
-        for _ in range(_ATTEMPTS_TO_FIND_A_VICTIM):
-            if contact := await self.victim.create():
-                break
-            await asyncio.sleep(_PAUSE_SECONDS)
+        contact = await self._new_contact()
         if contact is None:
             return False
-        self.victim.directory.gone(contact)  # until it is poisoned only this client knows of it
         await self.victim.patch(contact)
         done = await self._poison(contact)
         for _ in range(_CHANGES_OF_A_POISONED_CONTACT):
             await self.victim.patch(contact)
         self.victim.directory.saw(contact, None)
         return done
+
+    async def _flood(self) -> bool:
+        """While no relay reads the feed, a contact gets more events than a batch holds; then the broker is busy."""
+        contact = await self._new_contact()
+        if contact is None or not await _arrange(self.stack.cosmos.faults.add(**_NO_FEED)):
+            return False
+        readable = time.monotonic() + _NO_FEED_SECONDS
+        while time.monotonic() < readable - 0.5:
+            await self.victim.patch_company(contact)
+        self.victim.directory.saw(contact, None)
+        await asyncio.sleep(max(0.0, readable - 0.2 - time.monotonic()))
+        return await _arrange(self.stack.servicebus.faults.add(**_BUSY))
+
+    async def _new_contact(self) -> str | None:
+        """A contact that only the victim knows of."""
+        for _ in range(_ATTEMPTS_TO_FIND_A_VICTIM):
+            if contact := await self.victim.create():
+                self.victim.directory.gone(contact)
+                return contact
+            await asyncio.sleep(_PAUSE_SECONDS)
+        return None
 
     def _lock(self, target: str) -> asyncio.Lock:
         return self._locks.setdefault(target, asyncio.Lock())

@@ -6,7 +6,18 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Kind = Literal[
-    "kill", "pause", "split", "cosmos", "lag", "servicebus", "poison", "poison contact", "operator"
+    "kill",
+    "pause",
+    "split",
+    "split unattended",
+    "delete leases",
+    "cosmos",
+    "lag",
+    "servicebus",
+    "poison",
+    "poison contact",
+    "flood",
+    "operator",
 ]
 
 QUIET_END_SECONDS = 1.0
@@ -35,12 +46,14 @@ class Strike:
 class Profile:
     """What goes wrong in a run, and how long a client pauses between two requests, in seconds from .. to.
 
-    ``hosts``: how many Functions hosts serve the clients, each with a memory of its own.
+    ``hosts``: how many Functions hosts serve the clients, each with a memory of its own. ``workers``: how many worker
+    processes each host has; the batches of one lease go to them in turn.
     """
 
     strikes: Callable[[random.Random, float], list[Strike]]
     pauses: tuple[float, float] = (0.05, 0.3)
     hosts: int = 1
+    workers: int = 1
 
 
 KILLS = {"functions": 15.0, "cosmos": 11.0, "servicebus": 11.0, "worker": 15.0, "subscriber": 12.0}
@@ -51,6 +64,8 @@ COSMOS_FAULTS: tuple[Mapping[str, Any], ...] = (
     {"kind": "drop-after-commit", "operation": "batch", "container": "contacts", "count": 4},
     {"kind": "drop-after-commit", "operation": "replace", "container": "leases", "count": 2},
     {"kind": "drop-after-commit", "container": "parked-events", "count": 2},
+    {"kind": "drop-after-commit", "operation": "create", "container": "claims", "count": 2},
+    {"kind": "unavailable", "container": "claims", "count": 4},
     {"kind": "fail-before-commit", "operation": "batch", "container": "contacts", "count": 2},
     {"kind": "fail-before-commit", "operation": "feed", "count": 3},
     {"kind": "throttle", "container": "contacts", "count": 20},
@@ -76,6 +91,7 @@ LAGS: tuple[Mapping[str, Any], ...] = (
         "forSeconds": 9.0,
     },
     {"kind": "lag", "container": "leases", "seconds": 2.0, "share": 0.5, "count": None, "forSeconds": 4.0},
+    {"kind": "lag", "container": "claims", "seconds": 15.0, "count": None, "forSeconds": 8.0},
     {"kind": "session-not-available", "container": "contacts", "count": 6},
     {"kind": "session-not-available", "container": "parked-events", "count": 3},
 )
@@ -91,6 +107,17 @@ SERVICEBUS_FAULTS: tuple[Mapping[str, Any], ...] = (
     {"kind": "detach"},
     {"kind": "disconnect"},
 )
+
+
+LEASE_FAULTS: tuple[Mapping[str, Any], ...] = (
+    {"kind": "drop-after-commit", "operation": "create", "container": "leases", "count": 2},
+    {"kind": "drop-after-commit", "operation": "replace", "container": "leases", "count": 2},
+    {"kind": "retry-with", "operation": "create", "container": "leases", "count": 1},
+    {"kind": "slow", "operation": "create", "container": "leases", "count": 1, "seconds": 2.0},
+    {"kind": "lag", "container": "leases", "seconds": 20.0, "share": 0.5, "count": None, "forSeconds": 4.0},
+    {"kind": "lag", "container": "contacts", "seconds": 15.0, "share": 0.5, "count": None, "forSeconds": 4.0},
+)
+"""What meets a relay that makes a lease, or looks whether one is missing."""
 
 
 def everything(chance: random.Random, seconds: float) -> list[Strike]:
@@ -113,6 +140,32 @@ def everything(chance: random.Random, seconds: float) -> list[Strike]:
         *_faults(chance, seconds, "cosmos", COSMOS_FAULTS, 2.5),
         *_faults(chance, seconds, "servicebus", SERVICEBUS_FAULTS, 3.0),
         *(Strike(at, "lag", "cosmos", fault=chance.choice(LAGS)) for at in _times(chance, seconds, 1.5)),
+        *_leases_lost(chance, seconds, 40.0, ("one", "half")),
+        *_unattended_splits(chance, seconds, 40.0),
+        *(Strike(at, "flood", "contacts") for at in _times(chance, seconds, 45.0)),
+        *_throttled_after_a_lost_answer(chance, seconds, 9.0),
+    ]
+    return _in_order(strikes)
+
+
+def lost_leases(chance: random.Random, seconds: float) -> list[Strike]:
+    """Leases are deleted; the second relay lives long enough to mend it, mostly."""
+    strikes = [
+        *_leases_lost(chance, seconds, 20.0, ("one", "half", "all")),
+        *_unattended_splits(chance, seconds, 40.0),
+        *_deaths_of_relays(chance, seconds, 30.0),
+        *(Strike(at, "split", "cosmos") for at in _times(chance, seconds, 25.0)),
+        *_faults(chance, seconds, "cosmos", LEASE_FAULTS, 3.0),
+    ]
+    return _in_order(strikes)
+
+
+def unattended_splits(chance: random.Random, seconds: float) -> list[Strike]:
+    """Partitions are split while no relay runs. No lease is deleted: to read again would heal what a split lost."""
+    strikes = [
+        *_unattended_splits(chance, seconds, 12.0),
+        *_deaths_of_relays(chance, seconds, 30.0),
+        *_faults(chance, seconds, "cosmos", LEASE_FAULTS, 3.0),
     ]
     return _in_order(strikes)
 
@@ -125,6 +178,11 @@ def old_reads(chance: random.Random, seconds: float) -> list[Strike]:
     return [
         each for each in strikes if each.kind in kinds or (each.kind == "kill" and each.target in forgetful)
     ]
+
+
+def floods(chance: random.Random, seconds: float) -> list[Strike]:
+    """Contacts whose waiting events need several batches, while the broker is busy for longer than the SDK tries."""
+    return [Strike(at, "flood", "contacts") for at in _times(chance, seconds, 15.0)]
 
 
 def nothing(_chance: random.Random, _seconds: float) -> list[Strike]:
@@ -151,7 +209,11 @@ def broker_away_and_host_killed(_chance: random.Random, seconds: float) -> list[
 PROFILES: dict[str, Profile] = {
     # A process reads its own writes and not those of another one: two hosts, so that lagging replicas show.
     "everything": Profile(everything, hosts=2),
+    "everything-in-two-workers": Profile(everything, workers=2),
     "old-reads": Profile(old_reads, hosts=2),
+    "lost-leases": Profile(lost_leases, hosts=2),
+    "unattended-splits": Profile(unattended_splits, hosts=2),
+    "floods": Profile(floods),
     "nothing": Profile(nothing),
     # Without pauses a fault meets each request of a change as often as any other.
     "failing-writes": Profile(failing_writes, pauses=(0.0, 0.01)),
@@ -177,6 +239,34 @@ def _faults(
 ) -> Iterator[Strike]:
     for at in _times(chance, seconds, interval):
         yield Strike(at, kind, kind, fault=chance.choice(faults))
+
+
+def _throttled_after_a_lost_answer(
+    chance: random.Random, seconds: float, interval: float
+) -> Iterator[Strike]:
+    """A batch is committed and its answer lost; then its repetitions by the SDK are answered by 429."""
+    batch = {"operation": "batch", "container": "contacts"}
+    for at in _times(chance, seconds, interval):
+        yield Strike(at, "cosmos", "cosmos", fault={"kind": "drop-after-commit", "count": 1} | batch)
+        yield Strike(at + 0.01, "cosmos", "cosmos", fault={"kind": "throttle", "count": 12} | batch)
+
+
+def _leases_lost(
+    chance: random.Random, seconds: float, interval: float, shares: tuple[str, ...]
+) -> Iterator[Strike]:
+    for at in _times(chance, seconds, interval):
+        yield Strike(at, "delete leases", "leases", fault={"kind": chance.choice(shares)})
+
+
+def _deaths_of_relays(chance: random.Random, seconds: float, interval: float) -> Iterator[Strike]:
+    for target in ("functions", "worker"):
+        for at in _times(chance, seconds, interval):
+            yield Strike(at, "kill", target, chance.uniform(0.1, 1.5))
+
+
+def _unattended_splits(chance: random.Random, seconds: float, interval: float) -> Iterator[Strike]:
+    for at in _times(chance, seconds, interval):
+        yield Strike(at, "split unattended", "relays", chance.uniform(1.0, 3.0))
 
 
 def _in_order(strikes: list[Strike]) -> list[Strike]:

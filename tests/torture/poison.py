@@ -20,11 +20,11 @@ BREAKAGES: dict[str, dict[str, Any]] = {
     "no data": {"data": None},
     "data is text": {"data": "contact-created"},
     "nothing in it": {"data": {}},
-    "no sequence": {"data": {"sequence": None}},
+    "sequence zero": {"data": {"sequence": 0}},
     "a sequence that is none": {"data": {"sequence": "second"}},
     "another contact's": {"data": {"contactId": "00000000-0000-4000-8000-000000000000"}},
     "another event's": {"data": {"id": "00000000-0000-4000-8000-000000000000"}},
-    "too large": {"data": {"note": "x" * _LARGER_THAN_A_MESSAGE}},
+    "too large": {"data": {"sequence": None, "note": "x" * _LARGER_THAN_A_MESSAGE}},
 }
 """What each changes in an otherwise valid document."""
 

@@ -62,12 +62,14 @@ class _Run:
 
     async def whole(self) -> Verdict:
         async with AsyncExitStack() as ends:
+            options, profile = self._options, PROFILES[self._options.profile]
             stack = await ends.enter_async_context(
                 running(
-                    self._options.folder,
-                    self._options.app,
-                    seed=self._options.seed,
-                    hosts=PROFILES[self._options.profile].hosts,
+                    options.folder,
+                    options.app,
+                    seed=options.seed,
+                    hosts=profile.hosts,
+                    workers=profile.workers,
                 )
             )
             journal = Journal(stack.clients_log)

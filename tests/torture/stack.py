@@ -11,7 +11,7 @@ from pathlib import Path
 from devstack import testing
 from devstack.administration import administration_client
 from devstack.testing import Process, Service
-from tests.support.azure import CONTACTS, LEASES, PARKED
+from tests.support.azure import CLAIMS, CONTACTS, LEASES, PARKED
 from tests.support.paths import ROOT
 from tests.torture.subscriber import LOCK_SECONDS
 
@@ -30,6 +30,7 @@ _SETTINGS = {
     "COSMOS_CONTAINER": CONTACTS,
     "COSMOS_LEASE_CONTAINER": LEASES,
     "COSMOS_PARKED_CONTAINER": PARKED,
+    "COSMOS_CLAIM_CONTAINER": CLAIMS,
     "SERVICEBUS_TOPIC": TOPIC,
     "SERVICEBUS_SUBSCRIPTION": APP_SUBSCRIPTION,
     "PYTHONPATH": str(ROOT),
@@ -71,9 +72,10 @@ class Subscriber(Leashed):
 class Stack(testing.Stack):
     """The processes by name; ``worker``, the second relay, only where the app's own relay is under test."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, workers: int) -> None:
         several = f"--partitions={PARTITIONS}"
-        super().__init__(folder, _SETTINGS, cosmos=Service("cosmos", folder / "cosmos", "--faults", several))
+        settings = _SETTINGS | {"FUNCTIONS_WORKER_PROCESS_COUNT": str(workers)}
+        super().__init__(folder, settings, cosmos=Service("cosmos", folder / "cosmos", "--faults", several))
         self.processes: dict[str, Process] = {"cosmos": self.cosmos, "servicebus": self.servicebus}
         self.others: list[Service] = []
         """The Functions hosts beside the first: clients use them too, and nobody kills them."""
@@ -96,9 +98,11 @@ class Stack(testing.Stack):
 
 
 @contextlib.asynccontextmanager
-async def running(folder: Path, app: Path, *, seed: int, hosts: int = 1) -> AsyncIterator[Stack]:
+async def running(
+    folder: Path, app: Path, *, seed: int, hosts: int = 1, workers: int = 1
+) -> AsyncIterator[Stack]:
     """Everything started and deployed, in ``folder``; the data stays there for whoever looks for a cause."""
-    stack = Stack(folder)
+    stack = Stack(folder, workers)
     try:
         await asyncio.to_thread(stack.start)
         await _make_topic(stack.servicebus)  # what the app declares of it is there already

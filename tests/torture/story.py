@@ -106,6 +106,23 @@ class Story:
         )
         return self
 
+    def noticed(self, document: str, contact: str = CONTACT) -> "Story":
+        self.events += 1
+        self.records.append(
+            Delivered(
+                at=self.at(),
+                broker_number=self.events,
+                delivery_count=1,
+                lock="lock",
+                message_id=f"notice-{self.events}",
+                session=contact,
+                subject="EventDiscarded",
+                sequence=-1,
+                body={"action": "EventDiscarded", "discardedEventId": document},
+            )
+        )
+        return self
+
     def completed(self, broker_number: int) -> "Story":
         self.records.append(Completed(at=self.at(), broker_number=broker_number))
         return self

@@ -46,6 +46,19 @@ def test_nothing_is_lost_doubled_or_reordered(tmp_path: Path) -> None:
     assert not [left for left in tmp_path.iterdir() if left.name.startswith("torture-")]
 
 
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize(
+    ("profile", "fault"),
+    [("lost-leases", "delete leases (?:one|half|all)"), ("unattended-splits", "split unattended")],
+)
+def test_nothing_is_lost_with_leases_or_while_no_relay_runs(tmp_path: Path, profile: str, fault: str) -> None:
+    done = torture(tmp_path, "--profile", profile, "--seconds", "20", "--seed", "1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert count("violations", done.stdout) == 0
+    assert count(fault, done.stdout) >= 1
+    assert count("events delivered", done.stdout) >= 50
+
+
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(
     ("bug", "profile", "seconds", "rule"),
@@ -54,6 +67,7 @@ def test_nothing_is_lost_doubled_or_reordered(tmp_path: Path) -> None:
         ("batch_in_two_writes", "failing-writes", 6, "order|lost event|contact without its events"),
         ("no_sequence_sort", "nothing", 3, "order"),
         ("finite_retry", "broker-away", 7, "order|lost event"),
+        ("refused_repetition", "nothing", 8, "repetition refused"),
     ],
 )
 def test_a_planted_bug_is_found(tmp_path: Path, bug: str, profile: str, seconds: int, rule: str) -> None:
@@ -113,6 +127,15 @@ def test_old_reads_are_planned_beside_all_other_faults() -> None:
         "poison contact",
         "operator",
     }
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize(
+    ("profile", "kind"), [("lost-leases", "delete leases"), ("unattended-splits", "split unattended")]
+)
+def test_a_short_run_has_the_fault_that_its_profile_is_for(profile: str, kind: str, seed: int) -> None:
+    assert kind in {strike.kind for strike in plan(profile, seed, 25)}
+    assert kind in {strike.kind for strike in plan("everything", seed, 60)}
 
 
 @pytest.mark.parametrize("seed", range(20))

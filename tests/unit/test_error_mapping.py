@@ -6,6 +6,7 @@ import pytest
 from azure.core.exceptions import ClientAuthenticationError, ServiceRequestError, ServiceResponseError
 from azure.cosmos import exceptions as cosmos
 from azure.servicebus import exceptions as servicebus
+from azure.servicebus._pyamqp.error import ErrorCondition, MessageException
 
 from infra.cosmos.errors import Kind, classify
 from infra.errors import Misconfigured
@@ -125,7 +126,7 @@ def test_only_the_size_of_a_message_is_final(kind: type[Exception]) -> None:
     )
     error = kind("m") if wants_message else kind()
     found, reason = verdict(error)
-    assert (found is Verdict.TOO_LARGE) == (kind is servicebus.MessageSizeExceededError)
+    assert (found is Verdict.NEVER) == (kind is servicebus.MessageSizeExceededError)
     assert kind.__name__ in reason
     assert isinstance(error, SDK_ERRORS)
 
@@ -135,3 +136,21 @@ def test_only_the_size_of_a_message_is_final(kind: type[Exception]) -> None:
 )
 def test_errors_from_below_wait(error: Exception) -> None:
     assert verdict(error)[0] is Verdict.WAIT
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        (b"amqp:not-allowed", Verdict.NOT_TOGETHER),
+        (ErrorCondition.NotAllowed, Verdict.NOT_TOGETHER),
+        (b"com.microsoft:argument-error", Verdict.NEVER),
+        (b"amqp:internal-error", Verdict.WAIT),
+        (b"com.microsoft:new-in-some-year", Verdict.WAIT),
+    ],
+)
+def test_an_answer_without_an_error_class_is_known_by_its_condition(
+    condition: bytes, expected: Verdict
+) -> None:
+    answer = MessageException(condition, description="no")
+    error = servicebus.ServiceBusError("no", error=answer, condition=condition)
+    assert verdict(error)[0] is expected

@@ -55,7 +55,7 @@ async def test_no_document_stops_the_relay_and_none_is_forgotten(items: list[dic
     events = EVENTS.events(items)
     forwarded = await Relay(publisher, lot).forward(events)
     assert forwarded.sent + forwarded.parked == len(events)
-    parked = {(owner(event), event.id) for _, event in lot.parked.values()}
+    parked = {(owner(one.event), one.event.id) for one in lot.parked.values()}
     assert {(owner(event), event.id) for event in events} == set(publisher.sent) | parked
 
 

@@ -1,13 +1,18 @@
 """An event as a Service Bus message."""
 
 import json
+from dataclasses import replace
 
 import pytest
+from azure.servicebus import ServiceBusMessageBatch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from inbox.errors import Unreadable
 from infra.contacts.documents import CONTACTS
 from infra.contacts.subscriber import received_event
-from infra.servicebus.message import message_from_event
+from infra.servicebus.message import exact_size, message_from_event, size_at_most
+from outbox.aggregate import AggregateKey
 from outbox.feed import OutboxEvent
 from tests.support.feed import EVENTS
 from tests.unit.test_documents import CONTACT_ID, EVENT_ID, EVENT_ITEM
@@ -41,6 +46,20 @@ def test_a_message_says_what_where_and_in_which_order() -> None:
     }
 
 
+def test_a_message_of_an_event_without_a_sequence_says_so() -> None:
+    """As the article prints its events, and as its sample stores them."""
+    data = {name: value for name, value in EVENT_ITEM["data"].items() if name != "sequence"}
+    event = EVENTS.event(EVENT_ITEM | {"data": data})
+    assert isinstance(event, OutboxEvent)
+    message = message_from_event(event, source=CONTACTS.source, partitioned=False)
+    assert message.application_properties is not None
+    assert message.application_properties["unsequenced"] is True
+    assert "sequence" not in message.application_properties
+    received = received_event(b"".join(message.body), {})
+    assert received is not None
+    assert received.sequence is None
+
+
 def test_on_a_partitioned_topic_the_session_is_the_partition_key() -> None:
     assert message_from_event(an_event(), source=CONTACTS.source, partitioned=True).partition_key == str(
         CONTACT_ID
@@ -71,8 +90,8 @@ def test_a_subscriber_reads_of_which_aggregate_an_event_is() -> None:
     message = message_from_event(an_event(), source=CONTACTS.source, partitioned=False)
     body = b"".join(message.body)
     properties = {str(name): value for name, value in (message.application_properties or {}).items()}
-    for given in (properties, {}):  # without properties: from before messages told the type
-        event = received_event(body, given)
+    for given_properties in (properties, {}):  # without properties: from before messages told the type
+        event = received_event(body, given_properties)
         assert event is not None
         assert event.aggregate == ("contact", str(CONTACT_ID))
     assert received_event(body, {"aggregateType": "invoice"}) is None
@@ -83,3 +102,24 @@ def test_a_notice_names_its_contact_in_the_message_at_least_and_an_event_may_hav
     notice = received_event(json.dumps(body).encode(), {"cloudEvents_subject": str(CONTACT_ID)})
     assert notice is not None
     assert (notice.is_notice, notice.sequence, notice.aggregate.id) == (True, None, str(CONTACT_ID))
+
+
+@given(
+    text=st.text(max_size=400), contact=st.text(min_size=1, max_size=120),
+    correlation=st.none() | st.text(max_size=300), partitioned=st.booleans(),
+)  # fmt: skip
+def test_a_message_is_never_larger_than_it_is_counted_and_hardly_smaller(
+    text: str, contact: str, correlation: str | None, partitioned: bool
+) -> None:
+    event = replace(
+        an_event(),
+        aggregate=AggregateKey("contact", contact),
+        correlation_id=correlation,
+        data={"text": text},
+    )
+    message = message_from_event(event, source=CONTACTS.source, partitioned=partitioned)
+    exact = exact_size(message)
+    batch = ServiceBusMessageBatch(max_size_in_bytes=1_000_000)
+    empty = batch.size_in_bytes
+    batch.add_message(message)
+    assert batch.size_in_bytes - empty <= size_at_most(message) <= exact + 200

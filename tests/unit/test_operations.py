@@ -11,7 +11,7 @@ from infra.http import operations
 from infra.relay_status import RelayStatus
 from outbox.aggregate import AggregateKey
 from outbox.errors import NotParked
-from outbox.parking_lot import ParkedEvent, ParkedPage
+from outbox.parking_lot import ParkedEvent, ParkedPage, State
 
 NAMES = [
     operations.Names(aggregate_type="account", path="accounts", owner="accountId", count="parkedAccounts"),
@@ -30,7 +30,7 @@ def replay(path: str) -> func.HttpRequest:
 def parked(aggregate: AggregateKey | None) -> ParkedEvent:
     return ParkedEvent(
         id="0" * 32, event_id="e", aggregate=aggregate, action=None, sequence=None, reason="too large",
-        parked_at=datetime(2026, 3, 1, tzinfo=UTC), document={},
+        parked_at=datetime(2026, 3, 1, tzinfo=UTC), state=State.WAITING, document={},
     )  # fmt: skip
 
 
@@ -57,12 +57,13 @@ def test_a_path_of_no_aggregate_is_answered_with_those_that_there_are() -> None:
 def test_a_parked_event_carries_its_aggregates_id_under_the_aggregates_own_name(
     aggregate: AggregateKey | None, account: str | None, transfer: str | None
 ) -> None:
-    answer = operations.parked_listed(ParkedPage([parked(aggregate)], None), NAMES)
+    answer = operations.parked_listed(ParkedPage([parked(aggregate)], None), NAMES, 60)
     [item] = json.loads(answer.get_body())["items"]
     assert (item["accountId"], item["transferId"]) == (account, transfer)
 
 
 def test_each_type_has_its_own_count() -> None:
-    status = RelayStatus([], Counter(account=2))
+    status = RelayStatus([], ["7"], Counter(account=2))
     document = json.loads(operations.relay_status(status, NAMES).get_body())
     assert (document["parkedAccounts"], document["parkedTransfers"]) == (2, 0)
+    assert (document["late"], document["missingLeases"], document["leases"]) == (True, ["7"], [])

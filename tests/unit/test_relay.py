@@ -1,19 +1,22 @@
 """Each contact's events are sent by sequence; a failure that may pass is raised, an unsendable event is parked."""
 
+import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import pytest
 
+from outbox.accepted import Accepted
 from outbox.aggregate import AggregateKey
-from outbox.errors import NotDelivered, Unavailable
-from outbox.feed import OutboxEvent, in_order
+from outbox.errors import NotDelivered, PreconditionFailed, Unavailable
+from outbox.feed import FeedEvent, OutboxEvent, in_order
+from outbox.marker import Marker
 from outbox.once_a_minute import OnceAMinute
-from outbox.parking_lot import ParkedAggregate
 from outbox.publisher import AggregateEvents, Guarantees, Outcome
 from outbox.relay import Relay
 from outbox.ttl_guard import TtlGuard
+from tests.support.contacts import NOON
 from tests.support.fakes import FakeParkingLot, FakePublisher
 from tests.support.feed import contact_id, contact_key, event_document, poison_document, read
 
@@ -108,7 +111,7 @@ async def test_a_batch_that_comes_again_after_its_contact_was_parked_parks_nothi
     events = [event("a", 1), large("a", 2), event("a", 3)]
     await relay(publisher, lot).forward(events)
     again = await relay(publisher, lot).forward(events)
-    assert (again.sent, again.parked) == (0, 2)
+    assert (again.sent, again.parked) == (1, 2)
     assert [one.sequence for one, _ in await lot.waiting(contact_key("a"), 10)] == [2, 3]
     assert sent_of(publisher, "a") == ids("a", 1)
 
@@ -125,33 +128,107 @@ async def test_poison_of_no_contact_is_parked_alone() -> None:
     publisher, lot = FakePublisher(), FakeParkingLot()
     result = await relay(publisher, lot).forward([read(poison_document(None, lsn=1)), event("a", 1)])
     assert (result.sent, result.parked) == (1, 1)
-    assert await lot.aggregates() == {}
+    assert lot.stored == {}
     [parked] = (await lot.page(10, None)).items
     assert (parked.event_id, parked.aggregate) == ("poison-1", None)
 
 
 async def test_a_contact_released_while_the_relay_was_parking_behind_it_is_sent() -> None:
     class Released(FakeParkingLot):
-        async def aggregates(self) -> dict[AggregateKey, ParkedAggregate]:
-            stale = dict(self.markers)
-            self.markers.clear()  # the operator's replay ends right after the relay has looked
-            return stale
+        async def park(self, marker: Marker, events: Sequence[FeedEvent]) -> None:
+            self.stored[marker.aggregate] = replace(self.stored[marker.aggregate].freed(), version="8")
+            await super().park(marker, events)
 
     publisher, lot = FakePublisher(), Released()
-    lot.markers[contact_key("a")] = ParkedAggregate(contact_key("a"), "x", "r", (2, 2), "7")
+    blocked = replace(Marker(contact_key("a"), version="7").block(event("a", 2), "r", [], NOON), waiting=1)
+    lot.stored[contact_key("a")] = blocked
     result = await relay(publisher, lot).forward([event("a", 3)])
     assert (result.sent, result.parked) == (1, 0)
     assert sent_of(publisher, "a") == ids("a", 3)
     assert lot.parked == {}
 
 
+async def test_an_aggregate_that_others_change_again_and_again_waits_and_holds_up_no_other() -> None:
+    class Contended(FakeParkingLot):
+        async def park(self, marker: Marker, events: Sequence[FeedEvent]) -> None:
+            raise PreconditionFailed("others")
+
+    publisher = FakePublisher()
+    with pytest.raises(NotDelivered, match="operators or other instances keep parking"):
+        await relay(publisher, Contended()).forward([large("a", 1), event("b", 1)])
+    assert sent_of(publisher, "b") == ids("b", 1)
+
+
+async def test_more_events_than_races_may_be_refused_that_the_broker_has_already(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    publisher, lot = FakePublisher(), FakeParkingLot()
+    lot.stored[contact_key("a")] = Marker(contact_key("a"), version="7", accepted=9)
+    result = await relay(publisher, lot).forward(
+        [*(large("a", number) for number in range(1, 10)), event("a", 10)]
+    )
+    assert (result.sent, result.parked, result.dropped) == (1, 0, 9)
+    assert sent_of(publisher, "a") == ids("a", 10)
+
+
+async def test_what_was_accepted_of_a_page_is_not_sent_again_while_the_page_waits() -> None:
+    publisher = Offered(fail_for={contact_id("b")})
+    waiting = relay(publisher)
+    events = [event("a", 1), event("b", 1), event("a", 2)]
+    for _ in range(3):
+        with pytest.raises(NotDelivered):
+            await waiting.forward(events)
+    assert publisher.offered.count(contact_id("a")) == 1
+    publisher.fail_for.clear()
+    assert (await waiting.forward(events)).sent == 3
+    await waiting.forward(events)
+    assert publisher.offered.count(contact_id("a")) == 2, "a page that is done is not remembered"
+
+
+async def test_a_memory_that_is_lost_at_any_time_costs_a_second_sending_and_nothing_else() -> None:
+    publisher, lot = Offered(fail_for={contact_id("b")}), FakeParkingLot()
+    events = [event("a", 1), large("a", 2), event("b", 1)]
+    for _ in range(3):
+        forgetful = replace(relay(publisher, lot), accepted=Accepted(most=0))
+        with pytest.raises(NotDelivered):
+            await forgetful.forward(events)
+    assert publisher.offered.count(contact_id("a")) == 3
+    assert sent_of(publisher, "a") == ids("a", 1)
+    assert [one.sequence for one, _ in await lot.waiting(contact_key("a"), 10)] == [2]
+
+
+class Offered(FakePublisher):
+    """Notes whose events are offered."""
+
+    offered: list[str]
+
+    def __init__(self, fail_for: set[str]) -> None:
+        super().__init__(fail_for=fail_for)
+        self.offered = []
+
+    async def publish(self, page: Sequence[AggregateEvents]) -> Sequence[Outcome]:
+        self.offered += [group.aggregate.id for group in page]
+        return await super().publish(page)
+
+
+async def test_nothing_is_sent_on_a_reading_of_the_markers_that_is_too_old() -> None:
+    class Slow(FakePublisher):
+        async def publish(self, page: Sequence[AggregateEvents]) -> Sequence[Outcome]:
+            await asyncio.Event().wait()
+            raise AssertionError("cut off")
+
+    hasty = replace(relay(Slow()), reading_seconds=0.01)
+    with pytest.raises(NotDelivered, match="did not take the events within"):
+        await hasty.forward([event("a", 1)])
+
+
 async def test_a_lot_that_is_away_makes_events_wait() -> None:
     class Away(FakeParkingLot):
-        async def aggregates(self) -> dict[AggregateKey, ParkedAggregate]:
+        async def markers(self, aggregates: Collection[AggregateKey]) -> Mapping[AggregateKey, Marker]:
             raise Unavailable("away")
 
     class NoRoom(FakeParkingLot):
-        async def park(self, parked: ParkedAggregate, events: Sequence[object]) -> None:
+        async def park(self, marker: Marker, events: Sequence[FeedEvent]) -> None:
             raise Unavailable("away")
 
     publisher = FakePublisher()
@@ -192,7 +269,7 @@ async def test_two_aggregates_of_one_id_are_two(caplog: pytest.LogCaptureFixture
     order = event_document("a", 1) | {"aggregateType": "order"}
     publisher, lot = FakePublisher(), FakeParkingLot()
     await relay(publisher, lot).forward([large("a", 1), read(order)])
-    assert [key.type for key in await lot.aggregates()] == ["contact"]
+    assert [key.type for key in lot.stored] == ["contact"]
     assert len(publisher.sent) == 1
 
 
@@ -244,4 +321,4 @@ def test_poison_has_its_place_by_the_feed_and_events_by_their_sequence() -> None
     poison = read(poison_document("a", lsn=5))
     late = read(poison_document("a", lsn=99))
     ordered = in_order([late, *same_transaction, poison, rewritten, read(event_document("a", 4, lsn=6))])
-    assert [getattr(one, "sequence", one.id) for one in ordered] == ["poison-5", 1, 2, 3, 4, "poison-99"]
+    assert [one.sequence or one.id for one in ordered] == ["poison-5", 1, 2, 3, 4, "poison-99"]

@@ -28,7 +28,7 @@ from tools.demo.witnesses import opened
 ROOT = Path(__file__).resolve().parents[2]
 EVENT_TTL_SECONDS = 10
 LOG_LINES_ON_FAILURE = 40
-FOREIGN = ("COSMOS", "SERVICEBUS", "AzureWebJobs", "EVENT_TTL", "DEVSTACK_")
+FOREIGN = ("COSMOS", "SERVICEBUS", "AzureWebJobs", "EVENT_", "PARKED_", "RELAY_", "IDEMPOTENCY_", "DEVSTACK_")
 """Settings of the developer's own stack or of a real Azure, which the demo must not use."""
 
 

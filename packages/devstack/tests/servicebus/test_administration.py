@@ -73,8 +73,8 @@ async def test_what_exists_twice_or_not_at_all_or_is_not_supported_is_refused(
         for name in ("", "a" * 261, "with space", "-dash"):
             with pytest.raises(HttpResponseError, match="cannot be a name"):
                 await admin.create_queue(name)
-        with pytest.raises(HttpResponseError, match="Premium"):
-            await admin.create_queue(unique("queue"), max_message_size_in_kilobytes=1024)
+        with pytest.raises(HttpResponseError, match="MaxMessageSizeInKilobytes"):
+            await admin.create_queue(unique("queue"), max_message_size_in_kilobytes=102_401)
         with pytest.raises(HttpResponseError, match="LockDuration"):
             await admin.create_queue(unique("queue"), lock_duration=timedelta(minutes=6))
 

@@ -8,6 +8,7 @@ from azure.servicebus import ServiceBusMessage
 from azure.servicebus.exceptions import (
     MessagingEntityDisabledError,
     ServiceBusAuthenticationError,
+    ServiceBusError,
     ServiceBusServerBusyError,
 )
 
@@ -71,6 +72,24 @@ async def test_a_busy_server_says_so_for_as_long_as_it_was_told(faulty: Service)
         await faulty.faults.clear()
 
         await sender.send_messages(ServiceBusMessage("yes"))
+
+
+async def test_a_mix_of_sessions_can_be_refused_and_what_was_sent_is_counted(faulty: Service) -> None:
+    async with (
+        new_subscription(faulty) as (topic, _),
+        client(faulty) as sdk,
+        sdk.get_topic_sender(topic) as sender,
+    ):
+        before = await faulty.faults.traffic()
+        await faulty.faults.add("refuse-mixed", count=None)
+        mixed = [ServiceBusMessage("x", session_id=session) for session in ("a", "a", "b")]
+        with pytest.raises(ServiceBusError, match="amqp:not-allowed"):
+            await sender.send_messages(mixed)
+        await sender.send_messages(mixed[:2])
+        await sender.send_messages(mixed[2])
+        after = await faulty.faults.traffic()
+
+    assert {name: after[name] - before[name] for name in after} == {"transfers": 3, "messages": 6}
 
 
 async def test_tokens_can_be_refused(faulty: Service) -> None:

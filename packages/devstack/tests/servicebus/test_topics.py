@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 from azure.servicebus import ServiceBusMessage
-from azure.servicebus.exceptions import ServiceBusError
+from azure.servicebus.exceptions import MessageSizeExceededError, ServiceBusError
 from azure.servicebus.management import CorrelationRuleFilter, SqlRuleFilter
 
 from devstack.servicebus.codec import performatives as p
@@ -100,11 +100,74 @@ async def test_a_partitioned_topic_tells_duplicates_by_key_and_refuses_batches(
         async with client(servicebus_server) as sdk, sdk.get_topic_sender(topic) as sender:
             for key in ("a", "b", "a"):
                 await sender.send_messages(ServiceBusMessage(key, message_id="same", partition_key=key))
-            with pytest.raises(ServiceBusError, match="Batching is not supported"):
+            with pytest.raises(
+                ServiceBusError,
+                match="Batching brokered messages with distinct SessionId, PartitionKey, or MessageId",
+            ):
                 await sender.send_messages([ServiceBusMessage("1"), ServiceBusMessage("2")])
         async with administration(servicebus_server) as admin:
             counts = await admin.get_subscription_runtime_properties(topic, subscription)
             assert counts.active_message_count == 2
+
+
+async def test_a_batch_mixes_sessions_on_a_topic_that_is_not_partitioned(servicebus_server: Service) -> None:
+    mixed = [ServiceBusMessage("x", session_id=session) for session in ("a", "b")]
+    async with (
+        new_subscription(servicebus_server, requires_session=True) as (topic, subscription),
+        new_topic(servicebus_server, enable_partitioning=True) as partitioned,
+        client(servicebus_server) as sdk,
+        administration(servicebus_server) as admin,
+    ):
+        async with sdk.get_topic_sender(topic) as sender:
+            await sender.send_messages(mixed)
+        async with sdk.get_topic_sender(partitioned) as sender:
+            with pytest.raises(
+                ServiceBusError, match=r"distinct SessionId or PartitionKey.*amqp:not-allowed"
+            ):
+                await sender.send_messages(mixed)
+            await sender.send_messages([ServiceBusMessage("x", session_id="a") for _ in range(2)])
+        counts = await admin.get_subscription_runtime_properties(topic, subscription)
+        assert counts.active_message_count == 2
+
+
+async def test_a_batch_has_at_most_4500_messages(servicebus_server: Service) -> None:
+    async with (
+        new_subscription(servicebus_server) as (topic, _),
+        raw_client(servicebus_server.port) as raw,
+    ):
+        sender = await raw.attach_sender(topic)
+        most = batch(*[message(b"")] * 4500)
+        assert await raw.deliver(sender, most, message_format=BATCH_FORMAT) == p.Accepted()
+        more = batch(*[message(b"")] * 4501)
+        refused = await raw.deliver(sender, more, message_format=BATCH_FORMAT)
+        assert isinstance(refused, p.Rejected)
+        assert refused.error is not None
+        assert refused.error.condition == "amqp:internal-error"
+
+
+async def test_an_entity_may_take_larger_messages_alone_and_batches_up_to_a_megabyte(
+    servicebus_server: Service,
+) -> None:
+    properties = {"max_message_size_in_kilobytes": 3 * 1024}
+    async with new_subscription(servicebus_server, properties) as (topic, subscription):
+        async with administration(servicebus_server) as admin:
+            assert (await admin.get_topic(topic)).max_message_size_in_kilobytes == 3 * 1024
+        async with client(servicebus_server) as sdk, sdk.get_topic_sender(topic) as sender:
+            assert (await sender.create_message_batch()).max_size_in_bytes == 1024 * 1024
+            await sender.send_messages(ServiceBusMessage(b"x" * 2_900_000))
+            async with sdk.get_subscription_receiver(topic, subscription, max_wait_time=5) as receiver:
+                [received] = await receiver.receive_messages(1)
+                assert len(b"".join(received.body)) == 2_900_000
+            with pytest.raises(MessageSizeExceededError):
+                await sender.send_messages(ServiceBusMessage(b"x" * 3 * 1024 * 1024))
+        async with raw_client(servicebus_server.port) as raw:
+            too_large = batch(message(b"x" * 600_000), message(b"x" * 600_000))
+            outcome = await raw.deliver(
+                await raw.attach_sender(topic), too_large, message_format=BATCH_FORMAT
+            )
+            assert isinstance(outcome, p.Rejected)
+            assert outcome.error is not None
+            assert outcome.error.condition == "amqp:link:message-size-exceeded"
 
 
 async def test_a_full_topic_refuses_a_send(servicebus_server: Service) -> None:

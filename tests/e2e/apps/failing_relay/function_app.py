@@ -44,7 +44,7 @@ async def relay(documents: func.DocumentList) -> None:
     global _failures_left  # noqa: PLW0603 - a fault, injected
     outbox = application().outbox
     # In the order in which the relay sends: the feed has none inside a transaction, so any half would hold gaps.
-    events = sorted(outbox.events.events(documents), key=lambda event: event.position)
+    events = sorted(outbox.events.events(documents), key=lambda event: (event.lsn, event.sequence or 0))
     if events and _failures_left:
         _failures_left -= 1
         await outbox.relay.forward(events[: len(events) // 2])

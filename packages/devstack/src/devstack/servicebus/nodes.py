@@ -7,8 +7,7 @@ import asyncio
 from dataclasses import dataclass
 
 from devstack.servicebus import cbs
-from devstack.servicebus.broker.admission import MAX_MESSAGE_BYTES
-from devstack.servicebus.broker.description import entity_path
+from devstack.servicebus.broker.description import Description, entity_path
 from devstack.servicebus.broker.queue import Queue
 from devstack.servicebus.broker.sessions import SessionLock
 from devstack.servicebus.cbs import MANAGEMENT_SUFFIX, SasKey
@@ -18,7 +17,7 @@ from devstack.servicebus.codec.errors import NOT_ALLOWED, NOT_FOUND, NOT_IMPLEME
 from devstack.servicebus.codec.values import Described, Symbol
 from devstack.servicebus.delivery import ticks
 from devstack.servicebus.engine import Engine
-from devstack.servicebus.faults import Faults
+from devstack.servicebus.faults import Faults, Traffic
 from devstack.servicebus.link import IncomingLink, OutgoingLink
 from devstack.servicebus.management import ManagementNode
 from devstack.servicebus.receiving import QueueSource
@@ -36,6 +35,9 @@ DEFAULT_SESSION_TIMEOUT_SECONDS = 60.0
 
 MAX_SESSION_TIMEOUT_SECONDS = 3600.0
 
+_ANY = Description(path="any", kind="queue")
+"""The limits of a link that leads to no entity, or to a client."""
+
 
 @dataclass(frozen=True)
 class Nodes:
@@ -44,6 +46,7 @@ class Nodes:
     engine: Engine
     faults: Faults
     key: SasKey
+    traffic: Traffic
 
     def attach(self, session: AmqpSession, attach: p.Attach) -> None:
         try:
@@ -60,6 +63,7 @@ class Nodes:
     def _attach_sender(self, session: AmqpSession, attach: p.Attach) -> None:
         path = _path(attach.target)
         sink: EntitySink | RequestSink
+        description = _ANY
         if path == cbs.NODE:
             sink = RequestSink(TokenNode(self.engine, self.key, self.faults, session.connection))
         else:
@@ -67,9 +71,12 @@ class Nodes:
             if path.lower().endswith(MANAGEMENT_SUFFIX):
                 sink = RequestSink(self._management(session, path))
             else:
-                sink = EntitySink(self.engine, self.faults, self.engine.namespace.writable(path))
+                entity = self.engine.namespace.writable(path)
+                description = entity.description
+                sink = EntitySink(self.engine, self.faults, self.traffic, entity)
         link = IncomingLink(session, attach, path, sink)
-        session.accept_attach(attach, link, _answer(attach, properties={MAX_BATCH_SIZE: MAX_MESSAGE_BYTES}))
+        answer = _answer(attach, {MAX_BATCH_SIZE: description.max_batch_bytes})
+        session.accept_attach(attach, link, answer._replace(max_message_size=description.max_message_bytes))
 
     def _management(self, session: AmqpSession, path: str) -> ManagementNode:
         entity = path[: -len(MANAGEMENT_SUFFIX)]
@@ -197,7 +204,7 @@ def _answer(attach: p.Attach, properties: dict[object, object] | None = None) ->
         if attach.target is None
         else attach.target._replace(capabilities=None, dynamic_node_properties=None),
         initial_delivery_count=0 if attach.role else None,
-        max_message_size=MAX_MESSAGE_BYTES,
+        max_message_size=_ANY.max_message_bytes,
         properties=properties,
     )
 

@@ -19,7 +19,7 @@ MAX_LOCK_MS = 300_000
 MAX_WINDOW_MS = 7 * 24 * 3600 * 1000
 MAX_DELIVERY_COUNT = 2000
 MAX_SIZE_MEGABYTES = 81_920
-MAX_MESSAGE_KILOBYTES = 256
+MAX_MESSAGE_KILOBYTES = 102_400
 MAX_NAME = 260
 MAX_SUBSCRIPTION_NAME = 50
 _NAME = re.compile(r"[A-Za-z0-9](?:[\w./\-]*[A-Za-z0-9_])?", re.ASCII)
@@ -96,6 +96,7 @@ _READERS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "DuplicateDetectionHistoryTimeWindow": ("duplicate_window_ms", _between(read_duration, 1, MAX_WINDOW_MS)),
     "EnablePartitioning": ("partitioned", read_flag),
     "MaxSizeInMegabytes": ("max_size_megabytes", _between(int, 1, MAX_SIZE_MEGABYTES)),
+    "MaxMessageSizeInKilobytes": ("max_message_kilobytes", _between(int, 1, MAX_MESSAGE_KILOBYTES)),
     "Status": ("status", _status),
     "ForwardTo": ("forward_to", _target),
     "ForwardDeadLetteredMessagesTo": ("forward_dead_letters_to", _target),
@@ -123,7 +124,6 @@ _KEPT = frozenset(
         "IsAnonymousAccessible",
         "SupportOrdering",
         "UserMetadata",
-        "MaxMessageSizeInKilobytes",
     }
 )
 """Kept and returned; they change nothing here."""
@@ -173,8 +173,6 @@ def _read_property(name: str, text: str, values: dict[str, Any]) -> None:
             values[field] = read(text)
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
-    elif name == "MaxMessageSizeInKilobytes" and int(text) > MAX_MESSAGE_KILOBYTES:
-        raise NotSupported(f"MaxMessageSizeInKilobytes above {MAX_MESSAGE_KILOBYTES} needs the Premium tier")
     elif name in _KEPT:
         values["extra"][name] = text
     elif name not in _COMPUTED:
@@ -202,7 +200,7 @@ def written(description: Description) -> dict[str, str]:
         "FilteringMessagesBeforePublishing": "false",
         "EnableSubscriptionPartitioning": "false",
         "DeadLetteringOnFilterEvaluationExceptions": "true",
-        "MaxMessageSizeInKilobytes": "256",
+        "MaxMessageSizeInKilobytes": str(description.max_message_kilobytes),
         **({"ForwardTo": description.forward_to} if description.forward_to else {}),
         **(
             {"ForwardDeadLetteredMessagesTo": description.forward_dead_letters_to}

@@ -1,13 +1,19 @@
 """A sender is told that a message was accepted only once it is stored; a batch is accepted whole or refused whole."""
 
-from devstack.servicebus.broker.admission import MAX_MESSAGE_BYTES
 from devstack.servicebus.broker.namespace import Entity
 from devstack.servicebus.broker.topic import Topic
-from devstack.servicebus.codec.errors import DECODE_ERROR, NOT_IMPLEMENTED, SERVER_BUSY, AmqpError
+from devstack.servicebus.codec.errors import (
+    DECODE_ERROR,
+    MESSAGE_SIZE_EXCEEDED,
+    NOT_ALLOWED,
+    NOT_IMPLEMENTED,
+    SERVER_BUSY,
+    AmqpError,
+)
 from devstack.servicebus.codec.message import BATCH_FORMAT, ParsedMessage, parse, split_batch
 from devstack.servicebus.codec.performatives import Accepted
 from devstack.servicebus.engine import Engine
-from devstack.servicebus.faults import Faults
+from devstack.servicebus.faults import Faults, Traffic
 from devstack.servicebus.link import IncomingLink
 from devstack.servicebus.session import rejected
 
@@ -15,11 +21,11 @@ from devstack.servicebus.session import rejected
 class EntitySink:
     """Takes one sender's messages into a queue or topic."""
 
-    max_message_bytes = MAX_MESSAGE_BYTES
-
-    def __init__(self, engine: Engine, faults: Faults, entity: Entity) -> None:
+    def __init__(self, engine: Engine, faults: Faults, traffic: Traffic, entity: Entity) -> None:
+        self.max_message_bytes = entity.description.max_message_bytes
         self._engine = engine
         self._faults = faults
+        self._traffic = traffic
         self._entity = entity
 
     def receive(
@@ -27,11 +33,15 @@ class EntitySink:
     ) -> None:
         """Accept the delivery, or answer it with the reason why not."""
         session = link.session
-        if self._faults.happens("fail-before-commit"):
+        self._traffic.transfers += 1
+        if self._faults.happens_to_send("fail-before-commit"):
             session.connection.abort()
             return
         try:
             messages, batch = _messages(message_format, payload)
+            self._traffic.messages += len(messages)
+            if batch:
+                self._check_batch(messages, len(payload))
             accept(self._engine, self._faults, self._entity, messages, batch=batch)
         except AmqpError as error:
             if error.condition == DECODE_ERROR:
@@ -40,10 +50,19 @@ class EntitySink:
                 refusal = rejected(error)
                 session.connection.answer(lambda: session.settle_incoming(delivery_id, refusal))
             return
-        if self._faults.happens("drop-after-commit"):
+        if self._faults.happens_to_send("drop-after-commit"):
             self._engine.when_durable(session.connection.abort)
         elif not settled:
             session.connection.answer(lambda: session.settle_incoming(delivery_id, Accepted()))
+
+    def _check_batch(self, messages: list[ParsedMessage], size: int) -> None:
+        limit = self._entity.description.max_batch_bytes
+        if size > limit:
+            raise AmqpError(MESSAGE_SIZE_EXCEEDED, f"A batch has at most {limit} bytes.")
+        if len({parsed.session_id for parsed in messages}) > 1 and self._faults.happens("refuse-mixed"):
+            raise AmqpError(
+                NOT_ALLOWED, "Batching brokered messages with distinct SessionId is not supported."
+            )
 
     def closed(self) -> None:
         """Nothing is held for a sender."""
@@ -54,7 +73,7 @@ def accept(
 ) -> list[int]:
     """Put messages into an entity. Returns the sequence numbers of scheduled ones; raises :class:`AmqpError`."""
     now = engine.now()
-    if faults.happens("throttle"):
+    if faults.happens_to_send("throttle"):
         raise AmqpError(SERVER_BUSY, "The server is busy. Please wait 10 seconds and try again.")
     current = engine.namespace.get(entity.description.path)
     scheduled = engine.namespace.send(current, messages, now, batch=batch)

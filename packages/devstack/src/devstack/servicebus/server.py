@@ -14,7 +14,7 @@ from devstack.servicebus.cbs import DEVELOPMENT_KEY
 from devstack.servicebus.config import declare, read_config
 from devstack.servicebus.connection import Connection, Context
 from devstack.servicebus.engine import Engine
-from devstack.servicebus.faults import Faults
+from devstack.servicebus.faults import Faults, Traffic
 from devstack.servicebus.nodes import Nodes
 from devstack.servicebus.store import Store
 
@@ -44,11 +44,18 @@ async def serve(options: Options) -> AsyncIterator[str]:
         try:
             declare(engine, descriptions)
             engine.start()
-            faults = Faults()
+            faults, traffic = Faults(), Traffic()
+            nodes = Nodes(engine, faults, DEVELOPMENT_KEY, traffic)
             connections: set[Connection] = set()
-            application = make_application(engine, faults, connections, with_faults=options.with_faults)
+            application = make_application(
+                engine, faults, traffic, connections, with_faults=options.with_faults
+            )
             async with (
-                _amqp(engine, faults, connections, options) as amqp,
+                _amqp(
+                    Context(engine, DEVELOPMENT_KEY, faults, nodes.attach, options.idle_seconds),
+                    connections,
+                    options,
+                ) as amqp,
                 _admin(application, options) as admin,
             ):
                 yield f"{amqp} {admin}"
@@ -57,11 +64,7 @@ async def serve(options: Options) -> AsyncIterator[str]:
 
 
 @contextlib.asynccontextmanager
-async def _amqp(
-    engine: Engine, faults: Faults, connections: set[Connection], options: Options
-) -> AsyncIterator[str]:
-    nodes = Nodes(engine, faults, DEVELOPMENT_KEY)
-    context = Context(engine, DEVELOPMENT_KEY, faults, nodes.attach, options.idle_seconds)
+async def _amqp(context: Context, connections: set[Connection], options: Options) -> AsyncIterator[str]:
     loop = asyncio.get_running_loop()
     with port_errors(NAME, options.port, "SERVICEBUS_PORT"):
         server = await loop.create_server(lambda: Connection(context, connections), HOST, options.port)

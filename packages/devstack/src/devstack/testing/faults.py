@@ -32,6 +32,11 @@ class Faults:
         """None is left that is still to happen."""
         await self._call("DELETE", "faults")
 
+    async def traffic(self) -> dict[str, int]:
+        """The ``transfers`` and ``messages`` that a Service Bus was sent since it began."""
+        counts: dict[str, int] = await self._call("GET", "traffic")
+        return counts
+
     async def split(self, database: str, container: str, partition: str) -> list[str]:
         """Split a physical partition of a Cosmos DB; the ids of the two that take its place."""
         body = {"database": database, "container": container, "range": partition}

@@ -1,6 +1,7 @@
 """Every management request is authorised with a SAS token, and every refusal is the service's own error document."""
 
 from collections.abc import Awaitable, Callable
+from dataclasses import asdict
 from functools import partial
 from typing import TypeVar
 from urllib.parse import unquote
@@ -17,7 +18,7 @@ from devstack.servicebus.cbs import DEVELOPMENT_KEY, TokenRefused, check_token
 from devstack.servicebus.codec.errors import ENTITY_ALREADY_EXISTS, NOT_FOUND, AmqpError
 from devstack.servicebus.connection import Connection
 from devstack.servicebus.engine import Engine
-from devstack.servicebus.faults import Fault, Faults
+from devstack.servicebus.faults import Fault, Faults, Traffic
 from devstack.servicebus.properties import describe
 
 MAX_BODY_BYTES = 1_048_576
@@ -39,14 +40,15 @@ class Refusal(Exception):
 
 
 def make_application(
-    engine: Engine, faults: Faults, connections: set[Connection], *, with_faults: bool
+    engine: Engine, faults: Faults, traffic: Traffic, connections: set[Connection], *, with_faults: bool
 ) -> web.Application:
-    """The management API and, only when asked for, the faults on demand."""
+    """The management API and, only when asked for, the faults on demand and the count of what was sent."""
     admin = _Admin(engine)
     application = web.Application(middlewares=[_errors], client_max_size=MAX_BODY_BYTES)
     if with_faults:
         happens_now = partial(_happens_now, connections)
         application.router.add_routes(fault_routes(Fault, faults, happens_now))
+        application.router.add_routes([web.get("/_devstack/traffic", partial(_traffic, traffic))])
     application.router.add_route("*", "/{path:.*}", admin.handle)
     return application
 
@@ -67,6 +69,10 @@ async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     return web.Response(
         status=status, body=atom_writer.write_error(status, detail), content_type="application/xml"
     )
+
+
+async def _traffic(traffic: Traffic, _request: web.Request) -> web.Response:
+    return web.json_response(asdict(traffic))
 
 
 def _happens_now(connections: set[Connection], fault: Fault) -> bool:

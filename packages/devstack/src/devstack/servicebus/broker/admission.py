@@ -1,6 +1,6 @@
 """What one message must be before an entity takes it, whatever the entity holds.
 
-Limits are those of the Standard tier (Service Bus quotas): 256 KB a message, ids of at most 128 characters.
+Limits are those of the Service Bus quotas: ids of at most 128 characters, messages as large as the entity was told.
 """
 
 import uuid
@@ -9,14 +9,17 @@ from devstack.servicebus.broker.description import Description
 from devstack.servicebus.codec.decode import decode
 from devstack.servicebus.codec.errors import (
     ARGUMENT_ERROR,
+    INTERNAL_ERROR,
     MESSAGE_SIZE_EXCEEDED,
     NOT_ALLOWED,
     AmqpError,
 )
 from devstack.servicebus.codec.message import ParsedMessage, parse, with_properties
 
-MAX_MESSAGE_BYTES = 262_144
 MAX_ID_LENGTH = 128
+MAX_BATCH_MESSAGES = 4_500
+"""Written nowhere by the service; found by others (https://github.com/Azure/azure-service-bus/issues/397)."""
+
 SCHEDULED_TIME = "x-opt-scheduled-enqueue-time"
 PARTITION_KEY = "x-opt-partition-key"
 
@@ -40,21 +43,34 @@ def check_message(description: Description, parsed: ParsedMessage) -> None:
             raise AmqpError(
                 ARGUMENT_ERROR, f"{name} has {len(value)} characters; at most {MAX_ID_LENGTH} are allowed."
             )
-    if len(parsed.raw) > MAX_MESSAGE_BYTES:
-        raise AmqpError(MESSAGE_SIZE_EXCEEDED, f"A message has at most {MAX_MESSAGE_BYTES} bytes.")
+    if len(parsed.raw) > description.max_message_bytes:
+        raise AmqpError(
+            MESSAGE_SIZE_EXCEEDED, f"A message has at most {description.max_message_bytes} bytes."
+        )
     key = _given_partition_key(parsed)
     if key is not None and parsed.session_id is not None and key != parsed.session_id:
         raise AmqpError(ARGUMENT_ERROR, "PartitionKey and SessionId are both set and differ.")
 
 
-def check_partitioned_batch(messages: list[ParsedMessage], *, detects_duplicates: bool) -> None:
+def check_batch(description: Description, messages: list[ParsedMessage], *, detects_duplicates: bool) -> None:
+    """What the messages of a batch may not be together. The texts are those of the service."""
+    if len(messages) > MAX_BATCH_MESSAGES:
+        raise AmqpError(
+            INTERNAL_ERROR, "The service was unable to process the request; please retry the operation."
+        )
+    if not description.partitioned:
+        return
     if detects_duplicates:
         raise AmqpError(
-            NOT_ALLOWED, "Batching is not supported on a partitioned entity with duplicate detection."
+            NOT_ALLOWED,
+            "Batching brokered messages with distinct SessionId, PartitionKey, or MessageId is not supported for an "
+            "entity with partitioning and duplicate detection enabled.",
         )
     if len({_partition_key(parsed) for parsed in messages}) > 1:
         raise AmqpError(
-            NOT_ALLOWED, "All messages of a batch to a partitioned entity need the same partition key."
+            NOT_ALLOWED,
+            "Batching brokered messages with distinct SessionId or PartitionKey is not supported for an entity with "
+            "partitioning enabled.",
         )
 
 

@@ -15,6 +15,10 @@ DEFAULT_LOCK_MS = 60_000
 DEFAULT_MAX_DELIVERY_COUNT = 10
 DEFAULT_DUPLICATE_WINDOW_MS = 600_000
 DEFAULT_MAX_SIZE_MEGABYTES = 1024
+DEFAULT_MAX_MESSAGE_KILOBYTES = 256
+MAX_BATCH_BYTES = 1_048_576
+"""Of an entity that takes larger messages, too: a batch has at most 1 MB whatever one message may have."""
+
 DEFAULT_RULE = "$Default"
 
 
@@ -62,6 +66,7 @@ class Description(BaseModel):
     duplicate_window_ms: int = DEFAULT_DUPLICATE_WINDOW_MS
     partitioned: bool = False
     max_size_megabytes: int = DEFAULT_MAX_SIZE_MEGABYTES
+    max_message_kilobytes: int = DEFAULT_MAX_MESSAGE_KILOBYTES
     status: Status = "Active"
     forward_to: str | None = None
     """The entity that every message goes on to, as a path or an address."""
@@ -75,6 +80,14 @@ class Description(BaseModel):
 
     created_ms: int = 0
     updated_ms: int = 0
+
+    @property
+    def max_message_bytes(self) -> int:
+        return self.max_message_kilobytes * 1024
+
+    @property
+    def max_batch_bytes(self) -> int:
+        return min(self.max_message_bytes, MAX_BATCH_BYTES)
 
     @property
     def can_send(self) -> bool:

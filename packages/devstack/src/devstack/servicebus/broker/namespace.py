@@ -4,8 +4,8 @@ import heapq
 from dataclasses import dataclass
 
 from devstack.servicebus.broker.admission import (
+    check_batch,
     check_message,
-    check_partitioned_batch,
     duplicate_key,
     identified,
     scheduled_time,
@@ -232,8 +232,8 @@ class Namespace:
         description = entity.description
         if not description.can_send:
             raise _disabled(description.path)
-        if description.partitioned and batch:
-            check_partitioned_batch(messages, detects_duplicates=entity.duplicates is not None)
+        if batch:
+            check_batch(description, messages, detects_duplicates=entity.duplicates is not None)
         for parsed in messages:
             check_message(description, parsed)
         size = sum(len(parsed.raw) for parsed in messages)

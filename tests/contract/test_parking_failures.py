@@ -1,0 +1,217 @@
+"""Parking survives the loss of any one write or its answer, with or without the process, on replicas that lag.
+
+Every write of one story is lost in turn: relay, operator and upkeep do what they would do then, and the story has to
+end as it would have ended without the loss.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import Enum
+from typing import Any
+
+import pytest
+from azure.cosmos.aio import CosmosClient
+
+from devstack.testing import Service
+from infra.contacts.documents import CONTACTS
+from infra.cosmos.container import Container, StoreFailed, Write
+from infra.cosmos.documents import Item
+from infra.cosmos.errors import Failure, Kind
+from infra.cosmos.marker_documents import Owners
+from infra.cosmos.parked_documents import ParkedDocuments
+from infra.cosmos.parking_lot import CosmosParkingLot
+from outbox.aggregate import AggregateKey
+from outbox.errors import NotInTheWay, NotParked, OutboxError
+from outbox.notice import Notice
+from outbox.parking import Parking
+from outbox.relay import Relay
+from outbox.ttl_guard import TtlGuard
+from outbox.unit_of_work import utc_now
+from tests.support.azure import PARKED, contacts_database, cosmos_connection
+from tests.support.emulators import Gap
+from tests.support.fakes import FakePublisher
+from tests.support.feed import EVENTS, contact_key, event_document, read
+
+_ATTEMPTS = 6
+_LATER = timedelta(minutes=5)
+"""Longer than a claim or a reading of the markers lives."""
+
+
+class Loss(Enum):
+    NOT_WRITTEN = "the write does not arrive"
+    NO_ANSWER = "the write is stored, and its answer is lost"
+    REPEATED = "the write is stored, its answer is lost, and the SDK repeats it"
+    THROTTLED = "the write is stored, its answer is lost, and the SDK's repetition is throttled"
+    DIED_BEFORE = "the process dies before the write"
+    DIED_AFTER = "the process dies after the write"
+
+
+class ProcessDied(Exception):
+    pass
+
+
+@dataclass
+class Fate:
+    """Which write of a story is lost, and how."""
+
+    loss: Loss
+    write: int
+    writes: int = 0
+
+    @property
+    def struck(self) -> bool:
+        return self.writes >= self.write
+
+
+class Failing(Container):
+    """Loses one write. A read without a session token sees nothing: its replica lags as far as the contract allows."""
+
+    fate: Fate
+
+    async def execute(self, partition_key: str, writes: Sequence[Write]) -> list[str]:
+        self.fate.writes += 1
+        if self.fate.writes != self.fate.write:
+            return await super().execute(partition_key, writes)
+        if self.fate.loss is Loss.REPEATED:
+            await super().execute(partition_key, writes)
+            return await super().execute(partition_key, writes)
+        if self.fate.loss in (Loss.NO_ANSWER, Loss.THROTTLED, Loss.DIED_AFTER):
+            with suppress(StoreFailed):  # a fence: it is refused, and that answer is lost
+                await super().execute(partition_key, writes)
+            self._sessions.forget(partition_key, self._sessions.get(partition_key))
+        if self.fate.loss in (Loss.DIED_BEFORE, Loss.DIED_AFTER):
+            raise ProcessDied
+        kind = Kind.THROTTLED if self.fate.loss is Loss.THROTTLED else Kind.PASSING
+        raise StoreFailed(Failure(kind, "lost", answer_lost=True))
+
+    async def read(self, item_id: str, partition_key: str) -> Item | None:
+        if self._sessions.get(partition_key) is None:
+            return None
+        return await super().read(item_id, partition_key)
+
+    async def page(
+        self,
+        query: str,
+        parameters: Mapping[str, Any],
+        size: int,
+        continuation: str | None,
+        *,
+        partition_key: str | None = None,
+    ) -> tuple[list[Item], str | None]:
+        if partition_key is not None and self._sessions.get(partition_key) is None:
+            return [], None
+        return await super().page(query, parameters, size, continuation, partition_key=partition_key)
+
+
+@dataclass
+class Story:
+    """One contact's events, from the feed to the topic, over a store that fails once."""
+
+    contact: str
+    make: Callable[[], CosmosParkingLot]
+    topic: FakePublisher
+    now: datetime = field(default_factory=utc_now)
+    lot: CosmosParkingLot = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.lot = self.make()
+
+    @property
+    def key(self) -> AggregateKey:
+        return contact_key(self.contact)
+
+    @property
+    def parking(self) -> Parking:
+        return Parking(self.lot, self.topic, clock=lambda: self.now, pause=self.pause)
+
+    async def pause(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+
+    def event(self, sequence: int, **data: Any) -> dict[str, Any]:
+        return event_document(self.contact, sequence, **data)
+
+    def large(self, sequence: int) -> dict[str, Any]:
+        return self.event(sequence, text="x" * 2000)
+
+    async def tell(self) -> None:
+        page = [self.event(1), self.large(2), self.event(3)]
+        await self.until_done(lambda: self.feed(page))
+        await self.until_done(lambda: self.feed([self.event(4)]))
+        await self.until_done(self.discard)
+        await self.until_done(lambda: self.feed([self.event(5)]))
+        await self.until_done(self.replay)
+        await self.until_done(lambda: self.feed(page))
+        await self.until_done(lambda: self.feed([self.event(6)]))
+        await self.until_done(self.parking.upkeep)
+
+    async def until_done(self, step: Callable[[], Awaitable[None]]) -> None:
+        """The host brings a page again, an operator repeats a call, and a new process knows no session."""
+        for _ in range(_ATTEMPTS):
+            done = False
+            try:
+                await step()
+                done = True
+            except* ProcessDied:
+                self.lot = self.make()
+            except* OutboxError:
+                pass
+            if done:
+                return
+            self.now += _LATER
+        raise AssertionError("never done")
+
+    async def feed(self, items: Sequence[dict[str, Any]]) -> None:
+        fresh = TtlGuard(clock=lambda: 1_772_366_400)
+        relay = Relay(self.topic, self.lot, clock=lambda: self.now, guard=fresh)
+        await relay.forward([read(item) for item in items])
+
+    async def discard(self) -> None:
+        await self.lot.markers([])  # an operator who sees an old list looks again
+        found = [one for one in await self.listed() if one.sequence == 2 and not one.is_notice]
+        for one in found:
+            with suppress(NotInTheWay):
+                await self.parking.discard(one.id, "r")
+
+    async def replay(self) -> None:
+        with suppress(NotParked):
+            assert (await self.parking.replay(self.key)).done
+
+    async def listed(self) -> list[Any]:
+        return [one for one in (await self.lot.page(100, None)).items if one.aggregate == self.key]
+
+
+@pytest.mark.known_gap(Gap.BATCH_IGNORES_ETAG)
+@pytest.mark.parametrize("loss", Loss)
+async def test_whatever_write_is_lost_the_contacts_events_arrive_once_in_order(
+    cosmos_server: Service, loss: Loss
+) -> None:
+    async with (
+        contacts_database(cosmos_server) as database,
+        CosmosClient.from_connection_string(cosmos_connection(cosmos_server)) as client,
+    ):
+        documents, topic = ParkedDocuments(EVENTS, Owners(CONTACTS.parked)), FakePublisher(limit=1000)
+        struck = True
+        write = 0
+        while struck:
+            write += 1
+            fate = Fate(loss, write)
+
+            def make(fate: Fate = fate) -> CosmosParkingLot:
+                container = Failing(client, database.id, PARKED)
+                container.fate = fate
+                return CosmosParkingLot(container, "t", documents, ttl_seconds=600)
+
+            story = Story(f"{loss.name}-{write}", make, topic)
+            await story.tell()
+            struck = fate.struck
+            fate.write = 0
+
+            expected = [story.event(sequence)["id"] for sequence in (1, 2, 3, 4, 5, 6)]
+            expected[1] = Notice(story.key, expected[1], 2, story.now).id
+            assert topic.of(story.key) == expected, f"write {write}"
+            marker = (await story.lot.markers([story.key]))[story.key]
+            assert (marker.blocked, marker.waiting) == (False, 0), f"write {write}"
+            assert await story.listed() == [], f"write {write}"
+        assert write > 12, "so many writes has the story at least"

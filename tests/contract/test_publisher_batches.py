@@ -1,0 +1,354 @@
+"""A page leaves in few batches, and whatever happens to one of them, no aggregate loses its order or its events."""
+
+import asyncio
+import gc
+import itertools
+import logging
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
+
+from devstack.administration import administration_client
+from devstack.testing import Service, eventually, running
+from infra.servicebus.message import exact_size, message_from_event
+from infra.servicebus.publisher import ServiceBusPublisher
+from outbox.feed import OutboxEvent
+from outbox.publisher import Accepted, Refused, Unknown
+from tests.support.azure import Topic, servicebus_connection
+from tests.support.publishing import event, publish
+
+pytestmark = pytest.mark.own_stack
+
+EVERYTHING = "everything"
+"""A subscription without sessions, so that one look shows all that arrived, in its order."""
+
+LARGE = "x" * 300_000
+"""Makes an event larger than a message of the Standard tier."""
+
+
+class Bench:
+    """A publisher to a topic of its own, on a server that can be told to fail."""
+
+    def __init__(self, service: Service, topic: Topic, client: ServiceBusClient) -> None:
+        self.service, self.topic, self.client = service, topic, client
+        self.publisher = self.new_publisher()
+        self.opened: list[ServiceBusSender] = []
+        """The senders that were made, in their order."""
+        make = client.get_topic_sender
+
+        def counted(name: str) -> ServiceBusSender:
+            self.opened.append(make(name))
+            return self.opened[-1]
+
+        client.get_topic_sender = counted  # type: ignore[method-assign,assignment]
+
+    def new_publisher(self, *, partitioned: bool = False, senders: int = 6) -> ServiceBusPublisher:
+        return ServiceBusPublisher(
+            self.client, self.topic.name, source="/test", partitioned=partitioned, senders=senders
+        )
+
+    async def transfers(self) -> int:
+        return (await self.service.faults.traffic())["transfers"]
+
+    async def limit_to(self, kilobytes: int) -> None:
+        async with administration_client(self.service.admin_connection_string) as admin:
+            properties = await admin.get_topic(self.topic.name)
+            properties.max_message_size_in_kilobytes = kilobytes
+            await admin.update_topic(properties)
+
+    async def received(self) -> dict[str, list[int]]:
+        """The sequences that a subscriber gets, contact by contact."""
+        got: dict[str, list[int]] = {}
+        async with (
+            ServiceBusClient.from_connection_string(self.service.connection_string) as client,
+            client.get_subscription_receiver(self.topic.name, EVERYTHING) as receiver,
+        ):
+            while messages := await receiver.peek_messages(
+                250, sequence_number=1 + sum(len(sequences) for sequences in got.values())
+            ):
+                for message in messages:
+                    contact, _, sequence = str(message.message_id).rpartition("-")
+                    got.setdefault(contact, []).append(int(sequence))
+        return got
+
+
+@pytest.fixture(scope="module")
+def faulty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with running(Service("servicebus", tmp_path_factory.mktemp("faulty") / "data", "--faults")) as service:
+        yield service
+
+
+sockets_left_open = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+"""azure-servicebus leaves its socket to the garbage collector when the server drops the connection."""
+
+
+@asynccontextmanager
+async def a_bench(service: Service, retries: int = 0) -> AsyncIterator[Bench]:
+    topic = Topic(service)
+    await topic.create()
+    async with administration_client(service.admin_connection_string) as admin:
+        await admin.create_subscription(topic.name, EVERYTHING)
+    connection = servicebus_connection(service)
+    async with ServiceBusClient.from_connection_string(
+        connection, retry_total=retries, retry_backoff_factor=0.01
+    ) as client:
+        bench = Bench(service, topic, client)
+        yield bench
+        await service.faults.clear()
+        await bench.publisher.close()
+    await topic.delete()
+    gc.collect()  # what the SDK left open ends with the test that may leave it open
+
+
+@pytest.fixture
+async def bench(faulty: Service) -> AsyncIterator[Bench]:
+    async with a_bench(faulty) as made:
+        yield made
+
+
+async def test_a_page_of_a_hundred_contacts_is_one_send(bench: Bench) -> None:
+    before = await bench.transfers()
+    page = [[event(f"a{number}", 1)] for number in range(100)]
+
+    assert await publish(bench.publisher, *page) == [Accepted()] * 100
+
+    assert await bench.transfers() - before == 1
+    assert len(bench.opened) == 1
+    assert await bench.received() == {f"a{number}": [1] for number in range(100)}
+
+
+async def test_a_page_is_as_many_sends_as_its_bytes_need(bench: Bench) -> None:
+    """A hundred events of 10 KB: 256 KB hold 24 of them."""
+    before = await bench.transfers()
+    page = [[event(f"a{number}", sequence, "x" * 10_000) for sequence in (1, 2)] for number in range(50)]
+
+    assert await publish(bench.publisher, *page) == [Accepted()] * 50
+
+    assert await bench.transfers() - before == 5
+    assert 2 <= len(bench.opened) <= 5
+
+
+async def test_no_more_batches_are_under_way_than_there_may_be_senders(bench: Bench) -> None:
+    two = bench.new_publisher(senders=2)
+    page = [[event(f"a{number}", 1, "x" * 200_000)] for number in range(8)]
+    assert await publish(two, *page) == [Accepted()] * 8
+    assert len(bench.opened) == 2
+    await two.close()
+
+
+async def test_a_topic_that_refuses_to_mix_gets_each_session_by_itself(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    await bench.service.faults.add("refuse-mixed", count=None)
+    promised = bench.publisher.guarantees
+    before = await bench.transfers()
+
+    with caplog.at_level(logging.WARNING):
+        for first in (1, 3):
+            page = [[event(name, first), event(name, first + 1)] for name in ("a", "b", "c")]
+            assert await publish(bench.publisher, *page) == [Accepted()] * 3
+
+    assert await bench.transfers() - before == 7  # one refused, then each page in three
+    assert bench.publisher.refused_mixes == 1
+    assert (promised.mixes_aggregates, bench.publisher.guarantees.mixes_aggregates) == (True, False)
+    assert [record.levelname for record in caplog.records if "several sessions" in record.message] == [
+        "WARNING"
+    ]
+    assert await bench.received() == {name: [1, 2, 3, 4] for name in "abc"}
+
+
+async def test_a_mix_that_is_refused_halfway_through_a_page_loses_and_repeats_nothing(bench: Bench) -> None:
+    page = [[event(f"a{number}", n, "x" * 20_000) for n in (1, 2, 3)] for number in range(12)]
+    await bench.service.faults.add("refuse-mixed", count=1)
+
+    assert await publish(bench.publisher, *page) == [Accepted()] * 12
+
+    assert bench.publisher.refused_mixes == 1
+    assert await bench.received() == {f"a{number}": [1, 2, 3] for number in range(12)}
+
+
+async def test_on_a_partitioned_topic_messages_fly_one_by_one(bench: Bench) -> None:
+    single = bench.new_publisher(partitioned=True)
+    before = await bench.transfers()
+    assert await publish(single, [event("a", 1), event("a", 2)], [event("b", 1)]) == [Accepted()] * 2
+    assert await bench.transfers() - before == 3
+    assert not single.guarantees.mixes_aggregates
+    await single.close()
+
+
+def page_with_a_bad_event(bad: OutboxEvent) -> list[list[OutboxEvent]]:
+    """The bad event is its contact's second one; two more are behind it."""
+    return [
+        [event("a", 1), event("a", 2)],
+        [event("b", 1), bad, event("b", 3), event("b", 4)],
+        [event("c", 1), event("c", 2)],
+    ]
+
+
+async def test_an_event_that_is_too_large_stops_its_own_contact_and_no_other(bench: Bench) -> None:
+    before = await bench.transfers()
+    outcomes = await publish(bench.publisher, *page_with_a_bad_event(event("b", 2, LARGE)))
+
+    assert outcomes == [Accepted(), Refused(1, "the message is larger than the topic takes"), Accepted()]
+    assert await bench.transfers() - before == 1, "it was measured, not tried"
+    assert await bench.received() == {"a": [1, 2], "b": [1], "c": [1, 2]}
+
+
+async def test_a_refused_batch_is_halved_until_the_message_is_found(bench: Bench) -> None:
+    """The topic's limit was lowered while the link is open: only the service can know."""
+    await bench.limit_to(1024)
+    await publish(bench.publisher, [event("z", 1)])
+    await bench.limit_to(256)
+
+    outcomes = await publish(bench.publisher, *page_with_a_bad_event(event("b", 2, LARGE)))
+
+    assert [type(outcome) for outcome in outcomes] == [Accepted, Refused, Accepted]
+    assert isinstance(outcomes[1], Refused)
+    assert outcomes[1].accepted == 1
+    assert await bench.received() == {"z": [1], "a": [1, 2], "b": [1], "c": [1, 2]}
+
+
+async def test_a_message_above_the_limit_of_batches_is_sent_alone_between_its_neighbours(
+    bench: Bench,
+) -> None:
+    """Premium: 1 MB a batch, more for a single message."""
+    await bench.limit_to(3 * 1024)
+    before = await bench.transfers()
+    group = [event("a", 1), event("a", 2, "x" * 1_500_000), event("a", 3)]
+
+    assert await publish(bench.publisher, group, [event("b", 1)]) == [Accepted()] * 2
+
+    assert await bench.transfers() - before == 3
+    assert await bench.received() == {"a": [1, 2, 3], "b": [1]}
+
+
+async def test_what_is_above_the_limit_of_the_link_is_refused_and_the_link_lives(bench: Bench) -> None:
+    await bench.limit_to(3 * 1024)
+    outcomes = await publish(
+        bench.publisher, [event("a", 1), event("a", 2, "x" * 3_200_000)], [event("b", 1)]
+    )
+    assert outcomes == [Refused(1, "the message is larger than the topic takes"), Accepted()]
+    assert await publish(bench.publisher, [event("b", 2)]) == [Accepted()]
+    assert len(bench.opened) == 1
+
+
+async def test_a_message_of_exactly_the_limit_is_taken_and_of_a_byte_more_is_not_tried(bench: Bench) -> None:
+    """The limit is found by trying: each text is one that the service took, or one that was not sent to it."""
+    taken, refused = 250_000, 262_144
+    for sequence in itertools.count(100):
+        if refused - taken == 1:
+            break
+        size, before = (taken + refused) // 2, await bench.transfers()
+        [outcome] = await publish(bench.publisher, [event("a", sequence, "x" * size)])
+        assert await bench.transfers() - before == (1 if outcome == Accepted() else 0)
+        taken, refused = (size, refused) if outcome == Accepted() else (taken, size)
+    message = message_from_event(event("a", 100, "x" * taken), source="/test", partitioned=False)
+    assert exact_size(message) == 256 * 1024
+
+
+@sockets_left_open
+async def test_a_lost_answer_and_a_throttle_leave_every_event_once_and_in_order(bench: Bench) -> None:
+    page = [[event(name, n) for n in (1, 2, 3)] for name in ("a", "b")]
+    await bench.service.faults.add("drop-after-commit")
+    await bench.service.faults.add("throttle", count=1)
+
+    first = await publish(bench.publisher, *page)
+    second = await publish(bench.publisher, *page)
+    third = await publish(bench.publisher, *page)
+
+    assert [[type(outcome) for outcome in outcomes] for outcomes in (first, second, third)] == [
+        [Unknown] * 2, [Unknown] * 2, [Accepted] * 2,
+    ]  # fmt: skip
+    assert [outcome.accepted for outcome in first if isinstance(outcome, Unknown)] == [0, 0]
+    assert await bench.received() == {"a": [1, 2, 3], "b": [1, 2, 3]}
+
+
+@sockets_left_open
+async def test_a_throttle_that_answers_the_sdks_repetition_of_a_lost_send_does_not_mean_not_sent(
+    faulty: Service,
+) -> None:
+    async with a_bench(faulty, retries=1) as bench:
+        await faulty.faults.add("drop-after-commit")
+        await faulty.faults.add("throttle", count=20)
+        outcomes = await publish(bench.publisher, [event("a", 1), event("a", 2)], [event("b", 1)])
+        assert [type(outcome) for outcome in outcomes] == [Unknown] * 2
+        assert await bench.received() == {"a": [1, 2], "b": [1]}
+
+        await faulty.faults.clear()
+        again = await publish(bench.publisher, [event("a", n) for n in (1, 2, 3)], [event("b", 1)])
+        assert again == [Accepted()] * 2
+        assert await bench.received() == {"a": [1, 2, 3], "b": [1]}
+
+
+async def test_after_a_time_out_the_sender_is_closed_and_nothing_of_the_batch_is_known(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await publish(bench.publisher, [event("z", 1)])
+    monkeypatch.setattr("infra.servicebus.senders.SEND_TIMEOUT_SECONDS", 0.2)
+    await bench.service.faults.add("slow", seconds=30)
+    page = [[event("a", 1), event("a", 2)], [event("b", 1)]]
+
+    outcomes = await publish(bench.publisher, *page)
+
+    assert [type(outcome) for outcome in outcomes] == [Unknown] * 2
+    [sender] = bench.opened
+    with pytest.raises(ValueError, match="shutdown"):
+        await sender.create_message_batch()
+    monkeypatch.undo()
+    assert await publish(bench.publisher, [*page[0], event("a", 3)], page[1]) == [Accepted()] * 2
+    assert len(bench.opened) == 2
+    assert await bench.received() == {"z": [1], "a": [1, 2, 3], "b": [1]}
+
+
+async def test_a_cancelled_page_leaves_nothing_running_and_can_be_sent_again(bench: Bench) -> None:
+    """One batch is under way, another waits for its turn."""
+    one = bench.new_publisher(senders=1)
+    await publish(one, [event("z", 1)])
+    before, tasks = await bench.transfers(), asyncio.all_tasks()
+    await bench.service.faults.add("slow", seconds=30)
+    page = [[event(f"a{number}", n, "x" * 20_000) for n in (1, 2)] for number in range(10)]
+    sending = asyncio.create_task(publish(one, *page))
+
+    async def under_way() -> bool:
+        return await bench.transfers() > before
+
+    await eventually(under_way)
+    sending.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await sending
+
+    assert asyncio.all_tasks() <= tasks
+    assert await publish(one, *page) == [Accepted()] * 10
+    assert await bench.received() == {"z": [1]} | {f"a{number}": [1, 2] for number in range(10)}
+    await one.close()
+
+
+async def test_when_the_topic_is_away_the_rest_of_the_page_is_not_tried(bench: Bench) -> None:
+    """Else a page of many batches takes minutes to fail, and the operator hears of the outage as late as that."""
+    two = bench.new_publisher(senders=2)
+    await publish(two, [event("z", 1)])
+    before = await bench.transfers()
+    await bench.service.faults.add("throttle", count=None)
+    page = [[event(f"a{number}", 1, "x" * 200_000)] for number in range(20)]
+
+    outcomes = await publish(two, *page)
+
+    assert {type(outcome) for outcome in outcomes} == {Unknown}
+    assert {outcome.reason for outcome in outcomes if isinstance(outcome, Unknown)} == {
+        "Service Bus is busy (ServiceBusServerBusyError)"
+    }
+    assert await bench.transfers() - before == 2, "one of each sender"
+    await bench.service.faults.clear()
+    await two.close()
+
+
+async def test_an_event_of_which_no_message_can_be_made_stops_its_own_contact_alone(bench: Bench) -> None:
+    """A lone surrogate has no form in AMQP."""
+    outcomes = await publish(
+        bench.publisher, *page_with_a_bad_event(replace(event("b", 2), action="Changed \ud800"))
+    )
+    assert [type(outcome) for outcome in outcomes] == [Accepted, Refused, Accepted]
+    assert await bench.received() == {"a": [1, 2], "b": [1], "c": [1, 2]}

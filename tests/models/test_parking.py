@@ -1,0 +1,32 @@
+"""The rules of parking hold together, and none of them can be left out."""
+
+import re
+
+import pytest
+
+from tests.models.parking import Parking, Rule, State
+from tests.models.search import search
+from tests.support.paths import ROOT
+
+
+def test_no_order_of_steps_breaks_the_rules() -> None:
+    model = Parking()
+    searched = search(State(), model.steps, model.wrong)
+    assert searched.trace is None, "\n".join(searched.trace)
+    assert searched.states > 50_000
+
+
+@pytest.mark.parametrize("rule", Rule)
+def test_without_any_one_of_the_rules_something_goes_wrong(rule: Rule) -> None:
+    model = Parking(off=rule)
+    assert search(State(), model.steps, model.wrong).trace is not None
+
+
+@pytest.mark.parametrize("rule", Rule)
+def test_each_rule_is_in_the_decision_and_in_the_code_by_its_name(rule: Rule) -> None:
+    decision = (ROOT / "docs/decisions/0009-parking.md").read_text()
+    assert f"`{rule.value}`" in decision
+    code = "".join(
+        path.read_text() for folder in ("outbox", "infra/cosmos") for path in (ROOT / folder).glob("*.py")
+    )
+    assert re.search(rf"\b{rule.value}\b", code)

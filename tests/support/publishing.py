@@ -1,0 +1,19 @@
+"""Events for a publisher, and a page of them."""
+
+from collections.abc import Sequence
+
+from outbox.aggregate import AggregateKey
+from outbox.feed import OutboxEvent
+from outbox.publisher import AggregateEvents, Outcome, Publisher
+from tests.support.contacts import NOON
+
+
+def event(contact: str, sequence: int, text: str = "") -> OutboxEvent:
+    return OutboxEvent(
+        id=f"{contact}-{sequence}", aggregate=AggregateKey("contact", contact), action="Changed",
+        sequence=sequence, created_at=NOON, correlation_id="c", lsn=sequence, data={"sequence": sequence, "text": text},
+    )  # fmt: skip
+
+
+async def publish(publisher: Publisher, *groups: Sequence[OutboxEvent]) -> Sequence[Outcome]:
+    return await publisher.publish([AggregateEvents(group[0].aggregate, group) for group in groups])

@@ -1,0 +1,102 @@
+"""Packing: every message once, each aggregate in order, and no aggregate in two batches that may fly at once."""
+
+from dataclasses import dataclass
+from itertools import chain as chained
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from infra.servicebus.batches import Chain, Room, halves, pack
+
+
+@dataclass(frozen=True)
+class Sent:
+    aggregate: int
+    number: int
+    size: int
+
+
+Page = list[list[Sent]]
+SIZES = st.lists(st.lists(st.integers(1, 60), max_size=8), max_size=12)
+ROOMS = st.builds(Room, bytes=st.integers(10, 200), messages=st.integers(1, 20), mixes=st.booleans())
+
+
+def page_of(*sizes: list[int]) -> Page:
+    return [
+        [Sent(owner, number, size) for number, size in enumerate(group)] for owner, group in enumerate(sizes)
+    ]
+
+
+def batches(chains: list[Chain[Sent]]) -> list[list[Sent]]:
+    return list(chained.from_iterable(chains))
+
+
+@given(SIZES, ROOMS)
+def test_every_message_is_in_one_batch(sizes: list[list[int]], room: Room) -> None:
+    page = page_of(*sizes)
+    packed = list(chained.from_iterable(batches(pack(page, room))))
+    assert sorted(packed, key=lambda one: (one.aggregate, one.number)) == list(chained.from_iterable(page))
+
+
+@given(SIZES, ROOMS)
+def test_an_aggregate_is_in_one_chain_and_in_order(sizes: list[list[int]], room: Room) -> None:
+    seen: dict[int, int] = {}
+    for number, chain in enumerate(pack(page_of(*sizes), room)):
+        last: dict[int, int] = {}
+        for message in chained.from_iterable(chain):
+            assert seen.setdefault(message.aggregate, number) == number
+            assert last.get(message.aggregate, -1) < message.number
+            last[message.aggregate] = message.number
+
+
+@given(SIZES, ROOMS)
+def test_no_batch_is_larger_than_it_may_be(sizes: list[list[int]], room: Room) -> None:
+    for batch in batches(pack(page_of(*sizes), room)):
+        assert 1 <= len(batch) <= room.messages
+        assert len(batch) == 1 or sum(message.size for message in batch) <= room.bytes
+        assert room.mixes or len({message.aggregate for message in batch}) == 1
+
+
+@given(SIZES, ROOMS)
+def test_what_fits_into_one_batch_is_one_batch(sizes: list[list[int]], room: Room) -> None:
+    everything = list(chained.from_iterable(sizes))
+    if room.mixes and everything and sum(everything) <= room.bytes and len(everything) <= room.messages:
+        assert len(batches(pack(page_of(*sizes), room))) == 1
+
+
+@given(SIZES, ROOMS)
+def test_no_two_chains_of_one_batch_could_be_one(sizes: list[list[int]], room: Room) -> None:
+    alone = [chain[0] for chain in pack(page_of(*sizes), room) if len(chain) == 1]
+    for number, batch in enumerate(alone):
+        for other in alone[number + 1 :]:
+            together = [*batch, *other]
+            fits = sum(message.size for message in together) <= room.bytes and len(together) <= room.messages
+            assert not (room.mixes and fits)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "room", "expected"),
+    [
+        # One event each of many aggregates: one batch.
+        ([[1]] * 4, Room(100, 100, mixes=True), [[4]]),
+        # The same, one session a batch: a chain each, so that all may fly at once.
+        ([[1]] * 4, Room(100, 100, mixes=False), [[1], [1], [1], [1]]),
+        # What is too large for one batch is a chain, and the others fill its first batch.
+        ([[5, 5], [60, 50]], Room(100, 100, mixes=True), [[3, 1]]),
+        # A message above the room flies alone, between those before and behind it.
+        ([[5, 200, 5], [1]], Room(100, 100, mixes=True), [[2, 1, 1]]),
+        # One message at a time, as a partitioned topic needs it.
+        ([[1, 1], [1]], Room(100, 1, mixes=False), [[1, 1], [1]]),
+        ([[], []], Room(100, 100, mixes=True), []),
+    ],
+)
+def test_how_a_page_is_packed(sizes: list[list[int]], room: Room, expected: list[list[int]]) -> None:
+    assert [[len(batch) for batch in chain] for chain in pack(page_of(*sizes), room)] == expected
+
+
+def test_halves_are_the_whole_in_order() -> None:
+    [[batch]] = pack(page_of([1, 1, 1, 1, 1]), Room(100, 100, mixes=True))
+    first, second = halves(batch)
+    assert [*first, *second] == batch
+    assert (len(first), len(second)) == (2, 3)
