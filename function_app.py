@@ -15,10 +15,14 @@ from infra.http import catch_all, request, responses
 from infra.http.operator_functions import operator_functions
 from infra.http.set_aside import set_aside_functions
 
+SWEEP_SECONDS = 120.0
+"""What a run of the sweep may take; the next run goes on from there."""
+
 app = catch_all.IndexedApp(http_auth_level=func.AuthLevel.FUNCTION)
 # GET health, GET relay, GET parked, GET parked/{id}, POST parked/{id}/discard, POST parked/{path}/{id}/replay
 app.register_functions(operator_functions(application, contacts.OPERATIONS))
-# GET set-aside, GET set-aside/{id}, POST set-aside/{id}/apply, POST set-aside/{id}/discard, POST dead-letters/collect
+# GET subscriber, GET set-aside, GET set-aside/{id}, POST set-aside/{id}/apply, POST set-aside/{id}/discard,
+# POST dead-letters/collect
 app.register_functions(set_aside_functions(application, contacts.OPERATIONS))
 
 
@@ -124,3 +128,9 @@ async def contact_directory(message: func.ServiceBusMessage) -> None:
 async def watch_set_aside(timer: func.TimerRequest) -> None:
     """Every minute: collects the subscription's dead letters, and tries again what was set aside."""
     await application().subscriber.watch()
+
+
+@app.timer_trigger(arg_name="timer", schedule="0 */10 * * * *")
+async def sweep_directory(timer: func.TimerRequest) -> None:
+    """Every ten minutes: compares more of the directory with the contacts, and heals what no event will."""
+    await application().sweep.run(seconds=SWEEP_SECONDS)

@@ -40,6 +40,8 @@ class Found(Generic[S]):
 
     sequence: int
     state: S | None
+    changed_at: datetime | None = None
+    """When the source was last written; None: not known."""
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,9 @@ class Entries(Protocol[S]):
             Unstorable: the store will never take this entry.
         """
 
+    async def remove(self, key: AggregateKey, *, over: str) -> None:
+        """Remove an entry, as only a rebuild may. Raises EntryChanged when it is at another version."""
+
 
 class Source(Protocol[S]):
     """The aggregates as their owner has them, read as this subscriber's state."""

@@ -7,7 +7,7 @@ the event was applied; a crash between the two leaves a record that is closed by
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -94,6 +94,10 @@ class Retrier:
     async def page(self, size: int, continuation_token: str | None) -> RecordPage:
         """Open records, oldest first."""
         return await self.set_aside.page(size, continuation_token)
+
+    async def counts(self) -> Mapping[State, int]:
+        """How many records are open, by state. Raises StoreAway."""
+        return {state: await self.set_aside.count(state) for state in State if state.is_open}
 
     async def show(self, record_id: str) -> Record:
         """One record with its message. Raises NotSetAside, StoreAway."""

@@ -106,6 +106,9 @@ class SetAside(Protocol):
     async def page(self, size: int, continuation_token: str | None) -> RecordPage:
         """Open records, oldest first. Raises UnknownContinuation of the store's adapter."""
 
+    async def count(self, state: State) -> int:
+        """How many records are in this state."""
+
     async def get(self, record_id: str) -> Record:
         """One open record, with its delivery. Raises NotSetAside."""
 

@@ -16,6 +16,7 @@ from infra.credentials import credential_for
 from infra.servicebus.client import servicebus_client
 from infra.servicebus.dead_letters import DeadLetters
 from infra.servicebus.received import delivery_of
+from infra.servicebus.sessions import Sessions
 from infra.settings import Settings
 from infra.wiring import Outbox
 
@@ -31,6 +32,8 @@ class Subscriber:
     receiver: Receiver
     retrier: Retrier
     dead_letters: DeadLetters
+    sessions: Sessions
+    """For a subscriber outside Functions, which has no trigger."""
 
     async def receive(self, message: func.ServiceBusMessage) -> None:
         """Apply a message or set it aside. Raises StoreAway, having waited."""
@@ -74,4 +77,5 @@ def wire_subscriber(settings: Settings, outbox: Outbox, read: Read, handle: Hand
         Receiver(read, handle, records),
         Retrier(read, handle, records, limit),
         DeadLetters(client, settings.servicebus_topic, subscription),
+        Sessions(client, settings.servicebus_topic, subscription),
     )

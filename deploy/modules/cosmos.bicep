@@ -12,9 +12,9 @@ param databaseName string
 param containerName string
 param leaseContainerName string
 param parkedContainerName string
+param claimContainerName string
 param directoryContainerName string
 param setAsideContainerName string
-param claimContainerName string
 param principalId string
 
 @allowed(['Enabled', 'Disabled'])
@@ -141,6 +141,31 @@ resource parked 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@2
   }
 }
 
+// Claims of idempotency keys are found by their id; each has a TTL of its own.
+resource claims 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@2024-11-15' = {
+  parent: database
+  name: claimContainerName
+  properties: {
+    resource: {
+      id: claimContainerName
+      partitionKey: {
+        paths: ['/partitionKey']
+        kind: 'Hash'
+        version: 2
+      }
+      defaultTtl: -1
+      indexingPolicy: {
+        indexingMode: 'consistent'
+        automatic: true
+        includedPaths: []
+        excludedPaths: [
+          { path: '/*' }
+        ]
+      }
+    }
+  }
+}
+
 // The directory is searched over all partitions and sorted by two properties, which takes a composite index each.
 resource directory 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@2024-11-15' = {
   parent: database
@@ -202,31 +227,6 @@ resource setAside 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers
           { path: '/triedAt/?' }
           { path: '/aggregateId/?' }
         ]
-        excludedPaths: [
-          { path: '/*' }
-        ]
-      }
-    }
-  }
-}
-
-// Claims of idempotency keys are found by their id; each has a TTL of its own.
-resource claims 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@2024-11-15' = {
-  parent: database
-  name: claimContainerName
-  properties: {
-    resource: {
-      id: claimContainerName
-      partitionKey: {
-        paths: ['/partitionKey']
-        kind: 'Hash'
-        version: 2
-      }
-      defaultTtl: -1
-      indexingPolicy: {
-        indexingMode: 'consistent'
-        automatic: true
-        includedPaths: []
         excludedPaths: [
           { path: '/*' }
         ]

@@ -67,6 +67,15 @@ class CosmosEntries(Generic[S]):
                 raise Unstorable(f"the entry of {key} is larger than the store takes") from error
             raise store_away(error.failure) from error
 
+    async def remove(self, key: AggregateKey, *, over: str) -> None:
+        """Remove an entry. Raises EntryChanged, StoreAway."""
+        try:
+            await self.container.execute(key.id, [Write.delete(key.id, over)])
+        except StoreFailed as error:
+            if error.failure.kind in (Kind.STALE, Kind.MISSING):
+                raise EntryChanged(f"another writer changed the entry of {key}: read it again") from error
+            raise store_away(error.failure) from error
+
     def _item(self, key: AggregateKey, entry: Entry[S], stamp: Stamp) -> Item:
         state = entry.state
         return {

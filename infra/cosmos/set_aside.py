@@ -24,6 +24,7 @@ _OPEN = "SELECT * FROM c WHERE ARRAY_CONTAINS(@states, c.state) ORDER BY c.setAs
 _WAITING = "SELECT * FROM c WHERE c.state = @state ORDER BY c.triedAt"
 _OF_ONE = "SELECT * FROM c WHERE c.state = @state AND c.aggregateId = @id"
 _OLDER = "SELECT * FROM c WHERE ARRAY_CONTAINS(@states, c.state) AND c.setAsideAt < @then"
+_COUNT = "SELECT COUNT(1) AS records FROM c WHERE c.state = @state"
 _LISTED = (
     "id", "state", "reason", "setAsideAt", "messageId", "enqueuedNumber", "eventId", "aggregateType", "aggregateId",
     "action", "sequence", "attempts", "_etag",
@@ -92,6 +93,16 @@ class CosmosSetAside:
         return RecordPage(
             [_record(item) for item in items], continuation.seal(self.scope, token) if token else None
         )
+
+    async def count(self, state: State) -> int:
+        """How many records are in this state. Raises StoreAway."""
+        try:
+            [found], _ = await self.container.page(
+                _COUNT, {"@state": state.value}, 1, None, partition_key=self.subscription
+            )
+        except StoreFailed as error:
+            raise store_away(error.failure) from error
+        return int(found["records"])
 
     async def get(self, record_id: str) -> Record:
         """One open record. Raises NotSetAside, StoreAway."""

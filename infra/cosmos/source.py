@@ -6,6 +6,7 @@ events. A tombstone is a deleted aggregate; a missing document is one that is go
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 
 from inbox.entry import Found
@@ -40,4 +41,5 @@ class CosmosSource(Generic[S]):
         if item is None or item.get("type") != key.type:
             return None
         data = item["data"]
-        return Found(data.get("lastSequence", 0), None if data.get("deleted") else self.state_of(data))
+        state = None if data.get("deleted") else self.state_of(data)
+        return Found(data.get("lastSequence", 0), state, datetime.fromtimestamp(item["_ts"], UTC))

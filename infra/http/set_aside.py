@@ -1,13 +1,17 @@
-"""HTTP for operators: what a subscriber has set aside. Only the answer with one record holds personal data."""
+"""HTTP for operators: how a subscriber is, and what it has set aside. Only one record's answer holds personal data."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
 import azure.functions as func
+from pydantic.alias_generators import to_camel
 
 from inbox.errors import NotSetAside
-from inbox.set_aside import Record, RecordPage
+from inbox.set_aside import Record, RecordPage, State
+from inbox.sweep import Sweep
+from inbox.walk import Counts, Progress
 from infra.http import operations, request, responses
 from infra.http.answering import Answering
 from infra.http.responses import json_response
@@ -23,12 +27,22 @@ class Subscribing(Protocol):
     @property
     def subscriber(self) -> Subscriber: ...
 
+    @property
+    def sweep(self) -> Sweep[Any]: ...
+
 
 def set_aside_functions(
     service: Callable[[], Subscribing], names: Sequence[operations.Names]
 ) -> func.Blueprint:
     """The functions, all with the admin key; ``service`` is called at the first request."""
     app = func.Blueprint()  # type: ignore[no-untyped-call]  # the library does not annotate its constructor
+
+    @app.route(route="subscriber", methods=["GET"], auth_level=func.AuthLevel.ADMIN)
+    @answering
+    async def get_subscriber(req: func.HttpRequest) -> func.HttpResponse:
+        """GET /subscriber: how much is set aside, and what the sweeps have found and healed."""
+        made = service()
+        return subscriber_status(await made.subscriber.retrier.counts(), await made.sweep.lists.progress())
 
     @app.route(route="set-aside", methods=["GET"], auth_level=func.AuthLevel.ADMIN)
     @answering
@@ -81,6 +95,24 @@ def listed(page: RecordPage, names: Sequence[operations.Names]) -> func.HttpResp
     """200 with a page of records, without their messages, and the token of the next page."""
     items = [_summary(record, names) for record in page.items]
     return json_response(200, {"items": items, "continuationToken": page.continuation_token})
+
+
+def subscriber_status(records: Mapping[State, int], progress: Progress | None) -> func.HttpResponse:
+    """200 with the number of open records by state, the last whole sweep and the one that is under way."""
+    last = progress and progress.last_counts
+    return json_response(
+        200,
+        {
+            "setAside": {state.value: count for state, count in records.items()},
+            "lastSweep": last and progress and _swept(last, "endedAt", progress.last_ended_at),
+            "sweep": progress and _swept(progress.counts, "beganAt", progress.began_at),
+        },
+    )
+
+
+def _swept(counts: Counts, name: str, at: datetime | None) -> Mapping[str, Any]:
+    found = {to_camel(field): count for field, count in asdict(counts).items()}
+    return {name: at.isoformat() if at else None, **found}
 
 
 def shown(record: Record, names: Sequence[operations.Names]) -> func.HttpResponse:

@@ -1,4 +1,4 @@
-"""The rules for the containers: events are stored, forwarded, applied once and removed; a key is claimed once."""
+"""The rules for the containers: events are stored, forwarded and applied once in order, a key is claimed once."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

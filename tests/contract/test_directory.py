@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -20,6 +20,8 @@ from inbox.entry import Entry, Stamp
 from inbox.errors import EntryChanged, StoreAway
 from inbox.event import NOTICE, AggregateKey, Event
 from inbox.state import StateInbox
+from inbox.sweep import Sweep
+from inbox.walk import Counts
 from infra.contacts.directory import FORM, CosmosDirectory
 from infra.contacts.subscriber import received_event
 from infra.cosmos.container import Container
@@ -27,11 +29,11 @@ from infra.cosmos.entries import CosmosEntries
 from infra.cosmos.listing import EntryListing
 from infra.cosmos.source import CosmosSource
 from infra.cosmos.unit_of_work import CosmosUnitOfWork, Lifetimes
+from infra.cosmos.walk_lists import CosmosLists
 from infra.servicebus.message import message_from_event
 from outbox.aggregates import Aggregates
 from outbox.errors import UnknownContinuation
 from outbox.feed import OutboxEvent
-from outbox.unit_of_work import Origin
 from tests.support.azure import CONTACTS, DIRECTORY, contacts_database
 from tests.support.contacts import DETAILS, LATER, ORIGIN
 from tests.support.fake_claims import FakeClaims
@@ -92,12 +94,9 @@ def started(client: CosmosClient, database: str) -> Process:
     stored, listed = Container(client, database, CONTACTS), Container(client, database, DIRECTORY)
     entries = CosmosEntries(listed, FORM, deleted_ttl_seconds=600)
     lifetimes = Lifetimes(events=600, requests=600)
-
-    def open_unit_of_work(origin: Origin) -> CosmosUnitOfWork:
-        return CosmosUnitOfWork(stored, "t", origin, lifetimes)
-
+    aggregates = Aggregates(lambda origin: CosmosUnitOfWork(stored, "t", origin, lifetimes), FakeClaims())
     return Process(
-        Contacts(Aggregates(open_unit_of_work, FakeClaims()), lambda: LATER),
+        Contacts(aggregates, lambda: LATER),
         entries,
         StateInbox(entries, CosmosSource(stored, entry_of), project),
         CosmosDirectory(EntryListing(listed, "t")),
@@ -338,6 +337,43 @@ async def test_a_token_of_another_search_is_refused(here: Process) -> None:
     for other in (Search({Field.CITY: "bergen"}), Search({Field.CITY: "oslo"}, Field.EMAIL), Search({})):
         with pytest.raises(UnknownContinuation):
             await here.directory.search(other, 1, token)
+
+
+async def test_a_sweep_over_all_partitions_heals_both_ways_page_by_page(
+    here: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("infra.cosmos.walk_lists._PAGE", 2)
+    behind, missing, deleted, parked = [await here.create() for _ in range(4)]
+    for contact_id in (behind, deleted, parked):
+        await here.inbox.handle((await here.events(contact_id))[0])
+    await here.describe(behind, email="swept@contoso.com")
+    await here.describe(parked, email="parked@contoso.com")
+    await here.contacts.delete(deleted, ORIGIN)
+    lists = CosmosLists(here.entries.container, here.stored, "contact", "sweep")
+
+    async def blocked() -> list[AggregateKey]:
+        return [key_of(parked)]
+
+    young = await Sweep(here.inbox, lists, blocked).run(seconds=30)
+    assert young.last_counts == Counts(entries=3, sources=4, blocked=1)
+    later = replace(here.inbox, clock=lambda: datetime.now(UTC) + timedelta(hours=1))
+    progress = await Sweep(later, lists, blocked).run(seconds=30)
+    assert progress.last_counts == Counts(entries=3, sources=4, healed=3, blocked=1, healed_ever=0)
+    found = {contact_id: await here.entry(contact_id) for contact_id in (behind, missing, deleted, parked)}
+    assert [entry and entry.last_sequence for entry in found.values()] == [2, 1, 2, 1]
+    [listed] = [
+        item for item in (await here.directory.search(Search({}), 9, None)).items if item.id == str(parked)
+    ]
+    assert listed.blocked_since is not None
+    for event in (await here.events(parked))[1:]:
+        await here.inbox.handle(event)
+    [listed] = (await here.directory.search(Search({Field.EMAIL: "parked@contoso.com"}), 9, None)).items
+    assert (listed.sequence, listed.blocked_since) == (2, None)
+    saved = await lists.progress()
+    assert saved is not None
+    assert saved.last_counts == progress.last_counts
+    with pytest.raises(EntryChanged):
+        await lists.save(young)
 
 
 async def test_a_contact_of_the_version_before_is_read_as_any_other(here: Process) -> None:

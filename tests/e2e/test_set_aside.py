@@ -159,6 +159,8 @@ async def test_a_message_that_is_no_event_is_refused_and_can_be_discarded(
         return [item for item in await set_aside(narrow_stack, http) if item["state"] == "refused"]
 
     [record] = await eventually(refused, within=30)
+    status, how = await call(http, "GET", f"{narrow_stack.url}/subscriber")
+    assert (status, how["setAside"]["refused"]) == (200, 1)
     assert record["contactId"] is None
     url = f"{narrow_stack.url}/set-aside/{record['id']}"
     assert (await call(http, "POST", f"{url}/discard"))[0] == 415

@@ -54,21 +54,21 @@ CAUGHT_IN = {
 """For each rule a story that goes wrong without it."""
 
 
-def trace_of(story: Story, off: str = "") -> tuple[str, ...] | None:
+def searched(story: Story, off: str = "") -> tuple[str, ...] | None:
+    """A trace to what must not be."""
     model = Model(story, off)
     return search(first(story), model.successors, model.broken).trace
 
 
 @pytest.mark.parametrize("story", [*LOST, *LATE], ids=str)
 def test_an_entry_is_never_wrong_and_at_rest_it_is_what_its_source_is(story: Story) -> None:
-    assert trace_of(story) is None
+    assert searched(story) is None
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_without_a_rule_something_goes_wrong(rule: str) -> None:
-    assert trace_of(CAUGHT_IN[rule], off=rule) is not None, (
-        f"{rule} is not needed in this story: find another, or drop the rule"
-    )
+    trace = searched(CAUGHT_IN[rule], off=rule)
+    assert trace is not None, f"{rule} is not needed in this story: find another, or drop the rule"
 
 
 @pytest.mark.parametrize("rule", [*RULES, "same-place"])

@@ -65,6 +65,14 @@ class FakeEntries(Generic[S]):
 
         self.faults.run(write)
 
+    async def remove(self, key: AggregateKey, *, over: str) -> None:
+        def delete() -> None:
+            if str(len(self.written.get(key, []))) != over:
+                raise EntryChanged("another version")
+            del self.written[key]
+
+        self.faults.run(delete)
+
     def _at(self, key: AggregateKey, lag: int) -> VersionedEntry[S] | None:
         versions = self.written.get(key, [])
         seen = len(versions) - lag
@@ -161,6 +169,9 @@ class FakeSetAside:
         first = int(continuation_token or 0)
         more = str(first + size) if first + size < len(found) else None
         return RecordPage(found[first : first + size], more)
+
+    async def count(self, state: State) -> int:
+        return [record.state for record in self.records.values()].count(state)
 
     async def get(self, record_id: str) -> Record:
         record = self.records.get(record_id)

@@ -90,8 +90,8 @@ def test_a_subscriber_reads_of_which_aggregate_an_event_is() -> None:
     message = message_from_event(an_event(), source=CONTACTS.source, partitioned=False)
     body = b"".join(message.body)
     properties = {str(name): value for name, value in (message.application_properties or {}).items()}
-    for given_properties in (properties, {}):  # without properties: from before messages told the type
-        event = received_event(body, given_properties)
+    for known in (properties, {}):  # without properties: from before messages told the type
+        event = received_event(body, known)
         assert event is not None
         assert event.aggregate == ("contact", str(CONTACT_ID))
     assert received_event(body, {"aggregateType": "invoice"}) is None
