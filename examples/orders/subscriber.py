@@ -5,7 +5,9 @@ died, or an answer was lost, between the e-mail and its record. The event's id i
 the mail service knows such a repetition.
 """
 
+from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from pydantic import Field, ValidationError
 from pydantic_core import from_json
@@ -17,15 +19,19 @@ from inbox.effects import Effect
 from inbox.errors import Unreadable
 from inbox.event import AggregateKey, Event
 from inbox.set_aside import Delivery
-from outbox.event import DomainEvent
+from outbox.event import WireModel
 
 OF_SHIPPING = OrderShippedEvent.__name__
 
 
-class _Envelope(DomainEvent):
-    """What every event has, whatever else is in it."""
+class _Envelope(WireModel):
+    """What every event of an order has, and the notice of a discarded one."""
 
-    order_id: str = Field(default="")
+    id: UUID
+    action: str
+    sequence: int | None = Field(default=None, ge=1)
+    created_at: datetime
+    order_id: str = ""
     aggregate_id: str = ""
     """In a notice."""
 
