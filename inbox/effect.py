@@ -102,6 +102,11 @@ class EffectRules:
     call_seconds: float = 120.0
     """The longest that a call may take, from the start of an effect to its record; longer than the effect."""
 
+    @property
+    def before_and_after_seconds(self) -> float:
+        """The longest from the start's decision to the effect, and from the effect's end to its record."""
+        return (self.call_seconds - self.effect_seconds) / 2
+
     def __post_init__(self) -> None:
         if self.ids_are_kept_for <= self.events_come_for:  # ids-outlive-events
             raise ValueError(

@@ -6,7 +6,8 @@ versions that were read, both in one transaction; what needs no write is true of
 ====================  ===============================================================================================
 ``over-is-final``     An event whose mark is over is never run.
 ``passed``            Nor is one whose sequence the marker has passed.
-``next-only``         An effect is started only if its sequence is the next, and no other event is in its place.
+``next-only``         An effect is started only if its sequence is the next.
+``one-in-a-place``    And only if no other event was started in its place.
 ``gap-waits``         An event that is not the next waits; no reading of the source takes the place of an effect.
 ``start-first``       The mark "started" is stored before the effect runs.
 ``young-runs``        An effect that was started within the longest call is running.

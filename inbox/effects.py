@@ -19,7 +19,15 @@ from uuid import uuid4
 
 from inbox.effect import EffectRules, Mark, Marker, MarkState, Seen, Unsure
 from inbox.effect_decision import Call, Change, Kept, Running, Step, decide, failed, finished
-from inbox.errors import Contended, EffectAway, EffectNotDone, EffectRunning, InboxError, RecordChanged
+from inbox.errors import (
+    Contended,
+    EffectAway,
+    EffectNotDone,
+    EffectRunning,
+    InboxError,
+    RecordChanged,
+    StoreAway,
+)
 from inbox.event import AggregateKey, Event
 from inbox.ledger import Ledger
 from inbox.receiver import told
@@ -27,9 +35,6 @@ from inbox.state import utc_now
 
 ATTEMPTS = 5
 """How often a marker that changed is decided upon again before Contended is raised."""
-
-RECORD_ATTEMPTS = 20
-"""The same for the record of an effect that has run: events that come to wait behind it change the marker too."""
 
 FOLLOW_SECONDS = 15.0
 """How long a call goes on with what waited for its event; the timer does the rest."""
@@ -104,7 +109,7 @@ class EffectInbox:
     async def _run(self, event: Event, started: Seen) -> Marker | None:
         """Run an effect that this call has started."""
         assert started.mark is not None, "an effect that was started has its mark"
-        fresh = timedelta(seconds=(self.rules.call_seconds - self.rules.effect_seconds) / 2)
+        fresh = timedelta(seconds=self.rules.before_and_after_seconds)
         if self.clock() - started.mark.at > fresh:  # fresh-start
             raise EffectRunning(
                 f"event {event.id} was started too long ago: its effect is not run by this call"
@@ -141,17 +146,24 @@ class EffectInbox:
         self, event: Event, started: Seen, change: Callable[[Marker, Mark], Change]
     ) -> Marker | None:
         """What became of an effect that this call has run, unless somebody else took the effect over."""
+        try:
+            async with asyncio.timeout(self.rules.before_and_after_seconds):  # calls-end
+                return await self._recorded(event, started, change)
+        except TimeoutError:
+            raise StoreAway(
+                f"what became of the effect of event {event.id} could not be written in time"
+            ) from None
+
+    async def _recorded(
+        self, event: Event, started: Seen, change: Callable[[Marker, Mark], Change]
+    ) -> Marker | None:
         seen = started
-        for _ in range(RECORD_ATTEMPTS):
-            if seen.mark is None or not _is_own(seen.mark, started.mark.by if started.mark else ""):
-                return None  # own-start: it is written already, or somebody else answers for the effect now
+        while seen.mark is not None and started.mark is not None and _is_own(seen.mark, started.mark.by):
             after = change(seen.marker, seen.mark)
             with contextlib.suppress(RecordChanged):
                 return (await self.ledger.write(event.aggregate, after.marker, after.mark)).marker
             seen = await self.ledger.read(event.aggregate, event.id, fenced=True)
-        raise Contended(
-            f"{event.aggregate} changed at each of {RECORD_ATTEMPTS} attempts to write what was done"
-        )
+        return None  # own-start: it is written already, or somebody else answers for the effect now
 
     def _tell(self, event: Event, what: Kept | Step | MarkState) -> None:
         self.counts[what] += 1
