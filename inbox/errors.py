@@ -4,6 +4,8 @@
 
     InboxError
     ├── StoreAway              the store or the source cannot be used right now: this hits every aggregate
+    │   ├── EffectAway         the service that an effect calls cannot be used right now
+    │   └── EffectRunning      the effect is running elsewhere, or its process died a short time ago
     ├── EntryChanged           another writer changed the entry after it was read
     ├── Contended              the entry changed each time it was about to be written
     ├── SourceBehind           the source does not show the event yet
@@ -11,7 +13,9 @@
     ├── Unreadable             the message is no event: it can never be applied
     ├── NotSetAside            no open record has this id
     ├── NotApplied             a record that was set aside cannot be applied
-    └── RecordChanged          somebody else changed the record after it was read
+    ├── RecordChanged          somebody else changed the record after it was read
+    ├── EffectNotDone          an effect did not take place, for a reason of its own
+    └── NotInTurn              another event, or a missing one, comes first
 
 What is no error of this tree, such as a bug in a projection, hits one aggregate as far as the inbox can tell.
 """
@@ -59,3 +63,19 @@ class NotApplied(InboxError):
 
 class RecordChanged(InboxError):
     """Somebody else changed the record after it was read: read it again."""
+
+
+class EffectAway(StoreAway):
+    """The service that an effect calls cannot be used right now, and has done nothing: an effect raises this."""
+
+
+class EffectRunning(StoreAway):
+    """The effect is running elsewhere, or its process died a short time ago: the message is kept until it is known."""
+
+
+class EffectNotDone(InboxError):
+    """An effect surely did not take place, for a reason of its own: an effect raises this. Nothing personal in it."""
+
+
+class NotInTurn(InboxError):
+    """Another event of the aggregate, or a missing one, comes first: deal with that one."""

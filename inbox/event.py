@@ -33,7 +33,7 @@ class Event:
     sequence: int | None
     """1, 2, 3 … without a gap for each aggregate; None: the publisher gave the event no number."""
     created_at: datetime
-    data: Mapping[str, Any] = field(repr=False)
+    data: Mapping[str, Any] = field(repr=False, hash=False)
 
     @property
     def is_notice(self) -> bool:

@@ -13,6 +13,9 @@ from infra import relay_feed
 from infra.http import catch_all, request
 from infra.http.operator_functions import operator_functions
 
+EMAIL_SECONDS = 40.0
+"""What a run of the timer may take: it runs every minute."""
+
 app = catch_all.IndexedApp(http_auth_level=func.AuthLevel.FUNCTION)
 # GET health, GET relay, GET parked, GET parked/{id}, POST parked/{id}/discard, POST parked/{path}/{id}/replay
 app.register_functions(operator_functions(application, orders.OPERATIONS))
@@ -83,6 +86,30 @@ async def unrouted(req: func.HttpRequest) -> func.HttpResponse:
 async def relay(documents: func.DocumentList) -> None:
     """Change feed -> topic. Returns only after every event was accepted or parked; otherwise raises."""
     await application().outbox.forward(documents)
+
+
+@app.service_bus_topic_trigger(
+    arg_name="message",
+    connection="SERVICEBUS",
+    topic_name="%SERVICEBUS_TOPIC%",
+    subscription_name="%SERVICEBUS_SUBSCRIPTION%",
+    is_sessions_enabled=True,
+)
+async def order_mails(message: func.ServiceBusMessage) -> None:
+    """Topic -> e-mail. Returns when the e-mail is sent or the event is kept; otherwise raises after a wait."""
+    await application().subscriber.receive(message)
+
+
+@app.timer_trigger(arg_name="timer", schedule="15 * * * * *")
+async def tend_emails(timer: func.TimerRequest) -> None:
+    """Every minute: sends the e-mails that wait, in order."""
+    await application().emails.run(seconds=EMAIL_SECONDS)
+
+
+@app.timer_trigger(arg_name="timer", schedule="45 * * * * *")
+async def watch_set_aside(timer: func.TimerRequest) -> None:
+    """Every minute: collects the subscription's dead letters, and tries again what was set aside."""
+    await application().subscriber.watch()
 
 
 @app.timer_trigger(arg_name="timer", schedule="0 */5 * * * *")

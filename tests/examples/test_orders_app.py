@@ -10,6 +10,7 @@ from azure.servicebus import ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusClient
 
 from devstack.settings import servicebus_connection
+from devstack.testing import eventually
 from devstack.testing.command import Command, running_command
 from tests.support.paths import ROOT
 
@@ -83,6 +84,9 @@ async def test_an_order_from_its_placing_to_its_shipping(
     assert bodies[0]["lines"] == ORDER["lines"]
     assert bodies[1]["line"] == LINE
     assert {body["orderId"] for body in bodies} == {order["id"]}
+    shipping = f"e-mail {bodies[2]['id']}: order {order['id']} is on its way"
+    await eventually(lambda: shipping in service.output)
+    assert service.output.count(f"order {order['id']} is on its way") == 1
     properties = messages[0].application_properties
     assert properties is not None
     assert (properties[b"aggregateType"], properties[b"cloudEvents_source"]) == (b"order", b"/orders")

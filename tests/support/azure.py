@@ -23,6 +23,7 @@ DIRECTORY = "directory"
 SET_ASIDE = "set-aside"
 SORTED_BY = ("name", "email", "company", "city", "country")
 CLAIMS = "claims"
+EFFECTS = "effects"
 
 EMULATORS_LONGEST_WINDOW, EMULATORS_LONGEST_TTL = timedelta(minutes=5), timedelta(hours=1)
 """What Microsoft's Service Bus emulator takes, so that every topic of a test can be made there too.
@@ -51,6 +52,7 @@ async def contacts_database(service: Service) -> AsyncIterator[DatabaseProxy]:
         )
         await database.create_container(SET_ASIDE, PartitionKey("/partitionKey"), default_ttl=-1)
         await database.create_container(CLAIMS, PartitionKey("/partitionKey"), default_ttl=-1)
+        await database.create_container(EFFECTS, PartitionKey("/partitionKey"), default_ttl=-1)
         yield database
 
 

@@ -1,0 +1,180 @@
+"""An effect outside the store (an e-mail, a payment): it runs in order, and twice only where nobody can know better.
+
+The mark "started" is stored before the effect runs, and "handled" after it (``start-first``, ``record-after``). Between
+the two a process can die, or the answer of the effect be lost: then the effect may have taken place, and no store can
+tell. So the effect is asked for at least once (:attr:`inbox.effect.Unsure.RUN_AGAIN`) or at most once
+(:attr:`inbox.effect.Unsure.SET_ASIDE`). The service that it calls makes it exactly once, if it takes the event's id as
+its idempotency key. Every change is one transaction at the versions that were read (``at-its-version``); who finds
+them changed reads again, behind a fence (``decide-again``), and so does who finds the effect running.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from uuid import uuid4
+
+from inbox.effect import EffectRules, Mark, Marker, MarkState, Seen, Unsure
+from inbox.effect_decision import Call, Change, Kept, Running, Step, decide, failed, finished
+from inbox.errors import (
+    Contended,
+    EffectAway,
+    EffectNotDone,
+    EffectRunning,
+    InboxError,
+    RecordChanged,
+    StoreAway,
+)
+from inbox.event import AggregateKey, Event
+from inbox.ledger import Ledger
+from inbox.receiver import told
+from inbox.state import utc_now
+
+ATTEMPTS = 5
+"""How often a marker that changed is decided upon again before Contended is raised."""
+
+FOLLOW_SECONDS = 15.0
+"""How long a call goes on with what waited for its event; the timer does the rest."""
+
+Effect = Callable[[Event], Awaitable[None]]
+"""Runs the effect, with ``event.id`` as its idempotency key. Raises EffectAway where nobody can be served now, and
+EffectNotDone where this one surely was not done; after any other error the effect may have taken place."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class EffectInbox:
+    """Runs the effects of one subscriber. Any number of calls may run side by side, in any number of processes."""
+
+    ledger: Ledger
+    effect: Effect
+    rules: EffectRules
+    clock: Callable[[], datetime] = utc_now
+    time: Callable[[], float] = lambda: asyncio.get_running_loop().time()
+    counts: Counter[Kept | Step | MarkState] = field(default_factory=Counter)
+    """What became of the events since the process began."""
+
+    async def handle(self, event: Event) -> None:
+        """Run the effect of an event and of what waited for it, or keep the event until its turn. Then it is done.
+
+        Raises:
+            StoreAway: the store, or the service that the effect calls, did not answer; or the effect runs elsewhere.
+            Contended: the marker changed each time.
+            Unstorable: the store will never take the event.
+        """
+        after = await self.settle(event)
+        if after is not None and after.waiting:
+            with contextlib.suppress(InboxError):  # the message is done; the timer goes on
+                await self.follow(event.aggregate, self.time() + FOLLOW_SECONDS)
+
+    async def follow(self, key: AggregateKey, until: float) -> None:
+        """Go on with what waits, in order, as far as it is its turn. Raises as :meth:`handle` does."""
+        moved = True
+        while moved and self.time() < until:
+            first = next((mark.waits for mark in await self.ledger.waiting(key) if mark.sequence), None)
+            moved = first is not None and await self.settle(first, fenced=True) is not None
+
+    async def settle(self, event: Event, *, asked: bool = False, fenced: bool = False) -> Marker | None:
+        """One event alone; of one that waits, the turn is known only behind a fence (``turn-fenced``).
+
+        Returns the marker if its place is passed now; None: it stays as it is, or waits.
+        """
+        by = uuid4().hex
+        for _ in range(ATTEMPTS):
+            seen = await self.ledger.read(event.aggregate, event.id, fenced=fenced)
+            if _is_own(seen.mark, by):  # own-start
+                return await self._run(event, seen)
+            decision = decide(seen, event, self.rules, Call(self.clock(), by, asked))
+            if isinstance(decision, Running):
+                if not fenced:
+                    fenced = True
+                    continue  # running-fenced
+                raise EffectRunning(f"the effect of event {event.id} of {event.aggregate} {decision.value}")
+            if isinstance(decision, Kept):
+                self._tell(event, decision)
+                return None
+            with contextlib.suppress(RecordChanged):
+                written = await self.ledger.write(event.aggregate, decision.marker, decision.mark)
+                if decision.step is Step.START:
+                    return await self._run(event, written)
+                self._tell(event, decision.step)
+                return None if decision.step is Step.WAIT else written.marker
+            fenced = True  # decide-again
+        raise Contended(f"{event.aggregate} changed at each of {ATTEMPTS} attempts: it is tried again later")
+
+    async def _run(self, event: Event, started: Seen) -> Marker | None:
+        """Run an effect that this call has started."""
+        assert started.mark is not None, "an effect that was started has its mark"
+        fresh = timedelta(seconds=self.rules.before_and_after_seconds)
+        if self.clock() - started.mark.at > fresh:  # fresh-start
+            raise EffectRunning(
+                f"event {event.id} was started too long ago: its effect is not run by this call"
+            )
+        try:
+            async with asyncio.timeout(self.rules.effect_seconds):
+                await self.effect(event)
+        except (EffectAway, EffectNotDone) as error:
+            return await self._failed(event, started, error, sure=True)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the effect may have taken place
+            return await self._failed(event, started, error, sure=False)
+        return await self._record(event, started, MarkState.HANDLED, "")
+
+    async def _failed(self, event: Event, started: Seen, error: Exception, *, sure: bool) -> Marker | None:
+        reason = told(error)
+        if not sure and self.rules.unsure is Unsure.SET_ASIDE:
+            return await self._record(event, started, MarkState.UNCERTAIN, reason)
+        await self._write(
+            event, started, lambda marker, mark: failed(marker, mark, event, self.clock(), reason)
+        )
+        _log.error("the effect of %s %s of %s failed: %s. It is tried again", *_names(event), reason)
+        if isinstance(error, EffectAway):
+            raise error
+        return None
+
+    async def _record(self, event: Event, started: Seen, state: MarkState, reason: str) -> Marker | None:
+        after = await self._write(
+            event, started, lambda marker, mark: finished(marker, mark, state, self.clock(), reason)
+        )
+        self._tell(event, state)
+        return after
+
+    async def _write(
+        self, event: Event, started: Seen, change: Callable[[Marker, Mark], Change]
+    ) -> Marker | None:
+        """What became of an effect that this call has run, unless somebody else took the effect over."""
+        try:
+            async with asyncio.timeout(self.rules.before_and_after_seconds):  # calls-end
+                return await self._recorded(event, started, change)
+        except TimeoutError:
+            raise StoreAway(
+                f"what became of the effect of event {event.id} could not be written in time"
+            ) from None
+
+    async def _recorded(
+        self, event: Event, started: Seen, change: Callable[[Marker, Mark], Change]
+    ) -> Marker | None:
+        seen = started
+        while seen.mark is not None and started.mark is not None and _is_own(seen.mark, started.mark.by):
+            after = change(seen.marker, seen.mark)
+            with contextlib.suppress(RecordChanged):
+                return (await self.ledger.write(event.aggregate, after.marker, after.mark)).marker
+            seen = await self.ledger.read(event.aggregate, event.id, fenced=True)
+        return None  # own-start: it is written already, or somebody else answers for the effect now
+
+    def _tell(self, event: Event, what: Kept | Step | MarkState) -> None:
+        self.counts[what] += 1
+        unsure = what in (Step.UNSURE, MarkState.UNCERTAIN)
+        level = logging.ERROR if unsure else logging.INFO
+        _log.log(level, "%s %s of %s, sequence %s: %s", *_names(event), event.sequence or "none", what.value)
+
+
+def _is_own(mark: Mark | None, by: str) -> bool:
+    return mark is not None and mark.state is MarkState.STARTED and mark.by == by
+
+
+def _names(event: Event) -> tuple[str, str, AggregateKey]:
+    return event.action, event.id, event.aggregate

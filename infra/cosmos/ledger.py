@@ -1,0 +1,160 @@
+"""The effects of one aggregate are in one logical partition: a marker, and a mark for each event, changed in one batch.
+
+The marker and what waits have no TTL: a marker that expired would let an old event run as a new one. A mark that is
+over, or was started from a message, expires after the ids' time; by then its event is too old to be run.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from inbox.effect import Mark, Marker, MarkState, Seen
+from inbox.errors import RecordChanged, Unstorable
+from inbox.event import AggregateKey, Event
+from infra.cosmos.container import Container, StoreFailed, Write
+from infra.cosmos.documents import KEEP_FOR_EVER, Item
+from infra.cosmos.entries import store_away, time_or_none
+from infra.cosmos.errors import Kind
+from infra.cosmos.marker_documents import marker_id
+from outbox.aggregate import AggregateKey as Owner
+
+_MARKER = "marker"
+_WAITING = "SELECT * FROM c WHERE c.holds = true ORDER BY c.place"
+_AGGREGATES = "SELECT * FROM c WHERE c.subscriber = @subscriber AND c.waiting > 0 ORDER BY c._ts"
+_NO_PLACE = 2**53
+"""After all places: an event without a sequence holds up nobody."""
+
+_MARKS_AT_ONCE, _AGGREGATES_AT_ONCE = 100, 1000
+_CHANGED = {Kind.CONFLICT, Kind.STALE, Kind.MISSING}
+
+
+@dataclass(frozen=True)
+class CosmosLedger:
+    """See :class:`inbox.ledger.Ledger`. Several subscribers may have one container."""
+
+    container: Container
+    subscriber: str
+    ids_ttl_seconds: int
+
+    async def read(self, key: AggregateKey, event_id: str, *, fenced: bool) -> Seen:
+        """An aggregate's marker and one mark. Raises StoreAway."""
+        partition = self._partition(key)
+        try:
+            if fenced:
+                await self.container.fence(partition)
+            marker, mark = await asyncio.gather(
+                self.container.read(_MARKER, partition), self.container.read(mark_id(event_id), partition)
+            )
+        except StoreFailed as error:
+            raise store_away(error.failure) from error
+        return Seen(_marker(marker) if marker else Marker(), _mark(key, mark) if mark else None)
+
+    async def write(self, key: AggregateKey, marker: Marker, mark: Mark) -> Seen:
+        """Store both. Raises RecordChanged, Unstorable, StoreAway."""
+        items = self._marker_item(key, marker), self._mark_item(key, mark)
+        writes = [
+            Write.create(item) if version is None else Write.replace(item, version)
+            for item, version in zip(items, (marker.version, mark.version), strict=True)
+        ]
+        try:
+            versions = await self.container.execute(self._partition(key), writes)
+        except StoreFailed as error:
+            if error.failure.kind in _CHANGED:
+                raise RecordChanged(f"the effects of {key} were changed: read them again") from error
+            if error.failure.kind is Kind.TOO_LARGE:
+                raise Unstorable(f"event {mark.event_id} of {key} is larger than the store takes") from error
+            raise store_away(error.failure) from error
+        return Seen(replace(marker, version=versions[0]), replace(mark, version=versions[1]))
+
+    async def waiting(self, key: AggregateKey) -> Sequence[Mark]:
+        """The first marks that hold an event. Raises StoreAway."""
+        partition = self._partition(key)
+        try:
+            await self.container.fence(partition)
+            items, _ = await self.container.page(_WAITING, {}, _MARKS_AT_ONCE, None, partition_key=partition)
+        except StoreFailed as error:
+            raise store_away(error.failure) from error
+        return [_mark(key, item) for item in items]
+
+    async def aggregates(self) -> AsyncIterator[AggregateKey]:
+        """The aggregates of which something waits, some at a time. Raises StoreAway."""
+        try:
+            items, _ = await self.container.page(
+                _AGGREGATES, {"@subscriber": self.subscriber}, _AGGREGATES_AT_ONCE, None
+            )
+        except StoreFailed as error:
+            raise store_away(error.failure) from error
+        for item in items:
+            yield AggregateKey(item["aggregateType"], item["aggregateId"])
+
+    def _partition(self, key: AggregateKey) -> str:
+        return f"{self.subscriber}/{marker_id(Owner(*key))}"
+
+    def _marker_item(self, key: AggregateKey, marker: Marker) -> Item:
+        return {
+            "id": _MARKER,
+            "partitionKey": self._partition(key),
+            "type": "effectMarker",
+            "subscriber": self.subscriber,
+            "aggregateType": key.type,
+            "aggregateId": key.id,
+            "lastSequence": marker.last,
+            "waiting": marker.waiting,
+            "running": marker.running,
+            "ttl": KEEP_FOR_EVER,
+        }
+
+    def _mark_item(self, key: AggregateKey, mark: Mark) -> Item:
+        return {
+            "id": mark_id(mark.event_id),
+            "partitionKey": self._partition(key),
+            "type": "effectMark",
+            "eventId": mark.event_id,
+            "state": mark.state.value,
+            "sequence": mark.sequence,
+            "place": _NO_PLACE if mark.sequence is None else mark.sequence,
+            "at": mark.at.isoformat(),
+            "by": mark.by,
+            "failures": mark.failures,
+            "failingSince": mark.failing_since.isoformat() if mark.failing_since else None,
+            "reason": mark.reason,
+            "holds": mark.waits is not None,
+            "event": _event_item(mark.waits) if mark.waits else None,
+            "ttl": self.ids_ttl_seconds if mark.waits is None else KEEP_FOR_EVER,
+        }
+
+
+def mark_id(event_id: str) -> str:
+    """An id that the store takes, whatever the event's id is."""
+    return f"event-{hashlib.sha256(event_id.encode()).hexdigest()[:32]}"
+
+
+def _marker(item: Item) -> Marker:
+    return Marker(item["lastSequence"], item["waiting"], item["running"], str(item["_etag"]))
+
+
+def _mark(key: AggregateKey, item: Item) -> Mark:
+    return Mark(
+        item["eventId"],
+        MarkState(item["state"]),
+        item["sequence"],
+        datetime.fromisoformat(item["at"]),
+        waits=_event(key, item) if item["event"] else None,
+        by=item["by"],
+        failures=item["failures"],
+        failing_since=time_or_none(item["failingSince"]),
+        reason=item["reason"],
+        version=str(item["_etag"]),
+    )
+
+
+def _event_item(event: Event) -> Item:
+    return {"action": event.action, "createdAt": event.created_at.isoformat(), "data": dict(event.data)}
+
+
+def _event(key: AggregateKey, item: Item) -> Event:
+    held = item["event"]
+    created = datetime.fromisoformat(held["createdAt"])
+    return Event(item["eventId"], key, held["action"], item["sequence"], created, held["data"])

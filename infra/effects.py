@@ -1,0 +1,35 @@
+"""The effects of a subscriber, wired: ids are kept for longer than an event can wait in all places together."""
+
+from datetime import timedelta
+
+from inbox.effect import Begin, EffectRules, Unsure
+from inbox.effects import Effect, EffectInbox
+from infra.cosmos.ledger import CosmosLedger
+from infra.errors import Misconfigured
+from infra.settings import TTL_MAX, Settings
+from infra.wiring import Outbox
+
+MARGIN = timedelta(days=1)
+"""For clocks that differ, and for a message that is on its way."""
+
+
+def wire_effects(
+    settings: Settings, outbox: Outbox, container: str, effect: Effect, unsure: Unsure = Unsure.RUN_AGAIN
+) -> EffectInbox:
+    """The inbox of a subscriber that was there from the first event on. Raises Misconfigured: ids live too long."""
+    rules = effect_rules(settings.event_ttl_seconds, settings.parked_max_age_seconds, unsure)
+    ids_ttl = int(rules.ids_are_kept_for.total_seconds())
+    if ids_ttl > TTL_MAX:
+        raise Misconfigured(
+            f"the ids of handled events have to be kept for {ids_ttl} s, and the store keeps nothing longer than "
+            f"{TTL_MAX} s: lower EVENT_TTL_SECONDS or PARKED_MAX_AGE_SECONDS"
+        )
+    ledger = CosmosLedger(outbox.container(container), settings.servicebus_subscription, ids_ttl)
+    return EffectInbox(ledger, effect, rules)
+
+
+def effect_rules(event_ttl_seconds: int, parked_max_age_seconds: int, unsure: Unsure) -> EffectRules:
+    """An event may wait stored, parked, set aside, and in the ledger: each for its limit (``ids-outlive-events``)."""
+    limit = timedelta(seconds=event_ttl_seconds)
+    comes_for = 3 * limit + timedelta(seconds=parked_max_age_seconds)
+    return EffectRules(comes_for, comes_for + MARGIN, limit, unsure, Begin.AT_ONE)

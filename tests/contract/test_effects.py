@@ -1,0 +1,377 @@
+"""Effects run once and in order, over the ledger in memory and in Cosmos DB: one suite over both."""
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from azure.cosmos.aio import CosmosClient
+
+from devstack.testing import Service
+from inbox.effect import Begin, EffectRules, Mark, Marker, MarkState, Unsure
+from inbox.effect_upkeep import EffectUpkeep
+from inbox.effects import EffectInbox
+from inbox.errors import EffectAway, EffectNotDone, EffectRunning, NotInTurn, NotSetAside, RecordChanged
+from inbox.event import AggregateKey
+from inbox.ledger import Ledger
+from infra.cosmos.container import Container
+from infra.cosmos.ledger import CosmosLedger, mark_id
+from tests.support.azure import EFFECTS, contacts_database
+from tests.support.effects import RULES, Clock, FakeLedger, Outbound, inbox_over
+from tests.support.inbox import KEY, NOON, event, notice
+
+IDS_TTL = 600
+
+
+@pytest.fixture
+async def stored(cosmos_server: Service) -> AsyncIterator[CosmosLedger]:
+    async with (
+        contacts_database(cosmos_server) as database,
+        CosmosClient.from_connection_string(cosmos_server.connection_string) as client,
+    ):
+        yield CosmosLedger(Container(client, database.id, EFFECTS), "mails", IDS_TTL)
+
+
+@pytest.fixture(params=["fake", "lagging fake", "devstack"])
+def ledger(request: pytest.FixtureRequest, stored: CosmosLedger) -> Ledger:
+    return stored if request.param == "devstack" else FakeLedger(lag=int(request.param != "fake"))
+
+
+@pytest.fixture
+def outbound() -> Outbound:
+    return Outbound()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def inbox(ledger: Ledger, outbound: Outbound, clock: Clock) -> EffectInbox:
+    return inbox_over(ledger, outbound, clock)
+
+
+@pytest.fixture
+def upkeep(inbox: EffectInbox) -> EffectUpkeep:
+    return EffectUpkeep(inbox)
+
+
+def ids(*sequences: int) -> list[str]:
+    return [event(sequence).id for sequence in sequences]
+
+
+async def state(ledger: Ledger, event_id: str) -> MarkState | None:
+    mark = (await ledger.read(KEY, event_id, fenced=True)).mark
+    return mark.state if mark else None
+
+
+async def marker(ledger: Ledger) -> tuple[int | None, int, str | None]:
+    found = (await ledger.read(KEY, "none", fenced=True)).marker
+    return found.last, found.waiting, found.running
+
+
+async def started(ledger: Ledger, sequence: int, *, held: bool = False) -> None:
+    """What a process leaves that dies while an effect runs."""
+    begun = event(sequence)
+    seen = await ledger.read(KEY, begun.id, fenced=True)
+    mark = Mark(begun.id, MarkState.STARTED, sequence, NOON, begun if held else None, by="dead")
+    await ledger.write(KEY, replace(seen.marker, running=begun.id, waiting=seen.marker.waiting + held), mark)
+
+
+async def test_each_effect_runs_once_in_order_whatever_comes_again(
+    inbox: EffectInbox, outbound: Outbound, ledger: Ledger
+) -> None:
+    for sequence in (1, 1, 2, 1, 2, 3):
+        await inbox.handle(event(sequence))
+    assert outbound.asked == ids(1, 2, 3)
+    assert await marker(ledger) == (3, 0, None)
+
+
+async def test_events_out_of_sequence_wait_and_follow_in_order(
+    inbox: EffectInbox, outbound: Outbound, ledger: Ledger
+) -> None:
+    for sequence in (4, 3, 3, 2):
+        await inbox.handle(event(sequence))
+    assert outbound.asked == []
+    assert await marker(ledger) == (None, 3, None)
+    assert [each.sequence for each in await ledger.waiting(KEY)] == [2, 3, 4]
+    await inbox.handle(event(1))
+    assert outbound.asked == ids(1, 2, 3, 4)
+    assert await marker(ledger) == (4, 0, None)
+    assert await state(ledger, event(3).id) is MarkState.HANDLED
+
+
+async def test_what_waits_is_kept_whole_until_its_effect_has_run(inbox: EffectInbox, ledger: Ledger) -> None:
+    await inbox.handle(event(2))
+    [held] = await ledger.waiting(KEY)
+    assert held.waits == event(2)
+    await inbox.handle(event(1))
+    assert (await ledger.read(KEY, event(2).id, fenced=True)).mark is not None
+    assert await ledger.waiting(KEY) == []
+
+
+async def test_a_notice_has_its_place_and_no_effect(inbox: EffectInbox, outbound: Outbound) -> None:
+    await inbox.handle(event(3))
+    await inbox.handle(notice(2))
+    await inbox.handle(event(1))
+    await inbox.handle(event(2))  # it came all the same
+    assert outbound.asked == ids(1, 3)
+
+
+async def test_an_event_without_a_sequence_goes_by_its_id_alone(
+    inbox: EffectInbox, outbound: Outbound, ledger: Ledger
+) -> None:
+    odd = event(None, event_id="odd")
+    for each in (event(2), odd, odd, event(1), odd):
+        await inbox.handle(each)
+    assert outbound.asked == ["odd", *ids(1, 2)]
+    assert await marker(ledger) == (2, 0, None)
+
+
+async def test_a_subscriber_begins_at_one_or_where_it_is_told_to(
+    ledger: Ledger, outbound: Outbound, clock: Clock
+) -> None:
+    for sequence in (7, 8):
+        await inbox_over(ledger, outbound, clock).handle(event(sequence))
+    assert outbound.asked == []
+    other = AggregateKey("thing", "8")
+    later = inbox_over(ledger, outbound, clock, replace(RULES, begin=Begin.WHERE_SEEN))
+    for sequence in (7, 9, 6, 8):
+        await later.handle(event(sequence, key=other))
+    assert outbound.asked == [event(sequence, key=other).id for sequence in (7, 8, 9)]
+
+
+@pytest.mark.parametrize("unsure", Unsure)
+async def test_an_effect_that_surely_was_not_done_is_tried_again_by_the_timer(
+    ledger: Ledger, outbound: Outbound, clock: Clock, unsure: Unsure
+) -> None:
+    inbox = inbox_over(ledger, outbound, clock, replace(RULES, unsure=unsure))
+    outbound.raises = [EffectNotDone("the address is wrong"), EffectNotDone("still")]
+    for sequence in (1, 2):
+        await inbox.handle(event(sequence))
+    await EffectUpkeep(inbox).run(seconds=60)
+    [first, second] = await ledger.waiting(KEY)
+    assert (first.failures, first.reason, second.failures) == (2, "still", 0)
+    await EffectUpkeep(inbox).run(seconds=60)
+    assert outbound.asked == ids(1, 1, 1, 2)
+    assert await marker(ledger) == (2, 0, None)
+
+
+async def test_a_service_that_is_away_is_told_to_the_receiver_and_the_event_is_kept(
+    inbox: EffectInbox, outbound: Outbound, ledger: Ledger
+) -> None:
+    outbound.raises = [EffectAway("no answer")]
+    with pytest.raises(EffectAway):
+        await inbox.handle(event(1))
+    assert await state(ledger, event(1).id) is MarkState.WAITING
+    await inbox.handle(event(1))
+    assert outbound.asked == ids(1, 1)
+    assert await marker(ledger) == (1, 0, None)
+
+
+async def test_after_any_other_error_it_may_have_been_done_and_the_subscriber_chooses(
+    ledger: Ledger, outbound: Outbound, clock: Clock
+) -> None:
+    outbound.raises = [ConnectionResetError("secret")]
+    once = inbox_over(ledger, outbound, clock, replace(RULES, unsure=Unsure.SET_ASIDE))
+    for sequence in (1, 2, 1):
+        await once.handle(event(sequence))
+    assert outbound.asked == ids(1, 2), "it holds up nobody, and is not run again"
+    mark = (await ledger.read(KEY, event(1).id, fenced=True)).mark
+    assert mark is not None
+    assert (mark.state, mark.waits, "secret" in mark.reason) == (MarkState.UNCERTAIN, None, False)
+
+    outbound.raises = [ConnectionResetError()]
+    again = inbox_over(ledger, outbound, clock)
+    await again.handle(event(3))
+    await EffectUpkeep(again).run(seconds=60)
+    assert outbound.asked == ids(1, 2, 3, 3)
+
+
+@pytest.mark.parametrize("unsure", Unsure)
+async def test_a_started_effect_is_left_to_its_process_for_as_long_as_a_call_takes(
+    ledger: Ledger, outbound: Outbound, clock: Clock, unsure: Unsure
+) -> None:
+    inbox = inbox_over(ledger, outbound, clock, replace(RULES, unsure=unsure))
+    await started(ledger, 1)
+    await inbox.handle(event(2))
+    clock.pass_by(seconds=RULES.call_seconds - 1)
+    with pytest.raises(EffectRunning):
+        await inbox.handle(event(1))
+    with pytest.raises(EffectRunning):
+        await EffectUpkeep(inbox).discard(KEY, event(1).id, "r")
+    clock.pass_by(seconds=1)
+    await inbox.handle(event(1))
+    assert outbound.asked == (ids(1, 2) if unsure is Unsure.RUN_AGAIN else ids(2))
+    expected = MarkState.HANDLED if unsure is Unsure.RUN_AGAIN else MarkState.UNCERTAIN
+    assert await state(ledger, event(1).id) is expected
+
+
+async def test_a_call_that_was_slow_to_start_does_not_run_the_effect(
+    ledger: Ledger, outbound: Outbound
+) -> None:
+    class Slow(Clock):
+        def __call__(self) -> object:  # type: ignore[override]  # a clock that jumps at each look
+            self.pass_by(seconds=RULES.call_seconds)
+            return super().__call__()
+
+    with pytest.raises(EffectRunning):
+        await inbox_over(ledger, outbound, Slow()).handle(event(1))
+    assert outbound.asked == []
+
+
+async def test_a_notice_does_not_pass_an_effect_that_is_running_in_its_place(
+    inbox: EffectInbox, ledger: Ledger, outbound: Outbound, clock: Clock, upkeep: EffectUpkeep
+) -> None:
+    await started(ledger, 1)
+    await inbox.handle(notice(1))
+    await inbox.handle(event(2))
+    await upkeep.run(seconds=60)
+    assert outbound.asked == []
+    clock.pass_by(minutes=5)
+    await inbox.handle(event(1))
+    await upkeep.run(seconds=60)
+    assert outbound.asked == ids(1, 2)
+    assert await marker(ledger) == (2, 0, None)
+
+
+async def test_an_event_that_is_older_than_ids_are_kept_is_run_by_an_operator_alone(
+    inbox: EffectInbox, ledger: Ledger, outbound: Outbound, clock: Clock, upkeep: EffectUpkeep
+) -> None:
+    clock.pass_by(days=20)
+    for each in (event(1), event(None, event_id="odd")):
+        await inbox.handle(each)
+    await upkeep.run(seconds=60)
+    assert outbound.asked == []
+    await upkeep.apply(KEY, "odd")
+    with pytest.raises(NotSetAside):
+        await upkeep.apply(KEY, "odd")
+    await upkeep.apply(KEY, event(1).id)
+    assert outbound.asked == ["odd", *ids(1)]
+    assert await marker(ledger) == (1, 0, None)
+
+
+async def test_an_operator_gives_up_only_what_is_in_turn_and_the_rest_follows(
+    inbox: EffectInbox, ledger: Ledger, outbound: Outbound, upkeep: EffectUpkeep
+) -> None:
+    for sequence in (2, 4):
+        await inbox.handle(event(sequence))
+    with pytest.raises(NotInTurn):
+        await upkeep.discard(KEY, event(2).id, "r")
+    with pytest.raises(NotInTurn):
+        await upkeep.apply(KEY, event(2).id)
+    for _ in range(2):
+        await upkeep.pass_over(KEY, 1, "lost")
+    with pytest.raises(NotInTurn):
+        await upkeep.pass_over(KEY, 2, "an event waits there")
+    for _ in range(2):
+        await upkeep.discard(KEY, event(2).id, "not wanted")
+    await upkeep.pass_over(KEY, 3, "lost")
+    await upkeep.run(seconds=60)
+    await inbox.handle(event(3))
+    await inbox.handle(event(2))
+    assert outbound.asked == ids(4)
+    assert await marker(ledger) == (4, 0, None)
+    with pytest.raises(NotSetAside):
+        await upkeep.discard(KEY, "unknown", "r")
+
+
+async def test_age_gives_up_what_is_in_the_way_and_tries_the_rest(
+    inbox: EffectInbox, ledger: Ledger, outbound: Outbound, clock: Clock, upkeep: EffectUpkeep
+) -> None:
+    outbound.raises = [None, EffectNotDone("never"), EffectNotDone("never")]
+    for sequence in (1, 2, 5):
+        await inbox.handle(event(sequence))
+    clock.pass_by(days=9)
+    await upkeep.run(seconds=60)
+    outbound.asked.clear()
+    outbound.raises = [EffectNotDone("not yet")]
+    clock.pass_by(days=1, seconds=1)
+    await inbox.handle(event(6))
+    for _ in range(3):
+        await upkeep.run(seconds=60)
+    assert await state(ledger, event(2).id) is MarkState.DISCARDED
+    assert outbound.asked == ids(5, 5, 6), "what waited for others has time of its own"
+    assert await marker(ledger) == (6, 0, None)
+
+
+async def test_a_started_effect_whose_message_never_comes_again_is_passed_with_age(
+    inbox: EffectInbox, ledger: Ledger, outbound: Outbound, clock: Clock, upkeep: EffectUpkeep
+) -> None:
+    await started(ledger, 1)
+    for each in (notice(1), event(2)):
+        await inbox.handle(each)
+    clock.pass_by(days=10, seconds=1)
+    for _ in range(2):
+        await upkeep.run(seconds=60)
+    assert outbound.asked == ids(2)
+    assert await state(ledger, event(1).id) is MarkState.UNCERTAIN
+    assert await marker(ledger) == (2, 0, None)
+
+
+async def test_the_timer_runs_what_a_process_left_and_that_was_its_last_trace(
+    inbox: EffectInbox, ledger: Ledger, outbound: Outbound, clock: Clock, upkeep: EffectUpkeep
+) -> None:
+    await started(ledger, 1, held=True)
+    clock.pass_by(minutes=1)
+    await upkeep.run(seconds=60)
+    assert outbound.asked == []
+    clock.pass_by(minutes=1)
+    await upkeep.run(seconds=60)
+    assert outbound.asked == ids(1)
+    assert await marker(ledger) == (1, 0, None)
+
+
+async def test_both_are_written_at_their_versions_or_neither(ledger: Ledger) -> None:
+    mark = Mark("a", MarkState.STARTED, 1, NOON)
+    first = await ledger.write(KEY, Marker(), mark)
+    assert first.mark is not None
+    for wrong_marker, wrong_mark in (
+        (Marker(), Mark("b", MarkState.STARTED, 1, NOON)),
+        (replace(first.marker, last=1), mark),
+        (replace(first.marker, last=1), replace(mark, version="no-version")),
+        (replace(first.marker, last=1, version="no-version"), first.mark),
+    ):
+        with pytest.raises(RecordChanged):
+            await ledger.write(KEY, wrong_marker, wrong_mark)
+    assert (await ledger.read(KEY, "b", fenced=True)).mark is None
+    assert await ledger.read(KEY, "a", fenced=True) == first
+    await ledger.write(KEY, replace(first.marker, last=1), replace(first.mark, state=MarkState.HANDLED))
+
+
+async def test_what_is_over_expires_and_what_waits_does_not(stored: CosmosLedger, clock: Clock) -> None:
+    inbox = inbox_over(stored, Outbound(), clock)
+    for sequence in (1, 3):
+        await inbox.handle(event(sequence))
+    partition = stored._partition(KEY)
+    ttls = {}
+    for name in ("marker", mark_id(event(1).id), mark_id(event(3).id)):
+        item = await stored.container.read(name, partition)
+        assert item is not None
+        ttls[name] = item["ttl"]
+    assert [*ttls.values()] == [-1, IDS_TTL, -1]
+
+
+async def test_subscribers_of_one_container_know_nothing_of_each_other(
+    stored: CosmosLedger, clock: Clock
+) -> None:
+    other, outbound = replace(stored, subscriber="payments"), Outbound()
+    await inbox_over(stored, outbound, clock).handle(event(2))
+    assert [key async for key in stored.aggregates()] == [KEY]
+    assert [key async for key in other.aggregates()] == []
+    await inbox_over(other, outbound, clock).handle(event(1))
+    assert outbound.asked == ids(1)
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"ids_are_kept_for": timedelta(days=20)}, "keep ids longer"),
+        ({"waits_at_most": timedelta(days=20)}, "add the limits up"),
+        ({"effect_seconds": 60.0}, "enough time"),
+    ],
+)
+def test_limits_that_do_not_fit_are_refused_at_start(changed: dict[str, object], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        EffectRules(**{**vars(RULES), **changed})

@@ -1,0 +1,205 @@
+"""Effects survive the loss of any one write or its answer, with or without the process, on replicas that lag.
+
+Every write of one story is lost in turn. The broker brings a message again that was not done, the timer comes by, and
+the effects have to be those of a story without the loss: in order, none left out, and one of them twice only where the
+process died, or lost an answer, between an effect and its record.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Any
+
+import pytest
+from azure.cosmos.aio import CosmosClient
+
+from devstack.testing import Service
+from inbox.effect import Unsure
+from inbox.effect_upkeep import EffectUpkeep
+from inbox.effects import EffectInbox
+from inbox.errors import InboxError
+from inbox.event import AggregateKey, Event
+from infra.cosmos.container import Container, StoreFailed, Write
+from infra.cosmos.documents import Item
+from infra.cosmos.errors import Failure, Kind
+from infra.cosmos.ledger import CosmosLedger
+from tests.support.azure import EFFECTS, contacts_database
+from tests.support.effects import RULES, Clock, Outbound, inbox_over
+from tests.support.emulators import Gap
+from tests.support.inbox import event, notice
+
+_ATTEMPTS = 6
+
+
+class Loss(Enum):
+    NOT_WRITTEN = "the write does not arrive"
+    NO_ANSWER = "the write is stored, and its answer is lost"
+    REPEATED = "the write is stored, its answer is lost, and the SDK repeats it"
+    THROTTLED = "the write is stored, its answer is lost, and the SDK's repetition is throttled"
+    DIED_BEFORE = "the process dies before the write"
+    DIED_AFTER = "the process dies after the write"
+
+
+class ProcessDied(BaseException):
+    """No handler of errors runs in a process that died."""
+
+
+@dataclass
+class Fate:
+    """Which write of a story is lost, and how."""
+
+    loss: Loss
+    write: int
+    writes: int = 0
+
+    @property
+    def struck(self) -> bool:
+        return self.writes >= self.write
+
+
+class Failing(Container):
+    """Loses one write. A read without a session token sees nothing: its replica lags as far as the contract allows."""
+
+    fate: Fate
+
+    async def execute(self, partition_key: str, writes: Sequence[Write]) -> list[str]:
+        self.fate.writes += 1
+        if self.fate.writes != self.fate.write:
+            return await super().execute(partition_key, writes)
+        if self.fate.loss is Loss.REPEATED:
+            await super().execute(partition_key, writes)
+            return await super().execute(partition_key, writes)
+        if self.fate.loss in (Loss.NO_ANSWER, Loss.THROTTLED, Loss.DIED_AFTER):
+            with suppress(StoreFailed):  # a fence, or a write that is refused, and that answer is lost
+                await super().execute(partition_key, writes)
+            self._sessions.forget(partition_key, self._sessions.get(partition_key))
+        if self.fate.loss in (Loss.DIED_BEFORE, Loss.DIED_AFTER):
+            raise ProcessDied
+        kind = Kind.THROTTLED if self.fate.loss is Loss.THROTTLED else Kind.PASSING
+        raise StoreFailed(Failure(kind, "lost", answer_lost=True))
+
+    async def read(self, item_id: str, partition_key: str) -> Item | None:
+        if self._sessions.get(partition_key) is None:
+            return None
+        return await super().read(item_id, partition_key)
+
+    async def page(
+        self,
+        query: str,
+        parameters: Mapping[str, Any],
+        size: int,
+        continuation: str | None,
+        *,
+        partition_key: str | None = None,
+    ) -> tuple[list[Item], str | None]:
+        if partition_key is not None and self._sessions.get(partition_key) is None:
+            return [], None
+        return await super().page(query, parameters, size, continuation, partition_key=partition_key)
+
+
+@dataclass
+class Story:
+    """One aggregate's messages over a store that fails once: 3 comes before 2, and one without a sequence between."""
+
+    key: AggregateKey
+    make: Callable[[], CosmosLedger]
+    unsure: Unsure
+    outbound: Outbound = field(default_factory=Outbound)
+    clock: Clock = field(default_factory=Clock)
+    inbox: EffectInbox = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.start()
+
+    def start(self) -> None:
+        """A new process."""
+        self.inbox = inbox_over(self.make(), self.outbound, self.clock, replace(RULES, unsure=self.unsure))
+
+    def of(self, sequence: int | None) -> Event:
+        return event(sequence, key=self.key, event_id=f"{self.key.id}-{sequence}")
+
+    async def tell(self) -> None:
+        for sequence in (1, 3, None, 2, 3, 1, 5):
+            await self.receive(self.of(sequence))
+        given_up = replace(notice(4), aggregate=self.key, id=f"{self.key.id}-notice")
+        await self.receive(given_up)
+        await self.receive(self.of(7))
+        await self.until_done(self.operate)
+        for _ in range(3):
+            await self.until_done(self.tend)
+
+    async def receive(self, message: Event) -> None:
+        await self.until_done(lambda: self.inbox.handle(message))
+
+    async def operate(self) -> None:
+        """An operator who finds another place in the way looks again after the timer has come by."""
+        await self.tend()
+        await EffectUpkeep(self.inbox).pass_over(self.key, 6, "lost")
+
+    async def tend(self) -> None:
+        upkeep = EffectUpkeep(self.inbox)
+        await upkeep.tend(self.key, self.inbox.time() + 60)
+        self.clock.pass_by(seconds=RULES.call_seconds)
+
+    async def until_done(self, step: Callable[[], Awaitable[None]]) -> None:
+        """The broker brings a message again, and an operator repeats a call; a new process knows no session."""
+        for _ in range(_ATTEMPTS):
+            try:
+                await step()
+            except ProcessDied:
+                self.start()
+            except InboxError:
+                pass
+            else:
+                return
+            self.clock.pass_by(seconds=RULES.call_seconds)
+        raise AssertionError("never done")
+
+
+@pytest.fixture
+async def client(cosmos_server: Service) -> AsyncIterator[CosmosClient]:
+    async with CosmosClient.from_connection_string(cosmos_server.connection_string) as opened:
+        yield opened
+
+
+@pytest.mark.known_gap(Gap.BATCH_IGNORES_ETAG)
+@pytest.mark.parametrize("unsure", Unsure)
+@pytest.mark.parametrize("loss", Loss)
+async def test_whatever_write_is_lost_the_effects_run_in_order_and_none_is_left_out(
+    cosmos_server: Service, client: CosmosClient, loss: Loss, unsure: Unsure
+) -> None:
+    async with contacts_database(cosmos_server) as database:
+        struck, write, repeated = True, 0, 0
+        while struck:
+            write += 1
+            fate = Fate(loss, write)
+
+            def make(fate: Fate = fate) -> CosmosLedger:
+                container = Failing(client, database.id, EFFECTS)
+                container.fate = fate
+                return CosmosLedger(container, "mails", 600)
+
+            story = Story(AggregateKey("thing", f"{loss.name}-{write}"), make, unsure)
+            await story.tell()
+            struck = fate.struck
+            fate.write = 0
+
+            asked = story.outbound.asked
+            expected = [story.of(sequence).id for sequence in (1, 2, 3, 5, 7)]
+            in_order = [each for each in dict.fromkeys(asked) if each != story.of(None).id]
+            again = len(asked) - len(set(asked))
+            repeated += again
+            if unsure is Unsure.RUN_AGAIN:
+                assert in_order == expected, f"write {write}"
+                assert again <= 1, f"write {write}: {asked}"
+            else:
+                assert again == 0, f"write {write}: {asked}"
+                left_out = len(set(expected) - set(in_order)) + (story.of(None).id not in asked)
+                assert left_out <= 1, f"write {write}: {asked}"
+                assert in_order == [each for each in expected if each in in_order], f"write {write}"
+            seen = (await story.inbox.ledger.read(story.key, "none", fenced=True)).marker
+            assert (seen.last, seen.waiting, seen.running) == (7, 0, None), f"write {write}"
+        assert write > 18, "so many writes has the story at least"
+        lost_records = unsure is Unsure.RUN_AGAIN and loss in (Loss.NOT_WRITTEN, Loss.DIED_BEFORE)
+        assert (repeated > 0) is lost_records, "an effect runs twice only where its record was lost"

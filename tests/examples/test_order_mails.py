@@ -1,0 +1,69 @@
+"""The e-mail of a shipped order: one for each shipping, whatever comes again."""
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from examples.orders.events import Line
+from examples.orders.order import NewOrder, Order
+from examples.orders.subscriber import effect_of, read
+from inbox.errors import Unreadable
+from inbox.set_aside import Delivery
+from tests.support.effects import Clock, FakeLedger, Outbound, inbox_over
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+class Mails:
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, str]] = []
+
+    async def order_shipped(self, order_id: str, *, idempotency_key: str) -> None:
+        self.sent.append((order_id, idempotency_key))
+
+
+def delivery(body: bytes, aggregate_type: str = "order") -> Delivery:
+    return Delivery("order-mails", "m", 1, body, {"aggregateType": aggregate_type})
+
+
+def bodies() -> list[bytes]:
+    order = Order.place(NewOrder(customer="Contoso", lines=(Line(sku="A-1", quantity=2),)), at=NOON)
+    placed = order.changes()
+    assert placed is not None
+    order = Order.load(placed.state)
+    order.ship(at=NOON)
+    shipped = order.changes()
+    assert shipped is not None
+    return [event.model_dump_json(by_alias=True).encode() for event in (*placed.events, *shipped.events)]
+
+
+async def test_a_shipped_order_is_one_email_with_the_events_id_as_its_key() -> None:
+    mails, clock = Mails(), Clock()
+    inbox = inbox_over(FakeLedger(), Outbound(), clock)
+    inbox = type(inbox)(inbox.ledger, effect_of(mails), inbox.rules, clock)
+    placed, shipped = bodies()
+    for body in (shipped, placed, shipped):
+        event = read(delivery(body))
+        assert event is not None
+        await inbox.handle(event)
+    told = json.loads(shipped)
+    assert mails.sent == [(told["orderId"], told["id"])]
+
+
+def test_what_is_no_event_of_an_order_is_passed_over_or_refused() -> None:
+    assert read(delivery(b"anything", "contact")) is None
+    for body in (b"Jane", b'{"id": "Jane"}', b'["Jane"]'):
+        with pytest.raises(Unreadable) as caught:
+            read(delivery(body))
+        assert "Jane" not in str(caught.value)
+
+
+def test_a_notice_names_its_order() -> None:
+    notice = {
+        "id": "0d3c1c5e-0000-4000-8000-000000000000", "action": "EventDiscarded", "sequence": 3,
+        "createdAt": "2026-03-01T14:00:00Z", "aggregateType": "order", "aggregateId": "7",
+    }  # fmt: skip
+    event = read(delivery(json.dumps(notice).encode()))
+    assert event is not None
+    assert (event.is_notice, event.aggregate, event.sequence) == (True, ("order", "7"), 3)
