@@ -191,6 +191,7 @@ def _publisher(settings: Settings, source: str, resources: AsyncExitStack) -> Pu
         resources.push_async_callback(credential.close)
     resources.push_async_callback(client.close)
     resources.push_async_callback(publisher.close)
+    _log.info("at most %d connection(s) to Service Bus: RELAY_SENDERS", settings.relay_senders)
     for missing in publisher.guarantees.left_to_subscribers():
         _log.warning("%s", missing)
     return publisher

@@ -145,9 +145,8 @@ class ServiceBusPublisher:
             mixes=self._mixes,
         )
         chains = pack([aggregate.unsent for aggregate in page.aggregates], room)
-        async with (
-            asyncio.TaskGroup() as sending
-        ):  # a bug in one task cancels the others: none sends on unseen
+        # A bug in one task cancels the others: none sends on unseen.
+        async with asyncio.TaskGroup() as sending:
             for chain in chains:
                 sending.create_task(self._send_chain(page, chain))
 

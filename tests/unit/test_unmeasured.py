@@ -1,11 +1,13 @@
 """A batch of messages that were not measured is the batch that the SDK would have made."""
 
+from types import SimpleNamespace
+
 import pytest
-from azure.core.settings import settings
 from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
 from azure.servicebus._pyamqp import utils
 from azure.servicebus.exceptions import MessageSizeExceededError
 
+from infra.servicebus import unmeasured as unmeasured_module
 from infra.servicebus.message import CloudEvents, message_from_event
 from infra.servicebus.unmeasured import unmeasured
 from tests.support.publishing import event
@@ -50,7 +52,8 @@ def test_each_message_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_traced_message_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settings, "tracing_implementation", lambda: object)
+    # In place of the SDK's own settings: patched there, they are not put back as they were.
+    monkeypatch.setattr(unmeasured_module, "settings", SimpleNamespace(tracing_implementation=lambda: object))
     batch = ServiceBusMessageBatch(200)
     with unmeasured(batch), pytest.raises(MessageSizeExceededError):
         batch.add_message(some_messages()[0])

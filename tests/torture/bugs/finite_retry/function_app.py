@@ -2,17 +2,18 @@
 
 from typing import Any
 
-import infra.wiring
-from infra.servicebus.client import servicebus_client
+from infra.servicebus import client
 from tests.torture.bugs.deployed import deployed_but, plant
+
+_servicebus_client = client.servicebus_client
 
 
 def _client_without_retries(*arguments: Any) -> Any:
-    client = servicebus_client(*arguments)
-    client._config.retry_total = 0
-    return client
+    made: Any = _servicebus_client(*arguments)
+    made._config.retry_total = 0
+    return made
 
 
 # So that three attempts do not take half a minute.
-plant(infra.wiring, "servicebus_client", _client_without_retries)
+plant(client, "servicebus_client", _client_without_retries)
 app = deployed_but('max_retry_count="-1"', 'max_retry_count="2"')
