@@ -11,10 +11,11 @@ from pydantic_core import core_schema
 
 from domain import events
 from domain.events import ContactEvent
+from outbox.event import DomainEvent
 from outbox.notice import EventDiscarded
 
 Schema = dict[str, Any]
-Kind = type[ContactEvent] | type[EventDiscarded]
+Kind = type[DomainEvent] | type[EventDiscarded]
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -74,7 +75,7 @@ def schema(kind: Kind) -> Schema:
         name: told | ({"description": _MEANING[name]} if name in _MEANING else {})
         for name, told in found["properties"].items()
     }
-    if issubclass(kind, ContactEvent):
+    if issubclass(kind, DomainEvent):
         properties |= _FROM_THE_REQUEST
     required = [name for name in properties if name in {*_ALWAYS, *found["required"]}]
     head = {"$schema": DIALECT, "$id": file_name(kind), "title": kind.__name__}
