@@ -33,6 +33,9 @@ _SETTINGS = {
     "SERVICEBUS_TOPIC": TOPIC,
     "SERVICEBUS_SUBSCRIPTION": APP_SUBSCRIPTION,
     "PYTHONPATH": str(ROOT),
+    # Longer than the SDK repeats a send by itself, so that sends are given up, and not only cancelled. An operator's
+    # call to discard an event waits as long.
+    "RELAY_SEND_SECONDS": "9",
 }
 
 

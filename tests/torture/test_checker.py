@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.torture import checker, history, journal, refusals, violation
+from tests.torture import checker, history, journal, past_the_api, refusals, violation
 from tests.torture.checker import check
 from tests.torture.story import ALL, CONTACT, OTHER, Story, details
 
@@ -287,7 +287,7 @@ def test_a_violation_that_waiting_can_end_is_told_apart() -> None:
     assert any(not violation.may_pass for violation in check(story.history))
 
 
-@pytest.mark.parametrize("module", [checker, history, journal, refusals, violation])
+@pytest.mark.parametrize("module", [checker, history, journal, past_the_api, refusals, violation])
 def test_the_checker_knows_nothing_of_the_code_under_test(module: Any) -> None:
     tree = ast.parse(Path(module.__file__).read_text())
     names = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
@@ -297,6 +297,7 @@ def test_the_checker_knows_nothing_of_the_code_under_test(module: Any) -> None:
     assert {name for name in names if name.startswith("tests.")} <= {
         "tests.torture.history",
         "tests.torture.journal",
+        "tests.torture.past_the_api",
         "tests.torture.refusals",
         "tests.torture.violation",
     }

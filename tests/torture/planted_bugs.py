@@ -1,0 +1,173 @@
+"""Bugs that the torture test must find: each is one replacement in the deployed code, and names the rules that see it.
+
+The code that a bug replaces occurs once in its file, which a test of the suite checks: so the list does not rot.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A bug that real implementations of this pattern have, or that ours had."""
+
+    name: str
+    file: str
+    """In the repository."""
+    old: str
+    new: str
+    profile: str
+    """Which faults bring it to light."""
+    rules: tuple[str, ...]
+    """The checker's rules that may see it; another violation does not count."""
+
+
+_GAP = ("order", "lost event", "order in time")
+_NO_EFFECT = (*_GAP, "half done", "contact without its events", "state differs from the events")
+
+PLANTED = (
+    Planted(
+        "undelivered-page-counts-as-done",
+        "infra/wiring.py",
+        "                return await self.relay.forward(self.events.events(items))\n",
+        "                try:\n"
+        "                    return await self.relay.forward(self.events.events(items))\n"
+        "                except NotDelivered:\n"
+        "                    return Forwarded()\n",
+        "floods",
+        _GAP,
+    ),
+    Planted(
+        "feed-order-instead-of-sequence",
+        "outbox/feed.py",
+        "    ordered = sorted((event for event in events if event.sequence is not None), key=_sequence)\n",
+        "    ordered = [event for event in events if event.sequence is not None]\n",
+        "nothing",
+        ("order",),
+    ),
+    Planted(
+        "goes-on-after-a-failed-batch",
+        "infra/servicebus/publisher.py",
+        "        if page.away is not None:\n"
+        "            page.give_up(page.away, batch)\n"
+        "        batch = [one for one in batch if one.aggregate.stopped is None and not one.aggregate.postponed]\n",
+        "        batch = [one for one in batch if not one.aggregate.postponed]\n",
+        "floods",
+        ("order",),
+    ),
+    Planted(
+        "events-in-a-second-write",
+        "infra/cosmos/unit_of_work.py",
+        "                etags = await self._container.execute(batch.partition_key, batch.writes)\n",
+        "                first, then = batch.writes[: len(batch.changed)], batch.writes[len(batch.changed) :]\n"
+        "                etags = await self._container.execute(batch.partition_key, first)\n"
+        "                await self._container.execute(batch.partition_key, then)\n",
+        "failing-writes",
+        _NO_EFFECT,
+    ),
+    Planted(
+        "update-without-if-match",
+        "infra/cosmos/unit_of_work.py",
+        "        return Write.create(item) if etag is None else Write.replace(item, etag)\n",
+        '        return Write.create(item) if etag is None else Write("replace", item)\n',
+        "nothing",
+        ("order", "state differs from the events"),
+    ),
+    Planted(
+        "message-id-is-new-at-each-send",
+        "infra/servicebus/message.py",
+        "        message_id=event.id,\n",
+        '        message_id=str(__import__("uuid").uuid4()),\n',
+        "nothing",
+        ("message and body differ", "done twice"),
+    ),
+    Planted(
+        "markers-read-without-a-fence",
+        "infra/cosmos/parking_lot.py",
+        "        await self._partition.fence()\n        items = ",
+        "        items = ",
+        "old-reads",
+        ("order", "still parked", "two notices", "lost event"),
+    ),
+    Planted(
+        "discarded-id-is-forgotten",
+        "outbox/marker.py",
+        "        return replace(self, stands=False, discarded={**self.discarded, event_id: now})\n",
+        "        return replace(self, stands=False)\n",
+        "parked-contacts",
+        ("parked again", "parked twice", "two notices"),
+    ),
+    Planted(
+        "lost-answer-then-429-is-told-as-not-written",
+        "infra/cosmos/unit_of_work.py",
+        "(failure.kind is Kind.THROTTLED and not answer_lost)",
+        "failure.kind is Kind.THROTTLED",
+        "lost-answers",
+        ("refused, and done",),
+    ),
+    Planted(
+        "unserved-token-is-dropped-and-the-read-repeated",
+        "infra/cosmos/container.py",
+        "            if error.failure.kind is Kind.MISSING:\n                return None\n            raise\n",
+        "            if error.failure.kind is Kind.BEHIND:\n"
+        "                return await self.read(item_id, partition_key)\n"
+        "            if error.failure.kind is Kind.MISSING:\n"
+        "                return None\n"
+        "            raise\n",
+        "unserved-tokens",
+        ("not found, but there", "refused as changed, but unchanged"),
+    ),
+    Planted(
+        "missing-lease-begins-at-now",
+        "changefeed/mending.py",
+        "            if await self._store.create(lease):\n",
+        "            assert lease.feed_range is not None\n"
+        '            now = await self._reader.read(lease.feed_range, continuation=None, start="Now")\n'
+        "            if await self._store.create(lease.at(now.continuation)):\n",
+        "lost-leases",
+        _GAP,
+    ),
+    Planted(
+        "missing-lease-is-never-made-again",
+        "infra/relay_worker.py",
+        "            mend_leases=True,\n",
+        "            mend_leases=False,\n",
+        "lost-leases",
+        _GAP,
+    ),
+    Planted(
+        "children-of-a-split-begin-at-now",
+        "changefeed/processor.py",
+        "                await self._store.create(child)\n            await self._store.delete(lease)\n",
+        "                assert child.feed_range is not None\n"
+        '                now = await self._reader.read(child.feed_range, continuation=None, start="Now")\n'
+        "                await self._store.create(child.at(now.continuation))\n"
+        "            await self._store.delete(lease)\n",
+        "unattended-splits",
+        _GAP,
+    ),
+    Planted(
+        "repetition-makes-a-second-contact",
+        "outbox/idempotency.py",
+        "            aggregate = make(id_from_key(key, generation))\n",
+        "            aggregate = make(UUID(bytes=__import__('os').urandom(16)))\n",
+        "nothing",
+        ("doubled contact", "acknowledged twice", "done twice"),
+    ),
+    Planted(
+        "parked-record-is-removed-before-the-broker-has-the-event",
+        "outbox/replay.py",
+        "        events = await self.originals.verified([event for _, event in waiting])\n",
+        "        events = await self.originals.verified([event for _, event in waiting])\n"
+        "        marker = await self.lot.settle(marker, [event for event, _ in waiting], lambda newest: newest)\n",
+        "parked-contacts",
+        (*_GAP, "no notice"),
+    ),
+    Planted(
+        "refuses-by-an-old-read",
+        "outbox/aggregates.py",
+        "    found = await work.get(kind, aggregate_id, partition_key=partition_key, newest=True)\n",
+        "    found = await work.get(kind, aggregate_id, partition_key=partition_key)\n",
+        "old-reads",
+        ("not found, but there", "refused as changed, but unchanged"),
+    ),
+)
