@@ -21,8 +21,10 @@ from tests.torture.violation import Violation
 QUIET_SECONDS = 3.0
 """So long nothing may arrive any more before a run counts as over: a late duplicate is one too."""
 
+LOOK_EARLY_SECONDS = 2.0
+"""The pause between two looks while faults go on."""
+
 _LOOK_SECONDS = 0.5
-_LOOK_EARLY_SECONDS = 2.0
 
 GOOD, BAD, BROKEN_OFF = 0, 1, 2
 """Exit codes."""
@@ -91,7 +93,7 @@ class Judge:
         """
         before: set[str] = set()
         while True:
-            await asyncio.sleep(_LOOK_EARLY_SECONDS)
+            await asyncio.sleep(LOOK_EARLY_SECONDS)
             self._read_on()
             found = {str(violation) for violation in check(self.history) if not violation.may_pass}
             if found & before:

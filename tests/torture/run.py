@@ -92,16 +92,14 @@ class _Run:
         if self._options.end_early:
             tasks.append(asyncio.create_task(self._judge.until_broken_for_good()))
         try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            running = [task for task in tasks if not task.done()]
-            for task in running:
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*running, return_exceptions=True)
-        if tasks[0].cancelled():
-            return True
-        await tasks[0]
-        return False
+            await asyncio.gather(*tasks, return_exceptions=True)
+        for task in done:
+            task.result()
+        return tasks[0] not in done
 
     def broken_off(self, why: str) -> Verdict:
         return self._judge.broken_off(why) if self._judge else Verdict(broken_off=why)

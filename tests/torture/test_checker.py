@@ -278,6 +278,51 @@ def test_a_change_that_is_refused_as_stale_although_nobody_changed_the_contact_i
     assert rule in refused(in_vain, "d", 412, if_match="new").rules()
 
 
+def imported() -> Story:
+    """A contact, then an event without a sequence, then a change."""
+    return Story().created("a").unsequenced("u").patched("b", "email")
+
+
+def test_an_event_without_a_sequence_is_expected_once_in_its_place() -> None:
+    good = imported().delivered("a", "Created", 1).delivered_without_sequence("u")
+    assert good.delivered("b", "EmailUpdated", 2).found(email="b").rules() == set()
+    maybe = Story().created("a").unsequenced("u", stored=False).delivered("a", "Created", 1).found()
+    assert maybe.rules() == set()
+
+
+def test_an_event_without_a_sequence_that_is_lost_doubled_or_out_of_its_place_is_seen() -> None:
+    lost = imported().delivered("a", "Created", 1).delivered("b", "EmailUpdated", 2)
+    assert lost.found(email="b").rules() == {"lost event"}
+    twice = imported().delivered("a", "Created", 1).delivered_without_sequence("u")
+    twice.delivered_without_sequence("u").delivered("b", "EmailUpdated", 2)
+    assert twice.found(email="b").rules() == {"duplicate"}
+    early = imported().delivered_without_sequence("u").delivered("a", "Created", 1)
+    assert early.delivered("b", "EmailUpdated", 2).found(email="b").rules() == {"order in time"}
+    late = imported().delivered("a", "Created", 1).delivered("b", "EmailUpdated", 2)
+    assert late.delivered_without_sequence("u").found(email="b").rules() == {"order in time"}
+
+
+def test_an_event_without_a_sequence_says_so_and_names_itself() -> None:
+    silent = imported().delivered("a", "Created", 1).delivered_without_sequence("u", says_so=False)
+    assert silent.delivered("b", "EmailUpdated", 2).found(email="b").rules() == {"message and body differ"}
+    elsewhere = imported().delivered("a", "Created", 1).delivered_without_sequence("u", contact=OTHER)
+    assert elsewhere.delivered("b", "EmailUpdated", 2).found(email="b").rules() == {"message and body differ"}
+    invented = Story().created("a").delivered("a", "Created", 1).delivered_without_sequence("v").found()
+    assert "invented event" in invented.rules()
+
+
+def test_an_event_that_is_parked_while_nothing_is_in_its_way_is_seen() -> None:
+    def story(hour: int) -> Story:
+        told = Story().created("a").poisoned("p", contact=CONTACT).parked("p", contact=CONTACT)
+        told.delivered("a", "Created", 1).noticed("p").discarded("p").free(hour=2).found()
+        return told.parked("event-1", contact=CONTACT, hour=hour)
+
+    assert story(hour=1).rules() == set()
+    assert story(hour=3).rules() == {"parked again"}
+    another = story(hour=3).poisoned("q", contact=CONTACT).parked("q", contact=CONTACT).noticed("q")
+    assert another.rules() == set()  # which may be in the way, since nobody discarded it
+
+
 def test_a_violation_that_waiting_can_end_is_told_apart() -> None:
     story = Story().created("a")
     story.history.add(story.records)
