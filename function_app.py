@@ -31,7 +31,8 @@ async def create_contact(req: func.HttpRequest) -> func.HttpResponse:
     service, origin = application().contacts, request.origin(req)
     if key is None:
         return contacts.created(await service.create(details, origin))
-    receipt, replayed = await service.create_once(details, origin, key)
+    keyed = request.keyed(req, application().callers.caller(req), key)
+    receipt, replayed = await service.create_once(details, origin, keyed)
     return contacts.created(receipt, replayed=replayed)
 
 

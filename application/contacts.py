@@ -11,6 +11,7 @@ from domain.errors import ContactDeleted
 from domain.values import ContactDetails
 from outbox.aggregates import Aggregates
 from outbox.errors import AggregateNotFound
+from outbox.idempotency import KeyedRequest
 from outbox.unit_of_work import Clock, ETag, Origin, Page, Receipt, Versioned
 
 Revision = Callable[[ContactDetails], ContactDetails]
@@ -32,7 +33,7 @@ class Contacts:
         return await self.aggregates.create(Contact.create(details, at=self.clock()), origin)
 
     async def create_once(
-        self, details: ContactDetails, origin: Origin, key: str
+        self, details: ContactDetails, origin: Origin, request: KeyedRequest
     ) -> tuple[Receipt[Contact], bool]:
         """As :meth:`create`, but a repetition with the same key gets the first answer.
 
@@ -41,13 +42,15 @@ class Contacts:
 
         Raises:
             IdempotencyKeyReused: the key was used before, with another body.
-            RequestInProgress: the same request was answered while this request was under way.
+            AnswerErased: the contact was deleted, and the first answer with it.
         """
 
-        def make(contact_id: UUID) -> Contact:
-            return Contact.create(details, at=self.clock(), contact_id=contact_id)
+        at = self.clock()
 
-        return await self.aggregates.create_once(make, details.model_dump_json(by_alias=True), origin, key)
+        def make(contact_id: UUID) -> Contact:
+            return Contact.create(details, at=at, contact_id=contact_id)
+
+        return await self.aggregates.create_once(make, request, origin, before_claims=details)
 
     async def read(self, contact_id: UUID, origin: Origin) -> Versioned[Contact]:
         """The contact and its version. Raises ContactNotFound."""

@@ -36,7 +36,7 @@ param maxDeliveryCount int = 10
 @description('How long events and tombstones are kept, in seconds: longer than any outage that you want to survive.')
 param eventTtlSeconds int = 864000
 
-@minValue(1)
+@minValue(60)
 @maxValue(2147483647)
 @description('How long a repeated POST gets the first answer, in seconds.')
 param idempotencyTtlSeconds int = 86400
@@ -75,6 +75,7 @@ var databaseName = 'contacts'
 var containerName = 'contacts'
 var leaseContainerName = 'leases'
 var parkedContainerName = 'parked-events'
+var claimContainerName = 'claims'
 var topicName = 'contact-events'
 var subscriptionName = 'contact-directory'
 
@@ -149,6 +150,7 @@ module cosmos 'modules/cosmos.bicep' = {
     containerName: containerName
     leaseContainerName: leaseContainerName
     parkedContainerName: parkedContainerName
+    claimContainerName: claimContainerName
     principalId: identity.outputs.principalId
     publicNetworkAccess: privateNetworking ? 'Disabled' : 'Enabled'
   }
@@ -221,6 +223,7 @@ var appSettings = {
   COSMOS_CONTAINER: containerName
   COSMOS_LEASE_CONTAINER: leaseContainerName
   COSMOS_PARKED_CONTAINER: parkedContainerName
+  COSMOS_CLAIM_CONTAINER: claimContainerName
   SERVICEBUS__fullyQualifiedNamespace: serviceBus.outputs.fullyQualifiedNamespace
   SERVICEBUS__credential: 'managedidentity'
   SERVICEBUS__clientId: identity.outputs.clientId
@@ -229,6 +232,7 @@ var appSettings = {
   SERVICEBUS_TOPIC_PARTITIONED: 'false'
   EVENT_TTL_SECONDS: string(eventTtlSeconds)
   IDEMPOTENCY_TTL_SECONDS: string(idempotencyTtlSeconds)
+  IDEMPOTENCY_OLD_RECORDS: 'false'
   PARKED_MAX_AGE_SECONDS: string(parkedMaxAgeSeconds)
   RELAY_SEND_SECONDS: '60'
   AzureWebJobsStorage__accountName: storage.outputs.name
@@ -286,6 +290,7 @@ output COSMOS_DATABASE string = databaseName
 output COSMOS_CONTAINER string = containerName
 output COSMOS_LEASE_CONTAINER string = leaseContainerName
 output COSMOS_PARKED_CONTAINER string = parkedContainerName
+output COSMOS_CLAIM_CONTAINER string = claimContainerName
 output SERVICEBUS__fullyQualifiedNamespace string = serviceBus.outputs.fullyQualifiedNamespace
 output SERVICEBUS_NAMESPACE_NAME string = serviceBus.outputs.name
 output SERVICEBUS_TOPIC string = topicName

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from application.contacts import Contacts
 from infra.contacts.documents import CONTACTS
+from infra.http.caller import Callers
 from infra.settings import Settings
 from infra.wiring import OnePerProcess, Outbox, wire_outbox
 from outbox.aggregates import Aggregates
@@ -16,12 +17,14 @@ class Application:
 
     contacts: Contacts
     outbox: Outbox
+    callers: Callers
 
 
 def wire(settings: Settings) -> Application:
     """Build the contact service from settings. Opens no connection: the first use opens it."""
     outbox = wire_outbox(settings, CONTACTS)
-    return Application(Contacts(Aggregates(outbox.open_unit_of_work), utc_now), outbox)
+    aggregates = Aggregates(outbox.open_unit_of_work, outbox.claims, settings.idempotency_old_records)
+    return Application(Contacts(aggregates, utc_now), outbox, Callers(settings.platform_authenticates))
 
 
 application = OnePerProcess(wire)

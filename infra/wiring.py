@@ -13,6 +13,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
+from infra.cosmos.claims import CosmosClaims
 from infra.cosmos.client import ContainerProxy, CosmosClient, cosmos_client
 from infra.cosmos.container import Container
 from infra.cosmos.documents import EventReader
@@ -28,6 +29,7 @@ from infra.servicebus.client import servicebus_client
 from infra.servicebus.publisher import ServiceBusPublisher
 from infra.settings import Settings, load
 from infra.wire_names import WireNames
+from outbox.claims import Claims
 from outbox.errors import NotDelivered
 from outbox.parking import Parking
 from outbox.relay import Forwarded, Relay
@@ -47,6 +49,7 @@ class Outbox:
     """The wired outbox of one service; the outbox does not depend on the service's aggregates."""
 
     open_unit_of_work: UnitOfWorkFactory
+    claims: Claims
     relay: Relay
     parking: Parking
     observer: RelayObserver
@@ -114,6 +117,10 @@ def wire_outbox(settings: Settings, names: WireNames) -> Outbox:
     def open_unit_of_work(origin: Origin) -> UnitOfWork:
         return CosmosUnitOfWork(container, scope, origin, lifetimes)
 
+    claims = CosmosClaims(
+        Container(client, settings.cosmos_database, settings.cosmos_claim_container),
+        settings.idempotency_ttl_seconds,
+    )
     publisher = _publisher(settings, names.source, resources)
     for missing in publisher.guarantees.left_to_subscribers():
         _log.warning("%s", missing)
@@ -128,6 +135,7 @@ def wire_outbox(settings: Settings, names: WireNames) -> Outbox:
     originals = CosmosOriginals(container, events)
     return Outbox(
         open_unit_of_work=open_unit_of_work,
+        claims=claims,
         relay=Relay(publisher, lot, originals, settings.relay_send_seconds),
         parking=Parking(
             lot, publisher, originals, settings.relay_send_seconds, settings.parked_max_age_seconds

@@ -11,9 +11,12 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from uuid import UUID
 
-from outbox import idempotency
 from outbox.aggregate import Aggregate
+from outbox.before_claims import answered_before_claims
+from outbox.claims import Claims
 from outbox.errors import AggregateNotFound, ConcurrentChange, OutboxError, PreconditionFailed
+from outbox.event import WireModel
+from outbox.idempotency import KeyedRequest, create_once
 from outbox.unit_of_work import ETag, Origin, Page, Receipt, UnitOfWork, UnitOfWorkFactory, Versioned
 
 A = TypeVar("A", bound=Aggregate[Any])
@@ -32,6 +35,9 @@ class Aggregates:
     """
 
     open_unit_of_work: UnitOfWorkFactory
+    claims: Claims
+    answers_before_claims: bool = False
+    """Whether answers of versions without claims are looked for: see :mod:`outbox.before_claims`."""
 
     async def create(self, aggregate: A, origin: Origin) -> Receipt[A]:
         """Store a new aggregate with its events. Raises ChangeTooLarge."""
@@ -40,13 +46,20 @@ class Aggregates:
             return _logged("created", (await work.commit()).receipt(aggregate))
 
     async def create_once(
-        self, make: Callable[[UUID], A], request: str, origin: Origin, key: str
+        self, make: Callable[[UUID], A], request: KeyedRequest, origin: Origin, *, before_claims: WireModel
     ) -> tuple[Receipt[A], bool]:
         """As :meth:`create`, but a repetition with the same key gets the first answer.
 
+        ``make`` makes the aggregate, which is known by a UUID. ``before_claims``: see :mod:`outbox.before_claims`.
         Returns and raises as :func:`outbox.idempotency.create_once` does.
         """
-        receipt, replayed = await idempotency.create_once(self.open_unit_of_work, make, request, origin, key)
+        if self.answers_before_claims:
+            first = await answered_before_claims(
+                self.open_unit_of_work, make, request.key, before_claims, origin
+            )
+            if first is not None:
+                return first, True
+        receipt, replayed = await create_once(self.open_unit_of_work, self.claims, make, request, origin)
         return receipt if replayed else _logged("created", receipt), replayed
 
     async def read(

@@ -6,8 +6,8 @@
     ├── AggregateNotFound      no such aggregate, or it was deleted
     ├── PreconditionFailed     the version that the caller goes by is not the newest
     ├── ConcurrentChange       others won the race for this aggregate each time
-    ├── RequestInProgress      the same request is being answered at this moment
     ├── IdempotencyKeyReused   the key was used before, with another request
+    ├── AnswerErased           the first answer to this key was erased
     ├── ChangeTooLarge         the change does not fit into one transaction
     ├── Unpublishable          the change holds what JSON's readers do not agree on
     ├── UnknownContinuation    a list cannot go on from this token
@@ -41,12 +41,12 @@ class ConcurrentChange(OutboxError):
     """Other writers won the race for this aggregate each time the change was re-applied."""
 
 
-class RequestInProgress(OutboxError):
-    """A request with the same idempotency key is being answered at this moment: a repetition gets that answer."""
-
-
 class IdempotencyKeyReused(OutboxError):
     """The idempotency key was used before, with another request: a new request needs a new key."""
+
+
+class AnswerErased(OutboxError):
+    """The request was answered before, and what it created was deleted since, and the answer with it."""
 
 
 class ChangeTooLarge(OutboxError):
@@ -72,7 +72,9 @@ class Throttled(OutboxError):
 class Unavailable(OutboxError):
     """The store cannot be used right now: try again later."""
 
-    retry_after_seconds: float = 5.0
+    def __init__(self, message: str, *, retry_after_seconds: float = 5.0) -> None:
+        super().__init__(message)
+        self.retry_after_seconds = retry_after_seconds
 
 
 class OutcomeUnknown(Unavailable):

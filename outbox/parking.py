@@ -94,20 +94,14 @@ class Parking:
             event = await self.show(parking_id)
             if event.state is State.DISCARDED:
                 return
-            if event.aggregate is None:
-                await self.lot.discard_alone(event, reason)
-                return
-            marker = await self._marker_of(event, event.aggregate)
-            if (wait := self._relays_may_send_for(marker)) > 0:
-                await self.pause(wait)
-                continue
             try:
-                await self._discard(marker, event, reason)
+                if await self._discarded(event, reason):
+                    _log.warning(
+                        "discarded event %s of %s", event.event_id, event.aggregate or "no aggregate"
+                    )
+                    return
             except PreconditionFailed:  # the relay has parked more, or another operator was faster
                 races += 1
-                continue
-            _log.warning("discarded event %s of %s", event.event_id, event.aggregate)
-            return
         raise ConcurrentChange("others changed the parked aggregate each time: discard the event again")
 
     async def upkeep(self) -> None:
@@ -121,8 +115,7 @@ class Parking:
             if self.timer() < until and not marker.is_replayed(self.clock()):
                 await self._tend(marker, too_old)
         for event in await self.lot.alone_since_before(too_old):
-            await self.lot.discard_alone(event, EXPIRED)
-            _log.warning("discarded document %s, which belongs to no aggregate: %s", event.event_id, EXPIRED)
+            await self.discard(event.id, EXPIRED)
 
     async def _tend(self, marker: Marker, too_old: datetime) -> None:
         """Rule ``timer-heals``: an aggregate in whose way no refused event stands is replayed."""
@@ -163,8 +156,16 @@ class Parking:
         age = (self.clock() - marker.blocked_since).total_seconds()
         return _CLOCKS_DIFFER * self.reading_seconds - age
 
-    async def _discard(self, marker: Marker, event: ParkedEvent, reason: str) -> None:
-        """Rule ``notice``."""
+    async def _discarded(self, event: ParkedEvent, reason: str) -> bool:
+        """Rule ``notice``. False: it was too early: try again. Raises PreconditionFailed, NotInTheWay."""
+        if event.aggregate is None:
+            await self.lot.discard_alone(event, reason)
+            return True
+        marker = await self._marker_of(event, event.aggregate)
+        if (wait := self._relays_may_send_for(marker)) > 0:
+            await self.pause(wait)
+            return False
         now = self.clock()
         notice = Notice(marker.aggregate, event.event_id, event.sequence, now)
         await self.lot.discard(marker.with_discarded(event.event_id, now), event, notice, reason)
+        return True

@@ -129,9 +129,8 @@ class Relay:
         while page.open and races < _RACES:
             left = page.left()
             await self._go_on(page)
-            races += (
-                page.left() == left
-            )  # an event that was dropped is no race: the others behind it are tried next
+            if page.left() == left:  # when an event was dropped, the others behind it are tried next
+                races += 1
         for key in list(page.open):
             page.wait(key, f"operators or other instances keep parking and replaying {key}")
         await self._park_alone(page, groups.get(None, []))
@@ -143,6 +142,7 @@ class Relay:
 
     async def _go_on(self, page: _Page) -> None:
         """Read the markers once, and do with the open events what they allow. Raises NotDelivered."""
+        usable_until = asyncio.get_running_loop().time() + self.reading_seconds
         try:
             markers = await self.parking.markers(page.open.keys())
         except (Throttled, Unavailable) as error:
@@ -150,21 +150,24 @@ class Relay:
         known = {key: markers.get(key) or Marker(key) for key in page.open}
         for key, marker in known.items():
             self._drop_discarded(page, key, marker)
-        await self._park(page, await self._send(page, known))
+        await self._park(page, await self._send(page, known, usable_until))
 
     def _drop_discarded(self, page: _Page, key: AggregateKey, marker: Marker) -> None:
         for event in [each for each in page.open[key] if marker.fate(each) is Fate.DROP]:
             _log.warning("event %s of %s was discarded by an operator: it is not sent", event.id, key)
             page.drop(key, event)
 
-    async def _send(self, page: _Page, markers: Mapping[AggregateKey, Marker]) -> list[Marker]:
+    async def _send(
+        self, page: _Page, markers: Mapping[AggregateKey, Marker], usable_until: float
+    ) -> list[Marker]:
         """Send what can be sent. Returns the markers behind which the open events of an aggregate are to be parked."""
         offered = {
             key: [event for event in page.open[key] if marker.fate(event) is not Fate.PARK]
             for key, marker in markers.items()
         }
         to_park: list[Marker] = []
-        for key, (sent, delivery) in zip(offered, await self._deliver([*offered.values()]), strict=True):
+        results = await self._deliver([*offered.values()], usable_until)
+        for key, (sent, delivery) in zip(offered, results, strict=True):
             marker = markers[key]
             page.take_off(key, sent)
             if delivery.waits_for is not None:
@@ -180,14 +183,16 @@ class Relay:
                 del page.open[key]
         return to_park
 
-    async def _deliver(self, groups: Sequence[Sequence[FeedEvent]]) -> list[tuple[list[FeedEvent], Delivery]]:
+    async def _deliver(
+        self, groups: Sequence[Sequence[FeedEvent]], usable_until: float
+    ) -> list[tuple[list[FeedEvent], Delivery]]:
         """Send each group, but for what the broker is known to have, until the reading of the markers is too old.
 
         Returns the events of each group that the broker has, and why the others were not sent.
         """
         new = [self.accepted.without(group) for group in groups]
         try:
-            async with asyncio.timeout(self.reading_seconds):
+            async with asyncio.timeout_at(usable_until):
                 deliveries = await deliver(self.publisher, new)
         except TimeoutError:
             reason = f"the broker did not take the events within {self.reading_seconds:.0f} s"

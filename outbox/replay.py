@@ -40,6 +40,9 @@ REPLAY_SECONDS = 20.0
 _CLAIM_MARGIN_SECONDS = 30.0
 """How much longer than its sending a replay is believed to live: it reads and writes the parking lot as well."""
 
+_CLOCKS_DIFFER_SECONDS = 5.0
+"""So long before its claim runs out a replay stops sending: by another instance's clock it may have run out."""
+
 _CHUNK = 50
 _RACES = 5
 
@@ -122,9 +125,9 @@ class Replay:
 
         Returns the marker as it is then, and how many events are out.
         """
-        events = await self.originals.verified([event for _, event in waiting])
         try:
-            async with asyncio.timeout(self.reading_seconds):
+            async with asyncio.timeout(self._seconds_to_send(marker)):
+                events = await self.originals.verified([event for _, event in waiting])
                 [delivery] = await deliver(self.publisher, [events])
         except TimeoutError:
             await self._give_back(marker)
@@ -142,6 +145,14 @@ class Replay:
         until = self._claimed_until()
         change = lambda newest: replace(newest.with_accepted(sent, now), replay_until=until)  # noqa: E731
         return await self.lot.settle(marker, out, change), len(out)
+
+    def _seconds_to_send(self, marker: Marker) -> float:
+        """Until the claim runs out. Raises TimeoutError when nothing may be sent any more."""
+        assert marker.replay_until is not None, "a replay sends under a claim"
+        left = (marker.replay_until - self.clock()).total_seconds() - _CLOCKS_DIFFER_SECONDS
+        if left <= 0:
+            raise TimeoutError
+        return min(self.reading_seconds, left)
 
     async def _refused(
         self, marker: Marker, waiting: _Waiting, accepted: int, sent: Sequence[FeedEvent], block: Block

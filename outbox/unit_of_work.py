@@ -77,22 +77,30 @@ class Page(Generic[A]):
 class RequestRecord(Generic[A]):
     """A request that created an aggregate, kept so that its repetition gets the same answer."""
 
-    key_digest: str
-    """A digest of the caller's idempotency key."""
+    name: str
+    """Unlike that of any other record in the aggregate's partition."""
     fingerprint: str
     """A digest of the caller's request."""
-    aggregate: A
-    """The aggregate as the first answer had it."""
+    aggregate: A | None
+    """The aggregate as the first answer had it. None: the aggregate was deleted, and this answer erased."""
+    lifetime_seconds: int
+    """How long the record is kept after it was stored."""
 
 
 class RequestRecords(Protocol):
-    """The records of earlier requests, each beside the aggregate that the request created."""
+    """The records of earlier requests, each beside the aggregate that the request created.
+
+    A commit that stores an aggregate as deleted erases the record of the aggregate's id, or puts an erased one in its
+    place: no read is needed, and none can be too old.
+    """
 
     def add(self, record: RequestRecord[Any]) -> None:
         """Store the record in the transaction of the commit."""
 
-    async def get(self, aggregate: A, key_digest: str) -> RequestRecord[A] | None:
-        """The record of the request that created the aggregate of this id; None when no record is there any more.
+    async def get(self, aggregate: A, name: str, *, newest: bool = False) -> RequestRecord[A] | None:
+        """The record of this name beside the aggregate; None when this read sees none, which is no proof.
+
+        With ``newest``, None is proof: that costs a second round trip.
 
         Raises:
             Throttled, Unavailable: the store could not answer.
@@ -135,8 +143,16 @@ class UnitOfWork(Protocol):
             Throttled, Unavailable: the store could not answer.
         """
 
-    async def commit(self) -> Commit:
+    def check(self) -> None:
+        """Raise what :meth:`commit` would raise without asking the store: ChangeTooLarge, Unpublishable, ValueError.
+
+        Nothing is stored, and everything stays tracked.
+        """
+
+    async def commit(self, *, until: float | None = None) -> Commit:
         """Store every tracked change and its events in one transaction.
+
+        ``until``: a time of the running loop's clock. No attempt is made that could end later.
 
         Raises:
             PreconditionFailed: an aggregate was changed or deleted by another since it was read; nothing is stored.

@@ -17,6 +17,7 @@ _OURS = (
     "AzureWebJobs",
     "AZURE_",
     "FUNCTIONS_",
+    "WEBSITE_",
     "DEVSTACK_",
 )
 _LONG = ("tests/torture/test_runs", "tests/e2e/", "tests/commands/", "packages/devstack/tests/supervisor/")

@@ -12,6 +12,7 @@ param databaseName string
 param containerName string
 param leaseContainerName string
 param parkedContainerName string
+param claimContainerName string
 param principalId string
 
 @allowed(['Enabled', 'Disabled'])
@@ -138,7 +139,32 @@ resource parked 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@2
   }
 }
 
-// On the database: it holds the three containers and nothing else. It allows no change of containers or throughput.
+// Claims of idempotency keys are found by their id; each has a TTL of its own.
+resource claims 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@2024-11-15' = {
+  parent: database
+  name: claimContainerName
+  properties: {
+    resource: {
+      id: claimContainerName
+      partitionKey: {
+        paths: ['/partitionKey']
+        kind: 'Hash'
+        version: 2
+      }
+      defaultTtl: -1
+      indexingPolicy: {
+        indexingMode: 'consistent'
+        automatic: true
+        includedPaths: []
+        excludedPaths: [
+          { path: '/*' }
+        ]
+      }
+    }
+  }
+}
+
+// On the database: it holds the four containers and nothing else. It allows no change of containers or throughput.
 resource dataAccess 'Microsoft.DocumentDB/databaseAccounts/sqlRoleAssignments@2024-11-15' = {
   parent: account
   name: guid(account.id, databaseName, principalId, dataContributor)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from examples.orders.service import Orders
+from infra.http.caller import Callers
 from infra.settings import Settings
 from infra.wire_names import WireNames
 from infra.wiring import OnePerProcess, Outbox, wire_outbox
@@ -16,12 +17,14 @@ class Application:
 
     orders: Orders
     outbox: Outbox
+    callers: Callers
 
 
 def wire(settings: Settings) -> Application:
     """Build the order service from settings. Opens no connection: the first use opens it."""
     outbox = wire_outbox(settings, WireNames(source="/orders"))
-    return Application(Orders(Aggregates(outbox.open_unit_of_work), utc_now), outbox)
+    aggregates = Aggregates(outbox.open_unit_of_work, outbox.claims, settings.idempotency_old_records)
+    return Application(Orders(aggregates, utc_now), outbox, Callers(settings.platform_authenticates))
 
 
 application = OnePerProcess(wire)

@@ -26,7 +26,8 @@ async def place_order(req: func.HttpRequest) -> func.HttpResponse:
     service, origin = application().orders, request.origin(req)
     if key is None:
         return orders.placed(await service.place(order, origin))
-    receipt, replayed = await service.place_once(order, origin, key)
+    keyed = request.keyed(req, application().callers.caller(req), key)
+    receipt, replayed = await service.place_once(order, origin, keyed)
     return orders.placed(receipt, replayed=replayed)
 
 

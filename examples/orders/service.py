@@ -7,6 +7,7 @@ from uuid import UUID
 from examples.orders.events import Line
 from examples.orders.order import NewOrder, Order
 from outbox.aggregates import Aggregates
+from outbox.idempotency import KeyedRequest
 from outbox.unit_of_work import Clock, ETag, Origin, Page, Receipt, Versioned
 
 
@@ -21,13 +22,17 @@ class Orders:
         """Store a new order."""
         return await self.aggregates.create(Order.place(order, at=self.clock()), origin)
 
-    async def place_once(self, order: NewOrder, origin: Origin, key: str) -> tuple[Receipt[Order], bool]:
+    async def place_once(
+        self, order: NewOrder, origin: Origin, request: KeyedRequest
+    ) -> tuple[Receipt[Order], bool]:
         """As :meth:`place`, but a repetition with the same key gets the first answer; True: it did."""
 
-        def make(order_id: UUID) -> Order:
-            return Order.place(order, at=self.clock(), order_id=order_id)
+        at = self.clock()
 
-        return await self.aggregates.create_once(make, order.model_dump_json(by_alias=True), origin, key)
+        def make(order_id: UUID) -> Order:
+            return Order.place(order, at=at, order_id=order_id)
+
+        return await self.aggregates.create_once(make, request, origin, before_claims=order)
 
     async def read(self, order_id: UUID, origin: Origin) -> Versioned[Order]:
         """The order and its version."""

@@ -7,9 +7,11 @@ partition. Without that token, a read straight after a write may see the version
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from email.utils import parsedate_to_datetime
 from typing import Any, Literal, Self
 
 from azure.cosmos.aio import ContainerProxy, CosmosClient
@@ -77,14 +79,42 @@ class Container:
 
     async def read(self, item_id: str, partition_key: str) -> Item | None:
         """The item, or None when this read sees no item, which is no proof: a replica may lag. Raises StoreFailed."""
+        found = await self.read_with_age(item_id, partition_key)
+        return None if found is None else found[0]
+
+    async def read_with_age(self, item_id: str, partition_key: str) -> tuple[Item, float] | None:
+        """As :meth:`read`, with the seconds from the item's last write to this answer, both by the service's clock."""
         token = self._sessions.get(partition_key)
         try:
             async with self._calls(partition_key, token) as proxy:
-                return dict(await proxy.read_item(item_id, partition_key, session_token=token))
+                item = await proxy.read_item(item_id, partition_key, session_token=token)
         except StoreFailed as error:
             if error.failure.kind is Kind.MISSING:
                 return None
             raise
+        return dict(item), _seconds(item.get_response_headers().get("Date")) - item["_ts"]
+
+    async def create(self, item: Item) -> None:
+        """Store an item whose id no item of its partition has. Raises StoreFailed.
+
+        Reads that follow see at least the state of the answer, also when the answer is that there is such an item.
+        """
+        partition_key = item["partitionKey"]
+        try:
+            token = await self._create(item)
+        except StoreFailed as error:
+            if error.failure.kind is Kind.CONFLICT and error.failure.session_token is None:
+                await self.fence(partition_key)
+            self._sessions.merge(partition_key, error.failure.session_token)
+            raise
+        self._sessions.merge(partition_key, token)
+
+    async def _create(self, item: Item) -> str | None:
+        """The session token of the answer. Raises StoreFailed."""
+        async with self._calls() as proxy:
+            created = await proxy.create_item(item)
+        token: str | None = created.get_response_headers().get("x-ms-session-token")
+        return token
 
     async def execute(self, partition_key: str, writes: Sequence[Write]) -> list[str]:
         """Store all writes in one transaction. Returns the new ETags in order ("" for a delete).
@@ -206,6 +236,14 @@ class Container:
                     raise StoreFailed(Failure(Kind.NO_CONTAINER, failure.detail)) from error
                 raise
             self._ready = True
+
+
+def _seconds(date: str | None) -> float:
+    """The time of an answer: without a readable date, which a proxy may have removed, this machine's."""
+    try:
+        return parsedate_to_datetime(date or "").timestamp()
+    except ValueError:
+        return time.time()
 
 
 def _outcome(failure: Failure, attempts: Attempts) -> Failure:

@@ -61,32 +61,40 @@ def aggregate_from_item(kind: type[A], item: Mapping[str, Any]) -> Versioned[A]:
     return Versioned(kind.load(_state(kind, item["data"])), str(item["_etag"]))
 
 
-def request_id(key_digest: str) -> str:
+def request_id(name: str) -> str:
     """The id of a request's record in the partition of the aggregate that it created."""
-    return f"request-{key_digest}"
+    return f"request-{name}"
 
 
-def request_item(record: RequestRecord[Any], state: AggregateState, *, ttl: int) -> Item:
-    """The item of a request's record, with the stored state; the item expires ``ttl`` seconds after it is written."""
-    aggregate = record.aggregate
+def request_item(record: RequestRecord[Any], aggregate: Aggregate[Any], state: AggregateState) -> Item:
+    """The item of the record of the request that made this aggregate, with the state that is stored beside it."""
+    first_answer = state.model_dump(mode="json", by_alias=True)
+    data = {"fingerprint": record.fingerprint, aggregate.aggregate_type: first_answer}
+    return _record_item(record.name, aggregate.partition_key, data, ttl=record.lifetime_seconds)
+
+
+def erased_request_item(aggregate: Aggregate[Any], *, ttl: int) -> Item:
+    """The item that takes the place of an aggregate's record: it holds nothing of the request or its answer."""
+    return _record_item(aggregate.aggregate_id, aggregate.partition_key, {"erased": True}, ttl=ttl)
+
+
+def _record_item(name: str, partition_key: str, data: Item, *, ttl: int) -> Item:
     return {
-        "id": request_id(record.key_digest),
-        "partitionKey": aggregate.partition_key,
+        "id": request_id(name),
+        "partitionKey": partition_key,
         "type": REQUEST_TYPE,
-        "data": {
-            "keyDigest": record.key_digest,
-            "fingerprint": record.fingerprint,
-            aggregate.aggregate_type: state.model_dump(mode="json", by_alias=True),
-        },
+        "data": data,
         "ttl": ttl,
     }
 
 
 def request_from_item(kind: type[A], item: Mapping[str, Any]) -> RequestRecord[A]:
     """The record in an item that was read. Raises KeyError or ValueError when the item holds no record."""
-    data = item["data"]
+    data, name = item["data"], item["id"].removeprefix(request_id(""))
+    if data.get("erased"):
+        return RequestRecord(name, "", None, item["ttl"])
     aggregate = kind.load(_state(kind, data[kind.aggregate_type]))
-    return RequestRecord(data["keyDigest"], data["fingerprint"], aggregate)
+    return RequestRecord(name, data["fingerprint"], aggregate, item["ttl"])
 
 
 def event_item(aggregate: Aggregate[Any], event: DomainEvent, origin: Origin, *, ttl: int) -> Item:

@@ -81,8 +81,9 @@ class Failure:
                 )
             case Kind.NO_CONTAINER:
                 return Misconfigured(
-                    f"the database or container in COSMOS_DATABASE, COSMOS_CONTAINER does not exist ({self.detail}): "
-                    "create it by the deployment, or correct the setting"
+                    "the database in COSMOS_DATABASE or a container in COSMOS_CONTAINER, COSMOS_LEASE_CONTAINER, "
+                    f"COSMOS_PARKED_CONTAINER, COSMOS_CLAIM_CONTAINER does not exist ({self.detail}): create it by the "
+                    "deployment, or correct the setting; python -m infra.preflight says which it is"
                 )
             case Kind.INVALID | Kind.TOO_LARGE:
                 return Misconfigured(

@@ -20,6 +20,9 @@ BLOCKED, FREE = "parkedAggregate", "freedAggregate"
 _OLD_POSITION = f"{0:020d}-{0:020d}"
 """Before all events: the version before parks all of them."""
 
+_MOST_IDS = 5_000
+"""So that a marker stays far below the 2 MB that an item may have."""
+
 _PLAIN_TYPE, _PLAIN_ID = re.compile(r"[A-Za-z0-9]+"), re.compile(r"[A-Za-z0-9._-]+")
 """Types and ids that may stand in an item's id; any other is hashed."""
 
@@ -147,7 +150,8 @@ class MarkerDocuments:
 
     def _not_expired(self, ids: Mapping[str, datetime], now: datetime) -> dict[str, str]:
         since = now - timedelta(seconds=self.ttl_seconds)
-        return {event_id: at.isoformat() for event_id, at in ids.items() if at > since}
+        newest = sorted(ids.items(), key=lambda each: each[1])[-_MOST_IDS:]
+        return {event_id: at.isoformat() for event_id, at in newest if at > since}
 
 
 def marker_id(aggregate: AggregateKey) -> str:

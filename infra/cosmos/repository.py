@@ -74,10 +74,13 @@ class CosmosRequestRecords:
         """Store the record in the transaction of the commit."""
         self._tracked.append(record)
 
-    async def get(self, aggregate: A, key_digest: str) -> RequestRecord[A] | None:
-        """The record; None when no record is there any more. Raises Throttled, Unavailable."""
+    async def get(self, aggregate: A, name: str, *, newest: bool = False) -> RequestRecord[A] | None:
+        """The record, or None, which proves nothing unless ``newest``. Raises Throttled, Unavailable."""
+        item_id, partition_key = request_id(name), aggregate.partition_key
         try:
-            item = await self._container.read(request_id(key_digest), aggregate.partition_key)
+            if newest and not await self._container.exists(item_id, partition_key):
+                return None
+            item = await self._container.read(item_id, partition_key)
         except StoreFailed as error:
             raise error.failure.error() from error
         return None if item is None else request_from_item(type(aggregate), item)

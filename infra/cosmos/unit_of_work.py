@@ -14,18 +14,19 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from infra.cosmos.container import Container, StoreFailed, Write, size_in_bytes
+from infra.cosmos.container import DEADLINE_SECONDS, Container, StoreFailed, Write, size_in_bytes
 from infra.cosmos.documents import (
     KEEP_FOR_EVER,
     aggregate_from_item,
     aggregate_item,
+    erased_request_item,
     event_item,
     request_item,
 )
 from infra.cosmos.errors import Failure, Kind
 from infra.cosmos.repository import AggregateReader, CosmosRequestRecords
 from outbox.aggregate import Aggregate, AggregateState, Changes
-from outbox.errors import ChangeTooLarge, OutcomeUnknown, PreconditionFailed
+from outbox.errors import ChangeTooLarge, OutcomeUnknown, PreconditionFailed, Unavailable
 from outbox.unit_of_work import Commit, ETag, Origin, Page, Receipt, RequestRecord, Versioned
 
 A = TypeVar("A", bound=Aggregate[Any])
@@ -49,9 +50,13 @@ class Lifetimes:
     """How many seconds after their last write documents expire."""
 
     events: int
-    """Events, and the tombstones of deleted aggregates."""
     requests: int
-    """Records of requests with an idempotency key."""
+    """Claims of idempotency keys, and what tells later that the answer to a request was erased."""
+
+    @property
+    def tombstones(self) -> int:
+        """Deleted aggregates: at least as long as a claim of their id (rule ``lives_as_long``)."""
+        return max(self.events, self.requests)
 
 
 @dataclass(frozen=True)
@@ -125,10 +130,15 @@ class CosmosUnitOfWork:
         """At most ``size`` aggregates; not tracked. Raises UnknownContinuation, Throttled, Unavailable."""
         return await self._reader.page(kind, size, continuation_token)
 
-    async def commit(self) -> Commit:
+    def check(self) -> None:
+        """Raise what :meth:`commit` would raise without asking the store."""
+        if changed := _changed(self._tracked):
+            self._batch(changed)
+
+    async def commit(self, *, until: float | None = None) -> Commit:
         """Store every tracked change and its events in one transaction. Raises the errors that the port lists."""
         try:
-            return await self._commit([*self._tracked])
+            return await self._commit([*self._tracked], until)
         finally:
             self._clear()
 
@@ -136,17 +146,13 @@ class CosmosUnitOfWork:
         self._tracked.clear()
         self._records.clear()
 
-    async def _commit(self, tracked: list[_Tracked]) -> Commit:
+    async def _commit(self, tracked: list[_Tracked], until: float | None) -> Commit:
         if not tracked:
             raise ValueError("nothing is tracked: add or get an aggregate first")
         receipts = {each.aggregate.key: Receipt(each.aggregate, each.etag) for each in tracked}
-        changed = [
-            _Changed(each, changes) for each in tracked if (changes := each.aggregate.changes()) is not None
-        ]
+        changed = _changed(tracked)
         if changed:
-            batch = self._batch(changed)
-            _check_limits(batch.writes)
-            etags = await self._store(batch)
+            etags = await self._store(self._batch(changed), until)
             receipts |= {
                 each.tracked.aggregate.key: each.receipt(etag)
                 for each, etag in zip(changed, etags, strict=True)
@@ -154,7 +160,12 @@ class CosmosUnitOfWork:
         return Commit([*receipts.values()])
 
     def _batch(self, changed: Sequence[_Changed]) -> _Batch:
-        """The writes of one transaction. Raises ValueError when one transaction cannot hold these aggregates."""
+        """The writes of one transaction.
+
+        Raises:
+            ValueError: one transaction cannot hold these aggregates.
+            ChangeTooLarge, Unpublishable: one transaction cannot hold the changes, or nobody could read them.
+        """
         aggregates = [each.tracked.aggregate for each in changed]
         partition_keys = {aggregate.partition_key for aggregate in aggregates}
         if len(partition_keys) > 1:
@@ -173,28 +184,43 @@ class CosmosUnitOfWork:
             for event in each.changes.events
         ]
         writes = [*(self._document(each) for each in changed), *events, *self._record_writes(changed)]
+        _check_limits(writes)
         return _Batch(partition_keys.pop(), changed, writes)
 
     def _document(self, changed: _Changed) -> Write:
         aggregate, etag = changed.tracked.aggregate, changed.tracked.etag
-        ttl = self._lifetimes.events if aggregate.deleted else KEEP_FOR_EVER
+        ttl = self._lifetimes.tombstones if aggregate.deleted else KEEP_FOR_EVER
         item = aggregate_item(aggregate, changed.changes.state, ttl=ttl)
         return Write.create(item) if etag is None else Write.replace(item, etag)
 
     def _record_writes(self, changed: Sequence[_Changed]) -> list[Write]:
-        states = {each.tracked.aggregate.key: each.changes.state for each in changed}
-        ttl = self._lifetimes.requests
-        return [
-            Write.create(request_item(record, states[record.aggregate.key], ttl=ttl))
-            for record in self._records
-        ]
+        """The records of requests, and what takes the place of the records of deleted aggregates.
 
-    async def _store(self, batch: _Batch) -> Sequence[ETag | None]:
-        """Store the batch once. Returns each aggregate's ETag, or None when others have changed the aggregate since."""
+        Rule erased_not_removed: whether there is such a record need not be known, so that no read can be too old.
+        """
+        states = {each.tracked.aggregate.key: each.changes.state for each in changed}
+        made = [
+            Write.create(request_item(record, record.aggregate, states[record.aggregate.key]))
+            for record in self._records
+            if record.aggregate is not None
+        ]
+        deleted = [each.tracked.aggregate for each in changed if each.tracked.aggregate.deleted]
+        ttl = self._lifetimes.requests
+        return made + [Write.upsert(erased_request_item(aggregate, ttl=ttl)) for aggregate in deleted]
+
+    async def _store(self, batch: _Batch, until: float | None) -> Sequence[ETag | None]:
+        """Store the batch once. Returns each aggregate's ETag, or None when others have changed the aggregate since.
+
+        Rule deadline: no attempt is begun that could end after ``until``.
+        """
         pause = _FIRST_PAUSE_SECONDS
         answer_lost = False
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + PATIENCE_SECONDS
+        if until is not None:
+            if loop.time() > until - DEADLINE_SECONDS:
+                raise Unavailable("the request took too long, and nothing is stored: send the request again")
+            give_up_at = min(give_up_at, until - DEADLINE_SECONDS)
         while True:
             try:
                 etags = await self._container.execute(batch.partition_key, batch.writes)
@@ -235,6 +261,10 @@ class CosmosUnitOfWork:
         newest = aggregate_from_item(type(aggregate), item)
         unchanged = newest.aggregate.state.last_sequence == changed.changes.state.last_sequence
         return newest.etag if unchanged else None
+
+
+def _changed(tracked: Sequence[_Tracked]) -> list[_Changed]:
+    return [_Changed(each, changes) for each in tracked if (changes := each.aggregate.changes()) is not None]
 
 
 def _named(batch: _Batch) -> str:

@@ -11,6 +11,7 @@ from infra.http.errors import FieldError, InvalidRequest, RequestTooLarge, Unsup
 from infra.http.responses import problem
 from outbox.errors import (
     AggregateNotFound,
+    AnswerErased,
     BeingReplayed,
     ChangeTooLarge,
     ConcurrentChange,
@@ -19,7 +20,6 @@ from outbox.errors import (
     NotInTheWay,
     NotParked,
     PreconditionFailed,
-    RequestInProgress,
     StillUnsendable,
     Throttled,
     Unavailable,
@@ -42,8 +42,8 @@ STATUS_OF: StatusOf = [
     (StillUnsendable, 409, "Conflict"),
     (PreconditionFailed, 412, "Precondition failed"),
     (ConcurrentChange, 409, "Conflict"),
-    (RequestInProgress, 409, "Conflict"),
     (IdempotencyKeyReused, 422, "Idempotency key reused"),
+    (AnswerErased, 410, "Gone"),
     (ChangeTooLarge, 413, "Content too large"),
     (Unpublishable, 400, "Invalid request"),
     (Throttled, 429, "Too many requests"),

@@ -1,5 +1,6 @@
 """Only checked values leave this module: each function returns a valid part of the request, or raises an error."""
 
+import hashlib
 import json
 import re
 from collections import Counter
@@ -10,7 +11,9 @@ from uuid import UUID, uuid4
 import azure.functions as func
 from pydantic_core import from_json
 
+from infra.canonical import canonical
 from infra.http.errors import FieldError, InvalidRequest, RequestTooLarge, UnsupportedMediaType
+from outbox.idempotency import KeyedRequest
 from outbox.unit_of_work import ETag, Origin
 
 MAX_BODY_BYTES = 64 * 1024
@@ -121,6 +124,19 @@ def idempotency_key(request: func.HttpRequest) -> str | None:
             )
         )
     return key
+
+
+def keyed(request: func.HttpRequest, caller: str, key: str) -> KeyedRequest:
+    """The request with its key. The body is JSON that :func:`json_object` has taken. Raises InvalidRequest.
+
+    The fingerprint is a digest of the JSON value that was sent, in canonical form: white space, the order of names and
+    the way in which a number or a character is written do not count, a later version's new fields neither.
+    """
+    try:
+        body = canonical(from_json(request.get_body()))
+    except ValueError:
+        raise InvalidRequest(FieldError("body", "has an integer beyond 2^53: write it as text")) from None
+    return KeyedRequest(caller, key, hashlib.sha256(body).hexdigest())
 
 
 def page_request(request: func.HttpRequest) -> tuple[int, str | None]:

@@ -1,4 +1,4 @@
-"""The rules for the three containers: events are stored, forwarded once in order, and removed."""
+"""The rules for the containers: events are stored, forwarded once in order, and removed; a key is claimed once."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -59,6 +59,14 @@ def needed(settings: Settings) -> tuple[Needed, ...]:
             ttl_needed=True,
             items_say_their_ttl=False,
             queried=("/type", "/aggregateType", "/contactId", "/position", "/parkedAt"),
+        ),
+        Needed(
+            settings.cosmos_claim_container,
+            "COSMOS_CLAIM_CONTAINER",
+            "/partitionKey",
+            ttl_needed=True,
+            items_say_their_ttl=True,
+            queried=(),
         ),
     )
 

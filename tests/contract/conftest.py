@@ -8,15 +8,25 @@ from azure.cosmos.aio import CosmosClient
 from azure.servicebus.aio import ServiceBusClient
 
 from devstack.testing import Service
+from infra.cosmos.claims import CosmosClaims
 from infra.cosmos.container import Container
 from infra.cosmos.unit_of_work import CosmosUnitOfWork, Lifetimes
 from infra.servicebus.publisher import ServiceBusPublisher
 from outbox.aggregate import AggregateKey
+from outbox.claims import Claims
 from outbox.feed import OutboxEvent
 from outbox.publisher import Publisher
 from outbox.unit_of_work import Origin, UnitOfWork
-from tests.support.azure import CONTACTS, Topic, contacts_database, cosmos_connection, servicebus_connection
+from tests.support.azure import (
+    CLAIMS,
+    CONTACTS,
+    Topic,
+    contacts_database,
+    cosmos_connection,
+    servicebus_connection,
+)
 from tests.support.contacts import ORIGIN
+from tests.support.fake_claims import FakeClaims
 from tests.support.fakes import FakePublisher, FakeStore
 from tests.support.feed import EVENTS
 
@@ -24,10 +34,13 @@ from tests.support.feed import EVENTS
 class Store(Protocol):
     """An adapter of the unit of work, and a way to see which events it stored, in their order."""
 
+    @property
+    def claims(self) -> Claims: ...
+
     def open(self, origin: Origin = ORIGIN) -> UnitOfWork: ...
 
-    def forget_requests(self) -> None:
-        """From now on records of requests expire after a second."""
+    def make_claims_short(self) -> None:
+        """From now on claims live for two seconds, which is less than the longest request."""
 
     async def events(self, aggregate: AggregateKey) -> list[OutboxEvent]: ...
 
@@ -35,12 +48,13 @@ class Store(Protocol):
 class InMemoryStore:
     def __init__(self) -> None:
         self._store = FakeStore()
+        self.claims: Claims = FakeClaims()
 
     def open(self, origin: Origin = ORIGIN) -> UnitOfWork:
         return self._store(origin)
 
-    def forget_requests(self) -> None:
-        self._store.records_last = False
+    def make_claims_short(self) -> None:
+        self.claims = FakeClaims(lifetime_seconds=2)
 
     async def events(self, aggregate: AggregateKey) -> list[OutboxEvent]:
         return [event for event in self._store.events if event.aggregate == aggregate]
@@ -54,9 +68,12 @@ class CosmosStore:
         self.names = names
         """Of the database and the container."""
         self.lifetimes = Lifetimes(events=600, requests=600)
+        self.claim_names = names[0], CLAIMS
+        self.claim_container = Container(container._client, *self.claim_names)
+        self.claims: Claims = CosmosClaims(self.claim_container, 600)
 
-    def forget_requests(self) -> None:
-        self.lifetimes = Lifetimes(events=600, requests=1)
+    def make_claims_short(self) -> None:
+        self.claims = CosmosClaims(self.claim_container, 2)
 
     def open(self, origin: Origin = ORIGIN) -> CosmosUnitOfWork:
         return CosmosUnitOfWork(self.container, "test", origin, self.lifetimes)

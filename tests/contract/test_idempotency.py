@@ -1,6 +1,12 @@
-"""A creation that is repeated with the same key happens once, and a repetition gets the first answer."""
+"""A creation that is repeated with the same key happens once, and a repetition gets the first answer.
+
+What happens when processes die and answers get lost: ``test_lost_keys.py``.
+"""
 
 import asyncio
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -9,90 +15,124 @@ from application.errors import ContactNotFound
 from devstack.testing import eventually
 from domain.contact import Contact
 from domain.values import Name
-from infra.cosmos.container import StoreFailed, Write
-from infra.cosmos.errors import Failure, Kind
+from infra.cosmos import unit_of_work
+from infra.cosmos.claims import CosmosClaims
+from infra.cosmos.documents import request_id
+from outbox.aggregate import AggregateKey
 from outbox.aggregates import Aggregates
-from outbox.errors import IdempotencyKeyReused, RequestInProgress
+from outbox.errors import (
+    AnswerErased,
+    ChangeTooLarge,
+    IdempotencyKeyReused,
+    Unavailable,
+    Unpublishable,
+)
+from outbox.idempotency import KeyedRequest
 from outbox.unit_of_work import Receipt
 from tests.contract.conftest import CosmosStore, Store
 from tests.support.contacts import DETAILS, LATER, ORIGIN
 from tests.support.emulators import Gap
 
 JANE = Name(first_name="Jane", last_name="Doe")
-OTHER = DETAILS.model_copy(update={"email": "other@contoso.com"})
+REQUEST = KeyedRequest("caller-1", "order-1", "a-body")
 
 
 def service(store: Store) -> Contacts:
-    return Contacts(Aggregates(store.open), clock=lambda: LATER)
+    return Contacts(Aggregates(store.open, store.claims), clock=lambda: LATER)
 
 
-async def create(store: Store, key: str) -> tuple[Receipt[Contact], bool]:
-    return await service(store).create_once(DETAILS, ORIGIN, key)
+async def create(store: Store, request: KeyedRequest = REQUEST) -> tuple[Receipt[Contact], bool]:
+    return await service(store).create_once(DETAILS, ORIGIN, request)
+
+
+async def one_contact(store: Store, *answers: tuple[Receipt[Contact], bool]) -> UUID:
+    """The id of the one contact that all these answers are about; it was created once."""
+    [contact_id] = {receipt.aggregate.id for receipt, _ in answers}
+    events = await store.events(AggregateKey("contact", str(contact_id)))
+    assert [event.action for event in events].count("ContactCreatedEvent") == 1
+    return contact_id
 
 
 async def test_a_repetition_gets_the_first_answer(store: Store) -> None:
-    first, replayed = await create(store, "order-1")
-    again, again_replayed = await create(store, "order-1")
+    first, replayed = await create(store)
+    again, again_replayed = await create(store)
     assert (replayed, again_replayed) == (False, True)
     assert again.aggregate.state == first.aggregate.state
     assert again.etag == first.etag
     assert len(await store.events(first.aggregate.key)) == 1
 
 
-async def test_another_key_is_another_contact(store: Store) -> None:
-    first, _ = await create(store, "order-1")
-    second, replayed = await create(store, "order-2")
+@pytest.mark.parametrize("other", [replace(REQUEST, key="order-2"), replace(REQUEST, caller="caller-2")])
+async def test_another_key_and_the_key_of_another_caller_is_another_contact(
+    store: Store, other: KeyedRequest
+) -> None:
+    first, _ = await create(store)
+    second, replayed = await create(store, other)
     assert not replayed
     assert first.aggregate.id != second.aggregate.id
 
 
+def test_no_two_callers_and_keys_have_one_claim() -> None:
+    pairs = [("a", "b c"), ("a b", "c"), ("a ", "b"), ("a", " b"), ("", "ab"), ("ab", "")]
+    assert len({KeyedRequest(caller, key, "").key_digest for caller, key in pairs}) == len(pairs)
+
+
 async def test_another_body_under_the_same_key_is_refused(store: Store) -> None:
-    first, _ = await create(store, "order-1")
+    first, _ = await create(store)
     with pytest.raises(IdempotencyKeyReused):
-        await service(store).create_once(OTHER, ORIGIN, "order-1")
+        await create(store, replace(REQUEST, fingerprint="another-body"))
     assert len(await store.events(first.aggregate.key)) == 1
 
 
+async def test_a_repetition_is_known_by_what_was_sent_and_not_by_what_was_understood(store: Store) -> None:
+    """A later version of the service may read the same body as another model."""
+    first, _ = await create(store)
+    understood = DETAILS.model_copy(update={"description": "a default of a later version"})
+    again, replayed = await service(store).create_once(understood, ORIGIN, REQUEST)
+    assert (again.aggregate.state, replayed) == (first.aggregate.state, True)
+
+
 async def test_the_first_answer_stays_what_it_was_but_claims_no_version_that_is_gone(store: Store) -> None:
-    first, _ = await create(store, "order-1")
+    first, _ = await create(store)
     await service(store).revise(
         first.aggregate.id, lambda details: details.model_copy(update={"name": JANE}), ORIGIN
     )
-    again, replayed = await create(store, "order-1")
+    again, replayed = await create(store)
     assert replayed
     assert again.aggregate.state.name == Name(first_name="John", last_name="Doe")
     assert again.etag is None
 
 
-async def test_a_repetition_does_not_bring_back_a_contact_that_was_deleted(store: Store) -> None:
-    first, _ = await create(store, "order-1")
+async def test_once_the_contact_is_deleted_its_first_answer_is_gone_and_the_contact_stays_deleted(
+    store: Store,
+) -> None:
+    first, _ = await create(store)
     await service(store).delete(first.aggregate.id, ORIGIN)
-    again, replayed = await create(store, "order-1")
-    assert (again.aggregate.id, replayed) == (first.aggregate.id, True)
+    for _ in range(2):
+        with pytest.raises(AnswerErased):
+            await create(store)
     with pytest.raises(ContactNotFound):
         await service(store).read(first.aggregate.id, ORIGIN)
 
 
 @pytest.mark.known_gap(Gap.BATCH_NOT_ATOMIC)
-async def test_of_many_at_once_one_creates_and_the_others_get_its_answer_or_are_told_to_ask_again(
-    store: Store,
-) -> None:
-    outcomes = await asyncio.gather(*(create(store, "order-1") for _ in range(10)), return_exceptions=True)
-    receipts = [outcome for outcome in outcomes if isinstance(outcome, tuple)]
-    assert all(
-        isinstance(outcome, RequestInProgress) for outcome in outcomes if not isinstance(outcome, tuple)
-    )
-    assert [replayed for _, replayed in receipts].count(False) == 1
-    [key] = {receipt.aggregate.key for receipt, _ in receipts}
-    assert len(await store.events(key)) == 1
+@pytest.mark.parametrize("count", [2, 3, 10])
+async def test_of_several_at_once_one_creates_and_the_others_get_its_answer(store: Store, count: int) -> None:
+    answers = await asyncio.gather(*(create(store) for _ in range(count)))
+    assert [replayed for _, replayed in answers].count(False) == 1
+    await one_contact(store, *answers)
+    assert all(receipt.aggregate.state == answers[0][0].aggregate.state for receipt, _ in answers)
 
 
-async def test_once_its_record_has_expired_a_key_creates_anew(store: Store) -> None:
-    store.forget_requests()
-    first, _ = await create(store, "order-1")
+async def test_once_its_claim_has_expired_a_key_creates_anew(store: Store) -> None:
+    store.make_claims_short()
+    first, _ = await create(store)
 
     async def anew() -> Receipt[Contact] | None:
-        receipt, replayed = await create(store, "order-1")
+        try:
+            receipt, replayed = await create(store)
+        except Unavailable:  # the claim is about to expire
+            return None
         return None if replayed else receipt
 
     second = await eventually(anew)
@@ -101,23 +141,76 @@ async def test_once_its_record_has_expired_a_key_creates_anew(store: Store) -> N
     assert len(await store.events(first.aggregate.key)) == 1
 
 
-async def test_a_creation_whose_answer_was_lost_for_good_is_found_by_its_repetition(
-    cosmos_store: CosmosStore, monkeypatch: pytest.MonkeyPatch
+class Huge(Contact):
+    """A contact whose creation raises a hundred events."""
+
+    def changes(self) -> Any:
+        changes = super().changes()
+        assert changes is not None
+        return replace(changes, events=changes.events * 100)
+
+
+async def test_a_request_that_is_refused_as_too_large_leaves_its_key_to_the_corrected_one(
+    store: Store,
 ) -> None:
-    """The process that stored it died before it could answer."""
-    execute = cosmos_store.container.execute
+    def huge(contact_id: UUID) -> Huge:
+        return Huge.create(DETAILS, at=LATER, contact_id=contact_id)
 
-    async def die(partition_key: str, writes: list[Write]) -> list[str]:
-        await execute(partition_key, writes)
-        raise StoreFailed(Failure(Kind.NO_CONTAINER, "injected: whatever ends the request at once"))
+    aggregates = Aggregates(store.open, store.claims)
+    with pytest.raises(ChangeTooLarge):
+        await aggregates.create_once(huge, REQUEST, ORIGIN, before_claims=DETAILS)
+    _, replayed = await create(store, replace(REQUEST, fingerprint="the corrected body"))
+    assert not replayed
 
-    monkeypatch.setattr(cosmos_store.container, "execute", die)
-    with pytest.raises(Exception, match="injected"):
-        await create(cosmos_store, "order-1")
-    monkeypatch.undo()
 
-    receipt, replayed = await create(cosmos_store, "order-1")
+async def test_a_request_that_nobody_could_read_leaves_its_key_to_the_corrected_one(
+    cosmos_store: CosmosStore,
+) -> None:
+    unreadable = DETAILS.model_copy(update={"description": "9999-12-31T24:00:00"})
+    with pytest.raises(Unpublishable):
+        await service(cosmos_store).create_once(unreadable, ORIGIN, REQUEST)
+    _, replayed = await create(cosmos_store, replace(REQUEST, fingerprint="the corrected body"))
+    assert not replayed
 
-    assert replayed
-    assert receipt.etag is not None
-    assert len(await cosmos_store.events(receipt.aggregate.key)) == 1
+
+async def test_what_is_stored_under_a_claim_lives_at_least_as_long(cosmos_store: CosmosStore) -> None:
+    """Also where the setting was lowered, or events are kept for a shorter time than keys."""
+    cosmos_store.claims = CosmosClaims(cosmos_store.claim_container, 5000)
+    cosmos_store.lifetimes = unit_of_work.Lifetimes(events=60, requests=600)
+    receipt, _ = await create(cosmos_store)
+    contact_id = str(receipt.aggregate.id)
+    record = await cosmos_store.container.read(request_id(contact_id), contact_id)
+    assert record is not None
+    assert record["ttl"] == 5000
+    await service(cosmos_store).delete(receipt.aggregate.id, ORIGIN)
+    tombstone = await cosmos_store.container.read(contact_id, contact_id)
+    assert tombstone is not None
+    assert tombstone["ttl"] == 600
+
+
+async def test_a_claim_holds_neither_the_caller_nor_the_key_nor_the_contact(
+    cosmos_store: CosmosStore,
+) -> None:
+    await create(cosmos_store, KeyedRequest("a-caller", "a-key", "a-body"))
+    items, _ = await cosmos_store.claim_container.page("SELECT * FROM c", {}, 10, None)
+    text = str(items)
+    for secret in ("a-caller", "a-key", "a-body", "johndoe", "John"):
+        assert secret not in text
+
+
+async def test_nothing_of_a_deleted_contact_stays_for_ever(cosmos_store: CosmosStore) -> None:
+    receipt, _ = await create(cosmos_store)
+    cosmos_store.lifetimes = unit_of_work.Lifetimes(events=1, requests=2)
+    contact_id = str(receipt.aggregate.id)
+    await service(cosmos_store).delete(receipt.aggregate.id, ORIGIN)
+    for item_id in (contact_id, request_id(contact_id)):
+        assert await cosmos_store.container.read(item_id, contact_id) is not None
+
+    async def gone() -> bool:
+        left = [
+            await cosmos_store.container.read(each, contact_id)
+            for each in (contact_id, request_id(contact_id))
+        ]
+        return left == [None, None]
+
+    await eventually(gone)

@@ -50,7 +50,7 @@ def lagging(cosmos_store: CosmosStore) -> CosmosStore:
 
 
 def service(store: CosmosStore) -> Contacts:
-    return Contacts(Aggregates(store.open), clock=lambda: LATER)
+    return Contacts(Aggregates(store.open, store.claims), clock=lambda: LATER)
 
 
 async def create(store: CosmosStore) -> Receipt[Contact]:

@@ -26,7 +26,7 @@ from outbox.errors import (
     StillUnsendable,
     UnknownContinuation,
 )
-from outbox.feed import OutboxEvent
+from outbox.feed import FeedEvent, OutboxEvent
 from outbox.marker import Marker
 from outbox.notice import Notice
 from outbox.parking import EXPIRED, MAX_AGE_SECONDS, Parking
@@ -573,3 +573,18 @@ async def test_the_version_before_can_read_what_is_parked(cosmos_lot: CosmosPark
     items, _ = await cosmos_lot._partition.page("SELECT * FROM c", {}, 10, None)
     found = {(item["type"], item["contactId"]) for item in items}
     assert found == {("parkedContact", A.id), ("parkedEvent", A.id), ("parkedEvent", None)}
+
+
+async def test_a_replay_sends_nothing_when_its_claim_is_about_to_run_out(world: World) -> None:
+    await world.feed(large(1), event(2))
+    world.topic.limit = 10_000
+    waiting = world.lot.waiting
+
+    async def slowly(aggregate: AggregateKey, limit: int) -> Sequence[tuple[ParkedEvent, FeedEvent]]:
+        world.now += timedelta(seconds=READING_SECONDS + 26)
+        return await waiting(aggregate, limit)
+
+    world.lot.waiting = slowly  # type: ignore[method-assign]  # a store that takes its time
+    with pytest.raises(NotDelivered, match="in time"):
+        await world.parking.replay(A)
+    assert world.sent("a") == []

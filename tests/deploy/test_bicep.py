@@ -28,6 +28,7 @@ DECLARED = {
     "COSMOS_CONTAINER": "contacts",
     "COSMOS_LEASE_CONTAINER": "leases",
     "COSMOS_PARKED_CONTAINER": "parked",
+    "COSMOS_CLAIM_CONTAINER": "claims",
 }
 """The resource of each container in modules/cosmos.bicep."""
 

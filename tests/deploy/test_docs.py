@@ -97,6 +97,7 @@ async def test_the_snippet_makes_the_containers_as_func_md_says(
         "contacts": (["/partitionKey"], -1),
         "leases": (["/id"], -1),
         "parked-events": (["/partitionKey"], -1),
+        "claims": (["/partitionKey"], -1),
     }
 
 

@@ -45,6 +45,7 @@ class Deployment:
     parked: ContainerOf | None = ContainerOf(
         indexing=indexed("/type/?", "/aggregateType/?", "/contactId/?", "/position/?", "/parkedAt/?")
     )
+    claims: ContainerOf | None = ContainerOf(indexing=indexed())
     topic: Mapping[str, Any] | None = field(default_factory=dict)
     """On top of what is right."""
     subscription: Mapping[str, Any] | None = field(default_factory=dict)
@@ -75,6 +76,7 @@ async def _containers(deployment: Deployment, cosmos: Service, name: str) -> Non
         "contacts": deployment.contacts,
         "leases": deployment.leases,
         "parked-events": deployment.parked,
+        "claims": deployment.claims,
     }
     async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
         database = await client.create_database(name)

@@ -120,7 +120,7 @@ async def test_each_call_of_the_app_is_tried_and_leaves_no_trace(
     code = await asyncio.to_thread(main, ["--as-app"], environment)
     output = capsys.readouterr().out
     assert code == 0, output
-    for subject in ("container contacts", "container leases", "container parked-events"):
+    for subject in ("container contacts", "container leases", "container parked-events", "container claims"):
         assert f"ok       {subject}: may be used as the role Cosmos DB Built-in Data Contributor" in output
     assert (
         f"topic {environment['SERVICEBUS_TOPIC']}: may be used as the role Azure Service Bus Data S" in output
@@ -128,7 +128,7 @@ async def test_each_call_of_the_app_is_tried_and_leaves_no_trace(
     assert "subscription contact-directory: may be used as the role Azure Service Bus Data Receiver" in output
     async with CosmosClient.from_connection_string(environment["COSMOS"]) as client:
         database = client.get_database_client(environment["COSMOS_DATABASE"])
-        for name in ("contacts", "leases", "parked-events"):
+        for name in ("contacts", "leases", "parked-events", "claims"):
             items = database.get_container_client(name).read_all_items()
             assert [item async for item in items] == []
 

@@ -37,6 +37,9 @@ async def test_a_right_deployment_passes_and_every_promise_has_its_line(
         "ok       container parked-events: partition key /partitionKey",
         "ok       container parked-events: an item expires only by a TTL of its own",
         "ok       container parked-events: indexed: /type/?, /aggregateType/?, /contactId/?, /position/?, /parkedAt/?",
+        "ok       container claims: partition key /partitionKey",
+        "ok       container claims: an item expires only by a TTL of its own",
+        "ok       container claims: indexed: nothing but the id",
         "ok       clock: this machine's clock is within 5 min of the account's",
         f"ok       {topic}: {COVERED}",
         f"ok       {topic}: is not partitioned",
@@ -45,7 +48,7 @@ async def test_a_right_deployment_passes_and_every_promise_has_its_line(
         f"ok       {subscription}: a message becomes a dead letter after 10 deliveries",
         f"ok       {subscription}: a message that expires is kept as a dead letter",
         f"ok       {subscription}: is not deleted when it is not used",
-        "18 ok",
+        "21 ok",
     ]
     assert code == 0
 
@@ -74,6 +77,18 @@ WRONG_CONTAINERS = {
     "parked events without TTL": (
         Deployment(parked=ContainerOf(default_ttl=None)),
         ["wrong    container parked-events: TTL is off", "warning  container parked-events: everything"],
+    ),
+    "claims without TTL": (
+        Deployment(claims=ContainerOf(default_ttl=None, indexing=indexed())),
+        ["wrong    container claims: TTL is off, so the TTL of its items is ignored"],
+    ),
+    "claims by another key": (
+        Deployment(claims=ContainerOf("/id", indexing=indexed())),
+        ["wrong    container claims: the partition key is /id, not /partitionKey"],
+    ),
+    "no claims": (
+        Deployment(claims=None),
+        ["wrong    container claims: does not exist in the database"],
     ),
     "leases without TTL": (
         Deployment(leases=ContainerOf("/id", None, indexed())),

@@ -18,6 +18,7 @@ from devstack.testing import Service
 CONTACTS = "contacts"
 LEASES = "leases"
 PARKED = "parked-events"
+CLAIMS = "claims"
 
 EMULATORS_LONGEST_WINDOW, EMULATORS_LONGEST_TTL = timedelta(minutes=5), timedelta(hours=1)
 """What Microsoft's Service Bus emulator takes, so that every topic of a test can be made there too.
@@ -41,6 +42,7 @@ async def contacts_database(service: Service) -> AsyncIterator[DatabaseProxy]:
         await database.create_container(CONTACTS, PartitionKey("/partitionKey"), default_ttl=-1)
         await database.create_container(LEASES, PartitionKey("/id"))
         await database.create_container(PARKED, PartitionKey("/partitionKey"), default_ttl=-1)
+        await database.create_container(CLAIMS, PartitionKey("/partitionKey"), default_ttl=-1)
         yield database
 
 

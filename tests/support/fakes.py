@@ -3,6 +3,7 @@
 The fakes cannot prove atomicity under a crash, lost answers, limits of the real services, or the feed's order.
 """
 
+import asyncio
 import itertools
 import json
 from collections.abc import Collection, Mapping, Sequence
@@ -13,8 +14,8 @@ from typing import Any, Self, TypeVar
 
 from infra.canonical import as_sent
 from infra.cosmos.documents import EventReader, event_item, notice_document
-from outbox.aggregate import Aggregate, AggregateKey
-from outbox.errors import AggregateNotFound, ChangeTooLarge, PreconditionFailed
+from outbox.aggregate import Aggregate, AggregateKey, Changes
+from outbox.errors import AggregateNotFound, ChangeTooLarge, PreconditionFailed, Unavailable
 from outbox.feed import FeedEvent, OutboxEvent, Poison
 from outbox.marker import Marker, Place
 from outbox.notice import Notice
@@ -36,7 +37,6 @@ class FakeStore:
     """The state and version of each."""
     events: list[OutboxEvent] = field(default_factory=list)
     records: dict[tuple[AggregateKey, str], RequestRecord[Any]] = field(default_factory=dict)
-    records_last: bool = True
     versions: "itertools.count[int]" = field(default_factory=itertools.count)
 
     def __call__(self, origin: Origin) -> "FakeUnitOfWork":
@@ -73,11 +73,12 @@ class FakeUnitOfWork:
         alive = [aggregate for aggregate in every if not aggregate.deleted]
         return Page(alive[start : start + size], str(start + size) if start + size < len(alive) else None)
 
-    async def commit(self) -> Commit:
-        tracked, self.tracked = self.tracked, []
-        records, self.requests.tracked = self.requests.tracked, []
-        if not tracked:
-            raise ValueError("nothing is tracked: add or get an aggregate first")
+    def check(self) -> None:
+        self._checked(self.tracked, self.requests.tracked)
+
+    def _checked(
+        self, tracked: Sequence[tuple[Aggregate[Any], ETag | None]], records: Sequence[RequestRecord[Any]]
+    ) -> list[tuple[Aggregate[Any], ETag | None, Changes[Any]]]:
         changed = [(one, etag, changes) for one, etag in tracked if (changes := one.changes()) is not None]
         if len({one.partition_key for one, _, _ in changed}) > 1:
             raise ValueError("aggregates of several partitions cannot be stored in one transaction")
@@ -85,6 +86,16 @@ class FakeUnitOfWork:
             raise ValueError("two changed aggregates have the same id")
         if sum(1 + len(changes.events) for _, _, changes in changed) + len(records) > 100:
             raise ChangeTooLarge("too many")
+        return changed
+
+    async def commit(self, *, until: float | None = None) -> Commit:
+        tracked, self.tracked = self.tracked, []
+        records, self.requests.tracked = self.requests.tracked, []
+        if not tracked:
+            raise ValueError("nothing is tracked: add or get an aggregate first")
+        changed = self._checked(tracked, records)
+        if until is not None and asyncio.get_running_loop().time() > until:
+            raise Unavailable("too late")
         if any(self._store.aggregates.get(one.key, (None, None))[1] != etag for one, etag, _ in changed):
             raise PreconditionFailed("changed by another")
         receipts = {one.key: Receipt(one, etag) for one, etag in tracked}
@@ -96,9 +107,13 @@ class FakeUnitOfWork:
                 out = EventReader().event(event_item(aggregate, event, self._origin, ttl=60))
                 assert isinstance(out, OutboxEvent)
                 self._store.events.append(out)
-        for record in records if self._store.records_last else []:
+            if aggregate.deleted:
+                erased = RequestRecord[Any](aggregate.aggregate_id, "", None, 60)
+                self._store.records[aggregate.key, erased.name] = erased
+        for record in records:
+            assert record.aggregate is not None
             stored = receipts[record.aggregate.key].aggregate
-            self._store.records[stored.key, record.key_digest] = replace(record, aggregate=stored)
+            self._store.records[stored.key, record.name] = replace(record, aggregate=stored)
         return Commit([*receipts.values()])
 
     async def __aenter__(self) -> Self:
@@ -118,8 +133,8 @@ class FakeRecords:
     def add(self, record: RequestRecord[Any]) -> None:
         self.tracked.append(record)
 
-    async def get(self, aggregate: A, key_digest: str) -> RequestRecord[A] | None:
-        return self._store.records.get((aggregate.key, key_digest))
+    async def get(self, aggregate: A, name: str, *, newest: bool = False) -> RequestRecord[A] | None:
+        return self._store.records.get((aggregate.key, name))
 
 
 @dataclass

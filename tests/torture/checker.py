@@ -20,10 +20,10 @@ from tests.torture.history import (
     values,
 )
 from tests.torture.past_the_api import notices, parking, unsequenced
-from tests.torture.refusals import false_refusals
+from tests.torture.refusals import false_refusals, refused_repetitions
 from tests.torture.violation import Violation
 
-EXPECTED_STATUSES = {200, 201, 204, 404, 409, 412, 422, 429, 503}
+EXPECTED_STATUSES = {200, 201, 204, 404, 409, 410, 412, 422, 429, 503}
 """What a well-formed request may be answered with; anything else, a bare 500 above all, is a violation."""
 
 
@@ -41,6 +41,7 @@ def check(history: History) -> list[Violation]:
     return [
         *_answers(operations.values()),
         *false_refusals(operations.values()),
+        *refused_repetitions(operations.values()),
         *_each_event(events, operations),
         *_deliveries(delivered, history.completed),
         *(found for each in operations.values() for found in _effects(each, by_operation[each.name])),

@@ -12,16 +12,26 @@ _BATCHES: Mapping[str, Any] = {"operation": "batch", "container": "contacts"}
 def parked_contacts(chance: random.Random, seconds: float) -> list[Strike]:
     """Contacts are parked, discarded and replayed while the broker is away for longer than the SDK tries.
 
-    Relays die, and leases are lost: then what was discarded long ago is delivered again.
+    Relays die, and leases are lost: then what was discarded long ago is delivered again. Some reads of what is parked
+    are old.
     """
     busy = {"kind": "throttle", "count": 100_000, "forSeconds": 8.0}
+    lag = {
+        "kind": "lag",
+        "container": "parked-events",
+        "seconds": 30.0,
+        "share": 0.5,
+        "count": None,
+        "forSeconds": 6.0,
+    }
     strikes = [
         *(Strike(at, "poison contact", "contacts") for at in times(chance, seconds, 4.0)),
         *(Strike(at, "operator", "parked events") for at in times(chance, seconds, 3.0)),
         *(Strike(at, "servicebus", "servicebus", fault=busy) for at in times(chance, seconds, 16.0)),
         *(Strike(at, "other version", "contacts") for at in times(chance, seconds, 6.0)),
+        *(Strike(at, "lag", "cosmos", fault=lag) for at in times(chance, seconds, 9.0)),
         *leases_lost(chance, seconds, 30.0, ("half", "all")),
-        *deaths_of_relays(chance, seconds, 40.0),
+        *deaths_of_relays(chance, seconds, 30.0),
     ]
     return in_order(strikes)
 
@@ -49,7 +59,7 @@ def lost_answers(chance: random.Random, seconds: float) -> list[Strike]:
 
 
 def floods(chance: random.Random, seconds: float) -> list[Strike]:
-    """Contacts whose waiting events need several batches, while the broker is busy for longer than the SDK tries."""
+    """Contacts whose waiting events need several batches, while the topic refuses every other send."""
     return [Strike(at, "flood", "contacts") for at in times(chance, seconds, 15.0)]
 
 

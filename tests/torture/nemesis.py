@@ -32,8 +32,8 @@ _NO_FEED: Mapping[str, Any] = {
     "retryAfterMs": 700,
 }
 """The SDK waits for so long by itself: no relay makes longer pauses because of it."""
-_BUSY: Mapping[str, Any] = {"kind": "throttle", "count": 100_000, "forSeconds": 7.5}
-"""For longer than the SDK repeats a send by itself: the first batch of a flood is given up, the second would pass."""
+_FULL: Mapping[str, Any] = {"kind": "full", "count": None, "share": 0.5, "forSeconds": 6.0}
+"""The SDK does not repeat a send that a full topic refuses: one batch of a flood is given up, the next would pass."""
 _ATTEMPTS_TO_FIND_A_VICTIM = 10
 _PAUSE_SECONDS = 0.5
 _SPLITS_IN_A_ROW = 2
@@ -171,7 +171,7 @@ class Nemesis:
         return changed and stored
 
     async def _flood(self) -> bool:
-        """While no relay reads the feed, a contact gets more events than a batch holds; then the broker is busy."""
+        """While no relay reads the feed, a contact gets more events than a batch holds; then the topic refuses some."""
         contact = await self._new_contact()
         if contact is None or not await _arrange(self.stack.cosmos.faults.add(**_NO_FEED)):
             return False
@@ -180,7 +180,7 @@ class Nemesis:
             await self.victim.patch_company(contact)
         self.victim.directory.saw(contact, None)
         await asyncio.sleep(max(0.0, readable - 0.2 - time.monotonic()))
-        return await _arrange(self.stack.servicebus.faults.add(**_BUSY))
+        return await _arrange(self.stack.servicebus.faults.add(**_FULL))
 
     async def _new_contact(self) -> str | None:
         """A contact that only the victim knows of."""

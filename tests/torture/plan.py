@@ -31,6 +31,8 @@ COSMOS_FAULTS: tuple[Mapping[str, Any], ...] = (
     {"kind": "drop-after-commit", "operation": "batch", "container": "contacts", "count": 4},
     {"kind": "drop-after-commit", "operation": "replace", "container": "leases", "count": 2},
     {"kind": "drop-after-commit", "container": "parked-events", "count": 2},
+    {"kind": "drop-after-commit", "operation": "create", "container": "claims", "count": 2},
+    {"kind": "unavailable", "container": "claims", "count": 4},
     {"kind": "fail-before-commit", "operation": "batch", "container": "contacts", "count": 2},
     {"kind": "fail-before-commit", "operation": "feed", "count": 3},
     {"kind": "throttle", "container": "contacts", "count": 20},
@@ -56,6 +58,7 @@ LAGS: tuple[Mapping[str, Any], ...] = (
         "forSeconds": 9.0,
     },
     {"kind": "lag", "container": "leases", "seconds": 2.0, "share": 0.5, "count": None, "forSeconds": 4.0},
+    {"kind": "lag", "container": "claims", "seconds": 15.0, "count": None, "forSeconds": 8.0},
     {"kind": "session-not-available", "container": "contacts", "count": 6},
     {"kind": "session-not-available", "container": "parked-events", "count": 3},
 )

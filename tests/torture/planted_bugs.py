@@ -85,7 +85,7 @@ PLANTED = (
         "infra/cosmos/parking_lot.py",
         "        await self._partition.fence()\n        items = ",
         "        items = ",
-        "old-reads",
+        "parked-contacts",
         ("order", "still parked", "two notices", "lost event"),
     ),
     Planted(
@@ -146,19 +146,30 @@ PLANTED = (
         _GAP,
     ),
     Planted(
+        "repetition-is-refused-for-ever",
+        "outbox/idempotency.py",
+        "            return await replayed(work, record), True\n        return await _stored(",
+        "            from outbox.errors import ConcurrentChange\n"
+        "\n"
+        '            raise ConcurrentChange("the same request is being answered at this moment")\n'
+        "        return await _stored(",
+        "nothing",
+        ("repetition refused",),
+    ),
+    Planted(
         "repetition-makes-a-second-contact",
         "outbox/idempotency.py",
-        "            aggregate = make(id_from_key(key, generation))\n",
-        "            aggregate = make(UUID(bytes=__import__('os').urandom(16)))\n",
+        "    aggregate = make(claim.aggregate_id)\n",
+        "    aggregate = make(uuid4())\n",
         "nothing",
         ("doubled contact", "acknowledged twice", "done twice"),
     ),
     Planted(
         "parked-record-is-removed-before-the-broker-has-the-event",
         "outbox/replay.py",
-        "        events = await self.originals.verified([event for _, event in waiting])\n",
-        "        events = await self.originals.verified([event for _, event in waiting])\n"
-        "        marker = await self.lot.settle(marker, [event for event, _ in waiting], lambda newest: newest)\n",
+        "        try:\n            async with asyncio.timeout(self._seconds_to_send(marker)):\n",
+        "        await self.lot.settle(marker, [event for event, _ in waiting], lambda newest: newest)\n"
+        "        try:\n            async with asyncio.timeout(self._seconds_to_send(marker)):\n",
         "parked-contacts",
         (*_GAP, "no notice"),
     ),

@@ -1,6 +1,7 @@
 """A refusal is a statement about what is stored, and it has to be true.
 
-A contact is not found only where it was deleted, and an ETag is refused only where somebody changed the contact.
+A contact is not found only where it was deleted, and an ETag is refused only where somebody changed the contact. A
+creation with a key is never refused: it gets the first answer, or is told to come again.
 
 Whether a request took effect before another is not always to be known: the rules speak only where it is.
 """
@@ -27,6 +28,30 @@ def false_refusals(operations: Iterable[Operation]) -> Iterator[Violation]:
                 yield Violation(
                     "refused as changed, but unchanged", f"{attempt.cause} about contact {contact}"
                 )
+
+
+_COME_AGAIN = {429, 503}
+
+
+def refused_repetitions(operations: Iterable[Operation]) -> Iterator[Violation]:
+    """Creations with a key of their own that were told that they cannot be. Only a deletion may stand against one.
+
+    This holds also while another attempt with the key is under way: one of two is first, and answers for both.
+    """
+    about = [each for each in operations if each.call == "delete"]
+    for operation in operations:
+        if operation.asked.key is None or operation.asked.reuses_key:
+            continue
+        deletions = [each for each in about if each.contacts & operation.contacts]
+        for attempt in operation.attempts:
+            status = attempt.answer.status if attempt.answer else None
+            is_refused = status is not None and status >= 400 and status not in _COME_AGAIN
+            if is_refused and not (status == 410 and _begun_before(_ended(attempt), deletions)):
+                yield Violation("repetition refused", f"{attempt.cause} with a key got {status}")
+
+
+def _begun_before(moment: float, operations: Iterable[Operation]) -> bool:
+    return any(each.attempts[0].asked.at < moment for each in operations)
 
 
 def _is_there(asking: Attempt, attempts: Sequence[Attempt]) -> bool:

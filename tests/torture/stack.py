@@ -11,7 +11,7 @@ from pathlib import Path
 from devstack import testing
 from devstack.administration import administration_client
 from devstack.testing import Process, Service
-from tests.support.azure import CONTACTS, LEASES, PARKED
+from tests.support.azure import CLAIMS, CONTACTS, LEASES, PARKED
 from tests.support.paths import ROOT
 from tests.torture.subscriber import LOCK_SECONDS
 
@@ -30,12 +30,10 @@ _SETTINGS = {
     "COSMOS_CONTAINER": CONTACTS,
     "COSMOS_LEASE_CONTAINER": LEASES,
     "COSMOS_PARKED_CONTAINER": PARKED,
+    "COSMOS_CLAIM_CONTAINER": CLAIMS,
     "SERVICEBUS_TOPIC": TOPIC,
     "SERVICEBUS_SUBSCRIPTION": APP_SUBSCRIPTION,
     "PYTHONPATH": str(ROOT),
-    # Longer than the SDK repeats a send by itself, so that sends are given up, and not only cancelled. An operator's
-    # call to discard an event waits as long.
-    "RELAY_SEND_SECONDS": "9",
 }
 
 

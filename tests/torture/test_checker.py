@@ -8,6 +8,7 @@ import pytest
 
 from tests.torture import checker, history, journal, past_the_api, refusals, violation
 from tests.torture.checker import check
+from tests.torture.journal import Outcome
 from tests.torture.story import ALL, CONTACT, OTHER, Story, details
 
 
@@ -196,6 +197,41 @@ def test_a_key_whose_answers_name_two_contacts_or_two_firsts_is_seen() -> None:
     story = good().found(**final()).asked("a", number=2, call="create", properties=ALL, key="k")
     story.answered("a", number=2, status=201, body={"id": OTHER, **details("a")})
     assert story.rules() == {"acknowledged twice", "doubled contact"}
+
+
+def keyed(story: Story, number: int, status: int | None, **asked: Any) -> Story:
+    """An attempt at a creation with a key."""
+    story.asked("a", number=number, **({"call": "create", "properties": ALL, "key": "k"} | asked))
+    if status == 201:
+        body = {"id": CONTACT, **details("a")}
+        return story.answered("a", number=number, status=201, replayed=number > 1, body=body)
+    outcome: Outcome = "unknown" if status in (None, 503) else "refused"
+    return story.answered("a", outcome, number=number, status=status)
+
+
+def test_a_repetition_that_is_refused_for_ever_is_seen() -> None:
+    """As by a service that takes its own finished request for one that is still being answered."""
+    story = keyed(keyed(keyed(Story(), 1, None), 2, 409), 3, 409)
+    assert story.delivered("a", "Created", 1).found().rules() == {"repetition refused"}
+    after_the_answer = keyed(keyed(Story(), 1, 201), 2, 409)
+    assert after_the_answer.delivered("a", "Created", 1).found().rules() == {"repetition refused"}
+    of_the_corrected = keyed(Story(), 1, 422).asked("b", call="create", properties=ALL, key="l")
+    assert of_the_corrected.rules() == {"repetition refused"}
+
+
+def test_a_repetition_that_is_told_to_come_again_is_no_violation() -> None:
+    story = keyed(keyed(keyed(keyed(Story(), 1, None), 2, 503), 3, 429), 4, 201)
+    assert story.delivered("a", "Created", 1).found().rules() == set()
+    other_body = keyed(keyed(Story(), 1, 201).delivered("a", "Created", 1).found(), 2, 201)
+    other_body.asked("b", call="create", properties=ALL, key="k", reuses_key=True)
+    assert other_body.answered("b", "refused", status=422).rules() == set()
+
+
+def test_a_first_answer_is_gone_only_where_the_contact_was_deleted() -> None:
+    story = keyed(Story(), 1, 201).delivered("a", "Created", 1)
+    assert keyed(story, 2, 410).found().rules() == {"repetition refused"}
+    story = keyed(Story(), 1, 201).deleted("d")
+    assert keyed(story, 2, 410).delivered("a", "Created", 1).delivered("d", "Deleted", 2).rules() == set()
 
 
 def test_a_used_key_that_is_accepted_is_seen() -> None:

@@ -95,6 +95,16 @@ async def test_each_attempt_of_a_deletion_arrives_once_and_is_written_down_as_un
     assert [answer.outcome for answer in found.answers.values()] == ["unknown", "unknown"]
 
 
+async def test_a_creation_with_a_key_that_is_refused_is_not_repeated_for_ever(
+    client_of: Callable[[str], Client], tmp_path: Path
+) -> None:
+    async with server(b"HTTP/1.1 409 Conflict\r\nContent-Length: 0\r\n\r\n") as taking:
+        await client_of(taking.url)._create_once()
+    found = history(tmp_path)
+    assert {answer.status for answer in found.answers.values()} == {409}
+    assert len(taking.taken) == len(found.attempts) <= 2
+
+
 async def test_a_patch_is_not_asked_for_again(client_of: Callable[[str], Client], tmp_path: Path) -> None:
     async with server() as taking:
         assert (await client_of(taking.url).patch(CONTACT)).outcome == "unknown"

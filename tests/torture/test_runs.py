@@ -67,6 +67,7 @@ def test_nothing_is_lost_with_leases_or_while_no_relay_runs(tmp_path: Path, prof
         ("batch_in_two_writes", "failing-writes", 6, "order|lost event|contact without its events"),
         ("no_sequence_sort", "nothing", 3, "order"),
         ("finite_retry", "broker-away", 7, "order|lost event"),
+        ("refused_repetition", "nothing", 8, "repetition refused"),
     ],
 )
 def test_a_planted_bug_is_found(tmp_path: Path, bug: str, profile: str, seconds: int, rule: str) -> None:

@@ -18,11 +18,12 @@ from outbox.aggregates import ATTEMPTS, Aggregates
 from outbox.errors import ConcurrentChange, PreconditionFailed
 from outbox.unit_of_work import ETag, Origin, Receipt
 from tests.support.contacts import DETAILS_JSON, LATER, ORIGIN
+from tests.support.fake_claims import FakeClaims
 from tests.support.fakes import FakeStore, FakeUnitOfWork
 
 
 def service(store: FakeStore) -> Contacts:
-    return Contacts(Aggregates(store), clock=lambda: LATER)
+    return Contacts(Aggregates(store, FakeClaims()), clock=lambda: LATER)
 
 
 def key(contact_id: UUID) -> AggregateKey:
@@ -150,7 +151,7 @@ class RivalsFirst(FakeStore):
         work = super().__call__(origin)
         commit = work.commit
 
-        async def overtaken() -> Any:
+        async def overtaken(*, until: float | None = None) -> Any:
             if self.losses:
                 self.losses -= 1
                 tracked, work.tracked = work.tracked, []
@@ -158,7 +159,7 @@ class RivalsFirst(FakeStore):
                 rival.describe(f"rival {self.losses}", at=LATER)
                 await commit()
                 work.tracked = tracked
-            return await commit()
+            return await commit(until=until)
 
         work.commit = overtaken  # type: ignore[method-assign]  # a fault, injected
         return work

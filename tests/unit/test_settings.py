@@ -23,6 +23,15 @@ def test_connection_strings_are_enough() -> None:
     assert settings.event_ttl_seconds == 864_000
 
 
+@pytest.mark.parametrize(
+    ("text", "is_on"),
+    [(None, False), ("", False), ("False", False), ("1", False), ("True", True), ("true", True)],
+)
+def test_the_platform_vouches_for_principals_only_where_it_says_so(text: str | None, is_on: bool) -> None:
+    environment = LOCAL if text is None else LOCAL | {"WEBSITE_AUTH_ENABLED": text}
+    assert load(environment).platform_authenticates is is_on
+
+
 def test_an_address_is_used_with_an_identity() -> None:
     settings = load(
         {
@@ -54,6 +63,7 @@ def test_the_exact_name_beats_the_prefix() -> None:
         (LOCAL | {"EVENT_TTL_SECONDS": "-1"}, "EVENT_TTL_SECONDS"),
         (LOCAL | {"EVENT_TTL_SECONDS": "2147483648"}, "EVENT_TTL_SECONDS"),
         (LOCAL | {"EVENT_TTL_SECONDS": "ten days"}, "EVENT_TTL_SECONDS"),
+        (LOCAL | {"IDEMPOTENCY_TTL_SECONDS": "59"}, "IDEMPOTENCY_TTL_SECONDS"),
         (LOCAL | {"SERVICEBUS_TOPIC_PARTITIONED": "maybe"}, "SERVICEBUS_TOPIC_PARTITIONED"),
         (
             {"COSMOS__accountEndpoint": "https://a", "COSMOS__credential": "sas", "SERVICEBUS": "x"},

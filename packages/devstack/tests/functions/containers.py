@@ -41,8 +41,9 @@ async def containers_at(endpoint: str, name: str = "") -> AsyncIterator[Containe
     """In a database of that name, or of a random one; it is deleted in the end."""
     name = name or f"feed-{uuid.uuid4().hex[:8]}"
     async with CosmosClient(endpoint, COSMOS_KEY) as client:
-        database = await client.create_database(name)
-        monitored = await database.create_container("items", PartitionKey("/partitionKey"))
-        leases = await database.create_container("leases", PartitionKey("/id"))
+        # "if not exists": the SDK repeats a creation whose answer a busy machine has delayed
+        database = await client.create_database_if_not_exists(name)
+        monitored = await database.create_container_if_not_exists("items", PartitionKey("/partitionKey"))
+        leases = await database.create_container_if_not_exists("leases", PartitionKey("/id"))
         yield Containers(name, monitored, leases)
         await client.delete_database(name)

@@ -1,0 +1,202 @@
+"""A key stands for the first claim until that expires, and a claim is used only while it has life enough left."""
+
+import asyncio
+from uuid import UUID
+
+import pytest
+
+from devstack.testing import eventually
+from infra.cosmos.claims import CosmosClaims
+from infra.cosmos.container import Container, StoreFailed
+from infra.cosmos.documents import Item
+from infra.cosmos.errors import Failure, Kind
+from infra.errors import Misconfigured
+from outbox.claims import LONGEST_REQUEST_SECONDS, Claim
+from outbox.errors import Throttled, Unavailable
+from tests.contract.conftest import CosmosStore, Store
+from tests.support.emulators import Gap
+
+
+async def test_the_first_claim_decides_the_id_and_the_request(store: Store) -> None:
+    made = await store.claims.claim("key", "one")
+    found = await store.claims.claim("key", "two")
+    assert (made.fingerprint, made.lifetime_seconds, made.is_new) == ("one", 600, True)
+    assert (found.fingerprint, found.lifetime_seconds, found.is_new) == ("one", 600, False)
+    assert found.aggregate_id == made.aggregate_id
+    assert (await store.claims.claim("another", "one")).aggregate_id != made.aggregate_id
+
+
+async def test_of_many_at_once_one_decides(store: Store) -> None:
+    claims = await asyncio.gather(*(store.claims.claim("key", "f") for _ in range(10)))
+    assert len({claim.aggregate_id for claim in claims}) == 1
+    assert [claim.is_new for claim in claims].count(True) == 1
+
+
+async def test_a_claim_is_usable_for_the_longest_request_whether_it_was_made_or_found(store: Store) -> None:
+    for _ in range(2):
+        before = asyncio.get_running_loop().time()
+        claim = await store.claims.claim("key", "f")
+        after = asyncio.get_running_loop().time()
+        assert before <= claim.usable_until - LONGEST_REQUEST_SECONDS <= after
+
+
+async def test_a_claim_with_little_life_left_is_not_used_and_an_expired_one_is_made_anew(
+    store: Store,
+) -> None:
+    store.make_claims_short()
+    first = await store.claims.claim("key", "f")
+    with pytest.raises(Unavailable, match="about to expire") as caught:
+        await store.claims.claim("key", "f")
+    assert 0 < caught.value.retry_after_seconds <= 4
+
+    async def again() -> UUID | None:
+        try:
+            return (await store.claims.claim("key", "f")).aggregate_id
+        except Unavailable:
+            return None
+
+    assert await eventually(again) != first.aggregate_id
+
+
+class Faulty(Container):
+    """Refuses creations, loses answers to them, and reads as told."""
+
+    refused = 0
+    lost = 0
+    reads: list[tuple[Item, float] | None]
+
+    async def create(self, item: Item) -> None:
+        if self.refused:
+            self.refused -= 1
+            raise StoreFailed(Failure(Kind.CONFLICT, "injected: a claim that is about to expire"))
+        await super().create(item)
+        if self.lost:
+            self.lost -= 1
+            raise StoreFailed(Failure(Kind.PASSING, "injected: the answer was lost"))
+
+    async def read_with_age(self, item_id: str, partition_key: str) -> tuple[Item, float] | None:
+        return self.reads.pop(0) if self.reads else await super().read_with_age(item_id, partition_key)
+
+
+@pytest.fixture
+async def faulty(cosmos_store: CosmosStore) -> Faulty:
+    container: Faulty = cosmos_store.claim_container  # type: ignore[assignment]  # it becomes one in the next line
+    container.__class__ = Faulty
+    container.reads = []
+    return container
+
+
+async def claim(faulty: Faulty) -> Claim:
+    return await CosmosClaims(faulty, 600).claim("key", "f")
+
+
+async def test_a_claim_whose_answer_was_lost_is_the_claim_of_the_repetition(faulty: Faulty) -> None:
+    faulty.lost = 1
+    with pytest.raises(Unavailable):
+        await claim(faulty)
+    found = await faulty.read("key", "key")
+    assert found is not None
+    assert str((await claim(faulty)).aggregate_id) == found["data"]["aggregateId"]
+
+
+async def test_a_claim_that_expires_between_refusal_and_read_is_made_again(faulty: Faulty) -> None:
+    faulty.refused = 1
+    assert (await claim(faulty)).is_new
+
+
+async def test_each_creation_of_a_claim_has_an_id_of_its_own(faulty: Faulty) -> None:
+    """The claim that has just expired may be this request's own, and its id may be taken."""
+    ids: list[str] = []
+
+    async def refuse(item: Item) -> None:
+        ids.append(item["data"]["aggregateId"])
+        raise StoreFailed(Failure(Kind.CONFLICT, "injected"))
+
+    faulty.create = refuse  # type: ignore[method-assign]  # a fault, injected
+    with pytest.raises(Unavailable):
+        await claim(faulty)
+    assert len(set(ids)) == 2
+
+
+async def test_after_a_second_refusal_without_a_claim_behind_it_the_caller_is_told_to_come_again(
+    faulty: Faulty,
+) -> None:
+    await claim(faulty)
+    faulty.reads = [None, None]
+    with pytest.raises(Unavailable, match="expired at this moment"):
+        await claim(faulty)
+    assert faulty.reads == []
+
+
+@pytest.mark.parametrize(("age", "is_used"), [(0.0, True), (569.0, True), (569.5, False), (10_000.0, False)])
+async def test_the_life_left_is_reckoned_by_the_services_clock(
+    faulty: Faulty, age: float, is_used: bool
+) -> None:
+    await claim(faulty)
+    found = await faulty.read_with_age("key", "key")
+    assert found is not None
+    faulty.reads = [(found[0], age)]
+    if is_used:
+        await claim(faulty)
+        return
+    with pytest.raises(Unavailable) as caught:
+        await claim(faulty)
+    assert caught.value.retry_after_seconds == max(0, 599 - age) + 2
+
+
+async def test_the_age_of_an_item_is_the_time_since_it_was_written(faulty: Faulty) -> None:
+    await claim(faulty)
+
+    async def older() -> float | None:
+        found = await faulty.read_with_age("key", "key")
+        assert found is not None
+        assert 0 <= found[1] < 10
+        return found[1] or None
+
+    assert await eventually(older)
+
+
+@pytest.mark.known_gap(Gap.SESSION_TOKEN_IGNORED)
+async def test_the_refusal_of_a_claim_makes_its_read_see_the_claim(cosmos_store: CosmosStore) -> None:
+    """Another instance has no session of its own; the token of its refusal is what it reads with."""
+    made = await cosmos_store.claims.claim("key", "f")
+    elsewhere = Container(cosmos_store.container._client, *cosmos_store.claim_names)
+    await CosmosClaims(elsewhere, 600).claim("key", "f")
+    assert elsewhere._sessions.get("key") is not None
+    assert elsewhere.fences == 0
+    assert (await CosmosClaims(elsewhere, 600).claim("key", "f")).aggregate_id == made.aggregate_id
+
+
+async def test_where_a_refusal_carries_no_token_a_fence_does(
+    cosmos_store: CosmosStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await cosmos_store.claims.claim("key", "f")
+    elsewhere = Container(cosmos_store.container._client, *cosmos_store.claim_names)
+    await elsewhere.check()
+
+    async def refused(item: Item) -> None:
+        raise StoreFailed(Failure(Kind.CONFLICT, "injected", status=409))
+
+    monkeypatch.setattr(elsewhere, "_create", refused)
+    with pytest.raises(StoreFailed):
+        await elsewhere.create({"id": "key", "partitionKey": "key"})
+    assert elsewhere.fences == 1
+    assert elsewhere._sessions.get("key") is not None
+
+
+async def test_without_the_container_the_deployment_is_said_to_be_wrong(cosmos_store: CosmosStore) -> None:
+    missing = Container(cosmos_store.container._client, cosmos_store.names[0], "not-there")
+    with pytest.raises(Misconfigured, match="COSMOS_CLAIM_CONTAINER"):
+        await CosmosClaims(missing, 600).claim("key", "f")
+
+
+async def test_a_throttled_claim_says_when_to_come_again(
+    faulty: Faulty, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def throttled(*_: object) -> None:
+        raise StoreFailed(Failure(Kind.THROTTLED, "injected", retry_after_seconds=7))
+
+    monkeypatch.setattr(faulty, "create", throttled)
+    with pytest.raises(Throttled) as caught:
+        await claim(faulty)
+    assert caught.value.retry_after_seconds == 7

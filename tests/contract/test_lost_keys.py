@@ -1,0 +1,203 @@
+"""A key makes one contact while processes die, answers get lost and replicas lag, also two of these at once.
+
+``tests/models/claims.py`` searches every order of such failures; here the code is shown to keep the model's rules.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+
+from domain.contact import Contact
+from infra.cosmos import unit_of_work
+from infra.cosmos.container import Container, StoreFailed, Write
+from infra.cosmos.documents import Item, request_id
+from infra.cosmos.errors import Failure, Kind
+from outbox.aggregate import AggregateKey
+from outbox.claims import Claim
+from outbox.errors import OutcomeUnknown, Unavailable
+from outbox.unit_of_work import Receipt
+from tests.contract.conftest import CosmosStore
+from tests.contract.test_idempotency import create, one_contact, service
+from tests.support.contacts import ORIGIN
+from tests.support.emulators import Gap
+
+
+class Fragile(Container):
+    """The container of the contacts. The next batches that create something meet what is told."""
+
+    before: list[Callable[[], Awaitable[None]]]
+    after: list[Callable[[], Awaitable[None]]]
+    old_reads = 0
+    """So many reads are answered by a replica that has seen nothing yet."""
+
+    async def execute(self, partition_key: str, writes: Sequence[Write]) -> list[str]:
+        is_creation = any(write.kind == "create" for write in writes)
+        if is_creation and self.before:
+            await self.before.pop(0)()
+        etags = await super().execute(partition_key, writes)
+        if is_creation and self.after:
+            await self.after.pop(0)()
+        return etags
+
+    async def read(self, item_id: str, partition_key: str) -> Item | None:
+        if self.old_reads and self._sessions.get(partition_key) is None:
+            self.old_reads -= 1
+            return None
+        return await super().read(item_id, partition_key)
+
+
+class Died(BaseException):
+    """The process is gone: nothing of it runs on."""
+
+
+async def die() -> None:
+    raise Died
+
+
+async def lose_the_answer() -> None:
+    raise StoreFailed(Failure(Kind.PASSING, "injected", answer_lost=True))
+
+
+def instance(store: CosmosStore) -> CosmosStore:
+    """Another process: it has no session, and its replica may lag."""
+    container = Fragile(store.container._client, *store.names)
+    container.before, container.after = [], []
+    return CosmosStore(container, *store.names)
+
+
+def fragile(store: CosmosStore) -> Fragile:
+    assert isinstance(store.container, Fragile)
+    return store.container
+
+
+@pytest.mark.parametrize("old_reads", [0, 1, 2])
+async def test_a_crash_between_claim_and_transaction_leaves_the_id_to_the_repetition(
+    cosmos_store: CosmosStore, old_reads: int
+) -> None:
+    first = instance(cosmos_store)
+    fragile(first).before = [die]
+    ids: list[UUID] = []
+
+    class Noting:
+        async def claim(self, key_digest: str, fingerprint: str) -> Claim:
+            claim = await cosmos_store.claims.claim(key_digest, fingerprint)
+            ids.append(claim.aggregate_id)
+            return claim
+
+    first.claims = Noting()
+    with pytest.raises(Died):
+        await create(first)
+    second = instance(cosmos_store)
+    fragile(second).old_reads = old_reads
+    receipt, replayed = await create(second)
+    assert (receipt.aggregate.id, replayed) == (ids[0], False)
+    await one_contact(cosmos_store, (receipt, replayed))
+
+
+@pytest.mark.known_gap(Gap.BATCH_NOT_ATOMIC)
+@pytest.mark.parametrize("old_reads", [0, 1, 2])
+@pytest.mark.parametrize("end", [die, lose_the_answer])
+async def test_a_creation_whose_answer_never_came_is_found_by_its_repetition(
+    cosmos_store: CosmosStore,
+    monkeypatch: pytest.MonkeyPatch,
+    end: Callable[[], Awaitable[None]],
+    old_reads: int,
+) -> None:
+    first = instance(cosmos_store)
+    fragile(first).after = [end]
+    monkeypatch.setattr(unit_of_work, "PATIENCE_SECONDS", 0.0)
+    with pytest.raises((Died, OutcomeUnknown)):
+        await create(first)
+    second = instance(cosmos_store)
+    fragile(second).old_reads = old_reads
+    receipt, replayed = await create(second)
+    assert replayed
+    assert receipt.etag is not None
+    await one_contact(cosmos_store, (receipt, replayed))
+
+
+@pytest.mark.known_gap(Gap.BATCH_NOT_ATOMIC)
+async def test_a_creation_whose_answer_was_lost_and_that_was_overtaken_by_its_repetition_is_one(
+    cosmos_store: CosmosStore,
+) -> None:
+    """The first process tries its transaction again and meets the repetition's contact."""
+    first, second = instance(cosmos_store), instance(cosmos_store)
+    overtaken: list[tuple[Receipt[Contact], bool]] = []
+
+    async def overtake() -> None:
+        overtaken.append(await create(second))
+        raise StoreFailed(Failure(Kind.PASSING, "injected: never sent", answer_lost=True))
+
+    fragile(first).before = [overtake]
+    answer = await create(first)
+    assert (overtaken[0][1], answer[1]) == (False, True)
+    await one_contact(cosmos_store, answer, *overtaken)
+
+
+async def test_a_slow_request_sends_nothing_after_the_longest_request(cosmos_store: CosmosStore) -> None:
+    """Its claim may have expired, and the contact and its tombstone too: the id would come back at sequence 1."""
+
+    class Slow:
+        async def claim(self, key_digest: str, fingerprint: str) -> Claim:
+            claim = await cosmos_store.claims.claim(key_digest, fingerprint)
+            return replace(claim, usable_until=asyncio.get_running_loop().time() + 3.9)
+
+    store = instance(cosmos_store)
+    store.claims = Slow()
+    with pytest.raises(Unavailable, match="took too long") as caught:
+        await create(store)
+    assert not isinstance(caught.value, OutcomeUnknown)
+    assert await cosmos_store.events(AggregateKey("contact", "any")) == []
+    receipt, replayed = await create(cosmos_store)
+    assert not replayed
+    await one_contact(cosmos_store, (receipt, replayed))
+
+
+async def test_a_lost_answer_is_not_asked_for_again_after_the_longest_request(
+    cosmos_store: CosmosStore,
+) -> None:
+    class AlmostLate:
+        async def claim(self, key_digest: str, fingerprint: str) -> Claim:
+            claim = await cosmos_store.claims.claim(key_digest, fingerprint)
+            return replace(claim, usable_until=asyncio.get_running_loop().time() + 4.05)
+
+    store = instance(cosmos_store)
+    store.claims = AlmostLate()
+    sent: list[float] = []
+
+    async def lose() -> None:
+        sent.append(asyncio.get_running_loop().time())
+        await lose_the_answer()
+
+    fragile(store).before = [lose] * 100
+    with pytest.raises(OutcomeUnknown):
+        await create(store)
+    assert len(sent) == 1
+
+
+async def test_a_refusal_without_a_record_behind_it_is_no_answer_but_a_request_to_come_again(
+    cosmos_store: CosmosStore,
+) -> None:
+    """It cannot happen while every rule holds; whatever it is, it is not the caller's fault."""
+    receipt, _ = await create(cosmos_store)
+    contact_id = str(receipt.aggregate.id)
+    await cosmos_store.container.execute(contact_id, [Write.delete(request_id(contact_id))])
+    with pytest.raises(Unavailable, match="no record") as caught:
+        await create(cosmos_store)
+    assert caught.value.retry_after_seconds > 0
+
+
+async def test_an_erased_record_holds_nothing_of_the_request_and_needs_no_read(
+    cosmos_store: CosmosStore,
+) -> None:
+    receipt, _ = await create(cosmos_store)
+    contact_id = str(receipt.aggregate.id)
+    elsewhere = instance(cosmos_store)
+    fragile(elsewhere).old_reads = 2
+    await service(elsewhere).delete(receipt.aggregate.id, ORIGIN)
+    record = await cosmos_store.container.read(request_id(contact_id), contact_id)
+    assert record is not None
+    assert (record["data"], record["ttl"]) == ({"erased": True}, 600)

@@ -1,0 +1,1 @@
+"""A contact and its events are stored one after the other."""

@@ -1,0 +1,59 @@
+"""A key belongs to its caller, and nobody gets another's keys by a header that the platform does not vouch for."""
+
+from collections.abc import Mapping
+
+import azure.functions as func
+import pytest
+
+from infra.http.caller import ANONYMOUS, Callers
+
+PRINCIPAL = {"x-ms-client-principal-id": "p-1", "x-ms-client-principal-idp": "aad"}
+
+
+def caller(
+    headers: Mapping[str, str] | None = None, *, code: str | None = None, signed_in: bool = False
+) -> str:
+    request = func.HttpRequest(
+        "POST",
+        "http://localhost/api/contacts",
+        headers=dict(headers or {}),
+        params={} if code is None else {"code": code},
+        body=b"",
+    )
+    return Callers(platform_authenticates=signed_in).caller(request)
+
+
+def test_a_function_key_is_one_caller_in_the_header_and_in_the_query() -> None:
+    assert caller({"x-functions-key": "secret-1"}) == caller(code="secret-1")
+    assert caller({"x-functions-key": "secret-1"}) != caller({"x-functions-key": "secret-2"})
+
+
+def test_the_header_wins_over_the_query_as_it_does_in_the_host() -> None:
+    assert caller({"x-functions-key": "secret-1"}, code="made-up") == caller(code="secret-1")
+
+
+def test_a_principal_is_believed_only_where_the_platform_authenticates() -> None:
+    assert caller(PRINCIPAL) == ANONYMOUS
+    assert caller(PRINCIPAL | {"x-functions-key": "secret-1"}) == caller(code="secret-1")
+    assert caller(PRINCIPAL | {"x-functions-key": "secret-1"}, signed_in=True) == caller(
+        PRINCIPAL, code="secret-2", signed_in=True
+    )
+
+
+def test_two_principals_are_two_callers_also_where_two_providers_give_them_one_id() -> None:
+    others = [PRINCIPAL | {"x-ms-client-principal-id": "p-2"}, PRINCIPAL | {"x-ms-client-principal-idp": "x"}]
+    assert len({caller(each, signed_in=True) for each in (PRINCIPAL, *others)}) == 3
+
+
+def test_a_key_that_looks_like_a_principal_is_another_caller() -> None:
+    assert caller(code="aad p-1") != caller(PRINCIPAL, signed_in=True)
+
+
+@pytest.mark.parametrize("signed_in", [True, False])
+def test_without_either_the_caller_is_anonymous(signed_in: bool) -> None:
+    assert caller(signed_in=signed_in) == caller({"x-functions-key": ""}, code="") == ANONYMOUS
+
+
+def test_only_a_digest_is_handed_on() -> None:
+    assert "secret-1" not in caller(code="secret-1")
+    assert "p-1" not in caller(PRINCIPAL, signed_in=True)
