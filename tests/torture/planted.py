@@ -73,12 +73,13 @@ def torture(
     """One run in a copy of its own."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="planted-") as temporary:
-        folder = Path(temporary)
-        copy = folder / "repository"
+        copy = Path(temporary) / "repository"
         copy_tracked(copy)
         if not unchanged:
             plant(bug, copy)
         devstack = copy / "packages" / "devstack" / "src"
+        folder = Path(temporary) if keep is None else keep.resolve() / f"{bug.name}-{seed}"
+        folder.mkdir(parents=True, exist_ok=True)
         done = subprocess.run(
             [
                 *(sys.executable, "-m", "tests.torture", "--profile", bug.profile, "--seed", str(seed)),
@@ -90,8 +91,6 @@ def torture(
             text=True,
             check=False,
         )
-        if keep is not None:
-            shutil.copytree(folder, keep / f"{bug.name}-{seed}", symlinks=True, dirs_exist_ok=True)
     rules = tuple(sorted(set(_VIOLATION.findall(done.stdout))))
     output = done.stdout + done.stderr
     return Run(bug.name, seed, done.returncode, rules, time.monotonic() - began, output)
@@ -141,7 +140,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--seeds", default="1,2")
     parser.add_argument("--seconds", type=float, default=40.0, help="how long the faults of a run go on")
     parser.add_argument("--unchanged", action="store_true", help="plant nothing: every run must be good")
-    parser.add_argument("--keep", type=Path, help="a folder for the copies, their journals and logs")
+    parser.add_argument("--keep", type=Path, help="a folder for journals and logs")
     arguments = parser.parse_args(argv)
     if unknown := set(arguments.names) - set(names):
         parser.error(f"there is no {', '.join(sorted(unknown))}: take {', '.join(names)}")
