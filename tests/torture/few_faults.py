@@ -12,26 +12,36 @@ _BATCHES: Mapping[str, Any] = {"operation": "batch", "container": "contacts"}
 def parked_contacts(chance: random.Random, seconds: float) -> list[Strike]:
     """Contacts are parked, discarded and replayed while the broker is away for longer than the SDK tries.
 
-    Relays die, and leases are lost: then what was discarded long ago is delivered again. Some reads of what is parked
-    are old.
+    Relays die, and leases are lost: then what was discarded long ago is delivered again.
     """
     busy = {"kind": "throttle", "count": 100_000, "forSeconds": 8.0}
-    lag = {
-        "kind": "lag",
-        "container": "parked-events",
-        "seconds": 30.0,
-        "share": 0.5,
-        "count": None,
-        "forSeconds": 6.0,
-    }
     strikes = [
         *(Strike(at, "poison contact", "contacts") for at in times(chance, seconds, 4.0)),
         *(Strike(at, "operator", "parked events") for at in times(chance, seconds, 3.0)),
         *(Strike(at, "servicebus", "servicebus", fault=busy) for at in times(chance, seconds, 16.0)),
         *(Strike(at, "other version", "contacts") for at in times(chance, seconds, 6.0)),
-        *(Strike(at, "lag", "cosmos", fault=lag) for at in times(chance, seconds, 9.0)),
-        *leases_lost(chance, seconds, 30.0, ("half", "all")),
-        *deaths_of_relays(chance, seconds, 30.0),
+        *leases_lost(chance, seconds, 15.0, ("all",)),
+        *deaths_of_relays(chance, seconds, 60.0),
+    ]
+    return in_order(strikes)
+
+
+def moving_leases(chance: random.Random, seconds: float) -> list[Strike]:
+    """Parked contacts get other relays, which may have seen nothing of the parking, while most reads of it are old."""
+    lag = {
+        "kind": "lag",
+        "container": "parked-events",
+        "seconds": 30.0,
+        "share": 0.8,
+        "count": None,
+        "forSeconds": 6.0,
+    }
+    strikes = [
+        *(Strike(at, "poison contact", "contacts") for at in times(chance, seconds, 2.5)),
+        *(Strike(at, "operator", "parked events") for at in times(chance, seconds, 25.0)),
+        *(Strike(at, "lag", "cosmos", fault=lag) for at in times(chance, seconds, 5.0)),
+        *(Strike(at, "pause", "worker", 18.0) for at in times(chance, seconds, 40.0)),
+        *deaths_of_relays(chance, seconds, 22.0),
     ]
     return in_order(strikes)
 

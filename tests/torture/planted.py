@@ -84,6 +84,7 @@ def torture(
             [
                 *(sys.executable, "-m", "tests.torture", "--profile", bug.profile, "--seed", str(seed)),
                 *("--seconds", f"{seconds:g}", "--patience", f"{PATIENCE_SECONDS:g}", "--end-early"),
+                *([] if keep is None else ["--keep"]),
             ],
             cwd=copy,
             env={**os.environ, "PYTHONPATH": f"{copy}{os.pathsep}{devstack}", "TMPDIR": str(folder)},

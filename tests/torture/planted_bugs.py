@@ -85,7 +85,7 @@ PLANTED = (
         "infra/cosmos/parking_lot.py",
         "        await self._partition.fence()\n        items = ",
         "        items = ",
-        "parked-contacts",
+        "moving-leases",
         ("order", "still parked", "two notices", "lost event"),
     ),
     Planted(
