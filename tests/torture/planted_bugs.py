@@ -37,6 +37,24 @@ PLANTED = (
         _GAP,
     ),
     Planted(
+        "feed-moves-on-before-the-broker-has-the-events",
+        "function_app.py",
+        "    await application().outbox.forward(documents)\n",
+        "    import asyncio\n"
+        "\n"
+        "    asyncio.get_running_loop().create_task(application().outbox.forward(documents))\n",
+        "floods",
+        _GAP,
+    ),
+    Planted(
+        "gives-up-after-some-retries",
+        "function_app.py",
+        '    max_retry_count="-1",\n',
+        '    max_retry_count="2",\n',
+        "broker-away",
+        _GAP,
+    ),
+    Planted(
         "feed-order-instead-of-sequence",
         "outbox/feed.py",
         "    ordered = sorted((event for event in events if event.sequence is not None), key=_sequence)\n",
