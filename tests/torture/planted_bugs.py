@@ -80,7 +80,7 @@ PLANTED = (
         "                etags = await self._container.execute(batch.partition_key, first)\n"
         "                await self._container.execute(batch.partition_key, then)\n",
         "failing-writes",
-        _NO_EFFECT,
+        (*_NO_EFFECT, "not found, but there", "done twice", "doubled contact"),
     ),
     Planted(
         "update-without-if-match",
