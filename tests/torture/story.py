@@ -208,3 +208,18 @@ class Story:
     def rules(self) -> set[str]:
         self.history.add(self.records)
         return {violation.rule for violation in check(self.history)}
+
+
+def good() -> Story:
+    return (
+        Story()
+        .created("a")
+        .patched("b", "name", "email")
+        .delivered("a", "Created", 1)
+        .delivered("b", "NameUpdated", 2)
+        .delivered("b", "EmailUpdated", 3)
+    )
+
+
+def final() -> dict[str, str]:
+    return {"name": "b", "email": "b"}

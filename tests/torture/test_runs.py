@@ -140,7 +140,12 @@ def test_old_reads_are_planned_beside_all_other_faults() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize(
-    ("profile", "kind"), [("lost-leases", "delete leases"), ("unattended-splits", "split unattended")]
+    ("profile", "kind"),
+    [
+        ("lost-leases", "delete leases"),
+        ("unattended-splits", "split unattended"),
+        ("parked-contacts", "other version"),
+    ],
 )
 def test_a_short_run_has_the_fault_that_its_profile_is_for(profile: str, kind: str, seed: int) -> None:
     assert kind in {strike.kind for strike in plan(profile, seed, 25)}
