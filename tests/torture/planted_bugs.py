@@ -146,9 +146,9 @@ PLANTED = (
     ),
     Planted(
         "missing-lease-is-never-made-again",
-        "infra/relay_worker.py",
-        "            mend_leases=True,\n",
-        "            mend_leases=False,\n",
+        "changefeed/mending.py",
+        "            await self._fill(still)\n            self.missing = []\n",
+        "            self.missing = []\n",
         "lost-leases",
         _GAP,
     ),
