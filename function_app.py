@@ -4,23 +4,26 @@ The Functions host tries HTTP routes in the alphabetical order of the functions'
 (https://github.com/Azure/azure-functions-host/issues/9876): so the name of the catch-all function sorts last.
 """
 
-import logging
-
 import azure.functions as func
 
 from infra import relay_feed
 from infra.bootstrap import application
+from infra.contacts import directory_http as directory
 from infra.contacts import http as contacts
 from infra.contacts.http import answering
-from infra.contacts.subscriber import aggregate_of, received_event
 from infra.http import catch_all, request, responses
 from infra.http.operator_functions import operator_functions
+from infra.http.set_aside import set_aside_functions
+
+SWEEP_SECONDS = 120.0
+"""What a run of the sweep may take; the next run goes on from there."""
 
 app = catch_all.IndexedApp(http_auth_level=func.AuthLevel.FUNCTION)
 # GET health, GET relay, GET parked, GET parked/{id}, POST parked/{id}/discard, POST parked/{path}/{id}/replay
 app.register_functions(operator_functions(application, contacts.OPERATIONS))
-
-_log = logging.getLogger(__name__)
+# GET subscriber, GET set-aside, GET set-aside/{id}, POST set-aside/{id}/apply, POST set-aside/{id}/discard,
+# POST dead-letters/collect
+app.register_functions(set_aside_functions(application, contacts.OPERATIONS))
 
 
 @app.route(route="contacts", methods=["POST"])
@@ -70,6 +73,14 @@ async def delete_contact(req: func.HttpRequest) -> func.HttpResponse:
     return responses.no_content()
 
 
+@app.route(route="directory", methods=["GET"])
+@answering
+async def search_directory(req: func.HttpRequest) -> func.HttpResponse:
+    """GET /directory?name=&email=&company=&city=&country=&sort=&pageSize=&continuationToken="""
+    search, (size, token) = directory.search(req), request.page_request(req)
+    return directory.listed(await application().directory.search(search, size, token))
+
+
 @app.route(route="{*path}", methods=[*catch_all.METHODS])
 async def unrouted(req: func.HttpRequest) -> func.HttpResponse:
     """Every call that no other function takes. The name of this function must sort last."""
@@ -109,6 +120,17 @@ async def tend_parked(timer: func.TimerRequest) -> None:
     is_sessions_enabled=True,
 )
 async def contact_directory(message: func.ServiceBusMessage) -> None:
-    """A first subscriber, which logs each event. After an exception the message is delivered again."""
-    event, aggregate = received_event(message.get_body()), aggregate_of(message.application_properties)
-    _log.info("received %s %s of %s, sequence %s", event.action, event.id, aggregate, event.sequence)
+    """Topic -> directory. Returns when the event is applied or set aside; raises after a wait, if the store is away."""
+    await application().subscriber.receive(message)
+
+
+@app.timer_trigger(arg_name="timer", schedule="30 * * * * *")
+async def watch_set_aside(timer: func.TimerRequest) -> None:
+    """Every minute: collects the subscription's dead letters, and tries again what was set aside."""
+    await application().subscriber.watch()
+
+
+@app.timer_trigger(arg_name="timer", schedule="0 */10 * * * *")
+async def sweep_directory(timer: func.TimerRequest) -> None:
+    """Every ten minutes: compares more of the directory with the contacts, and heals what no event will."""
+    await application().sweep.run(seconds=SWEEP_SECONDS)

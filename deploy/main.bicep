@@ -28,8 +28,8 @@ param duplicateDetectionWindow string = 'PT1H'
 
 @minValue(1)
 @maxValue(2000)
-@description('Deliveries of a message before it goes to the dead-letter queue of the subscription.')
-param maxDeliveryCount int = 10
+@description('Deliveries of a message before it goes to the dead-letter queue of the subscription. An hour without the store costs 80.')
+param maxDeliveryCount int = 2000
 
 @minValue(1)
 @maxValue(2147483647)
@@ -75,6 +75,8 @@ var databaseName = 'contacts'
 var containerName = 'contacts'
 var leaseContainerName = 'leases'
 var parkedContainerName = 'parked-events'
+var directoryContainerName = 'directory'
+var setAsideContainerName = 'set-aside'
 var claimContainerName = 'claims'
 var topicName = 'contact-events'
 var subscriptionName = 'contact-directory'
@@ -82,21 +84,30 @@ var subscriptionName = 'contact-directory'
 // The names of the functions in function_app.py that one of two apps leaves to the other.
 var relayFunctions = ['relay']
 var otherFunctions = [
+  'apply_set_aside'
+  'collect_dead_letters'
   'contact_directory'
   'create_contact'
   'delete_contact'
   'discard_parked'
+  'discard_set_aside'
   'get_contact'
   'get_parked'
   'get_relay'
+  'get_set_aside'
+  'get_subscriber'
   'health'
   'list_contacts'
   'list_parked'
+  'list_set_aside'
   'patch_contact'
   'replay_parked'
+  'search_directory'
+  'sweep_directory'
   'unrouted'
   'tend_parked'
   'watch_relay'
+  'watch_set_aside'
 ]
 
 module identity 'modules/identity.bicep' = {
@@ -150,6 +161,8 @@ module cosmos 'modules/cosmos.bicep' = {
     containerName: containerName
     leaseContainerName: leaseContainerName
     parkedContainerName: parkedContainerName
+    directoryContainerName: directoryContainerName
+    setAsideContainerName: setAsideContainerName
     claimContainerName: claimContainerName
     principalId: identity.outputs.principalId
     publicNetworkAccess: privateNetworking ? 'Disabled' : 'Enabled'
@@ -223,6 +236,8 @@ var appSettings = {
   COSMOS_CONTAINER: containerName
   COSMOS_LEASE_CONTAINER: leaseContainerName
   COSMOS_PARKED_CONTAINER: parkedContainerName
+  COSMOS_DIRECTORY_CONTAINER: directoryContainerName
+  COSMOS_SET_ASIDE_CONTAINER: setAsideContainerName
   COSMOS_CLAIM_CONTAINER: claimContainerName
   SERVICEBUS__fullyQualifiedNamespace: serviceBus.outputs.fullyQualifiedNamespace
   SERVICEBUS__credential: 'managedidentity'
@@ -290,6 +305,8 @@ output COSMOS_DATABASE string = databaseName
 output COSMOS_CONTAINER string = containerName
 output COSMOS_LEASE_CONTAINER string = leaseContainerName
 output COSMOS_PARKED_CONTAINER string = parkedContainerName
+output COSMOS_DIRECTORY_CONTAINER string = directoryContainerName
+output COSMOS_SET_ASIDE_CONTAINER string = setAsideContainerName
 output COSMOS_CLAIM_CONTAINER string = claimContainerName
 output SERVICEBUS__fullyQualifiedNamespace string = serviceBus.outputs.fullyQualifiedNamespace
 output SERVICEBUS_NAMESPACE_NAME string = serviceBus.outputs.name

@@ -20,10 +20,13 @@ class Settings:
     cosmos_container: str
     cosmos_lease_container: str
     cosmos_parked_container: str
+    cosmos_directory_container: str
+    cosmos_set_aside_container: str
     cosmos_claim_container: str
     servicebus: Connection
     servicebus_topic: str
     servicebus_topic_partitioned: bool
+    servicebus_subscription: str
     event_ttl_seconds: int
     """How long event documents, and the tombstones of deleted aggregates, are kept: longer than any outage."""
     parked_max_age_seconds: int
@@ -46,10 +49,13 @@ def load(environment: Mapping[str, str]) -> Settings:
         cosmos_container=environment.get("COSMOS_CONTAINER") or "contacts",
         cosmos_lease_container=environment.get("COSMOS_LEASE_CONTAINER") or "leases",
         cosmos_parked_container=environment.get("COSMOS_PARKED_CONTAINER") or "parked-events",
+        cosmos_directory_container=environment.get("COSMOS_DIRECTORY_CONTAINER") or "directory",
+        cosmos_set_aside_container=environment.get("COSMOS_SET_ASIDE_CONTAINER") or "set-aside",
         cosmos_claim_container=environment.get("COSMOS_CLAIM_CONTAINER") or "claims",
         servicebus=resolve(environment, "SERVICEBUS", "fullyQualifiedNamespace"),
         servicebus_topic=environment.get("SERVICEBUS_TOPIC") or "contact-events",
         servicebus_topic_partitioned=_flag(environment, "SERVICEBUS_TOPIC_PARTITIONED"),
+        servicebus_subscription=environment.get("SERVICEBUS_SUBSCRIPTION") or "contact-directory",
         event_ttl_seconds=_seconds(environment, "EVENT_TTL_SECONDS", default=864_000),
         parked_max_age_seconds=_seconds(environment, "PARKED_MAX_AGE_SECONDS", default=2_592_000),
         relay_send_seconds=_seconds(environment, "RELAY_SEND_SECONDS", default=60),

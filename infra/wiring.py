@@ -6,6 +6,7 @@ hook (https://github.com/Azure/azure-functions-python-worker/issues/1904), so a 
 """
 
 import asyncio
+import functools
 import logging
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -57,6 +58,8 @@ class Outbox:
     feed: ContainerProxy
     """The container whose change feed the relay reads."""
     leases: ContainerProxy
+    container: Callable[[str], Container]
+    """A container of the service's database by its name; the same object for the same name."""
     check: Callable[[], Awaitable[None]]
     """Returns if the store answers. Raises Unavailable, Throttled or Misconfigured."""
     resources: AsyncExitStack
@@ -109,7 +112,12 @@ def wire_outbox(settings: Settings, names: WireNames) -> Outbox:
     resources = AsyncExitStack()
     client = _cosmos(settings, resources)
     database = client.get_database_client(settings.cosmos_database)
-    container = Container(client, settings.cosmos_database, settings.cosmos_container)
+
+    @functools.cache
+    def container_of(name: str) -> Container:
+        return Container(client, settings.cosmos_database, name)
+
+    container = container_of(settings.cosmos_container)
     scope = f"{settings.cosmos.address}/{settings.cosmos_database}/{settings.cosmos_container}"
 
     lifetimes = Lifetimes(settings.event_ttl_seconds, settings.idempotency_ttl_seconds)
@@ -127,7 +135,7 @@ def wire_outbox(settings: Settings, names: WireNames) -> Outbox:
     feed = database.get_container_client(settings.cosmos_container)
     leases = database.get_container_client(settings.cosmos_lease_container)
     lot = CosmosParkingLot(
-        Container(client, settings.cosmos_database, settings.cosmos_parked_container),
+        container_of(settings.cosmos_parked_container),
         f"{scope}/parked",
         ParkedDocuments(events, Owners(names.parked)),
         ttl_seconds=settings.event_ttl_seconds,
@@ -144,6 +152,7 @@ def wire_outbox(settings: Settings, names: WireNames) -> Outbox:
         events=events,
         feed=feed,
         leases=leases,
+        container=container_of,
         check=Recent(container.check, seconds=HEALTH_SECONDS),
         resources=resources,
     )

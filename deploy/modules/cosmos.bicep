@@ -13,6 +13,8 @@ param containerName string
 param leaseContainerName string
 param parkedContainerName string
 param claimContainerName string
+param directoryContainerName string
+param setAsideContainerName string
 param principalId string
 
 @allowed(['Enabled', 'Disabled'])
@@ -164,7 +166,76 @@ resource claims 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@2
   }
 }
 
-// On the database: it holds the four containers and nothing else. It allows no change of containers or throughput.
+// The directory is searched over all partitions and sorted by two properties, which takes a composite index each.
+resource directory 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@2024-11-15' = {
+  parent: database
+  name: directoryContainerName
+  properties: {
+    resource: {
+      id: directoryContainerName
+      partitionKey: {
+        paths: ['/partitionKey']
+        kind: 'Hash'
+        version: 2
+      }
+      defaultTtl: -1
+      indexingPolicy: {
+        indexingMode: 'consistent'
+        automatic: true
+        includedPaths: [
+          { path: '/deleted/?' }
+          { path: '/search/name/?' }
+          { path: '/search/lastName/?' }
+          { path: '/search/email/?' }
+          { path: '/search/company/?' }
+          { path: '/search/city/?' }
+          { path: '/search/country/?' }
+        ]
+        excludedPaths: [
+          { path: '/*' }
+        ]
+        compositeIndexes: [
+          [{ path: '/search/name', order: 'ascending' }, { path: '/id', order: 'ascending' }]
+          [{ path: '/search/email', order: 'ascending' }, { path: '/id', order: 'ascending' }]
+          [{ path: '/search/company', order: 'ascending' }, { path: '/id', order: 'ascending' }]
+          [{ path: '/search/city', order: 'ascending' }, { path: '/id', order: 'ascending' }]
+          [{ path: '/search/country', order: 'ascending' }, { path: '/id', order: 'ascending' }]
+        ]
+      }
+    }
+  }
+}
+
+resource setAside 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@2024-11-15' = {
+  parent: database
+  name: setAsideContainerName
+  properties: {
+    resource: {
+      id: setAsideContainerName
+      partitionKey: {
+        paths: ['/partitionKey']
+        kind: 'Hash'
+        version: 2
+      }
+      defaultTtl: -1
+      indexingPolicy: {
+        indexingMode: 'consistent'
+        automatic: true
+        includedPaths: [
+          { path: '/state/?' }
+          { path: '/setAsideAt/?' }
+          { path: '/triedAt/?' }
+          { path: '/aggregateId/?' }
+        ]
+        excludedPaths: [
+          { path: '/*' }
+        ]
+      }
+    }
+  }
+}
+
+// On the database: it holds these containers and nothing else. It allows no change of containers or throughput.
 resource dataAccess 'Microsoft.DocumentDB/databaseAccounts/sqlRoleAssignments@2024-11-15' = {
   parent: account
   name: guid(account.id, databaseName, principalId, dataContributor)

@@ -93,4 +93,4 @@ def _view(contact: ContactState) -> dict[str, Any]:
     """A contact as callers see it: without the fields that only this service or a later version of it needs."""
     document = known(contact)
     shown = ("id", *(to_camel(name) for name in ContactDetails.model_fields), "createdAt", "modifiedAt")
-    return {name: document[name] for name in shown}
+    return {name: document[name] for name in shown} | {"sequence": contact.last_sequence}

@@ -1,36 +1,64 @@
-"""A subscriber logs an event's id, action, aggregate and sequence, and never personal data."""
+"""A message becomes an event of a contact, or it is known why it never can: its reason holds no personal data."""
 
 from collections.abc import Mapping
-from typing import Any
+from datetime import datetime
+from typing import Annotated, Any
+from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
+from pydantic_core import from_json
 
 from domain.contact import Contact
-from outbox.aggregate import AggregateKey
+from inbox.errors import Unreadable
+from inbox.event import AggregateKey, Event
+from inbox.set_aside import Delivery
+
+TYPE = Contact.aggregate_type
 
 
-class ReceivedEvent(BaseModel):
-    """The part of an event's body that holds no personal data."""
+class _Envelope(BaseModel):
+    """The part of an event's body that every event has."""
 
     model_config = ConfigDict(alias_generator=to_camel, extra="ignore", hide_input_in_errors=True)
 
-    id: str
-    action: str
-    sequence: int | None = None
-    """None: the event is unsequenced."""
+    id: Annotated[str, Field(min_length=1, max_length=128)]
+    action: Annotated[str, Field(min_length=1, max_length=128)]
+    sequence: Annotated[int | None, Field(strict=True, ge=1, lt=2**63)] = None
+    created_at: datetime
+    contact_id: UUID | None = None
+    """A notice may leave it to the message's properties."""
 
 
-def received_event(body: bytes) -> ReceivedEvent:
-    """The event in a message's body. Raises pydantic's ValidationError, without the body in its text."""
-    return ReceivedEvent.model_validate_json(body)
+def read(delivery: Delivery) -> Event | None:
+    """The event in a message. Raises Unreadable."""
+    return received_event(delivery.body, delivery.properties)
 
 
-def aggregate_of(properties: Mapping[str, Any]) -> AggregateKey:
-    """The aggregate that a message is about, by its application properties: a topic carries the events of all types.
+def received_event(body: bytes, properties: Mapping[str, Any]) -> Event | None:
+    """The event in a message; None: it is of an aggregate of another type, of which the topic may have some.
 
-    A message that was sent before messages told their aggregate's type is a contact's. The id is read from here and
-    not from the session, which some versions of the Python worker do not hand over.
+    A message that was sent before messages told their aggregate's type is a contact's. The contact's id is not read
+    from the session, which some versions of the Python worker do not hand over. Raises Unreadable.
     """
-    aggregate_type = properties.get("aggregateType", Contact.aggregate_type)
-    return AggregateKey(str(aggregate_type), str(properties.get("cloudEvents_subject", "")))
+    if properties.get("aggregateType", TYPE) != TYPE:
+        return None
+    try:
+        data = from_json(body)
+        envelope = _Envelope.model_validate(data)
+        owner = envelope.contact_id or UUID(str(properties.get("cloudEvents_subject")))
+    except ValidationError as problems:
+        fields = ", ".join(
+            sorted({str(each["loc"][0]) if each["loc"] else "body" for each in problems.errors()})
+        )
+        raise Unreadable(f"the message is no event of a contact: {fields} missing or wrong") from None
+    except ValueError:
+        raise Unreadable("the message is no event of a contact: no JSON, or no id of a contact") from None
+    return Event(
+        envelope.id,
+        AggregateKey(TYPE, str(owner)),
+        envelope.action,
+        envelope.sequence,
+        envelope.created_at,
+        data,
+    )

@@ -192,6 +192,13 @@ class Container:
             # azure.core's pager has the attribute, the pager's declared type has not
             return items, getattr(pages, "continuation_token", None)
 
+    async def count(self, query: str, parameters: Mapping[str, Any]) -> int:
+        """The result of a query over all partitions that counts. Raises StoreFailed."""
+        async with self._calls() as proxy:
+            named = [{"name": name, "value": value} for name, value in parameters.items()]
+            counted: list[Any] = [each async for each in proxy.query_items(query, parameters=named)]
+            return sum(map(int, counted))
+
     async def check(self) -> None:
         """Return if the container answers. Raises Unavailable, Throttled or Misconfigured."""
         try:

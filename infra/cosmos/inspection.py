@@ -38,6 +38,8 @@ class IndexingPolicy:
     """False for the indexing mode "none"."""
     included: tuple[str, ...]
     excluded: tuple[str, ...]
+    composite: tuple[tuple[str, ...], ...] = ()
+    """The paths of each composite index, in its order, such as ``/data/name``; all ascending."""
 
 
 @dataclass(frozen=True)
@@ -153,5 +155,10 @@ def _state(properties: Mapping[str, Any]) -> ContainerState:
             enabled=str(policy.get("indexingMode", "consistent")).lower() != "none",
             included=tuple(part["path"] for part in policy.get("includedPaths") or ()),
             excluded=tuple(part["path"] for part in policy.get("excludedPaths") or ()),
+            composite=tuple(
+                tuple(part["path"] for part in parts)
+                for parts in policy.get("compositeIndexes") or ()
+                if all(part.get("order", "ascending").lower() == "ascending" for part in parts)
+            ),
         ),
     )

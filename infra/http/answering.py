@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import azure.functions as func
 
+from inbox.errors import NotApplied, NotSetAside, RecordChanged, StoreAway
 from infra.errors import Misconfigured
 from infra.http.errors import FieldError, InvalidRequest, RequestTooLarge, UnsupportedMediaType
 from infra.http.responses import problem
@@ -40,6 +41,9 @@ STATUS_OF: StatusOf = [
     (NotInTheWay, 409, "Conflict"),
     (BeingReplayed, 409, "Conflict"),
     (StillUnsendable, 409, "Conflict"),
+    (NotSetAside, 404, "Not found"),
+    (NotApplied, 409, "Conflict"),
+    (RecordChanged, 409, "Conflict"),
     (PreconditionFailed, 412, "Precondition failed"),
     (ConcurrentChange, 409, "Conflict"),
     (IdempotencyKeyReused, 422, "Idempotency key reused"),
@@ -49,6 +53,7 @@ STATUS_OF: StatusOf = [
     (Throttled, 429, "Too many requests"),
     (Unavailable, 503, "Service unavailable"),
     (NotDelivered, 503, "Service unavailable"),
+    (StoreAway, 503, "Service unavailable"),
     (Misconfigured, 500, "Service misconfigured"),
 ]
 """The errors of every service; a service adds its own errors with :class:`Answering`."""
@@ -107,6 +112,6 @@ def _fields(error: Exception) -> Sequence[FieldError]:
 
 
 def _retry_after(error: Exception) -> Mapping[str, str]:
-    if isinstance(error, Throttled | Unavailable | NotDelivered):
+    if isinstance(error, Throttled | Unavailable | NotDelivered | StoreAway):
         return {"Retry-After": str(max(1, round(error.retry_after_seconds)))}
     return {}

@@ -181,7 +181,7 @@ async def _topic(plan: Plan, inspection: ServiceBusInspection) -> list[Finding]:
         findings = list(servicebus_rules.judge_topic(plan.settings, topic, plan.survive))
         if topic is not None:
             subscription = await inspection.subscription(name, plan.subscription)
-            findings += servicebus_rules.judge_subscription(plan.subscription, subscription)
+            findings += servicebus_rules.judge_subscription(plan.subscription, subscription, plan.survive)
     except Denied as error:
         return [_SERVICEBUS.denied(plan.settings.servicebus, _SERVICEBUS.service, error, "the namespace")]
     return findings

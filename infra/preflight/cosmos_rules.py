@@ -1,4 +1,4 @@
-"""The rules for the containers: events are stored, forwarded once in order, and removed; a key is claimed once."""
+"""The rules for the containers: events are stored, forwarded and applied once in order, a key is claimed once."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,6 +11,10 @@ from infra.settings import Settings
 
 CLOCK_TOLERANCE = timedelta(minutes=5)
 """Cosmos DB refuses a signature that is 15 minutes old; validators of tokens usually allow 5 minutes."""
+
+
+_SORTED_BY = ("name", "email", "company", "city", "country")
+"""By what a list of the directory can be sorted."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,8 @@ class Needed:
     """Every item has a TTL of its own, so a default TTL does no harm."""
     queried: tuple[str, ...]
     """The properties in queries, besides the id."""
+    composite: tuple[tuple[str, ...], ...] = ()
+    """The properties, ascending, of each ORDER BY over several."""
 
     @property
     def subject(self) -> str:
@@ -67,6 +73,23 @@ def needed(settings: Settings) -> tuple[Needed, ...]:
             ttl_needed=True,
             items_say_their_ttl=True,
             queried=(),
+        ),
+        Needed(
+            settings.cosmos_directory_container,
+            "COSMOS_DIRECTORY_CONTAINER",
+            "/partitionKey",
+            ttl_needed=True,
+            items_say_their_ttl=True,
+            queried=("/deleted", *(f"/search/{name}" for name in (*_SORTED_BY, "lastName"))),
+            composite=tuple((f"/search/{name}", "/id") for name in _SORTED_BY),
+        ),
+        Needed(
+            settings.cosmos_set_aside_container,
+            "COSMOS_SET_ASIDE_CONTAINER",
+            "/partitionKey",
+            ttl_needed=True,
+            items_say_their_ttl=True,
+            queried=("/state", "/setAsideAt", "/triedAt", "/aggregateId"),
         ),
     )
 
@@ -138,6 +161,13 @@ def _index(need: Needed, state: ContainerState) -> Finding:
             f"include {', '.join(missing)} in the indexing policy",
         )
     paths = ", ".join(f"{path}/?" for path in need.queried) or "nothing but the id"
+    lacking = [", ".join(paths) for paths in need.composite if paths not in state.indexing.composite]
+    if lacking:
+        return wrong(
+            need.subject,
+            f"no composite index over {'; '.join(lacking)}, so lists sorted by these are refused",
+            "add the composite indexes, ascending, to the indexing policy",
+        )
     if covers_everything(state.indexing):
         return warning(
             need.subject,

@@ -3,9 +3,13 @@
 from collections.abc import Iterator
 from datetime import timedelta
 
+from inbox.receiver import WAIT_SECONDS
 from infra.preflight.report import Finding, ok, warning, written, wrong
 from infra.servicebus.inspection import SubscriptionState, TopicState
 from infra.settings import Settings
+
+MOST_DELIVERIES = 2000
+"""The largest max delivery count that the service takes."""
 
 LONGEST_WINDOW = timedelta(days=7)
 """https://learn.microsoft.com/azure/service-bus-messaging/duplicate-detection"""
@@ -27,7 +31,7 @@ def judge_topic(settings: Settings, state: TopicState | None, survive: timedelta
     yield _auto_delete(subject, state.deleted_when_idle_for)
 
 
-def judge_subscription(name: str, state: SubscriptionState | None) -> Iterator[Finding]:
+def judge_subscription(name: str, state: SubscriptionState | None, survive: timedelta) -> Iterator[Finding]:
     """Whether the subscription (None: it does not exist) keeps every message and each aggregate's order."""
     subject = f"subscription {name}"
     if state is None:
@@ -47,7 +51,7 @@ def judge_subscription(name: str, state: SubscriptionState | None) -> Iterator[F
             "sessions cannot be turned on later: create another subscription with sessions and name it in "
             "SERVICEBUS_SUBSCRIPTION",
         )
-    yield _delivery_count(subject, state.max_delivery_count)
+    yield _delivery_count(subject, state.max_delivery_count, survive)
     if state.dead_letters_expired:
         yield ok(subject, "a message that expires is kept as a dead letter")
     else:
@@ -125,13 +129,22 @@ def _partitioning(subject: str, state: TopicState, settings: Settings) -> Findin
     return ok(subject, "partitioned, as the settings say" if state.partitioned else "is not partitioned")
 
 
-def _delivery_count(subject: str, count: int) -> Finding:
-    if count > 1:
-        return ok(subject, f"a message becomes a dead letter after {count} deliveries")
-    return wrong(
+def _delivery_count(subject: str, count: int, survive: timedelta) -> Finding:
+    lasts = timedelta(seconds=count * WAIT_SECONDS)
+    if count == 1:
+        return wrong(
+            subject,
+            "a message becomes a dead letter after one failed delivery, and the next event of its aggregate overtakes "
+            "it",
+            f"set the max delivery count to {MOST_DELIVERIES}, its maximum",
+        )
+    text = f"{count} deliveries of a message outlast a store that is away for {written(lasts)}"
+    if lasts > survive or count >= MOST_DELIVERIES:
+        return ok(subject, text)
+    return warning(
         subject,
-        "a message becomes a dead letter after one failed delivery, and the next event of its aggregate overtakes it",
-        "raise the max delivery count; the service's default is 10",
+        f"{text} only; then it becomes a dead letter, which the timer collects",
+        f"set the max delivery count to {MOST_DELIVERIES}, its maximum",
     )
 
 

@@ -48,6 +48,11 @@ class Bicep:
         found = re.findall(r"^ +(\w+): (.+)$", self.text, re.MULTILINE)
         return {name: value.strip("'") for name, value in found}
 
+    def composite_indexes(self) -> tuple[tuple[str, ...], ...]:
+        """The paths of each composite index; each index has a line of its own."""
+        lines = self.text.partition("compositeIndexes: [")[2].partition("\n        ]")[0].splitlines()
+        return tuple(tuple(re.findall(r"path: '([^']+)'", line)) for line in lines if "path" in line)
+
     def paths(self, kind: str) -> tuple[str, ...]:
         """Of an index: ``includedPaths`` or ``excludedPaths``."""
         return tuple(re.findall(r"path: '([^']+)'", self.text.partition(f"{kind}: [")[2].partition("]")[0]))

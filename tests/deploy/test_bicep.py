@@ -3,6 +3,7 @@
 import ast
 import json
 import re
+import tomllib
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
+from application.directory import DirectoryEntry, Field
+from infra.contacts.directory import FORM
 from infra.contacts.documents import CONTACTS
 from infra.cosmos.inspection import ContainerState, IndexingPolicy
 from infra.preflight.cosmos_rules import judge, needed
@@ -28,6 +31,8 @@ DECLARED = {
     "COSMOS_CONTAINER": "contacts",
     "COSMOS_LEASE_CONTAINER": "leases",
     "COSMOS_PARKED_CONTAINER": "parked",
+    "COSMOS_DIRECTORY_CONTAINER": "directory",
+    "COSMOS_SET_ASIDE_CONTAINER": "setAside",
     "COSMOS_CLAIM_CONTAINER": "claims",
 }
 """The resource of each container in modules/cosmos.bicep."""
@@ -50,10 +55,11 @@ def test_preflight_finds_nothing_wrong_with_a_container(setting: str) -> None:
             enabled=properties["indexingMode"] != "none",
             included=container.paths("includedPaths"),
             excluded=container.paths("excludedPaths"),
+            composite=container.composite_indexes(),
         ),
     )
     assert faults(judge(CONTAINERS[setting], state, "contacts")) == []
-    assert state.indexing.included == tuple(f"{path}/?" for path in CONTAINERS[setting].queried)
+    assert set(state.indexing.included) == {f"{path}/?" for path in CONTAINERS[setting].queried}
 
 
 @pytest.mark.parametrize(
@@ -62,6 +68,7 @@ def test_preflight_finds_nothing_wrong_with_a_container(setting: str) -> None:
         ("COSMOS_CONTAINER", "infra/cosmos/repository.py"),
         ("COSMOS_PARKED_CONTAINER", "infra/cosmos/parking_lot.py"),
         ("COSMOS_LEASE_CONTAINER", "changefeed/lease_store.py"),
+        ("COSMOS_SET_ASIDE_CONTAINER", "infra/cosmos/set_aside.py"),
     ],
 )
 def test_preflight_knows_each_property_by_which_a_container_is_queried(setting: str, source: str) -> None:
@@ -79,6 +86,16 @@ def test_preflight_knows_each_property_by_which_a_container_is_queried(setting: 
     assert queries
     used = {"/" + path.replace(".", "/") for text in queries for path in re.findall(r"\bc\.([\w.]+)", text)}
     assert used - {"/id"} == set(CONTAINERS[setting].queried)
+
+
+def test_preflight_knows_by_what_the_directory_is_searched_and_sorted() -> None:
+    need = CONTAINERS["COSMOS_DIRECTORY_CONTAINER"]
+    assert {path for path, _ in need.composite} == {f"/search/{field.value}" for field in Field}
+    keys = FORM.search(DirectoryEntry(first_name="J", last_name="D", email="j@d.org"))
+    assert {*need.queried} == {"/deleted", *(f"/search/{name}" for name in keys)}
+    containers = tomllib.loads((ROOT / "devstack.toml").read_text())["cosmos"]["containers"]
+    [local] = [each for each in containers if each["name"] == "%COSMOS_DIRECTORY_CONTAINER%"]
+    assert tuple(map(tuple, local["composite_indexes"])) == need.composite
 
 
 def test_preflight_finds_nothing_wrong_with_topic_and_subscription() -> None:
@@ -102,7 +119,7 @@ def test_preflight_finds_nothing_wrong_with_topic_and_subscription() -> None:
         deleted_when_idle_for=timedelta() if "autoDeleteOnIdle" in subscription else None,
     )
     assert faults(judge_topic(SETTINGS, topic_state, survive=window)) == []
-    assert faults(judge_subscription("s", subscription_state)) == []
+    assert faults(judge_subscription("s", subscription_state, survive=window)) == []
 
 
 def test_two_apps_share_the_functions_out_without_rest() -> None:

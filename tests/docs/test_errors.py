@@ -11,8 +11,8 @@ from tests.support.paths import ROOT
 
 PAGE = (ROOT / "docs" / "errors.md").read_text()
 MODULES = [
-    "domain.errors", "outbox.errors", "application.errors", "infra.errors", "infra.inspection", "infra.http.errors",
-    "changefeed.errors",
+    "domain.errors", "outbox.errors", "inbox.errors", "application.errors", "infra.errors", "infra.inspection",
+    "infra.http.errors", "changefeed.errors",
 ]  # fmt: skip
 SHOWN = dict(re.findall(r"^ [ │├└─]*([A-Z]\w+) .*?(\d{3})?$", PAGE, re.MULTILINE))
 """Each error in the picture and its status, which is empty for an error that no caller gets."""

@@ -125,7 +125,7 @@ class Parking:
                 for page in range(min(state.checkpoint + 1, len(PAGES))):
                     yield from self._read(left, who, page)
             return
-        if state.losses_left:
+        if state.losses_left and (relay.at or relay.refused):  # before that it has done nothing
             yield f"relay {who} dies", _lost(self._idle(state, who))
         marker, events = relay.reading, PAGES[relay.page]
         if relay.refused:
@@ -198,7 +198,7 @@ class Parking:
                     f"the claim of replay {who} runs out",
                     self._stored(state, marker._replace(claim=-1), same=True),
                 )
-            elif marker.blocked and (marker.claim < 0 or not self.holds(Rule.ONE_REPLAY)):
+            elif self._may_claim(state, who):
                 yield from self._claim(state, who)
             return
         if state.losses_left:
@@ -216,6 +216,13 @@ class Parking:
                 f"replay {who} sends {replay.items[replay.at]}",
                 self._replaying(after, who, replay._replace(at=replay.at + 1)),
             )
+
+    def _may_claim(self, state: State, who: int) -> bool:
+        marker = state.marker
+        alike = (
+            who == 1 and state.replays[0] is None and marker.claim != 0
+        )  # with the first one, which goes first
+        return marker.blocked and not alike and (marker.claim < 0 or not self.holds(Rule.ONE_REPLAY))
 
     def _claim(self, state: State, who: int) -> Iterator[tuple[str, State]]:
         marker, by_timer = state.marker, self.holds(Rule.TIMER_HEALS) and not state.marker.in_the_way

@@ -14,6 +14,7 @@ from azure.cosmos.aio import CosmosClient
 from devstack.administration import administration_client
 from devstack.testing import Service
 from infra.preflight.__main__ import main
+from tests.support.azure import SORTED_BY, sorted_by
 
 SUBSCRIPTION = "contact-directory"
 
@@ -44,6 +45,13 @@ class Deployment:
     leases: ContainerOf | None = ContainerOf("/id", indexing=indexed())
     parked: ContainerOf | None = ContainerOf(
         indexing=indexed("/type/?", "/aggregateType/?", "/contactId/?", "/position/?", "/parkedAt/?")
+    )
+    directory: ContainerOf | None = ContainerOf(
+        indexing=indexed("/deleted/?", *(f"/search/{name}/?" for name in (*SORTED_BY, "lastName")))
+        | {"compositeIndexes": sorted_by(*SORTED_BY)["compositeIndexes"]}
+    )
+    set_aside: ContainerOf | None = ContainerOf(
+        indexing=indexed("/state/?", "/setAsideAt/?", "/triedAt/?", "/aggregateId/?")
     )
     claims: ContainerOf | None = ContainerOf(indexing=indexed())
     topic: Mapping[str, Any] | None = field(default_factory=dict)
@@ -76,6 +84,8 @@ async def _containers(deployment: Deployment, cosmos: Service, name: str) -> Non
         "contacts": deployment.contacts,
         "leases": deployment.leases,
         "parked-events": deployment.parked,
+        "directory": deployment.directory,
+        "set-aside": deployment.set_aside,
         "claims": deployment.claims,
     }
     async with CosmosClient.from_connection_string(cosmos.connection_string) as client:
@@ -99,7 +109,7 @@ async def _entities(deployment: Deployment, servicebus: Service, topic: str) -> 
     }
     right_subscription: dict[str, Any] = {
         "requires_session": True,
-        "max_delivery_count": 10,
+        "max_delivery_count": 2000,
         "dead_lettering_on_message_expiration": True,
     }
     async with administration_client(servicebus.admin_connection_string) as admin:

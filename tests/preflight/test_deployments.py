@@ -11,9 +11,14 @@ from devstack.settings import read_settings
 from devstack.testing import Service
 from infra.preflight.__main__ import main
 from tests.preflight.deployment import ContainerOf, Deployment, deployed, indexed, preflight
+from tests.support.azure import sorted_by
 from tests.support.paths import ROOT
 
 RIGHT = Deployment()
+SEARCHED = (
+    "/deleted/?, /search/name/?, /search/email/?, /search/company/?, /search/city/?, /search/country/?, "
+    "/search/lastName/?"
+)
 COVERED = (
     "duplicates are dropped for 1 h, an outage of 1 h included; events are kept for 10 d, "
     "so a subscriber must drop later repetitions, by the event's id or sequence"
@@ -40,15 +45,21 @@ async def test_a_right_deployment_passes_and_every_promise_has_its_line(
         "ok       container claims: partition key /partitionKey",
         "ok       container claims: an item expires only by a TTL of its own",
         "ok       container claims: indexed: nothing but the id",
+        "ok       container directory: partition key /partitionKey",
+        "ok       container directory: an item expires only by a TTL of its own",
+        f"ok       container directory: indexed: {SEARCHED}",
+        "ok       container set-aside: partition key /partitionKey",
+        "ok       container set-aside: an item expires only by a TTL of its own",
+        "ok       container set-aside: indexed: /state/?, /setAsideAt/?, /triedAt/?, /aggregateId/?",
         "ok       clock: this machine's clock is within 5 min of the account's",
         f"ok       {topic}: {COVERED}",
         f"ok       {topic}: is not partitioned",
         f"ok       {topic}: is not deleted when it is not used",
         f"ok       {subscription}: sessions: the events of one aggregate come in order",
-        f"ok       {subscription}: a message becomes a dead letter after 10 deliveries",
+        f"ok       {subscription}: 2000 deliveries of a message outlast a store that is away for 25 h",
         f"ok       {subscription}: a message that expires is kept as a dead letter",
         f"ok       {subscription}: is not deleted when it is not used",
-        "21 ok",
+        "27 ok",
     ]
     assert code == 0
 
@@ -69,6 +80,22 @@ async def test_the_local_stack_passes_for_an_outage_as_long_as_its_window(
     assert code == 0, complaints
 
 
+async def test_few_deliveries_are_used_up_by_an_outage(
+    cosmos_server: Service, servicebus_server: Service, capsys: pytest.CaptureFixture[str]
+) -> None:
+    few = Deployment(subscription={"max_delivery_count": 10})
+    environment = await deployed(few, cosmos_server, servicebus_server)
+    code, [line] = await preflight(environment, capsys, "--survive", "1h")
+    assert (
+        code,
+        line.startswith("warning  subscription contact-directory: 10 deliveries of a message outlast"),
+    ) == (
+        0,
+        True,
+    )
+    assert (await preflight(environment, capsys, "--survive", "7m")) == (0, [])
+
+
 WRONG_CONTAINERS = {
     "contacts without TTL": (
         Deployment(contacts=ContainerOf(default_ttl=None)),
@@ -77,6 +104,12 @@ WRONG_CONTAINERS = {
     "parked events without TTL": (
         Deployment(parked=ContainerOf(default_ttl=None)),
         ["wrong    container parked-events: TTL is off", "warning  container parked-events: everything"],
+    ),
+    "a directory that cannot be sorted by city": (
+        Deployment(directory=ContainerOf(indexing=sorted_by("name", "email", "company", "country"))),
+        [
+            "wrong    container directory: no composite index over /search/city, /id, so lists sorted by these are"
+        ],
     ),
     "claims without TTL": (
         Deployment(claims=ContainerOf(default_ttl=None, indexing=indexed())),

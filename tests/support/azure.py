@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Any
 
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient, DatabaseProxy
@@ -18,6 +19,9 @@ from devstack.testing import Service
 CONTACTS = "contacts"
 LEASES = "leases"
 PARKED = "parked-events"
+DIRECTORY = "directory"
+SET_ASIDE = "set-aside"
+SORTED_BY = ("name", "email", "company", "city", "country")
 CLAIMS = "claims"
 
 EMULATORS_LONGEST_WINDOW, EMULATORS_LONGEST_TTL = timedelta(minutes=5), timedelta(hours=1)
@@ -42,8 +46,22 @@ async def contacts_database(service: Service) -> AsyncIterator[DatabaseProxy]:
         await database.create_container(CONTACTS, PartitionKey("/partitionKey"), default_ttl=-1)
         await database.create_container(LEASES, PartitionKey("/id"))
         await database.create_container(PARKED, PartitionKey("/partitionKey"), default_ttl=-1)
+        await database.create_container(
+            DIRECTORY, PartitionKey("/partitionKey"), default_ttl=-1, indexing_policy=sorted_by(*SORTED_BY)
+        )
+        await database.create_container(SET_ASIDE, PartitionKey("/partitionKey"), default_ttl=-1)
         await database.create_container(CLAIMS, PartitionKey("/partitionKey"), default_ttl=-1)
         yield database
+
+
+def sorted_by(*names: str) -> dict[str, Any]:
+    """An indexing policy under which entries can be listed by each of these search keys."""
+    paths = [(f"/search/{name}", "/id") for name in names]
+    return {
+        "indexingMode": "consistent",
+        "includedPaths": [{"path": "/*"}],
+        "compositeIndexes": [[{"path": path, "order": "ascending"} for path in pair] for pair in paths],
+    }
 
 
 @asynccontextmanager

@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 OURS = {
     "function_app",
     "outbox",
+    "inbox",
     "domain",
     "application",
     "infra",
@@ -25,19 +26,21 @@ OURS = {
 EXAMPLES = sorted(f"examples/{file.parent.name}" for file in ROOT.glob("examples/*/__init__.py"))
 MAY_IMPORT = {
     "outbox": {"outbox"},
+    "inbox": {"inbox"},
     "domain": {"domain", "outbox"},
-    "application": {"application", "domain", "outbox"},
-    "infra": {"infra", "application", "domain", "outbox", "changefeed"},
+    "application": {"application", "domain", "outbox", "inbox"},
+    "infra": {"infra", "application", "domain", "outbox", "inbox", "changefeed"},
     "changefeed": {"changefeed"},
     "packages/devstack/src/devstack": {"devstack", "changefeed"},
-    "function_app.py": {"infra", "application", "domain", "outbox"},
-    **{place: {"examples", "infra", "outbox"} for place in EXAMPLES},
+    "function_app.py": {"infra", "application", "domain", "outbox", "inbox"},
+    **{place: {"examples", "infra", "outbox", "inbox"} for place in EXAMPLES},
 }
 
 
 GENERIC = [
-    "outbox", "changefeed", "infra/cosmos", "infra/servicebus", "infra/http", "infra/credentials.py", "infra/errors.py",
-    "infra/relay_feed.py", "infra/relay_status.py", "infra/relay_worker.py", "infra/wire_names.py", "infra/wiring.py",
+    "outbox", "inbox", "changefeed", "infra/cosmos", "infra/servicebus", "infra/http", "infra/credentials.py",
+    "infra/errors.py", "infra/relay_feed.py", "infra/relay_status.py", "infra/relay_worker.py", "infra/wire_names.py",
+    "infra/wiring.py",
 ]  # fmt: skip
 
 
@@ -94,7 +97,7 @@ def test_code_for_any_aggregate_does_not_speak_of_contacts(place: str) -> None:
         assert "contact" not in module.read_text().lower(), module
 
 
-@pytest.mark.parametrize("place", ["outbox", "domain", "application"])
+@pytest.mark.parametrize("place", ["outbox", "inbox", "domain", "application"])
 def test_the_core_knows_no_vendor(place: str) -> None:
     for module in modules(place):
         assert not [name for name in imports(module) if name.startswith("azure")], module

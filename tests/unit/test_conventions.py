@@ -11,7 +11,8 @@ from tests.support.paths import ROOT
 
 DEVSTACK = "packages/devstack/src/devstack"
 PLACES = [
-    "outbox", "changefeed", "domain", "application", "infra", "function_app.py", "examples", "tools", "tests", DEVSTACK,
+    "outbox", "inbox", "changefeed", "domain", "application", "infra", "function_app.py", "examples", "tools", "tests",
+    DEVSTACK,
 ]  # fmt: skip
 
 ANSWERS = {"CosmosError", "AmqpError"}

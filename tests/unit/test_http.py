@@ -13,6 +13,7 @@ from application.errors import ContactNotFound
 from domain.contact import Contact
 from domain.errors import ContactDeleted
 from domain.values import ContactDetails
+from inbox import errors as inbox
 from infra.contacts import http
 from infra.errors import InfraError, Misconfigured
 from infra.http import request as edge
@@ -202,7 +203,10 @@ def _leaves(kind: type[Exception]) -> set[type[Exception]]:
 def test_no_error_that_a_caller_can_meet_is_without_a_status() -> None:
     met = {kind for kind, _, _ in STATUS_OF} | {errors.OutcomeUnknown}
     bases = {errors.OutboxError, InfraError, RequestError}
-    assert met == (_leaves(errors.OutboxError) | _leaves(RequestError) | {Misconfigured}) - bases
+    of_operators = {inbox.NotSetAside, inbox.NotApplied, inbox.RecordChanged, inbox.StoreAway}
+    assert (
+        met == (_leaves(errors.OutboxError) | _leaves(RequestError) | {Misconfigured} | of_operators) - bases
+    )
 
 
 def test_a_misconfigured_service_does_not_tell_its_caller_what() -> None:
@@ -285,7 +289,7 @@ def test_created_says_where_and_which_version() -> None:
     body = json.loads(response.get_body())
     assert body["name"] == {"firstName": "John", "lastName": "Doe"}
     properties = {to_camel(name) for name in ContactDetails.model_fields}
-    assert set(body) == {"id", "createdAt", "modifiedAt"} | properties, (
+    assert set(body) == {"id", "createdAt", "modifiedAt", "sequence"} | properties, (
         "infra/contacts/http.py: _view shows every property of ContactDetails, and nothing that only this service needs"
     )
 

@@ -8,8 +8,9 @@ from azure.servicebus import ServiceBusMessageBatch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from inbox.errors import Unreadable
 from infra.contacts.documents import CONTACTS
-from infra.contacts.subscriber import aggregate_of, received_event
+from infra.contacts.subscriber import received_event
 from infra.servicebus.message import exact_size, message_from_event, size_at_most
 from outbox.aggregate import AggregateKey
 from outbox.feed import OutboxEvent
@@ -54,7 +55,9 @@ def test_a_message_of_an_event_without_a_sequence_says_so() -> None:
     assert message.application_properties is not None
     assert message.application_properties["unsequenced"] is True
     assert "sequence" not in message.application_properties
-    assert received_event(b"".join(message.body)).sequence is None
+    received = received_event(b"".join(message.body), {})
+    assert received is not None
+    assert received.sequence is None
 
 
 def test_on_a_partitioned_topic_the_session_is_the_partition_key() -> None:
@@ -65,25 +68,40 @@ def test_on_a_partitioned_topic_the_session_is_the_partition_key() -> None:
 
 def test_a_subscriber_reads_which_event_it_is_and_no_more() -> None:
     message = message_from_event(an_event(), source=CONTACTS.source, partitioned=False)
-    event = received_event(b"".join(message.body))
+    event = received_event(b"".join(message.body), {})
+    assert event is not None
     assert (event.id, event.action, event.sequence) == (str(EVENT_ID), "ContactNameUpdatedEvent", 2)
     assert "Jane" not in repr(event)
 
 
 def test_a_body_that_is_no_event_is_refused_without_being_repeated() -> None:
-    with pytest.raises(ValueError, match="action") as caught:
-        received_event(b'{"id": "x", "secret": "Jane"}')
-    assert "Jane" not in str(caught.value)
+    for body in (
+        b'{"id": "x", "secret": "Jane"}',
+        b"Jane",
+        b'["Jane"]',
+        b'{"action": "Jane", "contactId": 1}',
+    ):
+        with pytest.raises(Unreadable) as caught:
+            received_event(body, {})
+        assert "Jane" not in str(caught.value)
 
 
 def test_a_subscriber_reads_of_which_aggregate_an_event_is() -> None:
     message = message_from_event(an_event(), source=CONTACTS.source, partitioned=False)
+    body = b"".join(message.body)
     properties = {str(name): value for name, value in (message.application_properties or {}).items()}
-    assert aggregate_of(properties) == ("contact", str(CONTACT_ID))
-    assert aggregate_of({"aggregateType": "invoice", "cloudEvents_subject": "7"}) == ("invoice", "7")
-    assert aggregate_of({"cloudEvents_subject": "7"}) == ("contact", "7"), (
-        "from before messages told the type"
-    )
+    for known in (properties, {}):  # without properties: from before messages told the type
+        event = received_event(body, known)
+        assert event is not None
+        assert event.aggregate == ("contact", str(CONTACT_ID))
+    assert received_event(body, {"aggregateType": "invoice"}) is None
+
+
+def test_a_notice_names_its_contact_in_the_message_at_least_and_an_event_may_have_no_sequence() -> None:
+    body = {"id": "n", "action": "EventDiscarded", "createdAt": "2026-03-01T12:00:00Z"}
+    notice = received_event(json.dumps(body).encode(), {"cloudEvents_subject": str(CONTACT_ID)})
+    assert notice is not None
+    assert (notice.is_notice, notice.sequence, notice.aggregate.id) == (True, None, str(CONTACT_ID))
 
 
 @given(

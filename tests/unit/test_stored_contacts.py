@@ -49,7 +49,16 @@ def test_a_patch_of_another_property_does_not_touch_what_a_later_version_has_sto
 def test_callers_see_no_field_that_this_version_does_not_know() -> None:
     view = http._view(stored(**FROM_LATER).state)
     assert view["name"] == {"firstName": "John", "lastName": "Doe"}
-    assert set(view) == {"id", "name", "email", "description", "company", "createdAt", "modifiedAt"}
+    assert set(view) == {
+        "id",
+        "name",
+        "email",
+        "description",
+        "company",
+        "createdAt",
+        "modifiedAt",
+        "sequence",
+    }
     assert "vat" not in view["company"]
 
 

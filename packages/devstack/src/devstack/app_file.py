@@ -61,11 +61,15 @@ class _Named(_Part):
 
 
 class Container(_Named):
-    """``partition_key`` has several paths for a hierarchical key; ``ttl`` is the default of its items, in seconds."""
+    """``partition_key`` has several paths for a hierarchical key; ``ttl`` is the default of its items, in seconds.
+
+    ``composite_indexes`` are the properties, ascending, of each ORDER BY over several of them.
+    """
 
     database: str = Field(min_length=1)
     partition_key: Annotated[list[str], BeforeValidator(_path_list)] = Field(min_length=1, max_length=3)
     ttl: int | None = None
+    composite_indexes: list[list[str]] = []
 
 
 class Queue(_Named):

@@ -43,7 +43,9 @@ async def servicebus(connection: str, wanted: ServiceBus) -> None:
 async def _container(database: DatabaseProxy, wanted: Container) -> None:
     paths = wanted.partition_key
     key = PartitionKey(paths[0]) if len(paths) == 1 else PartitionKey(paths, kind="MultiHash")
-    container = await database.create_container_if_not_exists(wanted.name, key, default_ttl=wanted.ttl)
+    container = await database.create_container_if_not_exists(
+        wanted.name, key, default_ttl=wanted.ttl, indexing_policy=_indexing(wanted)
+    )
     properties = await container.read()
     if properties["partitionKey"]["paths"] != paths:
         raise CannotStart(
@@ -51,6 +53,16 @@ async def _container(database: DatabaseProxy, wanted: Container) -> None:
         )
     if wanted.ttl is not None and properties.get("defaultTtl") is None:
         raise CannotStart(f'the container "{wanted.name}" exists without TTL; {wanted.rename}')
+
+
+def _indexing(wanted: Container) -> dict[str, Any] | None:
+    """None: the service's own policy, which indexes each property by itself."""
+    if not wanted.composite_indexes:
+        return None
+    composites = [
+        [{"path": path, "order": "ascending"} for path in paths] for paths in wanted.composite_indexes
+    ]
+    return {"indexingMode": "consistent", "includedPaths": [{"path": "/*"}], "compositeIndexes": composites}
 
 
 async def _topic(client: ServiceBusAdministrationClient, wanted: Topic) -> None:

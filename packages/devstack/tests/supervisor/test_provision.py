@@ -25,7 +25,12 @@ def wanted(database: str) -> Cosmos:
     return Cosmos(
         containers=[
             Container(
-                name="orders", setting="ORDERS", database=database, partition_key=["/customerId"], ttl=-1
+                name="orders",
+                setting="ORDERS",
+                database=database,
+                partition_key=["/customerId"],
+                ttl=-1,
+                composite_indexes=[["/city", "/id"]],
             ),
             Container(name="tenants", database=database, partition_key=["/tenant", "/user"]),
         ]
@@ -72,6 +77,9 @@ async def test_the_containers_are_made_as_they_are_declared(
         tenants = await client.get_database_client(database).get_container_client("tenants").read()
     assert orders["partitionKey"]["paths"] == ["/customerId"]
     assert orders["defaultTtl"] == -1
+    assert orders["indexingPolicy"]["compositeIndexes"] == [
+        [{"path": "/city", "order": "ascending"}, {"path": "/id", "order": "ascending"}]
+    ]
     assert tenants["partitionKey"]["paths"] == ["/tenant", "/user"]
     assert tenants["partitionKey"]["kind"] == "MultiHash"
     assert "defaultTtl" not in tenants

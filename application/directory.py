@@ -1,0 +1,165 @@
+"""The contact directory: a read model of what a list of contacts needs, kept from the contacts' events alone.
+
+The directory is a subscriber like any other. It reads events and contacts with models of its own, which know only the
+fields that the directory shows: what a later version of the contact service adds does no harm.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Protocol
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic.alias_generators import to_camel
+
+from inbox.entry import After
+from inbox.event import Event
+
+
+class _Read(BaseModel):
+    """The part of the contact service's JSON that the directory knows."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="ignore",
+        alias_generator=to_camel,
+        populate_by_name=True,
+        hide_input_in_errors=True,
+    )
+
+
+class _Name(_Read):
+    first_name: str
+    last_name: str
+
+
+class _Company(_Read):
+    company_name: str
+    city: str | None = None
+    country: str | None = None
+
+
+class _Contact(_Read):
+    name: _Name
+    email: str
+    company: _Company | None = None
+
+
+class _Named(_Read):
+    name: _Name
+
+
+class _Addressed(_Read):
+    email: str
+
+
+class _Employed(_Read):
+    company: _Company | None
+
+
+class DirectoryEntry(_Read):
+    """A contact as a list shows it."""
+
+    first_name: str
+    last_name: str
+    email: str
+    company: str | None = None
+    city: str | None = None
+    country: str | None = None
+
+
+def entry_of(contact: Mapping[str, Any]) -> DirectoryEntry:
+    """The entry of a contact as the contact service stores it. Raises pydantic's ValidationError."""
+    read = _Contact.model_validate(contact)
+    return DirectoryEntry(**_named(read.name), email=read.email, **_employed(read.company))
+
+
+def project(entry: DirectoryEntry, event: Event) -> After[DirectoryEntry] | None:
+    """The entry after an event; None: the directory cannot read the event, so the contact itself has to be read."""
+    try:
+        return _after(entry, event)
+    except ValidationError:
+        return None
+
+
+def _after(entry: DirectoryEntry, event: Event) -> After[DirectoryEntry] | None:
+    changed: Mapping[str, Any]
+    match event.action:
+        case "ContactNameUpdatedEvent":
+            changed = _named(_Named.model_validate(event.data).name)
+        case "ContactEmailUpdatedEvent":
+            changed = {"email": _Addressed.model_validate(event.data).email}
+        case "ContactCompanyUpdatedEvent":
+            changed = _employed(_Employed.model_validate(event.data).company)
+        case "ContactDescriptionUpdatedEvent":
+            changed = {}  # the directory does not show it
+        case "ContactDeletedEvent":
+            return After(None)
+        case _:
+            return None
+    return After(entry.model_copy(update=changed))
+
+
+def _named(name: _Name) -> dict[str, str]:
+    return {"first_name": name.first_name, "last_name": name.last_name}
+
+
+def _employed(company: _Company | None) -> dict[str, str | None]:
+    if company is None:
+        return {"company": None, "city": None, "country": None}
+    return {"company": company.company_name, "city": company.city, "country": company.country}
+
+
+class Field(StrEnum):
+    """What the directory is searched and sorted by; upper and lower case are the same."""
+
+    NAME = "name"
+    EMAIL = "email"
+    COMPANY = "company"
+    CITY = "city"
+    COUNTRY = "country"
+
+
+@dataclass(frozen=True)
+class Search:
+    """Which entries, and in which order. Each value is the whole of a field, that of the name a beginning of it."""
+
+    wanted: Mapping[Field, str]
+    sort: Field = Field.NAME
+
+
+@dataclass(frozen=True)
+class Listed:
+    """An entry, and how far it can be trusted."""
+
+    id: str
+    entry: DirectoryEntry
+    sequence: int
+    """The newest event of the contact that the entry shows."""
+    applied_at: datetime
+    late_seconds: float | None
+    """How long after the change the entry was written; None: the entry was read from the contact itself."""
+    blocked_since: datetime | None
+    """Since when events of the contact are held back; None: they are not, as far as the last sweep saw."""
+
+
+@dataclass(frozen=True)
+class DirectoryPage:
+    """A page of a search, and the token of the next page."""
+
+    items: Sequence[Listed]
+    continuation_token: str | None
+
+
+class Directory(Protocol):
+    """The directory, for readers."""
+
+    async def search(self, search: Search, size: int, continuation_token: str | None) -> DirectoryPage:
+        """At most ``size`` entries in the order of the search; deleted contacts are not among them.
+
+        Raises:
+            UnknownContinuation: the token was not made for this search.
+            Throttled: the store asks to slow down.
+            Unavailable: the store cannot be used.
+        """

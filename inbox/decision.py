@@ -1,0 +1,154 @@
+"""An entry follows from the events 1 to ``last_sequence``, each applied once and in order, or from the source itself.
+
+What is decided here is decided over an entry that may be an old read: every write names the version that it was decided
+over (``at-its-version``), and what needs no write is true of every newer version too.
+
+=====================  ==============================================================================================
+``applied-before``     A sequence that the entry has reached is done.
+``next-only``          Only the next sequence is applied; a higher one shows a gap, and the entry is healed.
+``notice-healed``      A notice is never applied: the source knows what the discarded event changed.
+``unknown-healed``     So is an action that the subscriber cannot apply.
+``unsequenced``        So is an event without a sequence; only a read behind a fence surely has its change.
+``made-from-source``   The first entry is made from a source read behind a fence: an event may be late.
+``fenced-absence``     A source that is not found is gone only if that read was behind a fence.
+``source-at-least``    Healing needs a source that has reached the event; else it reads behind a fence, or waits.
+``only-newer``         Healing writes only what is newer than the entry.
+``gone-is-deleted``    A living entry whose source is gone becomes a deleted one.
+``keep-the-deleted``   A source that is deleted makes a deleted entry, also where there was none.
+``deleted-is-final``   A deleted entry takes no event and is not healed.
+``healed-has-no-id``   A healed entry names no event.
+``same-place``         Another event with the entry's sequence is an alarm, unless the entry names no event.
+``notice-no-alarm``    A notice of an event that arrived all the same is no alarm.
+=====================  ==============================================================================================
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Generic, TypeVar
+
+from inbox.entry import After, Entry, Found
+from inbox.event import Event
+
+S = TypeVar("S")
+
+Projection = Callable[[S, Event], After[S] | None]
+"""The state after an event; None: this subscriber cannot apply the event, and the source is read."""
+
+
+class Done(Enum):
+    """Why nothing is to be written."""
+
+    APPLIED_BEFORE = "was applied before"
+    DELETED = "is of a deleted aggregate"
+    GONE = "is of an aggregate that is gone"
+    NOT_NEWER = "the source has nothing newer"
+    CONFLICT = "has the sequence of another event"
+
+
+class Because(Enum):
+    """Why the source is read."""
+
+    NEW = "there is no entry"
+    GAP = "events are missing"
+    NOTICE = "an event was discarded"
+    UNKNOWN = "the subscriber cannot apply the event"
+    UNSEQUENCED = "the event has no sequence"
+    SWEEP = "a sweep found the entry behind its source"
+
+
+@dataclass(frozen=True)
+class Complete:
+    """The message is done, and nothing is written."""
+
+    why: Done
+
+
+@dataclass(frozen=True)
+class Put(Generic[S]):
+    """Write this entry over the version that was read; ``because`` None: the event led here."""
+
+    entry: Entry[S]
+    because: Because | None = None
+
+
+@dataclass(frozen=True)
+class Heal:
+    """Read the source. ``at_least``: the sequence that it must have reached; None: only the newest will do."""
+
+    because: Because
+    at_least: int | None
+
+
+class Look(Enum):
+    """What a read of the source was good for."""
+
+    BEHIND_A_FENCE = "the read proves too little: read again, behind a fence"
+    LATER = "the source itself is behind: wait"
+
+
+def decide(entry: Entry[S] | None, event: Event, project: Projection[S]) -> Complete | Put[S] | Heal:
+    """What an event means for an entry (None: there is none)."""
+    if entry is None:
+        return Heal(Because.NEW, event.sequence)  # made-from-source
+    if entry.state is None:
+        return Complete(Done.DELETED)  # deleted-is-final
+    if event.sequence is None:
+        return Heal(Because.UNSEQUENCED, None)  # unsequenced
+    return _place(entry, entry.state, event, event.sequence, project)
+
+
+def _place(
+    entry: Entry[S], state: S, event: Event, sequence: int, project: Projection[S]
+) -> Complete | Put[S] | Heal:
+    if sequence <= entry.last_sequence:
+        return Complete(Done.CONFLICT if _conflict(entry, event) else Done.APPLIED_BEFORE)  # applied-before
+    if sequence > entry.last_sequence + 1:
+        return Heal(Because.GAP, sequence)  # next-only
+    after = None if event.is_notice else project(state, event)
+    if after is None:  # notice-healed, unknown-healed
+        return Heal(Because.NOTICE if event.is_notice else Because.UNKNOWN, sequence)
+    return Put(Entry(sequence, event.id, after.state, entry.healed))
+
+
+def mend(
+    entry: Entry[S] | None, heal: Heal, found: Found[S] | None, *, fenced: bool
+) -> Complete | Put[S] | Look:
+    """What the source means for an entry. ``fenced``: the read misses nothing that was committed before the entry's."""
+    if entry is not None and entry.state is None:
+        return Complete(Done.DELETED)  # deleted-is-final
+    behind = found is None or (heal.at_least is not None and found.sequence < heal.at_least)
+    if not fenced and (behind or entry is None or heal.at_least is None):
+        return Look.BEHIND_A_FENCE  # made-from-source, fenced-absence, source-at-least, unsequenced
+    if found is None:
+        return _gone(entry, heal)
+    if behind:
+        return Look.LATER  # source-at-least
+    if entry is not None and not _newer(entry, heal, found):
+        return Complete(Done.NOT_NEWER)  # only-newer
+    healed = (entry.healed if entry else 0) + (heal.because is not Because.NEW)
+    return Put(
+        Entry(found.sequence, None, found.state, healed), heal.because
+    )  # healed-has-no-id, keep-the-deleted
+
+
+def _gone(entry: Entry[S] | None, heal: Heal) -> Complete | Put[S]:
+    if entry is None:
+        return Complete(Done.GONE)
+    return Put(Entry(entry.last_sequence, None, None, entry.healed), heal.because)  # gone-is-deleted
+
+
+def _conflict(entry: Entry[S], event: Event) -> bool:
+    """``same-place``: two events claim one sequence. An entry that names no event was healed past it."""
+    return (
+        event.sequence == entry.last_sequence
+        and entry.last_event_id not in (None, event.id)
+        and not event.is_notice  # notice-no-alarm; an entry never names a notice
+    )
+
+
+def _newer(entry: Entry[S], heal: Heal, found: Found[S]) -> bool:
+    """A change without a sequence leaves the source's sequence as it is; its newest state was read after the entry."""
+    if heal.because is Because.UNSEQUENCED and found.sequence == entry.last_sequence:
+        return found.state != entry.state
+    return found.sequence > entry.last_sequence

@@ -1,0 +1,59 @@
+"""A subscriber's copy of one aggregate: what it holds, and the event up to which it holds it, in one document."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Generic, TypeVar
+
+S = TypeVar("S")
+
+
+@dataclass(frozen=True)
+class Entry(Generic[S]):
+    """``state`` is the aggregate after the event ``last_sequence``; None: the aggregate was deleted."""
+
+    last_sequence: int
+    last_event_id: str | None
+    """The event that made this state; None: the state was read from the source."""
+    state: S | None
+    healed: int = 0
+    """How often the entry was put right from the source, because events alone did not lead here."""
+
+    @property
+    def deleted(self) -> bool:
+        """A deleted entry keeps id and sequence, so that a late event does not bring it back."""
+        return self.state is None
+
+
+@dataclass(frozen=True)
+class VersionedEntry(Generic[S]):
+    """An entry as it was read, and the version to name when it is replaced."""
+
+    entry: Entry[S]
+    version: str
+    blocked_since: datetime | None = None
+    """Since when the publisher is known to hold back events of the aggregate; a sweep notes it."""
+
+
+@dataclass(frozen=True)
+class Found(Generic[S]):
+    """An aggregate as its source has it. ``sequence`` is that of its newest event; ``state`` None: it was deleted."""
+
+    sequence: int
+    state: S | None
+    changed_at: datetime | None = None
+    """When the source was last written; None: not known."""
+
+
+@dataclass(frozen=True)
+class After(Generic[S]):
+    """What an event makes of a state; None: the aggregate is deleted."""
+
+    state: S | None
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """When an entry was written, and how long after the change that it shows; None: not known, as after healing."""
+
+    at: datetime
+    late_seconds: float | None

@@ -1,0 +1,61 @@
+"""Every error of a subscriber. An adapter raises these in place of its SDK's errors.
+
+::
+
+    InboxError
+    ├── StoreAway              the store or the source cannot be used right now: this hits every aggregate
+    ├── EntryChanged           another writer changed the entry after it was read
+    ├── Contended              the entry changed each time it was about to be written
+    ├── SourceBehind           the source does not show the event yet
+    ├── Unstorable             the store will never take this entry as it is
+    ├── Unreadable             the message is no event: it can never be applied
+    ├── NotSetAside            no open record has this id
+    ├── NotApplied             a record that was set aside cannot be applied
+    └── RecordChanged          somebody else changed the record after it was read
+
+What is no error of this tree, such as a bug in a projection, hits one aggregate as far as the inbox can tell.
+"""
+
+
+class InboxError(Exception):
+    """Base of every error that the inbox raises on purpose."""
+
+
+class StoreAway(InboxError):
+    """The store or the source cannot be used right now: wait, then try again. Nothing is known to be written."""
+
+    def __init__(self, message: str, *, retry_after_seconds: float = 1.0) -> None:
+        super().__init__(message)
+        self.retry_after_seconds = retry_after_seconds
+
+
+class EntryChanged(InboxError):
+    """Another writer changed the entry after it was read, or an earlier attempt of this one: read it again."""
+
+
+class Contended(InboxError):
+    """The entry changed each time it was about to be written: try again later."""
+
+
+class SourceBehind(InboxError):
+    """The source does not show the event, not even behind a fence: the gap cannot be closed now."""
+
+
+class Unreadable(InboxError):
+    """The message is no event, or names no aggregate: it can never be applied. The text holds nothing personal."""
+
+
+class Unstorable(InboxError):
+    """The store will never take this entry as it is, because of its size or its id."""
+
+
+class NotSetAside(InboxError):
+    """There is no record of this id, or it is closed."""
+
+
+class NotApplied(InboxError):
+    """A record that was set aside cannot be applied as it is; its reason says why."""
+
+
+class RecordChanged(InboxError):
+    """Somebody else changed the record after it was read: read it again."""

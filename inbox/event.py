@@ -1,0 +1,41 @@
+"""What a subscriber needs to know of a message to put it in its place: which event of which aggregate, and where in it.
+
+A notice takes the place of an event that an operator of the publisher has discarded. It has the sequence of that event,
+so that subscribers see no gap, and tells nothing of what changed.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, NamedTuple
+
+NOTICE = "EventDiscarded"
+"""The action of every notice."""
+
+
+class AggregateKey(NamedTuple):
+    """An aggregate's type and id; ids are unique within a type."""
+
+    type: str
+    id: str
+
+    def __str__(self) -> str:
+        return f"{self.type} {self.id}"
+
+
+@dataclass(frozen=True)
+class Event:
+    """An event as a subscriber receives it. ``data`` holds personal data, and is not shown in logs."""
+
+    id: str
+    aggregate: AggregateKey
+    action: str
+    sequence: int | None
+    """1, 2, 3 … without a gap for each aggregate; None: the publisher gave the event no number."""
+    created_at: datetime
+    data: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def is_notice(self) -> bool:
+        """Whether the message stands in the place of a discarded event."""
+        return self.action == NOTICE

@@ -1,0 +1,59 @@
+"""A rebuild fills the entries from their sources while events go on being applied: the newer of the two wins.
+
+With ``source_wins``, after a restore, the source wins whatever the sequences say: entries that are ahead are lowered,
+entries whose source is gone are removed, and deleted entries of living sources come back. That breaks the rules by
+which events are applied (``only-newer``, ``deleted-is-final``): the subscriber must be stopped, and no message left.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from inbox.decision import Put
+from inbox.entry import Entry, Stamp
+from inbox.state import StateInbox
+from inbox.walk import Lists, Progress, Result, Seen, Side, Walk
+
+S = TypeVar("S")
+
+
+@dataclass(frozen=True)
+class Rebuild(Generic[S]):
+    """Writes all entries of one inbox from their sources."""
+
+    inbox: StateInbox[S]
+    lists: Lists
+    source_wins: bool = False
+
+    async def run(self, tell: Callable[[Progress], None]) -> Progress:
+        """Go on to the end. Raises StoreAway: run it again, it goes on from there."""
+        look = self._force if self.source_wins else self._heal
+        walk = Walk("rebuild", self.lists, {Side.ENTRIES: look, Side.SOURCES: look}, self.inbox.clock, tell)
+        return await walk.run(seconds=None)
+
+    async def _heal(self, seen: Seen) -> Result:
+        read = await self.inbox.entries.read(seen.key)
+        if read is None and seen.deleted:
+            return Result.RIGHT  # a deleted entry is of no use where no message of it can come
+        if read is not None and not read.entry.deleted and not seen.deleted:
+            found = await self.inbox.source.read(seen.key)
+            if found is not None and found.sequence == read.entry.last_sequence:
+                return Result.RIGHT
+        return Result.HEALED if isinstance(await self.inbox.heal(seen.key), Put) else Result.RIGHT
+
+    async def _force(self, seen: Seen) -> Result:
+        found = await self.inbox.source.newest(seen.key)
+        read = await self.inbox.entries.newest(seen.key)
+        if found is None:
+            if read is None:
+                return Result.RIGHT
+            await self.inbox.entries.remove(seen.key, over=read.version)
+            return Result.HEALED
+        if read is None and found.state is None:
+            return Result.RIGHT
+        if read is not None and (read.entry.last_sequence, read.entry.state) == (found.sequence, found.state):
+            return Result.RIGHT
+        entry = Entry(found.sequence, None, found.state, read.entry.healed if read else 0)
+        stamp = Stamp(self.inbox.clock(), None)
+        await self.inbox.entries.put(seen.key, entry, stamp, over=None if read is None else read.version)
+        return Result.HEALED

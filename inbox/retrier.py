@@ -1,0 +1,161 @@
+"""What was set aside is applied through the same handler as any message, in its aggregate's order.
+
+A timer tries what waits; an operator may try one record now, or discard it. Applying is the inbox's: an event that was
+applied meanwhile is found to be applied, so it does not matter who tries a record beside whom. A record is closed after
+the event was applied; a crash between the two leaves a record that is closed by the next attempt.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from inbox.errors import NotApplied, NotSetAside, RecordChanged, StoreAway, Unreadable
+from inbox.event import AggregateKey
+from inbox.receiver import Handle, Read, told
+from inbox.set_aside import Record, RecordPage, SetAside, State
+from inbox.state import utc_now
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What became of the records that waited."""
+
+    applied: int = 0
+    waiting: int = 0
+    overdue: int = 0
+
+    def plus(self, states: Sequence[State]) -> "Tried":
+        """With some more records, which are in these states now."""
+        return Tried(
+            self.applied + states.count(State.APPLIED),
+            self.waiting + states.count(State.WAITING),
+            self.overdue,
+        )
+
+
+@dataclass(frozen=True)
+class Retrier:
+    """The timer's and the operator's work on the records of one subscription."""
+
+    read: Read
+    handle: Handle
+    set_aside: SetAside
+    limit: timedelta
+    """How long a record may wait. Older ones are closed: nobody has repaired the cause."""
+    now: Callable[[], datetime] = utc_now
+
+    async def run(self, *, seconds: float) -> Tried:
+        """Try what waits, for so many seconds at most; what is left waits for the next run. Raises StoreAway."""
+        tried = Tried()
+        try:
+            async with asyncio.timeout(seconds):
+                tried = Tried(overdue=await self._close_overdue())
+                seen: set[AggregateKey | None] = set()
+                async for record in self.set_aside.waiting():
+                    if record.aggregate not in seen:
+                        seen.add(record.aggregate)
+                        tried = tried.plus(await self._in_order(record.aggregate))
+        except TimeoutError:
+            _log.warning(
+                "not all of what was set aside was tried within %.0f s: the next run goes on", seconds
+            )
+        if tried.applied:
+            _log.info("applied %d message(s) that were set aside", tried.applied)
+        return tried
+
+    async def apply(self, record_id: str) -> None:
+        """Try one record now, and before it what waits of its aggregate and comes earlier.
+
+        Raises:
+            NotSetAside: there is no such record, or it is closed.
+            NotApplied: this record, or one before it, cannot be applied.
+            StoreAway: the store cannot be used.
+        """
+        record = await self.set_aside.get(record_id)
+        states = [*await self._in_order(record.aggregate, before=record)] if record.aggregate else []
+        if State.WAITING not in states:
+            states.append(await self._try(record))
+        if states[-1] is not State.APPLIED:
+            raise NotApplied(
+                "this record, or one of its aggregate before it, cannot be applied: read their reasons, remove the "
+                "cause, then apply again"
+            )
+
+    async def discard(self, record_id: str, reason: str) -> None:
+        """Give a record up for good. Raises NotSetAside, RecordChanged, StoreAway."""
+        record = await self.set_aside.get(record_id)
+        await self.set_aside.change(record, State.DISCARDED, reason, attempts=record.attempts)
+        _log.warning("discarded record %s: event %s of %s", record.id, record.event_id, record.aggregate)
+
+    async def page(self, size: int, continuation_token: str | None) -> RecordPage:
+        """Open records, oldest first."""
+        return await self.set_aside.page(size, continuation_token)
+
+    async def counts(self) -> Mapping[State, int]:
+        """How many records are open, by state. Raises StoreAway."""
+        return {state: await self.set_aside.count(state) for state in State if state.is_open}
+
+    async def show(self, record_id: str) -> Record:
+        """One record with its message. Raises NotSetAside, StoreAway."""
+        return await self.set_aside.get(record_id)
+
+    async def _close_overdue(self) -> int:
+        closed = 0
+        async for record in self.set_aside.older(self.now() - self.limit):
+            _log.error(
+                "gave up event %s of %s, set aside at %s: %s. Its entry is right again after the next sweep",
+                record.event_id,
+                record.aggregate,
+                record.set_aside_at.isoformat(),
+                record.reason,
+            )
+            await self._changed(record, State.OVERDUE, record.reason)
+            closed += 1
+        return closed
+
+    async def _in_order(self, aggregate: AggregateKey | None, before: Record | None = None) -> list[State]:
+        """Try what waits of an aggregate, up to the first that cannot be applied."""
+        records = [each async for each in self.set_aside.waiting(aggregate)]
+        states: list[State] = []
+        for each in sorted(records, key=_order):
+            if before is not None and _order(each) >= _order(before):
+                break
+            try:
+                states.append(await self._try(await self.set_aside.get(each.id)))
+            except NotSetAside:
+                continue  # somebody else has closed it
+            if states[-1] is State.WAITING:
+                break
+        return states
+
+    async def _try(self, record: Record) -> State:
+        """The record's new state. Raises StoreAway."""
+        if record.delivery is None:
+            return await self._changed(record, State.REFUSED, "the message was too large to keep")
+        try:
+            event = self.read(record.delivery)
+            if event is not None:
+                await self.handle(event)
+        except StoreAway:
+            raise
+        except Unreadable as error:
+            return await self._changed(record, State.REFUSED, str(error))
+        except Exception as error:  # noqa: BLE001 - it hits this aggregate alone, and the record tells an operator
+            return await self._changed(record, State.WAITING, told(error))
+        return await self._changed(record, State.APPLIED, record.reason)
+
+    async def _changed(self, record: Record, state: State, reason: str) -> State:
+        try:
+            await self.set_aside.change(record, state, reason, attempts=record.attempts + 1)
+        except RecordChanged:
+            _log.info("record %s was changed by somebody else meanwhile", record.id)
+        return state
+
+
+def _order(record: Record) -> tuple[int, int]:
+    """By the event's sequence; what has none comes as it was sent."""
+    return record.sequence or 0, record.enqueued_number

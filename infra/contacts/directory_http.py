@@ -1,0 +1,70 @@
+"""The directory over HTTP: a search becomes a checked value, and a page becomes an answer."""
+
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import azure.functions as func
+
+from application.directory import DirectoryPage, Field, Listed, Search
+from infra.contacts.directory import spelled
+from infra.http.errors import FieldError, InvalidRequest
+from infra.http.responses import json_response
+
+LONGEST = 250
+"""The longest text to search for, in characters: no field is longer, but for an email address by four."""
+
+_ALSO_IN_THE_QUERY = {"sort", "pageSize", "continuationToken", "code", "clientId"}
+"""``code`` and ``clientId`` are the host's: a function key may stand in the query."""
+
+
+def search(request: func.HttpRequest) -> Search:
+    """The search in the query. Raises InvalidRequest: a misspelled name would give the whole directory.
+
+    The query is read from the URL, since the host drops empty parameters.
+    """
+    given = parse_qsl(urlsplit(request.url).query, keep_blank_values=True)
+    names = [name for name, _ in given]
+    wrong = [
+        FieldError(
+            name[:40], "is given twice" if name in known() else f"is not one of {', '.join(sorted(known()))}"
+        )
+        for name in dict.fromkeys(names)
+        if name not in known() or names.count(name) > 1
+    ]
+    query = dict(given)
+    wanted = {field: query[field.value] for field in Field if field.value in query}
+    wrong += [
+        FieldError(field.value, f"must have 1 to {LONGEST} characters that are not spaces")
+        for field, text in wanted.items()
+        if not spelled(text) or len(text) > LONGEST
+    ]
+    sort = query.get("sort", Field.NAME.value)
+    if sort not in [*Field]:
+        wrong.append(FieldError("sort", f"must be one of {', '.join(field.value for field in Field)}"))
+    if wrong:
+        raise InvalidRequest(*wrong)
+    return Search(wanted, Field(sort))
+
+
+def known() -> set[str]:
+    """The names that may stand in the query."""
+    return {field.value for field in Field} | _ALSO_IN_THE_QUERY
+
+
+def listed(page: DirectoryPage) -> func.HttpResponse:
+    """200 with a page of entries and the token of the next page."""
+    return json_response(
+        200,
+        {"items": [_view(item) for item in page.items], "continuationToken": page.continuation_token},
+    )
+
+
+def _view(listed: Listed) -> dict[str, Any]:
+    return {
+        "id": listed.id,
+        **listed.entry.model_dump(mode="json", by_alias=True),
+        "sequence": listed.sequence,
+        "appliedAt": listed.applied_at.isoformat(),
+        "lateSeconds": listed.late_seconds,
+        "blockedSince": listed.blocked_since.isoformat() if listed.blocked_since else None,
+    }

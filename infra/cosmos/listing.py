@@ -1,0 +1,72 @@
+"""A list over all partitions goes on from the last key that was seen, never from a token of the store.
+
+The Python SDK cannot continue an ordered query over several physical partitions
+(https://github.com/Azure/azure-sdk-for-python/issues/41434). So each page is a query of its own, for what comes after
+the last entry of the page before. Two entries with one key are told apart by their ids, and ``ORDER BY`` over both
+needs a composite index. An entry whose key changes between two pages may be listed twice or not at all.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from infra.cosmos import continuation
+from infra.cosmos.container import Container, StoreFailed
+from infra.cosmos.documents import Item
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A field that must have a text, or begin with it."""
+
+    field: str
+    text: str
+    beginning: bool = False
+
+
+@dataclass(frozen=True)
+class EntryListing:
+    """Lists the living entries of one container; ``scope`` names the container in tokens."""
+
+    container: Container
+    scope: str
+
+    async def page(
+        self, conditions: Sequence[Sequence[Condition]], sort: str, size: int, token: str | None
+    ) -> tuple[list[Item], str | None]:
+        """At most ``size`` items, and the token of the next page. Of each group one condition must hold.
+
+        Field names come from the code, never from a caller. Raises UnknownContinuation, Throttled, Unavailable.
+        """
+        scope = f"{self.scope}/{sort}/{conditions}"
+        after = json.loads(continuation.unseal(scope, token)) if token else None
+        query, parameters = _query(conditions, sort, size + 1, after)
+        try:
+            found, _ = await self.container.page(query, parameters, size + 1, None)
+        except StoreFailed as error:
+            raise error.failure.error() from error
+        items = found[:size]
+        if len(found) == len(items):
+            return items, None
+        last = [items[-1]["search"][sort], items[-1]["id"]]
+        return items, continuation.seal(scope, json.dumps(last))
+
+
+def _query(
+    conditions: Sequence[Sequence[Condition]], sort: str, size: int, after: Sequence[str] | None
+) -> tuple[str, Mapping[str, str]]:
+    parameters: dict[str, str] = {}
+    where = ["c.deleted = false"]
+    for group in conditions:
+        choices = []
+        for each in group:
+            name = f"@p{len(parameters)}"
+            parameters[name] = each.text
+            path = f"c.search.{each.field}"
+            choices.append(f"STARTSWITH({path}, {name})" if each.beginning else f"{path} = {name}")
+        where.append(f"({' OR '.join(choices)})")
+    if after is not None:
+        parameters |= {"@key": after[0], "@id": after[1]}
+        where.append(f"(c.search.{sort} > @key OR (c.search.{sort} = @key AND c.id > @id))")
+    query = f"SELECT TOP {size} * FROM c WHERE {' AND '.join(where)} ORDER BY c.search.{sort}, c.id"  # noqa: S608
+    return query, parameters

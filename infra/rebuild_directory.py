@@ -1,0 +1,91 @@
+"""Fills or repairs the contact directory from the contacts; stopped at any point, it goes on from there.
+
+    python -m infra.rebuild_directory [--source-wins]
+
+Exit code 0: all entries are as their contacts; 1: some could not be read, or the store went away: run it again; 2: a
+setting is missing or wrong.
+"""
+
+from infra import installed
+
+if __name__ == "__main__":
+    installed.require("rebuild")
+
+import argparse
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+
+from inbox.errors import StoreAway
+from inbox.rebuild import Rebuild
+from inbox.walk import Progress
+from infra.bootstrap import directory_lists, wire
+from infra.errors import Misconfigured
+from infra.settings import load
+
+_BAR = 30
+
+
+async def rebuild(
+    environment: Mapping[str, str], *, source_wins: bool, tell: Callable[[Progress, int], None]
+) -> Progress:
+    """Rebuild to the end; ``tell`` gets the progress after each page, and how many contacts there are in all.
+
+    Raises Misconfigured, StoreAway.
+    """
+    settings = load(environment)
+    application = wire(settings)
+    async with application.outbox.resources:
+        lists = directory_lists(settings, application.outbox, "source-wins" if source_wins else "rebuild")
+        total = await lists.count_sources()
+        work = Rebuild(application.inbox, lists, source_wins=source_wins)
+        return await work.run(lambda progress: tell(progress, total))
+
+
+def bar(progress: Progress, total: int) -> str:
+    """One line: how much of the contacts is done, and what was found. The entries are looked at first."""
+    counts = (progress.last_counts if progress.at_the_beginning else None) or progress.counts
+    done = 1.0 if progress.at_the_beginning or not total else min(1.0, counts.sources / total)
+    filled = round(_BAR * done)
+    return (
+        f"[{'#' * filled}{'.' * (_BAR - filled)}] {counts.sources} of {total} contacts, {counts.entries} entries, "
+        f"{counts.healed} written, {counts.failed} failed"
+    )
+
+
+def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ) -> int:
+    """Rebuild, show how far it is, and return the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m infra.rebuild_directory",
+        description="Fill or repair the directory from the contacts.",
+    )
+    parser.add_argument(
+        "--source-wins",
+        action="store_true",
+        help="after a restore: entries may go back. Only with the subscriber stopped and the topic drained",
+    )
+    source_wins = parser.parse_args(argv).source_wins
+    logging.basicConfig(level=logging.ERROR, format="%(message)s")
+    in_place = sys.stdout.isatty()
+
+    def tell(progress: Progress, total: int) -> None:
+        print(
+            bar(progress, total), end="\r" if in_place and not progress.at_the_beginning else "\n", flush=True
+        )
+
+    try:
+        ended = asyncio.run(rebuild(environment, source_wins=source_wins, tell=tell))
+    except Misconfigured as error:
+        print(f"rebuild: {error}", file=sys.stderr)
+        return 2
+    except StoreAway as error:
+        print(f"rebuild: {error}. Run the same command again: it goes on from here", file=sys.stderr)
+        return 1
+    counts = ended.last_counts
+    return 0 if ended.at_the_beginning and counts is not None and not counts.failed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

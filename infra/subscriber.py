@@ -1,0 +1,81 @@
+"""A subscriber, wired: how its messages are received, tried again, and collected from the dead letters.
+
+Whatever the aggregate: a service gives the function that reads its messages, and the one that applies an event.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from datetime import timedelta
+
+import azure.functions as func
+
+from inbox.receiver import Handle, Read, Receiver
+from inbox.retrier import Retrier, Tried
+from infra.cosmos.set_aside import CosmosSetAside
+from infra.credentials import credential_for
+from infra.servicebus.client import servicebus_client
+from infra.servicebus.dead_letters import DeadLetters
+from infra.servicebus.received import delivery_of
+from infra.servicebus.sessions import Sessions
+from infra.settings import Settings
+from infra.wiring import Outbox
+
+RETRY_SECONDS, COLLECT_SECONDS = 40.0, 15.0
+"""What a run of the timer may take: it runs every minute."""
+
+
+@dataclass(frozen=True)
+class Subscriber:
+    """One subscription and its records."""
+
+    subscription: str
+    receiver: Receiver
+    retrier: Retrier
+    dead_letters: DeadLetters
+    sessions: Sessions
+    """For a subscriber outside Functions, which has no trigger."""
+
+    async def receive(self, message: func.ServiceBusMessage) -> None:
+        """Apply a message or set it aside. Raises StoreAway, having waited."""
+        await self.receiver.receive(delivery_of(message, message.get_body(), self.subscription))
+
+    async def collect(self) -> int:
+        """Move the dead letters into records; how many. Raises StoreAway."""
+        return await self.dead_letters.collect(self.receiver.keep, seconds=COLLECT_SECONDS)
+
+    async def watch(self) -> tuple[int, Tried]:
+        """Collect the dead letters, and try what waits. Raises StoreAway."""
+        results = await asyncio.gather(
+            self.collect(), self.retrier.run(seconds=RETRY_SECONDS), return_exceptions=True
+        )
+        for result in results:  # one does not stop the other
+            if isinstance(result, BaseException):
+                raise result
+        collected, tried = results
+        assert isinstance(collected, int)
+        assert isinstance(tried, Tried)
+        return collected, tried
+
+
+def wire_subscriber(settings: Settings, outbox: Outbox, read: Read, handle: Handle) -> Subscriber:
+    """Build a subscriber from settings. Opens no connection: the first use opens it."""
+    credential = credential_for(settings.servicebus)
+    client = servicebus_client(settings.servicebus, credential)
+    if credential:
+        outbox.resources.push_async_callback(credential.close)
+    outbox.resources.push_async_callback(client.close)
+    subscription = settings.servicebus_subscription
+    records = CosmosSetAside(
+        outbox.container(settings.cosmos_set_aside_container),
+        subscription,
+        f"{settings.cosmos.address}/{settings.cosmos_database}/{settings.cosmos_set_aside_container}/{subscription}",
+        closed_ttl_seconds=settings.event_ttl_seconds,
+    )
+    limit = timedelta(seconds=settings.event_ttl_seconds)
+    return Subscriber(
+        subscription,
+        Receiver(read, handle, records),
+        Retrier(read, handle, records, limit),
+        DeadLetters(client, settings.servicebus_topic, subscription),
+        Sessions(client, settings.servicebus_topic, subscription),
+    )

@@ -1,0 +1,108 @@
+"""Dead letters become records, each before it leaves the queue, and under the id that its message always had."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from azure.servicebus import ServiceBusMessage
+from azure.servicebus.aio import ServiceBusClient
+
+from devstack.administration import administration_client
+from devstack.testing import Service, eventually
+from inbox.errors import StoreAway
+from inbox.set_aside import Delivery
+from infra.servicebus.dead_letters import DeadLetters
+from infra.servicebus.received import delivery_of
+from tests.support.azure import Topic
+
+SUBSCRIPTION = "directory"
+
+
+@pytest.fixture
+async def queue(servicebus_server: Service) -> AsyncIterator[DeadLetters]:
+    topic = Topic(servicebus_server)
+    await topic.create()
+    async with administration_client(servicebus_server.admin_connection_string) as admin:
+        await admin.create_subscription(
+            topic.name,
+            SUBSCRIPTION,
+            requires_session=True,
+            max_delivery_count=1,
+            lock_duration=timedelta(seconds=5),
+        )
+    async with ServiceBusClient.from_connection_string(servicebus_server.connection_string) as client:
+        yield DeadLetters(client, topic.name, SUBSCRIPTION)
+    await topic.delete()
+
+
+async def buried(queue: DeadLetters, count: int) -> list[Delivery]:
+    """Send messages and let each fail; the deliveries as the subscriber first saw them."""
+    async with queue.client.get_topic_sender(queue.topic) as sender:
+        await sender.send_messages(
+            [
+                ServiceBusMessage(
+                    b"body %d" % number,
+                    message_id=f"m{number}",
+                    session_id="c",
+                    application_properties={"sequence": number, "aggregateType": "contact"},
+                )
+                for number in range(count)
+            ]
+        )
+    seen: list[Delivery] = []
+    async with queue.client.get_subscription_receiver(
+        queue.topic, queue.subscription, session_id="c", max_wait_time=5
+    ) as receiver:
+        for _ in range(count):
+            [message] = await receiver.receive_messages(1)
+            seen.append(delivery_of(message, b"".join(message.body), SUBSCRIPTION))
+            await receiver.abandon_message(message)
+    return seen
+
+
+async def test_dead_letters_are_moved_into_records_under_the_ids_of_their_messages(
+    queue: DeadLetters,
+) -> None:
+    seen, kept = await buried(queue, 3), []
+
+    async def keep(delivery: Delivery, reason: str) -> None:
+        kept.append((delivery, reason))
+
+    assert await queue.collect(keep, seconds=20) == 3
+    assert [delivery.record_id for delivery, _ in kept] == [delivery.record_id for delivery in seen]
+    assert [(each.body, each.properties) for each, _ in kept] == [
+        (each.body, each.properties) for each in seen
+    ]
+    assert {reason for _, reason in kept} == {"dead letter: MaxDeliveryCountExceeded"}
+    assert kept[0][0].properties == {"sequence": 0, "aggregateType": "contact"}
+    assert await queue.collect(keep, seconds=20) == 0
+
+
+async def test_a_dead_letter_stays_until_its_record_is_stored(queue: DeadLetters) -> None:
+    await buried(queue, 1)
+    kept: list[Any] = []
+
+    async def away(*_: object) -> None:
+        raise StoreAway("away")
+
+    async def keep(*given: object) -> None:
+        kept.append(given)
+
+    with pytest.raises(StoreAway):
+        await queue.collect(away, seconds=20)
+    await eventually(lambda: queue.collect(keep, seconds=20), within=20)  # its lock has to expire
+    assert len(kept) == 1
+
+
+async def test_a_broker_that_is_away_is_the_inboxs_error(servicebus_server: Service) -> None:
+    text = "Endpoint=sb://127.0.0.1:1;SharedAccessKeyName=k;SharedAccessKey=v;UseDevelopmentEmulator=true;"
+    async with ServiceBusClient.from_connection_string(text, retry_total=0) as client:
+        with pytest.raises(StoreAway, match="dead letters cannot be read"):
+            async with asyncio.timeout(30):
+                await DeadLetters(client, "t", "s").collect(_nothing, seconds=20)
+
+
+async def _nothing(*_: object) -> None:
+    raise AssertionError("nothing was received")

@@ -1,0 +1,387 @@
+"""The directory in Cosmos DB: the inbox's rules over the real store, with lost answers and replicas that lag."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from azure.cosmos.aio import CosmosClient
+
+from application.contacts import Contacts
+from application.directory import DirectoryEntry, Field, Search, entry_of, project
+from devstack.testing import Service, running
+from domain.contact import Contact
+from domain.values import Company, ContactDetails, Name
+from inbox.decision import Because, Done
+from inbox.entry import Entry, Stamp
+from inbox.errors import EntryChanged, StoreAway
+from inbox.event import NOTICE, AggregateKey, Event
+from inbox.state import StateInbox
+from inbox.sweep import Sweep
+from inbox.walk import Counts
+from infra.contacts.directory import FORM, CosmosDirectory
+from infra.contacts.subscriber import received_event
+from infra.cosmos.container import Container
+from infra.cosmos.entries import CosmosEntries
+from infra.cosmos.listing import EntryListing
+from infra.cosmos.source import CosmosSource
+from infra.cosmos.unit_of_work import CosmosUnitOfWork, Lifetimes
+from infra.cosmos.walk_lists import CosmosLists
+from infra.servicebus.message import message_from_event
+from outbox.aggregates import Aggregates
+from outbox.errors import UnknownContinuation
+from outbox.feed import OutboxEvent
+from tests.support.azure import CONTACTS, DIRECTORY, contacts_database
+from tests.support.contacts import DETAILS, LATER, ORIGIN
+from tests.support.fake_claims import FakeClaims
+from tests.support.feed import EVENTS
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+PARTITIONS = 4
+
+
+@pytest.fixture(scope="module")
+def cosmos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    folder = tmp_path_factory.mktemp("cosmos") / "data"
+    with running(Service("cosmos", folder, "--faults", f"--partitions={PARTITIONS}")) as service:
+        yield service
+
+
+@dataclass
+class Process:
+    """One process of the app, with clients and session tokens of its own."""
+
+    contacts: Contacts
+    entries: CosmosEntries[DirectoryEntry]
+    inbox: StateInbox[DirectoryEntry]
+    directory: CosmosDirectory
+    stored: Container
+
+    async def create(self, **details: Any) -> UUID:
+        return (await self.contacts.create(DETAILS.model_copy(update=details), ORIGIN)).aggregate.id
+
+    async def describe(self, contact_id: UUID, **details: Any) -> None:
+        def revised(before: ContactDetails) -> ContactDetails:
+            return before.model_copy(update=details)
+
+        await self.contacts.revise(contact_id, revised, ORIGIN)
+
+    async def events(self, contact_id: UUID) -> list[Event]:
+        """What the relay sends of a contact, as the subscriber reads it."""
+        query = "SELECT * FROM c WHERE c.type = 'domainEvent'"
+        items, _ = await self.stored.page(query, {}, 100, None, partition_key=str(contact_id))
+        found = [each for item in items if isinstance(each := EVENTS.event(item), OutboxEvent)]
+        messages = [
+            message_from_event(each, source="/contacts", partitioned=False)
+            for each in sorted(found, key=lambda each: each.sequence or 0)
+        ]
+        received = [received_event(b"".join(message.body), {}) for message in messages]
+        return [each for each in received if each is not None]
+
+    async def entry(self, contact_id: UUID) -> Entry[DirectoryEntry] | None:
+        found = await self.entries.newest(key_of(contact_id))
+        return None if found is None else found.entry
+
+
+def key_of(contact_id: UUID) -> AggregateKey:
+    return AggregateKey("contact", str(contact_id))
+
+
+def started(client: CosmosClient, database: str) -> Process:
+    stored, listed = Container(client, database, CONTACTS), Container(client, database, DIRECTORY)
+    entries = CosmosEntries(listed, FORM, deleted_ttl_seconds=600)
+    lifetimes = Lifetimes(events=600, requests=600)
+    aggregates = Aggregates(lambda origin: CosmosUnitOfWork(stored, "t", origin, lifetimes), FakeClaims())
+    return Process(
+        Contacts(aggregates, lambda: LATER),
+        entries,
+        StateInbox(entries, CosmosSource(stored, entry_of), project),
+        CosmosDirectory(EntryListing(listed, "t")),
+        stored,
+    )
+
+
+@dataclass
+class Place:
+    connection: str
+    database: str
+
+
+@pytest.fixture
+async def place(cosmos: Service) -> AsyncIterator[Place]:
+    async with contacts_database(cosmos) as database:
+        yield Place(cosmos.connection_string, database.id)
+    await cosmos.faults.clear()
+
+
+@pytest.fixture
+async def here(place: Place) -> AsyncIterator[Process]:
+    async with CosmosClient.from_connection_string(place.connection) as client:
+        yield started(client, place.database)
+
+
+@pytest.fixture
+async def there(place: Place) -> AsyncIterator[Process]:
+    """Another process, which has written nothing and holds no session token."""
+    async with CosmosClient.from_connection_string(place.connection) as client:
+        yield started(client, place.database)
+
+
+async def test_every_event_of_a_contact_is_applied(here: Process) -> None:
+    contact_id = await here.create()
+    for details in (
+        {"name": Name(first_name="Jane", last_name="Roe")},
+        {"email": "jane@contoso.com"},
+        {"description": "unseen"},
+        {"company": Company(company_name="Fabrikam", city="Oslo", country="NO")},
+    ):
+        await here.describe(contact_id, **details)
+    created, *changes = await here.events(contact_id)
+    await here.inbox.handle(created)
+    for change in changes:
+        await here.inbox.handle(change)
+    entry = await here.entry(contact_id)
+    assert entry is not None
+    assert entry.last_sequence == 5
+    assert entry.state == DirectoryEntry(
+        first_name="Jane",
+        last_name="Roe",
+        email="jane@contoso.com",
+        company="Fabrikam",
+        city="Oslo",
+        country="NO",
+    )
+
+
+async def test_every_event_alone_leads_to_the_contact_as_it_is_stored(here: Process) -> None:
+    """From the entry of the first version, so that no step is taken from the source."""
+    contact_id = await here.create()
+    first = entry_of(DETAILS.model_dump(mode="json", by_alias=True))
+    await here.entries.put(key_of(contact_id), Entry(1, None, first), Stamp(NOON, None), over=None)
+    await here.describe(contact_id, name=Name(first_name="A", last_name="B"), email="a@b.org", company=None)
+    await here.contacts.delete(contact_id, ORIGIN)
+    before: Entry[DirectoryEntry] | None = None
+    for event in (await here.events(contact_id))[1:]:
+        before = await here.entry(contact_id)
+        await here.inbox.handle(event)
+    assert here.inbox.counts == {None: 4}
+    assert before is not None
+    assert before.state == DirectoryEntry(first_name="A", last_name="B", email="a@b.org")
+    after = await here.entry(contact_id)
+    assert after is not None
+    assert (after.state, after.last_sequence) == (None, 5)
+
+
+async def test_two_processes_apply_one_event_once(here: Process, there: Process) -> None:
+    contact_id = await here.create()
+    for email in ("john@contoso.com", "jane@contoso.com"):
+        event = (await here.events(contact_id))[-1]
+        await asyncio.gather(*(process.inbox.handle(event) for process in (here, there) for _ in range(3)))
+        await here.describe(contact_id, email=email)
+    entry = await here.entry(contact_id)
+    assert entry is not None
+    assert entry.last_sequence == 2
+    both = here.inbox.counts + there.inbox.counts
+    assert (both[Because.NEW], both[None]) == (1, 1)
+
+
+@pytest.mark.parametrize("kind", ["fail-before-commit", "drop-after-commit", "unavailable", "throttle"])
+async def test_an_answer_that_is_lost_changes_nothing_in_the_end(
+    cosmos: Service, here: Process, kind: str
+) -> None:
+    contact_id = await here.create()
+    await here.describe(contact_id, email="jane@contoso.com")
+    for event in await here.events(contact_id):
+        await cosmos.faults.add(kind, count=2, operation="batch", container=DIRECTORY)
+        for _ in range(10):
+            try:
+                await here.inbox.handle(event)
+            except StoreAway:
+                continue
+            break
+        await cosmos.faults.clear()
+    entry = await here.entry(contact_id)
+    assert entry is not None
+    assert (entry.last_sequence, entry.state and entry.state.email) == (2, "jane@contoso.com")
+
+
+async def test_over_replicas_that_lag_nothing_is_lost_and_nothing_comes_back(
+    cosmos: Service, here: Process, there: Process
+) -> None:
+    contact_id = await here.create()
+    await here.describe(contact_id, email="jane@contoso.com")
+    await here.describe(contact_id, company=None)
+    events = await here.events(contact_id)
+    await cosmos.faults.add("lag", seconds=600, count=None)
+    await here.inbox.handle(events[0])
+    await there.inbox.handle(events[2])
+    notice = replace(events[1], id=str(uuid4()), action=NOTICE)
+    await there.inbox.handle(notice)
+    entry = await here.entry(contact_id)
+    assert entry is not None
+    assert (entry.last_sequence, entry.state and entry.state.company) == (3, None)
+    await here.contacts.delete(contact_id, ORIGIN)
+    await there.inbox.heal(key_of(contact_id))
+    for event in events:
+        await there.inbox.handle(event)
+    deleted = await here.entry(contact_id)
+    assert deleted is not None
+    assert (deleted.last_sequence, deleted.state) == (4, None)
+    assert Done.CONFLICT not in here.inbox.counts + there.inbox.counts
+
+
+async def test_a_contact_that_never_was_gets_no_entry(here: Process) -> None:
+    nobody = Event(str(uuid4()), key_of(uuid4()), "ContactDeletedEvent", 2, NOON, {})
+    await here.inbox.handle(nobody)
+    assert here.inbox.counts == {Done.GONE: 1}
+    assert await here.entry(UUID(nobody.aggregate.id)) is None
+
+
+async def test_a_deleted_entry_keeps_only_what_is_needed_and_expires(here: Process) -> None:
+    contact_id = await here.create()
+    await here.contacts.delete(contact_id, ORIGIN)
+    for event in await here.events(contact_id):
+        await here.inbox.handle(event)
+    item = await here.entries.container.read(str(contact_id), str(contact_id))
+    assert item is not None
+    assert (item["lastSequence"], item["ttl"], item["data"], item["search"]) == (2, 600, None, {})
+    assert "contoso" not in str(item)
+
+
+async def test_an_entry_is_written_only_over_the_version_that_was_read(here: Process) -> None:
+    key, stamp = key_of(uuid4()), Stamp(NOON, 1.5)
+    state = DirectoryEntry(first_name="J", last_name="D", email="j@d.org")
+    await here.entries.put(key, Entry(1, None, state), stamp, over=None)
+    read = await here.entries.read(key)
+    assert read is not None
+    assert (read.entry, read.blocked_since) == (Entry(1, None, state), None)
+    with pytest.raises(EntryChanged):
+        await here.entries.put(key, Entry(2, None, state), stamp, over=None)
+    await here.entries.put(key, Entry(2, "two", state), stamp, over=read.version)
+    with pytest.raises(EntryChanged):
+        await here.entries.put(key, Entry(3, None, state), stamp, over=read.version)
+    with pytest.raises(EntryChanged):
+        await here.entries.put(key_of(uuid4()), Entry(3, None, state), stamp, over=read.version)
+
+
+PEOPLE = [("Ada", "Berg", "Oslo"), ("ADA", "Åsen", "Oslo"), ("Bo", "Adams", "Bergen"), ("Cy", "Dahl", "oslo")]
+
+
+async def listed(here: Process, count: int) -> None:
+    for number in range(count):
+        first, last, city = PEOPLE[number % len(PEOPLE)]
+        state = DirectoryEntry(
+            first_name=first,
+            last_name=last,
+            email=f"p{number}@contoso.com",
+            company="Contoso",
+            city=city,
+            country="NO",
+        )
+        await here.entries.put(key_of(uuid4()), Entry(number, None, state), Stamp(NOON, None), over=None)
+    await here.entries.put(key_of(uuid4()), Entry(9, None, None), Stamp(NOON, None), over=None)
+
+
+async def pages(here: Process, search: Search, size: int) -> list[list[tuple[str, str]]]:
+    """First names and ids, page by page."""
+    found, token = [], None
+    while True:
+        page = await here.directory.search(search, size, token)
+        found.append([(item.entry.first_name, item.id) for item in page.items])
+        token = page.continuation_token
+        if token is None:
+            return found
+
+
+@pytest.mark.parametrize("sort", list(Field))
+async def test_the_directory_is_paged_over_all_partitions_by_the_last_key_seen(
+    here: Process, sort: Field
+) -> None:
+    await listed(here, 22)
+    found = await pages(here, Search({}, sort), 5)
+    assert list(map(len, found)) == [5, 5, 5, 5, 2]
+    flat = [each for page in found for each in page]
+    assert len({each_id for _, each_id in flat}) == 22
+    whole = await here.directory.search(Search({}, sort), 100, None)
+    assert flat == [(item.entry.first_name, item.id) for item in whole.items]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "first_names"),
+    [
+        ({Field.NAME: "ada"}, ["Ada", "ADA", "Bo"]),
+        ({Field.NAME: "ada b"}, ["Ada"]),
+        ({Field.NAME: "åse"}, ["ADA"]),
+        ({Field.EMAIL: "P1@Contoso.com"}, ["ADA"]),
+        ({Field.CITY: "OSLO"}, ["Ada", "ADA", "Cy"]),
+        ({Field.CITY: "oslo", Field.NAME: "c"}, ["Cy"]),
+        ({Field.COMPANY: "contoso", Field.COUNTRY: "no"}, ["Ada", "ADA", "Bo", "Cy"]),
+        ({Field.COUNTRY: "n"}, []),
+    ],
+)
+async def test_the_directory_is_searched(
+    here: Process, wanted: dict[Field, str], first_names: list[str]
+) -> None:
+    await listed(here, len(PEOPLE))
+    page = await here.directory.search(Search(wanted), 10, None)
+    assert [item.entry.first_name for item in page.items] == first_names
+
+
+async def test_a_token_of_another_search_is_refused(here: Process) -> None:
+    await listed(here, 4)
+    token = (await here.directory.search(Search({Field.CITY: "oslo"}), 1, None)).continuation_token
+    assert token is not None
+    for other in (Search({Field.CITY: "bergen"}), Search({Field.CITY: "oslo"}, Field.EMAIL), Search({})):
+        with pytest.raises(UnknownContinuation):
+            await here.directory.search(other, 1, token)
+
+
+async def test_a_sweep_over_all_partitions_heals_both_ways_page_by_page(
+    here: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("infra.cosmos.walk_lists._PAGE", 2)
+    behind, missing, deleted, parked = [await here.create() for _ in range(4)]
+    for contact_id in (behind, deleted, parked):
+        await here.inbox.handle((await here.events(contact_id))[0])
+    await here.describe(behind, email="swept@contoso.com")
+    await here.describe(parked, email="parked@contoso.com")
+    await here.contacts.delete(deleted, ORIGIN)
+    lists = CosmosLists(here.entries.container, here.stored, "contact", "sweep")
+
+    async def blocked() -> list[AggregateKey]:
+        return [key_of(parked)]
+
+    young = await Sweep(here.inbox, lists, blocked).run(seconds=30)
+    assert young.last_counts == Counts(entries=3, sources=4, blocked=1)
+    later = replace(here.inbox, clock=lambda: datetime.now(UTC) + timedelta(hours=1))
+    progress = await Sweep(later, lists, blocked).run(seconds=30)
+    assert progress.last_counts == Counts(entries=3, sources=4, healed=3, blocked=1, healed_ever=0)
+    found = {contact_id: await here.entry(contact_id) for contact_id in (behind, missing, deleted, parked)}
+    assert [entry and entry.last_sequence for entry in found.values()] == [2, 1, 2, 1]
+    [listed] = [
+        item for item in (await here.directory.search(Search({}), 9, None)).items if item.id == str(parked)
+    ]
+    assert listed.blocked_since is not None
+    for event in (await here.events(parked))[1:]:
+        await here.inbox.handle(event)
+    [listed] = (await here.directory.search(Search({Field.EMAIL: "parked@contoso.com"}), 9, None)).items
+    assert (listed.sequence, listed.blocked_since) == (2, None)
+    saved = await lists.progress()
+    assert saved is not None
+    assert saved.last_counts == progress.last_counts
+    with pytest.raises(EntryChanged):
+        await lists.save(young)
+
+
+async def test_a_contact_of_the_version_before_is_read_as_any_other(here: Process) -> None:
+    contact = Contact.create(DETAILS, at=NOON)
+    async with CosmosUnitOfWork(here.stored, "t", ORIGIN, Lifetimes(600, 600)) as work:
+        work.add(contact)
+        await work.commit()
+    await here.inbox.heal(key_of(contact.id))
+    entry = await here.entry(contact.id)
+    assert entry is not None
+    assert entry.state == entry_of(DETAILS.model_dump(mode="json", by_alias=True))

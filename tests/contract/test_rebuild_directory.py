@@ -1,0 +1,90 @@
+"""The command that rebuilds the directory, against a deployment as ``devstack.toml`` declares it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from azure.cosmos.aio import CosmosClient
+
+from devstack.testing import Service
+from inbox.walk import Counts, Progress
+from infra.rebuild_directory import bar, main, rebuild
+from tests.contract.test_directory import Process, started
+from tests.support.azure import contacts_database
+from tests.support.inbox import NOON
+
+
+@pytest.fixture
+async def environment(cosmos_server: Service) -> AsyncIterator[dict[str, str]]:
+    async with contacts_database(cosmos_server) as database:
+        yield {
+            "COSMOS": cosmos_server.connection_string,
+            "COSMOS_DATABASE": database.id,
+            "SERVICEBUS": "Endpoint=sb://127.0.0.1:1;SharedAccessKeyName=k;SharedAccessKey=v;UseDevelopmentEmulator=true;",
+        }
+
+
+@pytest.fixture
+async def process(environment: dict[str, str]) -> AsyncIterator[Process]:
+    async with CosmosClient.from_connection_string(environment["COSMOS"]) as client:
+        yield started(client, environment["COSMOS_DATABASE"])
+
+
+async def test_the_directory_is_filled_from_the_contacts_and_the_command_says_how_far_it_is(
+    environment: dict[str, str], process: Process, capsys: pytest.CaptureFixture[str]
+) -> None:
+    contacts = [await process.create() for _ in range(3)]
+    assert await asyncio.to_thread(main, [], environment) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1] == f"[{'#' * 30}] 3 of 3 contacts, 0 entries, 3 written, 0 failed"
+    assert [entry and entry.last_sequence for entry in [await process.entry(each) for each in contacts]] == [
+        1,
+        1,
+        1,
+    ]
+    assert await asyncio.to_thread(main, [], environment) == 0
+    assert capsys.readouterr().out.splitlines()[-1].endswith("3 entries, 0 written, 0 failed")
+
+
+async def test_after_a_restore_the_source_wins(environment: dict[str, str], process: Process) -> None:
+    contact_id, later = await process.create(), await process.create()
+    before = await process.stored.read(str(contact_id), str(contact_id))
+    assert before is not None
+    await process.describe(contact_id, email="after@contoso.com")
+    for each in (contact_id, later):
+        for event in await process.events(each):
+            await process.inbox.handle(event)
+    async with CosmosClient.from_connection_string(environment["COSMOS"]) as client:
+        stored = client.get_database_client(environment["COSMOS_DATABASE"]).get_container_client("contacts")
+        await stored.replace_item(str(contact_id), before)  # as a point-in-time restore leaves it
+        await stored.delete_item(str(later), str(later))
+    await rebuild(environment, source_wins=False, tell=lambda *_: None)
+    ahead = await process.entry(contact_id)
+    assert ahead is not None
+    assert ahead.last_sequence == 2
+    progress = await rebuild(environment, source_wins=True, tell=lambda *_: None)
+    assert progress.last_counts is not None
+    assert progress.last_counts.failed == 0
+    entry = await process.entry(contact_id)
+    assert entry is not None
+    assert (entry.last_sequence, entry.state and entry.state.email) == (1, "johndoe@contoso.com")
+    await process.describe(contact_id, email="again@contoso.com")
+    [event] = [
+        each for each in await process.events(contact_id) if each.data.get("email") == "again@contoso.com"
+    ]
+    await process.inbox.handle(event)
+    entry = await process.entry(contact_id)
+    assert entry is not None
+    assert entry.state is not None
+    assert entry.state.email == "again@contoso.com"
+
+
+def test_a_setting_that_is_missing_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([], {}) == 2
+    assert capsys.readouterr().err.startswith("rebuild: ")
+
+
+def test_the_bar_grows_with_the_contacts() -> None:
+    progress = Progress(NOON, counts=Counts(entries=4, sources=2, healed=1), position="x")
+    assert bar(progress, 4) == f"[{'#' * 15}{'.' * 15}] 2 of 4 contacts, 4 entries, 1 written, 0 failed"
+    assert bar(Progress(NOON, position="x"), 0).startswith("[####")

@@ -1,0 +1,153 @@
+"""The records of what was set aside, in memory and in Cosmos DB: one suite over both."""
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from azure.cosmos.aio import CosmosClient
+
+from devstack.testing import Service
+from inbox.errors import NotSetAside, RecordChanged
+from inbox.event import AggregateKey
+from inbox.set_aside import Record, SetAside, State
+from infra.cosmos.container import Container
+from infra.cosmos.set_aside import CosmosSetAside
+from outbox.errors import UnknownContinuation
+from tests.support.azure import SET_ASIDE, contacts_database
+from tests.support.inbox import KEY, NOON, FakeSetAside, delivery, event
+
+CLOSED_TTL = 600
+
+
+@pytest.fixture
+async def stored(cosmos_server: Service) -> AsyncIterator[CosmosSetAside]:
+    async with (
+        contacts_database(cosmos_server) as database,
+        CosmosClient.from_connection_string(cosmos_server.connection_string) as client,
+    ):
+        yield CosmosSetAside(
+            Container(client, database.id, SET_ASIDE), "s", "t", closed_ttl_seconds=CLOSED_TTL
+        )
+
+
+@pytest.fixture(params=["fake", "devstack"])
+def records(request: pytest.FixtureRequest, stored: CosmosSetAside) -> SetAside:
+    return FakeSetAside() if request.param == "fake" else stored
+
+
+def record(
+    sequence: int, *, key: AggregateKey = KEY, minutes: int = 0, state: State = State.WAITING
+) -> Record:
+    received = event(sequence, key=key, event_id=f"{key}/{sequence}")
+    at = NOON + timedelta(minutes=minutes)
+    return Record.of(delivery(received, sequence), received, state, "a reason", at)
+
+
+async def listed(records: SetAside) -> list[tuple[int | None, State]]:
+    return [(each.sequence, each.state) for each in (await records.page(50, None)).items]
+
+
+async def test_a_record_is_created_once_whatever_became_of_it(records: SetAside) -> None:
+    await records.add(record(1))
+    await records.change(await records.get(record(1).id), State.APPLIED, "done", attempts=1)
+    await records.add(record(1))
+    assert await listed(records) == []
+    with pytest.raises(NotSetAside):
+        await records.get(record(1).id)
+    assert not await records.waits(KEY)
+
+
+async def test_a_record_keeps_its_message_as_it_came(records: SetAside) -> None:
+    message = replace(
+        delivery(event(1)), body=b"\xff\x00{", properties={"sequence": 1, "traceparent": "00-1"}
+    )
+    await records.add(Record.of(message, None, State.REFUSED, "no JSON", NOON))
+    read = await records.get(message.record_id)
+    assert read.delivery == message
+    assert (read.state, read.reason, read.aggregate, read.set_aside_at) == (
+        State.REFUSED,
+        "no JSON",
+        None,
+        NOON,
+    )
+
+
+async def test_open_records_are_listed_oldest_first_and_without_their_messages(records: SetAside) -> None:
+    for sequence in (1, 2, 3):
+        await records.add(
+            record(sequence, minutes=sequence, state=State.REFUSED if sequence == 2 else State.WAITING)
+        )
+    found, token = [], None
+    while True:
+        page = await records.page(2, token)
+        found += [(each.sequence, each.state, each.delivery) for each in page.items]
+        token = page.continuation_token
+        if token is None:
+            break
+    assert found == [(1, State.WAITING, None), (2, State.REFUSED, None), (3, State.WAITING, None)]
+
+
+async def test_the_records_of_one_aggregate_are_found(records: SetAside) -> None:
+    other, namesake = AggregateKey("thing", "8"), AggregateKey("another", KEY.id)
+    for key in (KEY, other, namesake):
+        await records.add(record(1, key=key))
+    assert [each.aggregate async for each in records.waiting(KEY)] == [KEY]
+    assert {each.aggregate async for each in records.waiting()} == {KEY, other, namesake}
+    assert await records.waits(other)
+    assert not await records.waits(AggregateKey("thing", "9"))
+
+
+async def test_a_record_is_changed_only_at_the_version_that_was_read(records: SetAside) -> None:
+    await records.add(record(1))
+    first, second = await records.get(record(1).id), await records.get(record(1).id)
+    await records.change(first, State.WAITING, "another reason", attempts=1)
+    with pytest.raises(RecordChanged):
+        await records.change(second, State.DISCARDED, "by somebody else", attempts=0)
+    read = await records.get(record(1).id)
+    assert (read.state, read.reason, read.attempts, read.delivery) == (
+        State.WAITING, "another reason", 1, record(1).delivery,
+    )  # fmt: skip
+
+
+async def test_what_was_set_aside_before_a_time_is_found(records: SetAside) -> None:
+    for minutes in (0, 10):
+        await records.add(record(minutes + 1, minutes=minutes))
+    older = [each async for each in records.older(NOON + timedelta(minutes=5))]
+    assert [each.sequence for each in older] == [1]
+    await records.change(older[0], State.OVERDUE, "too late", attempts=0)
+    assert await listed(records) == [(11, State.WAITING)]
+
+
+async def test_a_closed_record_has_no_message_and_expires(stored: CosmosSetAside) -> None:
+    await stored.add(record(1))
+    before = await stored.container.read(record(1).id, "s")
+    await stored.change(await stored.get(record(1).id), State.DISCARDED, "x", attempts=0)
+    after = await stored.container.read(record(1).id, "s")
+    assert before is not None
+    assert after is not None
+    assert (before["ttl"], before["body"] is None) == (-1, False)
+    assert (after["ttl"], after["body"], after["properties"]) == (CLOSED_TTL, None, None)
+
+
+@pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")  # aiohttp's advice above 1 MiB
+async def test_a_message_that_is_too_large_to_keep_still_has_its_record(stored: CosmosSetAside) -> None:
+    message = replace(delivery(event(1)), body=b"x" * 1_800_000)
+    for _ in range(2):
+        await stored.add(Record.of(message, event(1), State.WAITING, "a reason", NOON))
+    read = await stored.get(message.record_id)
+    assert (read.sequence, read.delivery) == (1, None)
+
+
+async def test_the_last_that_was_tried_comes_last(stored: CosmosSetAside) -> None:
+    for sequence in (1, 2):
+        await stored.add(record(sequence, key=AggregateKey("thing", str(sequence))))
+    await stored.change(
+        await stored.get(record(1, key=AggregateKey("thing", "1")).id), State.WAITING, "", attempts=1
+    )
+    assert [each.sequence async for each in stored.waiting()] == [2, 1]
+
+
+async def test_a_token_of_another_list_is_refused(stored: CosmosSetAside) -> None:
+    with pytest.raises(UnknownContinuation):
+        await stored.page(10, "bm90aGluZw")

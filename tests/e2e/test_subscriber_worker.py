@@ -1,0 +1,141 @@
+"""The subscriber in a process of its own, without a Functions host: it applies, stops, dies, another one goes on."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from azure.servicebus import ServiceBusMessage
+from azure.servicebus.aio import ServiceBusClient
+
+from devstack.testing import Service, eventually
+from inbox.event import AggregateKey
+from infra.bootstrap import Application, wire
+from infra.settings import load
+from tests.support.azure import Topic, contacts_database
+from tests.support.contacts import DETAILS, ORIGIN
+from tests.support.paths import ROOT
+
+SUBSCRIPTION = "directory"
+
+
+@contextmanager
+def worker(settings: dict[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "infra.subscriber_worker"], cwd=ROOT, stderr=output,
+            env={**os.environ, **settings},
+        )  # fmt: skip
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+
+
+@pytest.fixture
+async def settings(cosmos_server: Service, servicebus_server: Service) -> AsyncIterator[dict[str, str]]:
+    topic = Topic(servicebus_server)
+    await topic.create(SUBSCRIPTION)
+    async with contacts_database(cosmos_server) as database:
+        yield {
+            "COSMOS": cosmos_server.connection_string,
+            "COSMOS_DATABASE": database.id,
+            "SERVICEBUS": servicebus_server.connection_string,
+            "SERVICEBUS_TOPIC": topic.name,
+            "SERVICEBUS_SUBSCRIPTION": SUBSCRIPTION,
+        }
+    await topic.delete()
+
+
+@asynccontextmanager
+async def service(settings: dict[str, str]) -> AsyncIterator[Application]:
+    application = wire(load(settings))
+    async with application.outbox.resources:
+        yield application
+
+
+async def sequence(application: Application, contact_id: UUID) -> int:
+    found = await application.inbox.entries.newest(AggregateKey("contact", str(contact_id)))
+    return 0 if found is None else found.entry.last_sequence
+
+
+async def send(settings: dict[str, str], *messages: ServiceBusMessage) -> None:
+    async with (
+        ServiceBusClient.from_connection_string(settings["SERVICEBUS"]) as client,
+        client.get_topic_sender(settings["SERVICEBUS_TOPIC"]) as sender,
+    ):
+        for message in messages:
+            await sender.send_messages(message)
+
+
+def described(contact_id: UUID, number: int) -> ServiceBusMessage:
+    event = {
+        "id": f"{contact_id}-{number}", "action": "ContactDescriptionUpdatedEvent", "sequence": number,
+        "createdAt": "2026-03-01T12:00:00Z", "contactId": str(contact_id), "description": "x",
+    }  # fmt: skip
+    return ServiceBusMessage(
+        json.dumps(event).encode(), message_id=str(event["id"]), session_id=str(contact_id)
+    )
+
+
+async def test_workers_apply_events_in_order_stop_at_once_and_take_over(
+    settings: dict[str, str], tmp_path: Path
+) -> None:
+    log = tmp_path / "worker.log"
+    async with service(settings) as application:
+        contacts = [(await application.contacts.create(DETAILS, ORIGIN)).aggregate.id for _ in range(5)]
+        with worker(settings, log) as first, worker(settings, log):
+            await send(settings, *(described(each, number) for number in (1, 2, 3) for each in contacts))
+
+            async def all_at(wanted: int) -> bool:
+                return {await sequence(application, each) for each in contacts} == {wanted}
+
+            await eventually(lambda: all_at(3), within=30)
+            first.kill()
+            await send(settings, *(described(each, 4) for each in contacts))
+            await eventually(lambda: all_at(4), within=60)
+        stopped = tmp_path / "stopped.log"
+        with worker(settings, stopped) as last:
+            await eventually(lambda: "SIGTERM stops it" in stopped.read_text(), within=30)
+            last.send_signal(signal.SIGTERM)
+            assert await asyncio.to_thread(last.wait, 25) == 0
+    assert "stopped: 0 message(s) received" in stopped.read_text()
+    assert "Traceback" not in log.read_text() + stopped.read_text()
+
+
+async def test_a_message_that_is_no_event_is_refused_by_the_worker_too(
+    settings: dict[str, str], tmp_path: Path
+) -> None:
+    async with service(settings) as application:
+        with worker(settings, tmp_path / "worker.log"):
+            await send(settings, ServiceBusMessage(b"junk", message_id="junk", session_id="junk"))
+
+            async def refused() -> bool:
+                return [
+                    each.message_id for each in (await application.subscriber.retrier.page(10, None)).items
+                ] == ["junk"]
+
+            await eventually(refused, within=30)
+
+
+def test_a_setting_that_is_missing_is_one_line() -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "infra.subscriber_worker"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("subscriber worker: ")
+    assert len(ended.stderr.splitlines()) == 1

@@ -1,0 +1,367 @@
+"""The inbox's state mode as a model: one aggregate with three changes, two processes, old reads and crashes anywhere.
+
+The decisions are those of ``inbox.decision`` itself. What is around them (when the entry is read, when it is written,
+when the message is completed) is written down here step by step, as ``inbox.state`` does it. Each rule can be turned
+off.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import cache
+from typing import NamedTuple
+
+from inbox.decision import Because, Complete, Done, Heal, Look, Put, decide, mend
+from inbox.entry import After, Entry, Found
+from inbox.event import NOTICE, AggregateKey, Event
+
+RULES = (
+    "applied-before", "next-only", "notice-healed", "unknown-healed", "unsequenced", "made-from-source",
+    "fenced-absence", "source-at-least", "only-newer", "gone-is-deleted", "keep-the-deleted", "deleted-is-final",
+    "healed-has-no-id", "notice-no-alarm", "one-write", "at-its-version", "complete-last", "decide-again",
+    "no-entry-fenced", "tombstones-outlive-calls", "sweep-both-ways",
+)  # fmt: skip
+"""``same-place`` raises an alarm and changes nothing: ``tests/unit/test_inbox.py`` has it."""
+
+Content = tuple[int, ...]
+"""The state of an entry or of the source: the changes that it shows, in their order."""
+
+KEY = AggregateKey("thing", "1")
+_EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Story:
+    """What happens to the aggregate, a letter for each change, and what becomes of one message of it.
+
+    C created, U updated, D deleted, N updated and the event discarded, B updated, and both the event and its notice
+    come, X updated by an event that the subscriber does not know, Q updated by an event without a sequence, R the
+    source is put back by one change, as after a restore.
+    """
+
+    changes: str
+    odd: int
+    """The message, counted from 0, that is lost, or that comes late and twice."""
+    lost: bool
+
+    def __str__(self) -> str:
+        return f"{self.changes}, message {self.odd} {'lost' if self.lost else 'late'}"
+
+
+class Sent(NamedTuple):
+    """A message, and the change after which it can be delivered."""
+
+    event: Event
+    change: int
+
+
+@cache
+def messages(changes: str) -> tuple[Sent, ...]:
+    """The messages of a story, in the order in which they are sent."""
+    found: list[Sent] = []
+    for number, letter in enumerate(changes, start=1):
+        sequence = None if letter == "Q" else history(changes)[number].sequence
+        actions = {"N": [NOTICE], "B": ["U", NOTICE], "R": []}.get(letter, [letter])
+        found += [
+            Sent(Event(f"{number}{action}", KEY, action, sequence, _EPOCH, {"change": number}), number)
+            for action in actions
+        ]
+    return tuple(found)
+
+
+@cache
+def history(changes: str) -> tuple[Found[Content], ...]:
+    """The source after 0, 1, 2 … changes; the one after 0 is never read as such, there is no source then."""
+    found = [Found[Content](0, ())]
+    for number, letter in enumerate(changes, start=1):
+        before = found[-1]
+        if letter == "R":
+            found.append(found[-2])
+            continue
+        state = None if letter == "D" else (*(before.state or ()), number)
+        found.append(Found(before.sequence + (letter != "Q"), state))
+    return tuple(found)
+
+
+class Doing(NamedTuple):
+    """What a process is about to do for one message (None: for a sweep), and what it goes by."""
+
+    step: str
+    message: int | None
+    read: int = 0
+    """The version of the entry that was read."""
+    heal: Heal | None = None
+    put: Entry[Content] | None = None
+    again: bool = False
+    """The entry was read behind a fence."""
+
+
+class World(NamedTuple):
+    """A state of the model."""
+
+    committed: int
+    gone: bool
+    """The source's tombstone has expired."""
+    entries: tuple[Entry[Content] | None, ...]
+    """Every version of the entry so far; the last one is the newest."""
+    left: tuple[int, ...]
+    """How often each message will still come."""
+    processes: tuple[Doing | None, ...]
+    alarm: bool = False
+
+    @property
+    def newest(self) -> int:
+        return len(self.entries) - 1
+
+
+def first(story: Story) -> World:
+    left = tuple(
+        (0 if story.lost else 2) if number == story.odd else 1
+        for number in range(len(messages(story.changes)))
+    )
+    return World(0, False, (None,), left, (None, None))
+
+
+def project(state: Content, event: Event) -> After[Content] | None:
+    if event.action == "X":
+        return None
+    return After(None if event.action == "D" else (*state, int(event.data["change"])))
+
+
+@dataclass(frozen=True)
+class Model:
+    """The steps of a story; ``off`` is the rule that is not kept."""
+
+    story: Story
+    off: str = ""
+
+    def successors(self, world: World) -> Iterator[tuple[str, World]]:
+        yield from self._surroundings(world)
+        for number, doing in enumerate(world.processes):
+            if doing is None:
+                steps = self._starts(world)
+            else:
+                steps = getattr(self, f"_{doing.step}")(world, doing)
+                yield f"{number} dies", self._with(world, number, None)
+            for what, after, then in steps:
+                yield f"{number} {what}", self._with(after, number, then)
+
+    @staticmethod
+    def _with(world: World, number: int, doing: Doing | None) -> World:
+        processes = [*world.processes]
+        processes[number] = doing
+        return world._replace(processes=tuple(sorted(processes, key=hash)))
+
+    def _surroundings(self, world: World) -> Iterator[tuple[str, World]]:
+        changes = history(self.story.changes)
+        if world.committed < len(changes) - 1:
+            yield "the source changes", world._replace(committed=world.committed + 1)
+        entry, at_any_time = world.entries[-1], self.off == "tombstones-outlive-calls"
+        if not at_any_time and any(world.processes):
+            return
+        if changes[world.committed].state is None and not world.gone:
+            yield "the source's tombstone expires", world._replace(gone=True)
+        expires = at_any_time or (world.gone and self.at_rest(world))
+        if expires and entry is not None and entry.deleted and None not in world.entries[1:]:
+            yield "the entry's tombstone expires", world._replace(entries=(*world.entries, None))
+
+    def at_rest(self, world: World) -> bool:
+        """No message can come any more, and no process is at work."""
+        all_changed = world.committed == len(self.story.changes)
+        return all_changed and not any(world.left) and not any(world.processes)
+
+    def _starts(self, world: World) -> Iterator[tuple[str, World, Doing | None]]:
+        for number, sent in enumerate(messages(self.story.changes)):
+            in_turn = number == self.story.odd or not any(
+                left for each, left in enumerate(world.left[:number]) if each != self.story.odd
+            )
+            if world.left[number] and sent.change <= world.committed and in_turn:
+                yield f"receives {sent.event.id}", world, Doing("read", number)
+        entry = world.entries[-1]
+        if entry is not None or (world.committed and not world.gone and self.off != "sweep-both-ways"):
+            yield "begins to sweep", world, Doing("read", None)
+
+    def _read(self, world: World, doing: Doing) -> Iterator[tuple[str, World, Doing | None]]:
+        for version in range(len(world.entries)):
+            yield self._decided(world, doing, version)
+
+    def _again(self, world: World, doing: Doing) -> Iterator[tuple[str, World, Doing | None]]:
+        """Behind a fence, since the entry was not as it was read."""
+        yield self._decided(world, doing._replace(again=True), world.newest)
+
+    def _decided(self, world: World, doing: Doing, version: int) -> tuple[str, World, Doing | None]:
+        entry = world.entries[version]
+        if doing.message is None:
+            decision: Complete | Put[Content] | Heal = Heal(Because.SWEEP, None)
+        else:
+            decision = self._decide(entry, messages(self.story.changes)[doing.message].event)
+        what = f"reads version {version} of the entry"
+        if isinstance(decision, Heal):
+            fenced = entry is None or decision.at_least is None
+            step = "fenced" if fenced and not self._unfenced(entry, decision) else "source"
+            return what, world, doing._replace(step=step, read=version, heal=decision)
+        return what, *self._concluded(world, doing._replace(read=version), decision)
+
+    def _unfenced(self, entry: Entry[Content] | None, heal: Heal) -> bool:
+        """With the rule off, the first read of the source is no fenced one where it should be."""
+        return (self.off == "made-from-source" and entry is None) or (
+            self.off == "unsequenced" and heal.because is Because.UNSEQUENCED
+        )
+
+    def _concluded(
+        self, world: World, doing: Doing, decision: Complete | Put[Content]
+    ) -> tuple[World, Doing | None]:
+        if decision == Complete(Done.GONE) and not doing.again and self.off != "no-entry-fenced":
+            return world, Doing("again", doing.message)
+        if isinstance(decision, Complete):
+            alarm = world.alarm or decision.why is Done.CONFLICT
+            return world._replace(alarm=alarm), Doing("complete", doing.message)
+        entry = replace(decision.entry, healed=0)
+        if self.off == "complete-last":
+            world = self._completed(world, doing)
+            doing = doing._replace(message=None)
+        return world, doing._replace(step="put", heal=None, put=entry, again=False)
+
+    def _source(self, world: World, doing: Doing) -> Iterator[tuple[str, World, Doing | None]]:
+        """A read that may be old."""
+        changes = history(self.story.changes)
+        seen: list[Found[Content] | None] = [None, *changes[1 : world.committed + 1]]
+        for version, found in enumerate(seen):
+            yield f"reads version {version} of the source", *self._mended(world, doing, found, fenced=False)
+
+    def _fenced(self, world: World, doing: Doing) -> Iterator[tuple[str, World, Doing | None]]:
+        found = None if world.gone or not world.committed else history(self.story.changes)[world.committed]
+        yield "reads the source behind a fence", *self._mended(world, doing, found, fenced=True)
+
+    def _mended(
+        self, world: World, doing: Doing, found: Found[Content] | None, *, fenced: bool
+    ) -> tuple[World, Doing | None]:
+        assert doing.heal is not None
+        result = self._mend(world.entries[doing.read], doing.heal, found, fenced=fenced)
+        if result is Look.BEHIND_A_FENCE:
+            return world, doing._replace(step="fenced")
+        if isinstance(result, Look):
+            return world, None  # the message comes again
+        return self._concluded(world, doing, result)
+
+    def _put(self, world: World, doing: Doing) -> Iterator[tuple[str, World, Doing | None]]:
+        entry, before = doing.put, world.entries[doing.read]
+        assert entry is not None
+        newest = world.entries[-1]
+        same = doing.read == world.newest or (before is None and newest is None)
+        if not same and self.off != "at-its-version":
+            if self.off == "decide-again":
+                yield "is refused", world, Doing("complete", doing.message)
+            else:
+                yield "is refused", world, Doing("again", doing.message)
+            return
+        if self.off == "one-write" and before is not None:
+            half = replace(before, last_sequence=entry.last_sequence, last_event_id=entry.last_event_id)
+            written = world._replace(entries=(*world.entries, half))
+            yield "writes the sequence", written, doing._replace(step="put_rest", read=len(world.entries))
+            return
+        written = world._replace(entries=(*world.entries, entry))
+        yield "writes", written, Doing("complete", doing.message)
+
+    def _put_rest(self, world: World, doing: Doing) -> Iterator[tuple[str, World, Doing | None]]:
+        if doing.read == world.newest:
+            written = world._replace(entries=(*world.entries, doing.put))
+            yield "writes the rest", written, Doing("complete", doing.message)
+
+    def _complete(self, world: World, doing: Doing) -> Iterator[tuple[str, World, Doing | None]]:
+        yield "completes", self._completed(world, doing), None
+
+    @staticmethod
+    def _completed(world: World, doing: Doing) -> World:
+        if doing.message is None:
+            return world
+        left = [*world.left]
+        left[doing.message] = max(0, left[doing.message] - 1)
+        return world._replace(left=tuple(left))
+
+    def _decide(self, entry: Entry[Content] | None, event: Event) -> Complete | Put[Content] | Heal:
+        """The decision of the inbox, or a wrong one in its place."""
+        decision = decide(entry, event, project)
+        if self.off == "deleted-is-final" and decision == Complete(Done.DELETED):
+            assert entry is not None
+            return decide(replace(entry, state=()), event, project)
+        applied = None if event.sequence is None else project((entry and entry.state) or (), event)
+        forced = applied and Put(Entry(event.sequence or 0, event.id, applied.state))
+        match self.off, decision:
+            case ("applied-before", Complete(Done.APPLIED_BEFORE)) | ("next-only", Heal(Because.GAP)) if (
+                forced
+            ):
+                return forced
+            case "notice-healed", Heal(Because.NOTICE):
+                return Put(Entry(event.sequence or 0, event.id, entry.state if entry else None))
+            case "unknown-healed", Heal(Because.UNKNOWN):
+                return Put(Entry(event.sequence or 0, event.id, entry.state if entry else None))
+            case "notice-no-alarm", Complete(Done.APPLIED_BEFORE):
+                return decide(entry, replace(event, action="U"), project)
+        return decision
+
+    def _mend(
+        self, entry: Entry[Content] | None, heal: Heal, found: Found[Content] | None, *, fenced: bool
+    ) -> Complete | Put[Content] | Look:
+        """What healing concludes, or something wrong in its place."""
+        if self.off == "source-at-least" and heal.at_least is not None and found is not None:
+            heal, fenced = replace(heal, at_least=0), True
+        if self.off == "fenced-absence" and found is None:
+            fenced = True
+        fenced = fenced or self._unfenced(entry, heal)
+        result = mend(entry, heal, found, fenced=fenced)
+        match self.off, result:
+            case "deleted-is-final", Complete(Done.DELETED):
+                assert entry is not None
+                return mend(replace(entry, state=()), heal, found, fenced=fenced)
+            case "only-newer", Complete(Done.NOT_NEWER) if found is not None:
+                return Put(Entry(found.sequence, None, found.state))
+            case "gone-is-deleted", Put() if found is None:
+                return Complete(Done.GONE)
+            case "keep-the-deleted", Put() if entry is None and result.entry.deleted:
+                return Complete(Done.DELETED)
+            case "healed-has-no-id", Put() if entry is not None:
+                return Put(replace(result.entry, last_event_id=entry.last_event_id))
+        return result
+
+    def broken(self, world: World) -> str | None:
+        """What does not hold in this state."""
+        if world.alarm:
+            return "an alarm, although no two events have one sequence"
+        return self._broken_entry(world) or (self._broken_at_rest(world) if self.at_rest(world) else None)
+
+    def _broken_entry(self, world: World) -> str | None:
+        entry = world.entries[-1]
+        if entry is None or entry.deleted:
+            return None
+        sources = history(self.story.changes)[: world.committed + 1]
+        shown = entry.last_sequence, entry.state
+        # A change without a sequence leaves no gap: it is missing until its message comes or a later change is healed.
+        if "Q" not in self.story.changes and shown not in [(each.sequence, each.state) for each in sources]:
+            return f"the entry is what the aggregate never was: {entry.last_sequence}, {entry.state}"
+        before = [each for each in world.entries[:-1] if each is not None]
+        if before and before[-1].last_sequence > entry.last_sequence:
+            return "the entry went back"
+        if any(each.deleted for each in before):
+            return "a deleted entry came back"
+        return None
+
+    def _broken_at_rest(self, world: World) -> str | None:
+        if "R" in self.story.changes:
+            return None  # what was put back is for an operator
+        source = history(self.story.changes)[-1]
+        entry = self._swept(world) if self.story.lost else world.entries[-1]
+        state = None if entry is None else entry.state
+        if state != source.state:
+            return f"at rest the entry shows {state}, and the source {source.state}"
+        if entry is not None and not entry.deleted and entry.last_sequence != source.sequence:
+            return f"at rest the entry is at {entry.last_sequence}, and the source at {source.sequence}"
+        return None
+
+    def _swept(self, world: World) -> Entry[Content] | None:
+        """The entry after one more sweep, which meets nobody."""
+        source, entry = history(self.story.changes)[-1], world.entries[-1]
+        if entry is None and (world.gone or self.off == "sweep-both-ways"):
+            return None
+        result = mend(entry, Heal(Because.SWEEP, None), None if world.gone else source, fenced=True)
+        return result.entry if isinstance(result, Put) else entry

@@ -1,0 +1,78 @@
+"""Whatever order, crash or old read: an entry is never wrong, and at rest it is what its source is."""
+
+import re
+
+import pytest
+
+from tests.models.inbox_state import RULES, Model, Story, first, messages
+from tests.models.search import search
+from tests.support.paths import ROOT
+
+LOST = [
+    Story(changes, odd, lost=True)
+    for changes in ["C", "CUU", "CUD", "CNU", "CBU", "CXU", "CQU", "CUR"]
+    for odd, sent in enumerate(messages(changes))
+    if sent.event.sequence is not None  # an event without a sequence leaves no gap when it is lost
+]
+LATE = [
+    Story(changes, odd, lost=False)
+    for changes, late in {
+        "CUU": [0],
+        "CUD": [0, 1, 2],
+        "CNU": [1],
+        "CBU": [1, 2],
+        "CXU": [1],
+        "CQU": [1],
+    }.items()
+    for odd in late
+]
+"""Those in which the late message is the one that the story is about; each has some 100 000 states."""
+
+CAUGHT_IN = {
+    "applied-before": Story("CUU", 0, lost=True),
+    "next-only": Story("CUU", 1, lost=True),
+    "notice-healed": Story("CNU", 0, lost=True),
+    "unknown-healed": Story("CXU", 0, lost=True),
+    "unsequenced": Story("CQU", 0, lost=True),
+    "made-from-source": Story("CUU", 0, lost=False),
+    "fenced-absence": Story("CUU", 1, lost=True),
+    "source-at-least": Story("CUU", 0, lost=False),
+    "only-newer": Story("CUR", 0, lost=True),
+    "gone-is-deleted": Story("CUD", 1, lost=False),
+    "keep-the-deleted": Story("CUD", 0, lost=False),
+    "deleted-is-final": Story("CUD", 0, lost=True),
+    "healed-has-no-id": Story("CUU", 0, lost=True),
+    "notice-no-alarm": Story("CBU", 0, lost=True),
+    "one-write": Story("CUU", 0, lost=True),
+    "at-its-version": Story("CUU", 0, lost=True),
+    "complete-last": Story("CUU", 0, lost=False),
+    "decide-again": Story("CUU", 0, lost=False),
+    "no-entry-fenced": Story("CUD", 0, lost=False),
+    "tombstones-outlive-calls": Story("CUD", 0, lost=False),
+    "sweep-both-ways": Story("C", 0, lost=True),
+}
+"""For each rule a story that goes wrong without it."""
+
+
+def searched(story: Story, off: str = "") -> tuple[str, ...] | None:
+    """A trace to what must not be."""
+    model = Model(story, off)
+    return search(first(story), model.successors, model.broken).trace
+
+
+@pytest.mark.parametrize("story", [*LOST, *LATE], ids=str)
+def test_an_entry_is_never_wrong_and_at_rest_it_is_what_its_source_is(story: Story) -> None:
+    assert searched(story) is None
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_without_a_rule_something_goes_wrong(rule: str) -> None:
+    trace = searched(CAUGHT_IN[rule], off=rule)
+    assert trace is not None, f"{rule} is not needed in this story: find another, or drop the rule"
+
+
+@pytest.mark.parametrize("rule", [*RULES, "same-place"])
+def test_a_rule_is_named_where_it_is_kept_and_where_it_is_explained(rule: str) -> None:
+    page = (ROOT / "docs" / "decisions" / "0017-inbox.md").read_text()
+    assert re.search(rf"`{rule}`", page), f"docs/decisions/0017-inbox.md does not name {rule}"
+    assert any(rule in module.read_text() for module in (ROOT / "inbox").glob("*.py")), rule

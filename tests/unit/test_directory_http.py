@@ -1,0 +1,65 @@
+"""What may stand in a search of the directory, and what an entry looks like."""
+
+import json
+from datetime import UTC, datetime
+
+import azure.functions as func
+import pytest
+
+from application.directory import DirectoryEntry, DirectoryPage, Field, Listed, Search
+from infra.contacts import directory_http as directory
+from infra.http.errors import InvalidRequest
+
+
+def request(query: str) -> func.HttpRequest:
+    return func.HttpRequest("GET", f"http://localhost/api/directory?{query}", body=b"")
+
+
+@pytest.mark.parametrize(
+    ("query", "search"),
+    [
+        ("", Search({})),
+        ("name=jo&sort=city", Search({Field.NAME: "jo"}, Field.CITY)),
+        (
+            "city=Palo%20Alto&country=US&pageSize=5&code=key",
+            Search({Field.CITY: "Palo Alto", Field.COUNTRY: "US"}),
+        ),
+        ("email=a%2Bb@c.org&company=%C3%85", Search({Field.EMAIL: "a+b@c.org", Field.COMPANY: "Å"})),
+    ],
+)
+def test_a_search_is_read_from_the_query(query: str, search: Search) -> None:
+    assert directory.search(request(query)) == search
+
+
+@pytest.mark.parametrize(
+    ("query", "fields"),
+    [
+        ("nmae=jo", ["nmae"]),
+        ("name=", ["name"]),
+        ("city=%20", ["city"]),
+        (f"company={'x' * 251}", ["company"]),
+        ("sort=lastName", ["sort"]),
+        ("city=a&city=b", ["city"]),
+        ("sort=&name=%09&x=1", ["x", "name", "sort"]),
+    ],
+)
+def test_a_search_that_cannot_be_is_refused_with_every_field(query: str, fields: list[str]) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        directory.search(request(query))
+    assert [error.field for error in caught.value.errors] == fields
+
+
+def test_an_entry_says_how_far_it_can_be_trusted() -> None:
+    noon = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    entry = DirectoryEntry(first_name="J", last_name="D", email="j@d.org", company="Contoso")
+    page = DirectoryPage([Listed("7", entry, 3, noon, 0.25, noon)], "more")
+    assert json.loads(directory.listed(page).get_body()) == {
+        "items": [
+            {
+                "id": "7", "firstName": "J", "lastName": "D", "email": "j@d.org", "company": "Contoso", "city": None,
+                "country": None, "sequence": 3, "appliedAt": "2026-03-01T12:00:00+00:00", "lateSeconds": 0.25,
+                "blockedSince": "2026-03-01T12:00:00+00:00",
+            }
+        ],
+        "continuationToken": "more",
+    }  # fmt: skip

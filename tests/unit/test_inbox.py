@@ -1,0 +1,210 @@
+"""The state mode, call by call: what is read and written, and that no lost answer changes the result."""
+
+import logging
+from dataclasses import replace
+from itertools import product
+
+import pytest
+
+from inbox.decision import Because, Complete, Done, Put
+from inbox.entry import Entry, Found
+from inbox.errors import Contended, EntryChanged, SourceBehind, StoreAway
+from inbox.event import Event
+from inbox.state import StateInbox
+from tests.support.inbox import KEY, NOON, FakeEntries, FakeSource, Faults, event, notice, project
+
+State = tuple[int, ...]
+
+
+def made(
+    *, entries: FakeEntries[State] | None = None, source: FakeSource[State] | None = None
+) -> tuple[StateInbox[State], FakeEntries[State], FakeSource[State]]:
+    entries, source = entries or FakeEntries(), source or FakeSource()
+    return StateInbox(entries, source, project, lambda: NOON), entries, source
+
+
+def source_at(*sequences: int) -> FakeSource[State]:
+    source: FakeSource[State] = FakeSource()
+    for sequence in sequences:
+        source.change(KEY, Found(sequence, tuple(range(1, sequence + 1))))
+    return source
+
+
+async def test_events_in_order_are_applied_and_the_source_is_read_for_the_first_alone() -> None:
+    inbox, entries, source = made(source=source_at(1))
+    for sequence in (1, 2, 3):
+        await inbox.handle(event(sequence))
+    assert entries.of(KEY) == Entry(3, "7/3/Changed", (1, 2, 3))
+    assert (source.reads, source.fences) == (0, 1)
+    assert entries.stamps[KEY].late_seconds == 0
+
+
+async def test_an_event_that_comes_again_is_not_applied_again() -> None:
+    inbox, entries, _ = made(source=source_at(1))
+    for sequence in (1, 2, 2, 1):
+        await inbox.handle(event(sequence))
+    assert entries.of(KEY) == Entry(2, "7/2/Changed", (1, 2))
+    assert inbox.counts[Done.APPLIED_BEFORE] == 2
+
+
+@pytest.mark.parametrize("received", [event(4), notice(2), event(2, action="Renamed")])
+async def test_what_cannot_be_applied_is_read_from_the_source(received: Event) -> None:
+    source = source_at(1)
+    inbox, entries, _ = made(source=source)
+    await inbox.handle(event(1))
+    source.change(KEY, Found(4, (1, 2, 3, 4)))
+    await inbox.handle(received)
+    assert entries.of(KEY) == Entry(4, None, (1, 2, 3, 4), healed=1)
+    assert (source.reads, source.fences) == (1, 1)
+
+
+async def test_an_event_without_a_sequence_is_read_from_the_source_behind_a_fence() -> None:
+    source: FakeSource[State] = FakeSource()
+    inbox, entries, _ = made(source=source)
+    source.change(KEY, Found(0, (1,)))
+    await inbox.handle(event(None))
+    source.change(KEY, Found(0, (1, 2)))
+    source.lag = 1
+    await inbox.handle(event(None))
+    assert entries.of(KEY) == Entry(0, None, (1, 2), healed=1)
+    assert source.reads == 0
+
+
+async def test_a_source_that_lags_is_read_again_behind_a_fence() -> None:
+    source = source_at(1)
+    inbox, entries, _ = made(source=source)
+    await inbox.handle(event(1))
+    source.change(KEY, Found(3, (1, 2, 3)))
+    source.lag = 1
+    await inbox.handle(event(3))
+    assert entries.of(KEY) == Entry(3, None, (1, 2, 3), healed=1)
+    assert (source.reads, source.fences) == (1, 2)
+
+
+async def test_a_gap_that_the_source_does_not_close_waits() -> None:
+    inbox, entries, _ = made(source=source_at(1))
+    await inbox.handle(event(1))
+    with pytest.raises(SourceBehind):
+        await inbox.handle(event(3))
+    assert entries.of(KEY) == Entry(1, None, (1,))
+
+
+async def test_a_deleted_aggregate_stays_deleted() -> None:
+    source = source_at(1)
+    inbox, entries, _ = made(source=source)
+    for each in (event(1), event(2, action="Deleted"), event(3), notice(4), event(None)):
+        await inbox.handle(each)
+    await inbox.heal(KEY)
+    assert entries.of(KEY) == Entry(2, "7/2/Deleted", None)
+
+
+async def test_no_entry_is_made_of_an_aggregate_that_is_gone_and_a_living_one_is_deleted() -> None:
+    source: FakeSource[State] = FakeSource()
+    inbox, entries, _ = made(source=source)
+    assert await inbox.handle(event(1)) == Complete(Done.GONE)
+    assert entries.of(KEY) is None
+    source.change(KEY, Found(1, (1,)))
+    await inbox.handle(event(1))
+    source.change(KEY, None)
+    await inbox.handle(event(3))
+    assert entries.of(KEY) == Entry(1, None, None)
+
+
+async def test_a_living_entry_that_a_replica_does_not_show_yet_is_deleted_when_its_source_is_gone() -> None:
+    source = source_at(1)
+    inbox, entries, _ = made(source=source)
+    await inbox.handle(event(1))
+    entries.lag = 1
+    source.change(KEY, None)
+    await inbox.handle(event(3))
+    assert entries.of(KEY) == Entry(1, None, None)
+
+
+async def test_two_events_with_one_sequence_are_an_alarm(caplog: pytest.LogCaptureFixture) -> None:
+    inbox, entries, _ = made(source=source_at(1))
+    for each in (event(1), event(2), event(2, event_id="another")):
+        await inbox.handle(each)
+    assert inbox.counts[Done.CONFLICT] == 1
+    assert "another event has this sequence" in caplog.text
+    assert entries.of(KEY) == Entry(2, "7/2/Changed", (1, 2))
+
+
+@pytest.mark.parametrize("last", [notice(2), event(1, event_id="another")])
+async def test_a_late_notice_and_an_entry_that_names_no_event_raise_no_alarm(
+    last: Event, caplog: pytest.LogCaptureFixture
+) -> None:
+    inbox, _, _ = made(source=source_at(1))
+    caplog.set_level(logging.ERROR)
+    for each in (event(1), event(1, event_id="another"), event(2), last):
+        await inbox.handle(each)
+    assert caplog.text == ""
+
+
+async def test_the_sweep_leaves_an_entry_that_is_ahead_of_its_source() -> None:
+    source = source_at(3)
+    inbox, entries, _ = made(source=source)
+    await inbox.handle(event(3))
+    source.change(KEY, Found(1, (1,)))
+    assert await inbox.heal(KEY) == Complete(Done.NOT_NEWER)
+    assert entries.of(KEY) == Entry(3, None, (1, 2, 3))
+
+
+async def test_an_entry_that_changes_each_time_is_given_up_for_now() -> None:
+    entries: FakeEntries[State] = FakeEntries()
+    inbox, _, _ = made(entries=entries, source=source_at(1))
+    entries.faults.at = dict.fromkeys((1, 3, 5, 7, 9), (EntryChanged, False))
+    with pytest.raises(Contended):
+        await inbox.handle(event(1))
+
+
+STORY = [event(1), event(2), notice(3), event(5), event(4), event(6, action="Deleted"), event(2)]
+FAULTS = list(product(range(4), (False, True), (0, 1)))
+
+
+@pytest.mark.parametrize(("call", "after", "lag"), FAULTS)
+@pytest.mark.parametrize("number", range(len(STORY)))
+async def test_a_call_that_fails_or_whose_answer_is_lost_changes_nothing_in_the_end(
+    number: int, call: int, after: bool, lag: int
+) -> None:
+    """Every call of every message, before or after its effect, with old reads; then the message comes again."""
+    source: FakeSource[State] = FakeSource()
+    inbox, entries, _ = made(source=source)
+    for at, received in enumerate(STORY):
+        reached = max(each.sequence or 0 for each in STORY[: at + 1])
+        source.change(KEY, Found(reached, None if reached == 6 else tuple(range(1, reached + 1))))
+        entries.lag = source.lag = lag
+        faults = Faults({call: (StoreAway, after)} if at == number else {})
+        entries.faults = source.faults = faults
+        try:
+            await inbox.handle(received)
+        except StoreAway:
+            await inbox.handle(received)
+        entry = entries.of(KEY)
+        assert entry is not None
+        assert entry.last_sequence == reached
+        assert entry.state == (None if reached == 6 else tuple(range(1, reached + 1)))
+
+
+async def test_what_is_told_has_no_personal_data(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    inbox, _, _ = made(source=source_at(1))
+    for each in (event(1), event(2), event(2, event_id="x"), event(9)):
+        received = replace(each, data={**each.data, "email": "johndoe@contoso.com"})
+        if each.sequence == 9:
+            with pytest.raises(SourceBehind, match="event 9 of thing 7"):
+                await inbox.handle(received)
+        else:
+            await inbox.handle(received)
+    assert "contoso" not in caplog.text
+    assert "contoso" not in repr(received)
+
+
+async def test_healing_is_counted_by_its_reason() -> None:
+    source = source_at(1)
+    inbox, _, _ = made(source=source)
+    await inbox.handle(event(1))
+    source.change(KEY, Found(5, (1, 2, 3, 4, 5)))
+    assert isinstance(await inbox.handle(event(3)), Put)
+    source.change(KEY, Found(6, (1, 2, 3, 4, 5, 6)))
+    await inbox.heal(KEY)
+    assert inbox.counts == {Because.NEW: 1, Because.GAP: 1, Because.SWEEP: 1}

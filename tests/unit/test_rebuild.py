@@ -1,0 +1,58 @@
+"""A rebuild beside a subscriber that goes on, and one in which the source wins."""
+
+from inbox.entry import Entry, Found
+from inbox.event import AggregateKey
+from inbox.rebuild import Rebuild
+from inbox.walk import Counts, Progress
+from tests.support.inbox import event
+from tests.unit.test_sweep import OLD, World
+
+
+async def rebuilt(world: World, *, source_wins: bool = False) -> Counts:
+    told: list[Progress] = []
+    progress = await Rebuild(world.inbox, world.lists, source_wins).run(told.append)
+    assert progress.last_counts is not None
+    assert told[-1] == progress
+    return progress.last_counts
+
+
+async def test_entries_are_filled_and_repaired_and_a_second_run_writes_nothing() -> None:
+    world = World()
+    keys = [world.has(name, entry, 3) for name, entry in (("a", None), ("b", 1), ("c", 3))]
+    gone = world.has("d", 2, None)
+    assert (await rebuilt(world)).healed == 3
+    assert [world.sequence(key) for key in keys] == [3, 3, 3]
+    entry = world.entries.of(gone)
+    assert entry is not None
+    assert entry.deleted
+    assert (await rebuilt(world)).healed == 0
+
+
+async def test_what_the_subscriber_applies_meanwhile_is_not_taken_back() -> None:
+    world = World()
+    key = world.has("a", 1, 2)
+    read = world.source.newest
+
+    async def slow(wanted: AggregateKey) -> Found[tuple[int, ...]] | None:
+        found = await read(wanted)
+        world.source.newest = read  # type: ignore[method-assign]  # once
+        for sequence in (2, 3):
+            await world.inbox.handle(event(sequence, key=key))
+        return found
+
+    world.source.newest = slow  # type: ignore[method-assign,assignment]  # the subscriber is faster than this read
+    await rebuilt(world)
+    assert (world.sequence(key), world.entries.of(key)) == (3, Entry(3, "a/3/Changed", (1, 2, 3)))
+
+
+async def test_where_the_source_wins_entries_go_back_come_back_and_go_away() -> None:
+    world = World()
+    ahead, gone, deleted = world.has("a", 5, 2), world.has("b", 2, None), world.has("c", None, 1)
+    same = world.has("d", 2, 2)
+    buried = world.has("e", None, None)
+    world.source.change(buried, Found(4, None, OLD))
+    world.entries.written[deleted] = [Entry(3, "c/3/Deleted", None)]
+    assert (await rebuilt(world, source_wins=True)).healed == 3
+    assert [world.sequence(key) for key in (ahead, gone, deleted, same, buried)] == [2, None, 1, 2, None]
+    await world.inbox.handle(event(3, key=ahead))
+    assert world.entries.of(ahead) == Entry(3, "a/3/Changed", (1, 2, 3))

@@ -1,0 +1,333 @@
+"""Failing well: what hits everybody is waited for, what hits one aggregate makes room, what can never be is kept."""
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from inbox.entry import Found
+from inbox.errors import NotApplied, NotSetAside, SourceBehind, StoreAway
+from inbox.event import AggregateKey, Event
+from inbox.receiver import FAILURES, LONGEST_CALL_SECONDS, WAIT_SECONDS, Receiver, told
+from inbox.retrier import Retrier, Tried
+from inbox.set_aside import State
+from inbox.state import StateInbox
+from tests.support.inbox import (
+    KEY,
+    NOON,
+    FakeEntries,
+    FakeSetAside,
+    FakeSource,
+    Faults,
+    delivery,
+    event,
+    project,
+    read,
+)
+
+ROOT = Path(__file__).resolve().parents[2]
+Handle = Callable[[Event], Awaitable[object]]
+
+
+class FakeTime:
+    """A clock that only sleeping moves."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def time(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def receiver(handle: Handle, set_aside: FakeSetAside, clock: FakeTime | None = None) -> Receiver:
+    if clock is None:
+        return Receiver(read, handle, set_aside, now=lambda: NOON)
+    return Receiver(read, handle, set_aside, now=lambda: NOON, time=clock.time, sleep=clock.sleep)
+
+
+async def away(_: Event) -> None:
+    raise StoreAway("the store is away")
+
+
+async def sick(_: Event) -> None:
+    raise ZeroDivisionError("johndoe@contoso.com")
+
+
+async def well(_: Event) -> None:
+    pass
+
+
+async def test_nothing_is_raised_without_having_waited() -> None:
+    clock = FakeTime()
+    with pytest.raises(StoreAway):
+        await receiver(away, FakeSetAside(), clock).receive(delivery(event(1)))
+    assert 30 <= clock.now <= 60
+
+
+async def test_an_hour_without_the_store_uses_few_deliveries_and_sets_nothing_aside() -> None:
+    """Today's burn of ten deliveries in 20 ms cannot happen: each of them waits."""
+    clock, records, deliveries = FakeTime(), FakeSetAside(), 0
+    while clock.now < 3600:
+        with pytest.raises(StoreAway):
+            await receiver(away, records, clock).receive(delivery(event(1)))
+        deliveries += 1
+    assert deliveries < 200
+    assert records.records == {}
+
+
+async def test_a_store_that_comes_back_within_the_wait_costs_no_delivery() -> None:
+    clock, handled = FakeTime(), []
+
+    async def back_soon(received: Event) -> None:
+        if clock.now < 20:
+            raise StoreAway("away")
+        handled.append(received.sequence)
+
+    await receiver(back_soon, FakeSetAside(), clock).receive(delivery(event(1)))
+    assert handled == [1]
+    assert clock.now < WAIT_SECONDS
+
+
+async def test_what_hits_one_aggregate_is_tried_five_times_and_set_aside() -> None:
+    clock, records, tries = FakeTime(), FakeSetAside(), []
+
+    async def counted(received: Event) -> None:
+        tries.append(received)
+        await sick(received)
+
+    await receiver(counted, records, clock).receive(delivery(event(1)))
+    [record] = records.records.values()
+    assert len(tries) == FAILURES
+    assert (record.state, record.aggregate, record.sequence) == (State.WAITING, KEY, 1)
+    assert record.reason.startswith("ZeroDivisionError in sick")
+    assert "contoso" not in repr(record)
+    assert clock.now < 1
+
+
+async def test_the_next_event_of_an_aggregate_that_waits_is_set_aside_at_its_first_failure() -> None:
+    records, tries = FakeSetAside(), []
+
+    async def counted(received: Event) -> None:
+        tries.append(received.sequence)
+        await sick(received)
+
+    for sequence in (1, 2, 3):
+        await receiver(counted, records, FakeTime()).receive(delivery(event(sequence), sequence))
+    assert tries == [1] * FAILURES + [2, 3]
+    assert set(records.states().values()) == {State.WAITING}
+
+
+async def test_what_can_never_be_applied_is_kept_as_refused() -> None:
+    records = FakeSetAside()
+    await receiver(well, records).receive(delivery(None))
+    assert records.states() == {"junk": State.REFUSED}
+
+
+async def test_a_redelivery_revives_nothing_and_another_message_of_that_id_is_another_record() -> None:
+    records = FakeSetAside()
+    receive = receiver(sick, records, FakeTime()).receive
+    await receive(delivery(event(1), 7))
+    [record] = records.records.values()
+    await Retrier(read, well, records, timedelta(days=1), lambda: NOON).run(seconds=5)
+    await receive(delivery(event(1), 7))
+    assert records.records[record.id].state is State.APPLIED
+    assert records.records[record.id].delivery is None
+    await receive(delivery(event(1), 8))
+    assert len(records.records) == 2
+
+
+async def test_a_record_that_cannot_be_stored_is_waited_for_and_not_completed() -> None:
+    clock = FakeTime()
+    records = FakeSetAside(Faults({0: (StoreAway, True)}))
+    await receiver(sick, records, clock).receive(delivery(event(1)))
+    assert len(records.records) == 1
+    gone = FakeSetAside(Faults(dict.fromkeys(range(100), (StoreAway, False))))
+    with pytest.raises(StoreAway):
+        await receiver(sick, gone, clock).receive(delivery(event(1)))
+
+
+async def test_a_call_that_hangs_ends_before_the_host_ends_the_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("inbox.receiver.LONGEST_CALL_SECONDS", WAIT_SECONDS + 0.05)
+    clock = FakeTime()
+
+    async def hangs(_: Event) -> None:
+        clock.now += 40
+        await asyncio.Event().wait()
+
+    with pytest.raises(StoreAway, match="slowly"):
+        await receiver(hangs, FakeSetAside(), clock).receive(delivery(event(1)))
+    hours, minutes, seconds = map(
+        int, json.loads((ROOT / "host.json").read_text())["functionTimeout"].split(":")
+    )
+    assert 3600 * hours + 60 * minutes + seconds > LONGEST_CALL_SECONDS
+
+
+async def test_a_hundred_sick_aggregates_do_not_hold_up_a_healthy_one() -> None:
+    """Eight slots, real time; each sick aggregate has three messages, and the healthy one comes last."""
+    records: FakeSetAside = FakeSetAside()
+    loop = asyncio.get_running_loop()
+    begun, applied_at = loop.time(), []
+
+    async def handle(received: Event) -> None:
+        await asyncio.sleep(0.01)  # a round trip to the store
+        if received.aggregate.id != "healthy":
+            await sick(received)
+        applied_at.append(loop.time() - begun)
+
+    sessions: asyncio.Queue[str] = asyncio.Queue()
+    for name in [*(f"sick-{number}" for number in range(100)), "healthy"]:
+        sessions.put_nowait(name)
+
+    async def slot() -> None:
+        while not sessions.empty():
+            key = AggregateKey("thing", sessions.get_nowait())
+            for sequence in (1, 2, 3):
+                await receiver(handle, records).receive(delivery(event(sequence, key=key), sequence))
+
+    await asyncio.gather(*(slot() for _ in range(8)))
+    assert applied_at[0] < 5
+    assert len(records.records) == 300
+
+
+async def test_the_timer_applies_what_waits_in_its_order_and_once() -> None:
+    source: FakeSource[tuple[int, ...]] = FakeSource()
+    source.change(KEY, Found(1, (1,)))
+    entries: FakeEntries[tuple[int, ...]] = FakeEntries()
+    inbox, records = StateInbox(entries, source, project, lambda: NOON), FakeSetAside()
+    await inbox.handle(event(1))
+    receive = receiver(inbox.handle, records, FakeTime()).receive
+    for sequence in (3, 2):
+        if sequence == 3:
+            await receive(delivery(event(3), 30))  # the gap cannot be closed: the source is restored, say
+        else:
+            await receiver(sick, records, FakeTime()).receive(delivery(event(2), 20))
+    retrier = Retrier(read, inbox.handle, records, timedelta(days=1), lambda: NOON)
+    assert await retrier.run(seconds=5) == Tried(applied=2)
+    entry = entries.of(KEY)
+    assert entry is not None
+    assert (entry.last_sequence, entry.state, source.fences) == (3, (1, 2, 3), FAILURES + 1)
+    assert await retrier.run(seconds=5) == Tried()
+
+
+async def test_an_aggregate_that_is_still_sick_is_tried_once_a_run_and_counted() -> None:
+    records = FakeSetAside()
+    for sequence in (1, 2):
+        await receiver(sick, records, FakeTime()).receive(delivery(event(sequence), sequence))
+    retrier = Retrier(read, sick, records, timedelta(days=1), lambda: NOON)
+    assert await retrier.run(seconds=5) == Tried(waiting=1)
+    assert await retrier.run(seconds=5) == Tried(waiting=1)
+    assert sorted(record.attempts for record in records.records.values()) == [0, 2]
+
+
+async def test_a_store_that_is_away_changes_no_record() -> None:
+    records = FakeSetAside()
+    await receiver(sick, records, FakeTime()).receive(delivery(event(1)))
+    with pytest.raises(StoreAway):
+        await Retrier(read, away, records, timedelta(days=1), lambda: NOON).run(seconds=5)
+    [record] = records.records.values()
+    assert (record.state, record.attempts) == (State.WAITING, 0)
+
+
+@pytest.mark.parametrize("after", [False, True])
+async def test_a_death_between_applying_and_closing_leaves_a_record_that_is_closed_later(after: bool) -> None:
+    records, handled = FakeSetAside(), []
+    await receiver(sick, records, FakeTime()).receive(delivery(event(1)))
+
+    async def handle(received: Event) -> None:
+        handled.append(received)
+
+    retrier = Retrier(read, handle, records, timedelta(days=1), lambda: NOON)
+    records.faults = Faults({0: (StoreAway, after)})
+    with pytest.raises(StoreAway):
+        await retrier.run(seconds=5)
+    await retrier.run(seconds=5)
+    assert set(records.states().values()) == {State.APPLIED}
+    assert len(handled) == (1 if after else 2)
+
+
+async def test_what_waits_for_too_long_is_closed_and_loses_its_message(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    records = FakeSetAside()
+    await receiver(sick, records, FakeTime()).receive(delivery(event(1)))
+    await receiver(well, records).receive(delivery(None))
+    later = Retrier(read, sick, records, timedelta(days=1), lambda: NOON + timedelta(days=2))
+    assert await later.run(seconds=5) == Tried(overdue=2)
+    assert set(records.states().values()) == {State.OVERDUE}
+    assert not any(record.delivery for record in records.records.values())
+    assert "gave up event 7/1/Changed of thing 7" in caplog.text
+
+
+async def test_an_operator_applies_a_record_after_those_before_it() -> None:
+    records, handled = FakeSetAside(), []
+    for sequence in (1, 2, 3):
+        await receiver(sick, records, FakeTime()).receive(delivery(event(sequence), sequence))
+    second = next(record for record in records.records.values() if record.sequence == 2)
+
+    async def handle(received: Event) -> None:
+        handled.append(received.sequence)
+
+    with pytest.raises(NotApplied):
+        await Retrier(read, sick, records, timedelta(days=1)).apply(second.id)
+    await Retrier(read, handle, records, timedelta(days=1)).apply(second.id)
+    assert handled == [1, 2]
+    with pytest.raises(NotSetAside):
+        await Retrier(read, handle, records, timedelta(days=1)).apply(second.id)
+
+
+async def test_a_refused_message_can_be_applied_once_the_code_can_read_it() -> None:
+    records = FakeSetAside()
+    await receiver(well, records).receive(delivery(None))
+    [record] = records.records.values()
+    with pytest.raises(NotApplied):
+        await Retrier(read, well, records, timedelta(days=1)).apply(record.id)
+    await Retrier(lambda _: event(1), well, records, timedelta(days=1)).apply(record.id)
+    assert records.records[record.id].state is State.APPLIED
+
+
+async def test_an_operator_discards_a_record_with_a_reason() -> None:
+    records = FakeSetAside()
+    await receiver(sick, records, FakeTime()).receive(delivery(event(1)))
+    [record] = records.records.values()
+    retrier = Retrier(read, well, records, timedelta(days=1))
+    await retrier.discard(record.id, "sent by mistake")
+    assert records.records[record.id].reason == "sent by mistake"
+    assert records.records[record.id].delivery is None
+    with pytest.raises(NotSetAside):
+        await retrier.discard(record.id, "again")
+
+
+async def test_a_dead_letter_waits_or_is_refused_and_what_is_for_others_is_left() -> None:
+    records = FakeSetAside()
+    await receiver(well, records).keep(delivery(event(1)), "dead letter: MaxDeliveryCountExceeded")
+    await receiver(well, records).keep(delivery(None), "dead letter: TTLExpiredException")
+    await Receiver(lambda _: None, well, records).keep(delivery(event(2)), "dead letter")
+    assert sorted((record.state, record.reason) for record in records.records.values()) == [
+        (State.REFUSED, "the message is no event (dead letter: TTLExpiredException)"),
+        (State.WAITING, "dead letter: MaxDeliveryCountExceeded"),
+    ]
+
+
+async def test_a_reason_tells_the_inboxs_own_words_and_of_other_errors_only_their_kind() -> None:
+    assert told(SourceBehind("the source does not show event 3")) == "the source does not show event 3"
+    with pytest.raises(ZeroDivisionError) as caught:
+        await sick(event(1))
+    assert "contoso" not in told(caught.value)
+
+
+async def test_a_message_is_named_in_the_log_once_however_long_it_waits(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    with pytest.raises(StoreAway):
+        await receiver(away, FakeSetAside(), FakeTime()).receive(delivery(event(1)))
+    assert caplog.text.count("received Changed 7/1/Changed of thing 7, sequence 1") == 1

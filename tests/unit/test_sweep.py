@@ -1,0 +1,231 @@
+"""What a sweep heals, what it leaves, and that it goes on where a run has ended."""
+
+import logging
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+import pytest
+
+from inbox.decision import Because
+from inbox.entry import Entry, Found
+from inbox.errors import EntryChanged, StoreAway
+from inbox.event import AggregateKey
+from inbox.state import StateInbox
+from inbox.sweep import YOUNG, Sweep
+from inbox.walk import Counts, Progress, Seen, SeenPage, Side
+from tests.support.inbox import NOON, FakeEntries, FakeSource, event, project
+
+State = tuple[int, ...]
+OLD = NOON - timedelta(hours=1)
+PAGE = 2
+
+
+@dataclass
+class FakeLists:
+    """Lists what the fakes hold, two a page."""
+
+    inbox_entries: FakeEntries[State]
+    source: FakeSource[State]
+    saved: Progress | None = None
+    blocked_since: dict[AggregateKey, datetime | None] = field(default_factory=dict)
+    pages: int = 0
+    saves: int = 0
+
+    async def entries(self, position: str | None) -> SeenPage:
+        found = {key: versions[-1] for key, versions in self.inbox_entries.written.items()}
+        return self._page(
+            [
+                Seen(key, entry.last_sequence, False, OLD, self.blocked_since.get(key), entry.healed)
+                for key, entry in found.items()
+                if not entry.deleted
+            ],
+            position,
+        )
+
+    async def sources(self, position: str | None) -> SeenPage:
+        found = {key: changes[-1] for key, changes in self.source.changes.items()}
+        return self._page(
+            [
+                Seen(key, source.sequence, source.state is None, source.changed_at or OLD)
+                for key, source in found.items()
+                if source is not None
+            ],
+            position,
+        )
+
+    def _page(self, items: list[Seen], position: str | None) -> SeenPage:
+        self.pages += 1
+        first = int(position or 0)
+        return SeenPage(items[first : first + PAGE], str(first + PAGE) if first + PAGE < len(items) else None)
+
+    async def mark(self, key: AggregateKey, version: str, since: datetime | None) -> None:
+        self.blocked_since[key] = since
+
+    async def progress(self) -> Progress | None:
+        return self.saved
+
+    async def save(self, progress: Progress) -> Progress:
+        if self.saved is not None and progress.version != self.saved.version:
+            raise EntryChanged("somebody else")
+        self.saves += 1
+        self.saved = replace(progress, version=str(self.saves))
+        return self.saved
+
+
+@dataclass
+class World:
+    """An inbox with its store and source, swept at noon."""
+
+    entries: FakeEntries[State] = field(default_factory=FakeEntries)
+    source: FakeSource[State] = field(default_factory=FakeSource)
+    blocked: Collection[AggregateKey] = ()
+
+    def __post_init__(self) -> None:
+        self.inbox = StateInbox(self.entries, self.source, project, lambda: NOON)
+        self.lists = FakeLists(self.entries, self.source)
+        self.sweep = Sweep(self.inbox, self.lists, self._blocked)
+
+    async def _blocked(self) -> Collection[AggregateKey]:
+        return self.blocked
+
+    def has(
+        self, name: str, entry: int | None, source: int | None, *, changed: datetime = OLD
+    ) -> AggregateKey:
+        """An aggregate whose entry is at one sequence and its source at another; None: there is none."""
+        key = AggregateKey("thing", name)
+        if entry is not None:
+            self.entries.written[key] = [Entry(entry, None, tuple(range(1, entry + 1)))]
+        found = None if source is None else Found(source, tuple(range(1, source + 1)), changed)
+        self.source.change(key, found)
+        return key
+
+    def sequence(self, key: AggregateKey) -> int | None:
+        entry = self.entries.of(key)
+        return None if entry is None else entry.last_sequence
+
+    async def swept(self) -> Counts:
+        progress = await self.sweep.run(seconds=10)
+        assert progress.last_counts is not None
+        return progress.last_counts
+
+
+async def test_an_entry_that_is_behind_and_one_that_is_missing_are_healed() -> None:
+    world = World()
+    right, behind, missing = world.has("a", 2, 2), world.has("b", 1, 3), world.has("c", None, 1)
+    assert await world.swept() == Counts(entries=2, sources=3, healed=2)
+    assert [world.sequence(key) for key in (right, behind, missing)] == [2, 3, 1]
+    assert world.inbox.counts[Because.SWEEP] == 2
+    assert await world.swept() == Counts(entries=3, sources=3, healed_ever=2)
+
+
+async def test_an_entry_whose_source_is_gone_or_deleted_becomes_a_deleted_one() -> None:
+    world = World()
+    gone, deleted = world.has("a", 2, None), world.has("b", 2, 2)
+    world.source.change(deleted, Found(3, None, OLD))
+    assert (await world.swept()).healed == 2
+    for key in (gone, deleted):
+        entry = world.entries.of(key)
+        assert entry is not None
+        assert entry.deleted
+
+
+async def test_a_difference_that_is_young_is_left_to_its_event() -> None:
+    world = World()
+    just_now = NOON - YOUNG + timedelta(seconds=1)
+    keys = [world.has("a", 1, 2, changed=just_now), world.has("b", None, 1, changed=just_now)]
+    assert (await world.swept()).healed == 0
+    assert [world.sequence(key) for key in keys] == [1, None]
+
+
+async def test_an_entry_behind_a_block_is_marked_and_left_and_the_mark_goes_with_the_block() -> None:
+    world = World()
+    key, unborn = world.has("a", 1, 3), world.has("b", None, 1)
+    world.blocked = [key, unborn]
+    assert (await world.swept()).blocked == 2
+    assert (world.sequence(key), world.sequence(unborn), world.lists.blocked_since) == (1, None, {key: NOON})
+    world.blocked = []
+    for sequence in (2, 3):
+        await world.inbox.handle(event(sequence, key=key))
+    await world.swept()
+    assert world.lists.blocked_since == {key: None}
+    assert world.sequence(unborn) == 1
+
+
+async def test_an_entry_ahead_of_its_source_is_reported_and_left(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+    key = world.has("a", 4, 2)
+    assert (await world.swept()).ahead == 1
+    assert world.sequence(key) == 4
+    assert "ahead of its source, 4 to 2" in caplog.text
+
+
+async def test_an_old_read_of_the_source_is_no_report() -> None:
+    world = World()
+    world.has("a", 4, 2)
+    world.has("a", 4, 4)
+    world.source.lag = 1
+    assert (await world.swept()).ahead == 0
+
+
+async def test_one_aggregate_that_cannot_be_compared_does_not_end_the_sweep(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = World()
+    world.has("a", 1, 3)
+    healthy = world.has("b", 1, 3)
+    read = world.source.read
+
+    async def broken(key: AggregateKey) -> Found[State] | None:
+        if key.id == "a":
+            raise ZeroDivisionError("johndoe@contoso.com")
+        return await read(key)
+
+    world.source.read = broken  # type: ignore[method-assign]  # a damaged document
+    counts = await world.swept()
+    assert (counts.failed, counts.healed, world.sequence(healthy)) == (1, 1, 3)
+    assert "contoso" not in caplog.text
+
+
+async def test_a_run_that_ends_early_is_gone_on_with_and_a_page_that_failed_is_looked_at_again() -> None:
+    world = World()
+    keys = [world.has(str(number), 1, 2) for number in range(6)]
+    heal, left = world.inbox.entries.put, [3]
+
+    async def dies(*args: object, **options: object) -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            raise StoreAway("away")
+        await heal(*args, **options)  # type: ignore[arg-type]  # handed through
+
+    world.entries.put = dies  # type: ignore[method-assign]  # a fault
+    with pytest.raises(StoreAway):
+        await world.sweep.run(seconds=10)
+    assert world.lists.saved is not None
+    assert (world.lists.saved.side, world.lists.saved.position) == (Side.ENTRIES, "2")
+    left[0] = 100
+    assert await world.swept() == Counts(entries=6, sources=6, healed=5, healed_ever=1)
+    assert [world.sequence(key) for key in keys] == [2] * 6
+
+
+async def test_a_sweep_beside_another_stops() -> None:
+    world = World()
+    for number in range(6):
+        world.has(str(number), 1, 1)
+    world.lists.saved = Progress(NOON, version="1")
+    stale = Progress(NOON, version="0")
+
+    async def old_read() -> Progress:
+        return stale
+
+    world.lists.progress = old_read  # type: ignore[method-assign]  # a replica that lags
+    await world.sweep.run(seconds=10)
+    assert world.lists.saves == 0
+
+
+async def test_a_sweep_tells_what_it_found(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    world = World()
+    world.has("a", 1, 3)
+    await world.swept()
+    assert "a sweep has ended: entries 1, sources 1, healed 1, blocked 0, ahead 0, failed 0" in caplog.text
