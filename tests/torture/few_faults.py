@@ -37,8 +37,11 @@ def moving_leases(chance: random.Random, seconds: float) -> list[Strike]:
         "forSeconds": 6.0,
     }
     strikes = [
-        *(Strike(at, "poison contact", "contacts") for at in times(chance, seconds, 2.5)),
-        *(Strike(at, "operator", "parked events") for at in times(chance, seconds, 25.0)),
+        *(
+            Strike(at, "poison contact", "contacts", min(25.0, seconds - at))
+            for at in times(chance, seconds, 3.0)
+        ),
+        *(Strike(at, "operator", "parked events") for at in times(chance, seconds, 30.0)),
         *(Strike(at, "lag", "cosmos", fault=lag) for at in times(chance, seconds, 5.0)),
         *(Strike(at, "pause", "worker", 18.0) for at in times(chance, seconds, 40.0)),
         *deaths_of_relays(chance, seconds, 22.0),

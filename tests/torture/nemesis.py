@@ -86,7 +86,7 @@ class Nemesis:
             "lag": lambda: _arrange(stack.cosmos.faults.add(**strike.fault)),
             "servicebus": lambda: _arrange(stack.servicebus.faults.add(**strike.fault)),
             "poison": self._poison,
-            "poison contact": self._poison_a_contact,
+            "poison contact": lambda: self._poison_a_contact(strike.seconds),
             "other version": self._other_version,
             "flood": self._flood,
             "operator": self.operator.settle,
@@ -142,13 +142,18 @@ class Nemesis:
         self.operator.broken.add(poisoned.document)
         return poisoned.stored is True
 
-    async def _poison_a_contact(self) -> bool:
+    async def _poison_a_contact(self, seconds: float) -> bool:
+        """Clients get it after so many seconds; soon after that one of them deletes it."""
         contact = await self._new_contact()
         if contact is None:
             return False
         await self.victim.patch(contact)
         done = await self._poison(contact)
         for _ in range(_CHANGES_OF_A_POISONED_CONTACT):
+            await self.victim.patch(contact)
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            await asyncio.sleep(_PAUSE_SECONDS)
             await self.victim.patch(contact)
         self.victim.directory.saw(contact, None)
         return done
