@@ -44,10 +44,8 @@ format: venv ## repair style where ruff can, and format
 demo: venv ## see the path of an event, step by step
 	@exec $(BIN) -m tools.demo $(ARGS)
 
-bench: venv ## measure rates, and ratios within one run
-	@$(BIN) -m tools.benchmarks.outbox
-	@$(BIN) -m tools.benchmarks.cosmos
-	@$(BIN) -m tools.benchmarks.servicebus
+bench: venv ## measure the ratios to the bare SDKs, and write docs/performance.md (ARGS="--only create": one part)
+	@exec $(BIN) -m tools.benchmarks $(ARGS)
 
 clean: ## delete the data of the local Azure
 	@python=$$(scripts/find-python) && PYTHONPATH=packages/devstack/src exec "$$python" -m devstack clean

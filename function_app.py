@@ -1,4 +1,4 @@
-"""The triggers: each parses, calls and answers. The import only lists the functions; it opens and reads nothing.
+"""The triggers: each parses, calls and answers. The import lists the functions, and reads how the relay is triggered.
 
 The Functions host tries HTTP routes in the alphabetical order of the functions' names
 (https://github.com/Azure/azure-functions-host/issues/9876): so the name of the catch-all function sorts last.
@@ -82,6 +82,7 @@ async def search_directory(req: func.HttpRequest) -> func.HttpResponse:
 
 
 @app.route(route="{*path}", methods=[*catch_all.METHODS])
+@answering
 async def unrouted(req: func.HttpRequest) -> func.HttpResponse:
     """Every call that no other function takes. The name of this function must sort last."""
     return catch_all.no_such_call(req, app, "contacts are at /api/contacts")

@@ -1,7 +1,7 @@
 """The checkpoint of a batch is written after the handler has returned, and only by the owner of the lease.
 
 An error, a cancellation, a lost lease or a crash before that leaves the checkpoint where it was: the batch is delivered
-again, by this instance or another.
+again, by this instance or another. The next page is read while a batch is handled, and forgotten when the batch fails.
 """
 
 import asyncio
@@ -72,6 +72,8 @@ class PartitionWorker:
         self._stopping = asyncio.Event()
         self._handling = False
         self._processing: asyncio.Task[None] | None = None
+        self._ahead: asyncio.Task[FeedPage] | None = None
+        """The next page, read while this one is handled."""
 
     async def run(self) -> None:
         """Work until :meth:`stop`. Raises LeaseLost or FeedRangeGone; every other error goes to ``on_error``."""
@@ -97,13 +99,20 @@ class PartitionWorker:
             self._processing.cancel()
 
     async def _process(self) -> None:
+        try:
+            await self._process_pages()
+        finally:
+            await self._drop_ahead()
+
+    async def _process_pages(self) -> None:
         failures = 0
         while not self._stopping.is_set():
             try:
-                had_items = await self._process_page()
+                had_items = await self._process_page(read_ahead=failures == 0)
             except (LeaseLost, FeedRangeGone):
                 raise
             except Exception as error:  # noqa: BLE001 - whatever the handler or the SDK raises is reported and retried
+                await self._drop_ahead()
                 self._shared.on_error(self.lease.token, error)
                 failures += 1
                 await self._pause(pause_after(failures, self._options.poll_interval))
@@ -112,17 +121,39 @@ class PartitionWorker:
             if not had_items:
                 await self._pause(self._options.poll_interval)
 
-    async def _process_page(self) -> bool:
-        page = await self._shared.reader.read(
-            self._feed_range,
-            continuation=self.position,
-            start=self._shared.start,
-            max_items=self._options.max_items,
-        )
+    async def _process_page(self, *, read_ahead: bool) -> bool:
+        page = await self._next_page()
         if page.items:
+            if read_ahead:
+                self._ahead = asyncio.create_task(self._read(page.continuation))
             await self._deliver(page)
         self.position = page.continuation
         return bool(page.items)
+
+    async def _next_page(self) -> FeedPage:
+        """The page that was read ahead; read anew when that failed, or found nothing: there may be something by now."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            await asyncio.wait([ahead])
+            if ahead.exception() is None and ahead.result().items:
+                return ahead.result()
+        return await self._read(self.position)
+
+    async def _drop_ahead(self) -> None:
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            ahead.cancel()
+            await asyncio.wait([ahead])
+            if not ahead.cancelled():
+                ahead.exception()  # looked at, so that nothing complains that nobody did
+
+    async def _read(self, continuation: str | None) -> FeedPage:
+        return await self._shared.reader.read(
+            self._feed_range,
+            continuation=continuation,
+            start=self._shared.start,
+            max_items=self._options.max_items,
+        )
 
     async def _deliver(self, page: FeedPage) -> None:
         context = ChangeFeedContext(

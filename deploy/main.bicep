@@ -31,6 +31,9 @@ param duplicateDetectionWindow string = 'PT1H'
 @description('Deliveries of a message before it goes to the dead-letter queue of the subscription. An hour without the store costs 80.')
 param maxDeliveryCount int = 2000
 
+@description('Subscriptions of other services: [{ name, principalId }], each with the identity that receives it.')
+param otherSubscriptions array = []
+
 @minValue(1)
 @maxValue(2147483647)
 @description('How long events and tombstones are kept, in seconds: longer than any outage that you want to survive.')
@@ -180,6 +183,7 @@ module serviceBus 'modules/servicebus.bicep' = {
     subscriptionName: subscriptionName
     duplicateDetectionWindow: duplicateDetectionWindow
     maxDeliveryCount: maxDeliveryCount
+    otherSubscriptions: otherSubscriptions
     principalId: identity.outputs.principalId
     publicNetworkAccess: privateNetworking ? 'Disabled' : 'Enabled'
   }
@@ -250,6 +254,10 @@ var appSettings = {
   IDEMPOTENCY_OLD_RECORDS: 'false'
   PARKED_MAX_AGE_SECONDS: string(parkedMaxAgeSeconds)
   RELAY_SEND_SECONDS: '60'
+  RELAY_SENDERS: '6'
+  RELAY_LEASE_PREFIX: 'relay-'
+  RELAY_MAX_ITEMS: '1000'
+  RELAY_POLL_DELAY_MS: '500'
   AzureWebJobsStorage__accountName: storage.outputs.name
   AzureWebJobsStorage__credential: 'managedidentity'
   AzureWebJobsStorage__clientId: identity.outputs.clientId

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from application.contacts import Contacts
 from application.directory import Directory, DirectoryEntry, entry_of, project
 from inbox.event import AggregateKey
+from inbox.receiver import LONGEST_CALL_SECONDS
 from inbox.state import StateInbox
 from inbox.sweep import Sweep
 from infra.contacts.directory import FORM, CosmosDirectory
@@ -22,10 +23,6 @@ from infra.wiring import OnePerProcess, Outbox, wire_outbox
 from outbox.aggregates import Aggregates
 from outbox.unit_of_work import utc_now
 
-TOMBSTONE_TTLS = 4
-"""How many times EVENT_TTL_SECONDS a deleted entry is kept. Until then an event of its contact can come: it may wait in
-the store for one of them, parked, in the topic, and set aside."""
-
 
 @dataclass(frozen=True)
 class Application:
@@ -38,6 +35,15 @@ class Application:
     sweep: Sweep[DirectoryEntry]
     outbox: Outbox
     callers: Callers
+
+
+def tombstone_seconds(settings: Settings) -> int:
+    """How long a deleted entry is kept: longer than any call, and than an event waits stored, parked and set aside.
+
+    An event that comes later still does no harm: where there is no entry, the contact itself is looked for.
+    """
+    waits = 2 * settings.event_ttl_seconds + settings.parked_max_age_seconds
+    return min(max(waits, 2 * int(LONGEST_CALL_SECONDS)), TTL_MAX)
 
 
 def directory_lists(settings: Settings, outbox: Outbox, walk: str) -> CosmosLists:
@@ -57,7 +63,7 @@ def wire(settings: Settings) -> Application:
         return [AggregateKey(*marker.aggregate) for marker in await outbox.observer.lot.blocked()]
 
     inbox = StateInbox(
-        CosmosEntries(entries, FORM, min(TOMBSTONE_TTLS * settings.event_ttl_seconds, TTL_MAX)),
+        CosmosEntries(entries, FORM, tombstone_seconds(settings)),
         CosmosSource(outbox.container(settings.cosmos_container), entry_of),
         project,
     )

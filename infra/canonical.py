@@ -11,10 +11,13 @@ import rfc8785
 _LARGEST_INTEGER = 2**53 - 1
 """Beyond it JSON's readers do not agree on an integer (RFC 8259, section 6)."""
 _LARGEST_DOUBLE = 2**1023
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
 
 def canonical(value: Any) -> bytes:
     """The canonical form of JSON as it was read. Raises ValueError when there is none, as for a lone surrogate."""
+    if _is_simple(value):
+        return _ENCODER.encode(value).encode()
     try:
         return rfc8785.dumps(value)
     except rfc8785.IntegerDomainError:
@@ -24,10 +27,13 @@ def canonical(value: Any) -> bytes:
 def check(value: Any) -> None:
     """Whether JSON that is to be written can be read by all. Raises ValueError, which names the kind of fault alone."""
     try:
-        rfc8785.dumps(value)
+        if _is_simple(value):
+            _ENCODER.encode(value).encode()
+        else:
+            rfc8785.dumps(value)
     except rfc8785.IntegerDomainError:
         raise ValueError("an integer is beyond 2^53: write it as text") from None
-    except rfc8785.CanonicalizationError:
+    except (rfc8785.CanonicalizationError, UnicodeEncodeError):
         raise ValueError("a text has a lone surrogate, or a number is not finite: replace it") from None
 
 
@@ -40,6 +46,24 @@ def as_sent(data: Any) -> bytes:
         return canonical(data)
     except ValueError:
         return json.dumps(data, separators=(",", ":")).encode()
+
+
+def _is_simple(value: Any) -> bool:
+    """Whether the standard library's encoder, which is much faster, gives the same bytes.
+
+    It writes floats in another way, and orders names by code point, which is the same for names in ASCII.
+    """
+    kind = type(value)
+    if kind is str or kind is bool or value is None:
+        return True
+    if kind is int:
+        return bool(-_LARGEST_INTEGER <= value <= _LARGEST_INTEGER)
+    if kind is dict:
+        for name, inner in value.items():
+            if not (type(name) is str and name.isascii() and (type(inner) is str or _is_simple(inner))):
+                return False
+        return True
+    return kind is list and all(map(_is_simple, value))
 
 
 def _with_floats(value: Any) -> Any:

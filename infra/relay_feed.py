@@ -3,16 +3,10 @@
 All times are in milliseconds, as in the Functions trigger.
 """
 
+import os
 from typing import Any
 
-LEASE_PREFIX = "relay-"
-"""Another function on the same container needs another prefix: with one prefix, each change goes to one of the two."""
-
-POLL_DELAY_MS = 500
-"""The pause after the feed had nothing new. The trigger's default is 5000."""
-
-MAX_ITEMS = 100
-"""Items in a batch; a batch may hold more, because a transaction is never split."""
+from infra.settings import load_feed
 
 LEASE_ACQUIRE_MS = 3_000
 LEASE_RENEW_MS = 4_000
@@ -21,7 +15,13 @@ LEASE_EXPIRATION_MS = 15_000
 
 
 def trigger() -> dict[str, Any]:
-    """The arguments of the Cosmos DB trigger of a relay function. The settings in ``%`` are read by the host."""
+    """The arguments of the Cosmos DB trigger of a relay function. The settings in ``%`` are read by the host.
+
+    The host resolves ``%`` in texts alone (https://github.com/Azure/azure-webjobs-sdk-extensions/issues/735), and a
+    setting that is not there stops it. So the settings that have a default are read here, when the host lists the
+    functions. Raises Misconfigured.
+    """
+    feed = load_feed(os.environ)
     return {
         "connection": "COSMOS",
         "database_name": "%COSMOS_DATABASE%",
@@ -29,12 +29,12 @@ def trigger() -> dict[str, Any]:
         "lease_connection": "COSMOS",
         "lease_database_name": "%COSMOS_DATABASE%",
         "lease_container_name": "%COSMOS_LEASE_CONTAINER%",
-        "lease_container_prefix": LEASE_PREFIX,
+        "lease_container_prefix": feed.lease_prefix,
         "create_lease_container_if_not_exists": False,  # the deployment does: with an identity the host cannot
         "start_from_beginning": True,  # otherwise events from before the first start would never be sent
-        "feed_poll_delay": POLL_DELAY_MS,
+        "feed_poll_delay": feed.poll_delay_ms,
         "lease_acquire_interval": LEASE_ACQUIRE_MS,
         "lease_renew_interval": LEASE_RENEW_MS,
         "lease_expiration_interval": LEASE_EXPIRATION_MS,
-        "max_items_per_invocation": MAX_ITEMS,
+        "max_items_per_invocation": feed.max_items,
     }

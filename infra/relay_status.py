@@ -71,6 +71,7 @@ class RelayObserver:
     feed: ContainerProxy
     leases: ContainerProxy
     lot: ParkingLot
+    lease_prefix: str
     event_ttl_seconds: int
     clock: Clock = utc_now
     mending_patience_seconds: float = relay_feed.LEASE_EXPIRATION_MS / 1000
@@ -108,15 +109,13 @@ class RelayObserver:
     async def _feed_lag(self) -> FeedLag:
         with _errors_of_ours():
             async with asyncio.timeout(DEADLINE_SECONDS):
-                return await estimate_lag(self.feed, self.leases, lease_prefix=relay_feed.LEASE_PREFIX)
+                return await estimate_lag(self.feed, self.leases, lease_prefix=self.lease_prefix)
 
     async def _mend(self) -> None:
         patience = self.mending_patience_seconds
         with _errors_of_ours():
             async with asyncio.timeout(DEADLINE_SECONDS + patience):
-                await mend_leases(
-                    self.feed, self.leases, lease_prefix=relay_feed.LEASE_PREFIX, patience=patience
-                )
+                await mend_leases(self.feed, self.leases, lease_prefix=self.lease_prefix, patience=patience)
 
     def _lease(self, lag: LeaseLag, now: datetime) -> LeaseStatus:
         age = None if lag.waiting_since is None else max(0, int((now - lag.waiting_since).total_seconds()))

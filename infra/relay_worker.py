@@ -84,10 +84,10 @@ async def run(outbox: Outbox, stop: asyncio.Event) -> None:
         outbox.leases,
         forward,
         instance_name=f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}",
-        lease_prefix=relay_feed.LEASE_PREFIX,
+        lease_prefix=outbox.reading.lease_prefix,
         options=ProcessorOptions(
-            poll_interval=relay_feed.POLL_DELAY_MS / 1000,
-            max_items=relay_feed.MAX_ITEMS,
+            poll_interval=outbox.reading.poll_delay_ms / 1000,
+            max_items=outbox.reading.max_items,
             start=StartFrom.beginning(),
             acquire_interval=relay_feed.LEASE_ACQUIRE_MS / 1000,
             renew_interval=relay_feed.LEASE_RENEW_MS / 1000,

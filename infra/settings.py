@@ -1,5 +1,6 @@
 """Settings are read from the environment once, into a frozen object; an error names the missing or wrong setting."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -9,6 +10,18 @@ from outbox.claims import LONGEST_REQUEST_SECONDS
 
 TTL_MAX = 2_147_483_647
 """Cosmos DB's own limit for ``ttl``, in seconds."""
+
+
+@dataclass(frozen=True)
+class FeedSettings:
+    """How the relay reads the change feed. Apart from the others, since the host needs them to list the functions."""
+
+    lease_prefix: str
+    """Another reader of the container needs another prefix: with one prefix, each change goes to one of the two."""
+    max_items: int
+    """Items in a page; a page may hold more, because a transaction is never split."""
+    poll_delay_ms: int
+    """The pause after the feed had nothing new."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +40,9 @@ class Settings:
     servicebus_topic: str
     servicebus_topic_partitioned: bool
     servicebus_subscription: str
+    feed: FeedSettings
+    relay_senders: int
+    """How many batches are under way at once; each takes a connection to Service Bus."""
     event_ttl_seconds: int
     """How long event documents, and the tombstones of deleted aggregates, are kept: longer than any outage."""
     parked_max_age_seconds: int
@@ -56,6 +72,8 @@ def load(environment: Mapping[str, str]) -> Settings:
         servicebus_topic=environment.get("SERVICEBUS_TOPIC") or "contact-events",
         servicebus_topic_partitioned=_flag(environment, "SERVICEBUS_TOPIC_PARTITIONED"),
         servicebus_subscription=environment.get("SERVICEBUS_SUBSCRIPTION") or "contact-directory",
+        feed=load_feed(environment),
+        relay_senders=_number(environment, "RELAY_SENDERS", default=6, lowest=1, highest=100),
         event_ttl_seconds=_seconds(environment, "EVENT_TTL_SECONDS", default=864_000),
         parked_max_age_seconds=_seconds(environment, "PARKED_MAX_AGE_SECONDS", default=2_592_000),
         relay_send_seconds=_seconds(environment, "RELAY_SEND_SECONDS", default=60),
@@ -74,8 +92,26 @@ def _flag(environment: Mapping[str, str], name: str) -> bool:
     return text == "true"
 
 
-def _seconds(environment: Mapping[str, str], name: str, *, default: int, least: int = 1) -> int:
+def load_feed(environment: Mapping[str, str]) -> FeedSettings:
+    """How the relay reads the feed. Raises Misconfigured, naming the setting that is wrong."""
+    prefix = environment.get("RELAY_LEASE_PREFIX") or "relay-"
+    if not re.fullmatch(r"[\w.-]{1,50}", prefix, re.ASCII):
+        raise Misconfigured(
+            f"RELAY_LEASE_PREFIX is {prefix!r}: set it to at most 50 letters, digits, dots, dashes and underscores"
+        )
+    return FeedSettings(
+        lease_prefix=prefix,
+        max_items=_number(environment, "RELAY_MAX_ITEMS", default=1_000, lowest=1, highest=5_000),
+        poll_delay_ms=_number(environment, "RELAY_POLL_DELAY_MS", default=500, lowest=10, highest=60_000),
+    )
+
+
+def _number(environment: Mapping[str, str], name: str, *, default: int, lowest: int, highest: int) -> int:
     text = environment.get(name) or str(default)
-    if not (text.isascii() and text.isdigit() and least <= int(text) <= TTL_MAX):
-        raise Misconfigured(f"{name} is {text!r}: set it to a number of seconds from {least} to {TTL_MAX}")
+    if not (text.isascii() and text.isdigit() and lowest <= int(text) <= highest):
+        raise Misconfigured(f"{name} is {text!r}: set it to a number from {lowest} to {highest}")
     return int(text)
+
+
+def _seconds(environment: Mapping[str, str], name: str, *, default: int, least: int = 1) -> int:
+    return _number(environment, name, default=default, lowest=least, highest=TTL_MAX)

@@ -4,24 +4,38 @@ Whatever the aggregate: a service gives the function that reads its messages, an
 """
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cache
+from typing import TYPE_CHECKING
 
 import azure.functions as func
 
 from inbox.receiver import Handle, Read, Receiver
 from inbox.retrier import Retrier, Tried
+from infra.correlation import correlated
 from infra.cosmos.set_aside import CosmosSetAside
 from infra.credentials import credential_for
-from infra.servicebus.client import servicebus_client
-from infra.servicebus.dead_letters import DeadLetters
 from infra.servicebus.received import delivery_of
-from infra.servicebus.sessions import Sessions
 from infra.settings import Settings
 from infra.wiring import Outbox
 
+if TYPE_CHECKING:
+    from infra.servicebus.dead_letters import DeadLetters
+    from infra.servicebus.sessions import Sessions
+
 RETRY_SECONDS, COLLECT_SECONDS = 40.0, 15.0
 """What a run of the timer may take: it runs every minute."""
+
+
+@dataclass(frozen=True)
+class Queues:
+    """What the broker holds for one subscription."""
+
+    dead_letters: "DeadLetters"
+    sessions: "Sessions"
+    """For a subscriber outside Functions, which has no trigger."""
 
 
 @dataclass(frozen=True)
@@ -31,17 +45,17 @@ class Subscriber:
     subscription: str
     receiver: Receiver
     retrier: Retrier
-    dead_letters: DeadLetters
-    sessions: Sessions
-    """For a subscriber outside Functions, which has no trigger."""
+    queues: "Callable[[], Queues]"
+    """Made when they are first needed: a process that answers HTTP alone starts without the broker's SDK."""
 
     async def receive(self, message: func.ServiceBusMessage) -> None:
         """Apply a message or set it aside. Raises StoreAway, having waited."""
-        await self.receiver.receive(delivery_of(message, message.get_body(), self.subscription))
+        with correlated(message.correlation_id):
+            await self.receiver.receive(delivery_of(message, message.get_body(), self.subscription))
 
     async def collect(self) -> int:
         """Move the dead letters into records; how many. Raises StoreAway."""
-        return await self.dead_letters.collect(self.receiver.keep, seconds=COLLECT_SECONDS)
+        return await self.queues().dead_letters.collect(self.receiver.keep, seconds=COLLECT_SECONDS)
 
     async def watch(self) -> tuple[int, Tried]:
         """Collect the dead letters, and try what waits. Raises StoreAway."""
@@ -59,11 +73,6 @@ class Subscriber:
 
 def wire_subscriber(settings: Settings, outbox: Outbox, read: Read, handle: Handle) -> Subscriber:
     """Build a subscriber from settings. Opens no connection: the first use opens it."""
-    credential = credential_for(settings.servicebus)
-    client = servicebus_client(settings.servicebus, credential)
-    if credential:
-        outbox.resources.push_async_callback(credential.close)
-    outbox.resources.push_async_callback(client.close)
     subscription = settings.servicebus_subscription
     records = CosmosSetAside(
         outbox.container(settings.cosmos_set_aside_container),
@@ -76,6 +85,21 @@ def wire_subscriber(settings: Settings, outbox: Outbox, read: Read, handle: Hand
         subscription,
         Receiver(read, handle, records),
         Retrier(read, handle, records, limit),
+        cache(lambda: _queues(settings, outbox, subscription)),
+    )
+
+
+def _queues(settings: Settings, outbox: Outbox, subscription: str) -> Queues:
+    from infra.servicebus.client import servicebus_client  # noqa: PLC0415 - slow to import: see Subscriber.queues
+    from infra.servicebus.dead_letters import DeadLetters  # noqa: PLC0415
+    from infra.servicebus.sessions import Sessions  # noqa: PLC0415
+
+    credential = credential_for(settings.servicebus)
+    client = servicebus_client(settings.servicebus, credential)
+    if credential:
+        outbox.resources.push_async_callback(credential.close)
+    outbox.resources.push_async_callback(client.close)
+    return Queues(
         DeadLetters(client, settings.servicebus_topic, subscription),
         Sessions(client, settings.servicebus_topic, subscription),
     )

@@ -67,7 +67,7 @@ async def run(service: Subscribed, stop: asyncio.Event, *, slots: int = SLOTS) -
             asyncio.create_task(_tell_health(work)),
         ]
         serving = asyncio.create_task(
-            subscriber.sessions.serve(subscriber.receiver.receive, stop, work, slots=slots)
+            subscriber.queues().sessions.serve(subscriber.receiver.receive, stop, work, slots=slots)
         )
         stopping = asyncio.create_task(stop.wait())
         _log.info("the subscriber works; SIGTERM stops it")

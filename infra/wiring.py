@@ -14,6 +14,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
+from infra.correlation import tag_log_lines
 from infra.cosmos.claims import CosmosClaims
 from infra.cosmos.client import ContainerProxy, CosmosClient, cosmos_client
 from infra.cosmos.container import Container
@@ -24,15 +25,15 @@ from infra.cosmos.parked_documents import ParkedDocuments
 from infra.cosmos.parking_lot import CosmosParkingLot
 from infra.cosmos.unit_of_work import CosmosUnitOfWork, Lifetimes
 from infra.credentials import credential_for
+from infra.late_publisher import LatePublisher
 from infra.recent import Recent
 from infra.relay_status import RelayObserver
-from infra.servicebus.client import servicebus_client
-from infra.servicebus.publisher import ServiceBusPublisher
-from infra.settings import Settings, load
+from infra.settings import FeedSettings, Settings, load
 from infra.wire_names import WireNames
 from outbox.claims import Claims
 from outbox.errors import NotDelivered
 from outbox.parking import Parking
+from outbox.publisher import Publisher
 from outbox.relay import Forwarded, Relay
 from outbox.unit_of_work import Origin, UnitOfWork, UnitOfWorkFactory
 
@@ -58,6 +59,7 @@ class Outbox:
     feed: ContainerProxy
     """The container whose change feed the relay reads."""
     leases: ContainerProxy
+    reading: FeedSettings
     container: Callable[[str], Container]
     """A container of the service's database by its name; the same object for the same name."""
     check: Callable[[], Awaitable[None]]
@@ -100,6 +102,7 @@ class OnePerProcess(Generic[W]):
         """The service of this process. Raises Misconfigured when a setting is missing or wrong."""
         loop = asyncio.get_running_loop()
         if self._made is None or self._made[1] is not loop:
+            tag_log_lines()
             service = self._make(load(os.environ))
             self._made = service, loop
             self._closing = loop.create_task(_close_when_the_loop_ends(service.outbox.resources))
@@ -129,9 +132,7 @@ def wire_outbox(settings: Settings, names: WireNames) -> Outbox:
         Container(client, settings.cosmos_database, settings.cosmos_claim_container),
         settings.idempotency_ttl_seconds,
     )
-    publisher = _publisher(settings, names.source, resources)
-    for missing in publisher.guarantees.left_to_subscribers():
-        _log.warning("%s", missing)
+    publisher = LatePublisher(lambda: _publisher(settings, names.source, resources))
     feed = database.get_container_client(settings.cosmos_container)
     leases = database.get_container_client(settings.cosmos_lease_container)
     lot = CosmosParkingLot(
@@ -148,10 +149,11 @@ def wire_outbox(settings: Settings, names: WireNames) -> Outbox:
         parking=Parking(
             lot, publisher, originals, settings.relay_send_seconds, settings.parked_max_age_seconds
         ),
-        observer=RelayObserver(feed, leases, lot, settings.event_ttl_seconds),
+        observer=RelayObserver(feed, leases, lot, settings.feed.lease_prefix, settings.event_ttl_seconds),
         events=events,
         feed=feed,
         leases=leases,
+        reading=settings.feed,
         container=container_of,
         check=Recent(container.check, seconds=HEALTH_SECONDS),
         resources=resources,
@@ -167,16 +169,25 @@ def _cosmos(settings: Settings, resources: AsyncExitStack) -> CosmosClient:
     return client
 
 
-def _publisher(settings: Settings, source: str, resources: AsyncExitStack) -> ServiceBusPublisher:
+def _publisher(settings: Settings, source: str, resources: AsyncExitStack) -> Publisher:
+    from infra.servicebus.client import servicebus_client  # noqa: PLC0415 - slow to import: see LatePublisher
+    from infra.servicebus.publisher import ServiceBusPublisher  # noqa: PLC0415
+
     credential = credential_for(settings.servicebus)
     client = servicebus_client(settings.servicebus, credential)
     publisher = ServiceBusPublisher(
-        client, settings.servicebus_topic, source=source, partitioned=settings.servicebus_topic_partitioned
+        client,
+        settings.servicebus_topic,
+        source=source,
+        partitioned=settings.servicebus_topic_partitioned,
+        senders=settings.relay_senders,
     )
     if credential:
         resources.push_async_callback(credential.close)
     resources.push_async_callback(client.close)
     resources.push_async_callback(publisher.close)
+    for missing in publisher.guarantees.left_to_subscribers():
+        _log.warning("%s", missing)
     return publisher
 
 

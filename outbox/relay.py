@@ -19,7 +19,7 @@ from outbox.accepted import Accepted
 from outbox.aggregate import AggregateKey
 from outbox.delivery import Block, Delivery, deliver
 from outbox.errors import NotDelivered, PreconditionFailed, Throttled, Unavailable
-from outbox.feed import FeedEvent, Poison, Unread, by_aggregate
+from outbox.feed import FeedEvent, OutboxEvent, Poison, Unread, by_aggregate
 from outbox.marker import Fate, Marker
 from outbox.once_a_minute import OnceAMinute
 from outbox.originals import AsDelivered, Originals
@@ -200,6 +200,7 @@ class Relay:
         results = []
         for group, rest, delivery in zip(groups, new, deliveries, strict=True):
             self.accepted.add(rest[: delivery.sent])
+            _tell(rest[: delivery.sent])
             unsent = set(map(id, rest[delivery.sent :]))
             results.append(([event for event in group if id(event) not in unsent], delivery))
         return results
@@ -244,15 +245,16 @@ class Relay:
             return
         del page.open[key]
         page.parked += len(behind)
-        new = marker.refusal is not None and any(event.id == marker.refusal.event_id for event in behind)
+        refused = [event for event in behind if marker.refusal and event.id == marker.refusal.event_id]
         _log.log(
-            logging.ERROR if new else logging.INFO,
+            logging.ERROR if refused else logging.INFO,
             "parked %d event(s) of %s behind event %s: %s. "
-            "Remove the reason and replay the aggregate, or discard that event",
+            "Remove the reason and replay the aggregate, or discard that event%s",
             len(behind),
             key,
             marker.refusal.event_id if marker.refusal else "that is being replayed",
             marker.refusal.reason if marker.refusal else "it is being replayed",
+            "".join(map(_caused_by, refused)),
         )
 
     async def _park_alone(self, page: _Page, ownerless: Sequence[FeedEvent]) -> None:
@@ -272,3 +274,21 @@ class Relay:
                 event.id,
                 event.reason,
             )
+
+
+def _tell(sent: Sequence[FeedEvent]) -> None:
+    if _log.isEnabledFor(logging.DEBUG):
+        for event in sent:
+            _log.debug(
+                "forwarded %s of %s, sequence %s%s",
+                event.id,
+                event.aggregate,
+                event.sequence,
+                _caused_by(event),
+            )
+
+
+def _caused_by(event: FeedEvent) -> str:
+    """The id of the request that caused the event, as its other log lines have it."""
+    correlation_id = event.correlation_id if isinstance(event, OutboxEvent) else None
+    return f" [{correlation_id}]" if correlation_id else ""

@@ -10,6 +10,7 @@ param topicName string
 param subscriptionName string
 param duplicateDetectionWindow string
 param maxDeliveryCount int
+param otherSubscriptions array
 param principalId string
 
 @allowed(['Enabled', 'Disabled'])
@@ -75,6 +76,28 @@ resource receiver 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
     principalType: 'ServicePrincipal'
   }
 }
+
+resource otherSubscribers 'Microsoft.ServiceBus/namespaces/topics/subscriptions@2024-01-01' = [for each in otherSubscriptions: {
+  parent: topic
+  name: each.name
+  properties: {
+    requiresSession: true
+    maxDeliveryCount: maxDeliveryCount
+    deadLetteringOnMessageExpiration: true
+    deadLetteringOnFilterEvaluationExceptions: true
+    lockDuration: 'PT1M'
+  }
+}]
+
+resource otherReceivers 'Microsoft.Authorization/roleAssignments@2022-04-01' = [for (each, index) in otherSubscriptions: {
+  name: guid(topic.id, each.name, each.principalId, dataReceiver)
+  scope: otherSubscribers[index]
+  properties: {
+    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', dataReceiver)
+    principalId: each.principalId
+    principalType: 'ServicePrincipal'
+  }
+}]
 
 output id string = namespace.id
 output name string = namespace.name

@@ -66,6 +66,7 @@ async def ship_order(req: func.HttpRequest) -> func.HttpResponse:
 
 
 @app.route(route="{*path}", methods=[*catch_all.METHODS])
+@answering
 async def unrouted(req: func.HttpRequest) -> func.HttpResponse:
     """Every call that no other function takes. The name of this function must sort last."""
     return catch_all.no_such_call(req, app, "orders are at /api/orders")

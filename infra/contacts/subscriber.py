@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any
-from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
@@ -17,6 +16,18 @@ from inbox.set_aside import Delivery
 TYPE = Contact.aggregate_type
 
 
+_Id = Annotated[str, Field(pattern=r"^[^/\\?#]{1,128}$")]
+"""What can be the id of an item in the store."""
+
+
+class _Subject(BaseModel):
+    """The aggregate's id in a message's properties."""
+
+    model_config = ConfigDict(extra="ignore", hide_input_in_errors=True)
+
+    subject: Annotated[_Id, Field(alias="cloudEvents_subject")]
+
+
 class _Envelope(BaseModel):
     """The part of an event's body that every event has."""
 
@@ -26,8 +37,9 @@ class _Envelope(BaseModel):
     action: Annotated[str, Field(min_length=1, max_length=128)]
     sequence: Annotated[int | None, Field(strict=True, ge=1, lt=2**63)] = None
     created_at: datetime
-    contact_id: UUID | None = None
-    """A notice may leave it to the message's properties."""
+    contact_id: _Id | None = None
+    aggregate_id: _Id | None = None
+    """What a notice has in place of the contact's id. Whether there is such a contact, the source knows."""
 
 
 def read(delivery: Delivery) -> Event | None:
@@ -46,17 +58,17 @@ def received_event(body: bytes, properties: Mapping[str, Any]) -> Event | None:
     try:
         data = from_json(body)
         envelope = _Envelope.model_validate(data)
-        owner = envelope.contact_id or UUID(str(properties.get("cloudEvents_subject")))
+        owner = envelope.contact_id or envelope.aggregate_id or _Subject.model_validate(properties).subject
     except ValidationError as problems:
         fields = ", ".join(
             sorted({str(each["loc"][0]) if each["loc"] else "body" for each in problems.errors()})
         )
         raise Unreadable(f"the message is no event of a contact: {fields} missing or wrong") from None
     except ValueError:
-        raise Unreadable("the message is no event of a contact: no JSON, or no id of a contact") from None
+        raise Unreadable("the message is no event of a contact: it is no JSON") from None
     return Event(
         envelope.id,
-        AggregateKey(TYPE, str(owner)),
+        AggregateKey(TYPE, owner),
         envelope.action,
         envelope.sequence,
         envelope.created_at,

@@ -5,7 +5,6 @@ from typing import Any
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from infra.connections import Connection
-from infra.cosmos.transport import NotingTransport
 from infra.credentials import Credential
 
 __all__ = ["ContainerProxy", "CosmosClient", "cosmos_client"]
@@ -16,8 +15,13 @@ _SECONDS = 3
 
 def cosmos_client(connection: Connection, credential: Credential | None) -> CosmosClient:
     """A client with few retries of its own: a caller waits, and the unit of work repeats every call that is safe."""
+    from urllib.request import getproxies  # noqa: PLC0415 - both are slow to import, and not needed before
+
+    from infra.cosmos.transport import NotingTransport  # noqa: PLC0415
+
     options: dict[str, Any] = {
-        "transport": NotingTransport(),
+        # With them aiohttp starts two threads for each request, to look for a proxy and for a password in ~/.netrc.
+        "transport": NotingTransport(use_env_settings=bool(getproxies())),
         "retry_total": 1,
         "retry_connect": 1,
         "retry_read": 1,

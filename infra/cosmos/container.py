@@ -16,10 +16,10 @@ from typing import Any, Literal, Self
 
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
+from infra.cosmos.attempts import Attempts, noted
 from infra.cosmos.documents import Item
 from infra.cosmos.errors import SDK_ERRORS, Failure, Kind, classify
 from infra.cosmos.sessions import SessionTokens
-from infra.cosmos.transport import Attempts, noted
 
 DEADLINE_SECONDS = 4.0
 """The longest that one call may take, with the SDK's own retries. A request makes few calls and answers within 10 s."""

@@ -45,7 +45,7 @@ class CosmosEntries(Generic[S]):
         try:
             item = await self.container.read(key.id, key.id)
         except StoreFailed as error:
-            raise store_away(error.failure) from error
+            raise failed(key, error.failure) from error
         return None if item is None else self._entry(item)
 
     async def newest(self, key: AggregateKey) -> VersionedEntry[S] | None:
@@ -63,11 +63,7 @@ class CosmosEntries(Generic[S]):
             kind = error.failure.kind
             if kind in (Kind.CONFLICT, Kind.STALE) or (kind is Kind.MISSING and over is not None):
                 raise EntryChanged(f"another writer changed the entry of {key}: read it again") from error
-            if kind in (Kind.TOO_LARGE, Kind.INVALID):
-                raise Unstorable(
-                    f"the store takes no entry of {key} like this one: {error.failure.detail}"
-                ) from error
-            raise store_away(error.failure) from error
+            raise failed(key, error.failure) from error
 
     async def remove(self, key: AggregateKey, *, over: str) -> None:
         """Remove an entry. Raises EntryChanged, StoreAway."""
@@ -115,10 +111,17 @@ async def newest_item(container: Container, key: AggregateKey) -> Item | None:
             return None
         item = await container.read(key.id, key.id)
     except StoreFailed as error:
-        raise store_away(error.failure) from error
+        raise failed(key, error.failure) from error
     if item is None:  # deleted or expired since, or the replica is behind: the next attempt tells
         raise StoreAway(f"the store shows an old state of {key}: try again")
     return item
+
+
+def failed(key: AggregateKey, failure: Failure) -> StoreAway | Unstorable:
+    """What a failed call about one aggregate means: a refusal of the request says nothing about the others."""
+    if failure.kind in (Kind.TOO_LARGE, Kind.INVALID):
+        return Unstorable(f"the store refuses what is asked of {key}: {failure.detail}")
+    return store_away(failure)
 
 
 def store_away(failure: Failure) -> StoreAway:

@@ -92,6 +92,11 @@ class MarkerDocuments:
         names = self.owners.stored_names
         return [BLOCKED, *([names.marker] if names else [])]
 
+    @property
+    def types(self) -> list[str]:
+        """The ``type`` of every marker."""
+        return [*self.blocked_types, FREE]
+
     def item(self, marker: Marker, partition_key: str, now: datetime) -> Item:
         """The marker to be stored. Rule ``blocked-never-expires``: only a free one has a TTL."""
         names, refusal = self.owners.old(marker.aggregate), marker.refusal

@@ -46,13 +46,20 @@ class CosmosOriginals:
         places = asyncio.Semaphore(AT_ONCE)
 
         async def one(event: FeedEvent) -> FeedEvent:
-            if isinstance(event, OutboxEvent) and is_as_committed(event.document):
-                return event
             async with places:
                 return await self._committed(event.event if isinstance(event, Unread) else event)
 
         before = self.reread
-        verified = list(await asyncio.gather(*map(one, events)))
+        verified = list(events)
+        doubtful = [
+            place
+            for place, event in enumerate(events)
+            if not (isinstance(event, OutboxEvent) and is_as_committed(event.document))
+        ]
+        for place, event in zip(
+            doubtful, await asyncio.gather(*(one(events[place]) for place in doubtful)), strict=True
+        ):
+            verified[place] = event
         if self.reread > before and self.saying.due():
             _log.info(
                 "read %d of %d event(s) again: the host delivered other texts than were committed, or the documents "

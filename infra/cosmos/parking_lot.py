@@ -31,10 +31,13 @@ from outbox.notice import Notice
 from outbox.parking_lot import Change, ParkedEvent, ParkedPage
 from outbox.unit_of_work import Clock, utc_now
 
-_BLOCKED = "SELECT * FROM c WHERE ARRAY_CONTAINS(@types, c.type)"
+_MARKERS = "SELECT * FROM c WHERE ARRAY_CONTAINS(@types, c.type)"
 _EVENTS = "SELECT * FROM c WHERE c.type = @type ORDER BY c.parkedAt"
 _WAITING = "SELECT * FROM c WHERE c.type = @type AND c.{owner} = @aggregateId ORDER BY c.position"
 _ALONE = "SELECT * FROM c WHERE c.type = @type AND c.aggregateType = null AND c.parkedAt < @at"
+
+FEW_AGGREGATES, FEW_MARKERS = 20, 500
+"""Up to so many aggregates are asked for by name; up to so many markers are read at once for more aggregates."""
 
 _RACES = 5
 _MANY = 100
@@ -63,15 +66,22 @@ class CosmosParkingLot:
     async def markers(self, aggregates: Collection[AggregateKey]) -> Mapping[AggregateKey, Marker]:
         """The markers of these aggregates. A fence: a lagging replica would show that there is none, too."""
         await self._partition.fence()
-        items = await self._partition.read_many([marker_id(aggregate) for aggregate in aggregates])
-        found = [self._markers.marker(item) for item in items]
-        return {marker.aggregate: marker for marker in found}
+        items = await self._all_markers() if len(aggregates) > FEW_AGGREGATES else None
+        if items is None:
+            items = await self._partition.read_many([marker_id(aggregate) for aggregate in aggregates])
+        found = {marker.aggregate: marker for marker in map(self._markers.marker, items)}
+        return {aggregate: found[aggregate] for aggregate in aggregates if aggregate in found}
+
+    async def _all_markers(self) -> list[Item] | None:
+        """One small query for a page of many aggregates, since markers are few; None: they are not."""
+        items, more = await self._partition.page(_MARKERS, {"@types": self._markers.types}, FEW_MARKERS, None)
+        return None if more else items
 
     async def blocked(self) -> Sequence[Marker]:
         """The markers of all parked aggregates."""
         types = self._markers.blocked_types
         return [
-            self._markers.marker(item) async for item in self._partition.query(_BLOCKED, {"@types": types})
+            self._markers.marker(item) async for item in self._partition.query(_MARKERS, {"@types": types})
         ]
 
     async def park(self, marker: Marker, events: Sequence[FeedEvent]) -> None:

@@ -5,7 +5,7 @@ issue 7114).
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from infra.canonical import check
@@ -34,14 +34,16 @@ def check_feed_can_be_read(aggregate_type: str, data: Any) -> None:
 
 
 def _texts(data: Any) -> Iterator[str]:
-    if isinstance(data, str):
-        yield data
-    elif isinstance(data, Mapping):
-        for name, value in data.items():
-            yield from (name, *_texts(value))
-    elif isinstance(data, Sequence):
-        for value in data:
-            yield from _texts(value)
+    waiting = [data]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, dict):
+            yield from value
+            waiting += value.values()
+        elif isinstance(value, list | tuple):
+            waiting += value
 
 
 def check_publishable(item: Mapping[str, Any]) -> None:

@@ -13,7 +13,7 @@ from inbox.entry import Found
 from inbox.event import AggregateKey
 from infra.cosmos.container import Container, StoreFailed
 from infra.cosmos.documents import Item
-from infra.cosmos.entries import newest_item, store_away
+from infra.cosmos.entries import failed, newest_item
 
 S = TypeVar("S")
 
@@ -31,7 +31,7 @@ class CosmosSource(Generic[S]):
         try:
             return self._found(key, await self.container.read(key.id, key.id))
         except StoreFailed as error:
-            raise store_away(error.failure) from error
+            raise failed(key, error.failure) from error
 
     async def newest(self, key: AggregateKey) -> Found[S] | None:
         """The aggregate, behind a fence. Raises StoreAway."""

@@ -4,49 +4,23 @@ It repeats a write after a broken connection, and after a 503, which does not te
 that a caller sees may then be the answer to a repetition: a 429 to a batch that was committed before.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
 from azure.core.exceptions import ServiceRequestTimeoutError
 from azure.core.pipeline.transport import AioHttpTransport
 
+from infra.cosmos.attempts import current
+
 _BATCH = "x-ms-cosmos-is-batch-request"
 
 
-@dataclass
-class Attempts:
-    """What became of the attempts at one transactional batch."""
-
-    answer_lost: bool = False
-    """An attempt may have reached the service, and no answer came that tells its outcome."""
-    throttled: bool = False
-    """The newest answer says 429."""
-
-
-_current: ContextVar[Attempts | None] = ContextVar("attempts", default=None)
-
-
-@contextmanager
-def noted() -> Iterator[Attempts]:
-    """Note what becomes of the batches that are sent in this context."""
-    attempts = Attempts()
-    token = _current.set(attempts)
-    try:
-        yield attempts
-    finally:
-        _current.reset(token)
-
-
 class NotingTransport(AioHttpTransport):  # type: ignore[misc]  # azure.core exports it without its type
-    """The SDK's own transport, which tells :func:`noted` what it sees."""
+    """The SDK's own transport, which tells :func:`infra.cosmos.attempts.noted` what it sees."""
 
     async def send(self, request: Any, **options: Any) -> Any:
         """Send the request. Raises as its base does."""
-        attempts = _current.get()
+        attempts = current.get()
         if attempts is None or _BATCH not in request.headers:
             return await super().send(request, **options)
         try:

@@ -7,7 +7,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 import azure.functions as func
 
 from inbox.errors import NotApplied, NotSetAside, RecordChanged, StoreAway
+from infra.correlation import correlated
 from infra.errors import Misconfigured
+from infra.http import request
 from infra.http.errors import FieldError, InvalidRequest, RequestTooLarge, UnsupportedMediaType
 from infra.http.responses import problem
 from outbox.errors import (
@@ -77,10 +79,14 @@ class Answering:
 
         @functools.wraps(handler)
         async def answered(req: func.HttpRequest) -> func.HttpResponse:
-            try:
-                return await handler(req)
-            except Exception as error:  # noqa: BLE001 - the edge: whatever it is, the caller gets an answer
-                return self.answer(error)
+            correlation_id = request.correlation_id(req)
+            with correlated(correlation_id):
+                try:
+                    answer = await handler(req)
+                except Exception as error:  # noqa: BLE001 - the edge: whatever it is, the caller gets an answer
+                    answer = self.answer(error)
+            answer.headers[request.CORRELATION_HEADER] = correlation_id
+            return answer
 
         return answered
 

@@ -11,12 +11,14 @@ from uuid import UUID, uuid4
 import azure.functions as func
 from pydantic_core import from_json
 
+from infra import correlation
 from infra.canonical import canonical
 from infra.http.errors import FieldError, InvalidRequest, RequestTooLarge, UnsupportedMediaType
 from outbox.idempotency import KeyedRequest
 from outbox.unit_of_work import ETag, Origin
 
 MAX_BODY_BYTES = 64 * 1024
+CORRELATION_HEADER = "x-correlation-id"
 DEFAULT_PAGE_SIZE = 50
 MAX_PAGE_SIZE = 100
 
@@ -31,12 +33,17 @@ _TRACEPARENT = re.compile(r"[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{
 """https://www.w3.org/TR/trace-context/#traceparent-header"""
 
 
+def correlation_id(request: func.HttpRequest) -> str:
+    """The id that the caller gave, if it is well-formed; else a new one."""
+    given = request.headers.get(CORRELATION_HEADER, "")
+    return given if _CORRELATION_ID.fullmatch(given) else str(uuid4())
+
+
 def origin(request: func.HttpRequest) -> Origin:
     """The origin that the headers name; a header that is not well-formed is ignored."""
-    correlation_id = request.headers.get("x-correlation-id", "")
     traceparent = request.headers.get("traceparent", "")
     return Origin(
-        correlation_id=correlation_id if _CORRELATION_ID.fullmatch(correlation_id) else str(uuid4()),
+        correlation_id=correlation.current() or correlation_id(request),
         traceparent=traceparent if _TRACEPARENT.fullmatch(traceparent) else None,
     )
 

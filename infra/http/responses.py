@@ -6,6 +6,7 @@ from typing import Any
 
 import azure.functions as func
 
+from infra import correlation
 from infra.http.errors import FieldError
 from outbox.unit_of_work import ETag
 
@@ -38,6 +39,7 @@ def problem(
         "status": status,
         "detail": detail,
         "errors": [{"field": error.field, "reason": error.reason} for error in errors],
+        "correlationId": correlation.current(),
     }
     return json_response(status, document, headers, mimetype="application/problem+json")
 

@@ -1,6 +1,6 @@
 """Checks the configured account and namespace before traffic does; each line says what is wrong and how to repair it.
 
-    python -m infra.preflight [--settings FILE] [--survive 1h] [--as-app]
+    python -m infra.preflight [--settings FILE] [--survive 1h] [--subscription NAME]... [--as-app]
 
 Exit code 0: all right; 1: something is wrong; 2: something could not be checked, or a setting is missing.
 """
@@ -79,6 +79,13 @@ def _parser() -> argparse.ArgumentParser:
         help="the outage to survive, such as 30m, 1h or 2d (default 1h)",
     )
     parser.add_argument(
+        "--subscription",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="check this subscription of another service too; may be given several times",
+    )
+    parser.add_argument(
         "--as-app",
         action="store_true",
         help="run by the app's own identity: also try what the app does, without leaving a trace",
@@ -122,6 +129,7 @@ def _plan(values: Mapping[str, str], arguments: argparse.Namespace) -> Plan:
     return Plan(
         settings=load(values),
         subscription=values.get("SERVICEBUS_SUBSCRIPTION") or "contact-directory",
+        other_subscriptions=tuple(arguments.subscription),
         unset=tuple(name for name in TRIGGER_SETTINGS if not values.get(name)),
         survive=arguments.survive,
         as_app=arguments.as_app,

@@ -27,6 +27,8 @@ class Plan:
 
     settings: Settings
     subscription: str
+    other_subscriptions: tuple[str, ...]
+    """Subscriptions of other services, which are checked in the same way."""
     unset: tuple[str, ...]
     """Settings that the triggers need and that are not set."""
     survive: timedelta
@@ -180,8 +182,9 @@ async def _topic(plan: Plan, inspection: ServiceBusInspection) -> list[Finding]:
         topic = await inspection.topic(name)
         findings = list(servicebus_rules.judge_topic(plan.settings, topic, plan.survive))
         if topic is not None:
-            subscription = await inspection.subscription(name, plan.subscription)
-            findings += servicebus_rules.judge_subscription(plan.subscription, subscription, plan.survive)
+            for each in (plan.subscription, *plan.other_subscriptions):
+                subscription = await inspection.subscription(name, each)
+                findings += servicebus_rules.judge_subscription(each, subscription, plan.survive)
     except Denied as error:
         return [_SERVICEBUS.denied(plan.settings.servicebus, _SERVICEBUS.service, error, "the namespace")]
     return findings

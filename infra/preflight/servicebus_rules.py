@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from datetime import timedelta
 
-from inbox.receiver import WAIT_SECONDS
+from inbox.receiver import LONGEST_CALL_SECONDS, WAIT_SECONDS
 from infra.preflight.report import Finding, ok, warning, written, wrong
 from infra.servicebus.inspection import SubscriptionState, TopicState
 from infra.settings import Settings
@@ -63,7 +63,14 @@ def judge_subscription(name: str, state: SubscriptionState | None, survive: time
 
 def judge_event_ttl(settings: Settings, survive: timedelta) -> Finding:
     """Whether events are kept for longer than the outage."""
-    ttl = timedelta(seconds=settings.event_ttl_seconds)
+    ttl, call = timedelta(seconds=settings.event_ttl_seconds), timedelta(seconds=LONGEST_CALL_SECONDS)
+    if ttl < 2 * call:
+        return wrong(
+            "EVENT_TTL_SECONDS",
+            f"tombstones are kept for {written(ttl)}: a subscriber's call of {written(call)} may bring a deleted "
+            "aggregate back",
+            f"set EVENT_TTL_SECONDS to {int(2 * call.total_seconds())} or more",
+        )
     if ttl > survive:
         return ok(
             "EVENT_TTL_SECONDS",

@@ -55,12 +55,18 @@ def message_from_event(event: OutboxEvent, *, source: str, partitioned: bool) ->
 
 def size_at_most(message: ServiceBusMessage) -> int:
     """The bytes that a message takes in a batch, or a few more: counted, since encoding it for that is dear."""
-    texts = [message.message_id, message.session_id, message.partition_key, message.correlation_id]
-    texts += [message.subject, message.content_type]
-    for name, value in (message.application_properties or {}).items():
-        texts += [str(name), str(value)]
+    # The parts of a message at once: each property of the message itself looks for its part anew.
+    raw = message.raw_amqp_message
+    assert raw.properties is not None
+    application = raw.application_properties or {}
+    fields = [
+        *raw.properties.values(),
+        *application,
+        *application.values(),
+        *(raw.annotations or {}).values(),
+    ]
     body = sum(len(part) for part in message.body)
-    return body + sum(len(text.encode()) + 5 for text in texts if text) + _FRAME_BYTES
+    return body + sum(len(str(field).encode()) + 5 for field in fields if field is not None) + _FRAME_BYTES
 
 
 def exact_size(message: ServiceBusMessage) -> int:

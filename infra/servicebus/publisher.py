@@ -21,9 +21,6 @@ from infra.servicebus.message import exact_size, message_from_event, size_at_mos
 from infra.servicebus.senders import Limits, Senders
 from outbox.publisher import Accepted, AggregateEvents, Guarantees, Outcome, Refused, Unknown
 
-SENDERS = 6
-"""How many batches are under way at once. Each needs a connection; Microsoft's emulator allows ten in all."""
-
 MOST_MESSAGES = 4_500
 """Service Bus takes no larger batch (https://github.com/Azure/azure-service-bus/issues/397)."""
 
@@ -84,7 +81,7 @@ class ServiceBusPublisher:
     """Sends events to one topic; shared by all invocations of the process. See :class:`outbox.publisher.Publisher`."""
 
     def __init__(
-        self, client: ServiceBusClient, topic: str, *, source: str, partitioned: bool, senders: int = SENDERS
+        self, client: ServiceBusClient, topic: str, *, source: str, partitioned: bool, senders: int
     ) -> None:
         self._source = source
         self._partitioned = partitioned

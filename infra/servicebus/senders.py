@@ -14,6 +14,7 @@ from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
 from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
 
 from infra.servicebus.errors import SDK_ERRORS
+from infra.servicebus.unmeasured import unmeasured
 
 SEND_TIMEOUT_SECONDS = 20.0
 """The timeout for opening a link and for each send. The SDK has no timeout by default."""
@@ -57,8 +58,9 @@ class Senders:
             what: ServiceBusMessage | ServiceBusMessageBatch = messages[0]
             if len(messages) > 1:
                 what = await _new_batch(sender)
-                for message in messages:
-                    what.add_message(message)
+                with unmeasured(what):
+                    for message in messages:
+                        what.add_message(message)
             async with asyncio.timeout(SEND_TIMEOUT_SECONDS):
                 await sender.send_messages(what, timeout=SEND_TIMEOUT_SECONDS)
 

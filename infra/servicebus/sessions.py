@@ -19,6 +19,7 @@ from azure.servicebus.exceptions import OperationTimeoutError, SessionCannotBeLo
 
 from inbox.errors import StoreAway
 from inbox.set_aside import Delivery
+from infra.correlation import correlated
 from infra.servicebus.errors import SDK_ERRORS, verdict
 from infra.servicebus.received import delivery_of
 from outbox.unit_of_work import utc_now
@@ -118,7 +119,8 @@ class Sessions:
                         return
                     [message] = messages
                     try:
-                        await receive(delivery_of(message, b"".join(message.body), self.subscription))
+                        with correlated(message.correlation_id):
+                            await receive(delivery_of(message, b"".join(message.body), self.subscription))
                     except StoreAway:
                         await receiver.abandon_message(message)
                         return

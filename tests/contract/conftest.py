@@ -135,7 +135,7 @@ async def servicebus_broker(servicebus_server: Service) -> AsyncIterator[Service
     topic = Topic(servicebus_server)
     await topic.create()
     async with ServiceBusClient.from_connection_string(servicebus_connection(servicebus_server)) as client:
-        publisher = ServiceBusPublisher(client, topic.name, source="/test", partitioned=False)
+        publisher = ServiceBusPublisher(client, topic.name, source="/test", partitioned=False, senders=6)
         yield ServiceBusBroker(client, publisher, topic)
         await publisher.close()
     await topic.delete()

@@ -17,15 +17,16 @@ from domain.contact import Contact
 from domain.values import Company, ContactDetails, Name
 from inbox.decision import Because, Done
 from inbox.entry import Entry, Stamp
-from inbox.errors import EntryChanged, StoreAway
+from inbox.errors import EntryChanged, StoreAway, Unstorable
 from inbox.event import NOTICE, AggregateKey, Event
 from inbox.state import StateInbox
 from inbox.sweep import Sweep
 from inbox.walk import Counts
 from infra.contacts.directory import FORM, CosmosDirectory
 from infra.contacts.subscriber import received_event
-from infra.cosmos.container import Container
+from infra.cosmos.container import Container, StoreFailed
 from infra.cosmos.entries import CosmosEntries
+from infra.cosmos.errors import Failure, Kind
 from infra.cosmos.listing import EntryListing
 from infra.cosmos.source import CosmosSource
 from infra.cosmos.unit_of_work import CosmosUnitOfWork, Lifetimes
@@ -265,6 +266,24 @@ async def test_an_entry_is_written_only_over_the_version_that_was_read(here: Pro
         await here.entries.put(key, Entry(3, None, state), stamp, over=read.version)
     with pytest.raises(EntryChanged):
         await here.entries.put(key_of(uuid4()), Entry(3, None, state), stamp, over=read.version)
+
+
+@pytest.mark.parametrize("call", ["read", "exists", "execute"])
+@pytest.mark.parametrize(
+    ("kind", "error"), [(Kind.INVALID, Unstorable), (Kind.TOO_LARGE, Unstorable), (Kind.DENIED, StoreAway)]
+)
+async def test_what_the_store_refuses_hits_one_contact_and_what_it_cannot_do_hits_all(
+    here: Process, monkeypatch: pytest.MonkeyPatch, call: str, kind: Kind, error: type[Exception]
+) -> None:
+    contact_id = await here.create()
+    [event] = await here.events(contact_id)
+
+    async def refused(*_: object, **__: object) -> None:
+        raise StoreFailed(Failure(kind, "400/0"))
+
+    monkeypatch.setattr(here.entries.container if call != "exists" else here.stored, call, refused)
+    with pytest.raises(error):
+        await here.inbox.handle(event)
 
 
 PEOPLE = [("Ada", "Berg", "Oslo"), ("ADA", "Åsen", "Oslo"), ("Bo", "Adams", "Bergen"), ("Cy", "Dahl", "oslo")]

@@ -11,6 +11,7 @@ from azure.cosmos.aio import CosmosClient
 
 from devstack.testing import Service
 from infra.contacts.documents import CONTACTS
+from infra.cosmos import parking_lot
 from infra.cosmos.container import Container, StoreFailed, Write
 from infra.cosmos.errors import Failure, Kind
 from infra.cosmos.marker_documents import Owners
@@ -515,6 +516,19 @@ async def test_what_the_store_does_not_take_again_is_parked_without_its_content_
         with pytest.raises(NotDelivered, match="could not be parked: the store refuses a request"):
             await world.feed(large(1, "c"), event(2, "b"))
         assert world.sent("b") == [event(1, "b")["id"], event(2, "b")["id"]]
+
+
+@pytest.mark.parametrize("few_markers", [2, 500])
+async def test_the_markers_of_a_page_of_many_contacts_are_found_whether_there_are_few_or_many(
+    cosmos_lot: CosmosParkingLot, monkeypatch: pytest.MonkeyPatch, few_markers: int
+) -> None:
+    monkeypatch.setattr(parking_lot, "FEW_MARKERS", few_markers)
+    world = World(cosmos_lot, FakePublisher(limit=1000))
+    names = [f"c{number}" for number in range(25)]
+    await world.feed(*(large(1, name) for name in names[:4]))
+    await world.feed(*(event(2, name) for name in names))
+    assert [name for name in names if world.sent(name)] == names[4:]
+    assert len(await world.listed()) == 8
 
 
 async def test_a_foreign_token_is_refused(cosmos_lot: CosmosParkingLot) -> None:

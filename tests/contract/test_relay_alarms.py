@@ -13,7 +13,6 @@ from azure.cosmos.aio import DatabaseProxy
 
 from changefeed import ChangeFeedProcessor
 from devstack.testing import Service, eventually, running
-from infra import relay_feed
 from infra.errors import Misconfigured
 from infra.relay_status import RelayObserver
 from outbox.errors import Unavailable
@@ -45,7 +44,7 @@ async def observer(database: DatabaseProxy) -> RelayObserver:
     """A relay has forwarded the first event of each contact, and was stopped; then each got another one."""
     feed, leases = (database.get_container_client(name) for name in (CONTACTS, LEASES))
     observer = RelayObserver(
-        feed, leases, FakeParkingLot(), event_ttl_seconds=1000, mending_patience_seconds=0.3
+        feed, leases, FakeParkingLot(), "relay-", event_ttl_seconds=1000, mending_patience_seconds=0.3
     )
     for name in NAMES:
         await feed.create_item(event_document(name, 1))
@@ -69,7 +68,7 @@ def relay(observer: RelayObserver, forwarded: list[str]) -> ChangeFeedProcessor:
         observer.leases,
         forward,
         instance_name="relay",
-        lease_prefix=relay_feed.LEASE_PREFIX,
+        lease_prefix=observer.lease_prefix,
         options=FAST,
     )
 

@@ -9,7 +9,6 @@ from azure.cosmos.aio import CosmosClient
 
 from changefeed import ChangeFeedProcessor
 from devstack.testing import Service
-from infra import relay_feed
 from infra.errors import Misconfigured
 from infra.relay_status import RelayObserver
 from outbox.unit_of_work import utc_now
@@ -17,6 +16,8 @@ from tests.support.azure import CONTACTS, LEASES, contacts_database, cosmos_conn
 from tests.support.emulators import Gap
 from tests.support.fakes import FakeParkingLot
 from tests.support.feed import event_document
+
+LEASE_PREFIX = "relay-"
 
 
 @pytest.fixture
@@ -33,13 +34,13 @@ async def observer(cosmos_server: Service) -> AsyncIterator[RelayObserver]:
             leases,
             fail,
             instance_name="gone",
-            lease_prefix=relay_feed.LEASE_PREFIX,
+            lease_prefix=LEASE_PREFIX,
             on_error=lambda *_: None,
         ):
             pass
         await feed.create_item({**event_document("a", 1), "ttl": 1000})
         yield RelayObserver(
-            feed, leases, FakeParkingLot(), event_ttl_seconds=1000, mending_patience_seconds=0.1
+            feed, leases, FakeParkingLot(), LEASE_PREFIX, event_ttl_seconds=1000, mending_patience_seconds=0.1
         )
 
 
@@ -77,4 +78,4 @@ async def test_containers_that_are_not_there_are_named_by_their_settings(cosmos_
     async with CosmosClient.from_connection_string(cosmos_connection(cosmos_server)) as client:
         missing = client.get_database_client("no-such").get_container_client("no-such")
         with pytest.raises(Misconfigured, match="COSMOS_CONTAINER"):
-            await RelayObserver(missing, missing, FakeParkingLot(), 1000).status()
+            await RelayObserver(missing, missing, FakeParkingLot(), LEASE_PREFIX, 1000).status()

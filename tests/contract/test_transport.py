@@ -5,7 +5,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from azure.core.rest import HttpRequest
 
-from infra.cosmos.transport import NotingTransport, noted
+from infra.cosmos.attempts import noted
+from infra.cosmos.transport import NotingTransport
 
 
 @pytest.mark.parametrize(

@@ -122,6 +122,14 @@ def test_preflight_finds_nothing_wrong_with_topic_and_subscription() -> None:
     assert faults(judge_subscription("s", subscription_state, survive=window)) == []
 
 
+def test_the_subscriptions_of_other_services_are_as_the_apps_own() -> None:
+    module = bicep.read("modules/servicebus.bicep")
+    own, others = (
+        module.declaration("resource", name).properties() for name in ("subscriber", "otherSubscribers")
+    )
+    assert {**own, "name": ""} == {**others, "name": ""}
+
+
 def test_two_apps_share_the_functions_out_without_rest() -> None:
     relay, others = (MAIN.declaration("var", name).words() for name in ("relayFunctions", "otherFunctions"))
     named, there = {*relay, *others}, set(functions())

@@ -68,8 +68,17 @@ async def test_the_trace_of_a_request_reaches_the_subscriber(
     headers = {"traceparent": trace, "x-correlation-id": "order-4711"}
     async with http.post(f"{shared_stack.url}/contacts", json=DETAILS_JSON, headers=headers) as answer:
         contact = await answer.json()
+        assert answer.headers["x-correlation-id"] == "order-4711"
     [message] = await shared_stack.topic.receive(contact["id"], 1)
     assert message.correlation_id == "order-4711"
+
+    def told() -> bool:
+        lines = [line for line in shared_stack.log().splitlines() if "[order-4711]" in line]
+        return all(
+            any(what in line for line in lines) for what in ("created contact", "received ContactCreated")
+        )
+
+    await eventually(told, what="the lines of the request and of the subscriber carry its id")
     properties = message.application_properties
     assert properties is not None
     assert properties[b"traceparent"] == trace.encode()

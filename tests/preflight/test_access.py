@@ -150,6 +150,7 @@ def plan(environment: dict[str, str]) -> Plan:
     return Plan(
         settings=load(environment),
         subscription=environment["SERVICEBUS_SUBSCRIPTION"],
+        other_subscriptions=(),
         unset=(),
         survive=timedelta(hours=1),
         as_app=False,

@@ -80,6 +80,24 @@ async def test_the_local_stack_passes_for_an_outage_as_long_as_its_window(
     assert code == 0, complaints
 
 
+async def test_a_subscription_of_another_service_is_checked_too(
+    cosmos_server: Service, servicebus_server: Service, capsys: pytest.CaptureFixture[str]
+) -> None:
+    environment = await deployed(RIGHT, cosmos_server, servicebus_server)
+    code, [line] = await preflight(environment, capsys, "--survive", "30m", "--subscription", "billing")
+    assert (code, line.startswith("wrong    subscription billing: does not exist in the topic")) == (1, True)
+
+
+async def test_tombstones_that_a_call_may_outlive_are_wrong(
+    cosmos_server: Service, servicebus_server: Service, capsys: pytest.CaptureFixture[str]
+) -> None:
+    environment = await deployed(
+        Deployment(settings={"EVENT_TTL_SECONDS": "120"}), cosmos_server, servicebus_server
+    )
+    code, [line] = await preflight(environment, capsys, "--survive", "1m")
+    assert (code, line.startswith("wrong    EVENT_TTL_SECONDS: tombstones are kept for 2 min")) == (1, True)
+
+
 async def test_few_deliveries_are_used_up_by_an_outage(
     cosmos_server: Service, servicebus_server: Service, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -124,13 +124,13 @@ def test_the_command_reads_a_settings_file_and_the_environment_beats_it(tmp_path
     ended = subprocess.run(
         [sys.executable, "-m", "infra.preflight", "--settings", str(file)],
         cwd=ROOT,
-        env={**os.environ, "SERVICEBUS_ADMIN_PORT": "1", "EVENT_TTL_SECONDS": "60"},
+        env={**os.environ, "SERVICEBUS_ADMIN_PORT": "1", "EVENT_TTL_SECONDS": "300"},
         capture_output=True,
         text=True,
         check=False,
     )
     lines = ended.stdout.splitlines()
-    assert lines[0].startswith("wrong    EVENT_TTL_SECONDS: events are kept for 1 min")
+    assert lines[0].startswith("wrong    EVENT_TTL_SECONDS: events are kept for 5 min")
     assert lines[1].startswith("unknown  Cosmos DB: cannot be reached")
     assert lines[2].startswith("unknown  Service Bus: cannot be reached")
     assert lines[3:] == ["1 wrong, 2 unknown"]

@@ -7,15 +7,17 @@ stand all the same.
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tests.torture.checker import check
 from tests.torture.history import History
 from tests.torture.journal import Found, Reader
 from tests.torture.listing import whole_list
 from tests.torture.operator import Operator
+from tests.torture.second_judge import second_opinion
 from tests.torture.violation import Violation
 
 QUIET_SECONDS = 3.0
@@ -125,7 +127,17 @@ class Judge:
         settled = await self.operator.settle()
         contacts = await whole_list(f"{self.operator.url}/contacts")
         self.history.still_parked, self.history.found = self.operator.parked, contacts or []
-        return check(self.history), settled and contacts is not None
+        second = await self._second_look(contacts or [])
+        found = [*check(self.history), *(second or [])]
+        return found, settled and contacts is not None and second is not None
+
+    async def _second_look(self, contacts: Sequence[Mapping[str, Any]]) -> list[Violation] | None:
+        """What the directory gets wrong; None when it could not be read."""
+        entries = await whole_list(f"{self.operator.url}/directory")
+        set_aside = await whole_list(f"{self.operator.url}/set-aside")
+        if entries is None or set_aside is None:
+            return None
+        return second_opinion(contacts, entries, set_aside)
 
     def _read_on(self) -> None:
         for reader in self._readers:

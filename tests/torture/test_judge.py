@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -35,11 +36,12 @@ def write(path: Path, records: Iterable[Entry]) -> None:
 
 
 @asynccontextmanager
-async def api(*contacts: object) -> AsyncIterator[str]:
-    """An API that lists these contacts, and nothing parked."""
+async def api(*contacts: dict[str, Any]) -> AsyncIterator[str]:
+    """An API that lists these contacts, a directory of them, and nothing parked or set aside."""
+    lists = {"/contacts": contacts, "/directory": tuple(map(entry, contacts))}
 
     async def listed(request: web.Request) -> web.Response:
-        items = contacts if request.path == "/contacts" else ()
+        items = lists.get(request.path, ())
         return web.Response(text=json.dumps({"items": items, "continuationToken": None}))
 
     application = web.Application()
@@ -54,8 +56,33 @@ async def api(*contacts: object) -> AsyncIterator[str]:
         await runner.cleanup()
 
 
-def contact() -> dict[str, object]:
-    return {"id": CONTACT, **details("a")}
+def contact() -> dict[str, Any]:
+    return {"id": CONTACT, **details("a"), "sequence": 1}
+
+
+def entry(contact: dict[str, Any]) -> dict[str, Any]:
+    company = contact["company"] or {}
+    shown = {
+        "company": company.get("companyName"),
+        "city": company.get("city"),
+        "country": company.get("country"),
+    }
+    return {
+        "id": contact["id"],
+        **contact["name"],
+        "email": contact["email"],
+        **shown,
+        "sequence": contact["sequence"],
+    }
+
+
+async def test_a_directory_that_does_not_follow_is_found(tmp_path: Path) -> None:
+    told = Story().created("a").delivered("a", "Created", 1)
+    shown = contact()
+    async with api(shown) as url:
+        shown["sequence"] = 2
+        verdict = await judge(tmp_path, url, told).wait(0.0)
+    assert [violation.rule for violation in verdict.violations] == ["directory"]
 
 
 def test_an_event_that_only_had_no_time_is_counted_and_not_listed() -> None:

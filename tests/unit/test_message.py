@@ -102,6 +102,11 @@ def test_a_notice_names_its_contact_in_the_message_at_least_and_an_event_may_hav
     notice = received_event(json.dumps(body).encode(), {"cloudEvents_subject": str(CONTACT_ID)})
     assert notice is not None
     assert (notice.is_notice, notice.sequence, notice.aggregate.id) == (True, None, str(CONTACT_ID))
+    nobody = received_event(json.dumps(body).encode(), {"cloudEvents_subject": "nobody"})
+    assert nobody is not None, "that there is no such contact is for the source to say"
+    for wrong in ({}, {"cloudEvents_subject": "a/b"}, {"cloudEvents_subject": 7}):
+        with pytest.raises(Unreadable):
+            received_event(json.dumps(body).encode(), wrong)
 
 
 @given(

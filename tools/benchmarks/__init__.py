@@ -1,1 +1,1 @@
-"""Each benchmark prints rates, and ratios within one run: a ratio is comparable between machines."""
+"""What the outbox costs, as ratios to the bare SDKs in the same run: a ratio is comparable between machines."""

@@ -1,0 +1,33 @@
+"""What became of the attempts at a batch is noted where they are made, for the one who waits for the batch.
+
+The notes are apart from the transport that makes them, since aiohttp is slow to import and the first client needs it.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+
+@dataclass
+class Attempts:
+    """What became of the attempts at one transactional batch."""
+
+    answer_lost: bool = False
+    """An attempt may have reached the service, and no answer came that tells its outcome."""
+    throttled: bool = False
+    """The newest answer says 429."""
+
+
+current: ContextVar[Attempts | None] = ContextVar("attempts", default=None)
+
+
+@contextmanager
+def noted() -> Iterator[Attempts]:
+    """Note what becomes of the batches that are sent in this context."""
+    attempts = Attempts()
+    token = current.set(attempts)
+    try:
+        yield attempts
+    finally:
+        current.reset(token)

@@ -1,0 +1,26 @@
+"""A broker's SDK is imported by the processes that send: a process that answers HTTP alone starts without it."""
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+
+from outbox.publisher import AggregateEvents, Guarantees, Outcome, Publisher
+
+
+class LatePublisher:
+    """A publisher that is made when it is first needed. See :class:`outbox.publisher.Publisher`."""
+
+    def __init__(self, make: Callable[[], Publisher]) -> None:
+        self._make = make
+
+    @property
+    def guarantees(self) -> Guarantees:
+        """Those of the publisher."""
+        return self._publisher.guarantees
+
+    async def publish(self, page: Sequence[AggregateEvents]) -> Sequence[Outcome]:
+        """As the publisher does."""
+        return await self._publisher.publish(page)
+
+    @cached_property
+    def _publisher(self) -> Publisher:
+        return self._make()

@@ -1,0 +1,84 @@
+"""The next page is read while this one is handled, and nothing is skipped or kept from it that should not be."""
+
+from dataclasses import replace
+
+import pytest
+
+from changefeed.feed import FeedPage, FeedReader
+from devstack.testing import eventually
+from tests.changefeed.support import FAST, Containers, Recorder
+
+ONE_BY_ONE = replace(FAST, max_items=1)
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The ids of each page that was read, in the order in which the reads ended."""
+    pages: list[list[str]] = []
+    reading = FeedReader.read
+
+    async def noted(*arguments: object, **where: object) -> FeedPage:
+        page = await reading(*arguments, **where)  # type: ignore[arg-type]  # passed on as they came
+        pages.append([item["id"] for item in page.items])
+        return page
+
+    monkeypatch.setattr(FeedReader, "read", noted)
+    return pages
+
+
+async def test_a_page_is_read_while_the_one_before_is_handled(
+    containers: Containers, read: list[list[str]]
+) -> None:
+    recorder = Recorder()
+    recorder.go_on.clear()
+    for sequence in range(3):
+        await containers.write("a", sequence)
+
+    async with recorder.processor(containers, options=ONE_BY_ONE):
+        await eventually(lambda: ["a-1"] in read)
+        assert [ids for ids, _ in recorder.batches] == [["a-0"]]
+        assert ["a-2"] not in read, "one page ahead, and no further"
+        recorder.go_on.set()
+        await eventually(lambda: recorder.ids == ["a-0", "a-1", "a-2"])
+
+    assert read.count(["a-1"]) == 1
+
+
+async def test_after_a_failure_the_page_that_was_read_ahead_is_forgotten(
+    containers: Containers, read: list[list[str]]
+) -> None:
+    recorder = Recorder(failures=2)
+    for sequence in range(2):
+        await containers.write("a", sequence)
+
+    async with recorder.processor(containers, options=ONE_BY_ONE):
+        await eventually(lambda: recorder.ids == ["a-0", "a-1"])
+
+    assert [ids for ids, _ in recorder.batches] == [["a-0"], ["a-0"], ["a-0"], ["a-1"]]
+
+
+async def test_what_is_written_while_the_last_page_is_handled_does_not_wait_for_the_next_poll(
+    containers: Containers, read: list[list[str]]
+) -> None:
+    """An empty page that was read ahead says nothing of the time since."""
+    recorder = Recorder()
+    recorder.go_on.clear()
+    await containers.write("a", 0)
+
+    async with recorder.processor(containers, options=replace(FAST, poll_interval=60)):
+        await eventually(lambda: [] in read)
+        await containers.write("a", 1)
+        recorder.go_on.set()
+        await eventually(lambda: recorder.ids == ["a-0", "a-1"])
+
+
+async def test_a_stop_ends_a_read_that_is_under_way(containers: Containers) -> None:
+    recorder = Recorder()
+    recorder.go_on.clear()
+    await containers.write("a", 0)
+    await containers.write("a", 1)
+    processor = recorder.processor(containers, options=ONE_BY_ONE)
+    async with processor:
+        await eventually(lambda: recorder.batches)
+        await processor.stop(drain=False)
+    assert recorder.cancelled == 1

@@ -1,0 +1,55 @@
+"""A batch of messages that were not measured is the batch that the SDK would have made."""
+
+import pytest
+from azure.core.settings import settings
+from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
+from azure.servicebus._pyamqp import utils
+from azure.servicebus.exceptions import MessageSizeExceededError
+
+from infra.servicebus.message import message_from_event
+from infra.servicebus.unmeasured import unmeasured
+from tests.support.publishing import event
+
+
+def some_messages() -> list[ServiceBusMessage]:
+    return [
+        message_from_event(event(f"a{number}", 1), source="/test", partitioned=False) for number in range(3)
+    ]
+
+
+def test_the_bytes_are_the_same() -> None:
+    measured, quick = ServiceBusMessageBatch(10_000), ServiceBusMessageBatch(10_000)
+    for message in some_messages():
+        measured.add_message(message)
+    with unmeasured(quick):
+        for message in some_messages():
+            quick.add_message(message)
+    assert quick._message == measured._message
+    assert quick._amqp_transport is measured._amqp_transport
+    assert len(quick) == 3
+
+
+def test_each_message_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This is what an update of the SDK may take away: then the relay is slower, and nothing else."""
+    encoded = 0
+    encode = vars(utils)["encode_payload"]
+
+    def counted(*arguments: object) -> object:
+        nonlocal encoded
+        encoded += 1
+        return encode(*arguments)
+
+    monkeypatch.setattr(utils, "encode_payload", counted)
+    batch = ServiceBusMessageBatch(10_000)
+    encoded = 0  # an empty batch is encoded too
+    with unmeasured(batch):
+        for message in some_messages():
+            batch.add_message(message)
+    assert encoded == 3
+
+
+def test_a_traced_message_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "tracing_implementation", lambda: object)
+    batch = ServiceBusMessageBatch(200)
+    with unmeasured(batch), pytest.raises(MessageSizeExceededError):
+        batch.add_message(some_messages()[0])

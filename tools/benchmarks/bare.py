@@ -1,0 +1,66 @@
+"""What a program does that has no outbox: the same messages through the bare SDK, without a check of anything.
+
+Run as a program, it reads the change feed once and sends what it finds: ``python -m tools.benchmarks.bare``.
+"""
+
+import asyncio
+import json
+import os
+from typing import Any
+
+from azure.cosmos.aio import CosmosClient
+from azure.servicebus import ServiceBusMessage
+from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
+
+BATCH = 100
+
+
+def message(document: dict[str, Any]) -> ServiceBusMessage:
+    """The message that the relay makes of an event document."""
+    data = document["data"]
+    return ServiceBusMessage(
+        json.dumps(data, separators=(",", ":")).encode(),
+        content_type="application/json",
+        subject=data["action"],
+        message_id=data["id"],
+        session_id=document["aggregateId"],
+        correlation_id=data["correlationId"],
+        application_properties={
+            "cloudEvents_specversion": "1.0",
+            "cloudEvents_id": data["id"],
+            "cloudEvents_source": "/contacts",
+            "cloudEvents_type": data["action"],
+            "cloudEvents_subject": document["aggregateId"],
+            "cloudEvents_time": data["createdAt"],
+            "aggregateType": "contact",
+            "sequence": data["sequence"],
+            "traceparent": data["traceparent"],
+        },
+    )
+
+
+async def send_batches(sender: ServiceBusSender, documents: list[dict[str, Any]]) -> None:
+    """A hundred messages at a time, one batch after the other."""
+    for start in range(0, len(documents), BATCH):
+        await sender.send_messages([message(each) for each in documents[start : start + BATCH]])
+
+
+async def send_sessions(sender: ServiceBusSender, documents: list[dict[str, Any]], each: int) -> None:
+    """One session after the other, as a batch must where sessions may not be mixed."""
+    for start in range(0, len(documents), each):
+        await sender.send_messages([message(one) for one in documents[start : start + each]])
+
+
+async def _relay_once() -> None:
+    async with (
+        CosmosClient.from_connection_string(os.environ["COSMOS"]) as cosmos,
+        ServiceBusClient.from_connection_string(os.environ["SERVICEBUS"]) as servicebus,
+        servicebus.get_topic_sender(os.environ["SERVICEBUS_TOPIC"]) as sender,
+    ):
+        container = cosmos.get_database_client(os.environ["COSMOS_DATABASE"]).get_container_client("contacts")
+        feed = container.query_items_change_feed(start_time="Beginning", max_item_count=BATCH)
+        await send_batches(sender, [item async for item in feed if item["type"] == "domainEvent"])
+
+
+if __name__ == "__main__":
+    asyncio.run(_relay_once())

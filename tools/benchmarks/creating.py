@@ -1,0 +1,65 @@
+"""What a caller pays: a contact through the use case, and a bare batch of the same two documents."""
+
+import statistics
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from application.contacts import Contacts
+from domain.contact import Contact
+from infra.bootstrap import wire
+from infra.cosmos.documents import aggregate_item, event_item
+from infra.settings import load
+from tests.support.contacts import DETAILS, NOON, ORIGIN
+from tools.benchmarks.measured import Part, Row
+from tools.benchmarks.relaying import NewBed, Say
+
+COUNT = 400
+
+
+async def creations(new_bed: NewBed, say: Say) -> Part:
+    """The two in turn, so that whatever disturbs the machine disturbs both."""
+    say(f"create: {COUNT} contacts through the use case, and as bare batches")
+    bed = new_bed()
+    await bed.deploy()
+    application = wire(load(bed.settings))
+    async with application.outbox.resources, bed.contacts() as container:
+        contacts: Contacts = application.contacts
+        ours: list[float] = []
+        bare: list[float] = []
+        for number in range(COUNT + 20):
+            documents = _documents()
+
+            async def batch(documents: tuple[dict[str, Any], dict[str, Any]] = documents) -> object:
+                return await container.execute_item_batch(
+                    [("create", (each,)) for each in documents], documents[0]["id"]
+                )
+
+            mine, theirs = await _timed(lambda: contacts.create(DETAILS, ORIGIN)), await _timed(batch)
+            if number >= 20:  # connections and caches
+                ours.append(mine)
+                bare.append(theirs)
+    mine, theirs = statistics.median(ours) * 1000, statistics.median(bare) * 1000
+    row = Row(
+        "create through the use case, p50",
+        f"{mine:.2f} ms",
+        f"{theirs:.2f} ms: a bare batch of two",
+        mine / theirs,
+        1.15,
+        at_most=True,
+    )
+    return Part([row], [])
+
+
+async def _timed(action: Callable[[], Awaitable[object]]) -> float:
+    began = time.perf_counter()
+    await action()
+    return time.perf_counter() - began
+
+
+def _documents() -> tuple[dict[str, Any], dict[str, Any]]:
+    contact = Contact.create(DETAILS, at=NOON)
+    changes = contact.changes()
+    assert changes is not None
+    event = event_item(contact, changes.events[0], ORIGIN, ttl=60)
+    return aggregate_item(contact, changes.state, ttl=-1), event

@@ -1,0 +1,59 @@
+"""One table of what was measured, on the terminal and in docs/performance.md, with its charts beside it."""
+
+import os
+import platform
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tools.benchmarks.bed import ROOT
+from tools.benchmarks.chart import draw
+from tools.benchmarks.measured import Chart, Row
+
+PAGE = ROOT / "docs" / "performance.md"
+PICTURES = ROOT / "docs" / "performance"
+BEGIN, END = "<!-- measured: make bench writes from here -->", "<!-- to here -->"
+
+
+def machine() -> str:
+    """What the figures belong to."""
+    return f"{os.cpu_count()} cores, Python {platform.python_version()}, {datetime.now(UTC):%Y-%m-%d}"
+
+
+def table(rows: Sequence[Row]) -> str:
+    """For a terminal."""
+    head = ("measured", "ours", "compared with", "figure", "wanted", "")
+    cells = [head, *((r.name, r.ours, r.bare, r.shown, r.bound, "" if r.met else "MISSED") for r in rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in cells
+    )
+
+
+def write(rows: Sequence[Row], charts: Sequence[Chart], page: Path = PAGE, pictures: Path = PICTURES) -> None:
+    """Replace the measured part of the page, and the charts."""
+    pictures.mkdir(exist_ok=True)
+    for chart in charts:
+        (pictures / f"{chart.file}.svg").write_text(draw(chart))
+    lines = [
+        BEGIN,
+        "",
+        f"Measured on devstack: {machine()}.",
+        "",
+        "| measured | ours | compared with | figure | wanted |",
+        "| --- | --- | --- | --- | --- |",
+        *(
+            f"| {r.name} | {r.ours} | {r.bare} | {'' if r.met else 'missed: '}**{r.shown}** | {_sign(r.bound)} |"
+            for r in rows
+        ),
+        "",
+        *(f"![{chart.title}]({pictures.name}/{chart.file}.svg)\n" for chart in charts),
+    ]
+    text = page.read_text()
+    before, after = text.partition(BEGIN)[0], text.partition(END)[2]
+    page.write_text(before + "\n".join(lines) + END + after)
+
+
+def _sign(bound: str) -> str:
+    return bound.replace("<=", "≤").replace(">=", "≥")
