@@ -27,24 +27,13 @@ def parked_contacts(chance: random.Random, seconds: float) -> list[Strike]:
 
 
 def moving_leases(chance: random.Random, seconds: float) -> list[Strike]:
-    """Parked contacts get other relays, which may have seen nothing of the parking, while most reads of it are old."""
-    lag = {
-        "kind": "lag",
-        "container": "parked-events",
-        "seconds": 30.0,
-        "share": 0.8,
-        "count": None,
-        "forSeconds": 6.0,
-    }
+    """Parked contacts go on changing, and get relays that know nothing of the parking, while all reads of it are old."""
+    lag = {"kind": "lag", "container": "parked-events", "seconds": 600.0, "count": None}
     strikes = [
-        *(
-            Strike(at, "poison contact", "contacts", min(25.0, seconds - at))
-            for at in times(chance, seconds, 3.0)
-        ),
-        *(Strike(at, "operator", "parked events") for at in times(chance, seconds, 30.0)),
-        *(Strike(at, "lag", "cosmos", fault=lag) for at in times(chance, seconds, 5.0)),
-        *(Strike(at, "pause", "worker", 18.0) for at in times(chance, seconds, 40.0)),
-        *deaths_of_relays(chance, seconds, 22.0),
+        Strike(0.1, "lag", "cosmos", fault=lag),
+        *(Strike(at, "poison contact", "contacts", seconds - at) for at in times(chance, 0.5 * seconds, 2.5)),
+        Strike(chance.uniform(0.3, 0.35) * seconds, "kill", "worker", 0.2),
+        Strike(chance.uniform(0.4, 0.5) * seconds, "kill", "functions", 0.2),
     ]
     return in_order(strikes)
 
