@@ -26,8 +26,20 @@ def parked_contacts(chance: random.Random, seconds: float) -> list[Strike]:
     return in_order(strikes)
 
 
+def interrupted_replays(chance: random.Random, seconds: float) -> list[Strike]:
+    """The broker refuses some of the sends, also those of replays, and the process that replays dies."""
+    full = {"kind": "full", "count": None, "share": 0.4, "forSeconds": 4.0}
+    strikes = [
+        *(Strike(at, "poison contact", "contacts") for at in times(chance, seconds, 3.0)),
+        *(Strike(at, "operator", "parked events") for at in times(chance, seconds, 2.5)),
+        *(Strike(at, "servicebus", "servicebus", fault=full) for at in times(chance, seconds, 6.0)),
+        *(Strike(at, "kill", "functions", 0.2) for at in times(chance, seconds, 30.0)),
+    ]
+    return in_order(strikes)
+
+
 def moving_leases(chance: random.Random, seconds: float) -> list[Strike]:
-    """Parked contacts go on changing, and get relays that know nothing of the parking, while all reads of it are old."""
+    """Parked contacts go on changing, and get relays that know nothing of it; all reads of what is parked are old."""
     lag = {"kind": "lag", "container": "parked-events", "seconds": 600.0, "count": None}
     strikes = [
         Strike(0.1, "lag", "cosmos", fault=lag),

@@ -168,6 +168,7 @@ PROFILES: dict[str, Profile] = {
     "lost-leases": Profile(lost_leases, hosts=2),
     "unattended-splits": Profile(unattended_splits, hosts=2),
     "parked-contacts": Profile(few_faults.parked_contacts, hosts=2),
+    "interrupted-replays": Profile(few_faults.interrupted_replays, hosts=2),
     "moving-leases": Profile(few_faults.moving_leases, hosts=2),
     "unserved-tokens": Profile(few_faults.unserved_tokens, hosts=2),
     "lost-answers": Profile(few_faults.lost_answers),

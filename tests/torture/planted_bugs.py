@@ -188,7 +188,7 @@ PLANTED = (
         "        try:\n            async with asyncio.timeout(self._seconds_to_send(marker)):\n",
         "        await self.lot.settle(marker, [event for event, _ in waiting], lambda newest: newest)\n"
         "        try:\n            async with asyncio.timeout(self._seconds_to_send(marker)):\n",
-        "parked-contacts",
+        "interrupted-replays",
         (*_GAP, "no notice"),
     ),
     Planted(
