@@ -31,7 +31,7 @@ async def _paste(running: Command) -> dict[str, Any]:
 
 async def _arrived(running: Command, contact: dict[str, Any]) -> None:
     """The app's subscriber says so, in one line."""
-    received = re.compile(rf"^functions +\| .*received .*{contact['id']}, sequence 1$", re.MULTILINE)
+    received = re.compile(rf"^functions +\| .*received .*{contact['id']}, sequence 1 \[.+\]$", re.MULTILINE)
     await eventually(lambda: received.search(running.output), within=20, what="the subscriber's line")
 
 
