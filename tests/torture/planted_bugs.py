@@ -127,7 +127,7 @@ PLANTED = (
         "infra/cosmos/container.py",
         "            if error.failure.kind is Kind.MISSING:\n                return None\n            raise\n",
         "            if error.failure.kind is Kind.BEHIND:\n"
-        "                return await self.read(item_id, partition_key)\n"
+        "                return await self.read_with_age(item_id, partition_key)\n"
         "            if error.failure.kind is Kind.MISSING:\n"
         "                return None\n"
         "            raise\n",
