@@ -39,6 +39,9 @@ param otherSubscriptions array = []
 @description('How long events and tombstones are kept, in seconds: longer than any outage that you want to survive.')
 param eventTtlSeconds int = 864000
 
+@description('The absolute URI under which you publish docs/events/schemas; empty: messages name the version of their schema only.')
+param eventSchemas string = ''
+
 @minValue(60)
 @maxValue(2147483647)
 @description('How long a repeated POST gets the first answer, in seconds.')
@@ -249,6 +252,7 @@ var appSettings = {
   SERVICEBUS_TOPIC: topicName
   SERVICEBUS_SUBSCRIPTION: subscriptionName
   SERVICEBUS_TOPIC_PARTITIONED: 'false'
+  EVENT_SCHEMAS: eventSchemas
   EVENT_TTL_SECONDS: string(eventTtlSeconds)
   IDEMPOTENCY_TTL_SECONDS: string(idempotencyTtlSeconds)
   IDEMPOTENCY_OLD_RECORDS: 'false'

@@ -14,6 +14,7 @@ from domain.events import (
     ContactEmailUpdatedEvent,
     ContactEvent,
     ContactNameUpdatedEvent,
+    PublishedContact,
 )
 from domain.values import Company, ContactDetails, ContactState, Name
 from outbox.aggregate import Aggregate, AggregateState
@@ -92,7 +93,10 @@ class Contact(Aggregate[ContactState]):
 
     def _created(self, state: ContactState, sequence: int) -> ContactEvent:
         return ContactCreatedEvent(
-            contact_id=self.id, sequence=sequence, created_at=state.created_at, contact=state
+            contact_id=self.id,
+            sequence=sequence,
+            created_at=state.created_at,
+            contact=PublishedContact.of(state),
         )
 
     def _updated(self, name: str, state: ContactState, sequence: int, at: datetime) -> ContactEvent:

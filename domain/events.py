@@ -3,7 +3,7 @@
 from typing import Literal
 from uuid import UUID
 
-from domain.values import Company, ContactState, Name
+from domain.values import Company, ContactDetails, ContactState, Name
 from outbox.event import DomainEvent, Timestamp
 
 
@@ -13,11 +13,24 @@ class ContactEvent(DomainEvent):
     contact_id: UUID
 
 
+class PublishedContact(ContactDetails):
+    """A contact as subscribers see it: as callers of the API do, without the fields that only the store needs."""
+
+    id: UUID
+    created_at: Timestamp
+    modified_at: Timestamp | None = None
+
+    @classmethod
+    def of(cls, state: ContactState) -> "PublishedContact":
+        """The published part of a stored contact."""
+        return cls.model_construct(**{name: getattr(state, name) for name in cls.model_fields})
+
+
 class ContactCreatedEvent(ContactEvent):
     """A contact exists from now on; the event carries all of it."""
 
     action: Literal["ContactCreatedEvent"] = "ContactCreatedEvent"
-    contact: ContactState
+    contact: PublishedContact
 
 
 class ContactNameUpdatedEvent(ContactEvent):

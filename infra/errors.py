@@ -4,6 +4,7 @@
 
     InfraError
     ├── Misconfigured             a setting or the deployment is missing or wrong
+    ├── NotForwardedYet           infra/republish.py: events are still to be published for the first time
     ├── InspectionError           infra/inspection.py: a deployment cannot be inspected
     └── RequestError              infra/http/errors.py: an HTTP request is wrong
 
@@ -17,3 +18,7 @@ class InfraError(Exception):
 
 class Misconfigured(InfraError):
     """A setting or the deployment is missing or wrong; the message names the setting and a right value."""
+
+
+class NotForwardedYet(InfraError):
+    """The relay has not forwarded all events of a time: they cannot be published a second time before the first."""

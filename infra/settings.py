@@ -12,6 +12,10 @@ TTL_MAX = 2_147_483_647
 """Cosmos DB's own limit for ``ttl``, in seconds."""
 
 
+_ABSOLUTE_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[A-Za-z0-9\-._~:/?@!$&'()*+,;=%]+")
+"""RFC 3986, 4.3: what CloudEvents takes as ``dataschema``."""
+
+
 @dataclass(frozen=True)
 class FeedSettings:
     """How the relay reads the change feed. Apart from the others, since the host needs them to list the functions."""
@@ -39,6 +43,8 @@ class Settings:
     servicebus: Connection
     servicebus_topic: str
     servicebus_topic_partitioned: bool
+    event_schemas: str | None
+    """The URI under which the schemas of the events are published, without a slash at the end; None: they are not."""
     servicebus_subscription: str
     feed: FeedSettings
     relay_senders: int
@@ -71,6 +77,7 @@ def load(environment: Mapping[str, str]) -> Settings:
         servicebus=resolve(environment, "SERVICEBUS", "fullyQualifiedNamespace"),
         servicebus_topic=environment.get("SERVICEBUS_TOPIC") or "contact-events",
         servicebus_topic_partitioned=_flag(environment, "SERVICEBUS_TOPIC_PARTITIONED"),
+        event_schemas=_uri(environment, "EVENT_SCHEMAS"),
         servicebus_subscription=environment.get("SERVICEBUS_SUBSCRIPTION") or "contact-directory",
         feed=load_feed(environment),
         relay_senders=_number(environment, "RELAY_SENDERS", default=6, lowest=1, highest=100),
@@ -90,6 +97,16 @@ def _flag(environment: Mapping[str, str], name: str) -> bool:
     if text not in ("", "true", "false"):
         raise Misconfigured(f"{name} is {text!r}: set it to true or false")
     return text == "true"
+
+
+def _uri(environment: Mapping[str, str], name: str) -> str | None:
+    text = environment.get(name, "")
+    if text and not _ABSOLUTE_URI.fullmatch(text):
+        raise Misconfigured(
+            f"{name} is {text!r}: set it to an absolute URI without a fragment, such as "
+            "https://schemas.example.com/events, or remove it"
+        )
+    return text.rstrip("/") or None
 
 
 def load_feed(environment: Mapping[str, str]) -> FeedSettings:

@@ -19,6 +19,7 @@ from infra.cosmos.claims import CosmosClaims
 from infra.cosmos.client import ContainerProxy, CosmosClient, cosmos_client
 from infra.cosmos.container import Container
 from infra.cosmos.documents import EventReader
+from infra.cosmos.history import CosmosEventHistory
 from infra.cosmos.marker_documents import Owners
 from infra.cosmos.originals import CosmosOriginals
 from infra.cosmos.parked_documents import ParkedDocuments
@@ -35,6 +36,7 @@ from outbox.errors import NotDelivered
 from outbox.parking import Parking
 from outbox.publisher import Publisher
 from outbox.relay import Forwarded, Relay
+from outbox.republish import EventHistory
 from outbox.unit_of_work import Origin, UnitOfWork, UnitOfWorkFactory
 
 FORWARD_SECONDS = 150.0
@@ -56,6 +58,7 @@ class Outbox:
     parking: Parking
     observer: RelayObserver
     events: EventReader
+    history: EventHistory
     feed: ContainerProxy
     """The container whose change feed the relay reads."""
     leases: ContainerProxy
@@ -151,6 +154,7 @@ def wire_outbox(settings: Settings, names: WireNames) -> Outbox:
         ),
         observer=RelayObserver(feed, leases, lot, settings.feed.lease_prefix, settings.event_ttl_seconds),
         events=events,
+        history=CosmosEventHistory(container, events),
         feed=feed,
         leases=leases,
         reading=settings.feed,
@@ -171,6 +175,7 @@ def _cosmos(settings: Settings, resources: AsyncExitStack) -> CosmosClient:
 
 def _publisher(settings: Settings, source: str, resources: AsyncExitStack) -> Publisher:
     from infra.servicebus.client import servicebus_client  # noqa: PLC0415 - slow to import: see LatePublisher
+    from infra.servicebus.message import CloudEvents  # noqa: PLC0415
     from infra.servicebus.publisher import ServiceBusPublisher  # noqa: PLC0415
 
     credential = credential_for(settings.servicebus)
@@ -178,7 +183,7 @@ def _publisher(settings: Settings, source: str, resources: AsyncExitStack) -> Pu
     publisher = ServiceBusPublisher(
         client,
         settings.servicebus_topic,
-        source=source,
+        service=CloudEvents(source, settings.event_schemas),
         partitioned=settings.servicebus_topic_partitioned,
         senders=settings.relay_senders,
     )
@@ -186,6 +191,7 @@ def _publisher(settings: Settings, source: str, resources: AsyncExitStack) -> Pu
         resources.push_async_callback(credential.close)
     resources.push_async_callback(client.close)
     resources.push_async_callback(publisher.close)
+    _log.info("at most %d connection(s) to Service Bus: RELAY_SENDERS", settings.relay_senders)
     for missing in publisher.guarantees.left_to_subscribers():
         _log.warning("%s", missing)
     return publisher

@@ -5,7 +5,7 @@ stored it. Where a caller's input is read, unknown fields are refused (``extra="
 """
 
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, ClassVar
 from uuid import UUID, uuid4
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
@@ -39,6 +39,9 @@ class DomainEvent(WireModel):
 
     An event carries the new values, so that a subscriber needs no earlier event and no call to the service.
     """
+
+    schema_version: ClassVar[int] = 1
+    """The version of the event's schema: raised by a change that a subscriber of the version before cannot read."""
 
     id: UUID = Field(default_factory=uuid4)
     action: str

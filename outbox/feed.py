@@ -35,6 +35,10 @@ class OutboxEvent:
     created_at: datetime
     correlation_id: str | None = None
     traceparent: str | None = None
+    schema_version: int | None = None
+    """The version of the schema that ``data`` follows; None: the document does not tell."""
+    message_id: str | None = None
+    """The id under which a published event is published once more; None: the event's own id."""
     lsn: int = 0
     """The log sequence number of the transaction that stored the event."""
     lifetime: Lifetime | None = None

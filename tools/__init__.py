@@ -1,1 +1,1 @@
-"""For developers of this project, never deployed: the demo and the benchmarks."""
+"""For developers of this project, never deployed: demo, benchmarks, and the generator of the events' contract."""

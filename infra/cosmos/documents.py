@@ -5,7 +5,6 @@ type are written alike.
 """
 
 import hashlib
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,13 +18,15 @@ from infra.cosmos.publishable import check_feed_can_be_read, check_publishable
 from outbox.aggregate import STORED, Aggregate, AggregateKey, AggregateState
 from outbox.event import DomainEvent
 from outbox.feed import FeedEvent, Lifetime, OutboxEvent, Poison
-from outbox.notice import ACTION, Notice
+from outbox.notice import Notice
 from outbox.unit_of_work import Origin, RequestRecord, Versioned
 
 A = TypeVar("A", bound=Aggregate[Any])
 
 EVENT_TYPE = "domainEvent"
 DIGEST = "digest"
+SCHEMA_VERSION = "schemaVersion"
+"""Beside ``data``, and not part of the digest: the version before must be able to check what this version stores."""
 _SIGNED = ("id", "partitionKey", "type", "aggregateType", "aggregateId", "data")
 REQUEST_TYPE = "idempotencyRecord"
 KEEP_FOR_EVER = -1
@@ -112,25 +113,20 @@ def event_item(aggregate: Aggregate[Any], event: DomainEvent, origin: Origin, *,
     if aggregate.aggregate_id != aggregate.partition_key:
         item["aggregateId"] = aggregate.aggregate_id
     check_publishable(item)
-    return item | {DIGEST: digest(item), "ttl": ttl}
+    return item | {DIGEST: digest(item), SCHEMA_VERSION: event.schema_version, "ttl": ttl}
 
 
 def notice_document(notice: Notice, *, partition_key: Any) -> Item:
     """The event document of a notice, which is stored in the parking lot alone."""
-    owner: Item = {"aggregateType": notice.aggregate.type, "aggregateId": notice.aggregate.id}
-    data = owner | {
+    item: Item = {
         "id": notice.id,
-        "action": ACTION,
-        "createdAt": notice.created_at.isoformat().replace("+00:00", "Z"),
+        "partitionKey": partition_key,
+        "type": EVENT_TYPE,
+        "aggregateType": notice.aggregate.type,
+        "aggregateId": notice.aggregate.id,
+        "data": notice.event.model_dump(mode="json", by_alias=True, exclude_none=True),
     }
-    if notice.sequence is not None:
-        data["sequence"] = notice.sequence
-    if re.fullmatch(
-        _UUID, notice.discarded_event_id
-    ):  # a broken document may have any id, and nothing personal goes out
-        data["discardedEventId"] = notice.discarded_event_id
-    item = {"id": notice.id, "partitionKey": partition_key, "type": EVENT_TYPE, **owner, "data": data}
-    return item | {DIGEST: digest(item)}
+    return item | {DIGEST: digest(item), SCHEMA_VERSION: notice.event.schema_version}
 
 
 def digest(item: Mapping[str, Any]) -> str:
@@ -202,6 +198,7 @@ class EventReader:
         return OutboxEvent(
             **dict(data),
             aggregate=aggregate,
+            schema_version=_schema_version(item),
             lsn=_lsn(item),
             lifetime=_lifetime(item),
             data=item["data"],
@@ -239,6 +236,11 @@ def _is_name(value: Any) -> bool:
 def _lsn(item: Mapping[str, Any]) -> int:
     lsn = item.get("_lsn")
     return lsn if isinstance(lsn, int) else 0
+
+
+def _schema_version(item: Mapping[str, Any]) -> int | None:
+    version = item.get(SCHEMA_VERSION)
+    return version if type(version) is int and version > 0 else None
 
 
 def _lifetime(item: Mapping[str, Any]) -> Lifetime | None:

@@ -1,11 +1,14 @@
 """An event as a Service Bus message: its id is the MessageId, its aggregate the session, its JSON the body.
 
+A published event that is published once more has a MessageId of its own, since the topic would drop the event's id.
+
 The application properties carry the CloudEvents 1.0 attributes in the AMQP binding's binary mode
 (https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/amqp-protocol-binding.md), with the prefix
 ``cloudEvents_``, since a name with ``:`` must be quoted in a subscription's SQL filter.
 """
 
 import sys
+from dataclasses import dataclass
 from uuid import UUID
 
 from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
@@ -20,16 +23,31 @@ _FRAME_BYTES = 120
 """AMQP's own bytes in a message like ours, rounded up: the heads of sections, maps and lists, and empty fields."""
 
 
-def message_from_event(event: OutboxEvent, *, source: str, partitioned: bool) -> ServiceBusMessage:
+@dataclass(frozen=True)
+class CloudEvents:
+    """The CloudEvents attributes that are the same for all events of a service."""
+
+    source: str
+    """Together with the id it identifies an event everywhere."""
+    schemas: str | None = None
+    """The URI under which the schemas of the events are published; None: they are not."""
+
+    def dataschema(self, event: OutboxEvent) -> str | None:
+        """The URI of the schema that the event's data follows."""
+        if self.schemas is None or event.schema_version is None:
+            return None
+        return f"{self.schemas}/{event.action}.v{event.schema_version}.json"
+
+
+def message_from_event(event: OutboxEvent, *, service: CloudEvents, partitioned: bool) -> ServiceBusMessage:
     """The message of an event. Raises ValueError when the SDK cannot make one.
 
-    ``source`` is the CloudEvents attribute, which together with the id identifies an event everywhere. On a partitioned
-    topic the session is the partition key as well.
+    On a partitioned topic the session is the partition key as well.
     """
     properties: dict[str | bytes, int | float | bytes | bool | str | UUID] = {
         "cloudEvents_specversion": "1.0",
         "cloudEvents_id": event.id,
-        "cloudEvents_source": source,
+        "cloudEvents_source": service.source,
         "cloudEvents_type": event.action,
         "cloudEvents_subject": event.aggregate.id,
         "cloudEvents_time": event.created_at.isoformat(),
@@ -39,13 +57,19 @@ def message_from_event(event: OutboxEvent, *, source: str, partitioned: bool) ->
         properties["unsequenced"] = True
     else:
         properties["sequence"] = event.sequence
+    if event.schema_version is not None:
+        properties["schemaVersion"] = event.schema_version
+    if dataschema := service.dataschema(event):
+        properties["cloudEvents_dataschema"] = dataschema
+    if event.message_id is not None:
+        properties["originalMessageId"] = event.id
     if event.traceparent:
         properties["traceparent"] = event.traceparent
     return ServiceBusMessage(
         as_sent(dict(event.data)),
         content_type="application/json",
         subject=event.action,
-        message_id=event.id,
+        message_id=event.message_id or event.id,
         session_id=event.aggregate.id,
         partition_key=event.aggregate.id if partitioned else None,
         correlation_id=event.correlation_id,

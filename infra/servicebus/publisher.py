@@ -17,7 +17,7 @@ from azure.servicebus.aio import ServiceBusClient
 
 from infra.servicebus.batches import Batch, Chain, Room, halves, pack
 from infra.servicebus.errors import SDK_ERRORS, TOO_LARGE, Verdict, verdict
-from infra.servicebus.message import exact_size, message_from_event, size_at_most
+from infra.servicebus.message import CloudEvents, exact_size, message_from_event, size_at_most
 from infra.servicebus.senders import Limits, Senders
 from outbox.publisher import Accepted, AggregateEvents, Guarantees, Outcome, Refused, Unknown
 
@@ -81,9 +81,9 @@ class ServiceBusPublisher:
     """Sends events to one topic; shared by all invocations of the process. See :class:`outbox.publisher.Publisher`."""
 
     def __init__(
-        self, client: ServiceBusClient, topic: str, *, source: str, partitioned: bool, senders: int
+        self, client: ServiceBusClient, topic: str, *, service: CloudEvents, partitioned: bool, senders: int
     ) -> None:
-        self._source = source
+        self._service = service
         self._partitioned = partitioned
         self._senders = Senders(client, topic, senders)
         self._topic = topic
@@ -128,7 +128,7 @@ class ServiceBusPublisher:
         aggregate = _Aggregate()
         for event in group.events:
             try:
-                message = message_from_event(event, source=self._source, partitioned=self._partitioned)
+                message = message_from_event(event, service=self._service, partitioned=self._partitioned)
                 size = size_at_most(message)
             except ValueError:
                 aggregate.impossible = "the SDK cannot make a message of it: see the limits of Service Bus"
@@ -145,9 +145,8 @@ class ServiceBusPublisher:
             mixes=self._mixes,
         )
         chains = pack([aggregate.unsent for aggregate in page.aggregates], room)
-        async with (
-            asyncio.TaskGroup() as sending
-        ):  # a bug in one task cancels the others: none sends on unseen
+        # A bug in one task cancels the others: none sends on unseen.
+        async with asyncio.TaskGroup() as sending:
             for chain in chains:
                 sending.create_task(self._send_chain(page, chain))
 

@@ -11,6 +11,7 @@ from devstack.testing import Service
 from infra.cosmos.claims import CosmosClaims
 from infra.cosmos.container import Container
 from infra.cosmos.unit_of_work import CosmosUnitOfWork, Lifetimes
+from infra.servicebus.message import CloudEvents
 from infra.servicebus.publisher import ServiceBusPublisher
 from outbox.aggregate import AggregateKey
 from outbox.claims import Claims
@@ -135,7 +136,9 @@ async def servicebus_broker(servicebus_server: Service) -> AsyncIterator[Service
     topic = Topic(servicebus_server)
     await topic.create()
     async with ServiceBusClient.from_connection_string(servicebus_connection(servicebus_server)) as client:
-        publisher = ServiceBusPublisher(client, topic.name, source="/test", partitioned=False, senders=6)
+        publisher = ServiceBusPublisher(
+            client, topic.name, service=CloudEvents("/test"), partitioned=False, senders=6
+        )
         yield ServiceBusBroker(client, publisher, topic)
         await publisher.close()
     await topic.delete()

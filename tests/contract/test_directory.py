@@ -31,7 +31,7 @@ from infra.cosmos.listing import EntryListing
 from infra.cosmos.source import CosmosSource
 from infra.cosmos.unit_of_work import CosmosUnitOfWork, Lifetimes
 from infra.cosmos.walk_lists import CosmosLists
-from infra.servicebus.message import message_from_event
+from infra.servicebus.message import CloudEvents, message_from_event
 from outbox.aggregates import Aggregates
 from outbox.errors import UnknownContinuation
 from outbox.feed import OutboxEvent
@@ -76,7 +76,7 @@ class Process:
         items, _ = await self.stored.page(query, {}, 100, None, partition_key=str(contact_id))
         found = [each for item in items if isinstance(each := EVENTS.event(item), OutboxEvent)]
         messages = [
-            message_from_event(each, source="/contacts", partitioned=False)
+            message_from_event(each, service=CloudEvents("/contacts"), partitioned=False)
             for each in sorted(found, key=lambda each: each.sequence or 0)
         ]
         received = [received_event(b"".join(message.body), {}) for message in messages]

@@ -5,6 +5,7 @@ from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
 from azure.servicebus.exceptions import ServiceBusConnectionError
 
 from devstack.testing import Service
+from infra.servicebus.message import CloudEvents
 from infra.servicebus.publisher import ServiceBusPublisher
 from outbox.publisher import Accepted, Refused, Unknown
 from tests.contract.conftest import Broker, ServiceBusBroker
@@ -45,7 +46,9 @@ async def test_sending_stops_at_the_first_event_that_is_too_large(broker: Broker
 async def test_a_topic_that_does_not_exist_makes_events_wait(servicebus_server: Service) -> None:
     connection = servicebus_connection(servicebus_server)
     async with ServiceBusClient.from_connection_string(connection, retry_total=0) as client:
-        publisher = ServiceBusPublisher(client, "no-such-topic", source="/test", partitioned=False, senders=6)
+        publisher = ServiceBusPublisher(
+            client, "no-such-topic", service=CloudEvents("/test"), partitioned=False, senders=6
+        )
         [outcome] = await publish(publisher, [event("a", 1)])
         assert isinstance(outcome, Unknown)
         assert outcome.accepted == 0
@@ -56,7 +59,9 @@ async def test_a_topic_that_does_not_exist_makes_events_wait(servicebus_server: 
 async def test_a_broker_that_is_not_there_makes_events_wait(servicebus_server: Service) -> None:
     connection = servicebus_connection(servicebus_server).replace(f":{servicebus_server.port};", ":1;")
     async with ServiceBusClient.from_connection_string(connection, retry_total=0) as client:
-        publisher = ServiceBusPublisher(client, "topic", source="/test", partitioned=False, senders=6)
+        publisher = ServiceBusPublisher(
+            client, "topic", service=CloudEvents("/test"), partitioned=False, senders=6
+        )
         [outcome] = await publish(publisher, [event("a", 1)])
         assert isinstance(outcome, Unknown)
         assert "cannot be reached" in outcome.reason
@@ -65,7 +70,11 @@ async def test_a_broker_that_is_not_there_makes_events_wait(servicebus_server: S
 
 async def test_one_at_a_time_arrives_in_order_too(servicebus_broker: ServiceBusBroker) -> None:
     single = ServiceBusPublisher(
-        servicebus_broker.client, servicebus_broker.topic.name, source="/test", partitioned=True, senders=6
+        servicebus_broker.client,
+        servicebus_broker.topic.name,
+        service=CloudEvents("/test"),
+        partitioned=True,
+        senders=6,
     )
     events = [event("a", 1), event("a", 2), event("a", 3, "x" * 300_000), event("a", 4)]
     [outcome] = await publish(single, events)

@@ -13,7 +13,7 @@ from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
 
 from devstack.administration import administration_client
 from devstack.testing import Service, eventually, running
-from infra.servicebus.message import exact_size, message_from_event
+from infra.servicebus.message import CloudEvents, exact_size, message_from_event
 from infra.servicebus.publisher import ServiceBusPublisher
 from outbox.feed import OutboxEvent
 from outbox.publisher import Accepted, Refused, Unknown
@@ -47,7 +47,11 @@ class Bench:
 
     def new_publisher(self, *, partitioned: bool = False, senders: int = 6) -> ServiceBusPublisher:
         return ServiceBusPublisher(
-            self.client, self.topic.name, source="/test", partitioned=partitioned, senders=senders
+            self.client,
+            self.topic.name,
+            service=CloudEvents("/test"),
+            partitioned=partitioned,
+            senders=senders,
         )
 
     async def transfers(self) -> int:
@@ -245,7 +249,9 @@ async def test_a_message_of_exactly_the_limit_is_taken_and_of_a_byte_more_is_not
         [outcome] = await publish(bench.publisher, [event("a", sequence, "x" * size)])
         assert await bench.transfers() - before == (1 if outcome == Accepted() else 0)
         taken, refused = (size, refused) if outcome == Accepted() else (taken, size)
-    message = message_from_event(event("a", 100, "x" * taken), source="/test", partitioned=False)
+    message = message_from_event(
+        event("a", 100, "x" * taken), service=CloudEvents("/test"), partitioned=False
+    )
     assert exact_size(message) == 256 * 1024
 
 

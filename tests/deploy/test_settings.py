@@ -63,6 +63,8 @@ def deployed() -> dict[str, str]:
     for name, expression in IN_AZURE.items():
         if re.fullmatch(r"\w+Name", expression):
             [found[name]] = MAIN.declaration("var", expression).words()
+        elif expression in MAIN.defaults():
+            found[name] = MAIN.defaults()[expression]
         elif number := re.fullmatch(r"string\((\w+)\)", expression):
             found[name] = MAIN.defaults()[number[1]]
         else:

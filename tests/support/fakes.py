@@ -142,7 +142,7 @@ class FakePublisher:
     """Keeps what was sent, drops duplicates as the topic does, and fails as told."""
 
     sent: list[tuple[str, str]] = field(default_factory=list)
-    """(aggregate id, event id), in the order accepted."""
+    """(aggregate id, message id), in the order accepted."""
     bodies: set[bytes] = field(default_factory=set)
     """What subscribers would get."""
     fail_for: set[str] = field(default_factory=set)
@@ -164,8 +164,9 @@ class FakePublisher:
         for number, event in enumerate(group.events):
             if len(json.dumps(dict(event.data))) > self.limit:
                 return Refused(number, "too large")
-            if (owner, event.id) not in self.sent:
-                self.sent.append((owner, event.id))
+            message_id = event.message_id or event.id
+            if (owner, message_id) not in self.sent:
+                self.sent.append((owner, message_id))
                 self.bodies.add(as_sent(dict(event.data)))
         return Accepted()
 

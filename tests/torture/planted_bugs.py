@@ -93,7 +93,7 @@ PLANTED = (
     Planted(
         "message-id-is-new-at-each-send",
         "infra/servicebus/message.py",
-        "        message_id=event.id,\n",
+        "        message_id=event.message_id or event.id,\n",
         '        message_id=str(__import__("uuid").uuid4()),\n',
         "nothing",
         ("message and body differ", "done twice"),

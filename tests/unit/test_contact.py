@@ -33,7 +33,10 @@ def test_a_new_contact_raises_only_its_creation_with_its_final_state() -> None:
     assert wire["contactId"] == str(contact.id)
     assert wire["contact"]["name"] == {"firstName": "Jane", "lastName": "Doe"}
     assert wire["contact"]["description"] == "a friend"
-    assert wire["contact"]["lastSequence"] == 1
+    published = {"id", "name", "email", "description", "company", "createdAt", "modifiedAt"}
+    assert set(wire["contact"]) == published, (
+        "what a caller of the API sees, and nothing that only the store needs"
+    )
     assert changes.state.modified_at is None
 
 

@@ -125,7 +125,10 @@ def test_what_a_later_version_has_stored_is_kept_by_this_one() -> None:
 
 def test_an_event_as_an_item() -> None:
     digest = hashlib.sha256(SIGNED.encode()).hexdigest()
-    assert event_item(a_contact(), an_event(), ORIGIN, ttl=864000) == EVENT_ITEM | {"digest": digest}
+    assert event_item(a_contact(), an_event(), ORIGIN, ttl=864000) == EVENT_ITEM | {
+        "digest": digest,
+        "schemaVersion": 1,
+    }
 
 
 def test_an_event_without_a_trace() -> None:

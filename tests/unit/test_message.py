@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from inbox.errors import Unreadable
 from infra.contacts.documents import CONTACTS
 from infra.contacts.subscriber import received_event
-from infra.servicebus.message import exact_size, message_from_event, size_at_most
+from infra.servicebus.message import CloudEvents, exact_size, message_from_event, size_at_most
 from outbox.aggregate import AggregateKey
 from outbox.feed import OutboxEvent
 from tests.support.feed import EVENTS
@@ -25,7 +25,7 @@ def an_event() -> OutboxEvent:
 
 
 def test_a_message_says_what_where_and_in_which_order() -> None:
-    message = message_from_event(an_event(), source=CONTACTS.source, partitioned=False)
+    message = message_from_event(an_event(), service=CloudEvents(CONTACTS.source), partitioned=False)
     assert message.message_id == str(EVENT_ID)
     assert message.session_id == str(CONTACT_ID)
     assert message.partition_key is None
@@ -51,7 +51,7 @@ def test_a_message_of_an_event_without_a_sequence_says_so() -> None:
     data = {name: value for name, value in EVENT_ITEM["data"].items() if name != "sequence"}
     event = EVENTS.event(EVENT_ITEM | {"data": data})
     assert isinstance(event, OutboxEvent)
-    message = message_from_event(event, source=CONTACTS.source, partitioned=False)
+    message = message_from_event(event, service=CloudEvents(CONTACTS.source), partitioned=False)
     assert message.application_properties is not None
     assert message.application_properties["unsequenced"] is True
     assert "sequence" not in message.application_properties
@@ -60,14 +60,36 @@ def test_a_message_of_an_event_without_a_sequence_says_so() -> None:
     assert received.sequence is None
 
 
-def test_on_a_partitioned_topic_the_session_is_the_partition_key() -> None:
-    assert message_from_event(an_event(), source=CONTACTS.source, partitioned=True).partition_key == str(
-        CONTACT_ID
+def test_a_message_names_the_schema_of_its_body_where_schemas_are_published() -> None:
+    event = replace(an_event(), schema_version=2)
+    unpublished = message_from_event(event, service=CloudEvents("/contacts"), partitioned=False)
+    assert (unpublished.application_properties or {})["schemaVersion"] == 2
+    assert "cloudEvents_dataschema" not in (unpublished.application_properties or {})
+    service = CloudEvents("/contacts", schemas="https://schemas.example.com/events")
+    published = message_from_event(event, service=service, partitioned=False)
+    assert (published.application_properties or {})["cloudEvents_dataschema"] == (
+        "https://schemas.example.com/events/ContactNameUpdatedEvent.v2.json"
     )
 
 
+def test_an_event_that_is_published_once_more_has_another_message_id_and_names_its_own() -> None:
+    again = replace(an_event(), message_id="another")
+    message = message_from_event(again, service=CloudEvents("/contacts"), partitioned=False)
+    assert message.message_id == "another"
+    assert message.application_properties is not None
+    assert message.application_properties["originalMessageId"] == str(EVENT_ID)
+    assert message.application_properties["cloudEvents_id"] == str(EVENT_ID)
+    assert json.loads(b"".join(message.body))["id"] == str(EVENT_ID)
+
+
+def test_on_a_partitioned_topic_the_session_is_the_partition_key() -> None:
+    assert message_from_event(
+        an_event(), service=CloudEvents(CONTACTS.source), partitioned=True
+    ).partition_key == str(CONTACT_ID)
+
+
 def test_a_subscriber_reads_which_event_it_is_and_no_more() -> None:
-    message = message_from_event(an_event(), source=CONTACTS.source, partitioned=False)
+    message = message_from_event(an_event(), service=CloudEvents(CONTACTS.source), partitioned=False)
     event = received_event(b"".join(message.body), {})
     assert event is not None
     assert (event.id, event.action, event.sequence) == (str(EVENT_ID), "ContactNameUpdatedEvent", 2)
@@ -87,7 +109,7 @@ def test_a_body_that_is_no_event_is_refused_without_being_repeated() -> None:
 
 
 def test_a_subscriber_reads_of_which_aggregate_an_event_is() -> None:
-    message = message_from_event(an_event(), source=CONTACTS.source, partitioned=False)
+    message = message_from_event(an_event(), service=CloudEvents(CONTACTS.source), partitioned=False)
     body = b"".join(message.body)
     properties = {str(name): value for name, value in (message.application_properties or {}).items()}
     for known in (properties, {}):  # without properties: from before messages told the type
@@ -122,7 +144,7 @@ def test_a_message_is_never_larger_than_it_is_counted_and_hardly_smaller(
         correlation_id=correlation,
         data={"text": text},
     )
-    message = message_from_event(event, source=CONTACTS.source, partitioned=partitioned)
+    message = message_from_event(event, service=CloudEvents(CONTACTS.source), partitioned=partitioned)
     exact = exact_size(message)
     batch = ServiceBusMessageBatch(max_size_in_bytes=1_000_000)
     empty = batch.size_in_bytes

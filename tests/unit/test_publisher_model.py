@@ -16,6 +16,7 @@ from azure.servicebus.exceptions import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from infra.servicebus.message import CloudEvents
 from infra.servicebus.publisher import ServiceBusPublisher
 from infra.servicebus.senders import Limits
 from outbox.publisher import Accepted, Outcome, Refused, Unknown
@@ -109,7 +110,7 @@ def test_whatever_fails_each_aggregate_keeps_its_order_and_its_events(
     refused = data.draw(st.sets(st.sampled_from(ids), max_size=3))
     topic = FakeTopic(script, refused=refused, mixes=mixes)
     publisher = ServiceBusPublisher(
-        cast(Any, None), "topic", source="/test", partitioned=partitioned, senders=6
+        cast(Any, None), "topic", service=CloudEvents("/test"), partitioned=partitioned, senders=6
     )
     publisher._senders = cast(Any, topic)
 
@@ -128,7 +129,9 @@ def test_whatever_fails_each_aggregate_keeps_its_order_and_its_events(
 async def test_one_refused_event_of_a_page_costs_few_sends() -> None:
     """Each halving of a batch of 128 is two sends."""
     topic = FakeTopic([], refused={"a77-1"}, mixes=True, limits=Limits(262_144, 262_144))
-    publisher = ServiceBusPublisher(cast(Any, None), "topic", source="/test", partitioned=False, senders=6)
+    publisher = ServiceBusPublisher(
+        cast(Any, None), "topic", service=CloudEvents("/test"), partitioned=False, senders=6
+    )
     publisher._senders = cast(Any, topic)
     outcomes = await publish(publisher, *([event(f"a{number}", 1)] for number in range(128)))
     assert [number for number, outcome in enumerate(outcomes) if outcome != Accepted()] == [77]

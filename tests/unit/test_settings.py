@@ -98,3 +98,22 @@ async def test_a_connection_string_needs_no_credential_and_an_address_gets_one()
         credential = credential_for(connection)
         assert credential is not None
         await credential.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "base"),
+    [
+        ("", None),
+        ("https://schemas.example.com/events", "https://schemas.example.com/events"),
+        ("https://schemas.example.com/events/", "https://schemas.example.com/events"),
+        ("urn:uuid:6e8bc430-9c3a-11d9-9669-0800200c9a66", "urn:uuid:6e8bc430-9c3a-11d9-9669-0800200c9a66"),
+    ],
+)
+def test_the_place_of_the_schemas_is_an_absolute_uri_or_none(text: str, base: str | None) -> None:
+    assert load(LOCAL | {"EVENT_SCHEMAS": text}).event_schemas == base
+
+
+@pytest.mark.parametrize("text", ["/events", "schemas", "https://a b", "https://a/#x", "https:"])
+def test_what_is_no_absolute_uri_is_no_place_for_schemas(text: str) -> None:
+    with pytest.raises(Misconfigured, match="EVENT_SCHEMAS"):
+        load(LOCAL | {"EVENT_SCHEMAS": text})

@@ -6,14 +6,15 @@ from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
 from azure.servicebus._pyamqp import utils
 from azure.servicebus.exceptions import MessageSizeExceededError
 
-from infra.servicebus.message import message_from_event
+from infra.servicebus.message import CloudEvents, message_from_event
 from infra.servicebus.unmeasured import unmeasured
 from tests.support.publishing import event
 
 
 def some_messages() -> list[ServiceBusMessage]:
     return [
-        message_from_event(event(f"a{number}", 1), source="/test", partitioned=False) for number in range(3)
+        message_from_event(event(f"a{number}", 1), service=CloudEvents("/test"), partitioned=False)
+        for number in range(3)
     ]
 
 

@@ -4,8 +4,9 @@ import asyncio
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from azure.servicebus.aio import ServiceBusClient
@@ -21,32 +22,38 @@ from tools.benchmarks.measured import Chart, Part, Row, Series
 NewBed = Callable[[], Bed]
 Say = Callable[[str], None]
 
-EVENTS_EACH = (1, 2, 5, 20)
-ROUND_TRIPS_MS = (1, 5, 20, 50)
+EVENTS_EACH = (1, 5, 20)
+ROUND_TRIPS_MS = (1, 20, 50)
+REPEATS = 2
+"""Of each, the quicker one counts on either side: it is the one that was disturbed least."""
+
 BACKLOG = 10_000
 LARGE_BACKLOG = 100_000
 SESSIONS = 150
 """So few, since one after the other takes a round trip each."""
 
 
-async def rates(new_bed: NewBed, each: int, count: int) -> tuple[float, float]:
-    """Events in a second: the worker's, and the bare SDK's in batches of 100, which is measured before and after."""
+async def _rates(new_bed: NewBed, each: int, count: int = BACKLOG) -> tuple[float, float]:
+    """Events in a second: the worker's, and the bare SDK's in batches of 100."""
     bed = new_bed()
     await bed.deploy()
-    documents = backlog(count // each, each)
-    await bed.store(documents)
+    await bed.store(backlog(count // each, each))
     async with (
         ServiceBusClient.from_connection_string(bed.servicebus.connection_string) as client,
         client.get_topic_sender(bed.topic.name) as sender,
     ):
+        documents = backlog(count // each, each)
+        await bare.send_batches(sender, documents[:100])
         began = time.perf_counter()
-        await bare.send_batches(sender, backlog(count // each, each))
-        first = time.perf_counter() - began
-        arrivals = await relayed(bed, len(documents))
-        began = time.perf_counter()
-        await bare.send_batches(sender, backlog(count // each, each))
-        second = time.perf_counter() - began
-    return arrivals.rate, 2 * len(documents) / (first + second)
+        await bare.send_batches(sender, documents[100:])
+        raw = (len(documents) - 100) / (time.perf_counter() - began)
+    return (await relayed(bed, count)).rate, raw
+
+
+async def best(measure: Callable[[], Awaitable[tuple[float, float]]]) -> tuple[float, float]:
+    """The better of each of the two rates."""
+    ours, raw = zip(*[await measure() for _ in range(REPEATS)], strict=True)
+    return max(ours), max(raw)
 
 
 async def relayed(bed: Bed, count: int, **settings: str) -> Arrivals:
@@ -61,7 +68,7 @@ async def throughput(new_bed: NewBed, say: Say) -> Part:
     ours, raw, ratios = [], [], {}
     for each in EVENTS_EACH:
         say(f"relay: {BACKLOG} events, {each} of each contact")
-        mine, theirs = await rates(new_bed, each, BACKLOG)
+        mine, theirs = await best(partial(_rates, new_bed, each))
         ours.append((float(each), mine))
         raw.append((float(each), theirs))
         ratios[each] = (mine, theirs)
@@ -91,21 +98,9 @@ async def far_away(new_bed: NewBed, say: Say) -> Part:
     ours, raw = [], []
     for milliseconds in ROUND_TRIPS_MS:
         say(f"relay: a broker {milliseconds} ms away")
-        bed = new_bed()
-        await bed.deploy()
-        with proxy(bed.servicebus.port, milliseconds / 2) as port:
-            connection = bed.servicebus.connection_string.replace(f":{bed.servicebus.port};", f":{port};")
-            async with (
-                ServiceBusClient.from_connection_string(connection) as client,
-                client.get_topic_sender(bed.topic.name) as sender,
-            ):
-                documents = backlog(SESSIONS, 5)
-                await bare.send_sessions(sender, documents[:5], 5)
-                began = time.perf_counter()
-                await bare.send_sessions(sender, documents[5:], 5)
-                raw.append((float(milliseconds), (len(documents) - 5) / (time.perf_counter() - began)))
-            await bed.store(backlog(BACKLOG // 5, 5))
-            ours.append((float(milliseconds), (await relayed(bed, BACKLOG, SERVICEBUS=connection)).rate))
+        mine, theirs = await best(partial(_rates_from_afar, new_bed, milliseconds))
+        ours.append((float(milliseconds), mine))
+        raw.append((float(milliseconds), theirs))
     at = ROUND_TRIPS_MS.index(20)
     row = Row(
         "the same backlog, broker 20 ms away",
@@ -123,6 +118,25 @@ async def far_away(new_bed: NewBed, say: Say) -> Part:
         logarithmic=True,
     )
     return Part([row], [chart])
+
+
+async def _rates_from_afar(new_bed: NewBed, milliseconds: int) -> tuple[float, float]:
+    """Events in a second, five of each contact: the worker's, and the bare SDK's, one session after another."""
+    bed = new_bed()
+    await bed.deploy()
+    with proxy(bed.servicebus.port, milliseconds / 2) as port:
+        connection = bed.servicebus.connection_string.replace(f":{bed.servicebus.port};", f":{port};")
+        async with (
+            ServiceBusClient.from_connection_string(connection) as client,
+            client.get_topic_sender(bed.topic.name) as sender,
+        ):
+            documents = backlog(SESSIONS, 5)
+            await bare.send_sessions(sender, documents[:5], 5)
+            began = time.perf_counter()
+            await bare.send_sessions(sender, documents[5:], 5)
+            raw = (len(documents) - 5) / (time.perf_counter() - began)
+        await bed.store(backlog(BACKLOG // 5, 5))
+        return (await relayed(bed, BACKLOG, SERVICEBUS=connection)).rate, raw
 
 
 @contextmanager

@@ -1,0 +1,204 @@
+"""Every event of a time that is still stored can be published again, for a subscriber that has lost what it had.
+
+    python -m infra.republish --since TIME --to TIME [--aggregate TYPE/ID] [--run ID] [--dry-run]
+
+Exit code 0: all published; 1: all but what is listed; 2: it could not begin, or was cut off and can be started again.
+It does not begin before the relay has forwarded everything of that time: an event's first message must not come after
+its second one.
+"""
+
+from infra import installed
+
+if __name__ == "__main__":
+    installed.require("republish")
+
+import argparse
+import asyncio
+import importlib
+import logging
+import math
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from uuid import UUID, uuid4
+
+from infra.errors import Misconfigured, NotForwardedYet
+from infra.settings import Settings, load
+from infra.wiring import Outbox, Wired
+from outbox.aggregate import AggregateKey
+from outbox.errors import OutboxError
+from outbox.republish import PATIENCE_SECONDS, Nowhere, Progress, Republishing, Span
+from outbox.unit_of_work import Clock, utc_now
+
+ALL, NOT_ALL, CUT_OFF = 0, 1, 2
+
+_SAY_EVERY_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be published again, and under which run."""
+
+    span: Span
+    run: UUID
+    dry_run: bool = False
+
+
+async def republish(outbox: Outbox, plan: Plan, progress: Progress, *, clock: Clock = utc_now) -> None:
+    """Publish again, telling how far it is. ``progress`` has what was done, whatever ends it.
+
+    Raises NotForwardedYet, NotDelivered, Throttled, Unavailable, Misconfigured.
+    """
+    relay = outbox.relay
+    await _check_forwarded(outbox, plan.span, clock())
+    work = Republishing(
+        outbox.history,
+        relay.parking,
+        relay.originals,
+        Nowhere() if plan.dry_run else relay.publisher,
+        plan.run,
+        relay.reading_seconds,
+        PATIENCE_SECONDS,
+    )
+    said_at = time.monotonic()
+    async for reached in work.publish(plan.span, progress):
+        if time.monotonic() - said_at >= _SAY_EVERY_SECONDS:
+            said_at = time.monotonic()
+            _say(f"{_count(progress, plan)}, all that was stored before {_text(reached)}")
+
+
+async def _check_forwarded(outbox: Outbox, span: Span, now: datetime) -> None:
+    status = await outbox.observer.status()
+    if status.missing:
+        raise NotForwardedYet(
+            "the relay has no lease for a part of the store, so how far it is there is not known. Wait until GET "
+            "/api/relay shows no missingLeases"
+        )
+    ages = [lease.oldest_waiting_seconds for lease in status.leases]
+    oldest = min((now - timedelta(seconds=age + 1) for age in ages if age is not None), default=now)
+    if span.to > oldest.timestamp():
+        raise NotForwardedYet(
+            f"the relay has forwarded only what was stored before {_text(int(oldest.timestamp()))}. Wait until it has "
+            "forwarded all before --to, or choose an earlier time"
+        )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Publish again, and return the exit code."""
+    parser = _parser()
+    arguments = parser.parse_args(argv)
+    if arguments.since >= arguments.to:
+        parser.error("--since must be before --to")
+    span = Span(math.floor(arguments.since), math.ceil(arguments.to), arguments.aggregate)
+    plan = Plan(span, arguments.run or uuid4(), arguments.dry_run)
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("azure").setLevel(logging.CRITICAL)  # the last line tells a failure once
+    progress = Progress()
+    _say(f"run {plan.run}: events that were stored from {_text(span.since)} until before {_text(span.to)}")
+    try:
+        asyncio.run(_wired(importlib.import_module(arguments.service).wire, plan, progress))
+    except (NotForwardedYet, Misconfigured) as error:
+        print(f"republish: {error}", file=sys.stderr)
+        return CUT_OFF
+    except OutboxError as error:
+        return _cut_off(str(error), plan, progress)
+    except KeyboardInterrupt:
+        return _cut_off("interrupted", plan, progress)
+    for aggregate, reason in progress.skipped.items():
+        _say(f"skipped {aggregate}: {reason}")
+    _say(_summary(plan, progress))
+    return ALL if progress.whole else NOT_ALL
+
+
+async def _wired(wire: Callable[[Settings], Wired], plan: Plan, progress: Progress) -> None:
+    outbox = wire(load(os.environ)).outbox
+    async with outbox.resources:
+        await republish(outbox, plan, progress)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m infra.republish",
+        description="Publish the events of a time again. A time is ISO 8601 with an offset: 2026-03-01T12:00:00Z.",
+        epilog="Exit code 0: all published, 1: all but what is listed, 2: cut off; start it again with --run.",
+    )
+    parser.add_argument("--since", type=_time, required=True, metavar="TIME", help="stored then or later")
+    parser.add_argument("--to", type=_time, required=True, metavar="TIME", help="stored before")
+    parser.add_argument(
+        "--aggregate", type=_aggregate, metavar="TYPE/ID", help="of one aggregate only (default: of all)"
+    )
+    parser.add_argument(
+        "--run", type=_run, metavar="ID", help="go on with a run that was cut off, with the same times"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="count the events and publish none")
+    parser.add_argument(
+        "--service",
+        default="infra.bootstrap",
+        metavar="MODULE",
+        help="the module whose wire(settings) makes the service (default: infra.bootstrap)",
+    )
+    return parser
+
+
+def _time(text: str) -> float:
+    with suppress(ValueError):
+        at = datetime.fromisoformat(text)
+        if at.tzinfo is not None:
+            return at.timestamp()
+    raise argparse.ArgumentTypeError(f"{text!r} is no time with an offset: write 2026-03-01T12:00:00Z")
+
+
+def _aggregate(text: str) -> AggregateKey:
+    kind, _, name = text.partition("/")
+    if not kind or not name:
+        raise argparse.ArgumentTypeError(f"{text!r} is no aggregate: write its type, / and its id")
+    return AggregateKey(kind, name)
+
+
+def _run(text: str) -> UUID:
+    try:
+        return UUID(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no run: copy the id that the run has printed"
+        ) from None
+
+
+def _count(progress: Progress, plan: Plan) -> str:
+    return f"{progress.published} event(s) {'would be ' if plan.dry_run else ''}published"
+
+
+def _summary(plan: Plan, progress: Progress) -> str:
+    left_out = [
+        f"{len(progress.skipped)} aggregate(s) skipped" if progress.skipped else "",
+        f"{progress.discarded} discarded event(s) left out" if progress.discarded else "",
+        f"{progress.ownerless} document(s) left out that belong to no aggregate"
+        if progress.ownerless
+        else "",
+    ]
+    return ", ".join([_count(progress, plan), *filter(None, left_out)])
+
+
+def _cut_off(reason: str, plan: Plan, progress: Progress) -> int:
+    print(
+        f"republish: cut off after {_summary(plan, progress)}: {reason}. To go on, run the same command with "
+        f"--run {plan.run}: what the topic still knows of this run is not delivered twice",
+        file=sys.stderr,
+    )
+    return CUT_OFF
+
+
+def _text(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
+
+
+def _say(line: str) -> None:
+    print(f"republish: {line}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

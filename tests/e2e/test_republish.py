@@ -1,0 +1,162 @@
+"""One command publishes a time again: with the relay of the running app, a broker that goes away, and an exit code."""
+
+import asyncio
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from devstack.testing import eventually
+from infra import republish
+from tests.e2e.conftest import Stack, stack
+from tests.e2e.test_parking import insert, parked, poison
+from tests.e2e.test_relay_worker import create, delete_leases, service
+from tests.support.azure import LEASES
+
+pytestmark = pytest.mark.own_stack
+
+
+@pytest.fixture
+def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stack]:
+    with stack(tmp_path) as running:
+        for name, value in {
+            "COSMOS": running.cosmos.connection_string,
+            "COSMOS_DATABASE": running.database,
+            "COSMOS_LEASE_CONTAINER": LEASES,
+            "SERVICEBUS": running.servicebus.connection_string,
+            "SERVICEBUS_TOPIC": running.topic.name,
+        }.items():
+            monkeypatch.setenv(name, value)
+        yield running
+
+
+async def command(*arguments: str) -> int:
+    return await asyncio.to_thread(republish.main, [*arguments])
+
+
+def times(since: int, to: int) -> list[str]:
+    return ["--since", republish._text(since), "--to", republish._text(to)]
+
+
+async def published(stack: Stack, http: aiohttp.ClientSession) -> tuple[dict[str, Any], list[str]]:
+    """A contact with two events that subscribers have, and the time in which they were stored."""
+    since = int(time.time())
+    contact = await stack.create(http)
+    await stack.patch(http, contact["id"], description="changed")
+    assert await stack.sequences(contact["id"], 2) == [1, 2]
+    return contact, times(since, int(time.time()) + 1)
+
+
+async def forwarded(when: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Until the time is over and the relay has its checkpoint, the command refuses."""
+
+    async def ready() -> bool:
+        return await command(*when, "--dry-run") == republish.ALL
+
+    await eventually(ready)
+    assert "2 event(s) would be published" in capsys.readouterr().out
+
+
+async def test_a_time_is_published_again_and_a_contact_that_is_parked_is_listed(
+    started: Stack, http: aiohttp.ClientSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    contact, when = await published(started, http)
+    await forwarded(when, capsys)
+    assert await started.topic.is_empty(contact["id"]), "a dry run sends nothing"
+
+    assert await command(*when) == republish.ALL
+    told = capsys.readouterr()
+    assert told.err == ""
+    assert "2 event(s) published" in told.out
+    [run] = re.findall(r"run ([0-9a-f-]{36}):", told.out)
+    assert await started.sequences(contact["id"], 2) == [1, 2]
+    assert await command(*when, "--run", run) == republish.ALL
+    assert await started.topic.is_empty(contact["id"]), "the topic knows this run"
+
+    assert await command(*when, "--aggregate", "contact/someone-else") == republish.ALL
+    assert "0 event(s) published" in capsys.readouterr().out
+
+    bad = poison(contact["id"], secret="Xanthippe")
+    await insert(started, bad)
+    await eventually(lambda: parked(started, http, eventId=bad["id"]), what="the poison is parked")
+    assert await command(*when) == republish.NOT_ALL
+    told = capsys.readouterr()
+    assert f"republish: skipped contact {contact['id']}: it is parked" in told.out
+    assert "0 event(s) published, 1 aggregate(s) skipped" in told.out
+    assert await started.topic.is_empty(contact["id"])
+
+
+async def test_a_broker_that_is_away_ends_in_one_line_and_the_run_goes_on_later(
+    started: Stack,
+    http: aiohttp.ClientSession,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    contact, when = await published(started, http)
+    await forwarded(when, capsys)
+    started.servicebus.kill()
+    monkeypatch.setattr(republish, "PATIENCE_SECONDS", 0.0)
+    assert await command(*when) == republish.CUT_OFF
+    [line] = capsys.readouterr().err.splitlines()
+    [run] = re.findall(r"--run ([0-9a-f-]{36})", line)
+    assert line.startswith("republish: cut off after 0 event(s) published: ")
+    started.servicebus.start()
+    assert await command(*when, "--run", run) == republish.ALL
+    assert await started.sequences(contact["id"], 2) == [1, 2]
+
+
+async def test_what_the_relay_has_not_forwarded_is_not_published_again(
+    started: Stack, http: aiohttp.ClientSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    contact, when = await published(started, http)
+    await forwarded(when, capsys)
+    started.functions.kill()
+    clearly_later = time.time() + 3
+    await eventually(lambda: time.time() > clearly_later)
+    async with service(started) as contacts:
+        waits = await create(contacts)
+    over = int(time.time()) + 2
+    await eventually(lambda: time.time() > over)
+    assert await command(*times(0, over)) == republish.CUT_OFF
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("republish: the relay has forwarded only what was stored before ")
+    assert await started.topic.is_empty(contact["id"])
+    assert await started.topic.is_empty(str(waits))
+    assert await command(*when) == republish.ALL, (
+        "what it has forwarded can be published, whether it runs or not"
+    )
+    assert await started.sequences(contact["id"], 2) == [1, 2]
+
+    await delete_leases(started)
+    capsys.readouterr()
+    assert await command(*when) == republish.CUT_OFF
+    assert "no lease" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--since", "2026-03-01T12:00:00", "--to", "2026-03-02T12:00:00Z"], "no time with an offset"),
+        (["--since", "yesterday", "--to", "2026-03-02T12:00:00Z"], "no time with an offset"),
+        (["--since", "2026-03-02T12:00:00Z", "--to", "2026-03-02T12:00:00Z"], "--since must be before --to"),
+        ([*times(0, 1), "--aggregate", "contact"], "no aggregate"),
+        ([*times(0, 1), "--run", "the-last"], "no run"),
+    ],
+)
+def test_arguments_that_make_no_sense_are_refused(
+    arguments: list[str], reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        republish.main(arguments)
+    assert ended.value.code == republish.CUT_OFF
+    assert reason in capsys.readouterr().err
+
+
+def test_a_missing_setting_ends_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert republish.main(times(0, 1)) == republish.CUT_OFF
+    [line] = capsys.readouterr().err.splitlines()
+    assert "COSMOS__accountEndpoint" in line

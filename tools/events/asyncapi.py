@@ -1,0 +1,143 @@
+"""The AsyncAPI document names every event, its schema, and each part of its message, with a real message of each."""
+
+from typing import Any
+
+from azure.servicebus import ServiceBusMessage
+
+from tools.events import samples
+from tools.events.schemas import KINDS, Kind, file_name
+
+VERSION = "3.0.0"
+_TOPIC = "contact-events"
+
+
+def document() -> dict[str, Any]:
+    """The whole document."""
+    names = [kind.__name__ for kind in KINDS]
+    examples = {message.subject: message for message in samples.messages()}
+    return {
+        "asyncapi": VERSION,
+        "info": {
+            "title": "Events of the contact service",
+            "version": "1.0.0",
+            "description": "Each message is one event of one contact. README.md, beside this file, has the rules by "
+            "which events change; docs/messages.md tells how to write a subscriber.",
+            "license": {"name": "MIT"},
+        },
+        "defaultContentType": "application/json",
+        "servers": {
+            "serviceBus": {
+                "host": "{namespace}.servicebus.windows.net",
+                "protocol": "amqps",
+                "protocolVersion": "1.0",
+                "variables": {"namespace": {"description": "The Service Bus namespace of the deployment."}},
+            }
+        },
+        "channels": {
+            "events": {
+                "address": _TOPIC,
+                "description": "The topic in SERVICEBUS_TOPIC; this is the default. It drops a message whose MessageId "
+                "it has seen inside its window. A subscription needs sessions: one session is one contact, in order.",
+                "messages": {name: {"$ref": f"#/components/messages/{name}"} for name in names},
+            }
+        },
+        "operations": {
+            "publish": {
+                "action": "send",
+                "summary": "The relay sends the events of each contact in their order, each at least once.",
+                "channel": {"$ref": "#/channels/events"},
+                "messages": [{"$ref": f"#/channels/events/messages/{name}"} for name in names],
+            }
+        },
+        "components": {
+            "messages": {kind.__name__: _message(kind, examples[kind.__name__]) for kind in KINDS},
+            "messageTraits": {
+                "event": {
+                    "contentType": "application/json",
+                    "headers": {"$ref": "#/components/schemas/applicationProperties"},
+                    "x-service-bus-properties": {"$ref": "#/components/schemas/brokerProperties"},
+                }
+            },
+            "schemas": {
+                "applicationProperties": _APPLICATION_PROPERTIES,
+                "brokerProperties": _BROKER_PROPERTIES,
+            },
+        },
+    }
+
+
+def _message(kind: Kind, example: ServiceBusMessage) -> dict[str, Any]:
+    return {
+        "name": kind.__name__,
+        "title": kind.__name__,
+        "summary": (kind.__doc__ or "").strip(),
+        "traits": [{"$ref": "#/components/messageTraits/event"}],
+        "payload": {"$ref": f"./schemas/{file_name(kind)}"},
+        "examples": [{"headers": samples.headers(example), "payload": samples.body(example)}],
+    }
+
+
+def _text(description: str, **more: Any) -> dict[str, Any]:
+    return {"type": "string", "description": description, **more}
+
+
+_APPLICATION_PROPERTIES = {
+    "type": "object",
+    "description": "The application properties of every message. CloudEvents 1.0, AMQP binding, binary mode.",
+    "properties": {
+        "cloudEvents_specversion": _text("The version of CloudEvents.", const="1.0"),
+        "cloudEvents_id": _text("The event's id; also of an event that is published once more."),
+        "cloudEvents_source": _text("The service. Source and id together name an event everywhere."),
+        "cloudEvents_type": _text("The event's name, as in action."),
+        "cloudEvents_subject": _text("The id of the contact."),
+        "cloudEvents_time": _text("When the change happened.", format="date-time"),
+        "cloudEvents_dataschema": _text(
+            "The URI of the body's schema; only where the setting EVENT_SCHEMAS says where the schemas are published.",
+            format="uri",
+        ),
+        "schemaVersion": {
+            "type": "integer",
+            "minimum": 1,
+            "description": "The version of the body's schema. Events that were stored before events told it lack it.",
+        },
+        "aggregateType": _text(
+            "The type of the aggregate, contact: a topic may carry the events of several types."
+        ),
+        "sequence": {
+            "type": "integer",
+            "minimum": 1,
+            "description": "The event's place among all events of its contact.",
+        },
+        "unsequenced": {
+            "type": "boolean",
+            "const": True,
+            "description": "In place of sequence, when an event that others stored has none.",
+        },
+        "traceparent": _text("The W3C trace context of the request that caused the event."),
+        "originalMessageId": _text(
+            "Only when the event is published once more: the MessageId of its first message, which is the event's id."
+        ),
+    },
+    "required": [
+        "cloudEvents_specversion",
+        "cloudEvents_id",
+        "cloudEvents_source",
+        "cloudEvents_type",
+        "cloudEvents_subject",
+        "cloudEvents_time",
+        "aggregateType",
+    ],
+}
+
+_BROKER_PROPERTIES = {
+    "type": "object",
+    "description": "The properties that Service Bus itself knows.",
+    "properties": {
+        "MessageId": _text("The event's id, or an id of its own when the event is published once more."),
+        "SessionId": _text("The id of the contact."),
+        "Subject": _text("The event's name, as in action."),
+        "ContentType": _text("How the body is written.", const="application/json"),
+        "CorrelationId": _text("The x-correlation-id of the request that caused the event."),
+    },
+    "required": ["MessageId", "SessionId", "Subject", "ContentType"],
+}

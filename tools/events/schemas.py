@@ -1,0 +1,97 @@
+"""A schema says what a subscriber may rely on, in every message of its version, and nothing more.
+
+Required is what no event of the version lacks: a field that has a default was added later, or may be missing. Limits of
+callers' input are left out, since raising one of them must not break a subscriber. Unknown fields are allowed.
+"""
+
+from typing import Any
+
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema
+
+from domain import events
+from domain.events import ContactEvent
+from outbox.notice import EventDiscarded
+
+Schema = dict[str, Any]
+Kind = type[ContactEvent] | type[EventDiscarded]
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+KINDS: list[Kind] = [
+    *(
+        kind
+        for kind in vars(events).values()
+        if isinstance(kind, type) and issubclass(kind, ContactEvent) and kind is not ContactEvent
+    ),
+    EventDiscarded,
+]
+"""Every event that a subscriber may get, in the order of the code."""
+
+_ALWAYS = ("id", "action")
+"""They have a default in the model, which makes them when the event is raised: no event lacks them."""
+
+_MEANING = {
+    "id": "The event's id, the same in every delivery.",
+    "action": "The event's name.",
+    "sequence": "The event's place among all events of its contact: 1, 2, 3 ... without a gap.",
+    "createdAt": "When the change happened (UTC).",
+    "contactId": "The contact that the event is about.",
+    "aggregateType": "The type of the aggregate of the discarded event.",
+    "aggregateId": "The id of the aggregate of the discarded event.",
+    "discardedEventId": "The id of the discarded event; missing when it had no valid one.",
+}
+
+_FROM_THE_REQUEST: dict[str, Schema] = {
+    "correlationId": {
+        "type": "string",
+        "description": "The x-correlation-id of the request that caused the event.",
+    },
+    "traceparent": {"type": "string", "description": "The W3C trace context of that request, if it had one."},
+}
+"""What ``infra/cosmos/documents.py`` adds to an event when it is stored."""
+
+
+class _Generator(GenerateJsonSchema):
+    """Without titles that only repeat a field's name, and without defaults: an event is read, not made."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+    def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
+        return self.generate_inner(schema["schema"])
+
+
+def file_name(kind: Kind) -> str:
+    """The name of an event's schema: the last part of ``dataschema`` in its messages."""
+    return f"{kind.__name__}.v{kind.schema_version}.json"
+
+
+def schema(kind: Kind) -> Schema:
+    """The JSON Schema of an event's body."""
+    found = _without_limits(kind.model_json_schema(schema_generator=_Generator))
+    properties: dict[str, Schema] = {
+        name: told | ({"description": _MEANING[name]} if name in _MEANING else {})
+        for name, told in found["properties"].items()
+    }
+    if issubclass(kind, ContactEvent):
+        properties |= _FROM_THE_REQUEST
+    required = [name for name in properties if name in {*_ALWAYS, *found["required"]}]
+    head = {"$schema": DIALECT, "$id": file_name(kind), "title": kind.__name__}
+    tail = {"$defs": found["$defs"]} if "$defs" in found else {}
+    return (
+        head
+        | {"description": found["description"], "type": "object", "properties": properties}
+        | {"required": required, "additionalProperties": True}
+        | tail
+    )
+
+
+def _without_limits(node: Any) -> Any:
+    if isinstance(node, dict):
+        return {
+            name: _without_limits(inner)
+            for name, inner in node.items()
+            if not (name == "maxLength" and isinstance(inner, int))
+        }
+    return [_without_limits(inner) for inner in node] if isinstance(node, list) else node
