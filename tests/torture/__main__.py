@@ -37,6 +37,7 @@ def main(argv: list[str]) -> int:
                 arguments.app.resolve(),
                 arguments.profile,
                 arguments.patience,
+                arguments.end_early,
             )
         )
     )
@@ -54,6 +55,9 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--profile", choices=sorted(PROFILES), default="everything")
     parser.add_argument(
         "--patience", type=float, default=PATIENCE_SECONDS, help="seconds to wait for what is late"
+    )
+    parser.add_argument(
+        "--end-early", action="store_true", help="end at the first violation that no wait can mend"
     )
     parser.add_argument("--keep", action="store_true", help="keep logs and journals of a good run too")
     return parser.parse_args(argv)

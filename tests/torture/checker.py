@@ -19,6 +19,7 @@ from tests.torture.history import (
     value_of,
     values,
 )
+from tests.torture.past_the_api import notices, parking, unsequenced
 from tests.torture.refusals import false_refusals, refused_repetitions
 from tests.torture.violation import Violation
 
@@ -29,24 +30,26 @@ EXPECTED_STATUSES = {200, 201, 204, 404, 409, 410, 412, 422, 429, 503}
 def check(history: History) -> list[Violation]:
     """Everything that is wrong with a run; nothing else than the journals is looked at."""
     operations = history.operations()
-    events = [event for event in history.events() if event.action != NOTICE]
-    notices = [event for event in history.events() if event.action == NOTICE]
+    delivered = history.events()
+    told = [event for event in delivered if event.action == NOTICE]
+    events = [event for event in delivered if event.action != NOTICE and event.id not in history.unsequenced]
     by_operation: defaultdict[str, list[Event]] = defaultdict(list)
     by_contact: defaultdict[str, list[Event]] = defaultdict(list)
     for event in events:
-        by_operation[event.cause.rpartition(".")[0]].append(event)
+        by_operation[event.operation].append(event)
         by_contact[event.contact].append(event)
     return [
         *_answers(operations.values()),
         *false_refusals(operations.values()),
         *refused_repetitions(operations.values()),
         *_each_event(events, operations),
-        *_deliveries([*events, *notices], history.completed),
+        *_deliveries(delivered, history.completed),
         *(found for each in operations.values() for found in _effects(each, by_operation[each.name])),
         *(found for contact, each in by_contact.items() for found in _order(contact, each, operations)),
         *_final_state(history.found, by_contact),
-        *_parking(history),
-        *_notices(history, notices),
+        *unsequenced(history, operations),
+        *parking(history),
+        *notices(history, told),
     ]
 
 
@@ -150,7 +153,7 @@ def _order_in_time(
     """What was answered before something else was asked comes before it."""
     latest_start = float("-inf")
     for event in sorted(events, key=lambda event: event.sequence):
-        operation = operations.get(event.cause.rpartition(".")[0])
+        operation = operations.get(event.operation)
         if operation is None:
             continue
         if any(answer.at < latest_start for answer in operation.acknowledged):
@@ -190,41 +193,3 @@ def _state(events: Sequence[Event]) -> dict[str, str | None]:
             return {}
         state |= values(event.body.get("contact") or {}) if event.action == CREATED else values(event.body)
     return state
-
-
-def _parking(history: History) -> Iterator[Violation]:
-    parked = Counter(str(item.get("eventId")) for item in history.parked)
-    sick = {poison.partition for poison in history.poisons}
-    documents = {poison.document for poison in history.poisons}
-    for poison in history.poisons:
-        if poison.stored and not parked[poison.document]:
-            yield Violation("not parked", f"poison {poison.document} in {poison.partition}", may_pass=True)
-        if poison.document in history.deliveries:
-            yield Violation("poison delivered", poison.document)
-    for document, times in parked.items():
-        if times > 1 and document in documents:
-            yield Violation("parked twice", document)
-    for item in history.parked:
-        if item.get("eventId") not in documents and item.get("contactId") not in sick:
-            yield Violation("parked without need", f"{item.get('action')} of contact {item.get('contactId')}")
-        if not item.get("reason"):
-            yield Violation("parked without a reason", str(item.get("eventId")))
-    for item in history.still_parked:
-        yield Violation(
-            "still parked", f"event {item.get('eventId')}, after discard and replay", may_pass=True
-        )
-
-
-def _notices(history: History, notices: Sequence[Event]) -> Iterator[Violation]:
-    """Subscribers get one notice for each discarded document of a contact, and none for anything else."""
-    told = Counter(str(notice.body.get("discardedEventId")) for notice in notices)
-    parked = {str(item.get("eventId")) for item in history.parked}
-    for poison in history.poisons:
-        if poison.contact and poison.document in parked and not told[poison.document]:
-            yield Violation("no notice", f"of {poison.document}, which was discarded", may_pass=True)
-    documents = {poison.document for poison in history.poisons}
-    for document, times in told.items():
-        if document not in documents:
-            yield Violation("invented notice", f"of {document}: nobody discarded it")
-        if times > 1:
-            yield Violation("two notices", f"of {document}")

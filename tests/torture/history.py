@@ -14,12 +14,15 @@ from tests.torture.journal import (
     Call,
     Completed,
     Delivered,
+    Discarded,
     Found,
+    Free,
     Outcome,
     Parked,
     Poisoned,
     Record,
     Struck,
+    Unsequenced,
 )
 
 UPDATED = {
@@ -158,6 +161,11 @@ class Event:
     def cause(self) -> str:
         return str(self.body.get("correlationId"))
 
+    @property
+    def operation(self) -> str:
+        """The name of the operation whose attempt caused it."""
+        return self.cause.rpartition(".")[0]
+
     def __str__(self) -> str:
         return (
             f"{self.action} {self.id} (sequence {self.sequence}, by {self.cause}) of contact {self.contact}"
@@ -175,6 +183,10 @@ class History:
     completed: dict[int, float] = field(default_factory=dict)
     """When the broker confirmed that a message was done with, by its number."""
     poisons: list[Poisoned] = field(default_factory=list)
+    unsequenced: dict[str, list[Unsequenced]] = field(default_factory=lambda: defaultdict(list))
+    """By document: what was written down of each."""
+    discarded: set[str] = field(default_factory=set)
+    free: list[Free] = field(default_factory=list)
     strikes: list[Struck] = field(default_factory=list)
     found: list[dict[str, Any]] = field(default_factory=list)
     parked: list[dict[str, Any]] = field(default_factory=list)
@@ -196,14 +208,25 @@ class History:
                 self.deliveries[record.message_id].append(record)
             case Completed():
                 self.completed[record.broker_number] = record.at
-            case Poisoned():
-                self.poisons.append(record)
             case Struck():
                 self.strikes.append(record)
             case Found():
                 self.found.append(record.body)
+            case _:
+                self._add_past_the_api(record)
+
+    def _add_past_the_api(self, record: Poisoned | Unsequenced | Parked | Discarded | Free) -> None:
+        match record:
+            case Poisoned():
+                self.poisons.append(record)
+            case Unsequenced():
+                self.unsequenced[record.document].append(record)
             case Parked():
                 self.parked.append(record.body)
+            case Discarded():
+                self.discarded.add(record.document)
+            case Free():
+                self.free.append(record)
 
     def operations(self) -> dict[str, Operation]:
         """By name, in the order of their first attempts."""

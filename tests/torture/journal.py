@@ -7,6 +7,7 @@ of the machine's monotonic clock, which all processes share.
 import os
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -68,6 +69,7 @@ class Delivered(Entry):
     session: str
     subject: str
     sequence: int
+    unsequenced: bool = False
     body: dict[str, Any]
 
 
@@ -87,6 +89,31 @@ class Poisoned(Entry):
     stored: bool | None
     contact: str | None = None
     """Set when it lies in the partition of a contact."""
+
+
+class Unsequenced(Entry):
+    """An event without a sequence was written past the API: once before, and once when it is stored."""
+
+    type: Literal["unsequenced"] = "unsequenced"
+    document: str
+    contact: str
+    stored: bool = False
+    """False: nobody knows."""
+
+
+class Discarded(Entry):
+    """The API confirmed that a document is given up."""
+
+    type: Literal["discarded"] = "discarded"
+    document: str
+
+
+class Free(Entry):
+    """The API said, at this time of the clock that it shows, that no event of the contact is parked."""
+
+    type: Literal["free"] = "free"
+    contact: str
+    time: datetime = Field(default_factory=lambda: datetime.now(UTC))
 
 
 class Struck(Entry):
@@ -114,7 +141,17 @@ class Parked(Entry):
 
 
 Record = Annotated[
-    Attempted | Answered | Delivered | Completed | Poisoned | Struck | Found | Parked,
+    Attempted
+    | Answered
+    | Delivered
+    | Completed
+    | Poisoned
+    | Unsequenced
+    | Discarded
+    | Free
+    | Struck
+    | Found
+    | Parked,
     Field(discriminator="type"),
 ]
 _RECORD: TypeAdapter[Record] = TypeAdapter(Record)

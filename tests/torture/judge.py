@@ -23,6 +23,9 @@ from tests.torture.violation import Violation
 QUIET_SECONDS = 3.0
 """So long nothing may arrive any more before a run counts as over: a late duplicate is one too."""
 
+LOOK_EARLY_SECONDS = 2.0
+"""The pause between two looks while faults go on."""
+
 _LOOK_SECONDS = 0.5
 
 GOOD, BAD, BROKEN_OFF = 0, 1, 2
@@ -84,6 +87,20 @@ class Judge:
         for contact in self.history.found:
             self.operator.journal.write(Found(body=contact))
         return verdict
+
+    async def until_broken_for_good(self) -> None:
+        """Returns when two looks one after the other have found something that no wait can mend.
+
+        One look is not enough: what was written past the service may be seen before its writer has noted it.
+        """
+        before: set[str] = set()
+        while True:
+            await asyncio.sleep(LOOK_EARLY_SECONDS)
+            self._read_on()
+            found = {str(violation) for violation in check(self.history) if not violation.may_pass}
+            if found & before:
+                return
+            before = found
 
     def broken_off(self, why: str) -> Verdict:
         """The verdict when there is nobody left to ask: by the journals alone."""

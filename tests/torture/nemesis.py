@@ -3,8 +3,10 @@
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import uuid
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 import aiohttp
@@ -14,9 +16,10 @@ from tests.torture.clients import Client
 from tests.torture.journal import Struck
 from tests.torture.lost_leases import delete_leases
 from tests.torture.operator import Operator
-from tests.torture.plan import Kind, Strike
+from tests.torture.other_version import change_as_another_version, store_without_sequence
 from tests.torture.poison import poison
 from tests.torture.stack import DATABASE, PARTITIONS, Stack
+from tests.torture.strike import Kind, Strike
 
 _CHANGES_OF_A_POISONED_CONTACT = 2
 _NO_FEED_SECONDS = 5.0
@@ -29,8 +32,8 @@ _NO_FEED: Mapping[str, Any] = {
     "retryAfterMs": 700,
 }
 """The SDK waits for so long by itself: no relay makes longer pauses because of it."""
-_BUSY: Mapping[str, Any] = {"kind": "throttle", "count": 100_000, "forSeconds": 6.0}
-"""For longer than the SDK repeats a send by itself: some batch of the flood is given up."""
+_FULL: Mapping[str, Any] = {"kind": "full", "count": None, "share": 0.5, "forSeconds": 6.0}
+"""The SDK does not repeat a send that a full topic refuses: one batch of a flood is given up, the next would pass."""
 _ATTEMPTS_TO_FIND_A_VICTIM = 10
 _PAUSE_SECONDS = 0.5
 _SPLITS_IN_A_ROW = 2
@@ -46,6 +49,7 @@ class Nemesis:
     """Makes the contacts that are poisoned."""
     chance: random.Random
     _locks: dict[str, asyncio.Lock] = field(default_factory=dict)
+    _changes: Iterator[int] = field(default_factory=count)
     _ranges: list[str] = field(default_factory=lambda: [str(number) for number in range(PARTITIONS)])
 
     async def run(self, strikes: Sequence[Strike]) -> None:
@@ -82,7 +86,8 @@ class Nemesis:
             "lag": lambda: _arrange(stack.cosmos.faults.add(**strike.fault)),
             "servicebus": lambda: _arrange(stack.servicebus.faults.add(**strike.fault)),
             "poison": self._poison,
-            "poison contact": self._poison_a_contact,
+            "poison contact": lambda: self._poison_a_contact(strike.seconds),
+            "other version": self._other_version,
             "flood": self._flood,
             "operator": self.operator.settle,
         }
@@ -137,7 +142,8 @@ class Nemesis:
         self.operator.broken.add(poisoned.document)
         return poisoned.stored is True
 
-    async def _poison_a_contact(self) -> bool:
+    async def _poison_a_contact(self, seconds: float) -> bool:
+        """Clients get it after so many seconds; soon after that one of them deletes it."""
         contact = await self._new_contact()
         if contact is None:
             return False
@@ -145,11 +151,32 @@ class Nemesis:
         done = await self._poison(contact)
         for _ in range(_CHANGES_OF_A_POISONED_CONTACT):
             await self.victim.patch(contact)
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            await asyncio.sleep(_PAUSE_SECONDS)
+            await self.victim.patch(contact)
         self.victim.directory.saw(contact, None)
         return done
 
+    async def _other_version(self) -> bool:
+        """A contact is changed by other versions of the service, and goes on as any other."""
+        contact = await self._new_contact()
+        if contact is None:
+            return False
+        await self.victim.patch(contact)
+        number = next(self._changes)
+        changed = await change_as_another_version(
+            self.stack, self.operator.journal, contact, f"version-{number}"
+        )
+        await self.victim.patch(contact)
+        event_id = str(uuid.UUID(int=self.chance.getrandbits(128), version=4))
+        stored = await store_without_sequence(self.stack, self.operator.journal, contact, event_id)
+        await self.victim.patch(contact)
+        self.victim.directory.saw(contact, None)
+        return changed and stored
+
     async def _flood(self) -> bool:
-        """While no relay reads the feed, a contact gets more events than a batch holds; then the broker is busy."""
+        """While no relay reads the feed, a contact gets more events than a batch holds; then the topic refuses some."""
         contact = await self._new_contact()
         if contact is None or not await _arrange(self.stack.cosmos.faults.add(**_NO_FEED)):
             return False
@@ -158,7 +185,7 @@ class Nemesis:
             await self.victim.patch_company(contact)
         self.victim.directory.saw(contact, None)
         await asyncio.sleep(max(0.0, readable - 0.2 - time.monotonic()))
-        return await _arrange(self.stack.servicebus.faults.add(**_BUSY))
+        return await _arrange(self.stack.servicebus.faults.add(**_FULL))
 
     async def _new_contact(self) -> str | None:
         """A contact that only the victim knows of."""

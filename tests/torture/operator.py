@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.support import once
-from tests.torture.journal import Journal, Parked
+from tests.torture.journal import Discarded, Free, Journal, Parked
 from tests.torture.listing import whole_list
 
 _REASON = "the torture test broke it"
 _TIMEOUT_SECONDS = 12.0
+_REPLAYED, _DONE = 200, 204
 
 
 @dataclass
@@ -25,7 +26,7 @@ class Operator:
     broken: set[str] = field(default_factory=set)
     parked: list[dict[str, Any]] = field(default_factory=list)
     """As the last look found it."""
-    _seen: set[str] = field(default_factory=set)
+    _seen: set[tuple[str, str]] = field(default_factory=set)
 
     async def settle(self) -> bool:
         """Look once and deal with what is there; whether the list could be read."""
@@ -34,16 +35,27 @@ class Operator:
             return False
         self.parked = parked
         for item in parked:
-            if item["id"] not in self._seen:
-                self._seen.add(item["id"])
+            if (item["id"], item["parkedAt"]) not in self._seen:
+                self._seen.add((item["id"], item["parkedAt"]))
                 self.journal.write(Parked(body=item))
             if item["eventId"] in self.broken:
-                await self._post(f"parked/{item['id']}/discard", {"reason": _REASON})
+                await self._discard(item)
         for contact in sorted({str(item["contactId"]) for item in parked if item["contactId"]}):
-            await self._post(f"parked/contacts/{contact}/replay", {})
+            await self._replay(contact)
         return True
 
-    async def _post(self, path: str, body: dict[str, str]) -> None:
-        """What fails now is done at the next look."""
+    async def _discard(self, item: dict[str, Any]) -> None:
+        answer = await self._post(f"parked/{item['id']}/discard", {"reason": _REASON})
+        if answer is not None and answer.status == _DONE:
+            self.journal.write(Discarded(document=item["eventId"]))
+
+    async def _replay(self, contact: str) -> None:
+        answer = await self._post(f"parked/contacts/{contact}/replay", {})
+        if answer is not None and answer.status == _REPLAYED and not answer.json()["remaining"]:
+            self.journal.write(Free(contact=contact))
+
+    async def _post(self, path: str, body: dict[str, str]) -> once.Answer | None:
+        """The answer, if one came. What fails now is done at the next look."""
         with contextlib.suppress(once.NotSent, once.NoAnswer):
-            await once.send("POST", f"{self.url}/{path}", body=body, within=_TIMEOUT_SECONDS)
+            return await once.send("POST", f"{self.url}/{path}", body=body, within=_TIMEOUT_SECONDS)
+        return None

@@ -2,44 +2,11 @@
 
 import random
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any
 
-Kind = Literal[
-    "kill",
-    "pause",
-    "split",
-    "split unattended",
-    "delete leases",
-    "cosmos",
-    "lag",
-    "servicebus",
-    "poison",
-    "poison contact",
-    "flood",
-    "operator",
-]
-
-QUIET_END_SECONDS = 1.0
-"""Nothing new is started so short before the end: it would be healed before it is felt."""
-
-
-@dataclass(frozen=True)
-class Strike:
-    """One thing that the nemesis does. ``at`` and ``seconds`` (how long it lasts) in seconds of the run."""
-
-    at: float
-    kind: Kind
-    target: str
-    seconds: float = 0.0
-    fault: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        """What the summary calls it."""
-        if self.fault.get("kind") == "lag":
-            return f"lag {self.fault['container']}"
-        return f"{self.kind} {self.fault['kind']}" if self.fault else self.kind
+from tests.torture import few_faults
+from tests.torture.strike import Strike, deaths_of_relays, faults, in_order, leases_lost, times
 
 
 @dataclass(frozen=True)
@@ -138,48 +105,49 @@ def everything(chance: random.Random, seconds: float) -> list[Strike]:
         *(
             Strike(at, "kill", target, chance.uniform(0.1, 1.5))
             for target, interval in KILLS.items()
-            for at in _times(chance, seconds, interval)
+            for at in times(chance, seconds, interval)
         ),
         *(
             Strike(at, "pause", chance.choice(sorted(KILLS)), chance.uniform(0.3, 3.0))
-            for at in _times(chance, seconds, 8.0)
+            for at in times(chance, seconds, 8.0)
         ),
-        *(Strike(at, "pause", "worker", 18.0) for at in _times(chance, seconds, 50.0)),
-        *(Strike(at, "split", "cosmos") for at in _times(chance, seconds, 25.0)),
-        *(Strike(at, "poison", "contacts") for at in _times(chance, seconds, 6.0)),
-        *(Strike(at, "poison contact", "contacts") for at in _times(chance, seconds, 9.0)),
-        *(Strike(at, "operator", "parked events") for at in _times(chance, seconds, 12.0)),
-        *_faults(chance, seconds, "cosmos", COSMOS_FAULTS, 2.5),
-        *_faults(chance, seconds, "servicebus", SERVICEBUS_FAULTS, 3.0),
-        *(Strike(at, "lag", "cosmos", fault=chance.choice(LAGS)) for at in _times(chance, seconds, 1.5)),
-        *_leases_lost(chance, seconds, 40.0, ("one", "half")),
+        *(Strike(at, "pause", "worker", 18.0) for at in times(chance, seconds, 50.0)),
+        *(Strike(at, "split", "cosmos") for at in times(chance, seconds, 25.0)),
+        *(Strike(at, "poison", "contacts") for at in times(chance, seconds, 6.0)),
+        *(Strike(at, "poison contact", "contacts") for at in times(chance, seconds, 9.0)),
+        *(Strike(at, "operator", "parked events") for at in times(chance, seconds, 12.0)),
+        *faults(chance, seconds, "cosmos", COSMOS_FAULTS, 2.5),
+        *faults(chance, seconds, "servicebus", SERVICEBUS_FAULTS, 3.0),
+        *(Strike(at, "lag", "cosmos", fault=chance.choice(LAGS)) for at in times(chance, seconds, 1.5)),
+        *leases_lost(chance, seconds, 40.0, ("one", "half")),
         *_unattended_splits(chance, seconds, 40.0),
-        *(Strike(at, "flood", "contacts") for at in _times(chance, seconds, 45.0)),
+        *(Strike(at, "flood", "contacts") for at in times(chance, seconds, 45.0)),
         *_throttled_after_a_lost_answer(chance, seconds, 9.0),
+        *(Strike(at, "other version", "contacts") for at in times(chance, seconds, 9.0)),
     ]
-    return _in_order(strikes)
+    return in_order(strikes)
 
 
 def lost_leases(chance: random.Random, seconds: float) -> list[Strike]:
     """Leases are deleted; the second relay lives long enough to mend it, mostly."""
     strikes = [
-        *_leases_lost(chance, seconds, 20.0, ("one", "half", "all")),
+        *leases_lost(chance, seconds, 20.0, ("one", "half", "all")),
         *_unattended_splits(chance, seconds, 40.0),
-        *_deaths_of_relays(chance, seconds, 30.0),
-        *(Strike(at, "split", "cosmos") for at in _times(chance, seconds, 25.0)),
-        *_faults(chance, seconds, "cosmos", LEASE_FAULTS, 3.0),
+        *deaths_of_relays(chance, seconds, 30.0),
+        *(Strike(at, "split", "cosmos") for at in times(chance, seconds, 25.0)),
+        *faults(chance, seconds, "cosmos", LEASE_FAULTS, 3.0),
     ]
-    return _in_order(strikes)
+    return in_order(strikes)
 
 
 def unattended_splits(chance: random.Random, seconds: float) -> list[Strike]:
     """Partitions are split while no relay runs. No lease is deleted: to read again would heal what a split lost."""
     strikes = [
         *_unattended_splits(chance, seconds, 12.0),
-        *_deaths_of_relays(chance, seconds, 30.0),
-        *_faults(chance, seconds, "cosmos", LEASE_FAULTS, 3.0),
+        *deaths_of_relays(chance, seconds, 30.0),
+        *faults(chance, seconds, "cosmos", LEASE_FAULTS, 3.0),
     ]
-    return _in_order(strikes)
+    return in_order(strikes)
 
 
 def old_reads(chance: random.Random, seconds: float) -> list[Strike]:
@@ -192,32 +160,6 @@ def old_reads(chance: random.Random, seconds: float) -> list[Strike]:
     ]
 
 
-def floods(chance: random.Random, seconds: float) -> list[Strike]:
-    """Contacts whose waiting events need several batches, while the broker is busy for longer than the SDK tries."""
-    return [Strike(at, "flood", "contacts") for at in _times(chance, seconds, 15.0)]
-
-
-def nothing(_chance: random.Random, _seconds: float) -> list[Strike]:
-    """Only load."""
-    return []
-
-
-def failing_writes(_chance: random.Random, seconds: float) -> list[Strike]:
-    """All the time some batches fail, more often than the SDK itself repeats them."""
-    fault = {"kind": "unavailable", "operation": "batch", "container": "contacts", "count": 3}
-    return [Strike(number / 5, "cosmos", "cosmos", fault=fault) for number in range(1, int(seconds * 5))]
-
-
-def broker_away(_chance: random.Random, seconds: float) -> list[Strike]:
-    """Service Bus is away for most of the run."""
-    return [Strike(1.0, "kill", "servicebus", seconds - 2.0)]
-
-
-def broker_away_and_host_killed(_chance: random.Random, seconds: float) -> list[Strike]:
-    """While Service Bus is away, the host dies."""
-    return [Strike(1.0, "kill", "servicebus", seconds - 2.0), Strike(seconds - 2.0, "kill", "functions", 0.2)]
-
-
 PROFILES: dict[str, Profile] = {
     # A process reads its own writes and not those of another one: two hosts, so that lagging replicas show.
     "everything": Profile(everything, hosts=2),
@@ -225,12 +167,17 @@ PROFILES: dict[str, Profile] = {
     "old-reads": Profile(old_reads, hosts=2),
     "lost-leases": Profile(lost_leases, hosts=2),
     "unattended-splits": Profile(unattended_splits, hosts=2),
-    "floods": Profile(floods),
-    "nothing": Profile(nothing),
+    "parked-contacts": Profile(few_faults.parked_contacts, hosts=2),
+    "interrupted-replays": Profile(few_faults.interrupted_replays, hosts=2),
+    "moving-leases": Profile(few_faults.moving_leases, hosts=2),
+    "unserved-tokens": Profile(few_faults.unserved_tokens, hosts=2),
+    "lost-answers": Profile(few_faults.lost_answers),
+    "floods": Profile(few_faults.floods),
+    "nothing": Profile(few_faults.nothing),
     # Without pauses a fault meets each request of a change as often as any other.
-    "failing-writes": Profile(failing_writes, pauses=(0.0, 0.01)),
-    "broker-away": Profile(broker_away),
-    "broker-away-and-host-killed": Profile(broker_away_and_host_killed),
+    "failing-writes": Profile(few_faults.failing_writes, pauses=(0.0, 0.01)),
+    "broker-away": Profile(few_faults.broker_away),
+    "broker-away-and-host-killed": Profile(few_faults.broker_away_and_host_killed),
 }
 
 
@@ -239,18 +186,9 @@ def plan(profile: str, seed: int, seconds: float) -> list[Strike]:
     return PROFILES[profile].strikes(random.Random(f"plan {seed}"), seconds)
 
 
-def _times(chance: random.Random, seconds: float, interval: float) -> Iterator[float]:
-    at = chance.uniform(0.2, 1.0) * interval
-    while at < seconds - QUIET_END_SECONDS:
-        yield at
-        at += chance.uniform(0.5, 1.5) * interval
-
-
-def _faults(
-    chance: random.Random, seconds: float, kind: Kind, faults: tuple[Mapping[str, Any], ...], interval: float
-) -> Iterator[Strike]:
-    for at in _times(chance, seconds, interval):
-        yield Strike(at, kind, kind, fault=chance.choice(faults))
+def _unattended_splits(chance: random.Random, seconds: float, interval: float) -> Iterator[Strike]:
+    for at in times(chance, seconds, interval):
+        yield Strike(at, "split unattended", "relays", chance.uniform(1.0, 3.0))
 
 
 def _throttled_after_a_lost_answer(
@@ -258,28 +196,6 @@ def _throttled_after_a_lost_answer(
 ) -> Iterator[Strike]:
     """A batch is committed and its answer lost; then its repetitions by the SDK are answered by 429."""
     batch = {"operation": "batch", "container": "contacts"}
-    for at in _times(chance, seconds, interval):
+    for at in times(chance, seconds, interval):
         yield Strike(at, "cosmos", "cosmos", fault={"kind": "drop-after-commit", "count": 1} | batch)
         yield Strike(at + 0.01, "cosmos", "cosmos", fault={"kind": "throttle", "count": 12} | batch)
-
-
-def _leases_lost(
-    chance: random.Random, seconds: float, interval: float, shares: tuple[str, ...]
-) -> Iterator[Strike]:
-    for at in _times(chance, seconds, interval):
-        yield Strike(at, "delete leases", "leases", fault={"kind": chance.choice(shares)})
-
-
-def _deaths_of_relays(chance: random.Random, seconds: float, interval: float) -> Iterator[Strike]:
-    for target in ("functions", "worker"):
-        for at in _times(chance, seconds, interval):
-            yield Strike(at, "kill", target, chance.uniform(0.1, 1.5))
-
-
-def _unattended_splits(chance: random.Random, seconds: float, interval: float) -> Iterator[Strike]:
-    for at in _times(chance, seconds, interval):
-        yield Strike(at, "split unattended", "relays", chance.uniform(1.0, 3.0))
-
-
-def _in_order(strikes: list[Strike]) -> list[Strike]:
-    return sorted(strikes, key=lambda strike: strike.at)

@@ -4,10 +4,11 @@ import asyncio
 import random
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.support.paths import ROOT
 from tests.torture.clients import Client, Directory
@@ -36,6 +37,8 @@ class Options:
     app: Path = ROOT
     profile: str = "everything"
     patience: float = PATIENCE_SECONDS
+    end_early: bool = False
+    """Whether the run ends as soon as something is wrong for good."""
 
 
 @dataclass(frozen=True)
@@ -77,9 +80,26 @@ class _Run:
             operator = Operator(stack.url, journal)
             self._judge = Judge(operator, stack.clients_log, stack.subscriber_log)
             self._started = time.monotonic()
-            await _load_and_faults(self._options, stack, operator)
+            if await self._broken_for_good(_load_and_faults(options, stack, operator)):
+                return self._judge.broken_off("")
             self._healed = time.monotonic()
-            return await self._judge.wait(self._options.patience)
+            return await self._judge.wait(options.patience)
+
+    async def _broken_for_good(self, load_and_faults: Coroutine[Any, Any, None]) -> bool:
+        """Whether the run ended early, since something was wrong for good."""
+        assert self._judge is not None
+        tasks = [asyncio.create_task(load_and_faults)]
+        if self._options.end_early:
+            tasks.append(asyncio.create_task(self._judge.until_broken_for_good()))
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        for task in done:
+            task.result()
+        return tasks[0] not in done
 
     def broken_off(self, why: str) -> Verdict:
         return self._judge.broken_off(why) if self._judge else Verdict(broken_off=why)

@@ -1,11 +1,23 @@
 """Histories written by hand, for the tests of the checker."""
 
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from tests.torture.checker import check
 from tests.torture.history import History
-from tests.torture.journal import Answered, Attempted, Completed, Delivered, Outcome, Poisoned, Record
+from tests.torture.journal import (
+    Answered,
+    Attempted,
+    Completed,
+    Delivered,
+    Discarded,
+    Free,
+    Outcome,
+    Poisoned,
+    Record,
+    Unsequenced,
+)
 
 CONTACT = "11111111-1111-4111-8111-111111111111"
 OTHER = "22222222-2222-4222-8222-222222222222"
@@ -21,6 +33,10 @@ def details(operation: str) -> dict[str, Any]:
 
 
 ALL = ("name", "email", "description", "company")
+
+
+def _at(hour: int) -> datetime:
+    return datetime(2026, 3, 1, hour, tzinfo=UTC)
 
 
 @dataclass
@@ -135,8 +151,50 @@ class Story:
         )
         return self
 
-    def parked(self, document: str, *, contact: str | None = None, reason: str = "broken") -> "Story":
-        self.history.parked.append({"eventId": document, "contactId": contact, "reason": reason})
+    def parked(
+        self, document: str, *, contact: str | None = None, reason: str = "broken", hour: int = 1
+    ) -> "Story":
+        item = {
+            "eventId": document,
+            "contactId": contact,
+            "reason": reason,
+            "parkedAt": _at(hour).isoformat(),
+        }
+        self.history.parked.append(item)
+        return self
+
+    def discarded(self, document: str) -> "Story":
+        self.records.append(Discarded(at=self.at(), document=document))
+        return self
+
+    def free(self, contact: str = CONTACT, *, hour: int) -> "Story":
+        self.records.append(Free(at=self.at(), contact=contact, time=_at(hour)))
+        return self
+
+    def unsequenced(self, document: str, *, stored: bool = True, contact: str = CONTACT) -> "Story":
+        self.records.append(Unsequenced(at=self.at(), document=document, contact=contact))
+        if stored:
+            self.records.append(Unsequenced(at=self.at(), document=document, contact=contact, stored=True))
+        return self
+
+    def delivered_without_sequence(
+        self, document: str, *, contact: str = CONTACT, says_so: bool = True
+    ) -> "Story":
+        self.events += 1
+        self.records.append(
+            Delivered(
+                at=self.at(),
+                broker_number=self.events,
+                delivery_count=1,
+                lock="lock",
+                message_id=document,
+                session=contact,
+                subject="ContactImportedEvent",
+                sequence=-1,
+                unsequenced=says_so,
+                body={"id": document, "contactId": contact, "action": "ContactImportedEvent"},
+            )
+        )
         return self
 
     def found(self, contact: str = CONTACT, **values: str) -> "Story":
@@ -150,3 +208,18 @@ class Story:
     def rules(self) -> set[str]:
         self.history.add(self.records)
         return {violation.rule for violation in check(self.history)}
+
+
+def good() -> Story:
+    return (
+        Story()
+        .created("a")
+        .patched("b", "name", "email")
+        .delivered("a", "Created", 1)
+        .delivered("b", "NameUpdated", 2)
+        .delivered("b", "EmailUpdated", 3)
+    )
+
+
+def final() -> dict[str, str]:
+    return {"name": "b", "email": "b"}

@@ -108,6 +108,7 @@ def _delivered(message: ServiceBusReceivedMessage) -> Delivered:
         session=str(message.session_id),
         subject=str(message.subject),
         sequence=sequence if isinstance(sequence, int) else -1,
+        unsequenced=properties.get(b"unsequenced") is True,
         body=json.loads(str(message)),
     )
 

@@ -6,25 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.torture import checker, history, journal, refusals, violation
+from tests.torture import checker, history, journal, past_the_api, refusals, violation
 from tests.torture.checker import check
 from tests.torture.journal import Outcome
-from tests.torture.story import ALL, CONTACT, OTHER, Story, details
-
-
-def good() -> Story:
-    return (
-        Story()
-        .created("a")
-        .patched("b", "name", "email")
-        .delivered("a", "Created", 1)
-        .delivered("b", "NameUpdated", 2)
-        .delivered("b", "EmailUpdated", 3)
-    )
-
-
-def final() -> dict[str, str]:
-    return {"name": "b", "email": "b"}
+from tests.torture.story import ALL, CONTACT, OTHER, Story, details, final, good
 
 
 def test_a_good_run_has_no_violations() -> None:
@@ -252,38 +237,6 @@ def test_a_failure_that_is_none_of_the_promised_answers_is_seen() -> None:
     assert story.answered("c", "unknown", status=500).rules() == {"unexpected answer"}
 
 
-def test_poison_that_is_parked_is_no_violation() -> None:
-    story = good().found(**final()).poisoned("p").poisoned("q", stored=None).poisoned("r", contact=CONTACT)
-    story.parked("p").parked("r", contact=CONTACT).parked("event-9", contact=CONTACT).noticed("r")
-    assert story.rules() == set()
-
-
-def test_the_notice_of_a_document_of_no_contact_may_wait_in_the_parked_list() -> None:
-    story = good().found(**final()).poisoned("p").parked("p").parked("notice", contact="nobody")
-    assert story.noticed("p", "nobody").rules() == set()
-
-
-def test_each_mistake_with_a_notice_is_seen() -> None:
-    sick = good().found(**final()).poisoned("r", contact=CONTACT).parked("r", contact=CONTACT)
-    assert sick.rules() == {"no notice"}
-    assert sick.noticed("r").noticed("r").rules() == {"two notices"}
-    assert good().found(**final()).noticed("event-3").rules() == {"invented notice"}
-
-
-def test_each_mistake_with_poison_is_seen() -> None:
-    assert good().found(**final()).poisoned("p").rules() == {"not parked"}
-    assert good().found(**final()).poisoned("p").parked("p", reason="").rules() == {"parked without a reason"}
-    assert good().found(**final()).parked("event-3", contact=CONTACT).rules() == {"parked without need"}
-    twice = good().found(**final()).poisoned("p").parked("p").parked("p")
-    assert twice.rules() == {"parked twice"}
-    left = good().found(**final()).poisoned("p").parked("p")
-    left.history.still_parked.append({"eventId": "p"})
-    assert left.rules() == {"still parked"}
-    sent = good().found(**final()).poisoned("p").parked("p")
-    sent.delivered("p", "NameUpdated", 4, event="p")
-    assert {"poison delivered", "invented event"} <= sent.rules()
-
-
 def refused(story: Story, operation: str, status: int, **asked: Any) -> Story:
     story.asked(operation, **({"call": "patch", "contact": CONTACT, "properties": ("name",)} | asked))
     return story.answered(operation, "refused", status=status)
@@ -323,7 +276,7 @@ def test_a_violation_that_waiting_can_end_is_told_apart() -> None:
     assert any(not violation.may_pass for violation in check(story.history))
 
 
-@pytest.mark.parametrize("module", [checker, history, journal, refusals, violation])
+@pytest.mark.parametrize("module", [checker, history, journal, past_the_api, refusals, violation])
 def test_the_checker_knows_nothing_of_the_code_under_test(module: Any) -> None:
     tree = ast.parse(Path(module.__file__).read_text())
     names = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
@@ -333,6 +286,7 @@ def test_the_checker_knows_nothing_of_the_code_under_test(module: Any) -> None:
     assert {name for name in names if name.startswith("tests.")} <= {
         "tests.torture.history",
         "tests.torture.journal",
+        "tests.torture.past_the_api",
         "tests.torture.refusals",
         "tests.torture.violation",
     }

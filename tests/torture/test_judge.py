@@ -1,5 +1,6 @@
 """A verdict lists no event that the service had no time to deliver."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
@@ -142,3 +143,22 @@ async def test_a_run_in_which_nothing_happened_is_not_good(tmp_path: Path) -> No
     async with api() as url:
         verdict = await judge(tmp_path, url, Story()).wait(60.0)
     assert [violation.rule for violation in verdict.violations] == ["nothing happened"]
+
+
+async def test_what_is_wrong_for_good_is_seen_while_faults_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.torture.judge.LOOK_EARLY_SECONDS", 0.01)
+    told = Story().created("a").patched("b", "name").delivered("b", "NameUpdated", 2)
+    async with asyncio.timeout(30):
+        await judge(tmp_path, "http://127.0.0.1:1", told).until_broken_for_good()
+
+
+async def test_one_look_at_what_may_not_be_noted_yet_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = iter([[FOR_GOOD], [LATE], [FOR_GOOD], [FOR_GOOD], [LATE]])
+    monkeypatch.setattr("tests.torture.judge.LOOK_EARLY_SECONDS", 0.0)
+    monkeypatch.setattr("tests.torture.judge.check", lambda _: next(looks))
+    await judge(tmp_path, "http://127.0.0.1:1", Story()).until_broken_for_good()
+    assert [*looks] == [[LATE]]

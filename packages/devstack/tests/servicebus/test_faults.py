@@ -9,6 +9,7 @@ from azure.servicebus.exceptions import (
     MessagingEntityDisabledError,
     ServiceBusAuthenticationError,
     ServiceBusError,
+    ServiceBusQuotaExceededError,
     ServiceBusServerBusyError,
 )
 
@@ -72,6 +73,35 @@ async def test_a_busy_server_says_so_for_as_long_as_it_was_told(faulty: Service)
         await faulty.faults.clear()
 
         await sender.send_messages(ServiceBusMessage("yes"))
+
+
+async def test_a_full_topic_refuses_and_the_sdk_does_not_try_again(faulty: Service) -> None:
+    async with (
+        new_queue(faulty) as queue,
+        client(faulty) as sdk,
+        sdk.get_queue_sender(queue) as sender,
+    ):
+        await faulty.faults.add("full")
+        with pytest.raises(ServiceBusQuotaExceededError):
+            await sender.send_messages(ServiceBusMessage("no"))
+        await sender.send_messages(ServiceBusMessage("yes"))
+
+
+async def test_a_fault_may_meet_only_a_share_of_the_sends(faulty: Service) -> None:
+    refused = 0
+    async with (
+        new_queue(faulty) as queue,
+        client(faulty) as sdk,
+        sdk.get_queue_sender(queue) as sender,
+    ):
+        await faulty.faults.add("full", count=None, share=0.5)
+        for _ in range(60):
+            try:
+                await sender.send_messages(ServiceBusMessage("perhaps"))
+            except ServiceBusQuotaExceededError:
+                refused += 1
+        await faulty.faults.clear()
+    assert 5 < refused < 55
 
 
 async def test_a_mix_of_sessions_can_be_refused_and_what_was_sent_is_counted(faulty: Service) -> None:

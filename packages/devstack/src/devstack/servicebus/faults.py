@@ -1,16 +1,20 @@
 """What a client of Service Bus must survive, made to happen to its sends, its tokens or its connections."""
 
+import random
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from devstack import fault_api
 
-_OF_SENDS = ("fail-before-commit", "drop-after-commit", "throttle")
+_OF_SENDS = ("fail-before-commit", "drop-after-commit", "throttle", "full")
 
 
 class Fault(fault_api.Fault):
-    """``fail-before-commit``, ``drop-after-commit`` and ``throttle`` (the error ``server-busy``) meet sends;
-    ``refuse-mixed`` batches of several sessions; ``slow`` answers to sends and settlements; ``unauthorized`` tokens.
+    """``fail-before-commit``, ``drop-after-commit``, ``throttle`` (the error ``server-busy``) and ``full`` (the error
+    ``resource-limit-exceeded``, which the SDKs do not repeat) meet sends; ``refuse-mixed`` batches of several sessions;
+    ``slow`` answers to sends and settlements; ``unauthorized`` tokens.
 
     ``detach`` and ``disconnect`` wait for nothing: they end every link, with ``condition``, or every connection.
     """
@@ -19,6 +23,7 @@ class Fault(fault_api.Fault):
         "fail-before-commit",
         "drop-after-commit",
         "throttle",
+        "full",
         "refuse-mixed",
         "slow",
         "unauthorized",
@@ -27,6 +32,8 @@ class Fault(fault_api.Fault):
     ]
     condition: str = "amqp:link:detach-forced"
     """The AMQP error of the links that are detached."""
+    share: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """How many of the requests meet it."""
 
 
 class Faults(fault_api.Faults[Fault]):
@@ -34,7 +41,7 @@ class Faults(fault_api.Faults[Fault]):
 
     def happens(self, kind: str) -> Fault | None:
         """The fault of that kind that this request meets, counted as having happened."""
-        return self.take(lambda fault: fault.kind == kind)
+        return self.take(lambda fault: fault.kind == kind and random.random() < fault.share)  # noqa: S311 - no secret
 
     def happens_to_send(self, kind: str) -> bool:
         """The same for the kinds that meet sends, one fault a send: the one that was asked for first."""

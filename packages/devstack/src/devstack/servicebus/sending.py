@@ -7,6 +7,7 @@ from devstack.servicebus.codec.errors import (
     MESSAGE_SIZE_EXCEEDED,
     NOT_ALLOWED,
     NOT_IMPLEMENTED,
+    RESOURCE_LIMIT_EXCEEDED,
     SERVER_BUSY,
     AmqpError,
 )
@@ -75,6 +76,8 @@ def accept(
     now = engine.now()
     if faults.happens_to_send("throttle"):
         raise AmqpError(SERVER_BUSY, "The server is busy. Please wait 10 seconds and try again.")
+    if faults.happens_to_send("full"):
+        raise AmqpError(RESOURCE_LIMIT_EXCEEDED, "The maximum entity size has been reached or exceeded.")
     current = engine.namespace.get(entity.description.path)
     scheduled = engine.namespace.send(current, messages, now, batch=batch)
     engine.touch(current.queue)

@@ -1,1 +1,0 @@
-"""A contact and its events are stored one after the other."""

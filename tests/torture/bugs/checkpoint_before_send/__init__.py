@@ -1,1 +1,0 @@
-"""The feed moves on before the events are sent."""

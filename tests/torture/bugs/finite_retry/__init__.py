@@ -1,1 +1,0 @@
-"""The relay gives up after a while."""

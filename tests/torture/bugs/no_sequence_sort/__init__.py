@@ -1,1 +1,0 @@
-"""Events are sent in the order of the feed."""

@@ -1,0 +1,98 @@
+"""Profiles with few faults, and those often: one kind of mistake comes to light where no other fault hides it."""
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+from tests.torture.strike import Strike, deaths_of_relays, in_order, leases_lost, times
+
+_BATCHES: Mapping[str, Any] = {"operation": "batch", "container": "contacts"}
+
+
+def parked_contacts(chance: random.Random, seconds: float) -> list[Strike]:
+    """Contacts are parked, discarded and replayed while the broker is away for longer than the SDK tries.
+
+    Relays die, and leases are lost: then what was discarded long ago is delivered again.
+    """
+    busy = {"kind": "throttle", "count": 100_000, "forSeconds": 8.0}
+    strikes = [
+        *(Strike(at, "poison contact", "contacts") for at in times(chance, seconds, 4.0)),
+        *(Strike(at, "operator", "parked events") for at in times(chance, seconds, 3.0)),
+        *(Strike(at, "servicebus", "servicebus", fault=busy) for at in times(chance, seconds, 16.0)),
+        *(Strike(at, "other version", "contacts") for at in times(chance, seconds, 6.0)),
+        *leases_lost(chance, seconds, 15.0, ("all",)),
+        *deaths_of_relays(chance, seconds, 60.0),
+    ]
+    return in_order(strikes)
+
+
+def interrupted_replays(chance: random.Random, seconds: float) -> list[Strike]:
+    """The broker refuses some of the sends, also those of replays, and the process that replays dies."""
+    full = {"kind": "full", "count": None, "share": 0.4, "forSeconds": 4.0}
+    strikes = [
+        *(Strike(at, "poison contact", "contacts") for at in times(chance, seconds, 3.0)),
+        *(Strike(at, "operator", "parked events") for at in times(chance, seconds, 2.5)),
+        *(Strike(at, "servicebus", "servicebus", fault=full) for at in times(chance, seconds, 6.0)),
+        *(Strike(at, "kill", "functions", 0.2) for at in times(chance, seconds, 30.0)),
+    ]
+    return in_order(strikes)
+
+
+def moving_leases(chance: random.Random, seconds: float) -> list[Strike]:
+    """Parked contacts go on changing, and get relays that know nothing of it; all reads of what is parked are old."""
+    lag = {"kind": "lag", "container": "parked-events", "seconds": 600.0, "count": None}
+    strikes = [
+        Strike(0.1, "lag", "cosmos", fault=lag),
+        *(Strike(at, "poison contact", "contacts", seconds - at) for at in times(chance, 0.5 * seconds, 2.5)),
+        Strike(chance.uniform(0.3, 0.35) * seconds, "kill", "worker", 0.2),
+        Strike(chance.uniform(0.4, 0.5) * seconds, "kill", "functions", 0.2),
+    ]
+    return in_order(strikes)
+
+
+def unserved_tokens(chance: random.Random, seconds: float) -> list[Strike]:
+    """All replicas in reach lag, and have not seen what clients have seen."""
+    lag = {"kind": "lag", "container": "contacts", "seconds": 15.0, "count": None, "forSeconds": 6.0}
+    unserved = {"kind": "session-not-available", "container": "contacts", "count": 4}
+    strikes = [
+        *(Strike(at, "lag", "cosmos", fault=lag) for at in times(chance, seconds, 5.0)),
+        *(Strike(at, "lag", "cosmos", fault=unserved) for at in times(chance, seconds, 0.7)),
+    ]
+    return in_order(strikes)
+
+
+def lost_answers(chance: random.Random, seconds: float) -> list[Strike]:
+    """Batches are committed and their answers lost; then all batches get 429, for longer than the SDK repeats one."""
+    lost = {"kind": "drop-after-commit", "count": 3, **_BATCHES}
+    throttled = {"kind": "throttle", "count": 100_000, "forSeconds": 4.5, "retryAfterMs": 200, **_BATCHES}
+    return [
+        Strike(at, "cosmos", "cosmos", fault=fault)
+        for at in times(chance, seconds, 7.0)
+        for fault in (lost, throttled)
+    ]
+
+
+def floods(chance: random.Random, seconds: float) -> list[Strike]:
+    """Contacts whose waiting events need several batches, while the topic refuses every other send."""
+    return [Strike(at, "flood", "contacts") for at in times(chance, seconds, 15.0)]
+
+
+def nothing(_chance: random.Random, _seconds: float) -> list[Strike]:
+    """Only load."""
+    return []
+
+
+def failing_writes(_chance: random.Random, seconds: float) -> list[Strike]:
+    """All the time some batches fail, more often than the SDK itself repeats them."""
+    fault = {"kind": "unavailable", "operation": "batch", "container": "contacts", "count": 3}
+    return [Strike(number / 5, "cosmos", "cosmos", fault=fault) for number in range(1, int(seconds * 5))]
+
+
+def broker_away(_chance: random.Random, seconds: float) -> list[Strike]:
+    """Service Bus is away for most of the run."""
+    return [Strike(1.0, "kill", "servicebus", seconds - 2.0)]
+
+
+def broker_away_and_host_killed(_chance: random.Random, seconds: float) -> list[Strike]:
+    """While Service Bus is away, the host dies."""
+    return [Strike(1.0, "kill", "servicebus", seconds - 2.0), Strike(seconds - 2.0, "kill", "functions", 0.2)]

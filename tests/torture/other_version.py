@@ -1,0 +1,120 @@
+"""What other versions of the service store, written directly into a contact's partition, past the API.
+
+A later version adds fields that this one does not know. An earlier one, or the article's sample, stores events without
+a digest, without the type of their aggregate, or without a sequence.
+"""
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+from azure.core.exceptions import AzureError
+from azure.cosmos.aio import ContainerProxy, CosmosClient
+from azure.cosmos.exceptions import CosmosResourceExistsError
+
+from tests.support.azure import CONTACTS
+from tests.torture.history import UPDATED, cause
+from tests.torture.journal import Answered, Attempted, Journal, Outcome, Unsequenced
+from tests.torture.stack import DATABASE, Stack
+
+UNSEQUENCED_ACTION = "ContactImportedEvent"
+
+_DEADLINE_SECONDS = 10.0
+_ERRORS = (AzureError, OSError, TimeoutError)
+
+
+async def change_as_another_version(stack: Stack, journal: Journal, contact: str, operation: str) -> bool:
+    """One operation: new fields in the contact, another description, and its event without a digest.
+
+    Whether it is certainly done.
+    """
+    asked = {"operation": operation, "number": 1}
+    journal.write(Attempted(**asked, call="patch", contact=contact, properties=("description",)))
+    outcome: Outcome = "unknown"
+    try:
+        outcome = await _changed(stack, contact, operation)
+    finally:  # also when the run is broken off here
+        body = {"id": contact, "description": operation} if outcome == "acknowledged" else None
+        journal.write(Answered(**asked, outcome=outcome, body=body))
+    return outcome == "acknowledged"
+
+
+async def store_without_sequence(stack: Stack, journal: Journal, contact: str, event_id: str) -> bool:
+    """An event without a sequence. Whether it is certainly stored."""
+    data = {"contactId": contact, "action": UNSEQUENCED_ACTION, "createdAt": _now(), "source": "import"}
+    journal.write(Unsequenced(document=event_id, contact=contact))
+    try:
+        async with _contacts(stack) as container:
+            await container.create_item(_event(contact, event_id, data))
+    except CosmosResourceExistsError:
+        pass  # the SDK's own earlier attempt was stored
+    except _ERRORS:
+        return False
+    journal.write(Unsequenced(document=event_id, contact=contact, stored=True))
+    return True
+
+
+async def _changed(stack: Stack, contact: str, operation: str) -> Outcome:
+    """Replace the contact at the version that was read, once."""
+    outcome: Outcome = "refused"
+    try:
+        async with _contacts(stack) as container:
+            item = await container.read_item(contact, contact)
+            outcome = "unknown"
+            await container.execute_item_batch(_operations(item, operation), contact)
+    except _ERRORS:
+        return outcome
+    return "acknowledged"
+
+
+def _operations(item: dict[str, Any], operation: str) -> list[tuple[Any, ...]]:
+    contact, data = item["id"], item["data"]
+    sequence, at = data["lastSequence"] + 1, _now()
+    event = {
+        "contactId": contact,
+        "action": UPDATED["description"],
+        "sequence": sequence,
+        "createdAt": at,
+        "description": operation,
+        "correlationId": cause(operation, 1),
+    }
+    changed = {name: value for name, value in item.items() if not name.startswith("_")}
+    changed["addedLater"] = {"by": "a later version"}
+    changed["data"] = data | {
+        "description": operation,
+        "modifiedAt": at,
+        "lastSequence": sequence,
+        "nickname": "of a later version",
+    }
+    event_id = str(uuid.uuid5(uuid.UUID(contact), operation))
+    return [
+        ("replace", (contact, changed), {"if_match_etag": item["_etag"]}),
+        ("create", (_event(contact, event_id, event),)),
+    ]
+
+
+def _event(contact: str, event_id: str, data: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "id": event_id,
+        "partitionKey": contact,
+        "type": "domainEvent",
+        "data": {"id": event_id, **data},
+        "ttl": 864_000,
+    }
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat()
+
+
+@asynccontextmanager
+async def _contacts(stack: Stack) -> AsyncIterator[ContainerProxy]:
+    client = CosmosClient.from_connection_string(stack.cosmos.connection_string)
+    try:
+        async with asyncio.timeout(_DEADLINE_SECONDS), client:
+            yield client.get_database_client(DATABASE).get_container_client(CONTACTS)
+    finally:
+        await client.close()  # the SDK leaves its session open when it could not reach the account

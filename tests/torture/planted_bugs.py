@@ -1,0 +1,226 @@
+"""Bugs that the torture test must find: each is one replacement in the deployed code, and names the rules that see it.
+
+The code that a bug replaces occurs once in its file, which a test of the suite checks: so the list does not rot.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A bug that real implementations of this pattern have, or that ours had."""
+
+    name: str
+    file: str
+    """In the repository."""
+    old: str
+    new: str
+    profile: str
+    """Which faults bring it to light."""
+    rules: tuple[str, ...]
+    """The checker's rules that may see it; another violation does not count."""
+
+
+_GAP = ("order", "lost event", "order in time")
+_NO_EFFECT = (*_GAP, "half done", "contact without its events", "state differs from the events")
+
+PLANTED = (
+    Planted(
+        "undelivered-page-counts-as-done",
+        "infra/wiring.py",
+        "                return await self.relay.forward(self.events.events(items))\n",
+        "                try:\n"
+        "                    return await self.relay.forward(self.events.events(items))\n"
+        "                except NotDelivered:\n"
+        "                    return Forwarded()\n",
+        "floods",
+        _GAP,
+    ),
+    Planted(
+        "feed-moves-on-before-the-broker-has-the-events",
+        "function_app.py",
+        "    await application().outbox.forward(documents)\n",
+        "    import asyncio\n"
+        "\n"
+        "    asyncio.get_running_loop().create_task(application().outbox.forward(documents))\n",
+        "floods",
+        _GAP,
+    ),
+    Planted(
+        "gives-up-after-some-retries",
+        "function_app.py",
+        '    max_retry_count="-1",\n',
+        '    max_retry_count="2",\n',
+        "broker-away",
+        _GAP,
+    ),
+    Planted(
+        "feed-order-instead-of-sequence",
+        "outbox/feed.py",
+        "    ordered = sorted((event for event in events if event.sequence is not None), key=_sequence)\n",
+        "    ordered = [event for event in events if event.sequence is not None]\n",
+        "nothing",
+        ("order",),
+    ),
+    Planted(
+        "goes-on-after-a-failed-batch",
+        "infra/servicebus/publisher.py",
+        "        if page.away is not None:\n"
+        "            page.give_up(page.away, batch)\n"
+        "        batch = [one for one in batch if one.aggregate.stopped is None and not one.aggregate.postponed]\n",
+        "        batch = [one for one in batch if not one.aggregate.postponed]\n",
+        "floods",
+        ("order",),
+    ),
+    Planted(
+        "events-in-a-second-write",
+        "infra/cosmos/unit_of_work.py",
+        "                etags = await self._container.execute(batch.partition_key, batch.writes)\n",
+        "                first, then = batch.writes[: len(batch.changed)], batch.writes[len(batch.changed) :]\n"
+        "                etags = await self._container.execute(batch.partition_key, first)\n"
+        "                await self._container.execute(batch.partition_key, then)\n",
+        "failing-writes",
+        (*_NO_EFFECT, "not found, but there", "done twice", "doubled contact"),
+    ),
+    Planted(
+        "update-without-if-match",
+        "infra/cosmos/unit_of_work.py",
+        "        return Write.create(item) if etag is None else Write.replace(item, etag)\n",
+        '        return Write.create(item) if etag is None else Write("replace", item)\n',
+        "nothing",
+        ("order", "state differs from the events"),
+    ),
+    Planted(
+        "message-id-is-new-at-each-send",
+        "infra/servicebus/message.py",
+        "        message_id=event.message_id or event.id,\n",
+        '        message_id=str(__import__("uuid").uuid4()),\n',
+        "nothing",
+        ("message and body differ", "done twice"),
+    ),
+    Planted(
+        "markers-read-without-a-fence",
+        "infra/cosmos/parking_lot.py",
+        "        await self._partition.fence()\n        items = ",
+        "        items = ",
+        "moving-leases",
+        ("order", "still parked", "two notices", "lost event"),
+    ),
+    Planted(
+        "discarded-id-is-forgotten",
+        "outbox/marker.py",
+        "        return replace(self, stands=False, discarded={**self.discarded, event_id: now})\n",
+        "        return replace(self, stands=False)\n",
+        "parked-contacts",
+        ("parked again", "parked twice", "two notices"),
+    ),
+    Planted(
+        "lost-answer-then-429-is-told-as-not-written",
+        "infra/cosmos/unit_of_work.py",
+        "(failure.kind is Kind.THROTTLED and not answer_lost)",
+        "failure.kind is Kind.THROTTLED",
+        "lost-answers",
+        ("refused, and done",),
+    ),
+    Planted(
+        "unserved-token-is-dropped-and-the-read-repeated",
+        "infra/cosmos/container.py",
+        "            if error.failure.kind is Kind.MISSING:\n                return None\n            raise\n",
+        "            if error.failure.kind is Kind.BEHIND:\n"
+        "                return await self.read_with_age(item_id, partition_key)\n"
+        "            if error.failure.kind is Kind.MISSING:\n"
+        "                return None\n"
+        "            raise\n",
+        "unserved-tokens",
+        ("not found, but there", "refused as changed, but unchanged"),
+    ),
+    Planted(
+        "missing-lease-begins-at-now",
+        "changefeed/mending.py",
+        "            if await self._store.create(lease):\n",
+        "            assert lease.feed_range is not None\n"
+        '            now = await self._reader.read(lease.feed_range, continuation=None, start="Now")\n'
+        "            if await self._store.create(lease.at(now.continuation)):\n",
+        "lost-leases",
+        _GAP,
+    ),
+    Planted(
+        "missing-lease-is-never-made-again",
+        "changefeed/mending.py",
+        "            await self._fill(still)\n            self.missing = []\n",
+        "            self.missing = []\n",
+        "lost-leases",
+        _GAP,
+    ),
+    Planted(
+        "children-of-a-split-begin-at-now",
+        "changefeed/processor.py",
+        "                await self._store.create(child)\n            await self._store.delete(lease)\n",
+        "                assert child.feed_range is not None\n"
+        '                now = await self._reader.read(child.feed_range, continuation=None, start="Now")\n'
+        "                await self._store.create(child.at(now.continuation))\n"
+        "            await self._store.delete(lease)\n",
+        "unattended-splits",
+        _GAP,
+    ),
+    Planted(
+        "repetition-is-refused-for-ever",
+        "outbox/idempotency.py",
+        "            return await replayed(work, record), True\n        return await _stored(",
+        "            from outbox.errors import ConcurrentChange\n"
+        "\n"
+        '            raise ConcurrentChange("the same request is being answered at this moment")\n'
+        "        return await _stored(",
+        "nothing",
+        ("repetition refused",),
+    ),
+    Planted(
+        "repetition-makes-a-second-contact",
+        "outbox/idempotency.py",
+        "    aggregate = make(claim.aggregate_id)\n",
+        "    aggregate = make(uuid4())\n",
+        "nothing",
+        ("doubled contact", "acknowledged twice", "done twice"),
+    ),
+    Planted(
+        "parked-record-is-removed-before-the-broker-has-the-event",
+        "outbox/replay.py",
+        "        try:\n            async with asyncio.timeout(self._seconds_to_send(marker)):\n",
+        "        await self.lot.settle(marker, [event for event, _ in waiting], lambda newest: newest)\n"
+        "        try:\n            async with asyncio.timeout(self._seconds_to_send(marker)):\n",
+        "interrupted-replays",
+        (*_GAP, "no notice"),
+    ),
+    Planted(
+        "message-without-a-sequence-says-nothing",
+        "infra/servicebus/message.py",
+        '        properties["unsequenced"] = True\n',
+        "        pass\n",
+        "parked-contacts",
+        ("message and body differ",),
+    ),
+    Planted(
+        "event-without-a-digest-is-parked",
+        "infra/cosmos/originals.py",
+        "        if DIGEST in item and not is_as_committed(item):\n",
+        "        if not is_as_committed(item):\n",
+        "parked-contacts",
+        ("parked without need",),
+    ),
+    Planted(
+        "unknown-field-cannot-be-read",
+        "outbox/event.py",
+        '        extra="allow",\n',
+        '        extra="forbid",\n',
+        "parked-contacts",
+        ("unexpected answer",),
+    ),
+    Planted(
+        "refuses-by-an-old-read",
+        "outbox/aggregates.py",
+        "    found = await work.get(kind, aggregate_id, partition_key=partition_key, newest=True)\n",
+        "    found = await work.get(kind, aggregate_id, partition_key=partition_key)\n",
+        "old-reads",
+        ("not found, but there", "refused as changed, but unchanged"),
+    ),
+)
