@@ -168,9 +168,8 @@ class Failing:
 
 async def test_what_was_forwarded_is_published_again_in_order_under_new_ids(world: World) -> None:
     """The topic still knows the events' own ids, and drops them."""
-    items = [document(contact, sequence) for contact in "ab" for sequence in range(1, 6)]
-    random.Random(7).shuffle(items)
-    await world.store(*items)
+    # A contact's events are written in order: a second may end anywhere between two of them.
+    await world.store(*(document(contact, sequence) for sequence in range(1, 6) for contact in "ab"))
     await Relay(world.broker.publisher, world.lot, world.originals).forward(
         EVENTS.events(await world.stored())
     )
