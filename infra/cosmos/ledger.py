@@ -63,8 +63,10 @@ class CosmosLedger:
         except StoreFailed as error:
             if error.failure.kind in _CHANGED:
                 raise RecordChanged(f"the effects of {key} were changed: read them again") from error
-            if error.failure.kind is Kind.TOO_LARGE:
-                raise Unstorable(f"event {mark.event_id} of {key} is larger than the store takes") from error
+            if error.failure.kind in (Kind.TOO_LARGE, Kind.INVALID):
+                raise Unstorable(
+                    f"the store does not take event {mark.event_id} of {key} as it is: {error.failure.detail}"
+                ) from error
             raise store_away(error.failure) from error
         return Seen(replace(marker, version=versions[0]), replace(mark, version=versions[1]))
 

@@ -46,19 +46,18 @@ class CosmosSetAside:
     clock: Clock = utc_now
 
     async def add(self, record: Record) -> None:
-        """Create a record, without the message where it is too large. Raises StoreAway."""
+        """Create a record, without the message where the store does not take it. Raises StoreAway."""
         try:
             try:
                 await self._execute(Write.create(self._item(record, record.delivery)))
             except StoreFailed as error:
-                if error.failure.kind is not Kind.TOO_LARGE:
+                if error.failure.kind not in (Kind.TOO_LARGE, Kind.INVALID):
                     raise
                 await self._execute(Write.create(self._item(record, None)))
         except StoreFailed as error:
-            if (
-                error.failure.kind is not Kind.CONFLICT
-            ):  # created-once: the record is there, whatever its state
-                raise store_away(error.failure) from error
+            if error.failure.kind is Kind.CONFLICT:
+                return  # created-once: the record is there, whatever its state
+            raise store_away(error.failure) from error
 
     async def waits(self, aggregate: AggregateKey) -> bool:
         """Whether a record of the aggregate is seen to wait. Raises StoreAway."""

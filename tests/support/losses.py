@@ -1,0 +1,77 @@
+"""A container that loses one write of a story, on replicas that lag: for tests that lose every write in turn."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from infra.cosmos.container import Container, StoreFailed, Write
+from infra.cosmos.documents import Item
+from infra.cosmos.errors import Failure, Kind
+
+
+class Loss(Enum):
+    NOT_WRITTEN = "the write does not arrive"
+    NO_ANSWER = "the write is stored, and its answer is lost"
+    REPEATED = "the write is stored, its answer is lost, and the SDK repeats it"
+    THROTTLED = "the write is stored, its answer is lost, and the SDK's repetition is throttled"
+    DIED_BEFORE = "the process dies before the write"
+    DIED_AFTER = "the process dies after the write"
+
+
+class ProcessDied(BaseException):
+    """No handler of errors runs in a process that died."""
+
+
+@dataclass
+class Fate:
+    """Which write of a story is lost, and how."""
+
+    loss: Loss
+    write: int
+    writes: int = 0
+
+    @property
+    def struck(self) -> bool:
+        return self.writes >= self.write
+
+
+class Failing(Container):
+    """Loses one write. A read without a session token sees nothing: its replica lags as far as the contract allows."""
+
+    fate: Fate
+
+    async def execute(self, partition_key: str, writes: Sequence[Write]) -> list[str]:
+        self.fate.writes += 1
+        if self.fate.writes != self.fate.write:
+            return await super().execute(partition_key, writes)
+        if self.fate.loss is Loss.REPEATED:
+            await super().execute(partition_key, writes)
+            return await super().execute(partition_key, writes)
+        if self.fate.loss in (Loss.NO_ANSWER, Loss.THROTTLED, Loss.DIED_AFTER):
+            with suppress(StoreFailed):  # a fence, or a write that is refused, and that answer is lost
+                await super().execute(partition_key, writes)
+            self._sessions.forget(partition_key, self._sessions.get(partition_key))
+        if self.fate.loss in (Loss.DIED_BEFORE, Loss.DIED_AFTER):
+            raise ProcessDied
+        kind = Kind.THROTTLED if self.fate.loss is Loss.THROTTLED else Kind.PASSING
+        raise StoreFailed(Failure(kind, "lost", answer_lost=True))
+
+    async def read(self, item_id: str, partition_key: str) -> Item | None:
+        if self._sessions.get(partition_key) is None:
+            return None
+        return await super().read(item_id, partition_key)
+
+    async def page(
+        self,
+        query: str,
+        parameters: Mapping[str, Any],
+        size: int,
+        continuation: str | None,
+        *,
+        partition_key: str | None = None,
+    ) -> tuple[list[Item], str | None]:
+        if partition_key is not None and self._sessions.get(partition_key) is None:
+            return [], None
+        return await super().page(query, parameters, size, continuation, partition_key=partition_key)
