@@ -11,10 +11,20 @@ from devstack.testing import Service
 from inbox.effect import Begin, EffectRules, Mark, Marker, MarkState, Unsure
 from inbox.effect_upkeep import EffectUpkeep
 from inbox.effects import EffectInbox
-from inbox.errors import EffectAway, EffectNotDone, EffectRunning, NotInTurn, NotSetAside, RecordChanged
+from inbox.errors import (
+    EffectAway,
+    EffectNotDone,
+    EffectRunning,
+    NotInTurn,
+    NotSetAside,
+    RecordChanged,
+    StoreAway,
+    Unstorable,
+)
 from inbox.event import AggregateKey
 from inbox.ledger import Ledger
-from infra.cosmos.container import Container
+from infra.cosmos.container import Container, StoreFailed
+from infra.cosmos.errors import Failure, Kind
 from infra.cosmos.ledger import CosmosLedger, mark_id
 from tests.support.azure import EFFECTS, contacts_database
 from tests.support.effects import RULES, Clock, FakeLedger, Outbound, inbox_over
@@ -375,3 +385,23 @@ async def test_subscribers_of_one_container_know_nothing_of_each_other(
 def test_limits_that_do_not_fit_are_refused_at_start(changed: dict[str, object], told: str) -> None:
     with pytest.raises(ValueError, match=told):
         EffectRules(**{**vars(RULES), **changed})
+
+
+@pytest.mark.parametrize(
+    ("kind", "error"), [(Kind.INVALID, Unstorable), (Kind.TOO_LARGE, Unstorable), (Kind.DENIED, StoreAway)]
+)
+async def test_what_the_store_refuses_hits_one_event_and_what_it_cannot_do_hits_all(
+    stored: CosmosLedger,
+    outbound: Outbound,
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: Kind,
+    error: type[Exception],
+) -> None:
+    async def refused(*_: object) -> None:
+        raise StoreFailed(Failure(kind, "refused"))
+
+    monkeypatch.setattr(stored.container, "execute", refused)
+    with pytest.raises(error):
+        await inbox_over(stored, outbound, clock).handle(event(1))
+    assert outbound.asked == []

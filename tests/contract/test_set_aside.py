@@ -1,6 +1,6 @@
 """The records of what was set aside, in memory and in Cosmos DB: one suite over both."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
@@ -11,7 +11,8 @@ from devstack.testing import Service
 from inbox.errors import NotSetAside, RecordChanged
 from inbox.event import AggregateKey
 from inbox.set_aside import Record, SetAside, State
-from infra.cosmos.container import Container
+from infra.cosmos.container import Container, StoreFailed, Write
+from infra.cosmos.errors import Failure, Kind
 from infra.cosmos.set_aside import CosmosSetAside
 from outbox.errors import UnknownContinuation
 from tests.support.azure import SET_ASIDE, contacts_database
@@ -151,3 +152,19 @@ async def test_the_last_that_was_tried_comes_last(stored: CosmosSetAside) -> Non
 async def test_a_token_of_another_list_is_refused(stored: CosmosSetAside) -> None:
     with pytest.raises(UnknownContinuation):
         await stored.page(10, "bm90aGluZw")
+
+
+@pytest.mark.parametrize("kind", [Kind.TOO_LARGE, Kind.INVALID])
+async def test_a_message_that_the_store_does_not_take_leaves_its_record(
+    stored: CosmosSetAside, monkeypatch: pytest.MonkeyPatch, kind: Kind
+) -> None:
+    execute, refusals = stored.container.execute, [StoreFailed(Failure(kind, "refused"))]
+
+    async def refusing(partition_key: str, writes: Sequence[Write]) -> list[str]:
+        if refusals:
+            raise refusals.pop()
+        return await execute(partition_key, writes)
+
+    monkeypatch.setattr(stored.container, "execute", refusing)
+    await stored.add(record(1))
+    assert await listed(stored) == [(1, State.WAITING)]
