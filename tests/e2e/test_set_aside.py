@@ -19,7 +19,7 @@ from tests.support.azure import DIRECTORY
 from tests.support.emulators import Gap
 from tests.support.paths import ROOT
 
-SICK = 40
+SICK = 20
 SLOTS = "8"
 
 
