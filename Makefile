@@ -10,7 +10,7 @@ APP = .
 SECONDS = 60
 SEED =
 
-.PHONY: help venv run test torture lint format demo bench clean
+.PHONY: help venv run test test-all torture lint format demo bench clean
 .PHONY: azurite emulators-up emulators-down test-emulators
 COMPOSE = docker compose --file deploy/emulators/compose.yaml
 
@@ -24,8 +24,13 @@ venv: ## make .venv and install what run, test and lint need
 run: venv ## start the local Azure and the app (APP=examples/orders: another one); Ctrl-C stops
 	@PYTHONPATH=. exec $(BIN) -m devstack --app "$(APP)" $(ARGS)
 
-test: venv ## run all tests
-	@exec $(BIN) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
+PYTEST = $(BIN) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
+
+test: venv ## run the tests, but for those that take long
+	@exec $(PYTEST) -m "not long" $(ARGS)
+
+test-all: venv ## run all tests
+	@exec $(PYTEST) $(ARGS)
 
 torture: venv ## break everything for SECONDS (60) and check that nothing was lost; SEED=n repeats a plan
 	@exec $(BIN) -m tests.torture --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(ARGS)

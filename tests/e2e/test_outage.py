@@ -93,6 +93,7 @@ def _peak_mb(pid: str) -> float:
     raise AssertionError("no VmHWM")
 
 
+@pytest.mark.long
 @pytest.mark.timeout(280)
 async def test_a_backlog_drains_in_order_and_in_flat_memory(tmp_path: Path) -> None:
     with stack(tmp_path, EVENT_TTL_SECONDS="864000") as started:

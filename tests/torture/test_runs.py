@@ -53,6 +53,7 @@ def test_nothing_is_lost_doubled_or_reordered(tmp_path: Path) -> None:
     assert not [left for left in tmp_path.iterdir() if left.name.startswith("torture-")]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize(
     ("profile", "fault"),
@@ -66,6 +67,7 @@ def test_nothing_is_lost_with_leases_or_while_no_relay_runs(tmp_path: Path, prof
     assert count("events delivered", done.stdout) >= 50
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("name", QUICKLY_FOUND)
 def test_a_planted_bug_is_found(name: str) -> None:
