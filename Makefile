@@ -53,7 +53,7 @@ bench: venv ## measure the ratios to the bare SDKs, and write docs/performance.m
 	@exec $(BIN) -m tools.benchmarks $(ARGS)
 
 lock: venv ## renew deploy/requirements.lock: the newest versions that requirements.txt allows, with their hashes
-	@$(BIN) -m uv pip compile requirements.txt --universal --python-version 3.11 --generate-hashes --upgrade --quiet \
+	@.venv/bin/uv pip compile requirements.txt --universal --python-version 3.11 --generate-hashes --upgrade --quiet \
 	--no-config --custom-compile-command "make lock" --output-file deploy/requirements.lock
 
 clean: ## delete the data of the local Azure

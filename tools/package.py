@@ -2,9 +2,9 @@
 
     python -m tools.package [FOLDER]
 
-The remote build of Azure Functions installs the ``requirements.txt`` that it finds in the package, and pip asks for a hash
-of every package as soon as one has a hash. So the lock goes into the package under that name; in the checkout,
-``requirements.txt`` says what the app needs. No package outside of the standard library is used here.
+The remote build of Azure Functions installs the ``requirements.txt`` that it finds in the package, and pip asks for a
+hash of every package as soon as one has a hash. So the lock goes into the package under that name; in the checkout,
+``requirements.txt`` says what the app needs. Only the standard library is used here: azd starts this with any Python.
 https://github.com/microsoft/Oryx/blob/main/doc/runtimes/python.md
 """
 
