@@ -34,7 +34,7 @@ var logAlerts = [
     name: 'oldest-waiting'
     title: 'Events wait'
     severity: 2
-    window: 15
+    window: 10
     threshold: oldestWaitingSeconds
     query: loadTextContent('../alerts/oldest-waiting.kql')
   }
@@ -42,7 +42,7 @@ var logAlerts = [
     name: 'ttl-used'
     title: 'Events grow old: they are lost at 100 %'
     severity: 1
-    window: 15
+    window: 10
     threshold: ttlUsedPercent
     query: loadTextContent('../alerts/ttl-used.kql')
   }
@@ -58,7 +58,7 @@ var logAlerts = [
     name: 'parked'
     title: 'Contacts are parked'
     severity: 2
-    window: 15
+    window: 10
     threshold: parkedContacts
     query: loadTextContent('../alerts/parked.kql')
   }
@@ -66,7 +66,7 @@ var logAlerts = [
     name: 'set-aside'
     title: 'Messages are set aside'
     severity: 2
-    window: 15
+    window: 10
     threshold: setAsideMessages
     query: loadTextContent('../alerts/set-aside.kql')
   }

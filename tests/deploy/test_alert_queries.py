@@ -6,13 +6,14 @@ Microsoft's. What it cannot show is whether Azure Monitor reads the queries in t
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 import duckdb_kql
 import pytest
 
 from tests.deploy.bicep import MAIN
+from tests.deploy.test_alerts import LOG_ALERTS
 from tests.support.paths import ROOT
 
 METRICS = "TimeGenerated TIMESTAMP, Name VARCHAR, Sum DOUBLE, ItemCount INTEGER, Properties JSON"
@@ -41,13 +42,25 @@ class Request:
 Row = Metric | Request
 
 
+def window(alert: str) -> int:
+    """How many minutes Azure Monitor gives to the query."""
+    [minutes] = [each["window"] for each in LOG_ALERTS if each["name"] == alert]
+    return (
+        int(minutes)
+        if minutes.isdigit()
+        else default(MAIN.declaration("module", "alerts").properties()[minutes])
+    )
+
+
 def comes(alert: str, threshold: int, rows: Sequence[Row]) -> bool:
-    """Whether the query of an alert gives a row."""
+    """Whether the query of an alert gives a row, asked for its window of time."""
     now = datetime.now(UTC).replace(tzinfo=None)
     connection = duckdb_kql.connect()
     connection.execute(f"CREATE TABLE AppMetrics ({METRICS})")
     connection.execute(f"CREATE TABLE AppRequests ({REQUESTS})")
     for row in rows:
+        if row.minutes_ago > window(alert):
+            continue
         at = now - timedelta(minutes=row.minutes_ago)
         if isinstance(row, Metric):
             values = [at, row.name, row.value, 1, json.dumps(row.attributes)]
@@ -74,12 +87,15 @@ def default(parameter: str) -> int:
         ("set-aside", "alertSetAsideMessages", "outbox.set_aside.messages", 0.0),
     ],
 )
-def test_the_last_value_of_a_gauge_decides(alert: str, parameter: str, metric: str, highest: float) -> None:
+def test_the_largest_value_of_a_gauge_decides(
+    alert: str, parameter: str, metric: str, highest: float
+) -> None:
     threshold, above = default(parameter), highest + 0.01
     assert comes(alert, threshold, [Metric(metric, above)])
     assert not comes(alert, threshold, [Metric(metric, highest)])
-    assert not comes(alert, threshold, [Metric(metric, above, minutes_ago=8), Metric(metric, highest)])
-    assert comes(alert, threshold, [Metric(metric, highest, minutes_ago=8), Metric(metric, above)])
+    assert comes(alert, threshold, [Metric(metric, above, minutes_ago=4), Metric(metric, highest)])
+    assert comes(alert, threshold, [Metric(metric, highest, minutes_ago=4), Metric(metric, above)])
+    assert not comes(alert, threshold, [Metric(metric, above, minutes_ago=11)])
     assert not comes(alert, threshold, [Metric("outbox.relay.backlog", 1e9)])
     assert not comes(alert, threshold, []), "that nothing comes is told by no-report, once"
 
@@ -127,5 +143,6 @@ def test_what_fails_counts_and_what_the_caller_did_wrong_does_not() -> None:
     )
     harmless = [Request("404", success=False), Request("200", success=True), Request("0", success=True)] * 10
     assert comes("failed-requests", threshold, [*failed, *harmless])
+    assert not comes("failed-requests", threshold, [*failed[1:], replace(failed[0], minutes_ago=16)])
     assert not comes("failed-requests", threshold, [*failed[1:], *harmless])
     assert not comes("failed-requests", threshold, [])
