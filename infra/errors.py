@@ -5,6 +5,7 @@
     InfraError
     ├── Misconfigured             a setting or the deployment is missing or wrong
     ├── NotForwardedYet           infra/republish.py: events are still to be published for the first time
+    ├── NotErased                 infra/erasing.py: documents are left that may hold a person's data
     ├── InspectionError           infra/inspection.py: a deployment cannot be inspected
     └── RequestError              infra/http/errors.py: an HTTP request is wrong
 
@@ -22,3 +23,7 @@ class Misconfigured(InfraError):
 
 class NotForwardedYet(InfraError):
     """The relay has not forwarded all events of a time: they cannot be published a second time before the first."""
+
+
+class NotErased(InfraError):
+    """Documents are left that may hold a person's data: the message says which, and what to do."""

@@ -47,6 +47,8 @@ class LeaseStatus:
     oldest_waiting_seconds: int | None
     ttl_used: float
     """The share of EVENT_TTL_SECONDS that the oldest waiting change has used; at 1 events are lost."""
+    waiting_since: datetime | None = None
+    """When the oldest waiting change was stored, by the store's clock; None: nothing waits."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,11 @@ class RelayStatus:
     missing: list[str]
     """The leases that should be there and are not: nothing of their partitions is forwarded."""
     parked: Counter[str]
+
+    def has_forwarded(self, stored_at: int) -> bool:
+        """Whether all that was stored before this status was asked for, and at that second (``_ts``), is forwarded."""
+        since = [lease.waiting_since for lease in self.leases if lease.waiting_since is not None]
+        return not self.missing and all(time.timestamp() > stored_at for time in since)
 
     @property
     def late(self) -> bool:
@@ -119,7 +126,9 @@ class RelayObserver:
 
     def _lease(self, lag: LeaseLag, now: datetime) -> LeaseStatus:
         age = None if lag.waiting_since is None else max(0, int((now - lag.waiting_since).total_seconds()))
-        return LeaseStatus(lag.lease_token, lag.owner, lag.lag, age, (age or 0) / self.event_ttl_seconds)
+        return LeaseStatus(
+            lag.lease_token, lag.owner, lag.lag, age, (age or 0) / self.event_ttl_seconds, lag.waiting_since
+        )
 
 
 @contextmanager
