@@ -90,6 +90,16 @@ class RelayObserver:
         parked = Counter(marker.aggregate.type for marker in await self.lot.blocked())
         return RelayStatus([self._lease(lag, now) for lag in feed.leases], feed.missing, parked)
 
+    async def oldest_waiting_seconds(self) -> float:
+        """The age of the oldest change that is not forwarded, where there is a lease; 0.0: none waits.
+
+        Costs one small read for each lease. Raises as ``status``.
+        """
+        since = [
+            lag.waiting_since for lag in (await self._feed_lag()).leases if lag.waiting_since is not None
+        ]
+        return max(0.0, (self.clock() - min(since)).total_seconds()) if since else 0.0
+
     async def watch(self) -> RelayStatus:
         """The status; logs an error when the relay is late, and makes missing leases again. Raises as ``status``."""
         status = await self.status()
