@@ -11,6 +11,7 @@ from tests.e2e.conftest import stack
 from tests.support.contacts import DETAILS_JSON
 
 
+@pytest.mark.long
 @pytest.mark.own_stack
 async def test_changes_are_refused_while_the_broker_is_away_and_taken_again_afterwards(
     tmp_path: Path, http: aiohttp.ClientSession

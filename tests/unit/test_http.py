@@ -15,7 +15,7 @@ from domain.errors import ContactDeleted
 from domain.values import ContactDetails
 from inbox import errors as inbox
 from infra.contacts import http
-from infra.errors import InfraError, Misconfigured
+from infra.errors import InfraError, Misconfigured, Overloaded
 from infra.http import request as edge
 from infra.http.answering import STATUS_OF
 from infra.http.catch_all import IndexedApp, no_such_call
@@ -205,7 +205,7 @@ def test_no_error_that_a_caller_can_meet_is_without_a_status() -> None:
     bases = {errors.OutboxError, InfraError, RequestError}
     of_operators = {inbox.NotSetAside, inbox.NotApplied, inbox.RecordChanged, inbox.StoreAway}
     assert (
-        met == (_leaves(errors.OutboxError) | _leaves(RequestError) | {Misconfigured} | of_operators) - bases
+        met == (_leaves(errors.OutboxError) | _leaves(RequestError) | {Misconfigured, Overloaded} | of_operators) - bases
     )
 
 
