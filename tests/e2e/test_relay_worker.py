@@ -136,6 +136,7 @@ async def is_ready(log: Path) -> bool:
     return await probe(log, "/readyz") == (200, {"status": "ready"})
 
 
+@pytest.mark.long  # the relay's pauses between attempts
 async def test_a_worker_is_not_ready_while_the_broker_is_away_and_ready_again_by_itself(
     tmp_path: Path,
 ) -> None:
@@ -160,6 +161,7 @@ async def test_a_worker_is_not_ready_while_the_broker_is_away_and_ready_again_by
                 await eventually(lambda: is_ready(log))
 
 
+@pytest.mark.long  # a missing lease is made again after a wait only
 async def test_a_worker_makes_deleted_leases_again_and_the_topic_drops_what_it_has(tmp_path: Path) -> None:
     with stack(tmp_path) as started:
         started.functions.kill()
