@@ -15,6 +15,7 @@ PAGE = (ROOT / "docs" / "operations" / "pausing.md").read_text()
 PAUSED = dict(re.findall(r"(AzureWebJobs\.\w+\.Disabled)=(true)", PAGE))
 
 
+@pytest.mark.long
 @pytest.mark.own_stack
 async def test_a_paused_relay_forwards_nothing_and_all_of_it_once_it_is_resumed(
     tmp_path: Path, http: aiohttp.ClientSession
