@@ -101,7 +101,7 @@ class RelayObserver:
         return max(0.0, (self.clock() - min(since)).total_seconds()) if since else 0.0
 
     async def watch(self) -> RelayStatus:
-        """The status; logs an error when the relay is late, and makes missing leases again. Raises as ``status``."""
+        """The status; logs what an operator has to know, and makes missing leases again. Raises as ``status``."""
         status = await self.status()
         for lease in status.leases:
             if lease.ttl_used >= SHARE:
@@ -121,7 +121,17 @@ class RelayObserver:
                 self.mending_patience_seconds,
             )
             await self._mend()
+        if await self._nothing_expires():
+            _log.warning(
+                "nothing in the container expires, since its default TTL is off. If the emergency brake is on, release "
+                "it when the relay has caught up; else set the default TTL to -1: docs/operations/emergency-brake.md"
+            )
         return status
+
+    async def _nothing_expires(self) -> bool:
+        with _errors_of_ours():
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                return (await self.feed.read()).get("defaultTtl") is None
 
     async def _feed_lag(self) -> FeedLag:
         with _errors_of_ours():

@@ -57,6 +57,13 @@ async def relaying(environment: dict[str, str]) -> AsyncIterator[Application]:
     await relay
 
 
+@asynccontextmanager
+async def application_of(environment: dict[str, str]) -> AsyncIterator[Application]:
+    application = wire(load(environment))
+    async with application.outbox.resources:
+        yield application
+
+
 async def run(environment: dict[str, str], *arguments: str) -> int:
     return await asyncio.to_thread(expiry.main, arguments, environment)
 
@@ -71,6 +78,7 @@ async def test_nothing_expires_until_the_relay_has_forwarded_it(
     database: DatabaseProxy,
     topic: Topic,
     capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with relaying(environment) as service:  # makes the leases
         await eventually(lambda: has_leases(service))
@@ -82,8 +90,7 @@ async def test_nothing_expires_until_the_relay_has_forwarded_it(
     assert stopped["indexingPolicy"] == before["indexingPolicy"]
     assert stopped["partitionKey"] == before["partitionKey"]
 
-    application = wire(load(environment))
-    async with application.outbox.resources:
+    async with application_of(environment) as application:
         contact = (await application.contacts.create(DETAILS, ORIGIN)).aggregate.id
         [created] = await events(database)
         await eventually(lambda: time.time() > created["_ts"] + TTL_SECONDS + 1, within=20)
@@ -98,6 +105,9 @@ async def test_nothing_expires_until_the_relay_has_forwarded_it(
     capsys.readouterr()
     assert await run(environment, "resume") == 1
     assert "not resumed: events wait for the relay, the oldest for" in capsys.readouterr().out
+    async with application_of(environment) as late:
+        await late.outbox.observer.watch()
+    assert "nothing in the container expires, since its default TTL is off" in caplog.text
     assert await run(environment, "status") == 1
     assert "1 document(s) would expire at once" in capsys.readouterr().out
 

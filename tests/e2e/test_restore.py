@@ -95,6 +95,7 @@ async def entry(application: Application, contact_id: UUID) -> tuple[int, str | 
     return found.entry.last_sequence, found.entry.state.email if found.entry.state else None
 
 
+@pytest.mark.long
 async def test_an_earlier_state_goes_on_where_it_was_and_the_directory_follows(
     cosmos_server: Service, topic: Topic
 ) -> None:
