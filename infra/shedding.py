@@ -17,7 +17,7 @@ from outbox.errors import OutboxError
 from outbox.once_a_minute import OnceAMinute
 
 LOOK_SECONDS = 5.0
-"""How often a process looks at most; a look costs one small read for each lease, and two more."""
+"""How often a process looks at most; a look costs a query of the leases, and one small read for each."""
 
 TRUST_SECONDS = 30.0
 """How long the last look counts, when those after it fail."""
