@@ -77,8 +77,7 @@ async def answered(address: Address | None, vitals: Vitals) -> AsyncIterator[Non
         _log.info("GET /healthz and /readyz are answered at %s, port %d", host, port)
         yield
     finally:
-        server.close()
-        await server.wait_closed()
+        server.close()  # without waiting for open connections: since Python 3.12 that would hold up a stop
 
 
 class _Probes:
