@@ -9,11 +9,12 @@ import asyncio
 import functools
 import logging
 import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
+from infra.aggregate_past import AggregatePast
 from infra.correlation import tag_log_lines
 from infra.cosmos.claims import CosmosClaims
 from infra.cosmos.client import ContainerProxy, CosmosClient, cosmos_client
@@ -26,10 +27,12 @@ from infra.cosmos.parked_documents import ParkedDocuments
 from infra.cosmos.parking_lot import CosmosParkingLot
 from infra.cosmos.unit_of_work import CosmosUnitOfWork, Lifetimes
 from infra.credentials import credential_for
+from infra.dependencies import LOOK_SECONDS, Dependency
+from infra.instance import Instance
 from infra.late_publisher import LatePublisher
 from infra.recent import Recent
 from infra.relay_status import RelayObserver
-from infra.settings import FeedSettings, Settings, load
+from infra.settings import FeedSettings, Settings, load, shown
 from infra.wire_names import WireNames
 from outbox.claims import Claims
 from outbox.errors import NotDelivered
@@ -67,6 +70,12 @@ class Outbox:
     """A container of the service's database by its name; the same object for the same name."""
     check: Callable[[], Awaitable[None]]
     """Returns if the store answers. Raises Unavailable, Throttled or Misconfigured."""
+    past: AggregatePast
+    """What became of the events of one aggregate."""
+    dependencies: Sequence[Dependency]
+    """The store and the broker."""
+    instance: Instance
+    """This process."""
     resources: AsyncExitStack
     """Closes all clients."""
 
@@ -74,11 +83,13 @@ class Outbox:
         """Forward the events among the items of a feed. Raises NotDelivered, Misconfigured."""
         try:
             async with asyncio.timeout(FORWARD_SECONDS):
-                return await self.relay.forward(self.events.events(items))
+                forwarded = await self.relay.forward(self.events.events(items))
         except TimeoutError:
             raise NotDelivered(
                 f"a page of the feed was not forwarded within {FORWARD_SECONDS:.0f} s, and is tried again"
             ) from None
+        self.instance.forwarded.add(forwarded.sent)
+        return forwarded
 
 
 class Wired(Protocol):
@@ -145,6 +156,7 @@ def wire_outbox(settings: Settings, names: WireNames) -> Outbox:
         ttl_seconds=settings.event_ttl_seconds,
     )
     originals = CosmosOriginals(container, events)
+    observer = RelayObserver(feed, leases, lot, settings.feed.lease_prefix, settings.event_ttl_seconds)
     return Outbox(
         open_unit_of_work=open_unit_of_work,
         claims=claims,
@@ -152,7 +164,7 @@ def wire_outbox(settings: Settings, names: WireNames) -> Outbox:
         parking=Parking(
             lot, publisher, originals, settings.relay_send_seconds, settings.parked_max_age_seconds
         ),
-        observer=RelayObserver(feed, leases, lot, settings.feed.lease_prefix, settings.event_ttl_seconds),
+        observer=observer,
         events=events,
         history=CosmosEventHistory(container, events),
         feed=feed,
@@ -160,6 +172,12 @@ def wire_outbox(settings: Settings, names: WireNames) -> Outbox:
         reading=settings.feed,
         container=container_of,
         check=Recent(container.check, seconds=HEALTH_SECONDS),
+        past=AggregatePast(container, events, lot, observer),
+        dependencies=(
+            Dependency("Cosmos DB", container.check),
+            Dependency("Service Bus", functools.partial(_try_sending, settings)),
+        ),
+        instance=Instance(shown(settings)),
         resources=resources,
     )
 
@@ -195,6 +213,17 @@ def _publisher(settings: Settings, source: str, resources: AsyncExitStack) -> Pu
     for missing in publisher.guarantees.left_to_subscribers():
         _log.warning("%s", missing)
     return publisher
+
+
+async def _try_sending(settings: Settings) -> None:
+    from infra.servicebus.inspection import try_sending  # noqa: PLC0415 - slow to import: see LatePublisher
+
+    credential = credential_for(settings.servicebus)
+    try:
+        await try_sending(settings.servicebus, credential, settings.servicebus_topic, seconds=LOOK_SECONDS)
+    finally:
+        if credential:
+            await credential.close()
 
 
 async def _close_when_the_loop_ends(resources: AsyncExitStack) -> None:

@@ -78,7 +78,8 @@ def test_every_call_of_the_api_has_its_function() -> None:
     expected = {
         ("contacts", "POST"), ("contacts", "GET"), ("contacts/{id}", "GET"), ("contacts/{id}", "PATCH"),
         ("contacts/{id}", "DELETE"), ("directory", "GET"), ("health", "GET"), ("parked", "GET"),
-        ("parked/{id}", "GET"), ("relay", "GET"),
+        ("parked/{id}", "GET"), ("relay", "GET"), ("operations", "GET"), ("dependencies", "GET"),
+        ("instance", "GET"), ("history/{path}/{id}", "GET"),
         ("parked/{id}/discard", "POST"), ("parked/{path}/{id}/replay", "POST"), ("set-aside", "GET"),
         ("set-aside/{id}", "GET"), ("set-aside/{id}/apply", "POST"), ("set-aside/{id}/discard", "POST"),
         ("dead-letters/collect", "POST"), ("subscriber", "GET"),
@@ -96,13 +97,16 @@ def test_every_setting_that_a_trigger_names_is_in_the_sample(name: str) -> None:
 
 
 @EVERY_APP
-def test_only_health_can_be_called_without_a_key(app: str) -> None:
+def test_only_health_and_the_page_without_data_can_be_called_without_a_key(app: str) -> None:
     levels = {name: str(trigger(name, app).get("authLevel", "")).lower() for name in functions(app)}
-    assert {name for name, level in levels.items() if "anonymous" in level} == {"health"}
+    assert {name for name, level in levels.items() if "anonymous" in level} == {
+        "health",
+        "get_operations_page",
+    }
     admin = {
         "get_relay", "list_parked", "get_parked", "discard_parked", "replay_parked",
         "list_set_aside", "get_set_aside", "apply_set_aside", "discard_set_aside", "collect_dead_letters",
-        "get_subscriber",
+        "get_subscriber", "get_dependencies", "get_instance", "get_history",
     }  # fmt: skip
     assert {name for name, level in levels.items() if "admin" in level} == admin & levels.keys()
 
