@@ -147,7 +147,7 @@ class _NotThere(Exception):
 
 
 @contextmanager
-def _reported(seconds: float = DEADLINE_SECONDS) -> Iterator[None]:
+def _reported(seconds: float | None = None) -> Iterator[None]:
     try:
         yield
     except (ServiceBusAuthenticationError, ServiceBusAuthorizationError) as error:
@@ -165,7 +165,7 @@ def _reported(seconds: float = DEADLINE_SECONDS) -> Iterator[None]:
     except ValueError as error:  # the SDK raises it for a connection string without its parts
         raise UnusableConnection from error
     except TimeoutError as error:
-        raise CannotCheck(f"does not answer within {seconds:g} s") from error
+        raise CannotCheck(f"does not answer within {seconds or DEADLINE_SECONDS:g} s") from error
     except SDK_ERRORS as error:
         raise CannotCheck(f"cannot be reached ({type(error).__name__})") from error
 
