@@ -1,8 +1,8 @@
 """The operations page is one document without data: what it shows comes from calls that need the admin key.
 
 The page is open, since a browser cannot send a key when it opens a page. Its policy lets the browser run and load
-nothing but what is in the document itself, told by digests, and lets it ask nobody but this service. The three files
-beside this module are what an editor and a browser know; they are put together once, at the first request.
+nothing but what is in the document itself, told by digests, and lets it ask nobody but this service. The files beside
+this module are what an editor and a browser know; they are put together once, at the first request.
 """
 
 import base64
@@ -16,8 +16,11 @@ import azure.functions as func
 from infra.http.responses import not_modified
 
 _FOLDER = Path(__file__).parent
-_STYLE, _SCRIPT = "/* style.css */", "/* script.js */"
-"""Where index.html wants the other two files."""
+_STYLE, _SCRIPT = "/* style.css */", "/* script */"
+"""Where index.html wants the other files."""
+
+SCRIPTS = ("dom", "service", "rates", "work", "list", "history", "lists", "views", "main")
+"""The parts of the one script, in their order: each uses what stands before it."""
 
 
 @dataclass(frozen=True)
@@ -32,11 +35,9 @@ class Page:
 @functools.cache
 def page() -> Page:
     """The document, put together."""
-    style, script = ((_FOLDER / name).read_text("utf-8") for name in ("style.css", "script.js"))
-    html = (_FOLDER / "index.html").read_text("utf-8")
-    assert html.count(_STYLE) == html.count(_SCRIPT) == 1, (
-        "index.html has one place for each of the two files"
-    )
+    html, style = ((_FOLDER / name).read_text("utf-8") for name in ("index.html", "style.css"))
+    script = "\n".join((_FOLDER / f"{name}.js").read_text("utf-8") for name in SCRIPTS)
+    assert html.count(_STYLE) == html.count(_SCRIPT) == 1, "index.html has one place for each"
     html = html.replace(_STYLE, style).replace(_SCRIPT, script)
     policy = "; ".join(
         (
