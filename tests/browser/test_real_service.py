@@ -201,6 +201,7 @@ async def test_a_missing_lease_is_said(page: Page, stack: Stack) -> None:
 
 
 async def test_the_page_goes_through_an_outage_of_the_store(page: Page, stack: Stack) -> None:
+    await expect(page.locator("#leases tbody tr")).to_have_count(1)
     stack.cosmos.kill()
     await look(page)
     await expect(page.locator("#findings")).to_contain_text("Cosmos DB cannot be used", timeout=30_000)

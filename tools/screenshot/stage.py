@@ -107,7 +107,7 @@ class Stage:
 
     async def _parked(self, contact_id: str, count: int) -> bool:
         items = (await self.call("GET", "parked?pageSize=100"))["items"]
-        return sum(item["contactId"] == contact_id for item in items) >= count
+        return [item["contactId"] for item in items].count(contact_id) >= count
 
     async def _set_aside(self, state: str) -> bool:
         return bool((await self.call("GET", "subscriber"))["setAside"].get(state))

@@ -5,7 +5,7 @@ const LONGEST_SECONDS = 60;
 
 const parts = [
   { name: "relay", every: 1, look: async () => showRelay(await call("relay")), problem: "relay-problem" },
-  { name: "dependencies", every: 3, look: async () => showDependencies(await call("dependencies")), problem: "health-problem" },
+  { name: "dependencies", every: 2, look: async () => showDependencies(await call("dependencies")), problem: "health-problem" },
   { name: "parked", every: 3, look: () => parkedList.look(), problem: "parked-problem" },
   { name: "subscriber", every: 3, look: async () => showSubscriber(await call("subscriber")), optional: true },
   { name: "set-aside", every: 3, look: () => asideList.look(), problem: "aside-problem", optional: true },
@@ -24,7 +24,7 @@ async function look() {
   looking.now = true;
   const failed = await lookAtParts();
   looking.now = false;
-  looking.whole = false;
+  looking.whole = failed;
   if (!looking.open) return;
   looking.failures = failed ? looking.failures + 1 : 0;
   looking.beat += 1;

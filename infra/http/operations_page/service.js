@@ -3,7 +3,7 @@
 /** The folder of the page: the calls are beside it, whatever the prefix of the routes is. */
 const BASE = location.pathname.replace(/\/+$/, "").replace(/[^/]*$/, "");
 const KEY_NAME = "operations-key";
-const LOOK_SECONDS = 25;
+const LOOK_SECONDS = 10;
 const ACT_SECONDS = 120;
 
 const key = {

@@ -126,6 +126,7 @@ function findings() {
 
 function showFindings(problem) {
   const found = problem ? [["bad", problem], ...findings()] : findings();
+  if (!found.length && !(known.relay && known.dependencies)) return; // nothing is well before it is known
   const name = found.length ? found[0][0] : "good";
   mood(find("banner"), name);
   const texts = found.map(([, text]) => text);
