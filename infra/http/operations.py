@@ -1,4 +1,4 @@
-"""HTTP for operators: parked events and the relay's lag. Only the answer with one parked event holds personal data."""
+"""HTTP for operators: how the service is, and its parked events. Only one parked event's answer holds personal data."""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -9,7 +9,7 @@ function showAggregate(element, item) {
 }
 
 function showEvent(element, item) {
-  writeName(element, item.action ?? "not known", item.sequence ? ` · ${item.sequence}` : "");
+  writeName(element, item.action ?? "not known", item.sequence ? ` ·\u00a0${item.sequence}` : "");
   element.parentElement.title = `Event ${item.eventId ?? "without an id"}`;
 }
 

@@ -22,14 +22,17 @@ async function look() {
     return;
   }
   looking.now = true;
-  const failed = await lookAtParts();
-  looking.now = false;
-  looking.whole = failed;
-  if (!looking.open) return;
-  looking.failures = failed ? looking.failures + 1 : 0;
-  looking.beat += 1;
-  write(find("looked"), `${failed ? "Not all could be read at" : "Looked at"} ${clockTime(new Date())}`);
-  schedule();
+  let failed = true;
+  try {
+    failed = await lookAtParts();
+  } finally {
+    looking.now = false;
+    looking.whole = failed;
+    looking.failures = failed ? looking.failures + 1 : 0;
+    looking.beat += 1;
+    if (looking.open) write(find("looked"), `${failed ? "Not all could be read at" : "Looked at"} ${clockTime(new Date())}`);
+    schedule();
+  }
 }
 
 /** Read the parts that are due; whether one of them could not be read. */
@@ -149,11 +152,6 @@ find("sign-in-form").addEventListener("submit", (event) => {
 
 find("forget").addEventListener("click", () => askForKey(false));
 find("look-now").addEventListener("click", lookAgain);
-find("work-close").addEventListener("click", () => {
-  if (find("work-list").querySelector("progress")) return;
-  find("work-list").replaceChildren();
-  find("work").hidden = true;
-});
 find("pause").addEventListener("click", () => {
   looking.paused = !looking.paused;
   find("pause").setAttribute("aria-pressed", String(looking.paused));

@@ -72,6 +72,7 @@ function work(title, steps, done = () => {}) {
   find("work-list").prepend(entry);
   find("work").hidden = false;
   find("work-title").focus();
+  showWhetherUnderWay();
 
   const run = async () => {
     let [succeeded, refused] = [0, 0];
@@ -98,9 +99,29 @@ function work(title, steps, done = () => {}) {
     write(told, summary.filter(Boolean).join(", "));
     say(`${title}: ${told.textContent}`);
   };
-  queue = queue.then(run).finally(() => lookAgain());
-  return queue;
+  const ended = queue.then(run).finally(() => {
+    showWhetherUnderWay();
+    lookAgain();
+  });
+  queue = ended.catch(() => {}); // a bug in one piece of work is told by the browser, and stops no other
+  return ended;
 }
+
+const isUnderWay = () => find("work-list").querySelector("progress") !== null;
+
+function showWhetherUnderWay() {
+  find("work-close").disabled = isUnderWay();
+}
+
+find("work-close").addEventListener("click", () => {
+  find("work-list").replaceChildren();
+  find("work").hidden = true;
+});
+
+// Whoever leaves the page stops the work.
+addEventListener("beforeunload", (event) => {
+  if (isUnderWay()) event.preventDefault();
+});
 
 /** Try again what the service says will pass, when it says. */
 async function patiently(step, stop) {
