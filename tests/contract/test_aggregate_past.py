@@ -239,3 +239,14 @@ async def test_a_broken_document_is_told_with_its_place(world: World) -> None:
 async def test_nothing_is_told_of_what_never_was(world: World) -> None:
     with pytest.raises(AggregateNotFound, match="nothing is stored of"):
         await world.page()
+
+
+async def test_an_aggregate_may_be_stored_under_another_partition_key(world: World) -> None:
+    item = event(world.contact, 1, TTL, {"name": {"firstName": "Jane"}})
+    await world.feed.create_item(item | {"partitionKey": "tenant", "aggregateId": world.contact})
+    other = event("tenant", 1, TTL, {})  # of the aggregate whose id is the partition key
+    await world.feed.create_item(other)
+    await world.forward()
+    page = await world.page()
+    assert [(each.event_id, each.state) for each in page.events] == [(item["id"], EventState.FORWARDED)]
+    assert (page.last_sequence, page.progress.lease) == (None, "0")
