@@ -113,7 +113,7 @@ def dependencies(found: Sequence[Health]) -> func.HttpResponse:
     return json_response(200, {"items": [asdict(each) for each in found]})
 
 
-def instance(process: Instance, names: Sequence[Names]) -> func.HttpResponse:
+def instance(process: Instance, names: Sequence[Names], lists: Sequence[str]) -> func.HttpResponse:
     """200 with what one process has forwarded, its settings without secrets, and what the service calls things."""
     return json_response(
         200,
@@ -126,6 +126,7 @@ def instance(process: Instance, names: Sequence[Names]) -> func.HttpResponse:
                 {"type": each.aggregate_type, "path": each.path, "owner": each.owner, "count": each.count}
                 for each in names
             ],
+            "lists": list(lists),
             "settings": dict(process.settings),
         },
     )

@@ -16,16 +16,27 @@ from infra.wiring import Wired
 answering = Answering()
 
 
-def operator_functions(service: Callable[[], Wired], names: Sequence[operations.Names]) -> func.Blueprint:
-    """The operator's functions; ``service`` is called at the first request. ``names`` has one entry a type."""
+def operator_functions(
+    service: Callable[[], Wired], names: Sequence[operations.Names], *, lists: Sequence[str] = ()
+) -> func.Blueprint:
+    """The operator's functions; ``service`` is called at the first request. ``names`` has one entry a type.
+
+    ``lists`` are the paths of the lists of what the service's subscribers have not done, such as ``set-aside``: the
+    operations page shows each.
+    """
     app = func.Blueprint()  # type: ignore[no-untyped-call]  # the library does not annotate its constructor
 
-    _add_views(app, service, names)
+    _add_views(app, service, names, lists)
     _add_parked(app, service, names)
     return app
 
 
-def _add_views(app: func.Blueprint, service: Callable[[], Wired], names: Sequence[operations.Names]) -> None:
+def _add_views(
+    app: func.Blueprint,
+    service: Callable[[], Wired],
+    names: Sequence[operations.Names],
+    lists: Sequence[str],
+) -> None:
     @app.route(route="operations", methods=["GET"], auth_level=func.AuthLevel.ANONYMOUS)
     @answering
     async def get_operations_page(req: func.HttpRequest) -> func.HttpResponse:
@@ -43,7 +54,7 @@ def _add_views(app: func.Blueprint, service: Callable[[], Wired], names: Sequenc
     @answering
     async def get_instance(req: func.HttpRequest) -> func.HttpResponse:
         """GET /instance: what the process that answers has forwarded, its settings, and the service's names."""
-        return operations.instance(service().outbox.instance, names)
+        return operations.instance(service().outbox.instance, names, lists)
 
     @app.route(route="history/{path}/{id}", methods=["GET"], auth_level=func.AuthLevel.ADMIN)
     @answering

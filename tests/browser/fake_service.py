@@ -66,6 +66,7 @@ def quiet() -> Json:
             "aggregates": [
                 {"type": "contact", "path": "contacts", "owner": "contactId", "count": "parkedContacts"}
             ],
+            "lists": ["set-aside"],
             "settings": {"EVENT_TTL_SECONDS": 864000, "EVENT_SCHEMAS": None, "SERVICEBUS_TOPIC": "contact-events"},
         },
         "relay": {"late": False, "parkedContacts": 0, "missingLeases": [], "leases": [lease()]},
@@ -157,7 +158,7 @@ class FakeService:
         return web.json_response({"detail": found.detail}, status=found.status, headers=headers)
 
     def _look(self, request: web.Request, path: str) -> web.Response:
-        name = path.partition("/")[0]
+        name = "history" if path.startswith("history/") else path
         if name not in self.answers:
             return web.json_response({"detail": "There is nothing at this path."}, status=404)
         found = self.answers[name]
@@ -173,8 +174,11 @@ class FakeService:
         self.most_at_once = max(self.most_at_once, self.under_way)
         await asyncio.sleep(0.01)
         self.under_way -= 1
-        name, _, rest = path.partition("/")
-        if path == "dead-letters/collect":
+        name, rest = next(
+            ((each, path.removeprefix(f"{each}/")) for each in self.answers if path.startswith(f"{each}/")),
+            ("", ""),
+        )
+        if path.endswith("dead-letters/collect"):
             return web.json_response({"collected": 3})
         if path.endswith("/replay"):
             self.remaining -= 1

@@ -1,7 +1,7 @@
 """Every button of the page in Chromium: asked twice, one call after another, each answer shown."""
 
 import pytest
-from playwright.async_api import Browser, Locator, Page, expect
+from playwright.async_api import Browser, Page, expect
 
 from devstack.testing import eventually
 from tests.browser.fake_service import FakeService, Refusal, aside, parked
@@ -12,10 +12,6 @@ pytestmark = [pytest.mark.long, pytest.mark.asyncio(loop_scope="module")]
 
 def address(service: FakeService) -> str:
     return f"{service.url}/operations"
-
-
-def list_of(page: Page, name: str) -> Locator:
-    return page.locator(f"#{name}-list")
 
 
 async def press(page: Page, *names: str) -> None:
@@ -33,7 +29,7 @@ async def test_a_discard_is_asked_twice_needs_a_reason_and_shows_its_answer(
 ) -> None:
     service.answers["parked"] = [parked(1), parked(2, state="waiting", contactId="contact-1")]
     async with watched(browser, address(service)) as page:
-        rows = list_of(page, "parked").locator("tbody tr")
+        rows = page.locator("#parked-list").locator("tbody tr")
         await expect(rows).to_have_count(2)
         await expect(
             rows.nth(1).get_by_role("button", name="Discard")
@@ -65,11 +61,11 @@ async def test_a_discard_is_asked_twice_needs_a_reason_and_shows_its_answer(
 async def test_escape_at_the_second_question_changes_nothing(browser: Browser, service: FakeService) -> None:
     service.answers["set-aside"] = [aside(1)]
     async with watched(browser, address(service)) as page:
-        await list_of(page, "aside").get_by_role("button", name="Apply event 1").click()
+        await page.locator("#list-set-aside").get_by_role("button", name="Apply event 1").click()
         await press(page, "Continue")
         await page.keyboard.press("Escape")
         await expect(page.get_by_role("dialog")).to_be_hidden()
-        await list_of(page, "aside").get_by_role("button", name="Apply event 1").click()
+        await page.locator("#list-set-aside").get_by_role("button", name="Apply event 1").click()
         await expect(
             page.get_by_role("button", name="Continue")
         ).to_be_visible()  # from the first question again
@@ -80,7 +76,7 @@ async def test_a_replay_goes_on_until_nothing_remains(browser: Browser, service:
     service.answers["parked"] = [parked(1)]
     service.remaining = 2
     async with watched(browser, address(service)) as page:
-        await list_of(page, "parked").get_by_role("button", name="Replay event 1").click()
+        await page.locator("#parked-list").get_by_role("button", name="Replay event 1").click()
         await press(page, "Continue", "Replay 1 aggregate")
         await done(page, "contact contact-1: 6 events sent")
         assert service.changes() == ["parked/contacts/contact-1/replay"] * 3
@@ -94,7 +90,7 @@ async def test_what_is_selected_is_replayed_once_for_each_aggregate(
         parked(4, contactId=None, aggregateType=None, state="alone"),
     ]  # fmt: skip
     async with watched(browser, address(service)) as page:
-        box = list_of(page, "parked")
+        box = page.locator("#parked-list")
         await expect(box.get_by_role("button", name="Replay selected")).to_be_disabled()
         await box.get_by_role("checkbox", name="Select all").check()
         await expect(box).to_contain_text("4 selected")
@@ -112,7 +108,7 @@ async def test_many_go_one_after_another_and_each_answer_is_shown(
     service.refusals[f"set-aside/{2:032x}/apply"] = Refusal(409, "it still cannot be applied")
     service.refusals[f"set-aside/{3:032x}/apply"] = Refusal(503, "the store is away", retry_after=1, times=1)
     async with watched(browser, address(service)) as page:
-        box = list_of(page, "aside")
+        box = page.locator("#list-set-aside")
         await box.get_by_role("checkbox", name="Select all").check()
         await box.get_by_role("button", name="Apply selected").click()
         await press(page, "Continue", "Apply 5 messages")
@@ -128,6 +124,44 @@ async def test_many_go_one_after_another_and_each_answer_is_shown(
         await expect(page.get_by_text("Nothing is set aside.")).to_be_visible()
 
 
+async def test_effects_are_run_discarded_and_let_past_what_is_missing(
+    browser: Browser, service: FakeService
+) -> None:
+    service.answers["instance"]["lists"] = ["board/set-aside", "effects", "of-another-version"]
+    service.answers["board/subscriber"] = service.answers.pop("subscriber")
+    service.answers["board/set-aside"] = service.answers.pop("set-aside")
+    service.answers["effects"] = [
+        aside(1),
+        aside(2, state="may have been handled"),
+        aside(3, state="started"),
+    ]
+    async with watched(browser, address(service)) as page:
+        effects = page.locator("#list-effects")
+        rows = effects.locator("tbody tr")
+        await expect(rows).to_have_count(3)
+        await expect(page.locator("#findings")).to_contain_text("3 effects are not done.")
+        await expect(rows.nth(2).get_by_role("button", name="Pass missing")).to_be_hidden()
+        await rows.nth(1).get_by_role("button", name="Run").click()
+        await press(page, "Continue", "Run 1 effect")
+        await done(page, "run")
+        await rows.first.get_by_role("button", name="Pass missing").click()
+        await page.get_by_label("Reason").fill("never sent")
+        await press(page, "Continue", "Pass missing 1 effect")
+        await done(page, "passed")
+        await effects.get_by_role("button", name="Discard").last.click()
+        await page.get_by_label("Reason").fill("done by hand")
+        await press(page, "Continue", "Discard 1 effect")
+        await done(page, "discarded")
+        await expect(page.get_by_text("Every effect is done.")).to_be_visible()
+        await expect(page.get_by_role("heading", name="Messages set aside · board")).to_be_visible()
+        await page.get_by_role("button", name="Collect dead letters").click()
+        await press(page, "Continue", "Collect")
+        await done(page, "3 messages collected")
+        assert [each.split("/", 1)[0] + "/" + each.rsplit("/", 1)[1] for each in service.changes()] == [
+            "effects/apply", "effects/pass-missing", "effects/discard", "board/collect"
+        ]  # fmt: skip
+
+
 async def test_dead_letters_are_collected(browser: Browser, service: FakeService) -> None:
     async with watched(browser, address(service)) as page:
         await page.get_by_role("button", name="Collect dead letters").click()
@@ -139,7 +173,7 @@ async def test_dead_letters_are_collected(browser: Browser, service: FakeService
 async def test_an_answer_that_is_lost_is_told(browser: Browser, service: FakeService) -> None:
     service.answers["parked"] = [parked(1)]
     async with watched(browser, address(service)) as page:
-        await list_of(page, "parked").get_by_role("button", name="Replay event 1").click()
+        await page.locator("#parked-list").get_by_role("button", name="Replay event 1").click()
         await press(page, "Continue")
         await page.route("**/replay", lambda route: route.abort())
         await press(page, "Replay 1 aggregate")
@@ -149,7 +183,7 @@ async def test_an_answer_that_is_lost_is_told(browser: Browser, service: FakeSer
 async def test_ten_thousand_are_paged_selected_and_stopped(browser: Browser, service: FakeService) -> None:
     service.answers["parked"] = [parked(number) for number in range(1, 10_001)]
     async with watched(browser, address(service)) as page:
-        box = list_of(page, "parked")
+        box = page.locator("#parked-list")
         rows = box.locator("tbody tr")
         await expect(rows).to_have_count(50)
         await box.get_by_role("button", name="Next page").click()
@@ -183,7 +217,7 @@ async def test_ten_thousand_are_paged_selected_and_stopped(browser: Browser, ser
 async def test_all_of_it_can_be_done_by_keyboard(browser: Browser, service: FakeService) -> None:
     service.answers["parked"] = [parked(1), parked(2)]
     async with watched(browser, address(service)) as page:
-        await expect(list_of(page, "parked").locator("tbody tr")).to_have_count(2)
+        await expect(page.locator("#parked-list").locator("tbody tr")).to_have_count(2)
         await page.keyboard.press("Tab")
         await expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
         await page.keyboard.press("Enter")
@@ -234,11 +268,11 @@ async def test_the_focus_stays_where_it_is_while_the_page_looks_again(
 ) -> None:
     service.answers["parked"] = [parked(1), parked(2)]
     async with watched(browser, address(service)) as page:
-        button = list_of(page, "parked").get_by_role("button", name="Discard event 2")
+        button = page.locator("#parked-list").get_by_role("button", name="Discard event 2")
         await button.focus()
         service.answers["parked"] = [parked(2, attempts=7), parked(3)]
         looks = service.looks("parked")
         await page.evaluate("document.getElementById('look-now').click()")
         await eventually(lambda: service.looks("parked") > looks)
-        await expect(list_of(page, "parked").locator("tbody tr").first).to_contain_text("7")
+        await expect(page.locator("#parked-list").locator("tbody tr").first).to_contain_text("7")
         await expect(button).to_be_focused()

@@ -133,7 +133,7 @@ async def test_messages_that_are_set_aside_are_applied_and_discarded(page: Page,
     await stage.refuse_a_message()
     repair = await stage.break_an_entry()
     await look(page)
-    rows = page.locator("#aside-list tbody tr")
+    rows = page.locator("#list-set-aside tbody tr")
     await expect(rows).to_have_count(2)
     waiting = rows.filter(has_text="is tried again")
     await waiting.get_by_role("button", name="Apply").click()

@@ -115,13 +115,14 @@ async def test_transactions_a_second_are_what_the_leases_gained(
 async def test_a_service_without_a_subscriber_has_no_list_of_what_is_set_aside(
     browser: Browser, service: FakeService
 ) -> None:
-    del service.answers["set-aside"], service.answers["subscriber"]
+    service.answers["instance"]["lists"] = []
     async with watched(browser, address(service), clock=True) as page:
         await shown(page)
         await expect(page.get_by_role("heading", name="All is well")).to_be_visible()
-        await expect(page.locator("#aside")).to_be_hidden()
+        await expect(page.locator("#tile-aside")).to_be_hidden()
         await page.clock.run_for(20_000)
-        assert service.looks("set-aside") == 1
+        await expect(page.get_by_role("heading", name="Messages set aside")).to_have_count(0)
+        assert service.looks("set-aside") == 0
 
 
 async def test_a_key_is_asked_for_once_and_a_wrong_one_is_told(

@@ -46,7 +46,9 @@ def answers() -> list[func.HttpResponse]:
     )
     return [
         operations.dependencies([Health("Cosmos DB", True, 4, None)]),
-        operations.instance(Instance({"EVENT_TTL_SECONDS": 1, "SERVICEBUS_TOPIC": "t"}), contacts.OPERATIONS),
+        operations.instance(
+            Instance({"EVENT_TTL_SECONDS": 1, "SERVICEBUS_TOPIC": "t"}), contacts.OPERATIONS, ["set-aside"]
+        ),
         history.told(past, contacts.OPERATIONS),
     ]
 

@@ -3,6 +3,7 @@
 What every service rests on is looked at in the examples too.
 """
 
+import inspect
 import json
 import subprocess
 import sys
@@ -86,6 +87,19 @@ def test_every_call_of_the_api_has_its_function() -> None:
     }  # fmt: skip
     assert not calls - expected, f"new calls: {calls - expected}; add each here and to docs/api.md"
     assert not expected - calls, f"no function takes {expected - calls} any more: callers rely on these"
+
+
+@EVERY_APP
+def test_the_operations_page_knows_every_list_of_the_service(app: str) -> None:
+    """Of what its subscribers have not done: a list that is not named is not shown."""
+    there = {
+        trigger(name, app)["route"]
+        for name in functions(app)
+        if name.startswith(("list_set_aside", "list_effects"))
+    }
+    [get_instance] = [each for name, each in functions(app).items() if name == "get_instance"]
+    named = inspect.getclosurevars(inspect.unwrap(get_instance.get_user_function())).nonlocals["lists"]
+    assert set(named) == there, f"{app}: give operator_functions lists={sorted(there)}"
 
 
 @pytest.mark.parametrize("name", ["relay", "contact_directory"])

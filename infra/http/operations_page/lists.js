@@ -1,4 +1,4 @@
-// The two lists and what can be done to their items: each action is one call of the service.
+// What every list has in common, and the list of parked events: each action is one call of the service.
 
 const idButton = (aggregate) =>
   make("button", { type: "button", class: "link mono", "aria-label": `History of ${aggregate.type} ${aggregate.id}`, on: { click: () => openHistory(aggregate) } }, aggregate.id);
@@ -31,11 +31,10 @@ const STATES = {
   inTheWay: ["in the way", "bad"],
   waiting: ["waits behind", "warn"],
   alone: ["of no aggregate", "bad"],
-  refused: ["refused", "bad"],
 };
 
-function stateColumn(words = {}) {
-  return { label: "State", show: (element, item) => put(element, badge(...(words[item.state] ?? STATES[item.state] ?? [item.state, null]))) };
+function stateColumn(words) {
+  return { label: "State", show: (element, item) => put(element, badge(...(words[item.state] ?? [item.state, null]))) };
 }
 
 const ageColumn = (seconds) => ({ label: "Age", number: true, show: (element, item) => (element.classList.add("nowrap"), write(element, span(seconds(item)))) });
@@ -100,30 +99,6 @@ async function replayWhole(path, stop) {
   }
 }
 
-async function apply(items, list) {
-  const title = `Apply ${many(items.length, "message")}`;
-  const consent = await ask({
-    title,
-    text: "Each message is tried now, after those of the same aggregate that come before it.",
-    what: items.map((item) => list.labelOf(item)),
-    verb: title,
-    last: `${many(items.length, "message is", "messages are")} tried again now.`,
-  });
-  if (consent) act(title, items, list, { path: (item) => `set-aside/${item.id}/apply`, text: () => "applied" });
-}
-
-async function collect() {
-  const title = "Collect dead letters";
-  const consent = await ask({
-    title,
-    text: "The dead letters of the subscription become messages that are set aside.",
-    verb: "Collect",
-    last: "The dead-letter queue of the subscription is emptied into the list below.",
-  });
-  const text = ({ collected }) => `${many(collected, "message")} collected`;
-  if (consent) work(title, [{ label: "dead-letter queue", run: async (stop) => text(await call("dead-letters/collect", { method: "POST", stop })) }]);
-}
-
 const parkedList = new List({
   box: find("parked-list"),
   path: "parked",
@@ -133,7 +108,7 @@ const parkedList = new List({
   columns: [
     { label: "Aggregate", show: showAggregate },
     { label: "Event", show: showEvent },
-    stateColumn(),
+    stateColumn(STATES),
     reasonColumn,
     ageColumn((item) => serviceClock.secondsSince(item.parkedAt)),
     attemptsColumn,
@@ -147,25 +122,3 @@ const parkedList = new List({
     },
   ],
 });
-
-const asideList = new List({
-  box: find("aside-list"),
-  path: "set-aside",
-  name: "messages set aside",
-  empty: "Nothing is set aside.",
-  labelOf: named,
-  columns: [
-    { label: "Aggregate", show: showAggregate },
-    { label: "Event", show: showEvent },
-    stateColumn({ waiting: ["is tried again", "warn"] }),
-    reasonColumn,
-    ageColumn((item) => item.ageSeconds),
-    attemptsColumn,
-  ],
-  actions: [
-    { name: "Apply", on: () => true, begin: apply },
-    { name: "Discard", on: () => true, begin: (items, list) => discard(items, list, { what: "message", last: (number) => `${many(number, "message is", "messages are")} given up.` }) },
-  ],
-});
-
-find("collect").addEventListener("click", collect);

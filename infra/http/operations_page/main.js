@@ -4,11 +4,9 @@ const BEAT_SECONDS = 3;
 const LONGEST_SECONDS = 60;
 
 const parts = [
-  { name: "relay", every: 1, look: async () => showRelay(await call("relay")), problem: "relay-problem" },
-  { name: "dependencies", every: 2, look: async () => showDependencies(await call("dependencies")), problem: "health-problem" },
-  { name: "parked", every: 3, look: () => parkedList.look(), problem: "parked-problem" },
-  { name: "subscriber", every: 3, look: async () => showSubscriber(await call("subscriber")), optional: true },
-  { name: "set-aside", every: 3, look: () => asideList.look(), problem: "aside-problem", optional: true },
+  { every: 1, look: async () => showRelay(await call("relay")), problem: find("relay-problem") },
+  { every: 2, look: async () => showDependencies(await call("dependencies")), problem: find("health-problem") },
+  { every: 3, look: () => parkedList.look(), problem: find("parked-problem") },
 ];
 
 const looking = { now: false, again: false, whole: true, beat: 0, failures: 0, paused: false, open: false, timer: 0 };
@@ -44,7 +42,7 @@ async function lookAtParts() {
     return refused(error);
   }
   showFindings("");
-  const due = parts.filter((part) => !part.absent && (looking.whole || looking.beat % part.every === 0));
+  const due = parts.filter((part) => looking.whole || looking.beat % part.every === 0);
   await Promise.all(due.map(async (part) => {
     try {
       await part.look();
@@ -52,17 +50,11 @@ async function lookAtParts() {
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
       if (error.status === 401) return askForKey(true);
-      if (error.status === 404 && part.optional) {
-        part.absent = true;
-      } else {
-        failed = true;
-        settle(part, `Not known now: ${error.message}`);
-      }
+      failed = true;
+      settle(part, `Not known now: ${error.message}`);
     }
     if (looking.open) showFindings("");
   }));
-  const absent = parts.some((part) => part.name === "set-aside" && part.absent);
-  find("aside").hidden = find("tile-aside-box").hidden = absent;
   openHash();
   return failed;
 }
@@ -77,10 +69,9 @@ function refused(error) {
 
 function settle(part, text) {
   if (!part.problem) return;
-  const place = find(part.problem);
-  write(place, text);
-  place.hidden = !text;
-  place.parentElement.classList.toggle("stale", Boolean(text));
+  write(part.problem, text);
+  part.problem.hidden = !text;
+  part.problem.parentElement.classList.toggle("stale", Boolean(text));
 }
 
 function schedule() {

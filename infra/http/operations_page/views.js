@@ -1,6 +1,6 @@
 // Each view is read by one call and shown by one function; a view that cannot be read says so and keeps what it had.
 
-const known = { relay: null, dependencies: null, subscriber: null, instance: null, told: null };
+const known = { relay: null, dependencies: null, instance: null, aside: 0, effects: new Map(), told: null };
 const LATE = 0.5;
 const WARN = 0.1;
 
@@ -75,6 +75,7 @@ function showInstance(instance) {
     write(line.lastElementChild, value ?? "not set");
   });
   if (!first) return;
+  showLists(instance.lists);
   find("history-type").replaceChildren(...aggregates.map((each) => make("option", { value: each.path }, each.type)));
   find("history-type-box").hidden = aggregates.length < 2;
 }
@@ -93,21 +94,10 @@ function showDependencies({ items }) {
   });
 }
 
-function showSubscriber(subscriber) {
-  known.subscriber = subscriber;
-  const { waiting = 0, refused = 0 } = subscriber.setAside;
-  write(find("tile-aside"), count(waiting + refused));
-  mood(find("tile-aside"), refused ? "bad" : waiting ? "warn" : null);
-  write(find("tile-aside-of"), `${count(waiting)} tried again, ${count(refused)} refused`);
-  const sweep = subscriber.lastSweep;
-  const swept = sweep ? ` The last sweep ended ${when(sweep.endedAt)} and healed ${count(sweep.healed)}.` : "";
-  write(find("aside-hint"), `Messages that the subscriber could not apply.${swept}`);
-}
-
 /** What somebody should look at, the worst first: `[mood, text]`. */
 function findings() {
   const found = [];
-  const { relay, dependencies, subscriber } = known;
+  const { relay, dependencies, aside, effects } = known;
   for (const each of dependencies ?? []) {
     if (!each.ok) found.push(["bad", `${each.name} cannot be used: ${each.detail}`]);
   }
@@ -119,8 +109,10 @@ function findings() {
     const number = relay[each.count] ?? 0;
     if (number) found.push(["bad", `${many(number, `${each.type} is`, `${each.path} are`)} parked.`]);
   }
-  const aside = Object.values(subscriber?.setAside ?? {}).reduce((sum, number) => sum + number, 0);
   if (aside) found.push(["warn", `${many(aside, "message is", "messages are")} set aside.`]);
+  for (const { number, more } of effects.values()) {
+    if (number) found.push(["warn", `${more ? "More than " : ""}${many(number, "effect is", "effects are")} not done.`]);
+  }
   return found.sort(([a], [b]) => (a === b ? 0 : a === "bad" ? -1 : 1));
 }
 
