@@ -4,10 +4,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser
+from playwright.async_api import Browser, expect
 
 from tests.browser.fake_service import FakeService, serving
 from tools.screenshot.chromium import NoChromium, chromium
+
+expect.set_options(timeout=15_000)  # a busy machine is slow; what is there sooner is found sooner
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

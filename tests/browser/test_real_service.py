@@ -17,7 +17,7 @@ from tests.browser.watched import WIDE, watched
 from tests.support.paths import ROOT
 from tools.screenshot.stage import Stage, staged
 
-pytestmark = [pytest.mark.long, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(120), pytest.mark.asyncio(loop_scope="module")]
 
 MASTER, FUNCTION = "the-master-key", "the-function-key"
 MANY = 10_000

@@ -38,7 +38,7 @@ async def watched(
     )
     try:
         page = await context.new_page()
-        page.set_default_timeout(10_000)
+        page.set_default_timeout(15_000)
         page.on("console", heard)
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on("request", asked)

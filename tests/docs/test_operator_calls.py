@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,7 +14,7 @@ from infra.dependencies import Health
 from infra.http import history, operations
 from infra.instance import Instance
 from infra.past_events import EventState, Expired, Past, PastEvent
-from infra.relay_status import Progress
+from infra.relay_status import LeaseStatus, Progress, RelayStatus
 from outbox.aggregate import AggregateKey
 from tests.support.functions import functions
 from tests.support.paths import ROOT
@@ -58,6 +59,14 @@ def shape(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: shape(each) for name, each in value.items()}
     return [shape(value[0])] if isinstance(value, list) and value else None
+
+
+def test_the_answer_about_the_relay_is_shown_with_the_fields_that_it_has() -> None:
+    section = (ROOT / "docs" / "operations" / "README.md").read_text().partition("## How is the relay?")[2]
+    shown, *_ = re.findall(r"```json\n(.*?)```", section, re.DOTALL)
+    status = RelayStatus([LeaseStatus("0", "owner", 3, 2, 0.0, 4711, 4714)], [], Counter())
+    answer = operations.relay_status(status, contacts.OPERATIONS)
+    assert shape(json.loads(shown)) == shape(json.loads(answer.get_body()))
 
 
 def test_the_answers_are_shown_with_the_fields_that_they_have() -> None:
