@@ -95,6 +95,7 @@ async def test_what_is_selected_is_replayed_once_for_each_aggregate(
         await box.get_by_role("checkbox", name="Select all").check()
         await expect(box).to_contain_text("4 selected")
         await box.get_by_role("button", name="Replay selected").click()
+        await expect(page.get_by_role("dialog")).to_contain_text("1 selected row is left out")
         await press(page, "Continue", "Replay 2 aggregates")
         await done(page, "2 done")
         assert service.changes() == ["parked/contacts/contact-1/replay", "parked/contacts/contact-3/replay"]

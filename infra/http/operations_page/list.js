@@ -6,8 +6,8 @@ const ALL_PAGE = 100;
 /** A list of items of the service, with a selection and actions on it. */
 class List {
   /**
-   * `columns` are `{label, show(element, item), number}`; `actions` are `{name, danger, on(item), begin(items, list)}`, where
-   * `on` tells whether the action can be done to an item.
+   * `columns` are `{label, show(element, item), number}`; `actions` are `{name, on(item), begin(items, list, note)}`, where
+   * `on` tells whether the action can be done to an item, and `note` is added to the question.
    */
   constructor({ box, path, name, empty, columns, labelOf, actions }) {
     Object.assign(this, { path, name, columns, labelOf, actions });
@@ -24,7 +24,7 @@ class List {
     this.everything = make("button", { type: "button", class: "small", on: { click: () => this.selectEverything() } });
     this.nothing = make("button", { type: "button", class: "small", on: { click: () => this.clear() } }, "Select none");
     this.bulk = this.actions.map((action) =>
-      make("button", { type: "button", class: "small", on: { click: () => action.begin(this.chosen(action), this) } }, `${action.name} selected …`),
+      make("button", { type: "button", class: "small", on: { click: () => this.begin(action) } }, `${action.name} selected …`),
     );
     this.page = make("input", { type: "checkbox", "aria-label": `Select all ${this.name} on this page`, on: { change: () => this.selectPage() } });
     const heads = this.columns.map((column) => make("th", { role: "columnheader", scope: "col", class: column.number ? "number" : null }, column.label));
@@ -145,6 +145,13 @@ class List {
   drop(ids) {
     for (const id of ids) this.selected.delete(id);
     this.showSelection();
+  }
+
+  /** Begin an action on what is selected; what it cannot be done to is left out, and that is said. */
+  begin(action) {
+    const items = this.chosen(action);
+    const left = this.selected.size - items.length;
+    action.begin(items, this, left ? ` ${many(left, "selected row is", "selected rows are")} left out: it cannot be done there.` : "");
   }
 
   chosen(action) {

@@ -50,10 +50,10 @@ function act(title, items, list, { path, body = null, text = () => "done" }) {
   return work(title, steps, (step) => list.drop([step.item.id]));
 }
 
-async function discard(items, list, { what, last }) {
+async function discard(items, list, { what, last, note = "" }) {
   const consent = await ask({
     title: `Discard ${many(items.length, what)}`,
-    text: "What is discarded is given up for good.",
+    text: `What is discarded is given up for good.${note}`,
     what: items.map((item) => list.labelOf(item)),
     reason: true,
     verb: `Discard ${many(items.length, what)}`,
@@ -64,7 +64,7 @@ async function discard(items, list, { what, last }) {
 }
 
 /** Send what is parked of each aggregate that the items name, once for each. */
-async function replay(items, list) {
+async function replay(items, list, note = "") {
   const wanted = new Map();
   for (const item of items) {
     const aggregate = aggregateOf(item);
@@ -75,7 +75,7 @@ async function replay(items, list) {
   const title = `Replay ${many(wanted.size, "aggregate")}`;
   const consent = await ask({
     title,
-    text: "All parked events of each are sent, in their sequence. Remove the cause first: an event that is refused again stays parked.",
+    text: `All parked events of each are sent, in their sequence. Remove the cause first: an event that is refused again stays parked.${note}`,
     what: labels,
     verb: title,
     last: `The parked events of ${many(wanted.size, "aggregate")} are sent to the topic.`,
@@ -118,7 +118,7 @@ const parkedList = new List({
     {
       name: "Discard",
       on: (item) => ["inTheWay", "alone"].includes(item.state),
-      begin: (items, list) => discard(items, list, { what: "event", last: (number) => `${many(number, "event is", "events are")} given up; subscribers get a notice in the place of each.` }),
+      begin: (items, list, note) => discard(items, list, { what: "event", note, last: (number) => `${many(number, "event is", "events are")} given up; subscribers get a notice in the place of each.` }),
     },
   ],
 });

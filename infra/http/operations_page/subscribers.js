@@ -25,9 +25,9 @@ const KINDS = {
 const subscribers = new Map();
 
 /** Ask for consent, then call `verb` of each item. */
-async function tell(items, list, { name, verb, what, text, last, done, reason = false }) {
+async function tell(items, list, { name, verb, what, text, last, done, reason = false, note = "" }) {
   const title = `${name} ${many(items.length, what)}`;
-  const consent = await ask({ title, text, what: items.map((item) => list.labelOf(item)), reason, danger: reason, verb: title, last: `${many(items.length, `${what} is`, `${what}s are`)} ${last}.` });
+  const consent = await ask({ title, text: `${text}${note}`, what: items.map((item) => list.labelOf(item)), reason, danger: reason, verb: title, last: `${many(items.length, `${what} is`, `${what}s are`)} ${last}.` });
   if (consent) act(title, items, list, { path: (item) => `${list.path}/${item.id}/${verb}`, body: reason ? consent : null, text: () => done });
 }
 
@@ -39,7 +39,7 @@ function actionsOf(kind) {
   ];
   if (kind.passes) {
     const passing = { name: "Pass missing", verb: "pass-missing", what: kind.what, reason: true, text: "The events before it that have not come are given up: their effects are left out for good.", last: "no longer kept waiting for what has not come", done: "passed" };
-    actions.push({ name: "Pass missing", on: (item) => item.state === "waiting", begin: (items, list) => tell(items, list, passing) });
+    actions.push({ name: "Pass missing", on: (item) => item.state === "waiting", begin: (items, list, note) => tell(items, list, { ...passing, note }) });
   }
   return actions;
 }
