@@ -48,6 +48,8 @@ class LeaseStatus:
     oldest_waiting_seconds: int | None
     ttl_used: float
     """The share of EVENT_TTL_SECONDS that the oldest waiting change has used; at 1 events are lost."""
+    waiting_since: datetime | None = None
+    """When the oldest waiting change was stored, by the store's clock; None: nothing waits."""
     position: int | None = None
     """The LSN up to which all is forwarded; None before the first checkpoint."""
     newest: int | None = None
@@ -62,6 +64,11 @@ class RelayStatus:
     missing: list[str]
     """The leases that should be there and are not: nothing of their partitions is forwarded."""
     parked: Counter[str]
+
+    def has_forwarded(self, stored_at: int) -> bool:
+        """Whether all that was stored before this status was asked for, and at that second (``_ts``), is forwarded."""
+        since = [lease.waiting_since for lease in self.leases if lease.waiting_since is not None]
+        return not self.missing and all(time.timestamp() > stored_at for time in since)
 
     @property
     def late(self) -> bool:
@@ -122,8 +129,18 @@ class RelayObserver:
                 return Progress(now, lag.lease_token, lag.position, lag.waiting_since)
         return Progress(now, None, None, None)
 
+    async def oldest_waiting_seconds(self) -> float:
+        """The age of the oldest change that is not forwarded, where there is a lease; 0.0: none waits.
+
+        Costs one small read for each lease. Raises as ``status``.
+        """
+        since = [
+            lag.waiting_since for lag in (await self._feed_lag()).leases if lag.waiting_since is not None
+        ]
+        return max(0.0, (self.clock() - min(since)).total_seconds()) if since else 0.0
+
     async def watch(self) -> RelayStatus:
-        """The status; logs an error when the relay is late, and makes missing leases again. Raises as ``status``."""
+        """The status; logs what an operator has to know, and makes missing leases again. Raises as ``status``."""
         status = await self.status()
         for lease in status.leases:
             if lease.ttl_used >= SHARE:
@@ -143,7 +160,17 @@ class RelayObserver:
                 self.mending_patience_seconds,
             )
             await self._mend()
+        if await self._nothing_expires():
+            _log.warning(
+                "nothing in the container expires, since its default TTL is off. If the emergency brake is on, release "
+                "it when the relay has caught up; else set the default TTL to -1: docs/operations/emergency-brake.md"
+            )
         return status
+
+    async def _nothing_expires(self) -> bool:
+        with _errors_of_ours():
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                return (await self.feed.read()).get("defaultTtl") is None
 
     async def _feed_lag(self) -> FeedLag:
         with _errors_of_ours():
@@ -164,6 +191,7 @@ class RelayObserver:
             lag.lag,
             age,
             (age or 0) / self.event_ttl_seconds,
+            lag.waiting_since,
             lag.position,
             lag.newest,
         )

@@ -64,7 +64,7 @@ def shape(value: Any) -> Any:
 def test_the_answer_about_the_relay_is_shown_with_the_fields_that_it_has() -> None:
     section = (ROOT / "docs" / "operations" / "README.md").read_text().partition("## How is the relay?")[2]
     shown, *_ = re.findall(r"```json\n(.*?)```", section, re.DOTALL)
-    status = RelayStatus([LeaseStatus("0", "owner", 3, 2, 0.0, 4711, 4714)], [], Counter())
+    status = RelayStatus([LeaseStatus("0", "owner", 3, 2, 0.0, position=4711, newest=4714)], [], Counter())
     answer = operations.relay_status(status, contacts.OPERATIONS)
     assert shape(json.loads(shown)) == shape(json.loads(answer.get_body()))
 
