@@ -21,7 +21,7 @@ import signal
 import socket
 import sys
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,7 +38,7 @@ HEALTH_SECONDS = 60.0
 """How often the health line is logged; a failure that goes on is logged with it, not at each attempt."""
 
 UPKEEP_PAUSE_SECONDS = 60.0
-"""How often parked events are looked at that no operator needs to look at."""
+"""How often parked events are looked at that no operator needs to look at, and how far the relay is."""
 
 DRAIN_SECONDS = 20.0
 """How long a stop waits for the running batch. Kubernetes kills 30 s after SIGTERM by default."""
@@ -99,10 +99,15 @@ async def run(outbox: Outbox, stop: asyncio.Event) -> None:
     async with outbox.resources:
         if await _started(outbox, processor, health, stop):
             _log.info("the relay works; SIGTERM stops it")
-            tending = asyncio.create_task(_tend_parked(outbox, stop))
+            # As the app's timers do: the worker may run without the app.
+            upkeep = [
+                asyncio.create_task(_every_minute("parked events wait", outbox.parking.upkeep, stop)),
+                asyncio.create_task(_every_minute("no metrics of the relay", outbox.observer.measure, stop)),
+            ]
             await _tell_health(processor, health, stop)
-            tending.cancel()  # a replay that is cut off leaves its claim, which runs out
-            await asyncio.wait([tending])
+            for task in upkeep:
+                task.cancel()  # a replay that is cut off leaves its claim, which runs out
+            await asyncio.wait(upkeep)
             await _stopped(processor)
     _log.info("stopped: %d event(s) forwarded", health.forwarded)
 
@@ -143,13 +148,12 @@ def _waiting(reason: str | None, *, missing: int) -> str:
     return f"events wait: {reason}" if reason else "no event waits"
 
 
-async def _tend_parked(outbox: Outbox, stop: asyncio.Event) -> None:
-    """As the app's timer does: the worker may run without the app."""
+async def _every_minute(failing: str, work: Callable[[], Awaitable[object]], stop: asyncio.Event) -> None:
     while not await _wait(stop, UPKEEP_PAUSE_SECONDS):
         try:
-            await outbox.parking.upkeep()
-        except OutboxError as error:
-            _log.warning("parked events wait: %s", error)
+            await work()
+        except (OutboxError, Misconfigured) as error:
+            _log.warning("%s: %s", failing, error)
 
 
 async def _stopped(processor: ChangeFeedProcessor) -> None:

@@ -15,6 +15,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from outbox import telemetry
 from outbox.accepted import Accepted
 from outbox.aggregate import AggregateKey
 from outbox.delivery import Block, Delivery, deliver
@@ -117,6 +118,7 @@ class Relay:
                 )
             raise
         self.saying.reset()
+        telemetry.last_success.now()
         self.originals.forget(events)
         self.accepted.forget(events)
         _log.info("forwarded %d event(s), parked %d", forwarded.sent, forwarded.parked)
@@ -191,6 +193,7 @@ class Relay:
         Returns the events of each group that the broker has, and why the others were not sent.
         """
         new = [self.accepted.without(group) for group in groups]
+        telemetry.duplicates(sum(map(len, groups)) - sum(map(len, new)))
         try:
             async with asyncio.timeout_at(usable_until):
                 deliveries = await deliver(self.publisher, new)
@@ -246,6 +249,9 @@ class Relay:
         del page.open[key]
         page.parked += len(behind)
         refused = [event for event in behind if marker.refusal and event.id == marker.refusal.event_id]
+        telemetry.parked(telemetry.Why.BEHIND, len(behind) - len(refused))
+        for event in refused:
+            telemetry.parked(_why(event))
         _log.log(
             logging.ERROR if refused else logging.INFO,
             "parked %d event(s) of %s behind event %s: %s. "
@@ -269,11 +275,16 @@ class Relay:
                 page.waiting.append(f"an event that cannot be sent could not be parked: {error}")
                 return
             page.parked += 1
+            telemetry.parked(telemetry.Why.INVALID)
             _log.error(
                 "parked document %s, which belongs to no aggregate: %s. Look at the document, then discard it",
                 event.id,
                 event.reason,
             )
+
+
+def _why(event: FeedEvent) -> telemetry.Why:
+    return telemetry.Why.INVALID if isinstance(event, Poison) else telemetry.Why.REFUSED
 
 
 def _tell(sent: Sequence[FeedEvent]) -> None:

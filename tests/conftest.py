@@ -19,6 +19,8 @@ _OURS = (
     "FUNCTIONS_",
     "WEBSITE_",
     "DEVSTACK_",
+    "OTEL_",
+    "APPLICATIONINSIGHTS_",
 )
 _LONG = ("tests/torture/test_runs", "tests/e2e/", "tests/commands/", "packages/devstack/tests/supervisor/")
 """Files that take long and mostly wait: begun first, so that at the end no worker is left alone with one."""

@@ -11,10 +11,15 @@ import sys
 from dataclasses import dataclass
 from uuid import UUID
 
+from azure.core.settings import settings
 from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
 
 from infra.canonical import as_sent
 from outbox.feed import OutboxEvent
+
+TRACEPARENT = b"traceparent"
+_DIAGNOSTIC_ID = b"Diagnostic-Id"
+"""The older name of the same, which the SDK adds as well when it traces."""
 
 _ENTRY_BYTES = 8
 """What a batch adds to each message of at least 256 bytes; to a shorter one it adds 5."""
@@ -64,7 +69,10 @@ def message_from_event(event: OutboxEvent, *, service: CloudEvents, partitioned:
     if event.message_id is not None:
         properties["originalMessageId"] = event.id
     if event.traceparent:
-        properties["traceparent"] = event.traceparent
+        # As bytes: the SDK, when it traces, adds its own under this very name, unless the name is there.
+        properties[TRACEPARENT] = event.traceparent
+        if settings.tracing_implementation() is not None:
+            properties[_DIAGNOSTIC_ID] = event.traceparent
     return ServiceBusMessage(
         as_sent(dict(event.data)),
         content_type="application/json",

@@ -16,9 +16,10 @@ from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
 
 from infra.servicebus.batches import Batch, Chain, Room, halves, pack
-from infra.servicebus.errors import SDK_ERRORS, TOO_LARGE, Verdict, verdict
-from infra.servicebus.message import CloudEvents, exact_size, message_from_event, size_at_most
+from infra.servicebus.errors import SDK_ERRORS, TOO_LARGE, Verdict, error_type, verdict
+from infra.servicebus.message import TRACEPARENT, CloudEvents, exact_size, message_from_event, size_at_most
 from infra.servicebus.senders import Limits, Senders
+from infra.telemetry.messaging import sending
 from outbox.publisher import Accepted, AggregateEvents, Guarantees, Outcome, Refused, Unknown
 
 MOST_MESSAGES = 4_500
@@ -160,14 +161,17 @@ class ServiceBusPublisher:
             batch = self._still_to_be_sent(page, batch)
             if not batch:
                 return
-            try:
-                await self._senders.send([one.message for one in batch])
-            except SDK_ERRORS as error:
-                refusal = verdict(error)
-            else:
-                for one in batch:
-                    one.aggregate.accepted += 1
-                return
+            with sending(self._topic, len(batch), (_traceparent(one.message) for one in batch)) as attempt:
+                try:
+                    await self._senders.send([one.message for one in batch])
+                except SDK_ERRORS as error:
+                    refusal = verdict(error)
+                    attempt.failed(error_type(error))
+                else:
+                    attempt.accepted()
+                    for one in batch:
+                        one.aggregate.accepted += 1
+                    return
         await self._not_sent(page, batch, *refusal)
 
     def _still_to_be_sent(self, page: _Page, batch: Batch[_Message]) -> Batch[_Message]:
@@ -209,6 +213,11 @@ def _stop_at_too_large(aggregates: Iterable[_Aggregate], limit: int) -> None:
                 aggregate.impossible = TOO_LARGE
                 del aggregate.messages[number:]
                 break
+
+
+def _traceparent(message: ServiceBusMessage) -> str | None:
+    found = (message.application_properties or {}).get(TRACEPARENT)
+    return found if isinstance(found, str) else None
 
 
 def _is_mixed(batch: Batch[_Message]) -> bool:
