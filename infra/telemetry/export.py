@@ -13,7 +13,7 @@ import os
 import socket
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from opentelemetry import metrics, trace
 
@@ -31,6 +31,9 @@ FLUSH_SECONDS = 5.0
 
 LIBRARIES = ("opentelemetry", "azure.monitor.opentelemetry")
 """The loggers of what exports."""
+
+OF_ITS_OWN = "STATSBEAT_DISABLED_ALL", "CONTROLPLANE_DISABLED", "SDKSTATS_DISABLED"
+"""The exporter's reports about itself, to Microsoft and among our metrics. A private network does not let them out."""
 
 _log = logging.getLogger(__name__)
 
@@ -105,19 +108,20 @@ def _set_up(settings: TelemetrySettings, service: str) -> Exporting | None:
 def _exporters(settings: TelemetrySettings) -> "list[tuple[MetricExporter, SpanExporter]]":
     made: list[tuple[MetricExporter, SpanExporter]] = []
     if settings.application_insights:
-        # The exporter's own reports to Microsoft, which a private network does not let out.
-        for name in (
-            "APPLICATIONINSIGHTS_STATSBEAT_DISABLED_ALL",
-            "APPLICATIONINSIGHTS_CONTROLPLANE_DISABLED",
-        ):
-            os.environ.setdefault(name, "true")
+        for name in OF_ITS_OWN:
+            os.environ.setdefault(f"APPLICATIONINSIGHTS_{name}", "true")
+        from azure.core.pipeline.policies import SansIOHTTPPolicy  # noqa: PLC0415
         from azure.monitor.opentelemetry.exporter import (  # noqa: PLC0415
             AzureMonitorMetricExporter,
             AzureMonitorTraceExporter,
         )
 
         # APPLICATIONINSIGHTS_AUTHENTICATION_STRING is read by the exporter: it names the managed identity.
-        how = {"connection_string": settings.application_insights, "disable_offline_storage": True}
+        how: dict[str, Any] = {
+            "connection_string": settings.application_insights,
+            "disable_offline_storage": True,
+            "http_logging_policy": SansIOHTTPPolicy(),  # a request that sends telemetry is no log line
+        }
         made.append((AzureMonitorMetricExporter(**how), AzureMonitorTraceExporter(**how)))
     if settings.otlp:
         from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter  # noqa: PLC0415

@@ -12,7 +12,7 @@ from itertools import islice
 from opentelemetry.metrics import get_meter
 from opentelemetry.trace import SpanContext, SpanKind, StatusCode, get_current_span
 
-from infra.telemetry.tracing import parent, span
+from infra.telemetry.tracing import CORRELATION_ID, parent, span
 
 MOST_LINKS = 100
 """So many of its messages a send is linked to; a span with more is cut by the SDK at 128."""
@@ -100,7 +100,7 @@ def processing(
         "messaging.message.id": message_id,
     }
     if correlation_id is not None:
-        attributes["messaging.message.conversation_id"] = correlation_id
+        attributes[CORRELATION_ID] = correlation_id
     host, within = get_current_span().get_span_context(), parent(traceparent)
     with span(f"process {topic}", SpanKind.CONSUMER, attributes, within) as begun:
         if within is not None and host.is_valid and begun.is_recording():

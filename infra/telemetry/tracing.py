@@ -18,6 +18,9 @@ from outbox.unit_of_work import Origin
 
 Attributes = Mapping[str, str | int]
 
+CORRELATION_ID = "outbox.correlation_id"
+"""Not ``messaging.message.conversation_id``: the exporter to Application Insights drops what begins with messaging."""
+
 _tracer = get_tracer("outbox")
 _w3c = TraceContextTextMapPropagator()
 
@@ -95,7 +98,7 @@ def span(name: str, kind: SpanKind, attributes: Attributes, within: Context | No
 @contextmanager
 def committing(origin: Origin) -> Iterator[Origin]:
     """The span in which events are created, for their messages to be found under; the origin that they then carry."""
-    attributes = {"messaging.message.conversation_id": origin.correlation_id}
+    attributes = {CORRELATION_ID: origin.correlation_id}
     with span("create events", SpanKind.PRODUCER, attributes, parent(origin.traceparent)) as begun:
         if not begun.is_recording():
             yield origin

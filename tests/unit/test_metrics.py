@@ -14,7 +14,7 @@ from azure.servicebus.exceptions import ServiceBusServerBusyError
 from inbox.entry import Found
 from inbox.errors import EffectNotDone, StoreAway
 from inbox.event import Event
-from inbox.receiver import Receiver
+from inbox.receiver import Handle, Receiver
 from inbox.retrier import Retrier
 from inbox.state import StateInbox
 from infra.servicebus.message import CloudEvents
@@ -46,8 +46,8 @@ def recorded() -> Iterator[Recorded]:
         yield found
 
 
-def event(contact: str, sequence: int, **data: str) -> OutboxEvent:
-    found = read(event_document(contact, sequence, **data))
+def event(contact: str, sequence: int, *, text: str = "") -> OutboxEvent:
+    found = read(event_document(contact, sequence, text=text))
     assert isinstance(found, OutboxEvent)
     return found
 
@@ -108,9 +108,10 @@ async def test_the_time_since_the_last_success_begins_with_the_first_page_and_gr
 async def test_parked_aggregates_are_told_with_the_age_of_the_oldest(recorded: Recorded) -> None:
     publisher, lot = FakePublisher(), FakeParkingLot()
     since = contacts.NOON
-    for minutes, name in ((0, "a"), (5, "b")):
-        one = replace(relay(publisher, lot), clock=lambda at=minutes: since + timedelta(minutes=at))
-        await one.forward([event(name, 1, text="x" * 300_000)])
+    clock = Clock()
+    for name in ("a", "b"):
+        clock.now = since if name == "a" else since + timedelta(minutes=5)
+        await replace(relay(publisher, lot), clock=clock).forward([event(name, 1, text="x" * 300_000)])
     later = Parking(lot, publisher, clock=lambda: since + timedelta(minutes=7))
     await later.upkeep()
     assert recorded.gauge("outbox.parked.aggregates") == 2
@@ -200,7 +201,7 @@ class FakeTime:
         self.now += seconds
 
 
-def receiver(handle: object, records: inbox.FakeSetAside | None = None) -> Receiver:
+def receiver(handle: Handle, records: inbox.FakeSetAside | None = None) -> Receiver:
     clock = FakeTime()
     return Receiver(
         inbox.read,
@@ -208,7 +209,7 @@ def receiver(handle: object, records: inbox.FakeSetAside | None = None) -> Recei
         records or inbox.FakeSetAside(),
         lambda: inbox.NOON,
         clock.time,
-        clock.sleep,  # type: ignore[arg-type]
+        clock.sleep,
     )
 
 
