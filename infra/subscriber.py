@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 
 import azure.functions as func
 
+from inbox.event import Event
 from inbox.receiver import Handle, Read, Receiver
 from inbox.retrier import Retrier, Tried
+from infra.correlation import correlated, current
 from infra.cosmos.set_aside import CosmosSetAside
 from infra.credentials import credential_for
 from infra.servicebus.received import delivery_of, handling
@@ -92,11 +94,18 @@ def wire_subscriber(settings: Settings, outbox: Outbox, read: Read, handle: Hand
         closed_ttl_seconds=settings.event_ttl_seconds,
     )
     limit = timedelta(seconds=settings.event_ttl_seconds)
+
+    async def traced(event: Event) -> None:
+        """So that what the timer tries again is told under the id of its request too."""
+        given = event.data.get("correlationId")
+        with correlated(current() or (given if isinstance(given, str) else None)):
+            await handle(event)
+
     return Subscriber(
         settings.servicebus_topic,
         subscription,
         Receiver(read, handle, records),
-        Retrier(read, handle, records, limit),
+        Retrier(read, traced, records, limit),
         cache(lambda: _queues(settings, outbox, subscription)),
     )
 

@@ -20,7 +20,7 @@ from outbox.accepted import Accepted
 from outbox.aggregate import AggregateKey
 from outbox.delivery import Block, Delivery, deliver
 from outbox.errors import NotDelivered, PreconditionFailed, Throttled, Unavailable
-from outbox.feed import FeedEvent, OutboxEvent, Poison, Unread, by_aggregate
+from outbox.feed import FeedEvent, Poison, Unread, by_aggregate, caused_by
 from outbox.marker import Fate, Marker
 from outbox.once_a_minute import OnceAMinute
 from outbox.originals import AsDelivered, Originals
@@ -156,7 +156,12 @@ class Relay:
 
     def _drop_discarded(self, page: _Page, key: AggregateKey, marker: Marker) -> None:
         for event in [each for each in page.open[key] if marker.fate(each) is Fate.DROP]:
-            _log.warning("event %s of %s was discarded by an operator: it is not sent", event.id, key)
+            _log.warning(
+                "event %s of %s was discarded by an operator: it is not sent%s",
+                event.id,
+                key,
+                caused_by(event),
+            )
             page.drop(key, event)
 
     async def _send(
@@ -213,10 +218,11 @@ class Relay:
         page.drop(key, event)
         _log.error(
             "event %s of %s came again, and cannot be sent now: %s. The broker has accepted an event in its place "
-            "before: nothing needs to be done",
+            "before: nothing needs to be done%s",
             event.id,
             key,
             block.reason,
+            caused_by(event),
         )
         if not page.open[key]:
             del page.open[key]
@@ -260,7 +266,7 @@ class Relay:
             key,
             marker.refusal.event_id if marker.refusal else "that is being replayed",
             marker.refusal.reason if marker.refusal else "it is being replayed",
-            "".join(map(_caused_by, refused)),
+            caused_by(*behind),
         )
 
     async def _park_alone(self, page: _Page, ownerless: Sequence[FeedEvent]) -> None:
@@ -295,11 +301,5 @@ def _tell(sent: Sequence[FeedEvent]) -> None:
                 event.id,
                 event.aggregate,
                 event.sequence,
-                _caused_by(event),
+                caused_by(event),
             )
-
-
-def _caused_by(event: FeedEvent) -> str:
-    """The id of the request that caused the event, as its other log lines have it."""
-    correlation_id = event.correlation_id if isinstance(event, OutboxEvent) else None
-    return f" [{correlation_id}]" if correlation_id else ""

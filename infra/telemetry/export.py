@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from opentelemetry import metrics, trace
 
+from infra.errors import Misconfigured
 from infra.settings import TelemetrySettings
 from outbox.once_a_minute import OnceAMinute
 
@@ -70,7 +71,10 @@ _exporting: Exporting | None = None
 
 
 def export(settings: TelemetrySettings, service: str) -> Exporting | None:
-    """Set up the SDK at the first call of the process. None: nobody asks for it, or somebody else has done it."""
+    """Set up the SDK at the first call of the process. None: nobody asks for it, or somebody else has done it.
+
+    Raises Misconfigured: the connection string is none.
+    """
     global _exporting  # noqa: PLW0603 - the API's providers are the process's as well
     if _exporting is None and settings.wanted:
         _exporting = _set_up(settings, service)
@@ -93,7 +97,13 @@ def _set_up(settings: TelemetrySettings, service: str) -> Exporting | None:
         logging.getLogger(library).addHandler(_OncePerMinute(logging.WARNING))
         logging.getLogger(library).propagate = False
     resource = Resource.create(_described(service))
-    exporters = _exporters(settings)
+    try:
+        exporters = _exporters(settings)
+    except ValueError:
+        raise Misconfigured(
+            "APPLICATIONINSIGHTS_CONNECTION_STRING is no connection string of Application Insights: copy the one of "
+            "the resource, or remove the setting"
+        ) from None
     meters = MeterProvider(
         [PeriodicExportingMetricReader(metric) for metric, _ in exporters], resource, shutdown_on_exit=False
     )
@@ -127,9 +137,8 @@ def _exporters(settings: TelemetrySettings) -> "list[tuple[MetricExporter, SpanE
         from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter  # noqa: PLC0415
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
 
-        made.append(
-            (OTLPMetricExporter(), OTLPSpanExporter())
-        )  # the address and more: OTEL_EXPORTER_OTLP_...
+        # They read their address, and more, from OTEL_EXPORTER_OTLP_...
+        made.append((OTLPMetricExporter(), OTLPSpanExporter()))
     return made
 
 

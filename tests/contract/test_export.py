@@ -74,10 +74,12 @@ def ingestion() -> Iterator[Ingestion]:
     found = Ingestion()
 
     class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:  # noqa: N802 - the library's name
+        def do_POST(self) -> None:
             items = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             found.items += items
-            answer = json.dumps({"itemsReceived": len(items), "itemsAccepted": len(items), "errors": []}).encode()
+            answer = json.dumps(
+                {"itemsReceived": len(items), "itemsAccepted": len(items), "errors": []}
+            ).encode()
             self.send_response(200)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(answer)))
@@ -177,3 +179,14 @@ def test_the_sdk_is_set_up_once_a_process_and_survives_the_end_of_a_loop() -> No
         run("asyncio.run(main()); asyncio.run(main())", OTEL_EXPORTER_OTLP_ENDPOINT=found.address)
     assert [span.name for span in found.spans] == ["create events", "send events"] * 2
     assert max(value for _, value in found.values("outbox.events.stored")) == 4
+
+
+def test_what_is_no_connection_string_is_said_in_a_line_that_names_the_setting() -> None:
+    program = (
+        "try:\n    wire(load(os.environ))\nexcept Exception as error:\n    print(type(error).__name__, error)"
+    )
+    ended = run(program, APPLICATIONINSIGHTS_CONNECTION_STRING="InstrumentationKey=secret-no-uuid")
+    assert ended.stdout.startswith(
+        "Misconfigured APPLICATIONINSIGHTS_CONNECTION_STRING is no connection string"
+    )
+    assert "secret" not in ended.stdout + ended.stderr

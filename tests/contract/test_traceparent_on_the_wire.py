@@ -1,4 +1,4 @@
-"""A message has one traceparent, its event's own: what the bytes say that go to Service Bus, whatever the SDK traces."""
+"""A message has one traceparent, its event's own: by the bytes that go to Service Bus, whatever the SDK traces."""
 
 import asyncio
 import contextlib

@@ -148,6 +148,21 @@ async def test_a_process_that_records_nothing_passes_the_trace_on(topic: Topic) 
     assert properties[b"traceparent"].decode() == GIVEN
 
 
+async def test_the_workers_report_the_gauges_as_the_timers_do(
+    recorded: Recorded, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relay_worker, "UPKEEP_PAUSE_SECONDS", 0.05)
+    monkeypatch.setattr(subscriber_worker, "WATCH_SECONDS", 0.05)
+    await post(None, None)
+    names = {
+        "outbox.relay.backlog", "outbox.relay.oldest_waiting", "outbox.relay.ttl_used", "outbox.relay.since_success",
+        "outbox.parked.aggregates", "outbox.parked.oldest", "outbox.set_aside.messages", "outbox.set_aside.oldest",
+    }  # fmt: skip
+    async with workers():
+        await eventually(lambda: recorded.names() >= names, what="each gauge was reported")
+        await eventually(lambda: recorded.gauge("outbox.relay.backlog") == 0, what="all is forwarded")
+
+
 async def test_a_commit_that_stores_nothing_makes_no_span(recorded: Recorded, topic: Topic) -> None:
     async with wire(load(os.environ)).outbox.resources:
         await post(GIVEN, None)

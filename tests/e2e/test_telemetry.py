@@ -24,7 +24,6 @@ PERSON = {
     "company": {"companyName": "Grault", "street": "Garply Alley"},
     "description": "met in Fredville",
 }
-QUICKLY = {"OTEL_METRIC_EXPORT_INTERVAL": "500", "OTEL_BSP_SCHEDULE_DELAY": "200"}
 
 
 @pytest.fixture(scope="module")
@@ -36,9 +35,9 @@ def received() -> Iterator[Collector]:
 @pytest.fixture(scope="module")
 def traced(received: Collector, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """The app in the Functions host, whose worker processes export."""
-    with stack(
-        tmp_path_factory.mktemp("stack"), OTEL_EXPORTER_OTLP_ENDPOINT=received.address, **QUICKLY
-    ) as started:
+    folder = tmp_path_factory.mktemp("stack")
+    quickly = {"OTEL_METRIC_EXPORT_INTERVAL": "500", "OTEL_BSP_SCHEDULE_DELAY": "200"}
+    with stack(folder, app=ROOT, OTEL_EXPORTER_OTLP_ENDPOINT=received.address, **quickly) as started:
         yield started
 
 
@@ -113,7 +112,9 @@ async def test_the_workers_export_the_same_and_what_is_left_when_they_end(
             "OTEL_BSP_SCHEDULE_DELAY": "3600000",
         }
         # Each reads from the beginning, beside the app: a lease prefix and a subscription of its own.
-        relay = worker("infra.relay_worker", settings | {"RELAY_LEASE_PREFIX": "own-"}, tmp_path / "relay.log")
+        relay = worker(
+            "infra.relay_worker", settings | {"RELAY_LEASE_PREFIX": "own-"}, tmp_path / "relay.log"
+        )
         subscriber = worker(
             "infra.subscriber_worker",
             settings | {"SERVICEBUS_SUBSCRIPTION": traced.topic.subscription},
@@ -129,5 +130,9 @@ async def test_the_workers_export_the_same_and_what_is_left_when_they_end(
             codes = [process.wait(40) for process in (relay, subscriber)]
         assert codes == [0, 0]
         names = received.metrics.keys()
-        assert names >= {"messaging.client.sent.messages", "outbox.inbox.events", "outbox.relay.since_success"}
+        assert names >= {
+            "messaging.client.sent.messages",
+            "outbox.inbox.events",
+            "outbox.relay.since_success",
+        }
         assert {span.name.partition(" ")[0] for span in received.spans} >= {"send", "process"}
