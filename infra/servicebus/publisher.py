@@ -18,8 +18,8 @@ from azure.servicebus.aio import ServiceBusClient
 from infra.servicebus.batches import Batch, Chain, Room, halves, pack
 from infra.servicebus.errors import SDK_ERRORS, TOO_LARGE, Verdict, error_type, verdict
 from infra.servicebus.message import TRACEPARENT, CloudEvents, exact_size, message_from_event, size_at_most
-from infra.servicebus.senders import Limits, Senders
-from infra.telemetry.messaging import sending
+from infra.servicebus.senders import Limits, Sender, Senders
+from infra.telemetry import messaging
 from outbox.publisher import Accepted, AggregateEvents, Guarantees, Outcome, Refused, Unknown
 
 MOST_MESSAGES = 4_500
@@ -108,6 +108,7 @@ class ServiceBusPublisher:
             try:
                 limits = await self._senders.limits()
             except SDK_ERRORS as error:
+                messaging.no_link(self._topic, len(sending.unsent), error_type(error))
                 sending.give_up(verdict(error)[1], sending.unsent)
             else:
                 _stop_at_too_large(sending.aggregates, limits.message_bytes)
@@ -157,25 +158,36 @@ class ServiceBusPublisher:
 
     async def _send(self, page: _Page, batch: Batch[_Message]) -> None:
         """Send what may still be sent of a batch, in halves where the topic refuses it."""
-        async with self._senders.places:
+        try:
+            sender = await self._senders.take()
+        except SDK_ERRORS as error:
+            messaging.no_link(self._topic, len(batch), error_type(error))
+            page.give_up(verdict(error)[1], batch)
+            return
+        try:
             batch = self._still_to_be_sent(page, batch)
-            if not batch:
-                return
-            with sending(self._topic, len(batch), (_traceparent(one.message) for one in batch)) as attempt:
-                try:
-                    await self._senders.send([one.message for one in batch])
-                except SDK_ERRORS as error:
-                    refusal = verdict(error)
-                    attempt.failed(error_type(error))
-                else:
-                    attempt.accepted()
-                    for one in batch:
-                        one.aggregate.accepted += 1
-                    return
-        await self._not_sent(page, batch, *refusal)
+            refusal = await self._refusal(sender, batch) if batch else None
+        finally:
+            await self._senders.give_back(sender)
+        if refusal is not None:
+            await self._not_sent(page, batch, *refusal)
+
+    async def _refusal(self, sender: Sender, batch: Batch[_Message]) -> tuple[Verdict, str] | None:
+        """Why the topic did not accept the batch; None: it did."""
+        traceparents = (_traceparent(one.message) for one in batch)
+        with messaging.sending(self._topic, len(batch), traceparents) as attempt:
+            try:
+                await sender.send([one.message for one in batch])
+            except SDK_ERRORS as error:
+                attempt.failed(error_type(error))
+                return verdict(error)
+            attempt.accepted()
+        for one in batch:
+            one.aggregate.accepted += 1
+        return None
 
     def _still_to_be_sent(self, page: _Page, batch: Batch[_Message]) -> Batch[_Message]:
-        """Decided when the batch has its place: other sends may have failed while it waited for that."""
+        """Decided when the batch has its sender: other sends may have failed while it waited for that."""
         if page.away is not None:
             page.give_up(page.away, batch)
         batch = [one for one in batch if one.aggregate.stopped is None and not one.aggregate.postponed]

@@ -58,11 +58,7 @@ class Attempt:
 @contextmanager
 def sending(topic: str, messages: int, traceparents: Iterable[str | None]) -> Iterator[Attempt]:
     """Measure a send. ``traceparents``: those of its messages, looked at only if the span is recorded."""
-    attributes: dict[str, str | int] = {
-        "messaging.system": "servicebus",
-        "messaging.operation.name": "send",
-        "messaging.destination.name": topic,
-    }
+    attributes = _to(topic)
     attempt = Attempt()
     began = time.perf_counter()
     more: dict[str, str | int] = {
@@ -84,6 +80,19 @@ def sending(topic: str, messages: int, traceparents: Iterable[str | None]) -> It
             _duration.record(time.perf_counter() - began, attributes)
             if attempt.error_type is None:
                 _batch.record(messages)
+
+
+def no_link(topic: str, messages: int, error_type: str) -> None:
+    """So many messages were to be sent, and no link to the topic could be opened."""
+    _sent.add(messages, _to(topic) | {"error.type": error_type})
+
+
+def _to(topic: str) -> dict[str, str | int]:
+    return {
+        "messaging.system": "servicebus",
+        "messaging.operation.name": "send",
+        "messaging.destination.name": topic,
+    }
 
 
 @contextmanager

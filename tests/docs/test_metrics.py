@@ -28,8 +28,8 @@ def made(module: Path) -> Iterator[tuple[str, str]]:
     """Each metric's name with its kind and unit."""
     for node in ast.walk(ast.parse(module.read_text())):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in KINDS:
-            name, unit, _ = [one.value for one in node.args if isinstance(one, ast.Constant)]
-            yield str(name), f"{KINDS[node.func.attr]} {unit}"
+            name, unit, _ = [str(one.value) for one in node.args if isinstance(one, ast.Constant)]
+            yield name, f"{KINDS[node.func.attr]} {unit}"
 
 
 MADE = {name: kind for module in MODULES for name, kind in made(module)}
@@ -53,7 +53,9 @@ def test_the_page_says_when_and_what_to_do() -> None:
     assert not [name for name, _, _, when, todo in rows() if not when or not todo]
 
 
-@pytest.mark.parametrize(("name", "values"), [("outbox.events.parked", Why), ("outbox.inbox.events", Outcome)])
+@pytest.mark.parametrize(
+    ("name", "values"), [("outbox.events.parked", Why), ("outbox.inbox.events", Outcome)]
+)
 def test_the_page_lists_the_values_of_an_attribute(name: str, values: type[Why] | type[Outcome]) -> None:
     [attributes] = [row[2] for row in rows() if row[0] == f"`{name}`"]
     assert {str(value) for value in values} <= set(re.findall(r"`(\w+)`", attributes))
@@ -72,6 +74,8 @@ def test_each_metric_has_a_test_with_an_expectation(name: str) -> None:
 
 
 def test_the_query_for_a_support_ticket_asks_for_what_spans_have() -> None:
-    [query] = re.findall(r"```kusto\n(.*?)```", STORY.partition("## The story of one request")[2], re.DOTALL)[:1]
+    [query] = re.findall(r"```kusto\n(.*?)```", STORY.partition("## The story of one request")[2], re.DOTALL)[
+        :1
+    ]
     assert f'customDimensions["{CORRELATION_ID}"]' in query
     assert 'strcat("[", id, "]")' in query

@@ -106,7 +106,10 @@ def test_the_core_knows_no_vendor(place: str) -> None:
 @pytest.mark.parametrize("place", ["outbox", "inbox"])
 def test_the_core_counts_with_the_api_alone_and_in_one_module(place: str) -> None:
     used = {
-        (module.stem, name) for module in modules(place) for name in imports(module) if "opentelemetry" in name
+        (module.stem, name)
+        for module in modules(place)
+        for name in imports(module)
+        if "opentelemetry" in name
     }
     assert used == {("telemetry", "opentelemetry.metrics")}
 

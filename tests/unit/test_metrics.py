@@ -1,7 +1,7 @@
 """What the relay and the subscriber count: each metric of docs/operations/metrics.md that needs no server."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import cast
@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
-from azure.servicebus.exceptions import ServiceBusServerBusyError
+from azure.servicebus.exceptions import ServiceBusConnectionError, ServiceBusServerBusyError
 
 from inbox.entry import Found
 from inbox.errors import EffectNotDone, StoreAway
@@ -131,29 +131,57 @@ def test_a_reading_is_not_reported_for_ever_by_a_process_that_takes_it_no_more()
 
 
 class Topic:
-    """Stands in for the senders."""
+    """Stands in for the senders, of which it is one."""
 
-    def __init__(self, *answers: BaseException | None) -> None:
+    def __init__(self, *answers: BaseException | None, links: Sequence[BaseException | None] = ()) -> None:
         self.answers = [*answers]
-        self.places = asyncio.Semaphore(3)
+        self.links = [*links]
 
     async def limits(self) -> Limits:
         return Limits(batch_bytes=200_000, message_bytes=200_000)
 
-    async def send(self, messages: list[ServiceBusMessage]) -> None:
+    async def take(self) -> "Topic":
+        if self.links and (failure := self.links.pop(0)):
+            raise failure
+        return self
+
+    async def give_back(self, _: "Topic") -> None:
+        pass
+
+    async def send(self, messages: Sequence[ServiceBusMessage]) -> None:
         await asyncio.sleep(0.01)
         if answer := self.answers.pop(0):
             raise answer
+
+
+def publisher_to(topic: Topic, monkeypatch: pytest.MonkeyPatch) -> ServiceBusPublisher:
+    publisher = ServiceBusPublisher(
+        cast(ServiceBusClient, None), "events", service=CloudEvents("/t"), partitioned=False, senders=3
+    )
+    monkeypatch.setattr(publisher, "_senders", topic)
+    return publisher
+
+
+async def test_messages_for_which_no_link_opens_are_failed_attempts_too(
+    recorded: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class NoLimits(Topic):
+        async def limits(self) -> Limits:
+            raise ServiceBusConnectionError
+
+    late = publisher_to(Topic(None, links=[ServiceBusConnectionError()]), monkeypatch)
+    for publisher in (late, publisher_to(NoLimits(), monkeypatch)):
+        await publish(publisher, [publishable("a", 1)], [publishable("b", 1)])
+    [(attributes, count)] = recorded.points("messaging.client.sent.messages")
+    assert (attributes["error.type"], count) == ("ServiceBusConnectionError", 4)
+    assert recorded.points("messaging.client.operation.duration") == []
 
 
 async def test_sends_are_measured_and_counted_failed_ones_with_the_reason(
     recorded: Recorded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = Topic(ServiceBusServerBusyError(message="johndoe@contoso.com"), None, OSError("johndoe"), None)
-    publisher = ServiceBusPublisher(
-        cast(ServiceBusClient, None), "events", service=CloudEvents("/t"), partitioned=False, senders=3
-    )
-    monkeypatch.setattr(publisher, "_senders", topic)
+    publisher = publisher_to(topic, monkeypatch)
     for _ in range(4):
         await publish(publisher, [publishable("a", 1), publishable("a", 2)], [publishable("b", 1)])
 
