@@ -11,7 +11,6 @@ import sys
 from dataclasses import dataclass
 from uuid import UUID
 
-from azure.core.settings import settings
 from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
 
 from infra.canonical import as_sent
@@ -44,10 +43,12 @@ class CloudEvents:
         return f"{self.schemas}/{event.action}.v{event.schema_version}.json"
 
 
-def message_from_event(event: OutboxEvent, *, service: CloudEvents, partitioned: bool) -> ServiceBusMessage:
+def message_from_event(
+    event: OutboxEvent, *, service: CloudEvents, partitioned: bool, sdk_traces: bool = False
+) -> ServiceBusMessage:
     """The message of an event. Raises ValueError when the SDK cannot make one.
 
-    On a partitioned topic the session is the partition key as well.
+    On a partitioned topic the session is the partition key as well. ``sdk_traces``: the SDK would add what it traces.
     """
     properties: dict[str | bytes, int | float | bytes | bool | str | UUID] = {
         "cloudEvents_specversion": "1.0",
@@ -71,7 +72,7 @@ def message_from_event(event: OutboxEvent, *, service: CloudEvents, partitioned:
     if event.traceparent:
         # As bytes: the SDK, when it traces, adds its own under this very name, unless the name is there.
         properties[TRACEPARENT] = event.traceparent
-        if settings.tracing_implementation() is not None:
+        if sdk_traces:
             properties[_DIAGNOSTIC_ID] = event.traceparent
     return ServiceBusMessage(
         as_sent(dict(event.data)),

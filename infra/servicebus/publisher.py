@@ -12,6 +12,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from azure.core.settings import settings
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
 
@@ -103,7 +104,8 @@ class ServiceBusPublisher:
 
     async def publish(self, page: Sequence[AggregateEvents]) -> Sequence[Outcome]:
         """Send each aggregate's events in order, all of them in as few sends as possible."""
-        sending = _Page([self._prepared(group) for group in page])
+        sdk_traces = settings.tracing_implementation() is not None  # looked up once: that takes a microsecond
+        sending = _Page([self._prepared(group, sdk_traces=sdk_traces) for group in page])
         if sending.unsent:
             try:
                 limits = await self._senders.limits()
@@ -125,12 +127,14 @@ class ServiceBusPublisher:
     def _mixes(self) -> bool:
         return not self._partitioned and not self.refused_mixes
 
-    def _prepared(self, group: AggregateEvents) -> _Aggregate:
+    def _prepared(self, group: AggregateEvents, *, sdk_traces: bool) -> _Aggregate:
         """The messages up to the first event for which the SDK cannot make a message."""
         aggregate = _Aggregate()
         for event in group.events:
             try:
-                message = message_from_event(event, service=self._service, partitioned=self._partitioned)
+                message = message_from_event(
+                    event, service=self._service, partitioned=self._partitioned, sdk_traces=sdk_traces
+                )
                 size = size_at_most(message)
             except ValueError:
                 aggregate.impossible = "the SDK cannot make a message of it: see the limits of Service Bus"

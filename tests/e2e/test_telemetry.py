@@ -9,6 +9,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from devstack import testing
 from devstack.testing import eventually
 from tests.e2e.conftest import Stack, stack
 from tests.support.otlp import Collector, Span, collector
@@ -136,3 +137,24 @@ async def test_the_workers_export_the_same_and_what_is_left_when_they_end(
             "outbox.relay.since_success",
         }
         assert {span.name.partition(" ")[0] for span in received.spans} >= {"send", "process"}
+
+
+async def test_another_service_over_the_same_wiring_exports_the_same(
+    tmp_path: Path, http: aiohttp.ClientSession
+) -> None:
+    order = {"customer": "Xanthippe", "lines": [{"sku": "A-1", "quantity": 2}]}
+    with collector() as received:
+        settings = {"OTEL_EXPORTER_OTLP_ENDPOINT": received.address, "OTEL_BSP_SCHEDULE_DELAY": "200"}
+        app = ROOT / "examples" / "orders"
+        with testing.Stack(tmp_path, {"PYTHONPATH": str(ROOT), **settings}) as started:
+            started.make(app)
+            address = started.run(app).address.rstrip("/")
+            async with http.post(f"{address}/api/orders", json=order, headers=HEADERS) as answer:
+                assert answer.status == 201, await answer.text()
+            await eventually(
+                lambda: bool(of_trace(received, "process")), within=20, what="the subscriber's span"
+            )
+        [create], [process] = of_trace(received, "create events"), of_trace(received, "process")
+        assert (process.parent, process.service) == (create.id, "orders")
+        assert len(of_trace(received, "write mark")) >= 2, "started, and handled"
+        assert b"Xanthippe" not in b"".join(received.bodies)
