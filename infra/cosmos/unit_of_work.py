@@ -10,7 +10,7 @@ asks again finds which of the two.
 import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -25,7 +25,7 @@ from infra.cosmos.documents import (
 )
 from infra.cosmos.errors import Failure, Kind
 from infra.cosmos.repository import AggregateReader, CosmosRequestRecords
-from infra.telemetry.tracing import committing
+from infra.telemetry.tracing import LONGEST, committing
 from outbox import telemetry
 from outbox.aggregate import Aggregate, AggregateState, Changes
 from outbox.errors import ChangeTooLarge, OutcomeUnknown, PreconditionFailed, Unavailable
@@ -135,7 +135,10 @@ class CosmosUnitOfWork:
     def check(self) -> None:
         """Raise what :meth:`commit` would raise without asking the store."""
         if changed := _changed(self._tracked):
-            self._batch(changed, self._origin)
+            given = (
+                self._origin.traceparent or LONGEST
+            )  # the commit may have a trace where the request had none
+            self._batch(changed, replace(self._origin, traceparent=given))
 
     async def commit(self, *, until: float | None = None) -> Commit:
         """Store every tracked change and its events in one transaction. Raises the errors that the port lists."""

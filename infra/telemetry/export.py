@@ -104,6 +104,9 @@ def _set_up(settings: TelemetrySettings, service: str) -> Exporting | None:
             "APPLICATIONINSIGHTS_CONNECTION_STRING is no connection string of Application Insights: copy the one of "
             "the resource, or remove the setting"
         ) from None
+    except Exception as error:  # noqa: BLE001 - such as a package that does not fit the host's: the app goes on
+        _log.error("no metrics and traces are exported, since the exporter cannot be loaded: %s", error)
+        return None
     meters = MeterProvider(
         [PeriodicExportingMetricReader(metric) for metric, _ in exporters], resource, shutdown_on_exit=False
     )

@@ -21,6 +21,9 @@ Attributes = Mapping[str, str | int]
 CORRELATION_ID = "outbox.correlation_id"
 """Not ``messaging.message.conversation_id``: the exporter to Application Insights drops what begins with messaging."""
 
+LONGEST = f"00-{'0' * 32}-{'0' * 16}-00"
+"""As long as any ``traceparent``."""
+
 _tracer = get_tracer("outbox")
 _w3c = TraceContextTextMapPropagator()
 

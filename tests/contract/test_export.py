@@ -190,3 +190,13 @@ def test_what_is_no_connection_string_is_said_in_a_line_that_names_the_setting()
         "Misconfigured APPLICATIONINSIGHTS_CONNECTION_STRING is no connection string"
     )
     assert "secret" not in ended.stdout + ended.stderr
+
+
+def test_an_exporter_that_cannot_be_loaded_is_no_reason_not_to_work() -> None:
+    """The host has packages of its own in the process, protobuf among them."""
+    broken = "sys.modules['opentelemetry.exporter.otlp.proto.http.metric_exporter'] = None"
+    ended = run(
+        f"{broken}\nasyncio.run(main())\nprint('worked')", OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:1"
+    )
+    assert ended.stdout.strip() == "worked"
+    assert "ERROR:infra.telemetry.export:no metrics and traces are exported" in ended.stderr
