@@ -10,7 +10,7 @@ import pytest
 from domain.contact import Contact
 from domain.values import Name
 from infra.cosmos import unit_of_work
-from infra.cosmos.container import Container, StoreFailed, Write
+from infra.cosmos.container import Container, StoreFailed, Write, size_in_bytes
 from infra.cosmos.errors import Failure, Kind
 from infra.cosmos.unit_of_work import CosmosUnitOfWork
 from outbox.errors import (
@@ -330,13 +330,13 @@ async def test_what_passed_the_check_is_not_larger_when_the_commit_begins_a_trac
     cosmos_store: CosmosStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes: list[int] = []
-    measured = unit_of_work.size_in_bytes
+    measured = size_in_bytes
 
-    def size_in_bytes(writes: Sequence[Write]) -> int:
+    def noted(writes: Sequence[Write]) -> int:
         sizes.append(measured(writes))
         return sizes[-1]
 
-    monkeypatch.setattr(unit_of_work, "size_in_bytes", size_in_bytes)
+    monkeypatch.setattr(unit_of_work, "size_in_bytes", noted)
     with recording():
         async with cosmos_store.open(Origin("no trace")) as work:
             work.add(Contact.create(DETAILS, at=NOON))
