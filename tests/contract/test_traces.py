@@ -61,7 +61,7 @@ async def workers() -> AsyncIterator[None]:
     """Both, each with clients of its own."""
     stop = asyncio.Event()
     running = [
-        asyncio.create_task(relay_worker.run(wire(load(os.environ)).outbox, stop)),
+        asyncio.create_task(relay_worker.run(wire(load(os.environ)), stop)),
         asyncio.create_task(subscriber_worker.run(wire(load(os.environ)), stop, slots=2)),
     ]
     try:
