@@ -1,6 +1,7 @@
 """Metrics and traces of the whole path reach a collector over a real socket, and nothing personal is in their bytes."""
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -101,7 +102,10 @@ async def test_the_workers_export_the_same_and_what_is_left_when_they_end(
     traced: Stack, http: aiohttp.ClientSession, tmp_path: Path
 ) -> None:
     """The intervals are an hour: what comes was sent by the flush at the end."""
-    await traced.create(http)
+    async with http.post(
+        f"{traced.url}/contacts", json=PERSON, headers={"x-correlation-id": "order-4712"}
+    ) as answer:
+        assert answer.status == 201
     with collector() as received:
         settings = {
             "COSMOS": traced.cosmos.connection_string,
@@ -123,7 +127,9 @@ async def test_the_workers_export_the_same_and_what_is_left_when_they_end(
         )
         try:
             log = tmp_path / "subscriber.log"
-            await eventually(lambda: "received ContactCreatedEvent" in log.read_text(), within=30)
+            # A line of the worker carries the id of its request, as one of the app does.
+            received_it = re.compile(r"received ContactCreatedEvent .* \[order-4712\]")
+            await eventually(lambda: bool(received_it.search(log.read_text())), within=30)
             await eventually(lambda: "forwarded" in (tmp_path / "relay.log").read_text(), within=30)
         finally:
             for process in (relay, subscriber):
