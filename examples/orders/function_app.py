@@ -17,7 +17,8 @@ EMAIL_SECONDS = 40.0
 """What a run of the timer may take: it runs every minute."""
 
 app = catch_all.IndexedApp(http_auth_level=func.AuthLevel.FUNCTION)
-# GET health, GET relay, GET parked, GET parked/{id}, POST parked/{id}/discard, POST parked/{path}/{id}/replay
+# GET operations (the page), GET health, GET dependencies, GET instance, GET relay, GET history/{path}/{id}, GET parked,
+# GET parked/{id}, POST parked/{id}/discard, POST parked/{path}/{id}/replay
 app.register_functions(operator_functions(application, orders.OPERATIONS))
 
 
