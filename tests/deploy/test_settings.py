@@ -137,3 +137,10 @@ def test_a_package_holds_the_app_and_nothing_else() -> None:
     ignored, private = ((ROOT / file).read_text().split() for file in (".funcignore", ".gitignore"))
     packaged = {entry.name for entry in ROOT.iterdir() if not matches(entry.name, ignored)}
     assert {name for name in packaged if not matches(name, private)} == deployable()
+
+
+def test_each_signal_of_telemetry_has_one_exporter() -> None:
+    """docs/decisions/0020-telemetry.md: with either of these the host drops the log lines that the worker hands it."""
+    assert not {"PYTHON_APPLICATIONINSIGHTS_ENABLE_TELEMETRY", "PYTHON_ENABLE_OPENTELEMETRY"} & set(IN_AZURE)
+    host = json.loads((ROOT / "host.json").read_text())
+    assert host["telemetryMode"] == "OpenTelemetry"
