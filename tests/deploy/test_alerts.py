@@ -10,6 +10,7 @@ import pytest
 from tests.deploy import bicep
 from tests.deploy.bicep import MAIN
 from tests.deploy.kql import Query
+from tests.docs.test_metrics import MADE, rows
 from tests.support.paths import ROOT
 
 MODULE = bicep.read("modules/alerts.bicep")
@@ -18,28 +19,10 @@ FILES = sorted((ROOT / "deploy" / "alerts").glob("*.kql"))
 WORKBOOK_TEXT = (ROOT / "deploy" / "workbook.json").read_text()
 WORKBOOK: dict[str, Any] = json.loads(WORKBOOK_TEXT)
 
-SENT = {"messaging.system", "messaging.operation.name", "messaging.destination.name", "error.type"}
-EMITTED: dict[str, set[str]] = {
-    "outbox.events.stored": {"outbox.aggregate.type", "outbox.event.type"},
-    "messaging.client.sent.messages": SENT,
-    "messaging.client.operation.duration": SENT,
-    "outbox.batch.events": set(),
-    "outbox.commit_to_accepted": set(),
-    "outbox.events.parked": {"outbox.reason"},
-    "outbox.events.duplicates": set(),
-    "outbox.inbox.events": {"outbox.outcome", "messaging.destination.subscription.name"},
-    "outbox.inbox.gaps_healed": set(),
-    "outbox.commit_to_applied": set(),
-    "outbox.relay.backlog": set(),
-    "outbox.relay.oldest_waiting": set(),
-    "outbox.relay.ttl_used": set(),
-    "outbox.relay.since_success": set(),
-    "outbox.parked.aggregates": set(),
-    "outbox.parked.oldest": set(),
-    "outbox.set_aside.messages": set(),
-    "outbox.set_aside.oldest": set(),
+EMITTED = {
+    name.strip("`"): set(re.findall(r"`(\w+(?:\.\w+)+)`", attributes)) for name, _, attributes, *_ in rows()
 }
-"""The metrics of the app, each with its attributes."""
+"""The metrics of the app, each with its attributes, as docs/operations/metrics.md lists them."""
 
 TABLES = {
     "AppMetrics": {"TimeGenerated", "Name", "Sum", "ItemCount", "Properties"},
@@ -80,7 +63,7 @@ def test_a_query_asks_only_for_what_the_app_emits(name: str) -> None:
     query = queries()[name]
     assert query.table in TABLES
     assert query.columns() <= TABLES[query.table], name
-    assert query.metrics() <= set(EMITTED), name
+    assert query.metrics() <= set(MADE), name
     if query.table == "AppMetrics":
         assert query.metrics(), f"{name} adds up figures of different metrics"
     known = set().union(*(EMITTED[metric] for metric in query.metrics()))
