@@ -12,25 +12,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING
 
-from changefeed import (
-    ChangeFeedError,
-    FeedLag,
-    FeedRangeGone,
-    LeaseLag,
-    effective_key,
-    estimate_lag,
-    mend_leases,
-)
 from infra import relay_feed
 from infra.cosmos.client import ContainerProxy
 from infra.cosmos.errors import SDK_ERRORS, classify
 from infra.errors import Misconfigured
+from infra.late import late
 from infra.telemetry import gauges
 from outbox.errors import Unavailable
 from outbox.parking_lot import ParkingLot
 from outbox.ttl_guard import SHARE
 from outbox.unit_of_work import Clock, utc_now
+
+if TYPE_CHECKING:
+    import changefeed
+else:
+    changefeed = late("changefeed")
 
 DEADLINE_SECONDS = 20.0
 """For reading how far all leases are, the SDK's own retries included."""
@@ -124,7 +122,7 @@ class RelayObserver:
         now = self.clock()
         with _errors_of_ours():
             async with asyncio.timeout(DEADLINE_SECONDS):
-                key = await effective_key(self.feed, partition_key)
+                key = await changefeed.effective_key(self.feed, partition_key)
         for lag in feed.leases:
             if lag.feed_range is not None and lag.feed_range.holds(key):
                 return Progress(now, lag.lease_token, lag.position, lag.waiting_since)
@@ -185,18 +183,20 @@ class RelayObserver:
             async with asyncio.timeout(DEADLINE_SECONDS):
                 return (await self.feed.read()).get("defaultTtl") is None
 
-    async def _feed_lag(self) -> FeedLag:
+    async def _feed_lag(self) -> "changefeed.FeedLag":
         with _errors_of_ours():
             async with asyncio.timeout(DEADLINE_SECONDS):
-                return await estimate_lag(self.feed, self.leases, lease_prefix=self.lease_prefix)
+                return await changefeed.estimate_lag(self.feed, self.leases, lease_prefix=self.lease_prefix)
 
     async def _mend(self) -> None:
         patience = self.mending_patience_seconds
         with _errors_of_ours():
             async with asyncio.timeout(DEADLINE_SECONDS + patience):
-                await mend_leases(self.feed, self.leases, lease_prefix=self.lease_prefix, patience=patience)
+                await changefeed.mend_leases(
+                    self.feed, self.leases, lease_prefix=self.lease_prefix, patience=patience
+                )
 
-    def _lease(self, lag: LeaseLag, now: datetime) -> LeaseStatus:
+    def _lease(self, lag: "changefeed.LeaseLag", now: datetime) -> LeaseStatus:
         age = None if lag.waiting_since is None else max(0, int((now - lag.waiting_since).total_seconds()))
         return LeaseStatus(
             lag.lease_token,
@@ -216,7 +216,7 @@ def _errors_of_ours() -> Iterator[None]:
         yield
     except SDK_ERRORS as error:
         raise classify(error).error() from error
-    except FeedRangeGone as error:
+    except changefeed.FeedRangeGone as error:
         raise Unavailable("the store is splitting the container's partitions: try again later") from error
-    except ChangeFeedError as error:
+    except changefeed.ChangeFeedError as error:
         raise Misconfigured(f"the leases of the relay cannot be used: {error}") from error

@@ -56,7 +56,7 @@ async def republish(outbox: Outbox, plan: Plan, progress: Progress, *, clock: Cl
     relay = outbox.relay
     await _check_forwarded(outbox, plan.span, clock())
     work = Republishing(
-        outbox.history,
+        outbox.history(),
         relay.parking,
         relay.originals,
         Nowhere() if plan.dry_run else relay.publisher,

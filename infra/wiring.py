@@ -12,16 +12,14 @@ import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from infra.aggregate_past import AggregatePast
 from infra.correlation import tag_log_lines
 from infra.cosmos.claims import CosmosClaims
 from infra.cosmos.client import ContainerProxy, CosmosClient, cosmos_client
 from infra.cosmos.container import Container
 from infra.cosmos.documents import EventReader
 from infra.cosmos.expiry import Expiry
-from infra.cosmos.history import CosmosEventHistory
 from infra.cosmos.marker_documents import Owners
 from infra.cosmos.originals import CosmosOriginals
 from infra.cosmos.parked_documents import ParkedDocuments
@@ -30,6 +28,7 @@ from infra.cosmos.unit_of_work import CosmosUnitOfWork, Lifetimes
 from infra.credentials import credential_for
 from infra.dependencies import LOOK_SECONDS, Dependency
 from infra.instance import Instance
+from infra.late import late
 from infra.late_publisher import LatePublisher
 from infra.recent import Recent
 from infra.relay_status import RelayObserver
@@ -43,8 +42,14 @@ from outbox.errors import NotDelivered
 from outbox.parking import Parking
 from outbox.publisher import Publisher
 from outbox.relay import Forwarded, Relay
-from outbox.republish import EventHistory
 from outbox.unit_of_work import Origin, UnitOfWork, UnitOfWorkFactory
+
+if TYPE_CHECKING:
+    from infra import aggregate_past
+    from infra.cosmos import history
+    from outbox.republish import EventHistory
+else:
+    aggregate_past, history = late("infra.aggregate_past"), late("infra.cosmos.history")
 
 FORWARD_SECONDS = 150.0
 """For one page of the feed; shorter than ``functionTimeout`` in host.json, which ends the process and all in it."""
@@ -67,7 +72,8 @@ class Outbox:
     shedder: LoadShedder
     """Every function that stores a change asks it first."""
     events: EventReader
-    history: EventHistory
+    history: "Callable[[], EventHistory]"
+    """The events that are still stored."""
     feed: ContainerProxy
     """The container whose change feed the relay reads."""
     leases: ContainerProxy
@@ -78,7 +84,7 @@ class Outbox:
     """A container of the service's database by its name; the same object for the same name."""
     check: Callable[[], Awaitable[None]]
     """Returns if the store answers. Raises Unavailable, Throttled or Misconfigured."""
-    past: AggregatePast
+    past: "Callable[[], aggregate_past.AggregatePast]"
     """What became of the events of one aggregate."""
     dependencies: Sequence[Dependency]
     """The store and the broker."""
@@ -182,14 +188,14 @@ def wire_outbox(settings: Settings, names: WireNames) -> Outbox:
         observer=observer,
         shedder=shedder,
         events=events,
-        history=CosmosEventHistory(container, events),
+        history=lambda: history.CosmosEventHistory(container, events),
         feed=feed,
         leases=leases,
         expiry=Expiry(database, feed, container),
         reading=settings.feed,
         container=container_of,
         check=Recent(container.check, seconds=HEALTH_SECONDS),
-        past=AggregatePast(container, events, lot, observer),
+        past=lambda: aggregate_past.AggregatePast(container, events, lot, observer),
         dependencies=(
             Dependency("Cosmos DB", container.check),
             Dependency("Service Bus", functools.partial(_try_sending, settings)),

@@ -61,7 +61,7 @@ def _add_views(
     async def get_history(req: func.HttpRequest) -> func.HttpResponse:
         """GET /history/{path}/{id}?pageSize=&before=: what became of the events of one aggregate."""
         aggregate, (size, before) = history.aggregate(req, names), history.page_request(req)
-        return history.told(await service().outbox.past.page(aggregate, size, before), names)
+        return history.told(await service().outbox.past().page(aggregate, size, before), names)
 
     @app.route(route="health", methods=["GET"], auth_level=func.AuthLevel.ANONYMOUS)
     @answering
