@@ -6,6 +6,7 @@ from typing import Any
 
 from tests.torture.strike import Strike, deaths_of_relays, in_order, leases_lost, times
 
+_THIEVES = 4
 _BATCHES: Mapping[str, Any] = {"operation": "batch", "container": "contacts"}
 
 
@@ -75,6 +76,38 @@ def lost_answers(chance: random.Random, seconds: float) -> list[Strike]:
 def floods(chance: random.Random, seconds: float) -> list[Strike]:
     """Contacts whose waiting events need several batches, while the topic refuses every other send."""
     return [Strike(at, "flood", "contacts") for at in times(chance, seconds, 15.0)]
+
+
+def stolen_messages(chance: random.Random, seconds: float) -> list[Strike]:
+    """Messages of the app's subscription are lost, late, delivered again and set aside, and all its reads are old.
+
+    Some reads of entries take seconds. When the broker then ends all links, another process gets the session, and goes
+    on with the contact while the first one still holds what it has read.
+    """
+    source = {"kind": "lag", "operation": "read", "container": "contacts", "seconds": 30.0, "count": None}
+    entry = {"kind": "lag", "operation": "read", "container": "directory", "versions": 3, "share": 0.5}
+    slow = {"kind": "slow", "operation": "read", "container": "directory", "seconds": 2.5}
+    refused = {
+        "kind": "refuse",
+        "operation": "read",
+        "container": "directory",
+        "count": None,
+        "forSeconds": 3.0,
+    }
+    strikes = [
+        Strike(0.1, "lag", "cosmos", fault=source),
+        Strike(0.1, "lag", "cosmos", fault=entry | {"count": None}),
+        *(Strike(0.2, "thief", "contact-directory", seconds - 1.0) for _ in range(_THIEVES)),
+        *(Strike(at, "cosmos", "cosmos", fault=slow) for at in times(chance, seconds, 0.4)),
+        *(
+            Strike(at, "servicebus", "servicebus", fault={"kind": "detach"})
+            for at in times(chance, seconds, 3.0)
+        ),
+        *(Strike(at, "refuse entry", "directory", fault=refused) for at in times(chance, seconds, 5.0)),
+        *(Strike(at, "operator of the subscriber", "set-aside") for at in times(chance, seconds, 3.0)),
+        *(Strike(at, "kill", "functions", 0.2) for at in times(chance, seconds, 30.0)),
+    ]
+    return in_order(strikes)
 
 
 def nothing(_chance: random.Random, _seconds: float) -> list[Strike]:

@@ -21,6 +21,8 @@ class Profile:
     pauses: tuple[float, float] = (0.05, 0.3)
     hosts: int = 1
     workers: int = 1
+    ends_quietly: bool = False
+    """Whether the run ends without one more change of every contact: what is wrong then stays wrong."""
 
 
 KILLS = {"functions": 15.0, "cosmos": 11.0, "servicebus": 11.0, "worker": 15.0, "subscriber": 12.0}
@@ -171,6 +173,7 @@ PROFILES: dict[str, Profile] = {
     "interrupted-replays": Profile(few_faults.interrupted_replays, hosts=2),
     "moving-leases": Profile(few_faults.moving_leases, hosts=2),
     "unserved-tokens": Profile(few_faults.unserved_tokens, hosts=2),
+    "stolen-messages": Profile(few_faults.stolen_messages, hosts=2, ends_quietly=True),
     "lost-answers": Profile(few_faults.lost_answers),
     "floods": Profile(few_faults.floods),
     "nothing": Profile(few_faults.nothing),

@@ -24,6 +24,8 @@ class Planted:
 _GAP = ("order", "lost event", "order in time")
 _NO_EFFECT = (*_GAP, "half done", "contact without its events", "state differs from the events")
 
+_SEEN = ("entry went back", "entry differs from the events", "applied twice", "deleted entry came back")
+
 PLANTED = (
     Planted(
         "undelivered-page-counts-as-done",
@@ -222,5 +224,70 @@ PLANTED = (
         "    found = await work.get(kind, aggregate_id, partition_key=partition_key)\n",
         "old-reads",
         ("not found, but there", "refused as changed, but unchanged"),
+    ),
+    Planted(
+        "inbox-applies-before-it-checks",
+        "inbox/decision.py",
+        "    if sequence <= entry.last_sequence:\n"
+        "        return Complete(Done.CONFLICT if _conflict(entry, event) else Done.APPLIED_BEFORE)"
+        "  # applied-before\n",
+        "",
+        "stolen-messages",
+        _SEEN,
+    ),
+    Planted(
+        "inbox-checks-and-writes-apart",
+        "infra/cosmos/entries.py",
+        "        write = Write.create(item) if over is None else Write.replace(item, over)\n",
+        '        write = Write.create(item) if over is None else Write("replace", item)\n',
+        "stolen-messages",
+        _SEEN,
+    ),
+    Planted(
+        "inbox-ignores-a-gap",
+        "inbox/decision.py",
+        "    if sequence > entry.last_sequence + 1:\n        return Heal(Because.GAP, sequence)  # next-only\n",
+        "",
+        "stolen-messages",
+        _SEEN,
+    ),
+    Planted(
+        "inbox-heals-from-an-old-read",
+        "inbox/decision.py",
+        "    behind = found is None or (heal.at_least is not None and found.sequence < heal.at_least)\n",
+        "    behind = found is None\n",
+        "stolen-messages",
+        ("directory",),
+    ),
+    Planted(
+        "inbox-applies-again-what-was-set-aside",
+        "inbox/retrier.py",
+        "                await self.handle(event)\n",
+        "                from dataclasses import replace\n"
+        "\n"
+        "                inbox = self.handle.__self__\n"
+        "                read = await inbox.entries.newest(event.aggregate)\n"
+        "                after = read and read.entry.state and inbox.project(read.entry.state, event)\n"
+        "                if after:\n"
+        "                    from inbox.entry import Stamp\n"
+        "\n"
+        "                    newer = max(read.entry.last_sequence, event.sequence or 0)\n"
+        "                    entry = replace(read.entry, last_sequence=newer, state=after.state)\n"
+        "                    stamp = Stamp(self.now(), None)\n"
+        "                    await inbox.entries.put(event.aggregate, entry, stamp, over=read.version)\n",
+        "stolen-messages",
+        _SEEN,
+    ),
+    Planted(
+        "inbox-brings-a-deleted-contact-back",
+        "inbox/state.py",
+        "            decision = decide_on(entry)\n",
+        "            decision = decide_on(entry)\n"
+        "            if isinstance(decision, Complete) and decision.why is Done.DELETED:\n"
+        "                found = await self.source.read(key)\n"
+        "                if found is not None and found.state is not None:\n"
+        "                    decision = Put(Entry(found.sequence, None, found.state), Because.NEW)\n",
+        "stolen-messages",
+        ("deleted entry came back",),
     ),
 )

@@ -19,6 +19,9 @@ Kind = Literal[
     "other version",
     "flood",
     "operator",
+    "thief",
+    "refuse entry",
+    "operator of the subscriber",
 ]
 
 QUIET_END_SECONDS = 1.0

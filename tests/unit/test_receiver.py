@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from inbox.entry import Found
-from inbox.errors import NotApplied, NotSetAside, SourceBehind, StoreAway
+from inbox.errors import EffectRunning, NotApplied, NotSetAside, SourceBehind, StoreAway
 from inbox.event import AggregateKey, Event
 from inbox.receiver import FAILURES, LONGEST_CALL_SECONDS, WAIT_SECONDS, Receiver, told
 from inbox.retrier import Retrier, Tried
@@ -226,6 +226,25 @@ async def test_an_aggregate_that_is_still_sick_is_tried_once_a_run_and_counted()
     assert await retrier.run(seconds=5) == Tried(waiting=1)
     assert await retrier.run(seconds=5) == Tried(waiting=1)
     assert sorted(record.attempts for record in records.records.values()) == [0, 2]
+
+
+async def test_an_effect_that_is_running_is_passed_over_by_the_timer_and_told_to_an_operator() -> None:
+    records, ran, other = FakeSetAside(), [], AggregateKey("thing", "8")
+
+    async def running(received: Event) -> None:
+        if received.aggregate == KEY:
+            raise EffectRunning("its effect is running")
+        ran.append(received.id)
+
+    for number, each in enumerate((event(1), event(2), event(1, key=other))):
+        await receiver(sick, records, FakeTime()).receive(delivery(each, number))
+    retrier = Retrier(read, running, records, timedelta(days=1), lambda: NOON)
+    assert await retrier.run(seconds=5) == Tried(applied=1, waiting=1)
+    assert ran == [event(1, key=other).id]
+    waiting = [record for record in records.records.values() if record.state is State.WAITING]
+    assert [record.attempts for record in waiting] == [0, 0], "nothing has failed"
+    with pytest.raises(EffectRunning):
+        await retrier.apply(waiting[0].id)
 
 
 async def test_a_store_that_is_away_changes_no_record() -> None:

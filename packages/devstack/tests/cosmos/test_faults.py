@@ -51,6 +51,7 @@ async def test_a_lost_answer_leaves_nothing_or_everything(
         ("throttle", 429, "3200"),
         ("retry-with", 449, None),
         ("unavailable", 503, None),
+        ("refuse", 400, None),
         ("unauthorized", 401, None),
     ],
 )

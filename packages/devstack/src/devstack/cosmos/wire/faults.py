@@ -8,6 +8,7 @@ from pydantic import Field
 
 from devstack import fault_api
 from devstack.cosmos.errors import (
+    BAD_REQUEST,
     RETRY_WITH,
     SERVICE_UNAVAILABLE,
     TOO_MANY_REQUESTS,
@@ -34,6 +35,7 @@ class Fault(fault_api.Fault):
         "unauthorized",
         "retry-with",
         "unavailable",
+        "refuse",
         "session-not-available",
         "lag",
     ]
@@ -89,6 +91,8 @@ def instead(fault: Fault, request: Request) -> Answer | None:
             )
         case "unavailable":
             raise CosmosError(SERVICE_UNAVAILABLE, "The service is unavailable (a fault on demand).")
+        case "refuse":
+            raise CosmosError(BAD_REQUEST, "The request is refused (a fault on demand).")
         case "session-not-available":
             raise session_not_available(f"dbs/{request.target.database}/colls/{request.target.container}")
         case "fail-before-commit":
