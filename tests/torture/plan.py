@@ -173,7 +173,7 @@ PROFILES: dict[str, Profile] = {
     "interrupted-replays": Profile(few_faults.interrupted_replays, hosts=2),
     "moving-leases": Profile(few_faults.moving_leases, hosts=2),
     "unserved-tokens": Profile(few_faults.unserved_tokens, hosts=2),
-    "stolen-messages": Profile(few_faults.stolen_messages, hosts=2, ends_quietly=True),
+    "stolen-messages": Profile(few_faults.stolen_messages, pauses=(0.2, 0.7), hosts=2, ends_quietly=True),
     "lost-answers": Profile(few_faults.lost_answers),
     "floods": Profile(few_faults.floods),
     "nothing": Profile(few_faults.nothing),

@@ -7,8 +7,8 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 from tests.support.paths import ROOT

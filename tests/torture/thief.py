@@ -57,11 +57,10 @@ class Thief:
         except _ERRORS:  # the broker is away, or the lock is
             return None
         finally:
-            with contextlib.suppress(*_ERRORS):
-                async with asyncio.timeout(_CLOSE_SECONDS):
-                    await receiver.close()
-            with contextlib.suppress(*_ERRORS):
-                await client.close()
+            for open_still in (receiver, client):
+                with contextlib.suppress(*_ERRORS):
+                    async with asyncio.timeout(_CLOSE_SECONDS):
+                        await open_still.close()
 
     async def _first(self, receiver: ServiceBusReceiver) -> Stolen | None:
         messages = await receiver.receive_messages(1, max_wait_time=1.0)

@@ -24,7 +24,8 @@ class Fault(fault_api.Fault):
 
     ``operation``: create, upsert, read, replace, patch, delete, batch, query, plan or feed. ``container``: its id.
     ``path``: a pattern of the decoded path, with ``*``. ``lag`` meets reads of items only, and keeps no other fault
-    from meeting them.
+    from meeting them. ``slow``: the answer waits; ``late``: so does the request, which is carried out afterwards even
+    if its client has given up.
     """
 
     kind: Literal[
@@ -32,6 +33,7 @@ class Fault(fault_api.Fault):
         "drop-after-commit",
         "throttle",
         "slow",
+        "late",
         "unauthorized",
         "retry-with",
         "unavailable",
@@ -72,9 +74,15 @@ def lagging(faults: Faults, request: Request) -> Request:
     return request if fault is None else replace(request, lag=Lag(fault.seconds, fault.versions, fault.share))
 
 
+def late(faults: Faults, request: Request) -> float:
+    """How many seconds the request is on its way."""
+    fault = faults.take(lambda pending: pending.kind == "late" and pending.meets(request))
+    return 0.0 if fault is None else fault.seconds
+
+
 def met(faults: Faults, request: Request) -> Fault | None:
     """What happens to the request besides."""
-    return faults.take(lambda pending: pending.kind != "lag" and pending.meets(request))
+    return faults.take(lambda pending: pending.kind not in ("lag", "late") and pending.meets(request))
 
 
 def instead(fault: Fault, request: Request) -> Answer | None:
