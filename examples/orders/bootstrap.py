@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from examples.orders.mail import LoggedMail
 from examples.orders.service import Orders
 from examples.orders.subscriber import effect_of, read
+from inbox.effect_operator import EffectOperator
 from inbox.effect_upkeep import EffectUpkeep
 from infra.effects import wire_effects
 from infra.http.caller import Callers
@@ -27,20 +28,22 @@ class Application:
     outbox: Outbox
     callers: Callers
     subscriber: Subscriber
-    emails: EffectUpkeep
+    effects: EffectOperator
+    upkeep: EffectUpkeep
 
 
 def wire(settings: Settings) -> Application:
     """Build the order service from settings. Opens no connection: the first use opens it."""
     outbox = wire_outbox(settings, WireNames(source="/orders"))
     aggregates = Aggregates(outbox.open_unit_of_work, outbox.claims, settings.idempotency_old_records)
-    inbox = wire_effects(settings, outbox, EFFECTS, effect_of(LoggedMail()))
+    effects = wire_effects(settings, outbox, EFFECTS, effect_of(LoggedMail()))
     return Application(
         orders=Orders(aggregates, utc_now),
         outbox=outbox,
         callers=Callers(settings.platform_authenticates),
-        subscriber=wire_subscriber(settings, outbox, read, inbox.handle),
-        emails=EffectUpkeep(inbox),
+        subscriber=wire_subscriber(settings, outbox, read, effects.inbox.handle),
+        effects=effects,
+        upkeep=EffectUpkeep(effects.inbox),
     )
 
 

@@ -11,6 +11,7 @@ from examples.orders.bootstrap import application
 from examples.orders.http import answering
 from infra import relay_feed
 from infra.http import catch_all, request
+from infra.http.effects import effect_functions
 from infra.http.operator_functions import operator_functions
 
 EMAIL_SECONDS = 40.0
@@ -19,6 +20,8 @@ EMAIL_SECONDS = 40.0
 app = catch_all.IndexedApp(http_auth_level=func.AuthLevel.FUNCTION)
 # GET health, GET relay, GET parked, GET parked/{id}, POST parked/{id}/discard, POST parked/{path}/{id}/replay
 app.register_functions(operator_functions(application, orders.OPERATIONS))
+# GET effects, GET effects/{id}, POST effects/{id}/apply, POST effects/{id}/discard, POST effects/{id}/pass-missing
+app.register_functions(effect_functions(application, orders.OPERATIONS))
 
 
 @app.route(route="orders", methods=["POST"])
@@ -103,7 +106,7 @@ async def order_mails(message: func.ServiceBusMessage) -> None:
 @app.timer_trigger(arg_name="timer", schedule="15 * * * * *")
 async def tend_emails(timer: func.TimerRequest) -> None:
     """Every minute: sends the e-mails that wait, in order."""
-    await application().emails.run(seconds=EMAIL_SECONDS)
+    await application().upkeep.run(seconds=EMAIL_SECONDS)
 
 
 @app.timer_trigger(arg_name="timer", schedule="45 * * * * *")

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import azure.functions as func
 
-from inbox.errors import NotApplied, NotSetAside, RecordChanged, StoreAway
+from inbox.errors import Contended, NotApplied, NotInTurn, NotSetAside, RecordChanged, StoreAway
 from infra.correlation import correlated
 from infra.errors import Misconfigured
 from infra.http import request
@@ -45,6 +45,7 @@ STATUS_OF: StatusOf = [
     (StillUnsendable, 409, "Conflict"),
     (NotSetAside, 404, "Not found"),
     (NotApplied, 409, "Conflict"),
+    (NotInTurn, 409, "Conflict"),
     (RecordChanged, 409, "Conflict"),
     (PreconditionFailed, 412, "Precondition failed"),
     (ConcurrentChange, 409, "Conflict"),
@@ -56,6 +57,7 @@ STATUS_OF: StatusOf = [
     (Unavailable, 503, "Service unavailable"),
     (NotDelivered, 503, "Service unavailable"),
     (StoreAway, 503, "Service unavailable"),
+    (Contended, 503, "Service unavailable"),
     (Misconfigured, 500, "Service misconfigured"),
 ]
 """The errors of every service; a service adds its own errors with :class:`Answering`."""

@@ -127,10 +127,6 @@ def shown(record: Record, names: Sequence[operations.Names]) -> func.HttpRespons
 
 def _summary(record: Record, names: Sequence[operations.Names]) -> Mapping[str, Any]:
     aggregate = record.aggregate
-    owners = {
-        each.owner: aggregate.id if aggregate and aggregate.type == each.aggregate_type else None
-        for each in names
-    }
     return {
         "id": record.id,
         "state": record.state.value,
@@ -139,7 +135,7 @@ def _summary(record: Record, names: Sequence[operations.Names]) -> Mapping[str, 
         "ageSeconds": max(0, int((datetime.now(UTC) - record.set_aside_at).total_seconds())),
         "attempts": record.attempts,
         "eventId": record.event_id,
-        **owners,
+        **operations.owners(aggregate, names),
         "aggregateType": aggregate.type if aggregate else None,
         "action": record.action,
         "sequence": record.sequence,

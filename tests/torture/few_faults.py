@@ -85,7 +85,7 @@ def stolen_messages(chance: random.Random, seconds: float) -> list[Strike]:
 
     Some writes of entries arrive after their callers have given up, and have tried again.
     """
-    source = {"kind": "lag", "operation": "read", "container": "contacts", "seconds": 30.0, "count": None}
+    source = {"kind": "lag", "operation": "read", "container": "contacts", "seconds": 8.0, "count": None}
     entry = {"kind": "lag", "operation": "read", "container": "directory", "versions": 3, "share": 0.5}
     late = {
         "kind": "late",
@@ -108,7 +108,7 @@ def stolen_messages(chance: random.Random, seconds: float) -> list[Strike]:
         *(Strike(at, "cosmos", "cosmos", fault=late) for at in times(chance, seconds - _LATE_SECONDS, 1.5)),
         *(Strike(at, "refuse entry", "directory", fault=refused) for at in times(chance, seconds, 5.0)),
         *(Strike(at, "operator of the subscriber", "set-aside") for at in times(chance, seconds, 3.0)),
-        *(Strike(at, "kill", "functions", 0.2) for at in times(chance, seconds, 12.0)),
+        *(Strike(at, "kill", "functions", 0.2) for at in times(chance, seconds, 25.0)),
     ]
     return in_order(strikes)
 

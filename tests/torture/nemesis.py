@@ -38,7 +38,7 @@ _FULL: Mapping[str, Any] = {"kind": "full", "count": None, "share": 0.5, "forSec
 _ATTEMPTS_TO_FIND_A_VICTIM = 10
 _PAUSE_SECONDS = 0.5
 _SPLITS_IN_A_ROW = 2
-_DELETED_AFTER_A_THEFT = 0.3
+_DELETED_AFTER_A_THEFT = 0.7
 """How many contacts of which a message became a dead letter are deleted: the message comes after their end."""
 
 

@@ -280,14 +280,15 @@ PLANTED = (
     ),
     Planted(
         "inbox-brings-a-deleted-contact-back",
-        "inbox/state.py",
-        "            decision = decide_on(entry)\n",
-        "            decision = decide_on(entry)\n"
-        "            if isinstance(decision, Complete) and decision.why is Done.DELETED:\n"
-        "                found = await self.source.read(key)\n"
-        "                if found is not None and found.state is not None:\n"
-        "                    decision = Put(Entry(found.sequence, None, found.state), Because.NEW)\n",
+        "inbox/decision.py",
+        "    if entry.state is None:\n        return Complete(Done.DELETED)  # deleted-is-final\n",
+        "    if entry.state is None:\n"
+        '        if event.action == "ContactCreatedEvent":\n'
+        "            from application.directory import entry_of\n"
+        "\n"
+        '            return Put(Entry(event.sequence or 1, event.id, entry_of(event.data["contact"])))\n'
+        "        return Complete(Done.DELETED)  # deleted-is-final\n",
         "stolen-messages",
-        ("deleted entry came back",),
+        ("deleted entry came back", "entry went back"),
     ),
 )

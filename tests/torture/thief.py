@@ -16,7 +16,7 @@ from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 from azure.servicebus.exceptions import OperationTimeoutError
 
-from tests.torture.history import DELETED, NOTICE
+from tests.torture.history import CREATED, DELETED, NOTICE
 from tests.torture.journal import Journal, Stolen
 
 _LOST = 0.4
@@ -76,9 +76,12 @@ class Thief:
         return stolen
 
     def _planned(self, message: ServiceBusReceivedMessage) -> Stolen:
-        """A loss that no later event shows is not the inbox's to find: of a last event, of one without a place."""
+        """A loss that no later event shows is not the inbox's to find: of a last event, of one without a place.
+
+        A creation becomes a dead letter: it comes late, perhaps after the contact's end.
+        """
         sequence = (message.application_properties or {}).get(b"sequence")
-        may_be_lost = isinstance(sequence, int) and message.subject not in (DELETED, NOTICE)
+        may_be_lost = isinstance(sequence, int) and message.subject not in (CREATED, DELETED, NOTICE)
         return Stolen(
             contact=str(message.session_id),
             sequence=sequence if isinstance(sequence, int) else -1,

@@ -103,6 +103,7 @@ def test_only_health_can_be_called_without_a_key(app: str) -> None:
         "get_relay", "list_parked", "get_parked", "discard_parked", "replay_parked",
         "list_set_aside", "get_set_aside", "apply_set_aside", "discard_set_aside", "collect_dead_letters",
         "get_subscriber",
+        "list_effects", "get_effect", "apply_effect", "discard_effect", "pass_missing_effects",
     }  # fmt: skip
     assert {name for name, level in levels.items() if "admin" in level} == admin & levels.keys()
 
