@@ -16,12 +16,15 @@ MARGIN = timedelta(days=1)
 
 
 def wire_effects(
-    settings: Settings, outbox: Outbox, container: str, effect: Effect, unsure: Unsure = Unsure.RUN_AGAIN
+    settings: Settings, outbox: Outbox, effect: Effect, unsure: Unsure = Unsure.RUN_AGAIN
 ) -> EffectOperator:
     """The effects of a subscriber that was there from the first event on, and its operator's work on them.
 
-    Raises Misconfigured: ids live too long.
+    Raises Misconfigured: there is no container for them, or ids live too long.
     """
+    container = settings.cosmos_effects_container
+    if container is None:
+        raise Misconfigured("COSMOS_EFFECTS_CONTAINER is missing: the container of what is known of effects")
     rules = effect_rules(settings.event_ttl_seconds, settings.parked_max_age_seconds, unsure)
     ids_ttl = int(rules.ids_are_kept_for.total_seconds())
     if ids_ttl > TTL_MAX:

@@ -71,9 +71,14 @@ class Subscriber:
         return collected, tried
 
 
-def wire_subscriber(settings: Settings, outbox: Outbox, read: Read, handle: Handle) -> Subscriber:
-    """Build a subscriber from settings. Opens no connection: the first use opens it."""
-    subscription = settings.servicebus_subscription
+def wire_subscriber(
+    settings: Settings, outbox: Outbox, read: Read, handle: Handle, subscription: str | None = None
+) -> Subscriber:
+    """Build a subscriber from settings. Opens no connection: the first use opens it.
+
+    ``subscription``: of a service that has several; the others are those of the settings.
+    """
+    subscription = subscription or settings.servicebus_subscription
     records = CosmosSetAside(
         outbox.container(settings.cosmos_set_aside_container),
         subscription,

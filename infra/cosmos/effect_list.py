@@ -30,7 +30,7 @@ _LISTED = (
 """All but the event itself, which holds personal data; of the event only its action."""
 _FIELDS = ", ".join(f"{name}: c.{name}" for name in _LISTED)
 _WHERE = (
-    "c.type = 'effectMark' AND c.subscriber = @subscriber AND c.at >= @at"
+    "c.subscriber = @subscriber AND c.at >= @at"
     " AND (ARRAY_CONTAINS(@open, c.state) OR (c.state = @started AND c.at < @died))"
 )
 _ONE = "SELECT * FROM c WHERE c.effectId = @id AND c.subscriber = @subscriber"
