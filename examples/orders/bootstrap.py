@@ -25,15 +25,23 @@ BOARD_SUBSCRIPTION = "order-board"
 
 
 @dataclass(frozen=True)
+class Mails:
+    """The subscriber with effects. It keeps no state, so there is nothing to sweep."""
+
+    subscriber: Subscriber
+    effects: EffectOperator
+    upkeep: EffectUpkeep
+    sweep: None = None
+
+
+@dataclass(frozen=True)
 class Application:
     """The order service."""
 
     orders: Orders
     outbox: Outbox
     callers: Callers
-    mails: Subscriber
-    effects: EffectOperator
-    upkeep: EffectUpkeep
+    mails: Mails
     subscriber: Subscriber
     """Of the board."""
     board: Board
@@ -53,9 +61,11 @@ def wire(settings: Settings) -> Application:
         orders=Orders(aggregates, utc_now),
         outbox=outbox,
         callers=Callers(settings.platform_authenticates),
-        mails=wire_subscriber(settings, outbox, read, effects.inbox.handle),
-        effects=effects,
-        upkeep=EffectUpkeep(effects.inbox),
+        mails=Mails(
+            wire_subscriber(settings, outbox, read, effects.inbox.handle),
+            effects,
+            EffectUpkeep(effects.inbox),
+        ),
         subscriber=wire_subscriber(settings, outbox, read, board.inbox.handle, BOARD_SUBSCRIPTION),
         board=Board(board.listing),
         sweep=board.sweep,

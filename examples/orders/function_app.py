@@ -25,10 +25,11 @@ app = catch_all.IndexedApp(http_auth_level=func.AuthLevel.FUNCTION)
 # GET health, GET relay, GET parked, GET parked/{id}, POST parked/{id}/discard, POST parked/{path}/{id}/replay
 app.register_functions(operator_functions(application, orders.OPERATIONS))
 # GET effects, GET effects/{id}, POST effects/{id}/apply, POST effects/{id}/discard, POST effects/{id}/pass-missing
-app.register_functions(effect_functions(application, orders.OPERATIONS))
-# Of the board: GET subscriber, GET set-aside, GET set-aside/{id}, POST set-aside/{id}/apply,
-# POST set-aside/{id}/discard, POST dead-letters/collect
+app.register_functions(effect_functions(lambda: application().mails, orders.OPERATIONS))
+# Of the board, and of the e-mails with mails/ before each: GET subscriber, GET set-aside, GET set-aside/{id},
+# POST set-aside/{id}/apply, POST set-aside/{id}/discard, POST dead-letters/collect
 app.register_functions(set_aside_functions(application, orders.OPERATIONS))
+app.register_functions(set_aside_functions(lambda: application().mails, orders.OPERATIONS, path="mails"))
 
 
 @app.route(route="orders", methods=["POST"])
@@ -115,7 +116,7 @@ async def relay(documents: func.DocumentList) -> None:
 )
 async def order_mails(message: func.ServiceBusMessage) -> None:
     """Topic -> e-mail. Returns when the e-mail is sent or the event is kept; otherwise raises after a wait."""
-    await application().mails.receive(message)
+    await application().mails.subscriber.receive(message)
 
 
 @app.service_bus_topic_trigger(
@@ -133,13 +134,13 @@ async def order_board(message: func.ServiceBusMessage) -> None:
 @app.timer_trigger(arg_name="timer", schedule="15 * * * * *")
 async def tend_emails(timer: func.TimerRequest) -> None:
     """Every minute: sends the e-mails that wait, in order."""
-    await application().upkeep.run(seconds=EMAIL_SECONDS)
+    await application().mails.upkeep.run(seconds=EMAIL_SECONDS)
 
 
 @app.timer_trigger(arg_name="timer", schedule="45 * * * * *")
 async def watch_mails(timer: func.TimerRequest) -> None:
     """Every minute: collects the dead letters of the e-mails, and tries again what was set aside of them."""
-    await application().mails.watch()
+    await application().mails.subscriber.watch()
 
 
 @app.timer_trigger(arg_name="timer", schedule="50 * * * * *")

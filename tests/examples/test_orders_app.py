@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -184,6 +185,30 @@ async def test_the_board_follows_the_orders(api: aiohttp.ClientSession) -> None:
         assert (await answer.json())["setAside"] == {"waiting": 0, "refused": 0}
 
 
+async def test_each_subscriber_has_its_own_records(service: Command, api: aiohttp.ClientSession) -> None:
+    await send(service, str(uuid4()), 0)  # no event has this sequence
+
+    async def refused(path: str) -> list[str]:
+        async with api.get(f"/api/{path}") as answer:
+            assert answer.status == 200, await answer.text()
+            return [item["id"] for item in (await answer.json())["items"] if item["state"] == "refused"]
+
+    of_mails, of_board = [
+        await eventually(partial(refused, path)) for path in ("mails/set-aside", "set-aside")
+    ]
+    assert set(of_mails).isdisjoint(of_board)
+    async with api.get("/api/mails/subscriber") as answer:
+        status = await answer.json()
+    assert (status["setAside"], status["sweep"], status["lastSweep"]) == (
+        {"waiting": 0, "refused": 1},
+        None,
+        None,
+    )
+    for path, record in (("mails/set-aside", of_mails[0]), ("set-aside", of_board[0])):
+        async with api.post(f"/api/{path}/{record}/discard", json={"reason": "a test"}) as answer:
+            assert answer.status == 204, await answer.text()
+
+
 async def send(service: Command, order_id: str, sequence: int) -> str:
     """A shipping whose events before it never come."""
     event_id = str(uuid4())
@@ -236,7 +261,7 @@ async def test_an_email_that_waits_for_events_that_never_come_is_an_operators_to
     ):
         async with api.post(f"{where}/{call}", json={"reason": "they were never sent"}) as answer:
             assert answer.status == status, await answer.text()
-    assert f"e-mail {event_id}: order {order_id} is on its way" in service.output
+    await eventually(lambda: f"e-mail {event_id}: order {order_id} is on its way" in service.output)
     for path, status in ((f"{where}/discard", 404), (f"{where}/apply", 404), ("/api/effects/7/apply", 404)):
         async with api.post(path, json={"reason": "r"}) as answer:
             assert answer.status == status

@@ -4,11 +4,8 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from tests.torture.strike import Strike, deaths_of_relays, in_order, leases_lost, times
+from tests.torture.strike import Strike, deaths_of_relays, in_order, leases_lost, thieves, times
 
-_THIEVES = 8
-_LATE_SECONDS = 6.0
-"""Longer than a caller waits for the store."""
 _BATCHES: Mapping[str, Any] = {"operation": "batch", "container": "contacts"}
 
 
@@ -81,33 +78,13 @@ def floods(chance: random.Random, seconds: float) -> list[Strike]:
 
 
 def stolen_messages(chance: random.Random, seconds: float) -> list[Strike]:
-    """Messages of the app's subscription are lost, late, delivered again and set aside, and its reads are old.
-
-    Some writes of entries arrive after their callers have given up, and have tried again.
-    """
+    """The app's subscriber meets lost, late and repeated messages, sick entries, late writes, and old reads."""
     source = {"kind": "lag", "operation": "read", "container": "contacts", "seconds": 8.0, "count": None}
     entry = {"kind": "lag", "operation": "read", "container": "directory", "versions": 3, "share": 0.5}
-    late = {
-        "kind": "late",
-        "operation": "batch",
-        "container": "directory",
-        "seconds": _LATE_SECONDS,
-        "count": 2,
-    }
-    refused = {
-        "kind": "refuse",
-        "operation": "read",
-        "container": "directory",
-        "count": None,
-        "forSeconds": 3.0,
-    }
     strikes = [
         Strike(0.1, "lag", "cosmos", fault=source),
         Strike(0.1, "lag", "cosmos", fault=entry | {"count": None}),
-        *(Strike(0.2, "thief", "contact-directory", seconds - 1.0) for _ in range(_THIEVES)),
-        *(Strike(at, "cosmos", "cosmos", fault=late) for at in times(chance, seconds - _LATE_SECONDS, 1.5)),
-        *(Strike(at, "refuse entry", "directory", fault=refused) for at in times(chance, seconds, 5.0)),
-        *(Strike(at, "operator of the subscriber", "set-aside") for at in times(chance, seconds, 3.0)),
+        *thieves(chance, seconds, number=8, interval=1.0),
         *(Strike(at, "kill", "functions", 0.2) for at in times(chance, seconds, 25.0)),
     ]
     return in_order(strikes)

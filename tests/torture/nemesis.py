@@ -64,8 +64,10 @@ class Nemesis:
                 striking.create_task(self._strike(strike))
 
     async def heal(self) -> None:
-        """No fault is left that is still to happen."""
-        await asyncio.gather(self.stack.cosmos.faults.clear(), self.stack.servicebus.faults.clear())
+        """No fault is left that is still to happen. A service that is busy is asked again."""
+        for service in (self.stack.cosmos, self.stack.servicebus):
+            while not await _arrange(service.faults.clear()):  # noqa: ASYNC110 - nobody tells when it is there again
+                await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _strike(self, strike: Strike) -> None:
         if strike.target in ("worker", "leases") and "worker" not in self.stack.processes:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.torture import few_faults
-from tests.torture.strike import Strike, deaths_of_relays, faults, in_order, leases_lost, times
+from tests.torture.strike import Strike, deaths_of_relays, faults, in_order, leases_lost, thieves, times
 
 
 @dataclass(frozen=True)
@@ -126,6 +126,7 @@ def everything(chance: random.Random, seconds: float) -> list[Strike]:
         *(Strike(at, "flood", "contacts") for at in times(chance, seconds, 45.0)),
         *_throttled_after_a_lost_answer(chance, seconds, 9.0),
         *(Strike(at, "other version", "contacts") for at in times(chance, seconds, 9.0)),
+        *thieves(chance, seconds, number=2, interval=4.0),
     ]
     return in_order(strikes)
 
