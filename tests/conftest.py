@@ -39,7 +39,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     emulators.expect_failures(items)
-    items.sort(key=lambda item: not item.nodeid.startswith(_LONG))  # stable: else the order stays
+    items.sort(key=lambda item: not _takes_long(item))  # stable: else the order stays
+
+
+def _takes_long(item: pytest.Item) -> bool:
+    return item.nodeid.startswith(_LONG) or item.get_closest_marker("long") is not None
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,7 @@ from azure.servicebus.aio import ServiceBusClient
 from infra.servicebus.batches import Batch, Chain, Room, halves, pack
 from infra.servicebus.errors import SDK_ERRORS, TOO_LARGE, Verdict, verdict
 from infra.servicebus.message import CloudEvents, exact_size, message_from_event, size_at_most
-from infra.servicebus.senders import Limits, Senders
+from infra.servicebus.senders import Limits, Sender, Senders
 from outbox.publisher import Accepted, AggregateEvents, Guarantees, Outcome, Refused, Unknown
 
 MOST_MESSAGES = 4_500
@@ -156,22 +156,21 @@ class ServiceBusPublisher:
 
     async def _send(self, page: _Page, batch: Batch[_Message]) -> None:
         """Send what may still be sent of a batch, in halves where the topic refuses it."""
-        async with self._senders.places:
+        try:
+            sender = await self._senders.take()
+        except SDK_ERRORS as error:
+            page.give_up(verdict(error)[1], batch)
+            return
+        try:
             batch = self._still_to_be_sent(page, batch)
-            if not batch:
-                return
-            try:
-                await self._senders.send([one.message for one in batch])
-            except SDK_ERRORS as error:
-                refusal = verdict(error)
-            else:
-                for one in batch:
-                    one.aggregate.accepted += 1
-                return
-        await self._not_sent(page, batch, *refusal)
+            refusal = await _refusal(sender, batch) if batch else None
+        finally:
+            await self._senders.give_back(sender)
+        if refusal is not None:
+            await self._not_sent(page, batch, *refusal)
 
     def _still_to_be_sent(self, page: _Page, batch: Batch[_Message]) -> Batch[_Message]:
-        """Decided when the batch has its place: other sends may have failed while it waited for that."""
+        """Decided when the batch has its sender: other sends may have failed while it waited for that."""
         if page.away is not None:
             page.give_up(page.away, batch)
         batch = [one for one in batch if one.aggregate.stopped is None and not one.aggregate.postponed]
@@ -199,6 +198,17 @@ class ServiceBusPublisher:
                 self._topic,
             )
         self.refused_mixes += 1
+
+
+async def _refusal(sender: Sender, batch: Batch[_Message]) -> tuple[Verdict, str] | None:
+    """Why the topic did not accept the batch; None: it did."""
+    try:
+        await sender.send([one.message for one in batch])
+    except SDK_ERRORS as error:
+        return verdict(error)
+    for one in batch:
+        one.aggregate.accepted += 1
+    return None
 
 
 def _stop_at_too_large(aggregates: Iterable[_Aggregate], limit: int) -> None:

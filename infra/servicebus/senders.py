@@ -1,13 +1,14 @@
 """A sender serves one send at a time, and is closed after any failure before anything else is sent.
 
 After a failure the state of a sender's link is unknown: a send that got no answer may still be on its way. Each sender
-has a connection of its own.
+has a connection of its own. Opening one takes several round trips, and the SDK's pauses between them, so whoever waits
+for a sender gets the next one that is free, be it new or given back.
 """
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
@@ -31,61 +32,148 @@ class Limits:
     """Of a message that is sent alone. In the Premium tier this can be more than a batch may have."""
 
 
+class Sender:
+    """One link, in use by one send at a time. The methods raise what is in ``SDK_ERRORS``."""
+
+    def __init__(self, link: ServiceBusSender) -> None:
+        self._link = link
+        self.usable = True
+        """False after a failure, also after a cancelled call."""
+
+    async def limits(self) -> Limits:
+        """What the link tells; opens the link if it is not open."""
+        batch = await self._new_batch()
+        # The SDK keeps this number to itself. A test pins that it is there and that it is the link's.
+        message_bytes: int = self._link._max_message_size_on_link  # noqa: SLF001
+        return Limits(batch.max_size_in_bytes, message_bytes)
+
+    async def send(self, messages: Sequence[ServiceBusMessage]) -> None:
+        """Send all of them as one batch, or the only one by itself. Returns when the topic has accepted them."""
+        what: ServiceBusMessage | ServiceBusMessageBatch = messages[0]
+        if len(messages) > 1:
+            what = await self._new_batch()
+            with unmeasured(what):
+                for message in messages:
+                    what.add_message(message)
+        self.usable = False
+        async with asyncio.timeout(SEND_TIMEOUT_SECONDS):
+            await self._link.send_messages(what, timeout=SEND_TIMEOUT_SECONDS)
+        self.usable = True
+
+    async def close(self) -> None:
+        """Raises nothing: a link that cannot be closed in time is left to the service."""
+        with contextlib.suppress(*SDK_ERRORS):
+            async with asyncio.timeout(_CLOSE_TIMEOUT_SECONDS):
+                await self._link.close()
+
+    async def _new_batch(self) -> ServiceBusMessageBatch:
+        self.usable = False
+        async with asyncio.timeout(
+            SEND_TIMEOUT_SECONDS
+        ):  # the first call opens the link, to learn the limits
+            batch = await self._link.create_message_batch()
+        self.usable = True
+        return batch
+
+
 class Senders:
-    """The senders of one topic, at most ``most`` at once. The methods raise what is in ``SDK_ERRORS``."""
+    """The senders of one topic, at most ``most`` at once."""
 
     def __init__(self, client: ServiceBusClient, topic: str, most: int) -> None:
         self._client = client
         self._topic = topic
-        self.places = asyncio.Semaphore(most)
-        """Held by whoever sends: so that what it sends is decided when its turn comes, and not before."""
-        self._idle: list[ServiceBusSender] = []
+        self._most = most
+        self._idle: list[Sender] = []
+        self._lent: set[Sender] = set()
+        self._opening: set[asyncio.Task[None]] = set()
+        self._waiting: deque[asyncio.Future[Sender]] = deque()
 
     async def limits(self) -> Limits:
-        """Asks the topic if no link is open, since only a link tells."""
-        async with self.places, self._lent() as sender:
-            batch = await _new_batch(sender)
-            # The SDK keeps this number to itself. A test pins that it is there and that it is the link's.
-            message_bytes: int = sender._max_message_size_on_link  # noqa: SLF001
-            return Limits(batch.max_size_in_bytes, message_bytes)
+        """Asks the topic if no link is open, since only a link tells. Raises what is in ``SDK_ERRORS``."""
+        sender = await self.take()
+        try:
+            return await sender.limits()
+        finally:
+            await self.give_back(sender)
 
-    async def send(self, messages: Sequence[ServiceBusMessage]) -> None:
-        """Send all of them as one batch, or the only one by itself, from a place that the caller holds.
+    async def take(self) -> Sender:
+        """The next sender that is free, for the caller alone until it gives the sender back.
 
-        Returns when the topic has accepted them.
+        Raises what is in ``SDK_ERRORS`` when no link is open and none can be opened.
         """
-        async with self._lent() as sender:
-            what: ServiceBusMessage | ServiceBusMessageBatch = messages[0]
-            if len(messages) > 1:
-                what = await _new_batch(sender)
-                with unmeasured(what):
-                    for message in messages:
-                        what.add_message(message)
-            async with asyncio.timeout(SEND_TIMEOUT_SECONDS):
-                await sender.send_messages(what, timeout=SEND_TIMEOUT_SECONDS)
+        if self._idle:
+            return self._lend(self._idle.pop())
+        turn: asyncio.Future[Sender] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        self._open_for_the_waiting()
+        try:
+            return await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled() and turn.exception() is None:
+                self._hand_on(turn.result())  # it came in the moment of the cancellation
+            raise
+
+    async def give_back(self, sender: Sender) -> None:
+        """The next in turn gets it; a sender that has failed is closed, and its place is free for a new one."""
+        if sender.usable:
+            self._hand_on(sender)
+            return
+        try:
+            await sender.close()
+        finally:
+            self._lent.discard(sender)
+            self._open_for_the_waiting()
 
     async def close(self) -> None:
-        """Close the idle senders; the caller closes the client."""
+        """Close the idle senders and stop opening others; the caller closes the client."""
+        opening = list(self._opening)
+        for task in opening:
+            task.cancel()
+        await asyncio.gather(*opening, return_exceptions=True)
+        self._end_waiting(ValueError("the senders are closed"))
         while self._idle:
-            await _close(self._idle.pop())
+            await self._idle.pop().close()
 
-    @asynccontextmanager
-    async def _lent(self) -> AsyncIterator[ServiceBusSender]:
-        sender = self._idle.pop() if self._idle else self._client.get_topic_sender(self._topic)
-        try:
-            yield sender
-        except BaseException:  # a cancelled send too
-            await _close(sender)
-            raise
+    def _lend(self, sender: Sender) -> Sender:
+        self._lent.add(sender)
+        return sender
+
+    def _hand_on(self, sender: Sender) -> None:
+        self._lent.discard(sender)
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(self._lend(sender))
+                return
         self._idle.append(sender)
 
+    def _open_for_the_waiting(self) -> None:
+        """As many new ones as wait, while there may be more."""
+        wanted = sum(not turn.done() for turn in self._waiting)
+        room = self._most - len(self._lent) - len(self._idle)
+        while len(self._opening) < min(wanted, room):
+            task = asyncio.create_task(self._open())
+            self._opening.add(task)
+            task.add_done_callback(self._opening.discard)
 
-async def _new_batch(sender: ServiceBusSender) -> ServiceBusMessageBatch:
-    async with asyncio.timeout(SEND_TIMEOUT_SECONDS):  # the first call opens the link, to learn the limits
-        return await sender.create_message_batch()
-
-
-async def _close(sender: ServiceBusSender) -> None:
-    with contextlib.suppress(*SDK_ERRORS):
-        async with asyncio.timeout(_CLOSE_TIMEOUT_SECONDS):
+    async def _open(self) -> None:
+        sender = Sender(self._client.get_topic_sender(self._topic))
+        try:
+            await sender.limits()
+        except asyncio.CancelledError:
             await sender.close()
+            raise
+        except Exception as error:  # noqa: BLE001 - whoever waits gets it, and knows what it is
+            await sender.close()
+            others = self._opening - {asyncio.current_task()}
+            if not (self._lent or self._idle or others):
+                self._end_waiting(error)
+        else:
+            self._hand_on(sender)
+
+    def _end_waiting(self, error: Exception) -> None:
+        """There is no sender to wait for."""
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_exception(error)

@@ -92,6 +92,7 @@ async def client(cosmos_server: Service) -> AsyncIterator[CosmosClient]:
         yield opened
 
 
+@pytest.mark.long
 @pytest.mark.known_gap(Gap.BATCH_IGNORES_ETAG)
 @pytest.mark.parametrize("unsure", Unsure)
 @pytest.mark.parametrize("loss", Loss)

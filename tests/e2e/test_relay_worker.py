@@ -114,6 +114,7 @@ async def test_a_worker_that_starts_before_the_store_and_the_broker_comes_up_by_
         assert DETAILS.email not in log.read_text()
 
 
+@pytest.mark.long  # a missing lease is made again after a wait only
 async def test_a_worker_makes_deleted_leases_again_and_the_topic_drops_what_it_has(tmp_path: Path) -> None:
     with stack(tmp_path) as started:
         started.functions.kill()

@@ -45,7 +45,14 @@ def any_problem(state: State) -> str | None:
 
 
 @pytest.mark.timeout(240)  # three requests have 72 000 states
-@pytest.mark.parametrize("bodies", [("good", "good"), ("bad", "good", "good"), ("good", "good", "good")])
+@pytest.mark.parametrize(
+    "bodies",
+    [
+        ("good", "good"),
+        pytest.param(("bad", "good", "good"), marks=pytest.mark.long),
+        pytest.param(("good", "good", "good"), marks=pytest.mark.long),
+    ],
+)
 def test_with_all_rules_nothing_goes_wrong(bodies: tuple[str, ...]) -> None:
     found = search(initial(*bodies), Claims().successors, any_problem)
     assert found.trace is None, "\n".join(found.trace)

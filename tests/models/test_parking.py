@@ -9,6 +9,8 @@ from tests.models.search import search
 from tests.support.paths import ROOT
 
 
+@pytest.mark.long
+@pytest.mark.timeout(120)
 def test_no_order_of_steps_breaks_the_rules() -> None:
     model = Parking()
     searched = search(State(), model.steps, model.wrong)

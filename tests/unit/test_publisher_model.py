@@ -36,7 +36,7 @@ class FakeTopic:
         self, script: Sequence[str], *, refused: set[str], mixes: bool, limits: Limits = LIMITS
     ) -> None:
         self._limits = limits
-        self.places = asyncio.Semaphore(3)
+        self._free = asyncio.Semaphore(3)
         self.stored: list[str] = []
         self.sends = 0
         self._script = list(script)
@@ -48,6 +48,13 @@ class FakeTopic:
 
     async def limits(self) -> Limits:
         return self._limits
+
+    async def take(self) -> "FakeTopic":
+        await self._free.acquire()
+        return self
+
+    async def give_back(self, _sender: "FakeTopic") -> None:
+        self._free.release()
 
     async def send(self, messages: Sequence[ServiceBusMessage]) -> None:
         self.sends += 1

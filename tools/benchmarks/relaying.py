@@ -27,7 +27,7 @@ ROUND_TRIPS_MS = (1, 20, 50)
 REPEATS = 2
 """Of each, the quicker one counts on either side: it is the one that was disturbed least."""
 
-BACKLOG = 10_000
+BACKLOG = 20_000
 LARGE_BACKLOG = 100_000
 SESSIONS = 150
 """So few, since one after the other takes a round trip each."""

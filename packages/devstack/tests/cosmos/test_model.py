@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from multidict import CIMultiDict
@@ -311,5 +312,5 @@ def _key(item: Any) -> tuple[str, str]:
     return (item["pk"], item["id"])
 
 
-TestModel = CosmosMachine.TestCase
+TestModel = pytest.mark.timeout(180)(CosmosMachine.TestCase)
 TestModel.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
