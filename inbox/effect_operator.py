@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 from uuid import uuid4
 
-from inbox.effect import Mark, MarkState
+from inbox.effect import Mark, MarkState, Seen
 from inbox.effect_decision import is_young, next_place
 from inbox.effect_upkeep import EffectUpkeep
 from inbox.effects import ATTEMPTS, EffectInbox
@@ -126,14 +126,16 @@ class EffectOperator:
 
     async def _again(self, key: AggregateKey, event_id: str) -> None:
         by, now = uuid4().hex, self.inbox.clock()
-        claimed = await self._change(key, event_id, lambda mark: replace(self._free(mark), by=by, at=now))
-        if claimed.kept is None:
-            raise NotApplied("the event was not kept: see what became of its effect, then discard it")
+        claimed = await self._change(key, event_id, lambda mark: self._claimed(mark, by, now))
+        assert claimed.mark is not None, "what was written is there"
+        assert claimed.mark.kept is not None, "no other is claimed"
         if self.inbox.clock() - now > timedelta(seconds=self.inbox.rules.before_and_after_seconds):
             raise EffectRunning("the call took too long to begin: try again in some minutes")  # fresh-start
-        failure = await self._failure(self.inbox.effect(claimed.kept))
+        failure = await self._failure(self.inbox.effect(claimed.mark.kept))
         with contextlib.suppress(NotSetAside, EffectRunning):  # somebody else answers for the effect now
-            await self._change(key, event_id, lambda mark: _after(mark, by, self.inbox.clock(), failure))
+            await self._change(
+                key, event_id, lambda mark: _after(mark, by, self.inbox.clock(), failure), claimed
+            )
         if failure is None:
             _log.warning("ran the effect of event %s of %s again, as an operator asked", event_id, key)
         elif isinstance(failure, EffectAway):
@@ -149,6 +151,12 @@ class EffectOperator:
             return error
         return None
 
+    def _claimed(self, mark: Mark, by: str, now: datetime) -> Mark:
+        """A call whose answer was lost knows its own write (``own-start``). Raises EffectRunning, NotApplied."""
+        if mark.kept is None:
+            raise NotApplied("the event was not kept: see what became of its effect, then discard it")
+        return mark if mark.by == by else replace(self._free(mark), by=by, at=now)
+
     def _given_up(self, mark: Mark, reason: str) -> Mark:
         reason, now = f"{reason} (it may have been handled)", self.inbox.clock()
         return replace(self._free(mark), state=MarkState.DISCARDED, at=now, kept=None, reason=reason)
@@ -161,17 +169,21 @@ class EffectOperator:
             )
         return replace(mark, by="")
 
-    async def _change(self, key: AggregateKey, event_id: str, change: Callable[[Mark], Mark]) -> Mark:
-        """Change a mark that says "may have been handled". Raises NotSetAside, Contended, StoreAway."""
+    async def _change(
+        self, key: AggregateKey, event_id: str, change: Callable[[Mark], Mark], seen: Seen | None = None
+    ) -> Seen:
+        """Change a mark that says "may have been handled"; ``seen``: as it was written last, which saves a read.
+
+        Raises NotSetAside, Contended, StoreAway.
+        """
         for _ in range(ATTEMPTS):
-            seen = await self.inbox.ledger.read(key, event_id, fenced=True)
+            seen = seen or await self.inbox.ledger.read(key, event_id, fenced=True)
             if seen.mark is None or seen.mark.state is not MarkState.UNCERTAIN:
                 raise NotSetAside("the effect is over: somebody else dealt with it")
             changed = change(seen.mark)
             with contextlib.suppress(RecordChanged):
-                written = await self.inbox.ledger.write(key, seen.marker, changed)
-                assert written.mark is not None, "what was written is there"
-                return written.mark
+                return await self.inbox.ledger.write(key, seen.marker, changed)
+            seen = None
         raise Contended(f"{key} changes all the time: try again")
 
 

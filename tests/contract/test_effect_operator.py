@@ -7,10 +7,18 @@ import pytest
 from azure.cosmos.aio import CosmosClient
 
 from devstack.testing import Service
-from inbox.effect import MarkState, Unsure
+from inbox.effect import Mark, Marker, MarkState, Unsure
 from inbox.effect_operator import EffectOperator, OpenEffect
 from inbox.effects import EffectInbox
-from inbox.errors import EffectAway, EffectNotDone, EffectRunning, NotApplied, NotInTurn, NotSetAside
+from inbox.errors import (
+    EffectAway,
+    EffectNotDone,
+    EffectRunning,
+    InboxError,
+    NotApplied,
+    NotInTurn,
+    NotSetAside,
+)
 from inbox.event import AggregateKey
 from infra.cosmos.container import Container
 from infra.cosmos.effect_list import CosmosEffectList
@@ -18,7 +26,9 @@ from infra.cosmos.ledger import CosmosLedger, effect_id
 from outbox.errors import UnknownContinuation
 from tests.support.azure import EFFECTS, contacts_database
 from tests.support.effects import RULES, Clock, Outbound, inbox_over
+from tests.support.emulators import Gap
 from tests.support.inbox import KEY, event
+from tests.support.losses import Failing, Fate, Loss, ProcessDied
 
 SUBSCRIBER = "mails"
 
@@ -179,6 +189,16 @@ async def test_of_two_operators_one_runs_the_effect_until_its_call_must_have_end
     assert await desk.state(1) is MarkState.HANDLED
 
 
+async def test_an_effect_whose_event_only_a_message_had_can_be_given_up_and_not_be_run(desk: Desk) -> None:
+    lost = Mark(event(1).id, MarkState.UNCERTAIN, 1, desk.clock())
+    await desk.inbox.ledger.write(KEY, Marker(last=1), lost)
+    assert (await desk.operator.show(of(1))).event is None
+    with pytest.raises(NotApplied, match="was not kept"):
+        await desk.operator.apply(of(1))
+    await desk.operator.discard(of(1), "nobody knows")
+    assert await desk.state(1) is MarkState.DISCARDED
+
+
 async def test_what_may_have_been_handled_is_given_up_with_a_reason(desk: Desk) -> None:
     desk.outbound.raises = [ConnectionResetError()]
     await desk.inbox.handle(event(1))
@@ -209,3 +229,52 @@ async def test_a_place_that_has_an_event_is_not_given_up_as_missing(desk: Desk) 
     with pytest.raises(NotInTurn, match="an event waits for place 2"):
         await desk.operator.pass_missing(of(3), "r")
     assert (await desk.inbox.ledger.read(KEY, "none", fenced=True)).marker.last == 1, "place 1 was missing"
+
+
+@pytest.mark.known_gap(Gap.BATCH_IGNORES_ETAG)
+@pytest.mark.parametrize("loss", Loss)
+async def test_whatever_write_of_an_operators_call_is_lost_the_effect_ends_as_handled(
+    cosmos_server: Service, loss: Loss
+) -> None:
+    async with (
+        contacts_database(cosmos_server) as database,
+        CosmosClient.from_connection_string(cosmos_server.connection_string) as client,
+    ):
+        struck, write, most = True, 0, 0
+        while struck:
+            write += 1
+            key, outbound, clock = AggregateKey("thing", str(write)), Outbound(), Clock()
+            fate = Fate(loss, 0)
+
+            def start(
+                fate: Fate = fate, outbound: Outbound = outbound, clock: Clock = clock
+            ) -> EffectOperator:
+                container = Failing(client, database.id, EFFECTS)
+                container.fate = fate
+                ledger = CosmosLedger(container, SUBSCRIBER, 600)
+                inbox = inbox_over(ledger, outbound, clock, replace(RULES, unsure=Unsure.SET_ASIDE))
+                return EffectOperator(inbox, CosmosEffectList(container, SUBSCRIBER, "here"))
+
+            operator = start()
+            outbound.raises = [ConnectionResetError()]
+            await operator.inbox.handle(event(1, key=key))
+            fate.write, fate.writes = write, 0
+            for _ in range(4):
+                try:
+                    await operator.apply(of(1, key))
+                except NotSetAside:
+                    break  # it is over
+                except ProcessDied:
+                    operator = start()
+                except InboxError:
+                    pass
+                await start(Fate(loss, 0)).inbox.handle(event(1, key=key))
+                clock.pass_by(seconds=RULES.call_seconds)
+            struck = fate.struck
+            mark = (await start(Fate(loss, 0)).inbox.ledger.read(key, event(1, key=key).id, fenced=True)).mark
+            assert mark is not None
+            assert (mark.state, mark.kept) == (MarkState.HANDLED, None), f"write {write}"
+            most = max(most, len(outbound.asked) - 1)
+        assert write > 3, "so many writes has the call at least"
+        lost_records = loss in (Loss.NOT_WRITTEN, Loss.DIED_BEFORE)
+        assert most == (2 if lost_records else 1), "it runs again only where its record was lost"

@@ -65,7 +65,9 @@ def test_nothing_is_lost_doubled_or_reordered(tmp_path: Path) -> None:
         ("stolen-messages", "messages taken away"),
     ],
 )
-def test_nothing_is_lost_where_one_kind_of_fault_comes_often(tmp_path: Path, profile: str, fault: str) -> None:
+def test_nothing_is_lost_where_one_kind_of_fault_comes_often(
+    tmp_path: Path, profile: str, fault: str
+) -> None:
     done = torture(tmp_path, "--profile", profile, "--seconds", "20", "--seed", "1")
     assert done.returncode == 0, done.stdout + done.stderr
     assert count("violations", done.stdout) == 0
