@@ -1,10 +1,10 @@
 """An operator sees the effects that nobody is done with, and tries each again or gives it up, at the version read.
 
 Two kinds are open. One *waits* for its turn or failed, or its process died while it ran: the timer and the operator go
-the same way (:mod:`inbox.effect_upkeep`). Another *may have been handled*: nobody but an operator runs it again
-(``asked-again-once``). Its mark stays "may have been handled" meanwhile, so whoever else meets the event leaves it
-alone; it names the operator's call, so that a second one does not run the effect beside the first, unless the first is
-older than the longest call. It ends as handled, or stays as it is: a crash leaves what was known before.
+the same way (:mod:`inbox.effect_upkeep`). Another *may have been handled*: nobody but an operator runs it again. Its
+mark stays as it is meanwhile, so whoever else meets the event leaves it alone; it names the operator's call
+(``claim-first``), so that a second call does not run the effect beside the first, unless the first is older than the
+longest call (``claim-holds``). It ends as handled, or stays as it is: a crash leaves what was known before.
 """
 
 import asyncio
@@ -16,8 +16,8 @@ from datetime import datetime, timedelta
 from typing import Protocol
 from uuid import uuid4
 
-from inbox.effect import Mark, MarkState, Seen
-from inbox.effect_decision import is_young, next_place
+from inbox.effect import EffectRules, Mark, MarkState, Seen
+from inbox.effect_decision import Call, is_young, next_place
 from inbox.effect_upkeep import EffectUpkeep
 from inbox.effects import ATTEMPTS, EffectInbox
 from inbox.errors import (
@@ -125,16 +125,16 @@ class EffectOperator:
             raise NotInTurn(f"gave up {MOST_PLACES} places, and more are missing: call again")
 
     async def _again(self, key: AggregateKey, event_id: str) -> None:
-        by, now = uuid4().hex, self.inbox.clock()
-        claimed = await self._change(key, event_id, lambda mark: self._claimed(mark, by, now))
-        assert claimed.mark is not None, "what was written is there"
-        assert claimed.mark.kept is not None, "no other is claimed"
-        if self.inbox.clock() - now > timedelta(seconds=self.inbox.rules.before_and_after_seconds):
+        call, rules = Call(self.inbox.clock(), uuid4().hex), self.inbox.rules
+        seen = await self._change(key, event_id, lambda mark: claimed(mark, call, rules))
+        assert seen.mark is not None, "what was written is there"
+        assert seen.mark.kept is not None, "no other is claimed"
+        if self.inbox.clock() - call.now > timedelta(seconds=rules.before_and_after_seconds):
             raise EffectRunning("the call took too long to begin: try again in some minutes")  # fresh-start
-        failure = await self._failure(self.inbox.effect(claimed.mark.kept))
+        failure = await self._failure(self.inbox.effect(seen.mark.kept))
         with contextlib.suppress(NotSetAside, EffectRunning):  # somebody else answers for the effect now
             await self._change(
-                key, event_id, lambda mark: _after(mark, by, self.inbox.clock(), failure), claimed
+                key, event_id, lambda mark: ended(mark, call.by, self.inbox.clock(), failure), seen
             )
         if failure is None:
             _log.warning("ran the effect of event %s of %s again, as an operator asked", event_id, key)
@@ -151,23 +151,10 @@ class EffectOperator:
             return error
         return None
 
-    def _claimed(self, mark: Mark, by: str, now: datetime) -> Mark:
-        """A call whose answer was lost knows its own write (``own-start``). Raises EffectRunning, NotApplied."""
-        if mark.kept is None:
-            raise NotApplied("the event was not kept: see what became of its effect, then discard it")
-        return mark if mark.by == by else replace(self._free(mark), by=by, at=now)
-
     def _given_up(self, mark: Mark, reason: str) -> Mark:
         reason, now = f"{reason} (it may have been handled)", self.inbox.clock()
-        return replace(self._free(mark), state=MarkState.DISCARDED, at=now, kept=None, reason=reason)
-
-    def _free(self, mark: Mark) -> Mark:
-        """The mark, unless an operator's call is at it. Raises EffectRunning."""
-        if mark.by and is_young(mark, self.inbox.rules, self.inbox.clock()):
-            raise EffectRunning(
-                "another call runs this effect, or its process just died: try again in some minutes"
-            )
-        return replace(mark, by="")
+        free = _free(mark, self.inbox.rules, now)
+        return replace(free, state=MarkState.DISCARDED, at=now, kept=None, reason=reason)
 
     async def _change(
         self, key: AggregateKey, event_id: str, change: Callable[[Mark], Mark], seen: Seen | None = None
@@ -187,7 +174,17 @@ class EffectOperator:
         raise Contended(f"{key} changes all the time: try again")
 
 
-def _after(mark: Mark, by: str, now: datetime, failure: Exception | None) -> Mark:
+def claimed(mark: Mark, call: Call, rules: EffectRules) -> Mark:
+    """The mark of an effect that may have been handled, with the call that runs it again (``claim-first``).
+
+    A call whose answer was lost knows its own write (``own-start``). Raises EffectRunning, NotApplied.
+    """
+    if mark.kept is None:
+        raise NotApplied("the event was not kept: see what became of its effect, then discard it")
+    return mark if mark.by == call.by else replace(_free(mark, rules, call.now), by=call.by, at=call.now)
+
+
+def ended(mark: Mark, by: str, now: datetime, failure: Exception | None) -> Mark:
     """What is known after an operator's call. Raises NotSetAside: another call has taken the effect over."""
     if mark.by != by:
         raise NotSetAside("another call has taken the effect over")
@@ -196,3 +193,12 @@ def _after(mark: Mark, by: str, now: datetime, failure: Exception | None) -> Mar
             mark, state=MarkState.HANDLED, at=now, by="", kept=None, reason="run again by an operator"
         )
     return replace(mark, at=now, by="", failures=mark.failures + 1, reason=told(failure))
+
+
+def _free(mark: Mark, rules: EffectRules, now: datetime) -> Mark:
+    """The mark, unless an operator's call is at it (``claim-holds``). Raises EffectRunning."""
+    if mark.by and is_young(mark, rules, now):
+        raise EffectRunning(
+            "another call runs this effect, or its process just died: try again in some minutes"
+        )
+    return replace(mark, by="")
