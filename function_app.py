@@ -31,6 +31,7 @@ app.register_functions(set_aside_functions(application, contacts.OPERATIONS))
 async def create_contact(req: func.HttpRequest) -> func.HttpResponse:
     """POST /contacts"""
     details, key = contacts.contact_details(req), request.idempotency_key(req)
+    application().outbox.shedder.check()
     service, origin = application().contacts, request.origin(req)
     if key is None:
         return contacts.created(await service.create(details, origin))
@@ -60,6 +61,7 @@ async def get_contact(req: func.HttpRequest) -> func.HttpResponse:
 async def patch_contact(req: func.HttpRequest) -> func.HttpResponse:
     """PATCH /contacts/{id}"""
     contact_id, revision, versions = contacts.contact_id(req), contacts.revision(req), request.if_match(req)
+    application().outbox.shedder.check()
     service, origin = application().contacts, request.origin(req)
     return contacts.changed(await service.revise(contact_id, revision, origin, if_match=versions))
 
@@ -69,6 +71,7 @@ async def patch_contact(req: func.HttpRequest) -> func.HttpResponse:
 async def delete_contact(req: func.HttpRequest) -> func.HttpResponse:
     """DELETE /contacts/{id}"""
     contact_id, versions = contacts.contact_id(req), request.if_match(req)
+    application().outbox.shedder.check()
     await application().contacts.delete(contact_id, request.origin(req), if_match=versions)
     return responses.no_content()
 

@@ -11,6 +11,7 @@ from changefeed.mending import mend_leases
 from changefeed.options import ProcessorOptions, StartFrom
 from changefeed.partition_worker import ChangeFeedContext, Handler, OnError
 from changefeed.processor import ChangeFeedProcessor
+from changefeed.pulse import Pulse
 
 __all__ = [
     "ChangeFeedContext",
@@ -25,6 +26,7 @@ __all__ = [
     "LeasesUnusable",
     "OnError",
     "ProcessorOptions",
+    "Pulse",
     "StartFrom",
     "estimate_lag",
     "mend_leases",

@@ -16,6 +16,7 @@ from changefeed.feed import FeedPage, FeedReader, SdkStart
 from changefeed.lease import EpkRange, Lease
 from changefeed.lease_store import LeaseStore
 from changefeed.options import ProcessorOptions
+from changefeed.pulse import Pulse
 
 MAX_PAUSE_SECONDS = 30.0
 
@@ -64,6 +65,8 @@ class PartitionWorker:
         """The lease as last written."""
         self.position = lease.continuation
         """How far the feed was read and handled; ahead of the checkpoint after empty pages."""
+        self.pulse = Pulse()
+        """Beats with each page, empty or not, handled or failed."""
         self._feed_range = feed_range
         self._shared = shared
         self._options = shared.options
@@ -113,11 +116,13 @@ class PartitionWorker:
                 raise
             except Exception as error:  # noqa: BLE001 - whatever the handler or the SDK raises is reported and retried
                 await self._drop_ahead()
+                self.pulse.beat(failed=True)
                 self._shared.on_error(self.lease.token, error)
                 failures += 1
                 await self._pause(pause_after(failures, self._options.poll_interval))
                 continue
             failures = 0
+            self.pulse.beat()
             if not had_items:
                 await self._pause(self._options.poll_interval)
 

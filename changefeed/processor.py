@@ -22,6 +22,7 @@ from changefeed.lease_store import LeaseStore
 from changefeed.mending import LeaseMender
 from changefeed.options import ProcessorOptions
 from changefeed.partition_worker import Handler, OnError, PartitionWorker, Shared
+from changefeed.pulse import Pulse
 from changefeed.splitting import successors
 
 INITIALIZATION_POLL_SECONDS = 0.5
@@ -70,6 +71,7 @@ class ChangeFeedProcessor:
         self._workers: dict[str, PartitionWorker] = {}
         self._supervisors: set[asyncio.Task[None]] = set()
         self._balancer: asyncio.Task[None] | None = None
+        self._balancing = Pulse()
         self._stopping = asyncio.Event()
         self._taking = asyncio.Lock()
         self._reader: FeedReader
@@ -81,6 +83,11 @@ class ChangeFeedProcessor:
     def owned_leases(self) -> frozenset[str]:
         """The tokens of the leases that this instance works on."""
         return frozenset(self._workers)
+
+    @property
+    def pulses(self) -> Sequence[Pulse]:
+        """Of the loop that takes leases, and of the loop of each lease that this instance works on."""
+        return [self._balancing, *(worker.pulse for worker in self._workers.values())]
 
     @property
     def missing_ranges(self) -> Sequence[EpkRange]:
@@ -169,7 +176,10 @@ class ChangeFeedProcessor:
             try:
                 await self._take_share()
             except Exception as error:  # noqa: BLE001 - any failure is reported; the next round tries again
+                self._balancing.beat(failed=True)
                 self._on_error(None, error)
+            else:
+                self._balancing.beat()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._options.acquire_interval):
                     await self._stopping.wait()

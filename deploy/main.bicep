@@ -52,6 +52,11 @@ param idempotencyTtlSeconds int = 86400
 @maxValue(2147483647)
 param parkedMaxAgeSeconds int = 2592000
 
+@description('From which age of the oldest waiting event on changes are answered 503, in seconds, at least 5; 0: never.')
+@minValue(0)
+@maxValue(2147483647)
+param shedLoadAfterSeconds int = 0
+
 @allowed(['3.11', '3.12', '3.13'])
 @description('The version of Python on Flex Consumption.')
 param pythonVersion string = '3.12'
@@ -262,6 +267,7 @@ var appSettings = {
   IDEMPOTENCY_TTL_SECONDS: string(idempotencyTtlSeconds)
   IDEMPOTENCY_OLD_RECORDS: 'false'
   PARKED_MAX_AGE_SECONDS: string(parkedMaxAgeSeconds)
+  SHED_LOAD_AFTER_SECONDS: string(shedLoadAfterSeconds)
   RELAY_SEND_SECONDS: '60'
   RELAY_SENDERS: '6'
   RELAY_LEASE_PREFIX: 'relay-'

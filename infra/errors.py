@@ -4,7 +4,10 @@
 
     InfraError
     ├── Misconfigured             a setting or the deployment is missing or wrong
-    ├── NotForwardedYet           infra/republish.py: events are still to be published for the first time
+    ├── NotForwardedYet           the relay has not forwarded what must be forwarded first
+    ├── Overloaded                infra/shedding.py: the relay is too far behind to take a change
+    ├── NotAllowed                infra/cosmos/expiry.py: this identity may not do what an operator asked for
+    ├── NotErased                 infra/erasing.py: documents are left that may hold a person's data
     ├── InspectionError           infra/inspection.py: a deployment cannot be inspected
     └── RequestError              infra/http/errors.py: an HTTP request is wrong
 
@@ -21,4 +24,23 @@ class Misconfigured(InfraError):
 
 
 class NotForwardedYet(InfraError):
-    """The relay has not forwarded all events of a time: they cannot be published a second time before the first."""
+    """The relay has not forwarded all events that it must have forwarded first.
+
+    Events cannot be published a second time before the first, nor erased before subscribers have them.
+    """
+
+
+class Overloaded(InfraError):
+    """The relay is too far behind to take a change; nothing was stored."""
+
+    def __init__(self, message: str, *, retry_after_seconds: float) -> None:
+        super().__init__(message)
+        self.retry_after_seconds = retry_after_seconds
+
+
+class NotAllowed(InfraError):
+    """The identity may not do what an operator asked for: the message says who may, and how."""
+
+
+class NotErased(InfraError):
+    """Documents are left that may hold a person's data: the message says which, and what to do."""

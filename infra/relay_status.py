@@ -47,6 +47,8 @@ class LeaseStatus:
     oldest_waiting_seconds: int | None
     ttl_used: float
     """The share of EVENT_TTL_SECONDS that the oldest waiting change has used; at 1 events are lost."""
+    waiting_since: datetime | None = None
+    """When the oldest waiting change was stored, by the store's clock; None: nothing waits."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,11 @@ class RelayStatus:
     missing: list[str]
     """The leases that should be there and are not: nothing of their partitions is forwarded."""
     parked: Counter[str]
+
+    def has_forwarded(self, stored_at: int) -> bool:
+        """Whether all that was stored before this status was asked for, and at that second (``_ts``), is forwarded."""
+        since = [lease.waiting_since for lease in self.leases if lease.waiting_since is not None]
+        return not self.missing and all(time.timestamp() > stored_at for time in since)
 
     @property
     def late(self) -> bool:
@@ -83,8 +90,18 @@ class RelayObserver:
         parked = Counter(marker.aggregate.type for marker in await self.lot.blocked())
         return RelayStatus([self._lease(lag, now) for lag in feed.leases], feed.missing, parked)
 
+    async def oldest_waiting_seconds(self) -> float:
+        """The age of the oldest change that is not forwarded, where there is a lease; 0.0: none waits.
+
+        Costs one small read for each lease. Raises as ``status``.
+        """
+        since = [
+            lag.waiting_since for lag in (await self._feed_lag()).leases if lag.waiting_since is not None
+        ]
+        return max(0.0, (self.clock() - min(since)).total_seconds()) if since else 0.0
+
     async def watch(self) -> RelayStatus:
-        """The status; logs an error when the relay is late, and makes missing leases again. Raises as ``status``."""
+        """The status; logs what an operator has to know, and makes missing leases again. Raises as ``status``."""
         status = await self.status()
         for lease in status.leases:
             if lease.ttl_used >= SHARE:
@@ -104,7 +121,17 @@ class RelayObserver:
                 self.mending_patience_seconds,
             )
             await self._mend()
+        if await self._nothing_expires():
+            _log.warning(
+                "nothing in the container expires, since its default TTL is off. If the emergency brake is on, release "
+                "it when the relay has caught up; else set the default TTL to -1: docs/operations/emergency-brake.md"
+            )
         return status
+
+    async def _nothing_expires(self) -> bool:
+        with _errors_of_ours():
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                return (await self.feed.read()).get("defaultTtl") is None
 
     async def _feed_lag(self) -> FeedLag:
         with _errors_of_ours():
@@ -119,7 +146,9 @@ class RelayObserver:
 
     def _lease(self, lag: LeaseLag, now: datetime) -> LeaseStatus:
         age = None if lag.waiting_since is None else max(0, int((now - lag.waiting_since).total_seconds()))
-        return LeaseStatus(lag.lease_token, lag.owner, lag.lag, age, (age or 0) / self.event_ttl_seconds)
+        return LeaseStatus(
+            lag.lease_token, lag.owner, lag.lag, age, (age or 0) / self.event_ttl_seconds, lag.waiting_since
+        )
 
 
 @contextmanager

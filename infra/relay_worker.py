@@ -11,37 +11,27 @@ from infra import installed
 if __name__ == "__main__":
     installed.require("relay worker")
 
-import argparse
 import asyncio
-import contextlib
-import importlib
 import logging
-import os
-import signal
 import socket
 import sys
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from changefeed import ChangeFeedContext, ChangeFeedError, ChangeFeedProcessor, ProcessorOptions, StartFrom
-from infra import relay_feed
+from changefeed import ChangeFeedContext, ChangeFeedProcessor, ProcessorOptions, StartFrom
+from infra import probes, relay_feed, worker
 from infra.cosmos.errors import SDK_ERRORS, classify
-from infra.errors import Misconfigured
-from infra.settings import Settings, load
+from infra.errors import InfraError, Misconfigured
+from infra.probes import Address
 from infra.wiring import Outbox, Wired
+from infra.worker import DRAIN_SECONDS
 from outbox.errors import NotDelivered, OutboxError
 from outbox.once_a_minute import OnceAMinute
 
-HEALTH_SECONDS = 60.0
-"""How often the health line is logged; a failure that goes on is logged with it, not at each attempt."""
-
 UPKEEP_PAUSE_SECONDS = 60.0
 """How often parked events are looked at that no operator needs to look at."""
-
-DRAIN_SECONDS = 20.0
-"""How long a stop waits for the running batch. Kubernetes kills 30 s after SIGTERM by default."""
 
 _FIRST_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 30.0
@@ -50,8 +40,8 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass
-class Health:
-    """The content of the worker's health line."""
+class Forwarding:
+    """What was forwarded, and the last reason for which events waited."""
 
     forwarded: int = 0
     waiting_for: str | None = None
@@ -72,14 +62,74 @@ class Health:
             _log.error("events wait: %s", self.waiting_for)
 
 
-async def run(outbox: Outbox, stop: asyncio.Event) -> None:
-    """Relay until ``stop`` is set. Returns when leases are given back and clients are closed."""
-    health = Health()
+@dataclass
+class Health:
+    """How the relay is: what its loops did in their last round, and whether the store answers."""
 
+    outbox: Outbox
+    processor: ChangeFeedProcessor
+    forwarding: Forwarding
+    stop: asyncio.Event
+    started: bool = False
+
+    @property
+    def silent_seconds(self) -> float:
+        """Before the start no loop runs: the start itself is tried again and again, each time for a bounded time."""
+        return max(pulse.silent_seconds for pulse in self.processor.pulses) if self.started else 0.0
+
+    async def trouble(self) -> str | None:
+        """Why the relay does not forward; a worker that has no lease stands by for the others, and is right so."""
+        if self.stop.is_set():
+            return "the worker is told to stop"
+        if not self.started:
+            return "the relay has not started: the log says what it waits for"
+        if self.processor.missing_ranges:
+            return "a part of the feed has no lease"
+        if any(pulse.failed for pulse in self.processor.pulses):
+            return "events wait: the log says why"
+        try:
+            await self.outbox.check()
+        except (OutboxError, InfraError):
+            return "the store cannot be used: the log says why"
+        return None
+
+    def line(self) -> str:
+        """The leases, the events, and what is in the way."""
+        leases, forwarded = len(self.processor.owned_leases), self.forwarding.forwarded
+        return f"{leases} lease(s), {forwarded} event(s) forwarded, {self._waiting()}"
+
+    def _waiting(self) -> str:
+        if missing := len(self.processor.missing_ranges):
+            return f"events wait: {missing} part(s) of the feed have no lease; a lease is made again within the minute"
+        failing = any(pulse.failed for pulse in self.processor.pulses)
+        return f"events wait: {self.forwarding.waiting_for}" if failing else "no event waits"
+
+
+async def run(service: Wired, stop: asyncio.Event, address: Address | None = None) -> None:
+    """Relay until ``stop`` is set, answering probes at ``address``.
+
+    Returns when leases are given back and clients are closed. Raises Misconfigured, ChangeFeedError.
+    """
+    outbox, forwarding = service.outbox, Forwarding()
+    processor = _processor(outbox, forwarding)
+    health = Health(outbox, processor, forwarding, stop)
+    async with outbox.resources, probes.answered(address, health):
+        if await _started(outbox, processor, forwarding, stop):
+            health.started = True
+            _log.info("the relay works; SIGTERM stops it")
+            tending = asyncio.create_task(_tend_parked(outbox, stop))
+            await worker.tell_health(health, stop)
+            tending.cancel()  # a replay that is cut off leaves its claim, which runs out
+            await asyncio.wait([tending])
+            await _stopped(processor)
+    _log.info("stopped: %d event(s) forwarded", forwarding.forwarded)
+
+
+def _processor(outbox: Outbox, forwarding: Forwarding) -> ChangeFeedProcessor:
     async def forward(changes: Sequence[Mapping[str, Any]], _: ChangeFeedContext) -> None:
-        health.sent((await outbox.forward(changes)).sent)
+        forwarding.sent((await outbox.forward(changes)).sent)
 
-    processor = ChangeFeedProcessor(
+    return ChangeFeedProcessor(
         outbox.feed,
         outbox.leases,
         forward,
@@ -94,21 +144,12 @@ async def run(outbox: Outbox, stop: asyncio.Event) -> None:
             expiration_interval=relay_feed.LEASE_EXPIRATION_MS / 1000,
             mend_leases=True,
         ),
-        on_error=lambda _, error: health.failed(error),
+        on_error=lambda _, error: forwarding.failed(error),
     )
-    async with outbox.resources:
-        if await _started(outbox, processor, health, stop):
-            _log.info("the relay works; SIGTERM stops it")
-            tending = asyncio.create_task(_tend_parked(outbox, stop))
-            await _tell_health(processor, health, stop)
-            tending.cancel()  # a replay that is cut off leaves its claim, which runs out
-            await asyncio.wait([tending])
-            await _stopped(processor)
-    _log.info("stopped: %d event(s) forwarded", health.forwarded)
 
 
 async def _started(
-    outbox: Outbox, processor: ChangeFeedProcessor, health: Health, stop: asyncio.Event
+    outbox: Outbox, processor: ChangeFeedProcessor, forwarding: Forwarding, stop: asyncio.Event
 ) -> bool:
     """Start as soon as the store answers; False when the stop came first."""
     pause = _FIRST_PAUSE_SECONDS
@@ -119,33 +160,17 @@ async def _started(
         except Misconfigured:
             raise
         except (OutboxError, *SDK_ERRORS) as error:
-            health.failed(error)
-            await _wait(stop, pause)
+            forwarding.failed(error)
+            await worker.wait(stop, pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
         else:
             return True
     return False
 
 
-async def _tell_health(processor: ChangeFeedProcessor, health: Health, stop: asyncio.Event) -> None:
-    while not await _wait(stop, HEALTH_SECONDS):
-        _log.info(
-            "health: %d lease(s), %d event(s) forwarded, %s",
-            len(processor.owned_leases),
-            health.forwarded,
-            _waiting(health.waiting_for, missing=len(processor.missing_ranges)),
-        )
-
-
-def _waiting(reason: str | None, *, missing: int) -> str:
-    if missing:
-        return f"events wait: {missing} part(s) of the feed have no lease; a lease is made again within the minute"
-    return f"events wait: {reason}" if reason else "no event waits"
-
-
 async def _tend_parked(outbox: Outbox, stop: asyncio.Event) -> None:
     """As the app's timer does: the worker may run without the app."""
-    while not await _wait(stop, UPKEEP_PAUSE_SECONDS):
+    while not await worker.wait(stop, UPKEEP_PAUSE_SECONDS):
         try:
             await outbox.parking.upkeep()
         except OutboxError as error:
@@ -160,41 +185,9 @@ async def _stopped(processor: ChangeFeedProcessor) -> None:
         await processor.stop(drain=False)
 
 
-async def _wait(stop: asyncio.Event, seconds: float) -> bool:
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await stop.wait()
-    return stop.is_set()
-
-
-async def _main(wire: Callable[[Settings], Wired]) -> None:
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    await run(wire(load(os.environ)).outbox, stop)
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the worker. Exit code 0 after a stop, 2 with one line when a setting or the deployment is wrong."""
-    parser = argparse.ArgumentParser(
-        prog="python -m infra.relay_worker", description="Forward the events of a service until told to stop."
-    )
-    parser.add_argument(
-        "--service",
-        default="infra.bootstrap",
-        metavar="MODULE",
-        help="the module whose wire(settings) makes the service (default: infra.bootstrap)",
-    )
-    service = parser.parse_args(argv).service
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    logging.getLogger("azure").setLevel(logging.WARNING)
-    try:
-        asyncio.run(_main(importlib.import_module(service).wire))
-    except (Misconfigured, ChangeFeedError) as error:
-        print(f"relay worker: {error}", file=sys.stderr)
-        return 2
-    return 0
-
+COMMAND = worker.Command(
+    "infra.relay_worker", "relay worker", "Forward the events of a service until told to stop.", run
+)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(worker.main(COMMAND))

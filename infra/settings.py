@@ -11,6 +11,7 @@ from outbox.claims import LONGEST_REQUEST_SECONDS
 TTL_MAX = 2_147_483_647
 """Cosmos DB's own limit for ``ttl``, in seconds."""
 
+EVENT_TTL_SECONDS = 864_000
 
 _ABSOLUTE_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[A-Za-z0-9\-._~:/?@!$&'()*+,;=%]+")
 """RFC 3986, 4.3: what CloudEvents takes as ``dataschema``."""
@@ -61,6 +62,8 @@ class Settings:
     """How long the repetition of a request with an ``Idempotency-Key`` gets the first answer."""
     idempotency_old_records: bool
     """Whether repetitions of requests that a version before 2026-11-22 has answered get that answer."""
+    shed_load_after_seconds: int | None
+    """From which age of the oldest waiting event on changes are refused; None: never."""
     platform_authenticates: bool
     """Whether App Service authentication is on, so that callers cannot write the headers of a principal."""
 
@@ -84,15 +87,23 @@ def load(environment: Mapping[str, str]) -> Settings:
         servicebus_subscription=environment.get("SERVICEBUS_SUBSCRIPTION") or "contact-directory",
         feed=load_feed(environment),
         relay_senders=_number(environment, "RELAY_SENDERS", default=6, lowest=1, highest=100),
-        event_ttl_seconds=_seconds(environment, "EVENT_TTL_SECONDS", default=864_000),
+        event_ttl_seconds=_seconds(environment, "EVENT_TTL_SECONDS", default=EVENT_TTL_SECONDS),
         parked_max_age_seconds=_seconds(environment, "PARKED_MAX_AGE_SECONDS", default=2_592_000),
         relay_send_seconds=_seconds(environment, "RELAY_SEND_SECONDS", default=60),
         idempotency_ttl_seconds=_seconds(
             environment, "IDEMPOTENCY_TTL_SECONDS", default=86_400, least=2 * int(LONGEST_REQUEST_SECONDS)
         ),
         idempotency_old_records=_flag(environment, "IDEMPOTENCY_OLD_RECORDS"),
+        shed_load_after_seconds=_shed_load_after(environment),
         platform_authenticates=environment.get("WEBSITE_AUTH_ENABLED", "").lower() == "true",
     )
+
+
+def _shed_load_after(environment: Mapping[str, str]) -> int | None:
+    if environment.get("SHED_LOAD_AFTER_SECONDS", "0") in ("", "0"):
+        return None
+    highest = _seconds(environment, "EVENT_TTL_SECONDS", default=EVENT_TTL_SECONDS)
+    return _number(environment, "SHED_LOAD_AFTER_SECONDS", default=0, lowest=5, highest=highest)
 
 
 def _flag(environment: Mapping[str, str], name: str) -> bool:

@@ -11,35 +11,29 @@ from infra import installed
 if __name__ == "__main__":
     installed.require("subscriber worker")
 
-import argparse
 import asyncio
-import contextlib
-import importlib
 import logging
-import os
-import signal
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from inbox.errors import StoreAway
 from inbox.sweep import Sweep
-from infra.errors import Misconfigured
+from infra import probes, worker
+from infra.errors import InfraError
+from infra.probes import Address
 from infra.servicebus.sessions import Work
-from infra.settings import Settings, load
 from infra.subscriber import Subscriber
 from infra.wiring import Outbox
+from infra.worker import DRAIN_SECONDS
 from outbox.errors import OutboxError
 
 SLOTS = 32
 """How many sessions are held at the same time, as in host.json."""
 
-HEALTH_SECONDS = 60.0
 WATCH_SECONDS = 60.0
 SWEEP_EVERY_SECONDS, SWEEP_SECONDS = 600.0, 120.0
-
-DRAIN_SECONDS = 20.0
-"""How long a stop waits for the messages in hand. Kubernetes kills 30 s after SIGTERM by default."""
 
 _log = logging.getLogger(__name__)
 
@@ -55,32 +49,74 @@ class Subscribed(Protocol):
     def sweep(self) -> Sweep[Any]: ...
 
 
-async def run(service: Subscribed, stop: asyncio.Event, *, slots: int = SLOTS) -> None:
-    """Receive until ``stop`` is set. Returns when the clients are closed."""
-    work, subscriber = Work(), service.subscriber
-    async with service.outbox.resources:
-        others = [
-            asyncio.create_task(_every(WATCH_SECONDS, subscriber.watch)),
-            asyncio.create_task(
-                _every(SWEEP_EVERY_SECONDS, lambda: service.sweep.run(seconds=SWEEP_SECONDS))
-            ),
-            asyncio.create_task(_tell_health(work)),
-        ]
-        serving = asyncio.create_task(
-            subscriber.queues().sessions.serve(subscriber.receiver.receive, stop, work, slots=slots)
-        )
-        stopping = asyncio.create_task(stop.wait())
-        _log.info("the subscriber works; SIGTERM stops it")
-        await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        if not serving.done():
-            await asyncio.wait({serving}, timeout=DRAIN_SECONDS)
-        ended = [*others, serving, stopping]
-        for task in ended:
-            task.cancel()
-        await asyncio.wait(ended)
+@dataclass(frozen=True)
+class Health:
+    """How the subscriber is: what its slots did last, and whether the store answers."""
+
+    outbox: Outbox
+    work: Work
+    stop: asyncio.Event
+
+    @property
+    def silent_seconds(self) -> float:
+        """Since the slowest slot asked for a session or handled a message."""
+        return max((pulse.silent_seconds for pulse in self.work.pulses), default=0.0)
+
+    async def trouble(self) -> str | None:
+        """Why no message is applied."""
+        if self.stop.is_set():
+            return "the worker is told to stop"
+        if self.work.waiting_for is not None:
+            return "messages wait: the log says why"
+        try:
+            await self.outbox.check()
+        except (OutboxError, InfraError):
+            return "the store cannot be used: the log says why"
+        return None
+
+    def line(self) -> str:
+        """The sessions, the messages, and what is in the way."""
+        work = self.work
+        waiting = f"messages wait: {work.waiting_for}" if work.waiting_for else "no failure"
+        return f"{work.sessions} session(s), {work.received} message(s) received, {waiting}"
+
+
+async def run(
+    service: Subscribed, stop: asyncio.Event, address: Address | None = None, *, slots: int = SLOTS
+) -> None:
+    """Receive until ``stop`` is set, answering probes at ``address``. Returns when the clients are closed.
+
+    Raises Misconfigured.
+    """
+    work = Work()
+    health = Health(service.outbox, work, stop)
+    async with service.outbox.resources, probes.answered(address, health):
+        await _served(service, stop, health, slots)
+    _log.info("stopped: %d message(s) received", work.received)
+
+
+async def _served(service: Subscribed, stop: asyncio.Event, health: Health, slots: int) -> None:
+    """Serve the sessions, with the other work beside it. Raises what ended the serving."""
+    subscriber = service.subscriber
+    others = [
+        asyncio.create_task(_every(WATCH_SECONDS, subscriber.watch)),
+        asyncio.create_task(_every(SWEEP_EVERY_SECONDS, lambda: service.sweep.run(seconds=SWEEP_SECONDS))),
+        asyncio.create_task(worker.tell_health(health, stop)),
+    ]
+    serving = asyncio.create_task(
+        subscriber.queues().sessions.serve(subscriber.receiver.receive, stop, health.work, slots=slots)
+    )
+    stopping = asyncio.create_task(stop.wait())
+    _log.info("the subscriber works; SIGTERM stops it")
+    await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    if not serving.done():
+        await asyncio.wait({serving}, timeout=DRAIN_SECONDS)
+    ended = [*others, serving, stopping]
+    for task in ended:
+        task.cancel()
+    await asyncio.wait(ended)
     if not serving.cancelled() and (error := serving.exception()) is not None:
         raise error
-    _log.info("stopped: %d message(s) received", work.received)
 
 
 async def _every(seconds: float, work: Callable[[], Awaitable[object]]) -> None:
@@ -92,43 +128,12 @@ async def _every(seconds: float, work: Callable[[], Awaitable[object]]) -> None:
             _log.error("what was set aside waits, and so does the sweep: %s", error)
 
 
-async def _tell_health(work: Work) -> None:
-    while True:
-        await asyncio.sleep(HEALTH_SECONDS)
-        waiting = f"messages wait: {work.waiting_for}" if work.waiting_for else "no failure"
-        _log.info("health: %d session(s), %d message(s) received, %s", work.sessions, work.received, waiting)
-
-
-async def _main(wire: Callable[[Settings], Subscribed]) -> None:
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    await run(wire(load(os.environ)), stop)
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the worker. Exit code 0 after a stop, 2 with one line when a setting or the deployment is wrong."""
-    parser = argparse.ArgumentParser(
-        prog="python -m infra.subscriber_worker",
-        description="Receive the messages of a subscription until told to stop.",
-    )
-    parser.add_argument(
-        "--service",
-        default="infra.bootstrap",
-        metavar="MODULE",
-        help="the module whose wire(settings) makes the service (default: infra.bootstrap)",
-    )
-    service = parser.parse_args(argv).service
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    logging.getLogger("azure").setLevel(logging.WARNING)
-    try:
-        with contextlib.suppress(asyncio.CancelledError):
-            asyncio.run(_main(importlib.import_module(service).wire))
-    except Misconfigured as error:
-        print(f"subscriber worker: {error}", file=sys.stderr)
-        return 2
-    return 0
-
+COMMAND = worker.Command(
+    "infra.subscriber_worker",
+    "subscriber worker",
+    "Receive the messages of a subscription until told to stop.",
+    run,
+)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(worker.main(COMMAND))

@@ -19,6 +19,7 @@ from infra.cosmos.claims import CosmosClaims
 from infra.cosmos.client import ContainerProxy, CosmosClient, cosmos_client
 from infra.cosmos.container import Container
 from infra.cosmos.documents import EventReader
+from infra.cosmos.expiry import Expiry
 from infra.cosmos.history import CosmosEventHistory
 from infra.cosmos.marker_documents import Owners
 from infra.cosmos.originals import CosmosOriginals
@@ -30,6 +31,7 @@ from infra.late_publisher import LatePublisher
 from infra.recent import Recent
 from infra.relay_status import RelayObserver
 from infra.settings import FeedSettings, Settings, load
+from infra.shedding import LoadShedder
 from infra.wire_names import WireNames
 from outbox.claims import Claims
 from outbox.errors import NotDelivered
@@ -57,11 +59,15 @@ class Outbox:
     relay: Relay
     parking: Parking
     observer: RelayObserver
+    shedder: LoadShedder
+    """Every function that stores a change asks it first."""
     events: EventReader
     history: EventHistory
     feed: ContainerProxy
     """The container whose change feed the relay reads."""
     leases: ContainerProxy
+    expiry: Expiry
+    """Of the container whose change feed the relay reads."""
     reading: FeedSettings
     container: Callable[[str], Container]
     """A container of the service's database by its name; the same object for the same name."""
@@ -145,6 +151,9 @@ def wire_outbox(settings: Settings, names: WireNames) -> Outbox:
         ttl_seconds=settings.event_ttl_seconds,
     )
     originals = CosmosOriginals(container, events)
+    observer = RelayObserver(feed, leases, lot, settings.feed.lease_prefix, settings.event_ttl_seconds)
+    shedder = LoadShedder(observer.oldest_waiting_seconds, settings.shed_load_after_seconds)
+    resources.push_async_callback(shedder.close)
     return Outbox(
         open_unit_of_work=open_unit_of_work,
         claims=claims,
@@ -152,11 +161,13 @@ def wire_outbox(settings: Settings, names: WireNames) -> Outbox:
         parking=Parking(
             lot, publisher, originals, settings.relay_send_seconds, settings.parked_max_age_seconds
         ),
-        observer=RelayObserver(feed, leases, lot, settings.feed.lease_prefix, settings.event_ttl_seconds),
+        observer=observer,
+        shedder=shedder,
         events=events,
         history=CosmosEventHistory(container, events),
         feed=feed,
         leases=leases,
+        expiry=Expiry(database, feed, container),
         reading=settings.feed,
         container=container_of,
         check=Recent(container.check, seconds=HEALTH_SECONDS),

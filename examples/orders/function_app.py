@@ -37,6 +37,7 @@ app.register_functions(set_aside_functions(lambda: application().mails, orders.O
 async def place_order(req: func.HttpRequest) -> func.HttpResponse:
     """POST /orders"""
     order, key = orders.new_order(req), request.idempotency_key(req)
+    application().outbox.shedder.check()
     service, origin = application().orders, request.origin(req)
     if key is None:
         return orders.placed(await service.place(order, origin))
@@ -66,6 +67,7 @@ async def get_order(req: func.HttpRequest) -> func.HttpResponse:
 async def add_line(req: func.HttpRequest) -> func.HttpResponse:
     """POST /orders/{id}/lines"""
     order_id, line, versions = orders.order_id(req), orders.line(req), request.if_match(req)
+    application().outbox.shedder.check()
     service, origin = application().orders, request.origin(req)
     return orders.changed(await service.add_line(order_id, line, origin, if_match=versions))
 
@@ -75,6 +77,7 @@ async def add_line(req: func.HttpRequest) -> func.HttpResponse:
 async def ship_order(req: func.HttpRequest) -> func.HttpResponse:
     """POST /orders/{id}/ship"""
     order_id, versions = orders.order_id(req), request.if_match(req)
+    application().outbox.shedder.check()
     service, origin = application().orders, request.origin(req)
     return orders.changed(await service.ship(order_id, origin, if_match=versions))
 

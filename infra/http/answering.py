@@ -8,7 +8,7 @@ import azure.functions as func
 
 from inbox.errors import Contended, NotApplied, NotInTurn, NotSetAside, RecordChanged, StoreAway
 from infra.correlation import correlated
-from infra.errors import Misconfigured
+from infra.errors import Misconfigured, Overloaded
 from infra.http import request
 from infra.http.errors import FieldError, InvalidRequest, RequestTooLarge, UnsupportedMediaType
 from infra.http.responses import problem
@@ -58,6 +58,7 @@ STATUS_OF: StatusOf = [
     (NotDelivered, 503, "Service unavailable"),
     (StoreAway, 503, "Service unavailable"),
     (Contended, 503, "Service unavailable"),
+    (Overloaded, 503, "Service overloaded"),
     (Misconfigured, 500, "Service misconfigured"),
 ]
 """The errors of every service; a service adds its own errors with :class:`Answering`."""
@@ -104,7 +105,7 @@ class Answering:
 
 
 def _problem(error: Exception, status: int, title: str) -> func.HttpResponse:
-    if status >= 500:
+    if status >= 500 and not isinstance(error, Overloaded):  # which is logged once, not with each refusal
         _log.error("answered %d: %s", status, error)
     if isinstance(error, Misconfigured):
         return problem(status, title, "The service is not set up correctly; its log says what to change.")
@@ -120,6 +121,6 @@ def _fields(error: Exception) -> Sequence[FieldError]:
 
 
 def _retry_after(error: Exception) -> Mapping[str, str]:
-    if isinstance(error, Throttled | Unavailable | NotDelivered | StoreAway):
+    if isinstance(error, Throttled | Unavailable | NotDelivered | StoreAway | Overloaded):
         return {"Retry-After": str(max(1, round(error.retry_after_seconds)))}
     return {}

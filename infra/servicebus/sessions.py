@@ -11,12 +11,13 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from azure.servicebus import NEXT_AVAILABLE_SESSION
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSession
 from azure.servicebus.exceptions import OperationTimeoutError, SessionCannotBeLockedError
 
+from changefeed import Pulse
 from inbox.errors import StoreAway
 from inbox.set_aside import Delivery
 from infra.correlation import correlated
@@ -44,12 +45,14 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class Work:
-    """What the slots have done and met, for a health line."""
+    """What the slots have done and met, for probes and a health line."""
 
     received: int = 0
     sessions: int = 0
     """How many are held at this moment."""
     waiting_for: str | None = None
+    pulses: list[Pulse] = field(default_factory=list)
+    """One for each slot: it beats with each session that was asked for, and with each message."""
 
 
 @dataclass(frozen=True)
@@ -67,14 +70,16 @@ class Sessions:
                 group.create_task(self._slot(receive, stop, work))
 
     async def _slot(self, receive: Receive, stop: asyncio.Event, work: Work) -> None:
-        pause = _FIRST_PAUSE_SECONDS
+        pause, pulse = _FIRST_PAUSE_SECONDS, Pulse()
+        work.pulses.append(pulse)
         while not stop.is_set():
+            pulse.beat()
             try:
                 async with self._next_session(stop) as receiver:
                     if receiver is not None:
-                        await self._serve_one(receiver, receive, stop, work)
-            except (OperationTimeoutError, SessionCannotBeLockedError):
-                continue
+                        await self._serve_one(receiver, receive, stop, work, pulse)
+            except (OperationTimeoutError, SessionCannotBeLockedError):  # no session has messages
+                work.waiting_for = None
             except SDK_ERRORS as error:
                 work.waiting_for = verdict(error)[1]
                 _log.warning("messages wait: %s", work.waiting_for)
@@ -108,7 +113,7 @@ class Sessions:
                 await receiver.close()
 
     async def _serve_one(
-        self, receiver: ServiceBusReceiver, receive: Receive, stop: asyncio.Event, work: Work
+        self, receiver: ServiceBusReceiver, receive: Receive, stop: asyncio.Event, work: Work, pulse: Pulse
     ) -> None:
         work.sessions += 1
         try:
@@ -126,6 +131,7 @@ class Sessions:
                         return
                     await receiver.complete_message(message)
                     work.received += 1
+                    pulse.beat()
         finally:
             work.sessions -= 1
 

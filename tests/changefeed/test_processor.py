@@ -58,6 +58,28 @@ async def test_a_batch_whose_handler_raises_is_reported_and_comes_again(containe
     assert [(token, str(error)) for token, error in recorder.errors] == [("0", "told to fail")] * 3
 
 
+async def test_the_pulses_tell_a_loop_that_fails_and_one_that_hangs(containers: Containers) -> None:
+    handler = Recorder(failures=10**6)
+    async with handler.processor(containers) as processor:
+        await eventually(lambda: len(processor.pulses) == 2)
+        taking, reading = processor.pulses
+        await eventually(lambda: reading.silent_seconds < 0.05)
+        assert not taking.failed
+        assert not reading.failed
+
+        await containers.write("a", 1)
+        await eventually(lambda: reading.failed)
+        handler.failures = 0
+        await eventually(lambda: not reading.failed)
+
+        handler.go_on.clear()
+        await containers.write("a", 2)
+        await eventually(lambda: reading.silent_seconds > 0.5)
+        assert not reading.failed
+        handler.go_on.set()
+        await eventually(lambda: reading.silent_seconds < 0.05)
+
+
 async def test_there_is_no_checkpoint_before_the_handler_has_returned(containers: Containers) -> None:
     recorder = Recorder()
     recorder.go_on.clear()

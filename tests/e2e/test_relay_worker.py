@@ -1,6 +1,7 @@
 """The relay in a process of its own, without a Functions host: worker and function take over from one another."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import aiohttp
 import pytest
 from azure.cosmos.aio import CosmosClient
 
@@ -38,7 +40,7 @@ def settings(started: Stack) -> dict[str, str]:
 def worker(started: Stack, log: Path) -> Iterator[subprocess.Popen[bytes]]:
     with log.open("ab") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "infra.relay_worker"], cwd=ROOT, stderr=output,
+            [sys.executable, "-m", "infra.relay_worker", "--probes", "0"], cwd=ROOT, stderr=output,
             env={**os.environ, **settings(started)},
         )  # fmt: skip
         try:
@@ -47,6 +49,18 @@ def worker(started: Stack, log: Path) -> Iterator[subprocess.Popen[bytes]]:
             if process.poll() is None:
                 process.kill()
             process.wait()
+
+
+def probe_port(log: Path) -> int:
+    [port] = re.findall(r"are answered at 127\.0\.0\.1, port ([0-9]+)", log.read_text())
+    return int(port)
+
+
+async def probe(log: Path, path: str) -> tuple[int, dict[str, str]]:
+    """The answer of the worker that writes this log."""
+    url = f"http://127.0.0.1:{probe_port(log)}{path}"
+    async with aiohttp.ClientSession() as session, session.get(url) as answer:
+        return answer.status, await answer.json()
 
 
 @asynccontextmanager
@@ -106,12 +120,45 @@ async def test_a_worker_that_starts_before_the_store_and_the_broker_comes_up_by_
         log = tmp_path / "worker.log"
         with worker(started, log) as process:
             await eventually(lambda: "events wait: the store could not be used" in log.read_text())
+            assert await probe(log, "/healthz") == (200, {"status": "alive"})
+            status, answer = await probe(log, "/readyz")
+            assert (status, answer["status"]) == (503, "not ready")
             started.cosmos.start()
             started.servicebus.start()
             assert await started.sequences(str(contact), 1, within=40) == [1]
+            await eventually(lambda: is_ready(log))
             process.send_signal(signal.SIGTERM)
             assert process.wait(5) == 0
         assert DETAILS.email not in log.read_text()
+
+
+async def is_ready(log: Path) -> bool:
+    return await probe(log, "/readyz") == (200, {"status": "ready"})
+
+
+@pytest.mark.long  # the relay's pauses between attempts
+async def test_a_worker_is_not_ready_while_the_broker_is_away_and_ready_again_by_itself(
+    tmp_path: Path,
+) -> None:
+    with stack(tmp_path) as started:
+        started.functions.kill()
+        log = tmp_path / "worker.log"
+        async with service(started) as contacts:
+            with worker(started, log):
+                await eventually(lambda: "the relay works" in log.read_text())
+                await eventually(lambda: is_ready(log))
+                started.servicebus.kill()
+                contact = await create(contacts)
+
+                async def events_wait() -> bool:
+                    reason = {"status": "not ready", "reason": "events wait: the log says why"}
+                    return await probe(log, "/readyz") == (503, reason)
+
+                await eventually(events_wait, within=30)
+                assert await probe(log, "/healthz") == (200, {"status": "alive"})
+                started.servicebus.start()
+                assert await started.sequences(str(contact), 1, within=60) == [1]
+                await eventually(lambda: is_ready(log))
 
 
 @pytest.mark.long  # a missing lease is made again after a wait only

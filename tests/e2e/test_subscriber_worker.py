@@ -19,6 +19,7 @@ from devstack.testing import Service, eventually
 from inbox.event import AggregateKey
 from infra.bootstrap import Application, wire
 from infra.settings import load
+from tests.e2e.test_relay_worker import probe
 from tests.support.azure import Topic, contacts_database
 from tests.support.contacts import DETAILS, ORIGIN
 from tests.support.paths import ROOT
@@ -30,7 +31,7 @@ SUBSCRIPTION = "directory"
 def worker(settings: dict[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
     with log.open("ab") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "infra.subscriber_worker"], cwd=ROOT, stderr=output,
+            [sys.executable, "-m", "infra.subscriber_worker", "--probes", "0"], cwd=ROOT, stderr=output,
             env={**os.environ, **settings},
         )  # fmt: skip
         try:
@@ -106,6 +107,8 @@ async def test_workers_apply_events_in_order_stop_at_once_and_take_over(
         stopped = tmp_path / "stopped.log"
         with worker(settings, stopped) as last:
             await eventually(lambda: "SIGTERM stops it" in stopped.read_text(), within=30)
+            assert await probe(stopped, "/healthz") == (200, {"status": "alive"})
+            assert await probe(stopped, "/readyz") == (200, {"status": "ready"})
             last.send_signal(signal.SIGTERM)
             assert await asyncio.to_thread(last.wait, 25) == 0
     assert "stopped: 0 message(s) received" in stopped.read_text()

@@ -15,7 +15,7 @@ from domain.errors import ContactDeleted
 from domain.values import ContactDetails
 from inbox import errors as inbox
 from infra.contacts import http
-from infra.errors import InfraError, Misconfigured
+from infra.errors import InfraError, Misconfigured, Overloaded
 from infra.http import request as edge
 from infra.http.answering import STATUS_OF
 from infra.http.catch_all import IndexedApp, no_such_call
@@ -207,9 +207,8 @@ def test_no_error_that_a_caller_can_meet_is_without_a_status() -> None:
         *(inbox.NotSetAside, inbox.NotApplied, inbox.NotInTurn, inbox.RecordChanged),
         *(inbox.Contended, inbox.StoreAway),
     }
-    assert (
-        met == (_leaves(errors.OutboxError) | _leaves(RequestError) | {Misconfigured} | of_operators) - bases
-    )
+    of_infra = _leaves(RequestError) | {Misconfigured, Overloaded}
+    assert met == (_leaves(errors.OutboxError) | of_infra | of_operators) - bases
 
 
 def test_a_misconfigured_service_does_not_tell_its_caller_what() -> None:

@@ -1,0 +1,215 @@
+"""What the store holds of one person is emptied in steps that can each be done twice: a crash leaves less, never more.
+
+Each round looks behind a fence, so that no write that was committed before is missed, and changes what it found at the
+version that it read. A document that changed meanwhile, or whose answer was lost, is met by the next round. What stays
+has an id and a sequence, so that a late message finds that the aggregate is deleted.
+"""
+
+import base64
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from infra.cosmos.container import Container, StoreFailed, Write
+from infra.cosmos.documents import EVENT_TYPE, REQUEST_TYPE, Item
+from infra.cosmos.errors import Kind
+from infra.cosmos.marker_documents import Owners
+from infra.cosmos.parked_documents import DISCARDED, EVENT, PARTITION
+from outbox.errors import ConcurrentChange
+
+ERASED = "erased"
+"""Stands in the place of a text that somebody wrote, such as the reason of a discarding."""
+
+_AT_ONCE = 50
+_ROUNDS = 10
+"""Without progress, before ConcurrentChange is raised."""
+_CHANGED = {Kind.CONFLICT, Kind.STALE, Kind.MISSING}
+_FENCE = "fence"
+
+Empty = Callable[[Item], Write | None]
+"""The write that takes the person's data out of an item; None: there is none in it."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Remains:
+    """What a service keeps of a deleted aggregate of one type."""
+
+    aggregate_type: str
+    data: Callable[[Mapping[str, Any]], Item]
+    """The ``data`` without the person's: an id, a sequence, and what else every version must find to read it."""
+    kept_actions: Collection[str] = ()
+    """Events that hold nothing personal, such as that of the deletion: a subscriber may still need them."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a partition holds of an aggregate."""
+
+    living: bool = False
+    """The aggregate is there and not deleted."""
+    newest_event_at: int | None = None
+    """When the newest event document was stored (``_ts``)."""
+    foreign: Sequence[str] = field(default_factory=list)
+    """Types of documents that are not of this aggregate: they are left."""
+
+
+@dataclass(frozen=True)
+class PartitionEraser:
+    """The partition of an aggregate that has its id as partition key: the aggregate, its events, its requests."""
+
+    container: Container
+    remains: Remains
+
+    async def look(self, aggregate_id: str) -> Held:
+        """What is there, behind a fence. Raises Throttled, Unavailable, Misconfigured."""
+        items = await _all(self.container, "SELECT * FROM c", {}, aggregate_id)
+        events = [item["_ts"] for item in items if item.get("type") == EVENT_TYPE]
+        known = {self.remains.aggregate_type, EVENT_TYPE, REQUEST_TYPE, _FENCE}
+        return Held(
+            any(self._is_ours(item) and not item["data"].get("deleted") for item in items),
+            max(events, default=None),
+            sorted({str(item.get("type")) for item in items} - known),
+        )
+
+    async def erase(self, aggregate_id: str) -> int:
+        """Remove the events and empty the rest, of an aggregate that is deleted. Returns how many documents changed.
+
+        Raises ConcurrentChange, Throttled, Unavailable, Misconfigured.
+        """
+        return await _emptied(self.container, "SELECT * FROM c", {}, aggregate_id, self._empty)
+
+    def _is_ours(self, item: Item) -> bool:
+        return item.get("type") == self.remains.aggregate_type
+
+    def _empty(self, item: Item) -> Write | None:
+        data = item.get("data") or {}
+        if item.get("type") == EVENT_TYPE:
+            return None if data.get("action") in self.remains.kept_actions else _deleted(item)
+        if item.get("type") == REQUEST_TYPE:
+            return _replaced(item, data={"erased": True})
+        if self._is_ours(item):
+            if not data.get("deleted"):
+                raise ConcurrentChange(
+                    f"{self.remains.aggregate_type} {item['id']} is not deleted: begin again"
+                )
+            return _replaced(item, data=self.remains.data(data))
+        return None
+
+
+@dataclass(frozen=True)
+class ParkedEraser:
+    """The discarded events of an aggregate, which are kept for a while to be looked at."""
+
+    container: Container
+    owners: Owners
+
+    async def alone(self, partition_key: str) -> Sequence[str]:
+        """The ids of parked documents of this partition that belong to no aggregate. Raises as :meth:`erase` does."""
+        items = await _all(self.container, *_parked(partition_key, EVENT))
+        return [item["id"] for item in items if self.owners.key(item) is None]
+
+    async def erase(self, partition_key: str) -> int:
+        """Empty the discarded events. Returns how many. Raises as :meth:`PartitionEraser.erase` does."""
+        return await _emptied(self.container, *_parked(partition_key, DISCARDED), _without_document)
+
+
+def _parked(partition_key: str, kind: str) -> tuple[str, dict[str, Any], str]:
+    query = "SELECT * FROM c WHERE c.type = @type AND c.document.partitionKey = @key"
+    return query, {"@type": kind, "@key": partition_key}, PARTITION
+
+
+def _without_document(item: Item) -> Write | None:
+    where = {name: item["document"].get(name) for name in ("id", "partitionKey")}
+    return _replaced(item, document=where, discardReason=ERASED)
+
+
+@dataclass(frozen=True)
+class SetAsideEraser:
+    """The records of one subscription about an aggregate, and those that nobody could read and that name it."""
+
+    container: Container
+    subscription: str
+    closed_ttl_seconds: int
+
+    async def erase(self, aggregate_id: str) -> int:
+        """Close and empty the records. Returns how many. Raises as :meth:`PartitionEraser.erase` does."""
+        query = "SELECT * FROM c WHERE c.aggregateId = @id OR (c.aggregateId = null AND c.body != null)"
+        closed = {
+            "state": "discarded", "reason": ERASED, "body": None, "properties": None, "ttl": self.closed_ttl_seconds,
+        }  # fmt: skip
+
+        def empty(item: Item) -> Write | None:
+            if item.get("aggregateId") is None and not _names(item, aggregate_id):
+                return None
+            done = item.get("state") in ("applied", "overdue")
+            return _replaced(item, **(closed | ({"state": item["state"]} if done else {})))
+
+        return await _emptied(self.container, query, {"@id": aggregate_id}, self.subscription, empty)
+
+
+def _names(item: Item, aggregate_id: str) -> bool:
+    """Whether a message that could not be read names the aggregate, in its text or its properties."""
+    body = base64.b64decode(item.get("body") or "")
+    return aggregate_id.encode() in body or aggregate_id in map(str, (item.get("properties") or {}).values())
+
+
+def _deleted(item: Item) -> Write:
+    return Write.delete(item["id"], str(item["_etag"]))
+
+
+def _replaced(item: Item, **fields: Any) -> Write | None:
+    """The item with these fields; None: it has them. Its TTL begins anew."""
+    if all(name in item and item[name] == value for name, value in fields.items()):
+        return None
+    plain = {name: value for name, value in item.items() if not name.startswith("_")}
+    return Write.replace(plain | fields, str(item["_etag"]))
+
+
+async def _all(container: Container, query: str, parameters: Mapping[str, Any], partition: str) -> list[Item]:
+    """All items of a query over one partition, behind a fence."""
+    found: list[Item] = []
+    token: str | None = None
+    try:
+        await container.fence(partition)
+        while True:
+            items, token = await container.page(query, parameters, _AT_ONCE, token, partition_key=partition)
+            found += items
+            if token is None:
+                return found
+    except StoreFailed as error:
+        raise error.failure.error() from error
+
+
+async def _emptied(
+    container: Container, query: str, parameters: Mapping[str, Any], partition: str, empty: Empty
+) -> int:
+    """Empty what the query finds, until a look behind a fence finds nothing to empty. Returns how many."""
+    done, misses = 0, 0
+    while misses < _ROUNDS:
+        writes = [
+            write
+            for item in await _all(container, query, parameters, partition)
+            if (write := empty(item)) is not None
+        ]
+        if not writes:
+            return done
+        before = done
+        for start in range(0, len(writes), _AT_ONCE):
+            done += await _written(container, partition, writes[start : start + _AT_ONCE])
+        misses = 0 if done > before else misses + 1
+    raise ConcurrentChange("others change the same documents each time: run the same command again")
+
+
+async def _written(container: Container, partition: str, writes: Sequence[Write]) -> int:
+    """How many documents one transaction changed: all, or none when one of them was changed by somebody else."""
+    try:
+        await container.execute(partition, writes)
+    except StoreFailed as error:
+        if error.failure.kind not in _CHANGED:
+            raise error.failure.error() from error
+        _log.debug("documents have changed: they are read again")
+        return 0
+    return len(writes)

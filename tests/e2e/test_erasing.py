@@ -1,0 +1,368 @@
+"""A person's data is erased from every container, and nothing that comes late brings any of it back."""
+
+import asyncio
+import base64
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from azure.cosmos.aio import CosmosClient, DatabaseProxy
+from azure.servicebus import ServiceBusMessage
+from azure.servicebus.aio import ServiceBusClient
+
+from devstack.testing import Service, eventually
+from domain.values import Company, ContactDetails, Name
+from inbox.event import AggregateKey as EntryKey
+from inbox.set_aside import Delivery
+from infra import erase_contact, rebuild_directory, relay_worker, republish
+from infra.bootstrap import Application, wire
+from infra.contacts.erasing import wire_eraser
+from infra.cosmos.container import Container, StoreFailed
+from infra.erasing import ERASING_ERRORS, Eraser
+from infra.settings import Settings, load
+from outbox.aggregate import AggregateKey
+from outbox.errors import AnswerErased
+from outbox.idempotency import KeyedRequest
+from outbox.republish import Progress, Span
+from outbox.unit_of_work import utc_now
+from tests.support.azure import Topic, contacts_database
+from tests.support.contacts import ORIGIN
+from tests.support.losses import Failing, Fate, Loss, ProcessDied
+
+SUBSCRIPTION = "directory"
+PERSON = ("Quirina", "Zabelsky", "quirina@contoso.example", "met at the lake", "Lakeside Ltd")
+"""What must be nowhere: names that stand in no other document."""
+DETAILS = ContactDetails(
+    name=Name(first_name=PERSON[0], last_name="Married"),
+    email=PERSON[2],
+    description=PERSON[3],
+    company=Company(company_name=PERSON[4]),
+)
+OTHER = ContactDetails(name=Name(first_name="Otto", last_name="Other"), email="otto@contoso.example")
+
+
+@dataclass
+class World:
+    environment: dict[str, str]
+    database: DatabaseProxy
+    topic: Topic
+    application: Application
+    request: KeyedRequest | None = None
+    """That made the newest contact."""
+
+    @property
+    def settings(self) -> Settings:
+        return load(self.environment)
+
+    @property
+    def eraser(self) -> Eraser:
+        """An eraser that does not wait two seconds for dead letters."""
+
+        async def collected() -> int:
+            return 0
+
+        return replace(wire_eraser(self.settings, self.application), collect=collected)
+
+    async def documents(self) -> list[dict[str, Any]]:
+        """Every document of every container."""
+        found: list[dict[str, Any]] = []
+        async for container in self.database.list_containers():
+            proxy = self.database.get_container_client(container["id"])
+            found += [dict(item) async for item in proxy.read_all_items()]
+        return found
+
+    async def traces(self) -> list[str]:
+        """Where the person is named: in a document's text, or in a message that it holds in base64."""
+        found = []
+        for document in await self.documents():
+            text = json.dumps(document) + base64.b64decode(document.get("body") or "").decode()
+            found += [
+                f"{word} in {document.get('type')}" for word in PERSON if word.casefold() in text.casefold()
+            ]
+        return found
+
+    async def create(self) -> UUID:
+        """A contact, made with an Idempotency-Key."""
+        self.request = KeyedRequest("caller", f"key-{uuid4()}", "fingerprint")
+        receipt, _ = await self.application.contacts.create_once(DETAILS, ORIGIN, self.request)
+        return receipt.aggregate.id
+
+    async def rename(self, contact_id: UUID) -> None:
+        def revised(before: ContactDetails) -> ContactDetails:
+            return before.model_copy(update={"name": Name(first_name=PERSON[0], last_name=PERSON[1])})
+
+        await self.application.contacts.revise(contact_id, revised, ORIGIN)
+
+    async def store_poison(self, contact_id: UUID) -> None:
+        """An event document that is none: it is parked, and the contact's later events behind it."""
+        await self.database.get_container_client("contacts").create_item(
+            {
+                "id": str(uuid4()), "partitionKey": str(contact_id), "type": "domainEvent",
+                "aggregateType": "contact", "data": {"email": PERSON[2]}, "ttl": 600,
+            }
+        )  # fmt: skip
+
+    async def set_aside(self, contact_id: UUID) -> None:
+        """A message that names the person and the contact, and that nobody can read."""
+        body = json.dumps({"contactId": str(contact_id), "name": PERSON[1]}).encode()
+        await self.application.subscriber.receiver.receive(
+            Delivery(SUBSCRIPTION, f"m-{contact_id}", 1, body, {})
+        )
+
+    async def dead_letter(self, contact_id: UUID) -> None:
+        async with ServiceBusClient.from_connection_string(self.environment["SERVICEBUS"]) as client:
+            async with client.get_topic_sender(self.topic.name) as sender:
+                body = json.dumps({"contactId": str(contact_id), "email": PERSON[2]})
+                await sender.send_messages(
+                    ServiceBusMessage(body, session_id=str(contact_id), message_id="dead")
+                )
+            async with client.get_subscription_receiver(
+                self.topic.name, SUBSCRIPTION, session_id=str(contact_id), max_wait_time=10
+            ) as receiver:
+                [message] = await receiver.receive_messages(1)
+                await receiver.dead_letter_message(message, reason="no use")
+
+    async def receive(self, contact_id: UUID) -> None:
+        """The subscriber handles the contact's stored events, as if their messages came now."""
+        items, _ = await self.application.outbox.container("contacts").page(
+            "SELECT * FROM c WHERE c.type = 'domainEvent' ORDER BY c.data.sequence",
+            {}, 100, None, partition_key=str(contact_id),
+        )  # fmt: skip
+        for number, item in enumerate(items):
+            if "action" in item["data"]:
+                await self.late(item["data"], number)
+
+    async def late(self, data: dict[str, Any], number: int) -> None:
+        body = json.dumps(data).encode()
+        await self.application.subscriber.receiver.receive(
+            Delivery(SUBSCRIPTION, f"late-{uuid4()}", number, body, {})
+        )
+
+    async def erase(self, contact_id: UUID, *arguments: str) -> int:
+        return await asyncio.to_thread(erase_contact.main, [str(contact_id), *arguments], self.environment)
+
+
+@pytest.fixture
+async def world(cosmos_server: Service, servicebus_server: Service) -> AsyncIterator[World]:
+    topic = Topic(servicebus_server)
+    await topic.create(SUBSCRIPTION)
+    async with contacts_database(cosmos_server) as database:
+        environment = {
+            "COSMOS": cosmos_server.connection_string,
+            "COSMOS_DATABASE": database.id,
+            "SERVICEBUS": servicebus_server.connection_string,
+            "SERVICEBUS_TOPIC": topic.name,
+            "SERVICEBUS_SUBSCRIPTION": SUBSCRIPTION,
+            "RELAY_SEND_SECONDS": "3",
+            "RELAY_POLL_DELAY_MS": "50",
+        }
+        application = wire(load(environment))
+        async with application.outbox.resources:
+            yield World(environment, database, topic, application)
+    await topic.delete()
+
+
+@asynccontextmanager
+async def relaying(world: World) -> AsyncIterator[None]:
+    stop = asyncio.Event()
+    relay = asyncio.create_task(relay_worker.run(wire(world.settings), stop))
+    yield
+    stop.set()
+    await relay
+
+
+async def all_parked(world: World, contact_id: UUID, count: int) -> bool:
+    parked = await world.application.outbox.parking.page(100, None)
+    return [each.aggregate and each.aggregate.id for each in parked.items].count(str(contact_id)) == count
+
+
+async def full_of_traces(world: World) -> UUID:
+    """A contact that left something in every container."""
+    contact_id = await world.create()
+    await eventually(lambda: forwarded(world))
+    await world.store_poison(contact_id)
+    await eventually(lambda: all_parked(world, contact_id, 1), within=20)
+    await world.rename(contact_id)
+    await eventually(lambda: all_parked(world, contact_id, 2), within=20)
+    await world.receive(contact_id)
+    await world.set_aside(contact_id)
+    return contact_id
+
+
+async def forwarded(world: World) -> bool:
+    status = await world.application.outbox.observer.status()
+    return bool(status.leases) and not any(lease.lag for lease in status.leases)
+
+
+async def test_no_container_names_the_person_and_subscribers_miss_no_event(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = (await world.application.contacts.create(OTHER, ORIGIN)).aggregate.id
+    async with relaying(world):
+        contact_id = await full_of_traces(world)
+        await world.dead_letter(contact_id)
+        assert len(await world.traces()) >= len(PERSON)
+
+        assert await world.erase(contact_id) == 0
+        said = capsys.readouterr().out
+        assert await world.traces() == []
+        assert not [word for word in PERSON if word in said]
+        assert "erase: deleted, with its event" in said
+        assert "1 dead letter(s) collected, 2 record(s) of messages set aside emptied" in said
+        assert "1 discarded event(s) emptied" in said
+
+        # Subscribers got every sequence, and a notice for the event that nobody could send.
+        got = await world.topic.receive(str(contact_id), 5, within=5)
+        bodies = [json.loads(b"".join(message.body)) for message in got if message.message_id != "dead"]
+        assert [(each["action"], each.get("sequence")) for each in bodies] == [
+            ("ContactCreatedEvent", 1),
+            ("EventDiscarded", None),
+            ("ContactNameUpdatedEvent", 2),
+            ("ContactDeletedEvent", 3),
+        ]
+
+        # Nothing that comes late brings the person back.
+        for number, data in enumerate(bodies):
+            await world.late(data, 100 + number)
+        sweep = world.application.sweep
+        in_an_hour = replace(sweep.inbox, clock=lambda: utc_now() + timedelta(hours=1))
+        await replace(sweep, inbox=in_an_hour).run(seconds=30)
+        assert await asyncio.to_thread(rebuild_directory.main, [], world.environment) == 0
+        assert await asyncio.to_thread(rebuild_directory.main, ["--source-wins"], world.environment) == 0
+        await published_again(world, contact_id)
+        assert world.request is not None
+        with pytest.raises(AnswerErased):
+            await world.application.contacts.create_once(DETAILS, ORIGIN, world.request)
+        assert await world.traces() == []
+
+        # A second time there is nothing left to do, and the other contact is as it was.
+        assert await world.erase(contact_id) == 0
+        assert "0 document(s) of events, requests and the contact emptied" in capsys.readouterr().out
+    stored = await world.application.contacts.read(other, ORIGIN)
+    assert stored.aggregate.details == OTHER
+
+
+async def published_again(world: World, contact_id: UUID) -> None:
+    """Only the event of the deletion is still stored, and it names nobody."""
+    plan = republish.Plan(
+        Span(0, int(utc_now().timestamp()) - 2, AggregateKey("contact", str(contact_id))), uuid4()
+    )
+    progress = Progress()
+    await eventually(lambda: forwarded(world))
+    await republish.republish(world.application.outbox, plan, progress)
+    assert progress.published <= 1
+
+
+async def test_nothing_is_erased_before_the_relay_has_forwarded_it(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    contact_id = await world.create()
+    assert await world.erase(contact_id, "--wait", "0") == 1
+    assert "Nothing is erased" in capsys.readouterr().err
+    assert len(await world.traces()) >= len(PERSON) - 1
+    async with relaying(world):
+        assert await world.erase(contact_id) == 0
+    assert await world.traces() == []
+    [created, deleted] = await world.topic.receive(str(contact_id), 2)
+    assert (created.subject, deleted.subject) == ("ContactCreatedEvent", "ContactDeletedEvent")
+
+
+@pytest.mark.long
+async def test_an_erasing_that_dies_after_any_step_is_ended_by_the_next(world: World) -> None:
+    async with relaying(world):
+        for steps in range(1, 7):
+            contact_id = await full_of_traces(world)
+            key = AggregateKey("contact", str(contact_id))
+            begun = world.eraser.erase(key, patience_seconds=30)
+            for _ in range(steps):
+                await anext(begun)
+            await begun.aclose()
+            async for _ in world.eraser.erase(key, patience_seconds=30):
+                pass
+            assert await world.traces() == [], f"after {steps} step(s)"
+            entry = await world.application.inbox.entries.newest(EntryKey(*key))
+            assert entry is None or entry.entry.deleted
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("loss", [Loss.NOT_WRITTEN, Loss.NO_ANSWER, Loss.REPEATED, Loss.DIED_AFTER])
+async def test_an_erasing_that_loses_any_write_is_ended_by_the_next(world: World, loss: Loss) -> None:
+    async with relaying(world):
+        write = 0
+        while True:
+            write += 1
+            contact_id = await world.create()
+            await world.rename(contact_id)
+            await world.receive(contact_id)
+            key = AggregateKey("contact", str(contact_id))
+            fate = Fate(loss, write)
+            async with CosmosClient.from_connection_string(world.environment["COSMOS"]) as client:
+                failing = failing_eraser(world, client, fate)
+                try:
+                    async for _ in failing.erase(key, patience_seconds=30):
+                        pass
+                except (*ERASING_ERRORS, ProcessDied):
+                    async for _ in world.eraser.erase(key, patience_seconds=30):
+                        pass
+            assert await world.traces() == [], f"{loss}, write {write}"
+            if not fate.struck:
+                break
+    assert write > 8
+
+
+def failing_eraser(world: World, client: CosmosClient, fate: Fate) -> Eraser:
+    eraser = world.eraser
+
+    def failing(name: str) -> Container:
+        container = Failing(client, world.database.id, name)
+        container.fate = fate
+        return container
+
+    return replace(
+        eraser,
+        partition=replace(eraser.partition, container=failing("contacts")),
+        parked=replace(eraser.parked, container=failing("parked-events")),
+        set_aside=replace(eraser.set_aside, container=failing("set-aside")),
+    )
+
+
+async def test_documents_of_other_kinds_are_named_and_left(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    contact_id = await world.create()
+    note = {"id": "note-1", "partitionKey": str(contact_id), "type": "note", "data": {"text": "unknown"}}
+    await world.database.get_container_client("contacts").create_item(note)
+    async with relaying(world):
+        assert await world.erase(contact_id) == 1
+    assert "documents of other kinds" in (said := capsys.readouterr().err)
+    assert "(note)" in said
+    assert await world.traces() == []
+
+
+async def test_an_id_that_nobody_has_is_no_error(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    assert await world.erase(uuid4()) == 0
+    assert "deleted before, or not there" in capsys.readouterr().out
+
+
+async def test_a_store_that_is_away_ends_in_one_line(
+    world: World, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(self: Container, *_: Any) -> None:
+        raise StoreFailed(_failure())
+
+    contact_id = await world.create()
+    monkeypatch.setattr(Container, "fence", away)
+    assert await world.erase(contact_id) == 1
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("erase: the store could not be used")
+
+
+def _failure() -> Any:
+    from infra.cosmos.errors import Failure, Kind  # noqa: PLC0415
+
+    return Failure(Kind.PASSING, "lost")

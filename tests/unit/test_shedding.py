@@ -1,0 +1,200 @@
+"""Changes are refused while events wait for too long; no request waits to learn that, and doubt refuses nobody."""
+
+import ast
+import asyncio
+import json
+import logging
+
+import azure.functions as func
+import pytest
+
+from devstack.testing import eventually
+from infra import shedding
+from infra.errors import Misconfigured, Overloaded
+from infra.http.answering import Answering
+from infra.settings import load
+from infra.shedding import LoadShedder
+from outbox.errors import Unavailable
+from tests.support.paths import ROOT
+
+SETTINGS = {"COSMOS": "AccountEndpoint=http://x/;AccountKey=eA==;", "SERVICEBUS": "Endpoint=sb://x/;A=b"}
+
+
+class Relay:
+    """How long its oldest event waits."""
+
+    def __init__(self, age: float = 0.0) -> None:
+        self.age = age
+        self.looks = 0
+        self.failure: Exception | None = None
+        self.answers = asyncio.Event()
+        self.answers.set()
+
+    async def __call__(self) -> float:
+        self.looks += 1
+        await self.answers.wait()
+        if self.failure is not None:
+            raise self.failure
+        return self.age
+
+
+@pytest.fixture
+def each_look_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shedding, "LOOK_SECONDS", 0.0)
+
+
+def refused(shedder: LoadShedder) -> bool:
+    try:
+        shedder.check()
+    except Overloaded:
+        return True
+    return False
+
+
+def taken(shedder: LoadShedder) -> bool:
+    return not refused(shedder)
+
+
+async def test_off_unless_set_and_then_nothing_is_read() -> None:
+    relay = Relay(1e9)
+    shedder = LoadShedder(relay, None)
+    for _ in range(3):
+        shedder.check()
+        await asyncio.sleep(0)
+    assert relay.looks == 0
+    await shedder.close()
+
+
+@pytest.mark.usefixtures("each_look_is_new")
+async def test_refused_from_the_limit_on_and_taken_again_well_below_it() -> None:
+    relay = Relay(59)
+    shedder = LoadShedder(relay, 60)
+    await eventually(lambda: relay.looks > 2 or refused(shedder))
+    assert not refused(shedder)
+    relay.age = 60
+    await eventually(lambda: refused(shedder))
+    relay.age = 49
+    looks = relay.looks
+    await eventually(lambda: not taken(shedder) and relay.looks > looks + 2)
+    relay.age = 47
+    await eventually(lambda: taken(shedder))
+    relay.age = 59
+    looks = relay.looks
+    await eventually(lambda: taken(shedder) and relay.looks > looks + 2)
+    await shedder.close()
+
+
+async def test_a_hundred_requests_at_once_cost_one_look_and_none_waits() -> None:
+    relay = Relay(1000)
+    relay.answers.clear()
+    shedder = LoadShedder(relay, 60)
+    assert [refused(shedder) for _ in range(100)] == [False] * 100
+    await asyncio.sleep(0)
+    assert relay.looks == 1
+    relay.answers.set()
+    await eventually(lambda: refused(shedder))
+    assert relay.looks == 1
+    await shedder.close()
+
+
+@pytest.mark.usefixtures("each_look_is_new")
+async def test_an_age_that_is_not_known_any_more_refuses_nobody(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(shedding, "TRUST_SECONDS", 0.2)
+    relay = Relay(1000)
+    shedder = LoadShedder(relay, 60)
+    await eventually(lambda: refused(shedder))
+    relay.failure = Unavailable("the store is away")
+    await eventually(lambda: taken(shedder))
+    assert caplog.text.count("is not known, so no change is refused for it: the store is away") == 1
+    relay.failure = None
+    await eventually(lambda: refused(shedder))
+    await shedder.close()
+
+
+@pytest.mark.usefixtures("each_look_is_new")
+async def test_a_look_that_hangs_refuses_nobody_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shedding, "TRUST_SECONDS", 0.2)
+    relay = Relay(1000)
+    shedder = LoadShedder(relay, 60)
+    await eventually(lambda: refused(shedder))
+    relay.answers.clear()
+    await eventually(lambda: taken(shedder))
+    looks = relay.looks
+    shedder.check()
+    await asyncio.sleep(0)
+    assert relay.looks == looks, "one look at a time"
+    await shedder.close()
+
+
+@pytest.mark.usefixtures("each_look_is_new")
+async def test_the_log_tells_beginning_and_end_and_not_each_refusal(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    relay = Relay(61)
+    shedder = LoadShedder(relay, 60)
+    await eventually(lambda: refused(shedder))
+    assert all(refused(shedder) for _ in range(50))
+    relay.age = 0
+    await eventually(lambda: taken(shedder))
+    told = [record.levelno for record in caplog.records if record.name == "infra.shedding"]
+    assert told == [logging.ERROR, logging.WARNING]
+    await shedder.close()
+
+
+@pytest.mark.usefixtures("each_look_is_new")
+async def test_a_refusal_is_a_problem_document_that_says_when_to_come_back(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    shedder = LoadShedder(Relay(61), 60)
+    await eventually(lambda: refused(shedder))
+    caplog.clear()
+
+    @Answering()
+    async def change(_: func.HttpRequest) -> func.HttpResponse:
+        shedder.check()
+        raise AssertionError("the change was let in")
+
+    answers = [await change(func.HttpRequest("POST", "http://x/", body=b"")) for _ in range(20)]
+    assert {answer.status_code for answer in answers} == {503}
+    times = {int(answer.headers["Retry-After"]) for answer in answers}
+    assert len(times) > 1
+    assert times <= set(range(10, 31))
+    document = json.loads(answers[0].get_body())
+    assert document["title"] == "Service overloaded"
+    assert "Nothing was stored" in document["detail"]
+    assert "answered 503" not in caplog.text
+    await shedder.close()
+
+
+def test_the_setting() -> None:
+    assert load(SETTINGS).shed_load_after_seconds is None
+    assert load(SETTINGS | {"SHED_LOAD_AFTER_SECONDS": ""}).shed_load_after_seconds is None
+    assert load(SETTINGS | {"SHED_LOAD_AFTER_SECONDS": "300"}).shed_load_after_seconds == 300
+    assert load(SETTINGS | {"SHED_LOAD_AFTER_SECONDS": "0"}).shed_load_after_seconds is None
+    for wrong in ("4", "-1", "x", "864001"):
+        with pytest.raises(Misconfigured, match="SHED_LOAD_AFTER_SECONDS is"):
+            load(SETTINGS | {"SHED_LOAD_AFTER_SECONDS": wrong})
+
+
+def writes(decorator: str) -> bool:
+    methods = ("POST", "PUT", "PATCH", "DELETE")
+    return "route(" in decorator and any(f"'{method}'" in decorator for method in methods)
+
+
+@pytest.mark.parametrize("app", ["function_app.py", "examples/orders/function_app.py"])
+def test_every_function_that_stores_a_change_asks_before_it_stores(app: str) -> None:
+    module = ast.parse((ROOT / app).read_text())
+    writers = [
+        function
+        for function in module.body
+        if isinstance(function, ast.AsyncFunctionDef)
+        and any(writes(ast.unparse(each)) for each in function.decorator_list)
+    ]
+    assert len(writers) == 3
+    for function in writers:
+        lines = [ast.unparse(statement) for statement in function.body]
+        asked = lines.index("application().outbox.shedder.check()")
+        stored = next(number for number, line in enumerate(lines) if "await" in line)
+        assert asked < stored, function.name

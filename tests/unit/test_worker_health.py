@@ -1,0 +1,137 @@
+"""A worker that forwards nothing says so, to its log and to a probe: an idle worker must not look like a good one."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from changefeed import ChangeFeedProcessor, EpkRange, Pulse
+from devstack.testing import eventually
+from infra import relay_worker, subscriber_worker, worker
+from infra.servicebus.sessions import Work
+from infra.wiring import Outbox
+from outbox.errors import Unavailable
+
+
+class Idle(ChangeFeedProcessor):
+    """A processor that was not started, what its last look at the leases found, and how its loops are."""
+
+    def __init__(self, *missing: EpkRange) -> None:
+        self._missing = list(missing)
+        self.balancing, self.reading = Pulse(), Pulse()
+
+    @property
+    def owned_leases(self) -> frozenset[str]:
+        return frozenset()
+
+    @property
+    def missing_ranges(self) -> list[EpkRange]:
+        return self._missing
+
+    @property
+    def pulses(self) -> list[Pulse]:
+        return [self.balancing, self.reading]
+
+
+async def answers() -> None:
+    """A store that answers."""
+
+
+async def is_away() -> None:
+    raise Unavailable("the store cannot be used at https://secret.example")
+
+
+def outbox(check: Callable[[], Awaitable[None]] = answers) -> Outbox:
+    return cast(Outbox, SimpleNamespace(check=check))
+
+
+def relay(processor: Idle, **fields: Any) -> relay_worker.Health:
+    started = {"started": True} | fields
+    return relay_worker.Health(outbox(), processor, relay_worker.Forwarding(), asyncio.Event(), **started)
+
+
+@pytest.mark.parametrize(
+    ("missing", "told"),
+    [
+        ([EpkRange("", "3F"), EpkRange("7F", "FF")], "events wait: 2 part(s) of the feed have no lease"),
+        ([], "no event waits"),
+    ],
+)
+async def test_missing_leases_are_in_the_health_line(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, missing: list[EpkRange], told: str
+) -> None:
+    monkeypatch.setattr(worker, "HEALTH_SECONDS", 0.01)
+    caplog.set_level(logging.INFO)
+    stop = asyncio.Event()
+    telling = asyncio.create_task(worker.tell_health(relay(Idle(*missing)), stop))
+    await eventually(lambda: "health: 0 lease(s)" in caplog.text)
+    stop.set()
+    await telling
+    assert told in caplog.text
+
+
+async def test_a_relay_that_forwards_is_ready_and_one_that_does_not_says_why() -> None:
+    processor = Idle()
+    health = relay(processor)
+    assert await health.trouble() is None
+
+    processor.reading.beat(failed=True)
+    assert await health.trouble() == "events wait: the log says why"
+    processor.reading.beat()
+    assert await health.trouble() is None
+
+    processor.balancing.beat(failed=True)
+    assert await health.trouble() == "events wait: the log says why"
+    processor.balancing.beat()
+
+    health.outbox = outbox(is_away)
+    assert await health.trouble() == "the store cannot be used: the log says why"
+
+    health.stop.set()
+    assert await health.trouble() == "the worker is told to stop"
+
+
+async def test_a_relay_that_has_not_started_is_alive_and_not_ready() -> None:
+    processor = Idle()
+    processor.reading._at -= 1000
+    health = relay(processor, started=False)
+    assert health.silent_seconds == 0
+    assert await health.trouble() == "the relay has not started: the log says what it waits for"
+
+
+async def test_a_relay_without_all_leases_is_not_ready() -> None:
+    assert await relay(Idle(EpkRange("", "FF"))).trouble() == "a part of the feed has no lease"
+
+
+async def test_a_failure_that_is_over_is_not_in_the_health_line_any_more() -> None:
+    processor = Idle()
+    health = relay(processor)
+    health.forwarding.failed(Unavailable("the store was away"))
+    processor.reading.beat(failed=True)
+    assert "events wait: the store was away" in health.line()
+    processor.reading.beat()
+    assert "no event waits" in health.line()
+
+
+async def test_the_slowest_loop_counts() -> None:
+    processor = Idle()
+    processor.reading._at -= 1000
+    assert relay(processor).silent_seconds >= 1000
+    work = Work(pulses=[Pulse(), Pulse()])
+    work.pulses[1]._at -= 1000
+    assert subscriber_worker.Health(outbox(), work, asyncio.Event()).silent_seconds >= 1000
+
+
+async def test_a_subscriber_says_why_it_applies_nothing() -> None:
+    health = subscriber_worker.Health(outbox(), Work(), asyncio.Event())
+    assert await health.trouble() is None
+    health.work.waiting_for = "Service Bus cannot be reached at secret.example"
+    assert await health.trouble() == "messages wait: the log says why"
+    health.work.waiting_for = None
+    away = subscriber_worker.Health(outbox(is_away), Work(), asyncio.Event())
+    assert await away.trouble() == "the store cannot be used: the log says why"
+    health.stop.set()
+    assert await health.trouble() == "the worker is told to stop"
