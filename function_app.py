@@ -19,8 +19,9 @@ SWEEP_SECONDS = 120.0
 """What a run of the sweep may take; the next run goes on from there."""
 
 app = catch_all.IndexedApp(http_auth_level=func.AuthLevel.FUNCTION)
-# GET health, GET relay, GET parked, GET parked/{id}, POST parked/{id}/discard, POST parked/{path}/{id}/replay
-app.register_functions(operator_functions(application, contacts.OPERATIONS))
+# GET operations (the page), GET health, GET dependencies, GET instance, GET relay, GET history/{path}/{id}, GET parked,
+# GET parked/{id}, POST parked/{id}/discard, POST parked/{path}/{id}/replay
+app.register_functions(operator_functions(application, contacts.OPERATIONS, lists=["set-aside"]))
 # GET subscriber, GET set-aside, GET set-aside/{id}, POST set-aside/{id}/apply, POST set-aside/{id}/discard,
 # POST dead-letters/collect
 app.register_functions(set_aside_functions(application, contacts.OPERATIONS))

@@ -5,6 +5,7 @@ processor, so that a .NET processor or an Azure Functions deployment can take th
 """
 
 from changefeed.errors import ChangeFeedError, FeedRangeGone, LeaseLost, LeasesUnusable
+from changefeed.feed import effective_key
 from changefeed.lag import FeedLag, LeaseLag, estimate_lag
 from changefeed.lease import EpkRange
 from changefeed.mending import mend_leases
@@ -28,6 +29,7 @@ __all__ = [
     "ProcessorOptions",
     "Pulse",
     "StartFrom",
+    "effective_key",
     "estimate_lag",
     "mend_leases",
 ]

@@ -125,6 +125,11 @@ class FeedReader:
         return partition_id
 
 
+async def effective_key(container: ContainerProxy, partition_key: str) -> str:
+    """Where a partition key lies among the ranges of the leases. Raises the SDK's errors."""
+    return parse_sdk_feed_range(await container.feed_range_from_partition_key(partition_key)).min.upper()
+
+
 async def identify(container: ContainerProxy) -> ContainerIdentity:
     """Look up the identity that names the container's leases. Raises the SDK's errors."""
     properties = await container.read()

@@ -39,6 +39,13 @@ class LeaseLag:
     """When the oldest change without a checkpoint was written, to the second; None when no change waits. Watch this
     time rather than the lag: the lag counts transactions, whatever their age.
     """
+    position: int | None = None
+    """The LSN up to which all is handled; None before the first checkpoint. Two readings of one lease, subtracted, are
+    the transactions that were handled in between, by whichever instance."""
+    newest: int | None = None
+    """The LSN of the partition's newest transaction; None when the range lies in several partitions."""
+    feed_range: EpkRange | None = None
+    """The keys that the lease covers; None for a lease of an old .NET version."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +93,9 @@ async def _lag_of(lease: Lease, reader: FeedReader) -> LeaseLag:
         lease.owner,
         NOTHING_CHECKPOINTED if lease.continuation is None else behind,
         min((time for page in pages if (time := _written_at(page))), default=None),
+        position=None if lease.continuation is None else int(lease.continuation.strip('"')),
+        newest=session_lsn(pages[0].session_token) if len(pages) == 1 else None,
+        feed_range=lease.feed_range,
     )
 
 

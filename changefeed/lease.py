@@ -51,6 +51,10 @@ class EpkRange:
     def overlaps(self, other: "EpkRange") -> bool:
         return self.min < other.max and other.min < self.max
 
+    def holds(self, key: str) -> bool:
+        """Whether an effective partition key is in the range."""
+        return self.min <= key < self.max
+
     def intersection(self, other: "EpkRange") -> "EpkRange":
         return EpkRange(max(self.min, other.min), min(self.max, other.max))
 

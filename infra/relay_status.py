@@ -18,6 +18,7 @@ from changefeed import (
     FeedLag,
     FeedRangeGone,
     LeaseLag,
+    effective_key,
     estimate_lag,
     mend_leases,
 )
@@ -49,6 +50,10 @@ class LeaseStatus:
     """The share of EVENT_TTL_SECONDS that the oldest waiting change has used; at 1 events are lost."""
     waiting_since: datetime | None = None
     """When the oldest waiting change was stored, by the store's clock; None: nothing waits."""
+    position: int | None = None
+    """The LSN up to which all is forwarded; None before the first checkpoint."""
+    newest: int | None = None
+    """The LSN of the partition's newest transaction; None: not known, because the partition was just split."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +77,28 @@ class RelayStatus:
 
 
 @dataclass(frozen=True)
+class Progress:
+    """How far the relay is in that part of the feed that holds one partition key."""
+
+    as_of: datetime
+    """When this was read."""
+    lease: str | None
+    """None: no lease covers the key, or the lease does not tell its range: then nothing is known."""
+    position: int | None
+    waiting_since: datetime | None
+    """When the oldest change that is not forwarded was written, to the second; None: none waits."""
+
+    def has_passed(self, written_at: datetime) -> bool | None:
+        """Whether a change that was written then is forwarded or parked; None: not known.
+
+        A change of the same second as the oldest one that waits counts as waiting.
+        """
+        if self.lease is None:
+            return None
+        return self.waiting_since is None or written_at < self.waiting_since
+
+
+@dataclass(frozen=True)
 class RelayObserver:
     """Reads leases and parked aggregates. Changes nothing, except that :meth:`watch` makes missing leases again."""
 
@@ -89,6 +116,18 @@ class RelayObserver:
         now = self.clock()
         parked = Counter(marker.aggregate.type for marker in await self.lot.blocked())
         return RelayStatus([self._lease(lag, now) for lag in feed.leases], feed.missing, parked)
+
+    async def progress(self, partition_key: str) -> Progress:
+        """How far the relay is where the changes of this key are. Raises as ``status``."""
+        feed = await self._feed_lag()
+        now = self.clock()
+        with _errors_of_ours():
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                key = await effective_key(self.feed, partition_key)
+        for lag in feed.leases:
+            if lag.feed_range is not None and lag.feed_range.holds(key):
+                return Progress(now, lag.lease_token, lag.position, lag.waiting_since)
+        return Progress(now, None, None, None)
 
     async def oldest_waiting_seconds(self) -> float:
         """The age of the oldest change that is not forwarded, where there is a lease; 0.0: none waits.
@@ -147,7 +186,14 @@ class RelayObserver:
     def _lease(self, lag: LeaseLag, now: datetime) -> LeaseStatus:
         age = None if lag.waiting_since is None else max(0, int((now - lag.waiting_since).total_seconds()))
         return LeaseStatus(
-            lag.lease_token, lag.owner, lag.lag, age, (age or 0) / self.event_ttl_seconds, lag.waiting_since
+            lag.lease_token,
+            lag.owner,
+            lag.lag,
+            age,
+            (age or 0) / self.event_ttl_seconds,
+            lag.waiting_since,
+            lag.position,
+            lag.newest,
         )
 
 

@@ -99,6 +99,31 @@ def load(environment: Mapping[str, str]) -> Settings:
     )
 
 
+def shown(settings: Settings) -> dict[str, str | int | bool | None]:
+    """The settings that an operator may see, by their names: each is listed here, and none holds a secret."""
+    return {
+        "COSMOS__accountEndpoint": settings.cosmos.address or "(a connection string)",
+        "COSMOS_DATABASE": settings.cosmos_database,
+        "COSMOS_CONTAINER": settings.cosmos_container,
+        "COSMOS_LEASE_CONTAINER": settings.cosmos_lease_container,
+        "COSMOS_PARKED_CONTAINER": settings.cosmos_parked_container,
+        "SERVICEBUS__fullyQualifiedNamespace": settings.servicebus.address or "(a connection string)",
+        "SERVICEBUS_TOPIC": settings.servicebus_topic,
+        "SERVICEBUS_SUBSCRIPTION": settings.servicebus_subscription,
+        "SERVICEBUS_TOPIC_PARTITIONED": settings.servicebus_topic_partitioned,
+        "EVENT_SCHEMAS": settings.event_schemas,
+        "EVENT_TTL_SECONDS": settings.event_ttl_seconds,
+        "PARKED_MAX_AGE_SECONDS": settings.parked_max_age_seconds,
+        "IDEMPOTENCY_TTL_SECONDS": settings.idempotency_ttl_seconds,
+        "RELAY_LEASE_PREFIX": settings.feed.lease_prefix,
+        "RELAY_MAX_ITEMS": settings.feed.max_items,
+        "RELAY_POLL_DELAY_MS": settings.feed.poll_delay_ms,
+        "RELAY_SENDERS": settings.relay_senders,
+        "RELAY_SEND_SECONDS": settings.relay_send_seconds,
+        "SHED_LOAD_AFTER_SECONDS": settings.shed_load_after_seconds,
+    }
+
+
 def _shed_load_after(environment: Mapping[str, str]) -> int | None:
     if environment.get("SHED_LOAD_AFTER_SECONDS", "0") in ("", "0"):
         return None

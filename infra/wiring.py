@@ -9,11 +9,12 @@ import asyncio
 import functools
 import logging
 import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
+from infra.aggregate_past import AggregatePast
 from infra.correlation import tag_log_lines
 from infra.cosmos.claims import CosmosClaims
 from infra.cosmos.client import ContainerProxy, CosmosClient, cosmos_client
@@ -27,10 +28,12 @@ from infra.cosmos.parked_documents import ParkedDocuments
 from infra.cosmos.parking_lot import CosmosParkingLot
 from infra.cosmos.unit_of_work import CosmosUnitOfWork, Lifetimes
 from infra.credentials import credential_for
+from infra.dependencies import LOOK_SECONDS, Dependency
+from infra.instance import Instance
 from infra.late_publisher import LatePublisher
 from infra.recent import Recent
 from infra.relay_status import RelayObserver
-from infra.settings import FeedSettings, Settings, load
+from infra.settings import FeedSettings, Settings, load, shown
 from infra.shedding import LoadShedder
 from infra.wire_names import WireNames
 from outbox.claims import Claims
@@ -73,6 +76,12 @@ class Outbox:
     """A container of the service's database by its name; the same object for the same name."""
     check: Callable[[], Awaitable[None]]
     """Returns if the store answers. Raises Unavailable, Throttled or Misconfigured."""
+    past: AggregatePast
+    """What became of the events of one aggregate."""
+    dependencies: Sequence[Dependency]
+    """The store and the broker."""
+    instance: Instance
+    """This process."""
     resources: AsyncExitStack
     """Closes all clients."""
 
@@ -80,11 +89,13 @@ class Outbox:
         """Forward the events among the items of a feed. Raises NotDelivered, Misconfigured."""
         try:
             async with asyncio.timeout(FORWARD_SECONDS):
-                return await self.relay.forward(self.events.events(items))
+                forwarded = await self.relay.forward(self.events.events(items))
         except TimeoutError:
             raise NotDelivered(
                 f"a page of the feed was not forwarded within {FORWARD_SECONDS:.0f} s, and is tried again"
             ) from None
+        self.instance.forwarded.add(forwarded.sent)
+        return forwarded
 
 
 class Wired(Protocol):
@@ -171,6 +182,12 @@ def wire_outbox(settings: Settings, names: WireNames) -> Outbox:
         reading=settings.feed,
         container=container_of,
         check=Recent(container.check, seconds=HEALTH_SECONDS),
+        past=AggregatePast(container, events, lot, observer),
+        dependencies=(
+            Dependency("Cosmos DB", container.check),
+            Dependency("Service Bus", functools.partial(_try_sending, settings)),
+        ),
+        instance=Instance(shown(settings)),
         resources=resources,
     )
 
@@ -206,6 +223,17 @@ def _publisher(settings: Settings, source: str, resources: AsyncExitStack) -> Pu
     for missing in publisher.guarantees.left_to_subscribers():
         _log.warning("%s", missing)
     return publisher
+
+
+async def _try_sending(settings: Settings) -> None:
+    from infra.servicebus.inspection import try_sending  # noqa: PLC0415 - slow to import: see LatePublisher
+
+    credential = credential_for(settings.servicebus)
+    try:
+        await try_sending(settings.servicebus, credential, settings.servicebus_topic, seconds=LOOK_SECONDS)
+    finally:
+        if credential:
+            await credential.close()
 
 
 async def _close_when_the_loop_ends(resources: AsyncExitStack) -> None:

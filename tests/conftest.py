@@ -20,7 +20,13 @@ _OURS = (
     "WEBSITE_",
     "DEVSTACK_",
 )
-_LONG = ("tests/torture/test_runs", "tests/e2e/", "tests/commands/", "packages/devstack/tests/supervisor/")
+_LONG = (
+    "tests/torture/test_runs",
+    "tests/browser/test_real",
+    "tests/e2e/",
+    "tests/commands/",
+    "packages/devstack/tests/supervisor/",
+)
 """Files that take long and mostly wait: begun first, so that at the end no worker is left alone with one."""
 
 for _name in [name for name in os.environ if name.startswith(_OURS)]:

@@ -21,9 +21,13 @@ EMAIL_SECONDS = 40.0
 SWEEP_SECONDS = 120.0
 """What a run of the sweep may take; the next run goes on from there."""
 
+LISTS = ["set-aside", "mails/set-aside", "effects"]
+"""What the subscribers have not done: the operations page shows each of these."""
+
 app = catch_all.IndexedApp(http_auth_level=func.AuthLevel.FUNCTION)
-# GET health, GET relay, GET parked, GET parked/{id}, POST parked/{id}/discard, POST parked/{path}/{id}/replay
-app.register_functions(operator_functions(application, orders.OPERATIONS))
+# GET operations (the page), GET health, GET dependencies, GET instance, GET relay, GET history/{path}/{id}, GET parked,
+# GET parked/{id}, POST parked/{id}/discard, POST parked/{path}/{id}/replay
+app.register_functions(operator_functions(application, orders.OPERATIONS, lists=LISTS))
 # GET effects, GET effects/{id}, POST effects/{id}/apply, POST effects/{id}/discard, POST effects/{id}/pass-missing
 app.register_functions(effect_functions(lambda: application().mails, orders.OPERATIONS))
 # Of the board, and of the e-mails with mails/ before each: GET subscriber, GET set-aside, GET set-aside/{id},

@@ -1,17 +1,19 @@
-"""HTTP for operators: parked events and the relay's lag. Only the answer with one parked event holds personal data."""
+"""HTTP for operators: how the service is, and its parked events. Only one parked event's answer holds personal data."""
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 
 import azure.functions as func
 from pydantic import StringConstraints
 
+from infra.dependencies import Health
 from infra.http.errors import FieldError, InvalidRequest
 from infra.http.request import json_object
 from infra.http.responses import json_response
 from infra.http.validation import validated
+from infra.instance import Instance
 from infra.relay_status import LeaseStatus, RelayStatus
 from outbox.aggregate import AggregateKey
 from outbox.errors import NotParked
@@ -112,6 +114,30 @@ def relay_status(status: RelayStatus, names: Sequence[Names]) -> func.HttpRespon
     )
 
 
+def dependencies(found: Sequence[Health]) -> func.HttpResponse:
+    """200 with the health of each service that this one needs; ``detail`` says why one cannot be used."""
+    return json_response(200, {"items": [asdict(each) for each in found]})
+
+
+def instance(process: Instance, names: Sequence[Names], lists: Sequence[str]) -> func.HttpResponse:
+    """200 with what one process has forwarded, its settings without secrets, and what the service calls things."""
+    return json_response(
+        200,
+        {
+            "id": process.id,
+            "startedAt": process.started_at.isoformat(),
+            "forwarded": process.forwarded.total,
+            "forwardedPerSecond": round(process.forwarded.per_second, 1),
+            "aggregates": [
+                {"type": each.aggregate_type, "path": each.path, "owner": each.owner, "count": each.count}
+                for each in names
+            ],
+            "lists": list(lists),
+            "settings": dict(process.settings),
+        },
+    )
+
+
 def _lease(lease: LeaseStatus) -> Mapping[str, Any]:
     return {
         "lease": lease.lease,
@@ -119,6 +145,8 @@ def _lease(lease: LeaseStatus) -> Mapping[str, Any]:
         "lag": lease.lag,
         "oldestWaitingSeconds": lease.oldest_waiting_seconds,
         "ttlUsed": round(lease.ttl_used, 4),
+        "position": lease.position,
+        "newest": lease.newest,
     }
 
 

@@ -1,22 +1,67 @@
-"""The HTTP functions of an operator are the same for every service: health, the relay's lag, the parked events.
+"""The HTTP functions of an operator are the same for every service: a page, health, the relay's lag, the parked events.
 
-The names of these functions sort before ``unrouted``. All of them but health need the admin key.
+The names of these functions sort before ``unrouted``. All of them need the admin key, but for health and for the page,
+which holds no data.
 """
 
+import asyncio
 from collections.abc import Callable, Sequence
 
 import azure.functions as func
 
-from infra.http import operations, request, responses
+from infra.http import history, operations, operations_page, request, responses
 from infra.http.answering import Answering
 from infra.wiring import Wired
 
 answering = Answering()
 
 
-def operator_functions(service: Callable[[], Wired], names: Sequence[operations.Names]) -> func.Blueprint:
-    """The operator's functions; ``service`` is called at the first request. ``names`` has one entry a type."""
+def operator_functions(
+    service: Callable[[], Wired], names: Sequence[operations.Names], *, lists: Sequence[str] = ()
+) -> func.Blueprint:
+    """The operator's functions; ``service`` is called at the first request. ``names`` has one entry a type.
+
+    ``lists`` are the paths of the lists of what the service's subscribers have not done, such as ``set-aside``: the
+    operations page shows each.
+    """
     app = func.Blueprint()  # type: ignore[no-untyped-call]  # the library does not annotate its constructor
+
+    _add_views(app, service, names, lists)
+    _add_parked(app, service, names)
+    return app
+
+
+def _add_views(
+    app: func.Blueprint,
+    service: Callable[[], Wired],
+    names: Sequence[operations.Names],
+    lists: Sequence[str],
+) -> None:
+    @app.route(route="operations", methods=["GET"], auth_level=func.AuthLevel.ANONYMOUS)
+    @answering
+    async def get_operations_page(req: func.HttpRequest) -> func.HttpResponse:
+        """GET /operations: the page, which asks for the admin key and then calls the others."""
+        return operations_page.shown(req)
+
+    @app.route(route="dependencies", methods=["GET"], auth_level=func.AuthLevel.ADMIN)
+    @answering
+    async def get_dependencies(req: func.HttpRequest) -> func.HttpResponse:
+        """GET /dependencies: whether the store and the broker can be used; 200 also when one cannot."""
+        looks = [each.health() for each in service().outbox.dependencies]
+        return operations.dependencies(await asyncio.gather(*looks))
+
+    @app.route(route="instance", methods=["GET"], auth_level=func.AuthLevel.ADMIN)
+    @answering
+    async def get_instance(req: func.HttpRequest) -> func.HttpResponse:
+        """GET /instance: what the process that answers has forwarded, its settings, and the service's names."""
+        return operations.instance(service().outbox.instance, names, lists)
+
+    @app.route(route="history/{path}/{id}", methods=["GET"], auth_level=func.AuthLevel.ADMIN)
+    @answering
+    async def get_history(req: func.HttpRequest) -> func.HttpResponse:
+        """GET /history/{path}/{id}?pageSize=&before=: what became of the events of one aggregate."""
+        aggregate, (size, before) = history.aggregate(req, names), history.page_request(req)
+        return history.told(await service().outbox.past.page(aggregate, size, before), names)
 
     @app.route(route="health", methods=["GET"], auth_level=func.AuthLevel.ANONYMOUS)
     @answering
@@ -31,6 +76,8 @@ def operator_functions(service: Callable[[], Wired], names: Sequence[operations.
         """GET /relay: how far behind the relay is, and how many aggregates are parked."""
         return operations.relay_status(await service().outbox.observer.status(), names)
 
+
+def _add_parked(app: func.Blueprint, service: Callable[[], Wired], names: Sequence[operations.Names]) -> None:
     @app.route(route="parked", methods=["GET"], auth_level=func.AuthLevel.ADMIN)
     @answering
     async def list_parked(req: func.HttpRequest) -> func.HttpResponse:
@@ -61,5 +108,3 @@ def operator_functions(service: Callable[[], Wired], names: Sequence[operations.
         """POST /parked/{path}/{id}/replay: send an aggregate's parked events in order."""
         aggregate = operations.parked_aggregate(req, names)
         return operations.replayed(await service().outbox.parking.replay(aggregate))
-
-    return app

@@ -107,14 +107,8 @@ class ServiceBusInspection(AbstractAsyncContextManager["ServiceBusInspection"]):
         )
 
     async def try_sending(self, topic: str) -> None:
-        """Open a sender, as the relay does, and send nothing. Raises Denied, CannotCheck."""
-        with _reported():
-            async with (
-                asyncio.timeout(DEADLINE_SECONDS),
-                self._client() as client,
-                client.get_topic_sender(topic),
-            ):
-                pass
+        """See :func:`try_sending`."""
+        await try_sending(self._connection, self._credential, topic, seconds=DEADLINE_SECONDS)
 
     async def try_receiving(self, topic: str, subscription: str) -> None:
         """Open a session that no other client has, and receive nothing. Raises Denied, CannotCheck."""
@@ -122,16 +116,30 @@ class ServiceBusInspection(AbstractAsyncContextManager["ServiceBusInspection"]):
         with _reported():
             async with (
                 asyncio.timeout(DEADLINE_SECONDS),
-                self._client() as client,
+                _client(self._connection, self._credential) as client,
                 client.get_subscription_receiver(topic, subscription, session_id=session),
             ):
                 pass
 
-    def _client(self) -> ServiceBusClient:
-        if self._connection.connection_string:
-            return ServiceBusClient.from_connection_string(self._connection.connection_string, retry_total=1)
-        assert self._credential is not None
-        return ServiceBusClient(self._connection.address, self._credential, retry_total=1)
+
+async def try_sending(
+    connection: Connection, credential: Credential | None, topic: str, *, seconds: float
+) -> None:
+    """Open a sender, as the relay does, and send nothing. Raises Denied, CannotCheck; within ``seconds``."""
+    with _reported(seconds):
+        async with (
+            asyncio.timeout(seconds),
+            _client(connection, credential) as client,
+            client.get_topic_sender(topic),
+        ):
+            pass
+
+
+def _client(connection: Connection, credential: Credential | None) -> ServiceBusClient:
+    if connection.connection_string:
+        return ServiceBusClient.from_connection_string(connection.connection_string, retry_total=1)
+    assert credential is not None
+    return ServiceBusClient(connection.address, credential, retry_total=1)
 
 
 class _NotThere(Exception):
@@ -139,7 +147,7 @@ class _NotThere(Exception):
 
 
 @contextmanager
-def _reported() -> Iterator[None]:
+def _reported(seconds: float | None = None) -> Iterator[None]:
     try:
         yield
     except (ServiceBusAuthenticationError, ServiceBusAuthorizationError) as error:
@@ -157,7 +165,7 @@ def _reported() -> Iterator[None]:
     except ValueError as error:  # the SDK raises it for a connection string without its parts
         raise UnusableConnection from error
     except TimeoutError as error:
-        raise CannotCheck(f"does not answer within {DEADLINE_SECONDS:g} s") from error
+        raise CannotCheck(f"does not answer within {seconds or DEADLINE_SECONDS:g} s") from error
     except SDK_ERRORS as error:
         raise CannotCheck(f"cannot be reached ({type(error).__name__})") from error
 

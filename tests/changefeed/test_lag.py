@@ -2,7 +2,7 @@
 
 import time
 
-from changefeed import estimate_lag
+from changefeed import effective_key, estimate_lag
 from devstack.testing import eventually
 from tests.changefeed.support import Containers, Recorder
 
@@ -41,6 +41,9 @@ async def test_the_lag_is_the_number_of_transactions_that_are_not_checkpointed(
         [estimated] = (await estimate_lag(containers.monitored, containers.leases)).leases
         assert estimated.owner == "owner"
         assert estimated.waiting_since is None
+        assert estimated.feed_range is not None
+        assert estimated.feed_range.holds(await effective_key(containers.monitored, "a"))
+        handled = estimated
     before = int(time.time())
     for sequence in range(1, 4):
         await containers.write("a", sequence)
@@ -53,6 +56,10 @@ async def test_the_lag_is_the_number_of_transactions_that_are_not_checkpointed(
     [behind] = (await estimate_lag(containers.monitored, containers.leases)).leases
     assert behind.waiting_since is not None
     assert before <= behind.waiting_since.timestamp() <= time.time()
+    assert behind.position is not None
+    assert behind.position == handled.position
+    assert handled.newest is not None
+    assert behind.newest == handled.newest + 4
 
 
 async def is_zero(containers: Containers) -> bool:

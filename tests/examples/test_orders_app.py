@@ -133,6 +133,9 @@ async def test_orders_are_listed(api: aiohttp.ClientSession) -> None:
         ("GET", "contacts", None, 404),
         ("DELETE", "orders/7", None, 405),
         ("POST", "parked/orders/7/replay", None, 404),
+        ("GET", "history/orders/7", None, 404),
+        ("GET", "history/contacts/7", None, 404),
+        ("GET", "history/orders/7?before=0", None, 400),
     ],
 )
 async def test_an_impossible_call_is_refused(
@@ -266,3 +269,32 @@ async def test_an_email_that_waits_for_events_that_never_come_is_an_operators_to
         async with api.post(path, json={"reason": "r"}) as answer:
             assert answer.status == status
     assert await listed() is None
+
+
+async def test_the_operations_page_is_there_and_its_calls_speak_of_orders(api: aiohttp.ClientSession) -> None:
+    async with api.get("/api/operations") as answer:
+        assert (answer.status, answer.content_type) == (200, "text/html")
+    async with api.get("/api/instance") as answer:
+        told = await answer.json()
+        [named] = told["aggregates"]
+        assert (named["type"], named["path"], named["owner"]) == ("order", "orders", "orderId")
+    for listed in told["lists"]:
+        async with api.get(f"/api/{listed}") as answer:
+            assert answer.status == 200
+    assert told["lists"] == ["set-aside", "mails/set-aside", "effects"]
+    async with api.get("/api/dependencies") as answer:
+        assert [each["ok"] for each in (await answer.json())["items"]] == [True, True]
+    order = await place(api)
+    await (await api.post(f"/api/orders/{order['id']}/lines", json=LINE)).read()
+
+    async def both_forwarded() -> bool:
+        async with api.get(f"/api/history/orders/{order['id']}") as answer:
+            assert answer.status == 200
+            events = (await answer.json())["events"]
+        assert [(each["sequence"], each["changed"]) for each in events] == [
+            (2, ["line"]),
+            (1, ["customer", "lines"]),
+        ]
+        return {each["state"] for each in events} == {"forwarded"}
+
+    await eventually(both_forwarded, within=20)

@@ -3,6 +3,7 @@
 What every service rests on is looked at in the examples too.
 """
 
+import inspect
 import json
 import subprocess
 import sys
@@ -78,13 +79,27 @@ def test_every_call_of_the_api_has_its_function() -> None:
     expected = {
         ("contacts", "POST"), ("contacts", "GET"), ("contacts/{id}", "GET"), ("contacts/{id}", "PATCH"),
         ("contacts/{id}", "DELETE"), ("directory", "GET"), ("health", "GET"), ("parked", "GET"),
-        ("parked/{id}", "GET"), ("relay", "GET"),
+        ("parked/{id}", "GET"), ("relay", "GET"), ("operations", "GET"), ("dependencies", "GET"),
+        ("instance", "GET"), ("history/{path}/{id}", "GET"),
         ("parked/{id}/discard", "POST"), ("parked/{path}/{id}/replay", "POST"), ("set-aside", "GET"),
         ("set-aside/{id}", "GET"), ("set-aside/{id}/apply", "POST"), ("set-aside/{id}/discard", "POST"),
         ("dead-letters/collect", "POST"), ("subscriber", "GET"),
     }  # fmt: skip
     assert not calls - expected, f"new calls: {calls - expected}; add each here and to docs/api.md"
     assert not expected - calls, f"no function takes {expected - calls} any more: callers rely on these"
+
+
+@EVERY_APP
+def test_the_operations_page_knows_every_list_of_the_service(app: str) -> None:
+    """Of what its subscribers have not done: a list that is not named is not shown."""
+    there = {
+        trigger(name, app)["route"]
+        for name in functions(app)
+        if name.startswith(("list_set_aside", "list_effects"))
+    }
+    [get_instance] = [each for name, each in functions(app).items() if name == "get_instance"]
+    named = inspect.getclosurevars(inspect.unwrap(get_instance.get_user_function())).nonlocals["lists"]
+    assert set(named) == there, f"{app}: give operator_functions lists={sorted(there)}"
 
 
 @pytest.mark.parametrize("name", ["relay", "contact_directory"])
@@ -96,13 +111,16 @@ def test_every_setting_that_a_trigger_names_is_in_the_sample(name: str) -> None:
 
 
 @EVERY_APP
-def test_only_health_can_be_called_without_a_key(app: str) -> None:
+def test_only_health_and_the_page_without_data_can_be_called_without_a_key(app: str) -> None:
     levels = {name: str(trigger(name, app).get("authLevel", "")).lower() for name in functions(app)}
-    assert {name for name, level in levels.items() if "anonymous" in level} == {"health"}
+    assert {name for name, level in levels.items() if "anonymous" in level} == {
+        "health",
+        "get_operations_page",
+    }
     admin = {
         "get_relay", "list_parked", "get_parked", "discard_parked", "replay_parked",
         "list_set_aside", "get_set_aside", "apply_set_aside", "discard_set_aside", "collect_dead_letters",
-        "get_subscriber",
+        "get_subscriber", "get_dependencies", "get_instance", "get_history",
         "list_effects", "get_effect", "apply_effect", "discard_effect", "pass_missing_effects",
     }  # fmt: skip
     admin |= {f"{name}_mails" for name in admin}

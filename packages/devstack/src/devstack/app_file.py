@@ -120,9 +120,13 @@ class ServiceBus(_Part):
 
 
 class Functions(_Part):
-    """``path`` is where the app's API is, ``try`` the line to paste; ``{url}`` in it is the address with the path."""
+    """``path`` is where the app's API is, ``try`` the line to paste; ``{url}`` in it is the address with the path.
+
+    ``pages`` are paths to open in a browser, each by a name.
+    """
 
     path: str = "/"
+    pages: dict[str, str] = {}
     line_to_try: str = Field(default="", alias="try")
 
 

@@ -106,6 +106,7 @@ class LocalAzure:
         arguments = [f"--app={self.settings.folder}", f"--stop-seconds={STOP_SECONDS:g}"]
         arguments.append(f"--data={self.settings.data / 'functions'}")
         arguments += [f"--settings={self.settings.file}"] if self.settings.file else []
+        arguments += ["--keys"] if self.settings.asks_for_keys else []
         return _service("functions", arguments, {"--port": self.settings.ports.functions}, environment)
 
 

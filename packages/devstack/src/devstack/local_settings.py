@@ -12,6 +12,8 @@ from typing import Any
 from devstack.service import CannotStart
 
 OWN, SAMPLE = "local.settings.json", "local.settings.sample.json"
+KEYS_FILE = "keys.json"
+"""In the data folder of a Functions host that asks for keys: the keys."""
 
 
 def default_file(app: Path) -> Path | None:

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from devstack.app_file import App, read_app
 from devstack.connection_settings import COSMOS_ADDRESS, SERVICEBUS_ADDRESS, find_connection
-from devstack.local_settings import default_file, read_values
+from devstack.local_settings import KEYS_FILE, default_file, read_values
 from devstack.ports import Ports, read_ports
 from devstack.service import CannotStart
 
@@ -55,6 +55,13 @@ class StackSettings:
     servicebus_setting: str | None
     """The same for Service Bus."""
     runs_functions: bool
+    asks_for_keys: bool = False
+    """Whether the Functions host asks callers for keys."""
+
+    @property
+    def keys_file(self) -> Path | None:
+        """Where the keys are that the Functions host asks for; None: it asks for none."""
+        return self.data / "functions" / KEYS_FILE if self.runs_functions and self.asks_for_keys else None
 
     def wanted_ports(self) -> dict[str, int]:
         """The ports of the services that are run, by their name in :class:`Ports`."""
@@ -70,7 +77,12 @@ class StackSettings:
 
 
 def read_settings(
-    environment: Mapping[str, str], folder: Path, file: Path | None = None, *, functions: bool = True
+    environment: Mapping[str, str],
+    folder: Path,
+    file: Path | None = None,
+    *,
+    functions: bool = True,
+    keys: bool = False,
 ) -> StackSettings:
     """Read the environment, the app's ``devstack.toml`` in ``folder`` and its settings file.
 
@@ -99,6 +111,7 @@ def read_settings(
             effective, app.servicebus.connection, "Endpoint", SERVICEBUS_ADDRESS
         ),
         runs_functions=functions,
+        asks_for_keys=keys,
     )
     if not settings.wanted_ports():
         raise CannotStart(

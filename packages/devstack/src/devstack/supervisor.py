@@ -22,7 +22,9 @@ def main(arguments: list[str]) -> int:
     """Run the stack until told to stop. The exit code: 0, or 2 with one line on what the user can mend."""
     options = _parser().parse_args(arguments)
     try:
-        settings = read_settings(os.environ, options.app, options.settings, functions=options.functions)
+        settings = read_settings(
+            os.environ, options.app, options.settings, functions=options.functions, keys=options.keys
+        )
         asyncio.run(_run_until_told_to_stop(settings, Console(sys.stdout)))
     except CannotStart as problem:
         print(problem, file=sys.stderr, flush=True)
@@ -46,6 +48,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--no-functions", dest="functions", action="store_false", help="only Cosmos DB and Service Bus"
+    )
+    parser.add_argument(
+        "--keys", action="store_true", help="the Functions host asks callers for keys, as in Azure"
     )
     parser.add_argument(
         "--settings", type=Path, metavar="FILE", help="default: local.settings.json, else the sample"
@@ -98,8 +103,12 @@ def _welcome(stack: LocalAzure) -> str:
         f"Service Bus  {_where(stack.servicebus)}  {_entities(app)}".rstrip(),
     ]
     if stack.functions:
-        url = stack.functions.addresses[0].rstrip("/") + app.functions.path
+        host = stack.functions.addresses[0].rstrip("/")
+        url = host + app.functions.path
         lines += [f"Functions    {url}"]
+        lines += [f"{name:<12} {host}{path}" for name, path in app.functions.pages.items()]
+        if stack.settings.keys_file:
+            lines += [f"Keys         {_short(stack.settings.keys_file)}  sent as x-functions-key"]
         if app.functions.line_to_try:
             lines += ["", "Try it:", f"  {app.functions.line_to_try.replace('{url}', url)}"]
     else:

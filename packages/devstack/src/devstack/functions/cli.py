@@ -9,9 +9,10 @@ from pathlib import Path
 from devstack import service
 from devstack.functions import logs
 from devstack.functions.host import serve
+from devstack.functions.keys import FUNCTION_SETTING, MASTER_SETTING
 from devstack.functions.listener import Stop
 from devstack.functions.settings import apply_settings_file
-from devstack.local_settings import default_file
+from devstack.local_settings import KEYS_FILE, default_file
 
 STOP_SECONDS = 10.0
 """What Azure leaves the process."""
@@ -34,7 +35,7 @@ async def _serve(arguments: argparse.Namespace) -> AsyncIterator[str]:
     else:
         stop = Stop(arguments.drain_seconds, drain=True)
     data = (arguments.data or service.default_data("functions")).absolute()
-    async with serve(app, data, arguments.port, stop) as address:
+    async with serve(app, data, arguments.port, stop, asks_for_keys=arguments.keys) as address:
         yield address
 
 
@@ -62,6 +63,12 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         "--drain-seconds",
         type=float,
         help="make the stop a drain: functions may end within this time, and what they did counts",
+    )
+    parser.add_argument(
+        "--keys",
+        action="store_true",
+        help=f"ask callers for keys, as Azure does; they are in {KEYS_FILE} in the data folder, and "
+        f"{MASTER_SETTING} and {FUNCTION_SETTING} set two of them",
     )
     parser.add_argument("--watch-stdin", action="store_true", help="stop when standard input ends")
     return parser.parse_args(argv)

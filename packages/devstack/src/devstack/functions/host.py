@@ -5,6 +5,7 @@ the others.
 import asyncio
 import contextlib
 import logging
+import os
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from devstack.functions.host_json import HostSettings, read_host_json
 from devstack.functions.http import make_application, make_router
 from devstack.functions.indexing import FunctionInfo
 from devstack.functions.invocation import Invoker
+from devstack.functions.keys import read_keys
 from devstack.functions.listener import Listener, Stop
 from devstack.functions.servicebus_trigger import ServiceBusTrigger
 from devstack.functions.timer_trigger import TimerTrigger
@@ -30,7 +32,9 @@ RETRY_TRIGGERS = ("cosmosDBTrigger", "timerTrigger")
 
 
 @contextlib.asynccontextmanager
-async def serve(app: Path, data: Path, port: int, stop: Stop) -> AsyncIterator[str]:
+async def serve(
+    app: Path, data: Path, port: int, stop: Stop, *, asks_for_keys: bool = False
+) -> AsyncIterator[str]:
     """Run the app in the folder ``app``; yields the address of its HTTP functions. Raises CannotStart.
 
     On leaving, running functions have ``stop.seconds`` to end; then they are cut off, with no checkpoint and no
@@ -45,10 +49,15 @@ async def serve(app: Path, data: Path, port: int, stop: Stop) -> AsyncIterator[s
         stack.push_async_callback(clients.close)
         _warn_of_retries(functions)
         listeners = _make_listeners(functions, workers, clients, settings, data)
-        application = make_application(make_router(functions, settings.route_prefix), workers)
+        keys = read_keys(data, _over_http(functions), os.environ) if asks_for_keys else None
+        application = make_application(make_router(functions, settings.route_prefix), workers, keys)
         async with _running(application, port, listeners, stop) as address:
             _log.info("%s: %s", app.name, ", ".join(map(_described, functions)))
             yield address
+
+
+def _over_http(functions: Sequence[FunctionInfo]) -> list[str]:
+    return [function.name for function in functions if function.trigger_type == "httpTrigger"]
 
 
 def _warn_of_retries(functions: Sequence[FunctionInfo]) -> None:

@@ -1,7 +1,8 @@
 """Every request gets an answer: the function's, or the one that the real host gives in its place.
 
-No keys are asked for, as with ``func start``. An unknown route, and a known one with another method, is
-404; a function that raises, or returns what is no response, is 500; both without a body.
+Keys are asked for only when the host is told to: else none is, as with ``func start``. An unknown route, and a
+known one with another method, is 404; a function that raises, or returns what is no response, is 500; both
+without a body.
 """
 
 import logging
@@ -15,6 +16,7 @@ from multidict import CIMultiDict, MultiMapping
 from devstack.functions.execution import Executor, stack_trace
 from devstack.functions.indexing import FunctionInfo
 from devstack.functions.invocation import FunctionFailed, Input, Invoker, TraceContext
+from devstack.functions.keys import Keys, Level, wanted
 from devstack.functions.logs import logged_as
 from devstack.functions.routing import Router, RouteTemplate, UnsupportedRoute, resolved_path
 from devstack.service import CannotStart
@@ -45,18 +47,21 @@ def make_router(functions: Iterable[FunctionInfo], prefix: str) -> Router[Functi
     return router
 
 
-def make_application(router: Router[FunctionInfo], invoker: Invoker) -> web.Application:
-    """The web application that answers for all HTTP functions."""
-    edge = _Edge(router, invoker)
+def make_application(
+    router: Router[FunctionInfo], invoker: Invoker, keys: Keys | None = None
+) -> web.Application:
+    """The web application that answers for all HTTP functions; ``keys`` None: nobody is asked for one."""
+    edge = _Edge(router, invoker, keys)
     application = web.Application(client_max_size=MAX_BODY_BYTES)
     application.router.add_route("*", "/{path:.*}", edge.answer)
     return application
 
 
 class _Edge:
-    def __init__(self, router: Router[FunctionInfo], invoker: Invoker) -> None:
+    def __init__(self, router: Router[FunctionInfo], invoker: Invoker, keys: Keys | None) -> None:
         self._router = router
         self._invoker = invoker
+        self._keys = keys
 
     async def answer(self, request: web.Request) -> web.Response:
         path = resolved_path(request.rel_url.raw_path)
@@ -64,9 +69,8 @@ class _Edge:
         if found is None:
             return web.Response(text=HOME_PAGE) if path == "/" else web.Response(status=404)
         function, parameters = found
-        if function.disabled:
-            # It hides the functions behind it all the same.
-            return web.Response(status=404)
+        if refusal := self._refusal(request, function):
+            return refusal
         # A body that does not say how long it is, a chunked one, is not handed on.
         body = await request.read() if request.content_length else b""
         value = Input(_datum(request, path, parameters, body))
@@ -78,6 +82,16 @@ class _Edge:
             with logged_as(function.name):
                 _log.error("failed: %s %s%s", request.method, request.path, stack_trace(error))
             return web.Response(status=500)
+
+    def _refusal(self, request: web.Request, function: FunctionInfo) -> web.Response | None:
+        """What a caller gets who may not call the function; None: the function runs."""
+        level = None if self._keys is None else self._keys.level(request, function.name)
+        if level is not None and level < wanted(function):
+            return web.Response(status=401)
+        if function.disabled and level is not Level.ADMIN:
+            # It hides the functions behind it all the same.
+            return web.Response(status=404)
+        return None
 
 
 def _datum(request: web.Request, path: str, parameters: dict[str, str], body: bytes) -> meta.Datum:

@@ -88,17 +88,17 @@ class Stack:
         self._connection_names = declared.cosmos.connection, declared.servicebus.connection
         run_beside(_made(self, declared.cosmos, declared.servicebus))
 
-    def run(self, app: Path) -> Service:
+    def run(self, app: Path, *options: str) -> Service:
         """Start the Functions host with the ``function_app.py`` in ``app``, never with a developer's own settings."""
-        self._functions = self.run_another(app, "functions")
+        self._functions = self.run_another(app, "functions", *options)
         return self._functions
 
-    def run_another(self, app: Path, name: str) -> Service:
+    def run_another(self, app: Path, name: str, *options: str) -> Service:
         """Start one more Functions host with the app, as Azure has several; its log is called ``name``."""
         environment = read_values(sample_file(app)) | self.settings
         empty = self.folder / "no.settings.json"
         empty.write_text('{"Values": {}}')
-        arguments = (f"--app={app}", f"--settings={empty}", f"--stop-seconds={STOP_SECONDS:g}")
+        arguments = (f"--app={app}", f"--settings={empty}", f"--stop-seconds={STOP_SECONDS:g}", *options)
         return self.add(Service("functions", self.folder / name, *arguments, environment=environment))
 
     def add(self, process: P) -> P:

@@ -1,0 +1,129 @@
+"""What became of each event of one aggregate, as far as the store tells; nothing is guessed.
+
+The outbox stores no time of sending: an event is known to be forwarded when its lease has passed the second in which it
+was stored. A sequence without a document has expired. The order of the reads matters: the aggregate first, so that no
+event that is newer than it is missed for expired; the lease after the events, so that it cannot have passed an event
+before that was stored; the parking lot last, since a relay parks before its lease passes.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from infra.cosmos.container import Container, StoreFailed
+from infra.cosmos.documents import EVENT_TYPE, EventReader, Item
+from infra.past_events import (
+    MOST_PARKED,
+    NO_LIMIT,
+    Parked,
+    Past,
+    PastEvent,
+    expired,
+    newest_first,
+    only_parked,
+    past_event,
+    written_at,
+)
+from infra.relay_status import RelayObserver
+from outbox.aggregate import AggregateKey
+from outbox.errors import AggregateNotFound
+from outbox.marker import Marker
+from outbox.parking_lot import ParkingLot
+
+_STATE = "SELECT * FROM c WHERE c.type = @aggregateType AND c.id = @id"
+_OF_ONE = "SELECT * FROM c WHERE c.type = @type AND (c.partitionKey = @id OR c.aggregateId = @id)"
+_BEFORE = f"{_OF_ONE} AND c.data.sequence >= 1 AND c.data.sequence < @before ORDER BY c.data.sequence DESC"
+_UNSEQUENCED = f"{_OF_ONE} AND NOT (IS_NUMBER(c.data.sequence) AND c.data.sequence >= 1)"
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """What the container of the service has of an aggregate."""
+
+    state: Item | None
+    sequenced: Sequence[Item]
+    """The newest first."""
+    more: bool
+    unsequenced: Sequence[Item]
+
+    @property
+    def partition_key(self) -> str | None:
+        for item in (self.state, *self.sequenced, *self.unsequenced):
+            if item is not None:
+                return str(item["partitionKey"])
+        return None
+
+
+@dataclass(frozen=True)
+class AggregatePast:
+    """Reads the past of one aggregate of a service."""
+
+    container: Container
+    events: EventReader
+    lot: ParkingLot
+    observer: RelayObserver
+
+    async def page(self, aggregate: AggregateKey, size: int, before: int | None) -> Past:
+        """At most ``size`` events with sequences below ``before``, and on the first page those without a sequence.
+
+        Raises:
+            AggregateNotFound: neither the store nor the parking lot has anything of the aggregate.
+            Throttled, Unavailable, Misconfigured: the store cannot be asked.
+        """
+        try:
+            stored = await self._stored(aggregate, size, before)
+        except StoreFailed as error:
+            raise error.failure.error() from error
+        progress = await self.observer.progress(stored.partition_key or aggregate.id)
+        parked = await self._parked(aggregate)
+        if stored.partition_key is None and not parked.events:
+            raise AggregateNotFound(f"nothing is stored of {aggregate}: it never was, or all has expired")
+        floor = int(stored.sequenced[-1]["data"]["sequence"]) if stored.more else 1
+        past = [
+            past_event(event, progress, parked)
+            for item in (*stored.unsequenced, *stored.sequenced)
+            if (event := self.events.event(item)) is not None and event.aggregate == aggregate
+        ]
+        past = newest_first([*past, *only_parked(past, parked, floor, before)])
+        return Past(
+            aggregate,
+            _last_sequence(stored.state),
+            bool(stored.state and stored.state["data"].get("deleted")),
+            past,
+            expired(past, floor, self._top(stored, past, before)),
+            floor if stored.more else None,
+            progress,
+        )
+
+    async def _stored(self, aggregate: AggregateKey, size: int, before: int | None) -> _Stored:
+        named = {"@aggregateType": aggregate.type, "@id": aggregate.id}
+        states, _ = await self.container.page(_STATE, named, 1, None)
+        of_one = {"@type": EVENT_TYPE, "@id": aggregate.id}
+        below = of_one | {"@before": before or NO_LIMIT}
+        found, _ = await self.container.page(_BEFORE, below, size + 1, None)
+        unsequenced: list[Item] = []
+        if before is None:
+            unsequenced, _ = await self.container.page(_UNSEQUENCED, of_one, size, None)
+        return _Stored(states[0] if states else None, found[:size], len(found) > size, unsequenced)
+
+    async def _parked(self, aggregate: AggregateKey) -> Parked:
+        marker = (await self.lot.markers([aggregate])).get(aggregate, Marker(aggregate))
+        waiting = await self.lot.waiting(aggregate, MOST_PARKED) if marker.blocked else []
+        return Parked(marker, {parked.event_id: parked for parked, _ in waiting})
+
+    def _top(self, stored: _Stored, past: Iterable[PastEvent], before: int | None) -> int:
+        """The highest sequence of which it can be said that its document should be on the page."""
+        if before is not None:
+            return before - 1
+        highest = max((event.sequence for event in past if event.sequence), default=0)
+        last = _last_sequence(stored.state)
+        if stored.state is None or last is None:
+            return highest
+        lifetime = timedelta(seconds=self.observer.event_ttl_seconds)
+        # Written with the newest event: while that one lives, a missing one is only not seen yet by this read.
+        fresh = written_at(stored.state) > self.observer.clock() - lifetime
+        return highest if fresh and highest else max(highest, last)
+
+
+def _last_sequence(state: Item | None) -> int | None:
+    return None if state is None else int(state["data"].get("lastSequence", 0))

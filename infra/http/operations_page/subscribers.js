@@ -1,0 +1,104 @@
+// What subscribers have not done: a section for each list that the service names, such as "set-aside" or "board/effects".
+
+const KINDS = {
+  "set-aside": {
+    title: "Messages set aside",
+    hint: "Messages that the subscriber could not apply.",
+    empty: "Nothing is set aside.",
+    what: "message",
+    states: { waiting: ["is tried again", "warn"], refused: ["refused", "bad"] },
+    apply: ["Apply", "Each message is tried now, after those of the same aggregate that come before it.", "tried again now", "applied"],
+    collects: true,
+  },
+  effects: {
+    title: "Effects",
+    hint: "Effects of events that nobody is done with.",
+    empty: "Every effect is done.",
+    what: "effect",
+    states: { waiting: ["waits", "warn"], started: ["started", "warn"], "may have been handled": ["may have been handled", "bad"] },
+    apply: ["Run", "Find out first what became of an effect that may have been handled: it is run again.", "run now", "run"],
+    passes: true,
+  },
+};
+
+/** What each subscriber tells of itself, by the path before its calls. */
+const subscribers = new Map();
+
+/** Ask for consent, then call `verb` of each item. */
+async function tell(items, list, { name, verb, what, text, last, done, reason = false, note = "" }) {
+  const title = `${name} ${many(items.length, what)}`;
+  const consent = await ask({ title, text: `${text}${note}`, what: items.map((item) => list.labelOf(item)), reason, danger: reason, verb: title, last: `${many(items.length, `${what} is`, `${what}s are`)} ${last}.` });
+  if (consent) act(title, items, list, { path: (item) => `${list.path}/${item.id}/${verb}`, body: reason ? consent : null, text: () => done });
+}
+
+function actionsOf(kind) {
+  const [name, text, last, done] = kind.apply;
+  const actions = [
+    { name, on: () => true, begin: (items, list) => tell(items, list, { name, verb: "apply", what: kind.what, text, last, done }) },
+    { name: "Discard", on: () => true, begin: (items, list) => discard(items, list, { what: kind.what, last: (number) => `${many(number, `${kind.what} is`, `${kind.what}s are`)} given up.` }) },
+  ];
+  if (kind.passes) {
+    const passing = { name: "Pass missing", verb: "pass-missing", what: kind.what, reason: true, text: "The events before it that have not come are given up: their effects are left out for good.", last: "no longer kept waiting for what has not come", done: "passed" };
+    actions.push({ name: "Pass missing", on: (item) => item.state === "waiting", begin: (items, list, note) => tell(items, list, { ...passing, note }) });
+  }
+  return actions;
+}
+
+async function collect(prefix) {
+  const title = "Collect dead letters";
+  const consent = await ask({
+    title,
+    text: "The dead letters of the subscription become messages that are set aside.",
+    verb: "Collect",
+    last: "The dead-letter queue of the subscription is emptied into the list below.",
+  });
+  const text = ({ collected }) => `${many(collected, "message")} collected`;
+  if (consent) work(title, [{ label: "dead-letter queue", run: async (stop) => text(await call(`${prefix}dead-letters/collect`, { method: "POST", stop })) }]);
+}
+
+/** The section of one list; and the parts of the page that it has to be read from. */
+function subscriberSection(path) {
+  const kind = KINDS[path.split("/").pop()];
+  const prefix = path.includes("/") ? path.slice(0, path.lastIndexOf("/") + 1) : "";
+  const id = `list-${path.replaceAll("/", "-")}`;
+  const [hint, problem, box] = [make("p", { class: "hint" }, kind.hint), make("p", { class: "problem", hidden: true }), make("div", { class: "list", id })];
+  const title = make("h2", { id: `${id}-title` }, prefix ? `${kind.title} · ${prefix.slice(0, -1)}` : kind.title);
+  const button = kind.collects ? make("button", { type: "button", class: "quiet", on: { click: () => collect(prefix) } }, "Collect dead letters …") : null;
+  find("subscribers").append(make("section", { class: "card", "aria-labelledby": `${id}-title` }, make("div", { class: "card-head" }, title, hint, button), problem, box));
+  const list = new List({
+    box,
+    path,
+    name: kind.title.toLowerCase(),
+    empty: kind.empty,
+    labelOf: named,
+    columns: [{ label: "Aggregate", show: showAggregate }, { label: "Event", show: showEvent }, stateColumn(kind.states), reasonColumn, ageColumn((item) => item.ageSeconds), attemptsColumn],
+    actions: actionsOf(kind),
+  });
+  parts.push({ every: 3, problem, look: async () => (await list.look(), showCount(path, kind, list)) });
+  if (kind.collects) parts.push({ every: 3, problem: null, look: async () => showSubscriber(prefix, hint, await call(`${prefix}subscriber`)) });
+}
+
+function showSubscriber(prefix, hint, subscriber) {
+  subscribers.set(prefix, subscriber.setAside);
+  const sum = (state) => [...subscribers.values()].reduce((total, each) => total + (each[state] ?? 0), 0);
+  const [waiting, refused] = [sum("waiting"), sum("refused")];
+  known.aside = waiting + refused;
+  write(find("tile-aside"), count(waiting + refused));
+  mood(find("tile-aside"), refused ? "bad" : waiting ? "warn" : null);
+  write(find("tile-aside-of"), `${count(waiting)} tried again, ${count(refused)} refused`);
+  const sweep = subscriber.lastSweep;
+  const swept = sweep ? ` The last sweep ended ${when(sweep.endedAt)} and healed ${count(sweep.healed)}.` : "";
+  write(hint, `${KINDS["set-aside"].hint}${swept}`);
+}
+
+/** Of effects the service tells no number: what the first page shows must do. */
+function showCount(path, kind, list) {
+  if (!kind.collects && list.tokens.length === 1) known.effects.set(path, { number: list.items.length, more: list.next !== null });
+}
+
+/** Make the sections, once the service has told which lists it has. */
+function showLists(paths) {
+  const wanted = paths.filter((path) => KINDS[path.split("/").pop()]);
+  wanted.forEach(subscriberSection);
+  find("tile-aside-box").hidden = !wanted.some((path) => path.endsWith("set-aside"));
+}

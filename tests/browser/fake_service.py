@@ -1,0 +1,216 @@
+"""A service that answers as a test wants it to: the real page, over a socket, and JSON from a dictionary.
+
+What the real service answers is shown by ``test_real_service.py``; here are the states that are hard to bring about.
+"""
+
+import asyncio
+import copy
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import azure.functions as func
+from aiohttp import web
+
+from infra.http import operations_page
+
+KEY = "the-admin-key"
+PREFIX = "/some/prefix"
+NOW = datetime.now(UTC)
+
+Json = dict[str, Any]
+
+
+def lease(token: str = "0", **given: Any) -> Json:
+    return {
+        "lease": token, "owner": f"instance-{token}", "lag": 0, "oldestWaitingSeconds": None, "ttlUsed": 0.0,
+        "position": 100, "newest": 100,
+    } | given  # fmt: skip
+
+
+def parked(number: int, **given: Any) -> Json:
+    return {
+        "id": f"{number:032x}", "eventId": f"event-{number}", "contactId": f"contact-{number}",
+        "aggregateType": "contact", "action": "ContactNameUpdatedEvent", "sequence": number,
+        "reason": "the message is larger than the topic takes",
+        "parkedAt": (NOW - timedelta(minutes=5)).isoformat(), "state": "inTheWay", "notice": False, "attempts": 1,
+        "lastAttemptAt": NOW.isoformat(),
+    } | given  # fmt: skip
+
+
+def aside(number: int, **given: Any) -> Json:
+    return {
+        "id": f"{number:032x}", "state": "waiting", "reason": "ValidationError in model_validate",
+        "setAsideAt": NOW.isoformat(), "ageSeconds": 70, "attempts": 3, "eventId": f"event-{number}",
+        "contactId": f"contact-{number}", "aggregateType": "contact", "action": "ContactNameUpdatedEvent",
+        "sequence": number,
+    } | given  # fmt: skip
+
+
+def past(sequence: int, **given: Any) -> Json:
+    return {
+        "eventId": f"event-{sequence}", "sequence": sequence, "action": "ContactNameUpdatedEvent", "changed": ["name"],
+        "createdAt": NOW.isoformat(), "storedAt": NOW.isoformat(), "expiresAt": NOW.isoformat(),
+        "state": "forwarded", "parkingId": None, "correlationId": "order-4711", "traceId": "4bf92f35",
+    } | given  # fmt: skip
+
+
+def quiet() -> Json:
+    """What a service answers in which nothing is wrong."""
+    return {
+        "instance": {
+            "id": "a1b2c3d4", "startedAt": NOW.isoformat(), "forwarded": 1234, "forwardedPerSecond": 7.5,
+            "aggregates": [
+                {"type": "contact", "path": "contacts", "owner": "contactId", "count": "parkedContacts"}
+            ],
+            "lists": ["set-aside"],
+            "settings": {"EVENT_TTL_SECONDS": 864000, "EVENT_SCHEMAS": None, "SERVICEBUS_TOPIC": "contact-events"},
+        },
+        "relay": {"late": False, "parkedContacts": 0, "missingLeases": [], "leases": [lease()]},
+        "dependencies": {
+            "items": [
+                {"name": "Cosmos DB", "ok": True, "milliseconds": 4, "detail": None},
+                {"name": "Service Bus", "ok": True, "milliseconds": 30, "detail": None},
+            ]
+        },
+        "subscriber": {"setAside": {"waiting": 0, "refused": 0}, "lastSweep": None, "sweep": None},
+        "parked": [],
+        "set-aside": [],
+        "history": {
+            "contactId": "c", "aggregateType": "contact", "lastSequence": 0, "deleted": False, "before": None,
+            "relay": {"asOf": NOW.isoformat(), "lease": "0", "position": 100, "waitingSince": None},
+            "events": [], "expired": [],
+        },
+    }  # fmt: skip
+
+
+@dataclass
+class Refusal:
+    """The answer to one call in the place of its own; ``times`` None: to all."""
+
+    status: int
+    detail: str = "refused by the test"
+    retry_after: int | None = None
+    times: int | None = None
+
+
+@dataclass
+class FakeService:
+    """``answers`` is what the calls give; the lists are paged as the service pages them."""
+
+    answers: Json = field(default_factory=quiet)
+    asks_for_key: bool = False
+    refusals: dict[str, Refusal] = field(default_factory=dict)
+    """By the path of the call."""
+    slow: asyncio.Event | None = None
+    """What every call waits for before it is answered."""
+    calls: list[str] = field(default_factory=list)
+    """``METHOD path`` of each, without the page itself."""
+    bodies: list[Json | None] = field(default_factory=list)
+    """Of the calls that change something."""
+    under_way: int = 0
+    most_at_once: int = 0
+    """Of the calls that change something."""
+    remaining: int = 0
+    """How often a replay says that more remains."""
+    url: str = ""
+
+    def reset(self) -> None:
+        """As at the beginning."""
+        url, self.url = self.url, ""
+        for name, value in vars(FakeService()).items():
+            setattr(self, name, copy.deepcopy(value))
+        self.url = url
+
+    def looks(self, path: str) -> int:
+        """How often this was read."""
+        return sum(each == f"GET {path}" for each in self.calls)
+
+    def changes(self) -> list[str]:
+        """The calls that change something, in their order."""
+        return [each.removeprefix("POST ") for each in self.calls if each.startswith("POST ")]
+
+    async def answer(self, request: web.Request) -> web.Response:
+        path = request.path.removeprefix(f"{PREFIX}/")
+        if path.rstrip("/") == "operations":
+            return _page(request)
+        self.calls.append(f"{request.method} {path}")
+        if self.asks_for_key and request.headers.get("x-functions-key") != KEY:
+            return web.Response(status=401)
+        if self.slow:
+            await self.slow.wait()
+        if refusal := self._refusal(path):
+            return refusal
+        return await self._change(request, path) if request.method == "POST" else self._look(request, path)
+
+    def _refusal(self, path: str) -> web.Response | None:
+        found = self.refusals.get(path)
+        if found is None:
+            return None
+        if found.times is not None:
+            found.times -= 1
+            if found.times <= 0:
+                del self.refusals[path]
+        headers = {} if found.retry_after is None else {"Retry-After": str(found.retry_after)}
+        return web.json_response({"detail": found.detail}, status=found.status, headers=headers)
+
+    def _look(self, request: web.Request, path: str) -> web.Response:
+        name = "history" if path.startswith("history/") else path
+        if name not in self.answers:
+            return web.json_response({"detail": "There is nothing at this path."}, status=404)
+        found = self.answers[name]
+        if not isinstance(found, list):
+            return web.json_response(found)
+        start, size = int(request.query.get("continuationToken", 0)), int(request.query["pageSize"])
+        token = str(start + size) if start + size < len(found) else None
+        return web.json_response({"items": found[start : start + size], "continuationToken": token})
+
+    async def _change(self, request: web.Request, path: str) -> web.Response:
+        self.bodies.append(json.loads(await request.read() or b"null"))
+        self.under_way += 1
+        self.most_at_once = max(self.most_at_once, self.under_way)
+        await asyncio.sleep(0.01)
+        self.under_way -= 1
+        name, rest = next(
+            ((each, path.removeprefix(f"{each}/")) for each in self.answers if path.startswith(f"{each}/")),
+            ("", ""),
+        )
+        if path.endswith("dead-letters/collect"):
+            return web.json_response({"collected": 3})
+        if path.endswith("/replay"):
+            self.remaining -= 1
+            aggregate_id = rest.split("/")[1]
+            if self.remaining < 0:
+                self._take("parked", "contactId", aggregate_id)
+            return web.json_response({"replayed": 2, "remaining": self.remaining >= 0})
+        self._take(name, "id", rest.partition("/")[0])
+        return web.Response(status=204)
+
+    def _take(self, name: str, by: str, value: str) -> None:
+        self.answers[name] = [each for each in self.answers[name] if each[by] != value]
+
+
+def _page(request: web.Request) -> web.Response:
+    answer = operations_page.shown(func.HttpRequest("GET", request.path, body=b""))
+    return web.Response(
+        body=answer.get_body(), content_type="text/html", charset="utf-8", headers=dict(answer.headers)
+    )
+
+
+@asynccontextmanager
+async def serving(service: FakeService) -> AsyncIterator[FakeService]:
+    """The service on a free port."""
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", service.answer)
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        service.url = f"http://127.0.0.1:{runner.addresses[0][1]}{PREFIX}"
+        yield service
+    finally:
+        await runner.cleanup()

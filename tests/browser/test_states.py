@@ -1,0 +1,316 @@
+"""The page in Chromium: each state that it can show, and that it is read by keyboard, phone and screen reader."""
+
+import asyncio
+
+import pytest
+from playwright.async_api import Browser, Page, expect
+
+from devstack.testing import eventually
+from tests.browser.fake_service import KEY, FakeService, Refusal, aside, lease, parked, past
+from tests.browser.watched import PHONE, WIDE, Scheme, overflow, problems_for_a_screen_reader, watched
+
+pytestmark = [pytest.mark.long, pytest.mark.asyncio(loop_scope="module")]
+
+NOT_KNOWN = "\N{EN DASH}"
+
+
+def trouble(service: FakeService) -> None:
+    """All that can be wrong at once, with texts as long as they get."""
+    service.answers["relay"] = {
+        "late": True, "parkedContacts": 2, "missingLeases": ["2"],
+        "leases": [
+            lease("0", lag=12, oldestWaitingSeconds=90_000, ttlUsed=0.6, owner="a" * 64),
+            lease("1", lag=1, oldestWaitingSeconds=3, ttlUsed=0.0001, owner=None, position=None),
+        ],
+    }  # fmt: skip
+    service.answers["dependencies"]["items"][1] |= {
+        "ok": False,
+        "detail": "cannot be reached (ServiceBusConnectionError)",
+    }
+    service.answers["subscriber"]["setAside"] = {"waiting": 1, "refused": 1}
+    service.answers["parked"] = [
+        parked(1, reason="x" * 300, contactId="b5e2e7aa-4982-4735-9422-c39a7c4af5c2"),
+        parked(2, state="waiting", contactId="b5e2e7aa-4982-4735-9422-c39a7c4af5c2"),
+        parked(3, state="alone", contactId=None, aggregateType=None, action=None, sequence=None),
+    ]
+    service.answers["set-aside"] = [aside(1), aside(2, state="refused", contactId=None, aggregateType=None)]
+    service.answers["history"] |= {
+        "lastSequence": 9, "expired": [{"first": 1, "last": 4}],
+        "events": [past(9, state="waiting"), past(8, state="parked"), past(7, state="discarded"),
+                   past(6, state="unknown", changed=["name", "email", "company"]), past(5)],
+    }  # fmt: skip
+
+
+def address(service: FakeService) -> str:
+    return f"{service.url}/operations"
+
+
+async def shown(page: Page) -> None:
+    await expect(page.locator("#banner-title")).not_to_have_text("Looking …")
+
+
+async def findings(page: Page) -> list[str]:
+    await shown(page)
+    return await page.locator("#findings li").all_inner_texts()
+
+
+async def test_where_nothing_is_wrong_the_page_says_so(browser: Browser, service: FakeService) -> None:
+    async with watched(browser, address(service)) as page:
+        await expect(page.get_by_role("heading", name="All is well")).to_be_visible()
+        await expect(page.get_by_text("Nothing is parked.")).to_be_visible()
+        await expect(page.get_by_text("Nothing is set aside.")).to_be_visible()
+        await expect(page.locator("#tile-backlog")).to_have_text("0")
+        await expect(page.locator("#tile-oldest")).to_have_text("nothing")
+        await expect(page.locator("#tile-instance")).to_have_text("7.5")
+        await page.get_by_text("Settings of this instance").click()
+        settings = page.locator("#settings")
+        await expect(settings).to_contain_text("EVENT_TTL_SECONDS864000")
+        await expect(settings).to_contain_text("EVENT_SCHEMASnot set")
+        assert await page.title() == "Operations"
+
+
+async def test_all_that_is_wrong_is_said_the_worst_first(browser: Browser, service: FakeService) -> None:
+    trouble(service)
+    async with watched(browser, address(service)) as page:
+        assert await findings(page) == [
+            "Service Bus cannot be used: cannot be reached (ServiceBusConnectionError)",
+            "No lease for 1 partition (2): nothing of it is forwarded.",
+            "Lease 0 is late: its oldest change waits for 1 d 1 h, 60 % of the TTL.",
+            "2 contacts are parked.",
+            "2 messages are set aside.",
+        ]
+        rows = page.locator("#leases tbody tr")
+        await expect(rows).to_have_count(3)
+        await expect(rows.nth(0)).to_contain_text("60 %")
+        await expect(rows.nth(1)).to_contain_text("nobody")
+        await expect(rows.nth(2)).to_contain_text("no lease")
+        await expect(page.locator("#parked-list tbody tr").nth(2)).to_contain_text("of no aggregate")
+        assert await page.title() == "(5) Operations"
+
+
+async def test_without_any_lease_the_page_says_what_that_means(
+    browser: Browser, service: FakeService
+) -> None:
+    service.answers["relay"] |= {"late": True, "leases": []}
+    async with watched(browser, address(service)) as page:
+        await expect(page.get_by_text("no relay was ever started")).to_be_visible()
+
+
+async def test_transactions_a_second_are_what_the_leases_gained(
+    browser: Browser, service: FakeService
+) -> None:
+    service.answers["relay"]["leases"] = [lease("0"), lease("1", position=None, newest=50)]
+    async with watched(browser, address(service), clock=True) as page:
+        await shown(page)
+        await expect(page.locator("#tile-forwarded")).to_have_text(NOT_KNOWN)
+        service.answers["relay"]["leases"] = [
+            lease("0", position=130, newest=160),
+            lease("1", position=7, newest=50),
+        ]
+        await page.clock.run_for(3_000)
+        await expect(page.locator("#tile-forwarded")).to_have_text("10.0")
+        await expect(page.locator("#tile-stored")).to_have_text("20.0")
+
+
+async def test_a_service_without_a_subscriber_has_no_list_of_what_is_set_aside(
+    browser: Browser, service: FakeService
+) -> None:
+    service.answers["instance"]["lists"] = []
+    async with watched(browser, address(service), clock=True) as page:
+        await shown(page)
+        await expect(page.get_by_role("heading", name="All is well")).to_be_visible()
+        await expect(page.locator("#tile-aside")).to_be_hidden()
+        await page.clock.run_for(20_000)
+        await expect(page.get_by_role("heading", name="Messages set aside")).to_have_count(0)
+        assert service.looks("set-aside") == 0
+
+
+async def test_a_key_is_asked_for_once_and_a_wrong_one_is_told(
+    browser: Browser, service: FakeService
+) -> None:
+    service.asks_for_key = True
+    async with watched(browser, address(service)) as page:
+        field = page.get_by_label("Key", exact=True)
+        await expect(field).to_be_focused()
+        await expect(page.locator("#key-problem")).to_be_empty()
+        await field.fill("wrong")
+        await field.press("Enter")
+        await expect(page.get_by_role("alert").filter(has_text="refused this key")).to_be_visible()
+        await expect(field).to_have_value("")
+        await field.fill("ключ")
+        await field.press("Enter")
+        await expect(page.get_by_text("no spaces")).to_be_visible()
+        await field.fill(KEY)
+        await page.get_by_role("button", name="Open").click()
+        await expect(page.get_by_role("heading", name="All is well")).to_be_visible()
+        assert KEY not in page.url
+        assert KEY not in await page.content()
+        await page.reload()
+        await expect(page.get_by_role("heading", name="All is well")).to_be_visible()
+        another = await page.context.new_page()
+        await another.goto(address(service))
+        await expect(another.get_by_label("Key", exact=True)).to_be_focused()  # another tab has no key
+        await another.close()
+        await page.get_by_role("button", name="Forget key").click()
+        await expect(field).to_be_focused()
+        await page.reload()
+        await expect(field).to_be_focused()
+
+
+async def test_a_key_that_was_renewed_is_asked_for_again(browser: Browser, service: FakeService) -> None:
+    async with watched(browser, address(service)) as page:
+        await shown(page)
+        service.asks_for_key = True
+        await page.get_by_role("button", name="Look now").click()
+        await expect(page.get_by_label("Key", exact=True)).to_be_focused()
+        await expect(page.locator("#board")).to_be_hidden()
+
+
+async def test_text_of_the_service_is_shown_as_text(browser: Browser, service: FakeService) -> None:
+    markup = "<img src=x onerror=document.title='owned'><script>document.title='owned'</script>"
+    service.answers["parked"] = [parked(1, reason=markup, contactId=markup, action=markup)]
+    service.answers["set-aside"] = [aside(1, reason=markup)]
+    service.answers["relay"]["leases"] = [lease(markup, owner=markup)]
+    service.answers["instance"]["settings"] = {markup: markup}
+    service.answers["dependencies"]["items"] = [
+        {"name": markup, "ok": False, "milliseconds": 1, "detail": markup}
+    ]
+    async with watched(browser, address(service)) as page:
+        assert markup in (await findings(page))[0]
+        await expect(page.locator("#parked-list .reason")).to_have_text(markup)
+        await page.locator("#parked-list").get_by_role("button", name="History of").click()
+        await expect(page.locator("#history-summary")).to_contain_text(markup)
+        assert await page.locator("img").count() == 0
+        assert "owned" not in await page.title()
+
+
+async def test_what_cannot_be_read_is_said_and_what_was_known_stays(
+    browser: Browser, service: FakeService
+) -> None:
+    service.answers["parked"] = [parked(1)]
+    async with watched(browser, address(service)) as page:
+        await shown(page)
+        service.refusals["relay"] = Refusal(503, "the store is away")
+        await page.get_by_role("button", name="Look now").click()
+        await expect(page.locator("#relay-problem")).to_have_text("Not known now: the store is away")
+        await expect(page.locator("#leases tbody tr")).to_have_count(1)
+        await expect(page.locator("#looked")).to_contain_text("Not all could be read")
+        service.refusals.clear()
+        await page.get_by_role("button", name="Look now").click()
+        await expect(page.locator("#relay-problem")).to_be_hidden()
+
+
+async def test_a_slow_service_is_not_asked_again_before_it_has_answered(
+    browser: Browser, service: FakeService
+) -> None:
+    async with watched(browser, address(service), clock=True) as page:
+        await expect(page.locator("#looked")).to_contain_text("Looked at")
+        service.slow = asyncio.Event()
+        before = service.looks("instance")
+        for seconds in (3, 2, 2):  # less than a call may take
+            await page.clock.run_for(1000 * seconds)
+            await page.get_by_role("button", name="Look now").click()
+        assert service.looks("instance") == before + 1
+        service.slow.set()
+        await page.wait_for_load_state("networkidle")
+        await eventually(lambda: service.looks("instance") == before + 2, what="the look that was asked for")
+
+
+async def test_looks_come_less_often_after_a_refusal(browser: Browser, service: FakeService) -> None:
+    async with watched(browser, address(service), clock=True) as page:
+        await shown(page)
+        await expect(page.locator("#looked")).to_contain_text("Looked at")
+        service.refusals["instance"] = Refusal(503)
+        before = service.looks("instance")
+        for seconds, looks in ((3, 1), (5, 1), (1, 2), (11, 2), (1, 3)):
+            await page.clock.run_for(1000 * seconds)
+            await expect(page.locator("#looked")).to_contain_text(
+                "Not all could be read" if looks else "Looked"
+            )
+            await page.wait_for_load_state("networkidle")
+            assert service.looks("instance") - before == looks, seconds
+        assert (await findings(page))[0].startswith("This page is not up to date")
+
+
+async def test_a_tab_that_nobody_sees_asks_nothing(browser: Browser, service: FakeService) -> None:
+    async with watched(browser, address(service), clock=True) as page:
+        await expect(page.locator("#looked")).to_contain_text("Looked at")
+        seen = "Object.defineProperty(document, 'hidden', {configurable: true, get: () => %s});"
+        changed = "document.dispatchEvent(new Event('visibilitychange'))"
+        await page.evaluate(seen % "true" + changed)
+        calls = len(service.calls)
+        await page.clock.run_for(60_000)
+        assert len(service.calls) == calls
+        await page.evaluate(seen % "false" + changed)
+        await expect(page.locator("#looked")).to_contain_text("Looked at")
+        await page.wait_for_load_state("networkidle")
+        assert len(service.calls) > calls
+
+
+async def test_a_pause_holds_until_it_is_ended(browser: Browser, service: FakeService) -> None:
+    async with watched(browser, address(service), clock=True) as page:
+        await expect(page.locator("#looked")).to_contain_text("Looked at")
+        await page.get_by_role("button", name="Pause").click()
+        calls = len(service.calls)
+        await page.clock.run_for(60_000)
+        assert len(service.calls) == calls
+        await page.get_by_role("button", name="Go on").click()
+        await page.wait_for_load_state("networkidle")
+        assert len(service.calls) > calls
+
+
+async def test_the_page_is_found_with_a_slash_behind_it_too(browser: Browser, service: FakeService) -> None:
+    async with watched(browser, f"{address(service)}/") as page:
+        await expect(page.get_by_role("heading", name="All is well")).to_be_visible()
+
+
+async def test_the_history_shows_where_each_event_is(browser: Browser, service: FakeService) -> None:
+    trouble(service)
+    async with watched(browser, address(service)) as page:
+        await shown(page)
+        await page.get_by_label("Id", exact=True).fill("some-id")
+        await page.get_by_role("button", name="Show").click()
+        rows = page.locator("#history tbody tr")
+        await expect(rows).to_have_count(6)
+        texts = await rows.all_inner_texts()
+        states = ("waiting", "parked", "discarded", "not known", "forwarded", "expired")
+        assert [state in text for state, text in zip(states, texts, strict=True)] == [True] * 6
+        assert "company" in texts[3]
+        assert f"1{NOT_KNOWN}4" in texts[5]
+        assert page.url.endswith("#history/contacts/some-id")
+        service.answers["history"] |= {"before": 5}
+        await page.reload()
+        await page.get_by_role("button", name="Older events").click()
+        await page.wait_for_load_state("networkidle")
+        service.refusals["history/contacts/gone"] = Refusal(404, "nothing is stored of contact/gone")
+        await page.get_by_label("Id", exact=True).fill("gone")
+        await page.get_by_role("button", name="Show").click()
+        await expect(page.get_by_text("nothing is stored of contact/gone")).to_be_visible()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
+async def test_axe_finds_nothing_and_nothing_is_wider_than_the_window(
+    browser: Browser, service: FakeService, scheme: Scheme, size: tuple[int, int]
+) -> None:
+    trouble(service)
+    async with watched(browser, f"{address(service)}#history/contacts/c", size=size, scheme=scheme) as page:
+        await expect(page.locator("#history tbody tr")).to_have_count(6)
+        await page.get_by_text("Settings of this instance").click()
+        await page.locator("#parked-list tbody input").nth(0).check()
+        assert await problems_for_a_screen_reader(page) == []
+        assert await overflow(page) <= 0
+        await page.locator("#parked-list").get_by_role("button", name="Discard event 1").click()
+        assert await problems_for_a_screen_reader(page) == []
+        await page.get_by_label("Reason").fill("because")
+        await page.get_by_role("button", name="Continue").click()
+        await page.get_by_role("button", name="Discard 1 event").click()
+        await expect(page.locator("#work-list")).to_contain_text("1 done")
+        assert await problems_for_a_screen_reader(page) == []
+        assert await overflow(page) <= 0
+        service.asks_for_key = True
+        await page.get_by_role("button", name="Look now").click()
+        await expect(page.locator("#sign-in")).to_be_visible()
+        assert await problems_for_a_screen_reader(page) == []
+        ground = await page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert ground == ("rgb(244, 245, 247)" if scheme == "light" else "rgb(15, 19, 24)")

@@ -1,0 +1,74 @@
+"""docs/api.md lists every call for operators, and shows each new answer with the fields that it has."""
+
+import json
+import re
+from collections import Counter
+from datetime import UTC, datetime
+from typing import Any
+
+import azure.functions as func
+import pytest
+
+from infra.contacts import http as contacts
+from infra.dependencies import Health
+from infra.http import history, operations
+from infra.instance import Instance
+from infra.past_events import EventState, Expired, Past, PastEvent
+from infra.relay_status import LeaseStatus, Progress, RelayStatus
+from outbox.aggregate import AggregateKey
+from tests.support.functions import functions
+from tests.support.paths import ROOT
+
+PAGE = (ROOT / "docs" / "api.md").read_text().partition("## Calls for operators")[2].partition("## Errors")[0]
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+def admin_calls() -> list[str]:
+    """``METHOD /api/route`` of every function that needs the admin key."""
+    found = []
+    for function in functions().values():
+        trigger = function.get_trigger()
+        declared = trigger.get_dict_repr() if trigger else {}
+        if "admin" in str(declared.get("authLevel", "")).lower():
+            found += [f"{method.value} /api/{declared['route']}" for method in declared["methods"]]
+    return found
+
+
+@pytest.mark.parametrize("call", admin_calls())
+def test_a_call_for_operators_is_in_the_table(call: str) -> None:
+    assert re.search(rf"`{re.escape(call)}[?`]", PAGE), f"add {call} to docs/api.md#calls-for-operators"
+
+
+def answers() -> list[func.HttpResponse]:
+    """The answers that the page shows, in its order."""
+    event = PastEvent("e", 7, "Changed", ["name"], NOW, NOW, NOW, EventState.FORWARDED, None, "c", "t")
+    past = Past(
+        AggregateKey("contact", "c"), 7, False, [event], [Expired(1, 6)], None, Progress(NOW, "0", 1, None)
+    )
+    return [
+        operations.dependencies([Health("Cosmos DB", True, 4, None)]),
+        operations.instance(
+            Instance({"EVENT_TTL_SECONDS": 1, "SERVICEBUS_TOPIC": "t"}), contacts.OPERATIONS, ["set-aside"]
+        ),
+        history.told(past, contacts.OPERATIONS),
+    ]
+
+
+def shape(value: Any) -> Any:
+    """The names in a document, without its values."""
+    if isinstance(value, dict):
+        return {name: shape(each) for name, each in value.items()}
+    return [shape(value[0])] if isinstance(value, list) and value else None
+
+
+def test_the_answer_about_the_relay_is_shown_with_the_fields_that_it_has() -> None:
+    section = (ROOT / "docs" / "operations" / "README.md").read_text().partition("## How is the relay?")[2]
+    shown, *_ = re.findall(r"```json\n(.*?)```", section, re.DOTALL)
+    status = RelayStatus([LeaseStatus("0", "owner", 3, 2, 0.0, position=4711, newest=4714)], [], Counter())
+    answer = operations.relay_status(status, contacts.OPERATIONS)
+    assert shape(json.loads(shown)) == shape(json.loads(answer.get_body()))
+
+
+def test_the_answers_are_shown_with_the_fields_that_they_have() -> None:
+    shown = [json.loads(each) for each in re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)]
+    assert [shape(each) for each in shown] == [shape(json.loads(answer.get_body())) for answer in answers()]

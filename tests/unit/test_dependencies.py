@@ -1,0 +1,61 @@
+"""That a service is away is an answer, in words for an operator; many who ask cost one look."""
+
+import asyncio
+
+import pytest
+
+from infra import dependencies
+from infra.dependencies import Dependency
+from infra.inspection import CannotCheck
+from outbox.errors import Unavailable
+
+
+class Service:
+    def __init__(self) -> None:
+        self.looks = 0
+        self.failure: Exception | None = None
+        self.answers = asyncio.Event()
+        self.answers.set()
+
+    async def check(self) -> None:
+        self.looks += 1
+        await self.answers.wait()
+        if self.failure:
+            raise self.failure
+
+
+async def test_many_who_ask_cost_one_look() -> None:
+    service = Service()
+    dependency = Dependency("Cosmos DB", service.check, age_seconds=60)
+    found = await asyncio.gather(*(dependency.health() for _ in range(5)))
+    assert (service.looks, {(each.name, each.ok, each.detail) for each in found}) == (
+        1,
+        {("Cosmos DB", True, None)},
+    )
+
+
+@pytest.mark.parametrize("error", [Unavailable("the store is away"), CannotCheck("cannot be reached")])
+async def test_a_service_that_is_away_is_told_until_it_is_back(error: Exception) -> None:
+    service = Service()
+    dependency = Dependency("Cosmos DB", service.check, age_seconds=0)
+    service.failure = error
+    assert [(each.ok, each.detail) for each in [await dependency.health()]] == [(False, str(error))]
+    service.failure = None
+    assert (await dependency.health()).ok
+
+
+async def test_a_service_that_says_nothing_does_not_hold_the_answer_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(dependencies, "LOOK_SECONDS", 0.05)
+    service = Service()
+    service.answers.clear()
+    found = await Dependency("Service Bus", service.check).health()
+    assert (found.ok, found.detail) == (False, "does not answer within 0.05 s")
+
+
+async def test_a_bug_is_not_taken_for_an_outage() -> None:
+    service = Service()
+    service.failure = TypeError("a bug")
+    with pytest.raises(TypeError):
+        await Dependency("Cosmos DB", service.check).health()

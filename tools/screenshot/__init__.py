@@ -1,0 +1,1 @@
+"""Takes the picture of the operations page that the README shows: ``python -m tools.screenshot``."""
