@@ -47,7 +47,9 @@ class Strike:
         """What the summary calls it."""
         if self.fault.get("kind") == "lag":
             return f"lag {self.fault['container']}"
-        return f"{self.kind} {self.fault['kind']}" if self.fault else self.kind
+        return (
+            f"{self.kind} {self.fault['kind']}" if self.fault and self.kind != "refuse entry" else self.kind
+        )
 
 
 def times(chance: random.Random, seconds: float, interval: float) -> Iterator[float]:
