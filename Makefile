@@ -10,7 +10,7 @@ APP = .
 SECONDS = 60
 SEED =
 
-.PHONY: help venv run test test-all torture lint format demo bench clean
+.PHONY: help venv run test test-all torture lint format demo bench lock clean
 .PHONY: azurite emulators-up emulators-down test-emulators
 COMPOSE = docker compose --file deploy/emulators/compose.yaml
 
@@ -51,6 +51,10 @@ demo: venv ## see the path of an event, step by step
 
 bench: venv ## measure the ratios to the bare SDKs, and write docs/performance.md (ARGS="--only create": one part)
 	@exec $(BIN) -m tools.benchmarks $(ARGS)
+
+lock: venv ## renew deploy/requirements.lock: the newest versions that requirements.txt allows, with their hashes
+	@.venv/bin/uv pip compile requirements.txt --universal --python-version 3.11 --generate-hashes --upgrade --quiet \
+	--no-config --custom-compile-command "make lock" --output-file deploy/requirements.lock
 
 clean: ## delete the data of the local Azure
 	@python=$$(scripts/find-python) && PYTHONPATH=packages/devstack/src exec "$$python" -m devstack clean

@@ -100,9 +100,9 @@ async def unrouted(req: func.HttpRequest) -> func.HttpResponse:
     minimum_interval="00:00:01",
     maximum_interval="00:01:00",
 )
-async def relay(documents: func.DocumentList) -> None:
+async def relay(documents: func.DocumentList, context: func.Context) -> None:
     """Change feed -> topic. Returns only after every event was accepted or parked; otherwise raises."""
-    await application().outbox.forward(documents)
+    await application().outbox.forward(documents, context)
 
 
 @app.timer_trigger(arg_name="timer", schedule="0 */5 * * * *")
@@ -124,9 +124,9 @@ async def tend_parked(timer: func.TimerRequest) -> None:
     subscription_name="%SERVICEBUS_SUBSCRIPTION%",
     is_sessions_enabled=True,
 )
-async def contact_directory(message: func.ServiceBusMessage) -> None:
+async def contact_directory(message: func.ServiceBusMessage, context: func.Context) -> None:
     """Topic -> directory. Returns when the event is applied or set aside; raises after a wait, if the store is away."""
-    await application().subscriber.receive(message)
+    await application().subscriber.receive(message, context)
 
 
 @app.timer_trigger(arg_name="timer", schedule="30 * * * * *")

@@ -23,6 +23,9 @@ param cosmosMaxThroughput int = 1000
 @description('Private networking needs Premium.')
 param serviceBusSku string = 'Standard'
 
+@description('Standard only. The relay then sends one message at a time: a partitioned topic with duplicate detection takes no batches.')
+param topicPartitioned bool = false
+
 @description('How long the topic remembers the ids of events, ISO 8601, PT20S to P7D: longer than any stop of the relay after which it may send again what it has sent.')
 param duplicateDetectionWindow string = 'PT1H'
 
@@ -82,6 +85,70 @@ param effectsContainer string = ''
 @description('Cosmos DB, Service Bus and storage are reached over private endpoints only. Needs Service Bus Premium.')
 param privateNetworking bool = false
 
+@description('Origins of web pages that may call the API from a browser, such as https://www.contoso.com. The operations page needs none.')
+param allowedOrigins array = []
+
+@description('Cosmos DB and the function apps are spread over the zones of the region; Service Bus is where the region has zones. Decide it before the account is made.')
+param zoneRedundant bool = false
+
+@allowed(['Standard_LRS', 'Standard_ZRS', 'Standard_GRS', 'Standard_GZRS'])
+@description('Storage of the Functions host: keys, locks and packages. Zone-redundant apps need ZRS or GZRS.')
+param storageSku string = 'Standard_LRS'
+
+@allowed(['Periodic', 'Continuous7Days', 'Continuous30Days'])
+@description('Continuous backups can be restored to any second. There is no way back from continuous to periodic.')
+param cosmosBackup string = 'Periodic'
+
+@allowed(['Local', 'Zone', 'Geo'])
+@description('Where periodic backups are kept.')
+param periodicBackupRedundancy string = 'Local'
+
+@description('Gives who deploys the two roles that preflight needs: reading the data of Cosmos DB, owning the data of Service Bus.')
+param grantPreflight bool = false
+
+@description('Who gets the alerts. Empty: the alerts are made, and tell nobody.')
+param alertEmail string = ''
+
+@description('The folder in which the alerts find docs/, with a slash at its end, such as https://github.com/contoso/outbox/blob/main/')
+param docsUrl string = ''
+
+@minValue(0)
+@description('Seconds: alert when the oldest change has waited for longer.')
+param alertOldestWaitingSeconds int = 60
+
+@minValue(0)
+@maxValue(100)
+@description('Percent of eventTtlSeconds: alert when the oldest change has used more.')
+param alertTtlUsedPercent int = 10
+
+@allowed([30, 60, 120, 180])
+@description('Minutes: alert when more was stored than forwarded in each ten minutes of this time.')
+param alertBehindMinutes int = 60
+
+@minValue(0)
+@description('Alert when more contacts are parked.')
+param alertParkedContacts int = 0
+
+@minValue(0)
+@description('Alert when more messages are set aside.')
+param alertSetAsideMessages int = 0
+
+@minValue(0)
+@description('Alert when the topic has had more dead letters at once in five minutes.')
+param alertDeadLetters int = 0
+
+@allowed([15, 30, 45, 60])
+@description('Minutes: alert when nobody has reported on the relay for so long.')
+param alertNoReportMinutes int = 15
+
+@minValue(0)
+@description('Alert when Cosmos DB or Service Bus has throttled more requests in five minutes. The SDKs repeat such requests.')
+param alertThrottledRequests int = 10
+
+@minValue(0)
+@description('Alert when more requests and invocations have failed in 15 minutes; what the caller did wrong does not count.')
+param alertFailedRequests int = 5
+
 var resourceToken = toLower(uniqueString(resourceGroup().id, environmentName))
 var tags = { 'azd-env-name': environmentName }
 
@@ -92,6 +159,7 @@ var parkedContainerName = 'parked-events'
 var directoryContainerName = 'directory'
 var setAsideContainerName = 'set-aside'
 var claimContainerName = 'claims'
+var preflightPrincipalId = grantPreflight ? deployer().objectId : ''
 var topicName = 'contact-events'
 var subscriptionName = 'contact-directory'
 
@@ -163,6 +231,7 @@ module storage 'modules/storage.bicep' = {
     location: location
     tags: tags
     principalId: identity.outputs.principalId
+    sku: storageSku
     publicNetworkAccess: privateNetworking ? 'Disabled' : 'Enabled'
   }
 }
@@ -175,6 +244,9 @@ module cosmos 'modules/cosmos.bicep' = {
     tags: tags
     capacity: cosmosCapacity
     maxThroughput: cosmosMaxThroughput
+    zoneRedundant: zoneRedundant
+    backup: cosmosBackup
+    periodicBackupRedundancy: periodicBackupRedundancy
     databaseName: databaseName
     containerName: containerName
     leaseContainerName: leaseContainerName
@@ -184,6 +256,8 @@ module cosmos 'modules/cosmos.bicep' = {
     effectsContainerName: effectsContainer
     claimContainerName: claimContainerName
     principalId: identity.outputs.principalId
+    readerPrincipalId: preflightPrincipalId
+    workspaceId: monitoring.outputs.workspaceId
     publicNetworkAccess: privateNetworking ? 'Disabled' : 'Enabled'
   }
 }
@@ -196,11 +270,14 @@ module serviceBus 'modules/servicebus.bicep' = {
     tags: tags
     sku: serviceBusSku
     topicName: topicName
+    topicPartitioned: topicPartitioned
     subscriptionName: subscriptionName
     duplicateDetectionWindow: duplicateDetectionWindow
     maxDeliveryCount: maxDeliveryCount
     otherSubscriptions: otherSubscriptions
     principalId: identity.outputs.principalId
+    ownerPrincipalId: preflightPrincipalId
+    workspaceId: monitoring.outputs.workspaceId
     publicNetworkAccess: privateNetworking ? 'Disabled' : 'Enabled'
   }
 }
@@ -265,7 +342,7 @@ var appSettings = {
   SERVICEBUS__clientId: identity.outputs.clientId
   SERVICEBUS_TOPIC: topicName
   SERVICEBUS_SUBSCRIPTION: subscriptionName
-  SERVICEBUS_TOPIC_PARTITIONED: 'false'
+  SERVICEBUS_TOPIC_PARTITIONED: string(topicPartitioned)
   EVENT_SCHEMAS: eventSchemas
   EVENT_TTL_SECONDS: string(eventTtlSeconds)
   IDEMPOTENCY_TTL_SECONDS: string(idempotencyTtlSeconds)
@@ -299,6 +376,8 @@ module app 'modules/functions.bicep' = {
     pythonVersion: pythonVersion
     instanceMemoryMB: instanceMemoryMB
     maximumInstanceCount: maximumInstanceCount
+    zoneRedundant: zoneRedundant
+    allowedOrigins: allowedOrigins
     subnetId: privateNetworking ? network!.outputs.appSubnetId : ''
   }
 }
@@ -318,7 +397,34 @@ module relay 'modules/functions.bicep' = if (separateRelay) {
     pythonVersion: pythonVersion
     instanceMemoryMB: instanceMemoryMB
     maximumInstanceCount: maximumInstanceCount
+    zoneRedundant: zoneRedundant
+    allowedOrigins: []
     subnetId: privateNetworking ? network!.outputs.appSubnetId : ''
+  }
+}
+
+module alerts 'modules/alerts.bicep' = {
+  name: 'alerts'
+  params: {
+    resourceToken: resourceToken
+    location: location
+    tags: tags
+    workspaceId: monitoring.outputs.workspaceId
+    insightsId: monitoring.outputs.insightsId
+    cosmosId: cosmos.outputs.id
+    serviceBusId: serviceBus.outputs.id
+    topicName: topicName
+    email: alertEmail
+    docsUrl: docsUrl
+    oldestWaitingSeconds: alertOldestWaitingSeconds
+    ttlUsedPercent: alertTtlUsedPercent
+    behindMinutes: alertBehindMinutes
+    parkedContacts: alertParkedContacts
+    setAsideMessages: alertSetAsideMessages
+    noReportMinutes: alertNoReportMinutes
+    failedRequests: alertFailedRequests
+    deadLetters: alertDeadLetters
+    throttledRequests: alertThrottledRequests
   }
 }
 
@@ -339,6 +445,7 @@ output COSMOS_CLAIM_CONTAINER string = claimContainerName
 output SERVICEBUS__fullyQualifiedNamespace string = serviceBus.outputs.fullyQualifiedNamespace
 output SERVICEBUS_NAMESPACE_NAME string = serviceBus.outputs.name
 output SERVICEBUS_TOPIC string = topicName
+output SERVICEBUS_TOPIC_PARTITIONED string = string(topicPartitioned)
 output SERVICEBUS_SUBSCRIPTION string = subscriptionName
 output EVENT_TTL_SECONDS string = string(eventTtlSeconds)
 output APP_PRINCIPAL_ID string = identity.outputs.principalId

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Annotated
 from uuid import UUID
 
-from email_validator import EmailNotValidError, validate_email
 from pydantic import AfterValidator, Field, ValidationInfo
 from pydantic.fields import FieldInfo
 
@@ -58,6 +57,9 @@ def _at_most(length: int) -> Text:
 
 
 def _real_address(text: str) -> str:
+    # Slow to import, and most processes of the app, such as the relay's, are never given an address.
+    from email_validator import EmailNotValidError, validate_email  # noqa: PLC0415
+
     try:  # the syntax only: a look-up in the DNS would be I/O
         return validate_email(text, check_deliverability=False).normalized
     except EmailNotValidError as problem:

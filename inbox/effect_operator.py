@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 from uuid import uuid4
 
+from inbox import telemetry
 from inbox.effect import EffectRules, Mark, MarkState, Seen
 from inbox.effect_decision import Call, is_young, next_place
 from inbox.effect_upkeep import EffectUpkeep
@@ -137,6 +138,7 @@ class EffectOperator:
                 key, event_id, lambda mark: ended(mark, call.by, self.inbox.clock(), failure), seen
             )
         if failure is None:
+            telemetry.decided(telemetry.Outcome.APPLIED)
             _log.warning("ran the effect of event %s of %s again, as an operator asked", event_id, key)
         elif isinstance(failure, EffectAway):
             raise failure

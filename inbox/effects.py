@@ -12,11 +12,12 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from uuid import uuid4
 
+from inbox import telemetry
 from inbox.effect import EffectRules, Mark, Marker, MarkState, Seen, Unsure
 from inbox.effect_decision import Call, Change, Kept, Running, Step, decide, failed, finished
 from inbox.errors import (
@@ -42,6 +43,17 @@ FOLLOW_SECONDS = 15.0
 Effect = Callable[[Event], Awaitable[None]]
 """Runs the effect, with ``event.id`` as its idempotency key. Raises EffectAway where nobody can be served now, and
 EffectNotDone where this one surely was not done; after any other error the effect may have taken place."""
+
+_OUTCOMES: Mapping[Kept | Step | MarkState, telemetry.Outcome] = {
+    Kept.OVER: telemetry.Outcome.DUPLICATE,
+    Kept.PASSED: telemetry.Outcome.DUPLICATE,
+    Kept.WAITS: telemetry.Outcome.WAITING,
+    Step.WAIT: telemetry.Outcome.WAITING,
+    Step.OVER: telemetry.Outcome.DUPLICATE,
+    Step.UNSURE: telemetry.Outcome.SET_ASIDE,
+    MarkState.UNCERTAIN: telemetry.Outcome.SET_ASIDE,
+    MarkState.HANDLED: telemetry.Outcome.APPLIED,
+}
 
 _log = logging.getLogger(__name__)
 
@@ -133,6 +145,7 @@ class EffectInbox:
         _log.error("the effect of %s %s of %s failed: %s. It is tried again", *_names(event), reason)
         if isinstance(error, EffectAway):
             raise error
+        telemetry.decided(telemetry.Outcome.WAITING)
         return None
 
     async def _record(self, event: Event, started: Seen, state: MarkState, reason: str) -> Marker | None:
@@ -168,6 +181,9 @@ class EffectInbox:
 
     def _tell(self, event: Event, what: Kept | Step | MarkState) -> None:
         self.counts[what] += 1
+        telemetry.decided(_OUTCOMES[what])
+        if what is MarkState.HANDLED:
+            telemetry.applied(event.created_at, self.clock())
         unsure = what in (Step.UNSURE, MarkState.UNCERTAIN)
         level = logging.ERROR if unsure else logging.INFO
         _log.log(level, "%s %s of %s, sequence %s: %s", *_names(event), event.sequence or "none", what.value)

@@ -20,6 +20,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from inbox import telemetry
 from inbox.errors import InboxError, StoreAway, Unreadable
 from inbox.event import Event
 from inbox.set_aside import Delivery, Record, SetAside, State
@@ -62,6 +63,10 @@ class Receiver:
 
     async def receive(self, delivery: Delivery) -> None:
         """Apply a message or set it aside; when this returns, the message is done. Raises StoreAway, having waited."""
+        with telemetry.of_subscription(delivery.subscription):
+            await self._received(delivery)
+
+    async def _received(self, delivery: Delivery) -> None:
         self._tell(delivery)
         give_up_at, pause = self.time() + WAIT_SECONDS, FIRST_PAUSE_SECONDS
         while True:
@@ -74,6 +79,7 @@ class Receiver:
                 failure = error
             left = give_up_at - self.time()
             if left <= 0:
+                telemetry.decided(telemetry.Outcome.WAITING)
                 _log.error("message %s waits, since the store is away: %s", delivery.message_id, failure)
                 raise failure
             await self.sleep(min(left, max(pause, failure.retry_after_seconds)))
@@ -93,22 +99,26 @@ class Receiver:
 
     async def keep(self, delivery: Delivery, reason: str) -> None:
         """Store a message that the broker gave up: it is tried again, or an operator looks at it. Raises StoreAway."""
-        try:
-            event = self.read(delivery)
-        except Unreadable as error:
-            await self.set_aside.add(
-                Record.of(delivery, None, State.REFUSED, f"{error} ({reason})", self.now())
-            )
-            return
-        if event is not None:
-            await self.set_aside.add(Record.of(delivery, event, State.WAITING, reason, self.now()))
+        with telemetry.of_subscription(delivery.subscription):
+            try:
+                event = self.read(delivery)
+            except Unreadable as error:
+                await self._add(Record.of(delivery, None, State.REFUSED, f"{error} ({reason})", self.now()))
+                return
+            if event is not None:
+                await self._add(Record.of(delivery, event, State.WAITING, reason, self.now()))
+
+    async def _add(self, record: Record) -> None:
+        await self.set_aside.add(record)
+        refused = record.state is State.REFUSED
+        telemetry.decided(telemetry.Outcome.REFUSED if refused else telemetry.Outcome.SET_ASIDE)
 
     async def _once(self, delivery: Delivery) -> None:
         try:
             event = self.read(delivery)
         except Unreadable as error:
             record = Record.of(delivery, None, State.REFUSED, str(error), self.now())
-            await self.set_aside.add(record)
+            await self._add(record)
             _log.error("refused message %s: %s. Its record is %s", delivery.message_id, error, record.id)
             return
         if event is not None:
@@ -134,7 +144,7 @@ class Receiver:
 
     async def _put_aside(self, delivery: Delivery, event: Event, reason: str) -> None:
         record = Record.of(delivery, event, State.WAITING, reason, self.now())
-        await self.set_aside.add(record)
+        await self._add(record)
         self.streak.set_aside(event.aggregate, reason)
         _log.error(
             "set aside %s %s of %s, sequence %s: %s. It is tried again; its record is %s",

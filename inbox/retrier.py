@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from inbox import telemetry
 from inbox.errors import EffectRunning, NotApplied, NotSetAside, RecordChanged, StoreAway, Unreadable
 from inbox.event import AggregateKey
 from inbox.receiver import Handle, Read, told
@@ -147,7 +148,8 @@ class Retrier:
         try:
             event = self.read(record.delivery)
             if event is not None:
-                await self.handle(event)
+                with telemetry.of_subscription(record.delivery.subscription):
+                    await self.handle(event)
         except StoreAway:
             raise
         except Unreadable as error:

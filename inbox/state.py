@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Generic, TypeVar
 
+from inbox import telemetry
 from inbox.decision import Because, Complete, Done, Heal, Look, Projection, Put, decide, mend
 from inbox.entry import Entry, Stamp
 from inbox.errors import Contended, EntryChanged, SourceBehind
@@ -69,6 +70,7 @@ class StateInbox(Generic[S]):
         result = await self._settle(key, lambda _: Heal(Because.SWEEP, None), None)
         if isinstance(result, Put):
             self.counts[result.because] += 1
+            telemetry.gap_healed()
             _log.warning("healed %s: %s", key, Because.SWEEP.value)
         return result
 
@@ -107,6 +109,7 @@ class StateInbox(Generic[S]):
 
     def _tell(self, event: Event, result: Complete | Put[S]) -> None:
         self.counts[result.why if isinstance(result, Complete) else result.because] += 1
+        self._count(event, result)
         told = event.action, event.id, event.aggregate, event.sequence or "none"
         match result:
             case Complete(Done.CONFLICT):
@@ -123,3 +126,16 @@ class StateInbox(Generic[S]):
                 _log.debug("made the entry: %s %s of %s, sequence %s", *told)
             case Put(_, Because() as because):
                 _log.warning("healed at %s %s of %s, sequence %s: %s", *told, because.value)
+
+    def _count(self, event: Event, result: Complete | Put[S]) -> None:
+        match result:
+            case Complete(Done.CONFLICT):
+                telemetry.decided(telemetry.Outcome.REFUSED)
+            case Complete():
+                telemetry.decided(telemetry.Outcome.DUPLICATE)
+            case Put(_, because):
+                telemetry.decided(telemetry.Outcome.APPLIED)
+                if because is None or because is Because.NEW:
+                    telemetry.applied(event.created_at, self.clock())
+                elif because is Because.GAP:
+                    telemetry.gap_healed()

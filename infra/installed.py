@@ -19,6 +19,10 @@ _RUN_TIME = {
     "pydantic": "pydantic",
     "rfc8785": "rfc8785",
     "email_validator": "email-validator",
+    "opentelemetry.metrics": "opentelemetry-api",
+    "opentelemetry.sdk": "opentelemetry-sdk",
+    "azure.monitor.opentelemetry.exporter": "azure-monitor-opentelemetry-exporter",
+    "opentelemetry.exporter.otlp.proto.http": "opentelemetry-exporter-otlp-proto-http",
 }
 """Modules, each with the package that contains it."""
 

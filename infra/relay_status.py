@@ -26,6 +26,7 @@ from infra import relay_feed
 from infra.cosmos.client import ContainerProxy
 from infra.cosmos.errors import SDK_ERRORS, classify
 from infra.errors import Misconfigured
+from infra.telemetry import gauges
 from outbox.errors import Unavailable
 from outbox.parking_lot import ParkingLot
 from outbox.ttl_guard import SHARE
@@ -139,9 +140,21 @@ class RelayObserver:
         ]
         return max(0.0, (self.clock() - min(since)).total_seconds()) if since else 0.0
 
-    async def watch(self) -> RelayStatus:
-        """The status; logs what an operator has to know, and makes missing leases again. Raises as ``status``."""
+    async def measure(self) -> RelayStatus:
+        """The status, which is reported as metrics too. Raises as ``status``."""
         status = await self.status()
+        gauges.relay(
+            backlog=sum(lease.lag for lease in status.leases),
+            oldest_waiting_seconds=max(
+                (lease.oldest_waiting_seconds or 0 for lease in status.leases), default=0
+            ),
+            ttl_used=1.0 if status.missing else max((lease.ttl_used for lease in status.leases), default=0.0),
+        )
+        return status
+
+    async def watch(self) -> RelayStatus:
+        """Measures; logs what an operator has to know, and makes missing leases again. Raises as ``status``."""
+        status = await self.measure()
         for lease in status.leases:
             if lease.ttl_used >= SHARE:
                 _log.error(

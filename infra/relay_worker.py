@@ -16,7 +16,7 @@ import logging
 import socket
 import sys
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,7 +31,7 @@ from outbox.errors import NotDelivered, OutboxError
 from outbox.once_a_minute import OnceAMinute
 
 UPKEEP_PAUSE_SECONDS = 60.0
-"""How often parked events are looked at that no operator needs to look at."""
+"""How often parked events are looked at that no operator needs to look at, and how far the relay is."""
 
 _FIRST_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 30.0
@@ -117,10 +117,15 @@ async def run(service: Wired, stop: asyncio.Event, address: Address | None = Non
         if await _started(outbox, processor, forwarding, stop):
             health.started = True
             _log.info("the relay works; SIGTERM stops it")
-            tending = asyncio.create_task(_tend_parked(outbox, stop))
+            # As the app's timers do: the worker may run without the app.
+            upkeep = [
+                asyncio.create_task(_every_minute("parked events wait", outbox.parking.upkeep, stop)),
+                asyncio.create_task(_every_minute("no metrics of the relay", outbox.observer.measure, stop)),
+            ]
             await worker.tell_health(health, stop)
-            tending.cancel()  # a replay that is cut off leaves its claim, which runs out
-            await asyncio.wait([tending])
+            for task in upkeep:
+                task.cancel()  # a replay that is cut off leaves its claim, which runs out
+            await asyncio.wait(upkeep)
             await _stopped(processor)
     _log.info("stopped: %d event(s) forwarded", forwarding.forwarded)
 
@@ -168,13 +173,12 @@ async def _started(
     return False
 
 
-async def _tend_parked(outbox: Outbox, stop: asyncio.Event) -> None:
-    """As the app's timer does: the worker may run without the app."""
+async def _every_minute(failing: str, work: Callable[[], Awaitable[object]], stop: asyncio.Event) -> None:
     while not await worker.wait(stop, UPKEEP_PAUSE_SECONDS):
         try:
-            await outbox.parking.upkeep()
-        except OutboxError as error:
-            _log.warning("parked events wait: %s", error)
+            await work()
+        except (OutboxError, Misconfigured) as error:
+            _log.warning("%s: %s", failing, error)
 
 
 async def _stopped(processor: ChangeFeedProcessor) -> None:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from infra.connections import Connection, resolve
 from infra.errors import Misconfigured
@@ -27,6 +27,21 @@ class FeedSettings:
     """Items in a page; a page may hold more, because a transaction is never split."""
     poll_delay_ms: int
     """The pause after the feed had nothing new."""
+
+
+@dataclass(frozen=True)
+class TelemetrySettings:
+    """Where metrics and traces go to; nowhere, unless a setting says so."""
+
+    application_insights: str | None = field(repr=False)
+    """The connection string of Application Insights."""
+    otlp: bool
+    """Whether OTEL_EXPORTER_OTLP_ENDPOINT is set: the exporter reads it, and the others of its kind, itself."""
+
+    @property
+    def wanted(self) -> bool:
+        """Whether anything is to be exported."""
+        return self.otlp or bool(self.application_insights)
 
 
 @dataclass(frozen=True)
@@ -66,6 +81,7 @@ class Settings:
     """From which age of the oldest waiting event on changes are refused; None: never."""
     platform_authenticates: bool
     """Whether App Service authentication is on, so that callers cannot write the headers of a principal."""
+    telemetry: TelemetrySettings
 
 
 def load(environment: Mapping[str, str]) -> Settings:
@@ -96,6 +112,10 @@ def load(environment: Mapping[str, str]) -> Settings:
         idempotency_old_records=_flag(environment, "IDEMPOTENCY_OLD_RECORDS"),
         shed_load_after_seconds=_shed_load_after(environment),
         platform_authenticates=environment.get("WEBSITE_AUTH_ENABLED", "").lower() == "true",
+        telemetry=TelemetrySettings(
+            application_insights=environment.get("APPLICATIONINSIGHTS_CONNECTION_STRING") or None,
+            otlp=bool(environment.get("OTEL_EXPORTER_OTLP_ENDPOINT")),
+        ),
     )
 
 

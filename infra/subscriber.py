@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING
 
 import azure.functions as func
 
+from inbox.event import Event
 from inbox.receiver import Handle, Read, Receiver
 from inbox.retrier import Retrier, Tried
-from infra.correlation import correlated
+from infra.correlation import correlated, current
 from infra.cosmos.set_aside import CosmosSetAside
 from infra.credentials import credential_for
-from infra.servicebus.received import delivery_of
+from infra.servicebus.received import delivery_of, handling
 from infra.settings import Settings
+from infra.telemetry import gauges
+from infra.telemetry.tracing import invoked
 from infra.wiring import Outbox
 
 if TYPE_CHECKING:
@@ -42,16 +45,18 @@ class Queues:
 class Subscriber:
     """One subscription and its records."""
 
+    topic: str
     subscription: str
     receiver: Receiver
     retrier: Retrier
     queues: "Callable[[], Queues]"
     """Made when they are first needed: a process that answers HTTP alone starts without the broker's SDK."""
 
-    async def receive(self, message: func.ServiceBusMessage) -> None:
+    async def receive(self, message: func.ServiceBusMessage, context: func.Context | None = None) -> None:
         """Apply a message or set it aside. Raises StoreAway, having waited."""
-        with correlated(message.correlation_id):
-            await self.receiver.receive(delivery_of(message, message.get_body(), self.subscription))
+        delivery = delivery_of(message, message.get_body(), self.subscription)
+        with invoked(context), handling(self.topic, delivery, message.correlation_id):
+            await self.receiver.receive(delivery)
 
     async def collect(self) -> int:
         """Move the dead letters into records; how many. Raises StoreAway."""
@@ -62,6 +67,7 @@ class Subscriber:
         results = await asyncio.gather(
             self.collect(), self.retrier.run(seconds=RETRY_SECONDS), return_exceptions=True
         )
+        await self._measure()
         for result in results:  # one does not stop the other
             if isinstance(result, BaseException):
                 raise result
@@ -69,6 +75,13 @@ class Subscriber:
         assert isinstance(collected, int)
         assert isinstance(tried, Tried)
         return collected, tried
+
+    async def _measure(self) -> None:
+        """Raises StoreAway."""
+        oldest = (await self.retrier.page(1, None)).items
+        ages = [(self.retrier.now() - record.set_aside_at).total_seconds() for record in oldest]
+        counts = await self.retrier.counts() if oldest else {}
+        gauges.set_aside(self.subscription, sum(counts.values()), max(0.0, *ages) if ages else 0.0)
 
 
 def wire_subscriber(
@@ -86,10 +99,18 @@ def wire_subscriber(
         closed_ttl_seconds=settings.event_ttl_seconds,
     )
     limit = timedelta(seconds=settings.event_ttl_seconds)
+
+    async def traced(event: Event) -> None:
+        """So that what the timer tries again is told under the id of its request too."""
+        given = event.data.get("correlationId")
+        with correlated(current() or (given if isinstance(given, str) else None)):
+            await handle(event)
+
     return Subscriber(
+        settings.servicebus_topic,
         subscription,
         Receiver(read, handle, records),
-        Retrier(read, handle, records, limit),
+        Retrier(read, traced, records, limit),
         cache(lambda: _queues(settings, outbox, subscription)),
     )
 

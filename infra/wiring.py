@@ -35,6 +35,8 @@ from infra.recent import Recent
 from infra.relay_status import RelayObserver
 from infra.settings import FeedSettings, Settings, load, shown
 from infra.shedding import LoadShedder
+from infra.telemetry.export import export
+from infra.telemetry.tracing import Invocation, invoked
 from infra.wire_names import WireNames
 from outbox.claims import Claims
 from outbox.errors import NotDelivered
@@ -85,11 +87,14 @@ class Outbox:
     resources: AsyncExitStack
     """Closes all clients."""
 
-    async def forward(self, items: Iterable[Mapping[str, Any]]) -> Forwarded:
+    async def forward(
+        self, items: Iterable[Mapping[str, Any]], invocation: Invocation | None = None
+    ) -> Forwarded:
         """Forward the events among the items of a feed. Raises NotDelivered, Misconfigured."""
         try:
-            async with asyncio.timeout(FORWARD_SECONDS):
-                forwarded = await self.relay.forward(self.events.events(items))
+            with invoked(invocation):
+                async with asyncio.timeout(FORWARD_SECONDS):
+                    forwarded = await self.relay.forward(self.events.events(items))
         except TimeoutError:
             raise NotDelivered(
                 f"a page of the feed was not forwarded within {FORWARD_SECONDS:.0f} s, and is tried again"
@@ -133,6 +138,8 @@ def wire_outbox(settings: Settings, names: WireNames) -> Outbox:
     """Build a service's outbox from settings. Opens no connection: the first use opens it."""
     events = EventReader(names.untyped)
     resources = AsyncExitStack()
+    if exporting := export(settings.telemetry, names.source.strip("/")):
+        resources.push_async_callback(exporting.flush)  # the first pushed is the last closed
     client = _cosmos(settings, resources)
     database = client.get_database_client(settings.cosmos_database)
 

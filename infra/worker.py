@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from changefeed import ChangeFeedError
+from infra.correlation import tag_log_lines
 from infra.errors import Misconfigured
 from infra.probes import Address, Vitals
 from infra.settings import load
@@ -50,6 +51,7 @@ def main(command: Command, argv: Sequence[str] | None = None) -> int:
     arguments = _parser(command).parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("azure").setLevel(logging.WARNING)
+    tag_log_lines()
     try:
         asyncio.run(_until_told(command, arguments.service, arguments.probes))
     except (Misconfigured, ChangeFeedError) as error:

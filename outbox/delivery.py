@@ -4,8 +4,10 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from outbox import telemetry
 from outbox.feed import FeedEvent, OutboxEvent, Poison, Unread
 from outbox.publisher import Accepted, AggregateEvents, Outcome, Publisher, Refused, Unknown
+from outbox.unit_of_work import utc_now
 
 
 @dataclass(frozen=True)
@@ -31,10 +33,14 @@ async def deliver(publisher: Publisher, groups: Sequence[Sequence[FeedEvent]]) -
     sendable = [list(_sendable(group, publisher.guarantees.largest_message_bytes)) for group in groups]
     page = [AggregateEvents(events[0].aggregate, events) for events in sendable if events]
     outcomes = iter(await publisher.publish(page) if page else ())
-    return [
+    deliveries = [
         _delivery(group, len(events), next(outcomes) if events else Accepted())
         for group, events in zip(groups, sendable, strict=True)
     ]
+    now = utc_now()
+    for group, delivery in zip(groups, deliveries, strict=True):
+        telemetry.accepted(group[: delivery.sent], now)
+    return deliveries
 
 
 def _sendable(events: Sequence[FeedEvent], largest: int | None) -> Iterator[OutboxEvent]:

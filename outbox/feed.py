@@ -11,6 +11,9 @@ from typing import Any
 
 from outbox.aggregate import AggregateKey
 
+_MOST_NAMED = 10
+"""So many requests a log line names."""
+
 Document = Mapping[str, Any]
 """An event as it is stored. A document holds personal data: never log it."""
 
@@ -103,6 +106,15 @@ class Unread:
 
 
 FeedEvent = OutboxEvent | Poison | Unread
+
+
+def caused_by(*events: FeedEvent) -> str:
+    """For the end of a log line: the ids of the requests that caused the events, as other lines have them."""
+    delivered = [event.event if isinstance(event, Unread) else event for event in events[:_MOST_NAMED]]
+    ids = [
+        event.correlation_id for event in delivered if isinstance(event, OutboxEvent) and event.correlation_id
+    ]
+    return "".join(f" [{one}]" for one in dict.fromkeys(ids))
 
 
 def by_aggregate(events: Iterable[FeedEvent]) -> dict[AggregateKey | None, list[FeedEvent]]:

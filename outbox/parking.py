@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from outbox import telemetry
 from outbox.aggregate import AggregateKey
 from outbox.errors import (
     BeingReplayed,
@@ -111,7 +112,9 @@ class Parking:
         """
         until = self.timer() + UPKEEP_SECONDS
         too_old = self.clock() - timedelta(seconds=self.max_age_seconds)
-        for marker in await self.lot.blocked():
+        markers = await self.lot.blocked()
+        telemetry.blocked([one.blocked_since for one in markers if one.blocked_since], self.clock())
+        for marker in markers:
             if self.timer() < until and not marker.is_replayed(self.clock()):
                 await self._tend(marker, too_old)
         for event in await self.lot.alone_since_before(too_old):

@@ -15,11 +15,12 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from outbox import telemetry
 from outbox.accepted import Accepted
 from outbox.aggregate import AggregateKey
 from outbox.delivery import Block, Delivery, deliver
 from outbox.errors import NotDelivered, PreconditionFailed, Throttled, Unavailable
-from outbox.feed import FeedEvent, OutboxEvent, Poison, Unread, by_aggregate
+from outbox.feed import FeedEvent, Poison, Unread, by_aggregate, caused_by
 from outbox.marker import Fate, Marker
 from outbox.once_a_minute import OnceAMinute
 from outbox.originals import AsDelivered, Originals
@@ -117,6 +118,7 @@ class Relay:
                 )
             raise
         self.saying.reset()
+        telemetry.last_success.now()
         self.originals.forget(events)
         self.accepted.forget(events)
         _log.info("forwarded %d event(s), parked %d", forwarded.sent, forwarded.parked)
@@ -154,7 +156,12 @@ class Relay:
 
     def _drop_discarded(self, page: _Page, key: AggregateKey, marker: Marker) -> None:
         for event in [each for each in page.open[key] if marker.fate(each) is Fate.DROP]:
-            _log.warning("event %s of %s was discarded by an operator: it is not sent", event.id, key)
+            _log.warning(
+                "event %s of %s was discarded by an operator: it is not sent%s",
+                event.id,
+                key,
+                caused_by(event),
+            )
             page.drop(key, event)
 
     async def _send(
@@ -191,6 +198,7 @@ class Relay:
         Returns the events of each group that the broker has, and why the others were not sent.
         """
         new = [self.accepted.without(group) for group in groups]
+        telemetry.duplicates(sum(map(len, groups)) - sum(map(len, new)))
         try:
             async with asyncio.timeout_at(usable_until):
                 deliveries = await deliver(self.publisher, new)
@@ -210,10 +218,11 @@ class Relay:
         page.drop(key, event)
         _log.error(
             "event %s of %s came again, and cannot be sent now: %s. The broker has accepted an event in its place "
-            "before: nothing needs to be done",
+            "before: nothing needs to be done%s",
             event.id,
             key,
             block.reason,
+            caused_by(event),
         )
         if not page.open[key]:
             del page.open[key]
@@ -246,6 +255,9 @@ class Relay:
         del page.open[key]
         page.parked += len(behind)
         refused = [event for event in behind if marker.refusal and event.id == marker.refusal.event_id]
+        telemetry.parked(telemetry.Why.BEHIND, len(behind) - len(refused))
+        for event in refused:
+            telemetry.parked(_why(event))
         _log.log(
             logging.ERROR if refused else logging.INFO,
             "parked %d event(s) of %s behind event %s: %s. "
@@ -254,7 +266,7 @@ class Relay:
             key,
             marker.refusal.event_id if marker.refusal else "that is being replayed",
             marker.refusal.reason if marker.refusal else "it is being replayed",
-            "".join(map(_caused_by, refused)),
+            caused_by(*behind),
         )
 
     async def _park_alone(self, page: _Page, ownerless: Sequence[FeedEvent]) -> None:
@@ -269,11 +281,16 @@ class Relay:
                 page.waiting.append(f"an event that cannot be sent could not be parked: {error}")
                 return
             page.parked += 1
+            telemetry.parked(telemetry.Why.INVALID)
             _log.error(
                 "parked document %s, which belongs to no aggregate: %s. Look at the document, then discard it",
                 event.id,
                 event.reason,
             )
+
+
+def _why(event: FeedEvent) -> telemetry.Why:
+    return telemetry.Why.INVALID if isinstance(event, Poison) else telemetry.Why.REFUSED
 
 
 def _tell(sent: Sequence[FeedEvent]) -> None:
@@ -284,11 +301,5 @@ def _tell(sent: Sequence[FeedEvent]) -> None:
                 event.id,
                 event.aggregate,
                 event.sequence,
-                _caused_by(event),
+                caused_by(event),
             )
-
-
-def _caused_by(event: FeedEvent) -> str:
-    """The id of the request that caused the event, as its other log lines have it."""
-    correlation_id = event.correlation_id if isinstance(event, OutboxEvent) else None
-    return f" [{correlation_id}]" if correlation_id else ""

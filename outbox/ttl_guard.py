@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from outbox.feed import FeedEvent
+from outbox.feed import FeedEvent, caused_by
 from outbox.once_a_minute import OnceAMinute
 
 SHARE = 0.5
@@ -29,10 +29,11 @@ class TtlGuard:
             return
         _log.error(
             "event %s of %s has used %.0f %% of its TTL and is not forwarded yet: at 100 %% the event is lost. "
-            "Find out why the relay is late, and raise the TTL of new events to gain time",
+            "Find out why the relay is late, and raise the TTL of new events to gain time%s",
             worst.id,
             worst.aggregate or "no aggregate",
             100 * share,
+            caused_by(worst),
         )
 
 

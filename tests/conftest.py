@@ -19,6 +19,8 @@ _OURS = (
     "FUNCTIONS_",
     "WEBSITE_",
     "DEVSTACK_",
+    "OTEL_",
+    "APPLICATIONINSIGHTS_",
 )
 _LONG = (
     "tests/torture/test_runs",

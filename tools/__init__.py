@@ -1,1 +1,1 @@
-"""For developers of this project, never deployed: demo, benchmarks, and the generator of the events' contract."""
+"""For developers of this project, never deployed: demo, benchmarks, the contract of the events, the package."""

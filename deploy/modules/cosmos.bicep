@@ -17,11 +17,23 @@ param directoryContainerName string
 param setAsideContainerName string
 param effectsContainerName string
 param principalId string
+param zoneRedundant bool
+
+@allowed(['Periodic', 'Continuous7Days', 'Continuous30Days'])
+param backup string
+
+@allowed(['Local', 'Zone', 'Geo'])
+param periodicBackupRedundancy string
+
+@description('Who may read the data, for preflight; empty: nobody.')
+param readerPrincipalId string
+param workspaceId string
 
 @allowed(['Enabled', 'Disabled'])
 param publicNetworkAccess string
 
 var serverless = capacity == 'serverless'
+var dataReader = '00000000-0000-0000-0000-000000000001'
 var dataContributor = '00000000-0000-0000-0000-000000000002'
 
 resource account 'Microsoft.DocumentDB/databaseAccounts@2024-11-15' = {
@@ -35,13 +47,29 @@ resource account 'Microsoft.DocumentDB/databaseAccounts@2024-11-15' = {
       {
         locationName: location
         failoverPriority: 0
-        isZoneRedundant: false
+        isZoneRedundant: zoneRedundant
       }
     ]
     consistencyPolicy: {
       defaultConsistencyLevel: 'Session'
     }
     capabilities: serverless ? [{ name: 'EnableServerless' }] : []
+    // Azure's own values for periodic backups: every four hours, kept for eight.
+    backupPolicy: backup == 'Periodic'
+      ? {
+          type: 'Periodic'
+          periodicModeProperties: {
+            backupIntervalInMinutes: 240
+            backupRetentionIntervalInHours: 8
+            backupStorageRedundancy: periodicBackupRedundancy
+          }
+        }
+      : {
+          type: 'Continuous'
+          continuousModeProperties: {
+            tier: backup
+          }
+        }
     disableLocalAuth: true
     minimalTlsVersion: 'Tls12'
     publicNetworkAccess: publicNetworkAccess
@@ -276,6 +304,32 @@ resource dataAccess 'Microsoft.DocumentDB/databaseAccounts/sqlRoleAssignments@20
     roleDefinitionId: '${account.id}/sqlRoleDefinitions/${dataContributor}'
     principalId: principalId
     scope: '${account.id}/dbs/${database.name}'
+  }
+}
+
+resource preflightAccess 'Microsoft.DocumentDB/databaseAccounts/sqlRoleAssignments@2024-11-15' = if (!empty(readerPrincipalId)) {
+  parent: account
+  name: guid(account.id, databaseName, readerPrincipalId, dataReader)
+  properties: {
+    roleDefinitionId: '${account.id}/sqlRoleDefinitions/${dataReader}'
+    principalId: readerPrincipalId
+    scope: '${account.id}/dbs/${database.name}'
+  }
+}
+
+// Who changed a container or its TTL. A record for each request (DataPlaneRequests) would cost more than the requests.
+resource diagnostics 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = {
+  name: 'control-plane'
+  scope: account
+  properties: {
+    workspaceId: workspaceId
+    logAnalyticsDestinationType: 'Dedicated'
+    logs: [
+      {
+        category: 'ControlPlaneRequests'
+        enabled: true
+      }
+    ]
   }
 }
 

@@ -12,6 +12,8 @@ param alwaysReady object[]
 param pythonVersion string
 param instanceMemoryMB int
 param maximumInstanceCount int
+param zoneRedundant bool
+param allowedOrigins array
 
 @description('Empty: no virtual network.')
 param subnetId string
@@ -33,6 +35,7 @@ resource plan 'Microsoft.Web/serverfarms@2024-04-01' = {
   }
   properties: {
     reserved: true
+    zoneRedundant: zoneRedundant
   }
 }
 
@@ -54,6 +57,9 @@ resource site 'Microsoft.Web/sites@2024-04-01' = {
     siteConfig: {
       minTlsVersion: '1.2'
       appSettings: concat(namedSettings, disabledSettings)
+      cors: {
+        allowedOrigins: allowedOrigins
+      }
     }
     functionAppConfig: {
       deployment: {

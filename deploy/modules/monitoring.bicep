@@ -41,3 +41,5 @@ resource publisher 'Microsoft.Authorization/roleAssignments@2022-04-01' = {
 }
 
 output connectionString string = insights.properties.ConnectionString
+output insightsId string = insights.id
+output workspaceId string = workspace.id

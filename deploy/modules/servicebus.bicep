@@ -7,15 +7,21 @@ param tags object
 @allowed(['Standard', 'Premium'])
 param sku string
 param topicName string
+param topicPartitioned bool
 param subscriptionName string
 param duplicateDetectionWindow string
 param maxDeliveryCount int
 param otherSubscriptions array
 param principalId string
 
+@description('Who may own the data, for preflight; empty: nobody.')
+param ownerPrincipalId string
+param workspaceId string
+
 @allowed(['Enabled', 'Disabled'])
 param publicNetworkAccess string
 
+var dataOwner = '090c5cfd-751d-490a-894a-3ce6f1109419'
 var dataSender = '69a216fc-b8fb-44d8-bc22-1f3c2cd27a39'
 var dataReceiver = '4f6d3b9b-027b-4f4c-9142-0e5a2a2247e0'
 var premium = sku == 'Premium'
@@ -38,7 +44,7 @@ resource topic 'Microsoft.ServiceBus/namespaces/topics@2024-01-01' = {
   properties: {
     requiresDuplicateDetection: true
     duplicateDetectionHistoryTimeWindow: duplicateDetectionWindow
-    enablePartitioning: false
+    enablePartitioning: topicPartitioned
     supportOrdering: true
     enableBatchedOperations: true
     maxSizeInMegabytes: 5120
@@ -89,15 +95,40 @@ resource otherSubscribers 'Microsoft.ServiceBus/namespaces/topics/subscriptions@
   }
 }]
 
-resource otherReceivers 'Microsoft.Authorization/roleAssignments@2022-04-01' = [for (each, index) in otherSubscriptions: {
-  name: guid(topic.id, each.name, each.principalId, dataReceiver)
+resource otherReceivers 'Microsoft.Authorization/roleAssignments@2022-04-01' = [for index in range(0, length(otherSubscriptions)): {
+  name: guid(topic.id, otherSubscriptions[index].name, otherSubscriptions[index].principalId, dataReceiver)
   scope: otherSubscribers[index]
   properties: {
     roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', dataReceiver)
-    principalId: each.principalId
+    principalId: otherSubscriptions[index].principalId
     principalType: 'ServicePrincipal'
   }
 }]
+
+// Preflight reads the properties of topic and subscriptions, which counts as managing them.
+resource preflightAccess 'Microsoft.Authorization/roleAssignments@2022-04-01' = if (!empty(ownerPrincipalId)) {
+  name: guid(namespace.id, ownerPrincipalId, dataOwner)
+  scope: namespace
+  properties: {
+    roleDefinitionId: subscriptionResourceId('Microsoft.Authorization/roleDefinitions', dataOwner)
+    principalId: ownerPrincipalId
+  }
+}
+
+// Who changed a topic or a subscription.
+resource diagnostics 'Microsoft.Insights/diagnosticSettings@2021-05-01-preview' = {
+  name: 'management'
+  scope: namespace
+  properties: {
+    workspaceId: workspaceId
+    logs: [
+      {
+        category: 'OperationalLogs'
+        enabled: true
+      }
+    ]
+  }
+}
 
 output id string = namespace.id
 output name string = namespace.name

@@ -3,6 +3,7 @@ param name string
 param location string
 param tags object
 param principalId string
+param sku string
 
 @allowed(['Enabled', 'Disabled'])
 param publicNetworkAccess string
@@ -15,7 +16,7 @@ resource account 'Microsoft.Storage/storageAccounts@2024-01-01' = {
   tags: tags
   kind: 'StorageV2'
   sku: {
-    name: 'Standard_LRS'
+    name: sku
   }
   properties: {
     allowSharedKeyAccess: false

@@ -109,9 +109,9 @@ async def unrouted(req: func.HttpRequest) -> func.HttpResponse:
     minimum_interval="00:00:01",
     maximum_interval="00:01:00",
 )
-async def relay(documents: func.DocumentList) -> None:
+async def relay(documents: func.DocumentList, context: func.Context) -> None:
     """Change feed -> topic. Returns only after every event was accepted or parked; otherwise raises."""
-    await application().outbox.forward(documents)
+    await application().outbox.forward(documents, context)
 
 
 @app.service_bus_topic_trigger(
@@ -121,9 +121,9 @@ async def relay(documents: func.DocumentList) -> None:
     subscription_name="%SERVICEBUS_SUBSCRIPTION%",
     is_sessions_enabled=True,
 )
-async def order_mails(message: func.ServiceBusMessage) -> None:
+async def order_mails(message: func.ServiceBusMessage, context: func.Context) -> None:
     """Topic -> e-mail. Returns when the e-mail is sent or the event is kept; otherwise raises after a wait."""
-    await application().mails.subscriber.receive(message)
+    await application().mails.subscriber.receive(message, context)
 
 
 @app.service_bus_topic_trigger(
@@ -133,9 +133,9 @@ async def order_mails(message: func.ServiceBusMessage) -> None:
     subscription_name=BOARD_SUBSCRIPTION,
     is_sessions_enabled=True,
 )
-async def order_board(message: func.ServiceBusMessage) -> None:
+async def order_board(message: func.ServiceBusMessage, context: func.Context) -> None:
     """Topic -> board. Returns when the event is applied or set aside; otherwise raises after a wait."""
-    await application().subscriber.receive(message)
+    await application().subscriber.receive(message, context)
 
 
 @app.timer_trigger(arg_name="timer", schedule="15 * * * * *")

@@ -15,6 +15,7 @@ from inbox.event import AggregateKey
 from infra.cosmos.container import Container, StoreFailed, Write
 from infra.cosmos.documents import KEEP_FOR_EVER, Item
 from infra.cosmos.errors import Failure, Kind
+from infra.telemetry.tracing import writing
 
 S = TypeVar("S")
 
@@ -58,7 +59,8 @@ class CosmosEntries(Generic[S]):
         item = self._item(key, entry, stamp)
         write = Write.create(item) if over is None else Write.replace(item, over)
         try:
-            await self.container.execute(key.id, [write])
+            with writing("entry"):
+                await self.container.execute(key.id, [write])
         except StoreFailed as error:
             kind = error.failure.kind
             if kind in (Kind.CONFLICT, Kind.STALE) or (kind is Kind.MISSING and over is not None):

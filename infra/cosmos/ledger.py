@@ -19,6 +19,7 @@ from infra.cosmos.documents import KEEP_FOR_EVER, Item
 from infra.cosmos.entries import store_away, time_or_none
 from infra.cosmos.errors import Kind
 from infra.cosmos.marker_documents import marker_id
+from infra.telemetry.tracing import writing
 from outbox.aggregate import AggregateKey as Owner
 
 _MARKER = "marker"
@@ -60,7 +61,8 @@ class CosmosLedger:
             for item, version in zip(items, (marker.version, mark.version), strict=True)
         ]
         try:
-            versions = await self.container.execute(self._partition(key), writes)
+            with writing("mark"):
+                versions = await self.container.execute(self._partition(key), writes)
         except StoreFailed as error:
             if error.failure.kind in _CHANGED:
                 raise RecordChanged(f"the effects of {key} were changed: read them again") from error

@@ -10,7 +10,7 @@ asks again finds which of the two.
 import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -25,6 +25,8 @@ from infra.cosmos.documents import (
 )
 from infra.cosmos.errors import Failure, Kind
 from infra.cosmos.repository import AggregateReader, CosmosRequestRecords
+from infra.telemetry.tracing import LONGEST, committing
+from outbox import telemetry
 from outbox.aggregate import Aggregate, AggregateState, Changes
 from outbox.errors import ChangeTooLarge, OutcomeUnknown, PreconditionFailed, Unavailable
 from outbox.unit_of_work import Commit, ETag, Origin, Page, Receipt, RequestRecord, Versioned
@@ -133,7 +135,10 @@ class CosmosUnitOfWork:
     def check(self) -> None:
         """Raise what :meth:`commit` would raise without asking the store."""
         if changed := _changed(self._tracked):
-            self._batch(changed)
+            given = (
+                self._origin.traceparent or LONGEST
+            )  # the commit may have a trace where the request had none
+            self._batch(changed, replace(self._origin, traceparent=given))
 
     async def commit(self, *, until: float | None = None) -> Commit:
         """Store every tracked change and its events in one transaction. Raises the errors that the port lists."""
@@ -152,14 +157,20 @@ class CosmosUnitOfWork:
         receipts = {each.aggregate.key: Receipt(each.aggregate, each.etag) for each in tracked}
         changed = _changed(tracked)
         if changed:
-            etags = await self._store(self._batch(changed), until)
+            with committing(self._origin) as origin:
+                etags = await self._store(self._batch(changed, origin), until)
+            telemetry.stored(
+                (each.tracked.aggregate.aggregate_type, event.action)
+                for each in changed
+                for event in each.changes.events
+            )
             receipts |= {
                 each.tracked.aggregate.key: each.receipt(etag)
                 for each, etag in zip(changed, etags, strict=True)
             }
         return Commit([*receipts.values()])
 
-    def _batch(self, changed: Sequence[_Changed]) -> _Batch:
+    def _batch(self, changed: Sequence[_Changed], origin: Origin) -> _Batch:
         """The writes of one transaction.
 
         Raises:
@@ -179,7 +190,7 @@ class CosmosUnitOfWork:
             )
         ttl = self._lifetimes.events
         events = [
-            Write.create(event_item(each.tracked.aggregate, event, self._origin, ttl=ttl))
+            Write.create(event_item(each.tracked.aggregate, event, origin, ttl=ttl))
             for each in changed
             for event in each.changes.events
         ]

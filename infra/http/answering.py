@@ -1,6 +1,7 @@
 """Every error becomes a problem document in this one module, and no caller gets a stack trace."""
 
 import functools
+import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
@@ -12,6 +13,7 @@ from infra.errors import Misconfigured, Overloaded
 from infra.http import request
 from infra.http.errors import FieldError, InvalidRequest, RequestTooLarge, UnsupportedMediaType
 from infra.http.responses import problem
+from infra.telemetry.tracing import invoked
 from outbox.errors import (
     AggregateNotFound,
     AnswerErased,
@@ -81,9 +83,9 @@ class Answering:
         """The function, with every error turned into an answer."""
 
         @functools.wraps(handler)
-        async def answered(req: func.HttpRequest) -> func.HttpResponse:
+        async def answered(req: func.HttpRequest, context: func.Context | None = None) -> func.HttpResponse:
             correlation_id = request.correlation_id(req)
-            with correlated(correlation_id):
+            with correlated(correlation_id), invoked(context):
                 try:
                     answer = await handler(req)
                 except Exception as error:  # noqa: BLE001 - the edge: whatever it is, the caller gets an answer
@@ -91,6 +93,8 @@ class Answering:
             answer.headers[request.CORRELATION_HEADER] = correlation_id
             return answer
 
+        # The host gives its context to a function whose signature has it, and looks through a decorator.
+        answered.__signature__ = inspect.signature(answered, follow_wrapped=False)  # type: ignore[attr-defined]  # any function may have it
         return answered
 
     def answer(self, error: Exception) -> func.HttpResponse:

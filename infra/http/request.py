@@ -14,6 +14,7 @@ from pydantic_core import from_json
 from infra import correlation
 from infra.canonical import canonical
 from infra.http.errors import FieldError, InvalidRequest, RequestTooLarge, UnsupportedMediaType
+from infra.telemetry.tracing import nearest
 from outbox.idempotency import KeyedRequest
 from outbox.unit_of_work import ETag, Origin
 
@@ -40,11 +41,11 @@ def correlation_id(request: func.HttpRequest) -> str:
 
 
 def origin(request: func.HttpRequest) -> Origin:
-    """The origin that the headers name; a header that is not well-formed is ignored."""
+    """The origin that the headers name, or the host; a header that is not well-formed is ignored."""
     traceparent = request.headers.get("traceparent", "")
     return Origin(
         correlation_id=correlation.current() or correlation_id(request),
-        traceparent=traceparent if _TRACEPARENT.fullmatch(traceparent) else None,
+        traceparent=nearest(traceparent if _TRACEPARENT.fullmatch(traceparent) else None),
     )
 
 

@@ -80,6 +80,13 @@ def verdict(error: BaseException) -> tuple[Verdict, str]:
     return Verdict.WAIT, f"Service Bus cannot be used ({type(error).__name__})"
 
 
+def error_type(error: BaseException) -> str:
+    """The error for a metric: one of the few names in the tables above."""
+    if type(error) is sdk.ServiceBusError and (answer := _condition(error)) in CONDITIONS:
+        return answer.decode()
+    return next((kind.__name__ for kind in type(error).__mro__ if kind in VERDICTS), "other")
+
+
 def _condition(error: sdk.ServiceBusError) -> bytes:
     """The AMQP condition of the service's answer; empty when there was none."""
     # An enumeration of the SDK whose members are bytes, or the bytes themselves.

@@ -16,6 +16,10 @@ from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
 from infra.canonical import as_sent
 from outbox.feed import OutboxEvent
 
+TRACEPARENT = b"traceparent"
+_DIAGNOSTIC_ID = b"Diagnostic-Id"
+"""The older name of the same, which the SDK adds as well when it traces."""
+
 _ENTRY_BYTES = 8
 """What a batch adds to each message of at least 256 bytes; to a shorter one it adds 5."""
 
@@ -39,10 +43,12 @@ class CloudEvents:
         return f"{self.schemas}/{event.action}.v{event.schema_version}.json"
 
 
-def message_from_event(event: OutboxEvent, *, service: CloudEvents, partitioned: bool) -> ServiceBusMessage:
+def message_from_event(
+    event: OutboxEvent, *, service: CloudEvents, partitioned: bool, sdk_traces: bool = False
+) -> ServiceBusMessage:
     """The message of an event. Raises ValueError when the SDK cannot make one.
 
-    On a partitioned topic the session is the partition key as well.
+    On a partitioned topic the session is the partition key as well. ``sdk_traces``: the SDK would add what it traces.
     """
     properties: dict[str | bytes, int | float | bytes | bool | str | UUID] = {
         "cloudEvents_specversion": "1.0",
@@ -64,7 +70,10 @@ def message_from_event(event: OutboxEvent, *, service: CloudEvents, partitioned:
     if event.message_id is not None:
         properties["originalMessageId"] = event.id
     if event.traceparent:
-        properties["traceparent"] = event.traceparent
+        # As bytes: the SDK, when it traces, adds its own under this very name, unless the name is there.
+        properties[TRACEPARENT] = event.traceparent
+        if sdk_traces:
+            properties[_DIAGNOSTIC_ID] = event.traceparent
     return ServiceBusMessage(
         as_sent(dict(event.data)),
         content_type="application/json",

@@ -12,13 +12,15 @@ import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from azure.core.settings import settings
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
 
 from infra.servicebus.batches import Batch, Chain, Room, halves, pack
-from infra.servicebus.errors import SDK_ERRORS, TOO_LARGE, Verdict, verdict
-from infra.servicebus.message import CloudEvents, exact_size, message_from_event, size_at_most
+from infra.servicebus.errors import SDK_ERRORS, TOO_LARGE, Verdict, error_type, verdict
+from infra.servicebus.message import TRACEPARENT, CloudEvents, exact_size, message_from_event, size_at_most
 from infra.servicebus.senders import Limits, Sender, Senders
+from infra.telemetry import messaging
 from outbox.publisher import Accepted, AggregateEvents, Guarantees, Outcome, Refused, Unknown
 
 MOST_MESSAGES = 4_500
@@ -102,11 +104,13 @@ class ServiceBusPublisher:
 
     async def publish(self, page: Sequence[AggregateEvents]) -> Sequence[Outcome]:
         """Send each aggregate's events in order, all of them in as few sends as possible."""
-        sending = _Page([self._prepared(group) for group in page])
+        sdk_traces = settings.tracing_implementation() is not None  # looked up once: that takes a microsecond
+        sending = _Page([self._prepared(group, sdk_traces=sdk_traces) for group in page])
         if sending.unsent:
             try:
                 limits = await self._senders.limits()
             except SDK_ERRORS as error:
+                messaging.no_link(self._topic, len(sending.unsent), error_type(error))
                 sending.give_up(verdict(error)[1], sending.unsent)
             else:
                 _stop_at_too_large(sending.aggregates, limits.message_bytes)
@@ -123,12 +127,14 @@ class ServiceBusPublisher:
     def _mixes(self) -> bool:
         return not self._partitioned and not self.refused_mixes
 
-    def _prepared(self, group: AggregateEvents) -> _Aggregate:
+    def _prepared(self, group: AggregateEvents, *, sdk_traces: bool) -> _Aggregate:
         """The messages up to the first event for which the SDK cannot make a message."""
         aggregate = _Aggregate()
         for event in group.events:
             try:
-                message = message_from_event(event, service=self._service, partitioned=self._partitioned)
+                message = message_from_event(
+                    event, service=self._service, partitioned=self._partitioned, sdk_traces=sdk_traces
+                )
                 size = size_at_most(message)
             except ValueError:
                 aggregate.impossible = "the SDK cannot make a message of it: see the limits of Service Bus"
@@ -159,15 +165,30 @@ class ServiceBusPublisher:
         try:
             sender = await self._senders.take()
         except SDK_ERRORS as error:
+            messaging.no_link(self._topic, len(batch), error_type(error))
             page.give_up(verdict(error)[1], batch)
             return
         try:
             batch = self._still_to_be_sent(page, batch)
-            refusal = await _refusal(sender, batch) if batch else None
+            refusal = await self._refusal(sender, batch) if batch else None
         finally:
             await self._senders.give_back(sender)
         if refusal is not None:
             await self._not_sent(page, batch, *refusal)
+
+    async def _refusal(self, sender: Sender, batch: Batch[_Message]) -> tuple[Verdict, str] | None:
+        """Why the topic did not accept the batch; None: it did."""
+        traceparents = (_traceparent(one.message) for one in batch)
+        with messaging.sending(self._topic, len(batch), traceparents) as attempt:
+            try:
+                await sender.send([one.message for one in batch])
+            except SDK_ERRORS as error:
+                attempt.failed(error_type(error))
+                return verdict(error)
+            attempt.accepted()
+        for one in batch:
+            one.aggregate.accepted += 1
+        return None
 
     def _still_to_be_sent(self, page: _Page, batch: Batch[_Message]) -> Batch[_Message]:
         """Decided when the batch has its sender: other sends may have failed while it waited for that."""
@@ -200,17 +221,6 @@ class ServiceBusPublisher:
         self.refused_mixes += 1
 
 
-async def _refusal(sender: Sender, batch: Batch[_Message]) -> tuple[Verdict, str] | None:
-    """Why the topic did not accept the batch; None: it did."""
-    try:
-        await sender.send([one.message for one in batch])
-    except SDK_ERRORS as error:
-        return verdict(error)
-    for one in batch:
-        one.aggregate.accepted += 1
-    return None
-
-
 def _stop_at_too_large(aggregates: Iterable[_Aggregate], limit: int) -> None:
     """A message that its link does not take would cost the link: it is found before anything is sent."""
     for aggregate in aggregates:
@@ -219,6 +229,11 @@ def _stop_at_too_large(aggregates: Iterable[_Aggregate], limit: int) -> None:
                 aggregate.impossible = TOO_LARGE
                 del aggregate.messages[number:]
                 break
+
+
+def _traceparent(message: ServiceBusMessage) -> str | None:
+    found = (message.application_properties or {}).get(TRACEPARENT)
+    return found if isinstance(found, str) else None
 
 
 def _is_mixed(batch: Batch[_Message]) -> bool:

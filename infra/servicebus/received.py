@@ -1,9 +1,12 @@
 """A message is the same to the inbox whoever received it: a trigger of the Functions host, or a client of our own."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from inbox.set_aside import Delivery
+from infra.correlation import correlated
+from infra.telemetry.messaging import processing
 
 _OF_THE_BROKER = ("DeadLetterReason", "DeadLetterErrorDescription")
 """What the broker adds to a dead letter is not the message's."""
@@ -17,6 +20,18 @@ def delivery_of(message: Any, body: bytes, subscription: str) -> Delivery:
     number = message.enqueued_sequence_number or message.sequence_number or 0
     properties = _plain(message.application_properties or {})
     return Delivery(subscription, str(message.message_id), int(number), body, properties)
+
+
+@contextmanager
+def handling(topic: str, delivery: Delivery, correlation_id: str | None) -> Iterator[None]:
+    """Log lines and spans that are made meanwhile belong to the request, and the trace, that caused the message."""
+    given = delivery.properties.get("traceparent")
+    traceparent = given if isinstance(given, str) else None
+    with (
+        correlated(correlation_id),
+        processing(topic, delivery.subscription, delivery.message_id, correlation_id, traceparent),
+    ):
+        yield
 
 
 def _plain(properties: Mapping[Any, Any]) -> dict[str, Any]:

@@ -20,9 +20,8 @@ from azure.servicebus.exceptions import OperationTimeoutError, SessionCannotBeLo
 from changefeed import Pulse
 from inbox.errors import StoreAway
 from inbox.set_aside import Delivery
-from infra.correlation import correlated
 from infra.servicebus.errors import SDK_ERRORS, verdict
-from infra.servicebus.received import delivery_of
+from infra.servicebus.received import delivery_of, handling
 from outbox.unit_of_work import utc_now
 
 IDLE_SECONDS = 0.5
@@ -124,8 +123,9 @@ class Sessions:
                         return
                     [message] = messages
                     try:
-                        with correlated(message.correlation_id):
-                            await receive(delivery_of(message, b"".join(message.body), self.subscription))
+                        delivery = delivery_of(message, b"".join(message.body), self.subscription)
+                        with handling(self.topic, delivery, message.correlation_id):
+                            await receive(delivery)
                     except StoreAway:
                         await receiver.abandon_message(message)
                         return

@@ -10,7 +10,7 @@ import pytest
 from domain.contact import Contact
 from domain.values import Name
 from infra.cosmos import unit_of_work
-from infra.cosmos.container import Container, StoreFailed, Write
+from infra.cosmos.container import Container, StoreFailed, Write, size_in_bytes
 from infra.cosmos.errors import Failure, Kind
 from infra.cosmos.unit_of_work import CosmosUnitOfWork
 from outbox.errors import (
@@ -22,10 +22,11 @@ from outbox.errors import (
     Unavailable,
     UnknownContinuation,
 )
-from outbox.unit_of_work import Receipt
+from outbox.unit_of_work import Origin, Receipt
 from tests.contract.conftest import CosmosStore
 from tests.support.contacts import DETAILS, LATER, NOON, ORIGIN
 from tests.support.emulators import Gap
+from tests.support.telemetry import recording
 
 JANE = Name(first_name="Jane", last_name="Doe")
 
@@ -323,3 +324,23 @@ async def test_a_token_of_another_list_is_refused(cosmos_store: CosmosStore) -> 
     other = CosmosUnitOfWork(cosmos_store.container, "another deployment", ORIGIN, cosmos_store.lifetimes)
     with pytest.raises(UnknownContinuation):
         await other.page(Contact, 1, token)
+
+
+async def test_what_passed_the_check_is_not_larger_when_the_commit_begins_a_trace(
+    cosmos_store: CosmosStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    measured = size_in_bytes
+
+    def noted(writes: Sequence[Write]) -> int:
+        sizes.append(measured(writes))
+        return sizes[-1]
+
+    monkeypatch.setattr(unit_of_work, "size_in_bytes", noted)
+    with recording():
+        async with cosmos_store.open(Origin("no trace")) as work:
+            work.add(Contact.create(DETAILS, at=NOON))
+            work.check()
+            await work.commit()
+    checked, committed = sizes
+    assert checked == committed

@@ -16,6 +16,7 @@ from tests.support.azure import CONTACTS, LEASES, contacts_database, cosmos_conn
 from tests.support.emulators import Gap
 from tests.support.fakes import FakeParkingLot
 from tests.support.feed import event_document
+from tests.support.telemetry import recording
 
 LEASE_PREFIX = "relay-"
 
@@ -50,8 +51,14 @@ async def test_events_that_wait_too_long_are_an_error_though_no_relay_runs(
     observer: RelayObserver, caplog: pytest.LogCaptureFixture, age: int, late: bool
 ) -> None:
     later = replace(observer, clock=lambda: utc_now() + timedelta(seconds=age))
-    status = await later.watch()
+    with recording() as recorded:
+        status = await later.watch()
+        measured = {
+            name: recorded.gauge(f"outbox.relay.{name}") for name in ("backlog", "oldest_waiting", "ttl_used")
+        }
     [lease] = status.leases
+    waiting = lease.oldest_waiting_seconds
+    assert measured == {"backlog": 1, "oldest_waiting": waiting, "ttl_used": (waiting or 0) / 1000}
     assert (lease.owner, lease.lag) == (None, 1)
     assert lease.oldest_waiting_seconds is not None
     assert age <= lease.oldest_waiting_seconds < age + 60
@@ -67,7 +74,9 @@ async def test_a_relay_that_has_left_no_lease_is_late(
     async for lease in observer.leases.read_all_items():
         await observer.leases.delete_item(lease["id"], partition_key=lease["id"])
 
-    status = await observer.watch()
+    with recording() as recorded:
+        status = await observer.watch()
+        assert recorded.gauge("outbox.relay.ttl_used") == 1.0, "nobody knows, so it counts as the worst"
 
     assert (status.leases, status.missing) == ([], ["0"])
     assert status.late

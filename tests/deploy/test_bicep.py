@@ -119,7 +119,7 @@ def test_preflight_finds_nothing_wrong_with_topic_and_subscription() -> None:
         active="status" not in topic,
         detects_duplicates=topic["requiresDuplicateDetection"] == "true",
         duplicate_window=window,
-        partitioned=topic["enablePartitioning"] == "true",
+        partitioned=defaults[topic["enablePartitioning"]] == "true",
         deleted_when_idle_for=timedelta() if "autoDeleteOnIdle" in topic else None,
     )
     subscription_state = SubscriptionState(
@@ -165,6 +165,55 @@ def test_a_parameters_file_gives_parameters_that_are_there_and_all_that_have_no_
     assert declared - set(MAIN.defaults()) <= given
 
 
+def test_every_parameter_can_be_set_through_azd_by_a_variable_of_its_own() -> None:
+    """azd turns the text into a number, a flag or, from JSON, a list, as the parameter is declared."""
+    given = parameters("main.parameters.json")
+    assert set(given) == MAIN.names("param")
+    variables = [re.fullmatch(r"\$\{([A-Z_]+)(?:=.*)?\}", text) for text in given.values()]
+    assert all(variables)
+    assert len({found[1] for found in variables if found}) == len(given)
+
+
+def test_production_survives_the_loss_of_a_zone_and_can_be_restored() -> None:
+    given = {**MAIN.defaults(), **parameters("production.parameters.json")}
+    assert given["zoneRedundant"] is True
+    assert given["storageSku"] in ("Standard_ZRS", "Standard_GZRS")
+    assert given["cosmosBackup"].startswith("Continuous")
+
+
+def test_a_backup_tier_of_continuous_backups_is_the_parameters_value() -> None:
+    policy = (
+        bicep.read("modules/cosmos.bicep")
+        .declaration("resource", "account")
+        .text.partition("backupPolicy: ")[2]
+    )
+    periodic, continuous = policy.partition("disableLocalAuth")[0].split("      : {")
+    assert "backup == 'Periodic'" in periodic
+    assert "backupStorageRedundancy: periodicBackupRedundancy" in periodic
+    assert "tier: backup" in continuous
+    assert [tier for tier in MAIN.allowed("cosmosBackup") if tier != "Periodic"] == [
+        "Continuous7Days",
+        "Continuous30Days",
+    ]
+
+
+def test_the_partitioned_topic_and_the_setting_that_it_needs_are_one_parameter() -> None:
+    topic = bicep.read("modules/servicebus.bicep").declaration("resource", "topic").properties()
+    assert topic["enablePartitioning"] == "topicPartitioned"
+    assert MAIN.declaration("module", "serviceBus").properties()["topicPartitioned"] == "topicPartitioned"
+    setting = MAIN.declaration("var", "appSettings").properties()["SERVICEBUS_TOPIC_PARTITIONED"]
+    assert setting == "string(topicPartitioned)"
+    environment = {"COSMOS": "x", "SERVICEBUS": "x", "SERVICEBUS_TOPIC_PARTITIONED": "True"}
+    assert load(environment).servicebus_topic_partitioned, "string(true) is True in a template"
+
+
+def test_only_the_app_that_answers_http_lets_browsers_in() -> None:
+    assert MAIN.declaration("module", "app").properties()["allowedOrigins"] == "allowedOrigins"
+    assert MAIN.declaration("module", "relay").properties()["allowedOrigins"] == "[]"
+    site = bicep.read("modules/functions.bicep").declaration("resource", "site").properties()
+    assert site["allowedOrigins"] == "allowedOrigins"
+
+
 def test_production_has_the_service_bus_that_private_networking_needs() -> None:
     given = {**MAIN.defaults(), **parameters("production.parameters.json")}
     assert (given["privateNetworking"], given["serviceBusSku"]) == (True, "Premium")
@@ -172,5 +221,7 @@ def test_production_has_the_service_bus_that_private_networking_needs() -> None:
 
 def test_azds_defaults_are_the_templates() -> None:
     for name, text in parameters("main.parameters.json").items():
-        if default := re.fullmatch(r"\$\{\w+=(.*)\}", text):
-            assert MAIN.defaults()[name] == default[1], name
+        if name in MAIN.defaults() and name != "location":
+            default = re.fullmatch(r"\$\{\w+(?:=(.*))?\}", text)
+            assert default
+            assert MAIN.defaults()[name] == (default[1] or ""), name

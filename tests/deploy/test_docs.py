@@ -11,9 +11,11 @@ from pathlib import Path
 from azure.cosmos.aio import CosmosClient
 
 from devstack.testing import Service
+from tests.deploy import bicep
 from tests.deploy.bicep import MAIN
 from tests.deploy.test_workflows import smoke
 from tests.e2e.conftest import stack
+from tests.support.functions import functions
 from tests.support.paths import ROOT
 
 OPERATIONS = ROOT / "docs" / "operations"
@@ -68,15 +70,57 @@ def test_the_container_has_all_that_the_relay_worker_imports(tmp_path: Path) -> 
     assert ended.stderr.startswith("relay worker: neither COSMOS nor")
 
 
-def test_the_arithmetic_of_the_costs_is_right() -> None:
-    alone, together = 1.0 + 9.9 + 2.0 + (3 + 4.95) + 4.95, 1.0 + 9.9 + 2.0 + (3 + 4.95) / 50 + 4.95
+def test_the_arithmetic_of_what_a_change_costs_is_right() -> None:
+    always = 1.0 + 9.9 + 2.0 + 5.95 + 4.95
+    alone, together = round(always + (3 + 4.95), 1), round(always + (3 + 4.95) / 50, 1)
     for figure in (
         f"| **together**, n = 1 | {alone:.1f} RU | 4 |",
         f"| **together**, n = 50 | {together:.1f} RU | 4 |",
-        f"(1 M {TIMES} {alone:.1f} + 11 M) RU = {alone + 11:.1f} M RU {TIMES} 0.25 / M | {(alone + 11) * 0.25:.2f} |",
-        f"{730 * 0.012:.2f} to {730 * 0.012 * 10:.2f}",
+        f"(1 M {TIMES} {alone:.1f} + 11 M) RU = {alone + 11:.1f} M RU {TIMES} 0.25 / M;",
     ):
         assert figure in DEPLOY_MD, figure
+
+
+def test_the_lines_of_the_cost_table_add_up_to_its_total() -> None:
+    table = DEPLOY_MD.partition("### A million changes a month")[2].partition("\n\nStored data")[0]
+    rows = [[cell.strip(" *") for cell in line.split("|")[1:5]] for line in table.splitlines() if "|" in line]
+    costs = {name: (defaults, production) for name, _, defaults, production in rows[2:]}
+    hours, records = 730, 4 + 2 * 3 + 3 + 4
+    ready = 2 * 2.628 * 4
+    groups = 1 + sum(not function.is_http_function() for function in functions().values())
+    logs = {file.stem for file in (ROOT / "deploy" / "alerts").glob("*.kql")}
+    metrics = bicep.read("modules/alerts.bicep").declaration("var", "metricAlerts").text.count("metric: ")
+    monitor = f"{(records + 1 - 5) * 2.30:.2f}"
+    alerts = f"{len(logs) * 1.5 + metrics * 0.1:.2f}"
+    assert costs | {"together": ("", "")} == {
+        "Cosmos DB serverless": (f"{(31.8 + 11) * 0.25:.2f}", ""),
+        "or autoscale, 4000 RU/s": ("", f"{hours * 0.012 * 4:.2f} to {hours * 0.012 * 40:.2f}"),
+        "Service Bus Standard": ("10.00", ""),
+        "or Premium": ("", f"{hours * 0.928:.2f}"),
+        "Functions on demand": (f"{0.5 * 26 + 2.75 * 0.4:.2f}",) * 2,
+        "always ready": ("", f"{2 * groups * ready:.2f}"),
+        "Application Insights": (monitor, monitor),
+        "alerts": (alerts, alerts),
+        "private endpoints": ("", f"{3 * hours * 0.01 + 3 * 0.5:.2f}"),
+        "together": ("", ""),
+    }
+    defaults = sum(float(cost) for name, (cost, _) in costs.items() if cost and name != "together")
+    least, most = (
+        sum(
+            float(cost.split(" to ")[end]) for name, (_, cost) in costs.items() if cost and name != "together"
+        )
+        for end in (0, -1)
+    )
+    assert costs["together"] == (f"{defaults:.2f}", f"{least:.2f} to {most:.2f}")
+    assert f"an instance: 2 GB {TIMES} 2.628 M s {TIMES} 0.000004 = {ready:.2f}" in table
+    assert f"each of {groups - 1} other functions: {2 * groups}" in table
+    assert f"{TIMES} {records} records" in table
+
+
+def test_the_records_of_a_change_add_up() -> None:
+    table = DEPLOY_MD.partition("### What is logged for a change")[2].partition("\n\nA change with")[0]
+    numbers = [int(line.split("|")[2]) for line in table.splitlines() if re.search(r"\| \d+ \|$", line)]
+    assert sum(numbers[:-1]) == numbers[-1]
 
 
 async def test_the_snippet_makes_the_containers_as_func_md_says(

@@ -16,6 +16,8 @@ IN_AZURE = MAIN.declaration("var", "appSettings").properties()
 
 STORAGE = {"AzureWebJobsStorage"}
 TELEMETRY = {"APPLICATIONINSIGHTS_CONNECTION_STRING", "APPLICATIONINSIGHTS_AUTHENTICATION_STRING"}
+ELSEWHERE = {"OTEL_EXPORTER_OTLP_ENDPOINT"}
+"""Telemetry goes to Application Insights in Azure, and nowhere from a laptop, unless somebody wants it to."""
 BY_THE_PLATFORM = {"WEBSITE_AUTH_ENABLED"}
 """App Service sets it, and nobody else may."""
 LOCAL_ONLY = {"FUNCTIONS_WORKER_RUNTIME"}
@@ -52,8 +54,8 @@ def in_the_documentation() -> set[str]:
 
 def test_the_app_the_sample_bicep_and_the_documentation_name_the_same_settings() -> None:
     expected = read_by_the_app()
-    assert connections(SAMPLE) == expected - BY_THE_PLATFORM | STORAGE | LOCAL_ONLY
-    assert connections(IN_AZURE) == expected - BY_THE_PLATFORM | STORAGE | TELEMETRY
+    assert connections(SAMPLE) == expected - BY_THE_PLATFORM - TELEMETRY - ELSEWHERE | STORAGE | LOCAL_ONLY
+    assert connections(IN_AZURE) == expected - BY_THE_PLATFORM - ELSEWHERE | STORAGE | TELEMETRY
     assert in_the_documentation() == expected | STORAGE
 
 
@@ -135,3 +137,10 @@ def test_a_package_holds_the_app_and_nothing_else() -> None:
     ignored, private = ((ROOT / file).read_text().split() for file in (".funcignore", ".gitignore"))
     packaged = {entry.name for entry in ROOT.iterdir() if not matches(entry.name, ignored)}
     assert {name for name in packaged if not matches(name, private)} == deployable()
+
+
+def test_each_signal_of_telemetry_has_one_exporter() -> None:
+    """docs/decisions/0020-telemetry.md: with either of these the host drops the log lines that the worker hands it."""
+    assert not {"PYTHON_APPLICATIONINSIGHTS_ENABLE_TELEMETRY", "PYTHON_ENABLE_OPENTELEMETRY"} & set(IN_AZURE)
+    host = json.loads((ROOT / "host.json").read_text())
+    assert host["telemetryMode"] == "OpenTelemetry"

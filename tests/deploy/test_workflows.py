@@ -75,9 +75,40 @@ def test_azd_finds_the_template_and_the_app_that_it_publishes_to() -> None:
     infra = azd["infra"]
     main = (ROOT / infra["path"] / f"{infra['module']}.bicep").read_text()
     assert (ROOT / infra["path"] / f"{infra['module']}.parameters.json").exists()
-    for name, service in azd["services"].items():
-        assert f"{{ 'azd-service-name': '{name}' }}" in main
+    assert set(re.findall(r"'azd-service-name': '(\w+)'", main)) == set(azd["services"])
+    for service in azd["services"].values():
         assert (ROOT / service["project"] / "host.json").exists()
+
+
+def test_azd_publishes_the_package_and_the_second_app_only_where_the_template_makes_it() -> None:
+    azd = read(ROOT / "azure.yaml")
+    for name, service in azd["services"].items():
+        assert service["dist"] == f".package/{name}"
+        commands = [hook["run"] for hook in service["hooks"]["prepackage"].values()]
+        assert [command.split()[1:] for command in commands] == [["-m", "tools.package", service["dist"]]] * 2
+    parameters = json.loads((ROOT / azd["infra"]["path"] / "main.parameters.json").read_text())["parameters"]
+    assert azd["services"]["relay"]["condition"] == parameters["separateRelay"]["value"]
+    assert "condition" not in azd["services"]["app"]
+    assert azd["requiredVersions"]["azd"] == ">= 1.24.0", (
+        "older ones would look for the second app everywhere"
+    )
+
+
+def test_the_deployment_publishes_before_preflight_which_gets_its_roles_and_can_be_left_out() -> None:
+    workflow = ROOT / ".github" / "workflows" / "deploy.yml"
+    found = steps(workflow)
+    commands = [step.get("run", "") for step in found]
+    [template] = [command for command in commands if "deployment group create" in command]
+    assert 'grantPreflight="$PREFLIGHT"' in template
+    published = [number for number, command in enumerate(commands) if "functionapp publish" in command]
+    [packaged] = [number for number, command in enumerate(commands) if command == "python -m tools.package"]
+    [checked] = [number for number, command in enumerate(commands) if "infra.preflight" in command]
+    assert packaged < published[0]
+    assert published[-1] < checked
+    assert all(found[number]["working-directory"] == ".package/app" for number in published)
+    assert found[checked]["if"] == "inputs.preflight"
+    inputs = read(workflow)[True]["workflow_dispatch"]["inputs"]  # YAML reads "on" as true
+    assert (inputs["preflight"]["type"], inputs["preflight"]["default"]) == ("boolean", True)
 
 
 def test_the_emulators_are_where_the_tests_look_for_them_and_nowhere_else() -> None:

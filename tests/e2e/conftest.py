@@ -25,7 +25,8 @@ class Stack(testing.Stack):
     def __init__(self, folder: Path, settings: Mapping[str, str]) -> None:
         super().__init__(folder, settings, cosmos=elsewhere("cosmos"), servicebus=elsewhere("servicebus"))
         self.database = settings["COSMOS_DATABASE"]
-        self.topic = Topic(self.servicebus, settings["SERVICEBUS_TOPIC"])
+        partitioned = settings.get("SERVICEBUS_TOPIC_PARTITIONED") == "true"
+        self.topic = Topic(self.servicebus, settings["SERVICEBUS_TOPIC"], partitioned=partitioned)
 
     @property
     def url(self) -> str:

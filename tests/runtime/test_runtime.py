@@ -14,7 +14,7 @@ import pytest
 from azure.cosmos.aio import ContainerProxy
 
 from devstack.testing import Service
-from tests.runtime.host import Host
+from tests.runtime.host import TRACE_PARENT, Host
 from tests.runtime.protos import StatusResult, TypedData
 from tests.support.azure import CONTACTS, Topic, contacts_database
 from tests.support.contacts import DETAILS_JSON
@@ -156,6 +156,8 @@ async def test_the_relay_takes_the_feed_as_the_host_sends_it(
     messages = await topic.receive(contact_id, 3)
     assert [message.application_properties[b"sequence"] for message in messages] == [1, 2, 3]  # type: ignore[index]  # every message has some
     assert messages[0].subject == "ContactCreatedEvent"
+    traces = {message.application_properties[b"traceparent"] for message in messages}  # type: ignore[index]
+    assert traces == {TRACE_PARENT.encode()}, "the host's own, since the caller sent none"
     assert {message.message_id for message in messages} == {
         item["id"] for item in documents if item["type"] == "domainEvent"
     }

@@ -79,6 +79,7 @@ class Topic:
     service: Service
     name: str = field(default_factory=lambda: f"topic-{uuid.uuid4().hex[:12]}")
     subscription: str = "observer"
+    partitioned: bool = False
 
     async def create(self, *subscriptions: str) -> None:
         connection = self.service.admin_connection_string
@@ -86,6 +87,7 @@ class Topic:
             await admin.create_topic(
                 self.name,
                 requires_duplicate_detection=True,
+                enable_partitioning=self.partitioned,
                 duplicate_detection_history_time_window=EMULATORS_LONGEST_WINDOW,
                 default_message_time_to_live=EMULATORS_LONGEST_TTL,
             )

@@ -41,7 +41,8 @@ GENERIC = [
     "outbox", "inbox", "changefeed", "infra/cosmos", "infra/servicebus", "infra/http", "infra/credentials.py",
     "infra/erasing.py", "infra/errors.py", "infra/expiry.py", "infra/probes.py", "infra/relay_feed.py",
     "infra/relay_status.py", "infra/relay_worker.py", "infra/republish.py", "infra/shedding.py",
-    "infra/subscriber_worker.py", "infra/wire_names.py", "infra/wiring.py", "infra/worker.py",
+    "infra/subscriber.py", "infra/subscriber_worker.py", "infra/telemetry", "infra/wire_names.py", "infra/wiring.py",
+    "infra/worker.py",
 ]  # fmt: skip
 
 
@@ -102,6 +103,17 @@ def test_code_for_any_aggregate_does_not_speak_of_contacts(place: str) -> None:
 def test_the_core_knows_no_vendor(place: str) -> None:
     for module in modules(place):
         assert not [name for name in imports(module) if name.startswith("azure")], module
+
+
+@pytest.mark.parametrize("place", ["outbox", "inbox"])
+def test_the_core_counts_with_the_api_alone_and_in_one_module(place: str) -> None:
+    used = {
+        (module.stem, name)
+        for module in modules(place)
+        for name in imports(module)
+        if "opentelemetry" in name
+    }
+    assert used == {("telemetry", "opentelemetry.metrics")}
 
 
 @pytest.mark.parametrize(

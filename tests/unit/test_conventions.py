@@ -40,7 +40,8 @@ def loggers(place: str) -> Iterator[str]:
         ] + [
             node.value
             for node in ast.walk(module)
-            if isinstance(node, ast.Attribute) and node.attr in {"setLevel", "handlers", "addHandler"}
+            if isinstance(node, ast.Attribute)
+            and node.attr in {"setLevel", "handlers", "addHandler", "propagate"}
         ]
         for node in ast.walk(module):
             if (

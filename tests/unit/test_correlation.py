@@ -3,15 +3,25 @@
 import asyncio
 import json
 import logging
+from dataclasses import replace
 
 import azure.functions as func
 import pytest
 
+from inbox.event import Event
 from infra.correlation import correlated, current, tag_log_lines
 from infra.http import request as edge
 from infra.http.answering import Answering
 from infra.http.responses import no_content
+from infra.settings import load
+from infra.subscriber import wire_subscriber
+from infra.wire_names import WireNames
+from infra.wiring import wire_outbox
 from outbox.errors import AggregateNotFound
+from outbox.feed import Unread, caused_by
+from tests.support import inbox
+from tests.support.functions import functions
+from tests.support.publishing import event
 
 _log = logging.getLogger(__name__)
 
@@ -67,3 +77,59 @@ def test_a_line_about_a_message_of_another_writer_may_have_any_id(caplog: pytest
     with correlated("100 %s"):
         _log.warning("received %s", "it")
     assert caplog.records[0].getMessage() == "received it [100 %s]"
+
+
+ROUTED = sorted(
+    (app, name)
+    for app in ("function_app", "examples.orders.function_app")
+    for name, function in functions(app).items()
+    if (trigger := function.get_trigger()) is not None and trigger.type == "httpTrigger"
+)
+
+
+@pytest.mark.parametrize(("app", "name"), ROUTED)
+async def test_every_function_answers_with_the_id(
+    app: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is set, so most of them fail, which is an answer too; the catch-all's is 404."""
+    monkeypatch.delenv("COSMOS", raising=False)
+    given = func.HttpRequest(
+        "GET", "http://localhost/api/x", headers={"x-correlation-id": "ticket-7"}, body=b""
+    )
+    answer = await functions(app)[name].get_user_function()(given)
+    assert answer.headers["x-correlation-id"] == "ticket-7"
+    if answer.status_code >= 400:
+        assert json.loads(answer.get_body())["correlationId"] == "ticket-7"
+    else:
+        assert answer.status_code == 200
+
+
+def test_a_line_of_the_relay_about_several_events_names_the_requests_of_the_first_ten() -> None:
+    events = [replace(event("a", number), correlation_id=f"r-{min(number, 12)}") for number in range(1, 20)]
+    assert caused_by(*events) == "".join(f" [r-{number}]" for number in range(1, 11))
+    assert (
+        caused_by(Unread(events[0], "the store is away"), replace(events[1], correlation_id=None)) == " [r-1]"
+    )
+
+
+async def test_what_the_timer_tries_again_is_told_under_the_id_of_its_request() -> None:
+    seen: list[str | None] = []
+
+    async def handle(_: Event) -> None:
+        seen.append(current())
+
+    settings = load(
+        {
+            "COSMOS": "AccountEndpoint=http://127.0.0.1:1/;AccountKey=AA==;",
+            "SERVICEBUS": "Endpoint=sb://127.0.0.1:1;SharedAccessKeyName=k;SharedAccessKey=AA==",
+        }
+    )
+    outbox = wire_outbox(settings, WireNames("/contacts"))
+    async with outbox.resources:
+        subscriber = wire_subscriber(settings, outbox, inbox.read, handle)
+        received = replace(inbox.event(1), data={"correlationId": "ticket-7"})
+        await subscriber.retrier.handle(received)
+        with correlated("message-8"):
+            await subscriber.retrier.handle(received)
+        await subscriber.retrier.handle(replace(received, data={}))
+    assert seen == ["ticket-7", "message-8", None]

@@ -42,7 +42,7 @@ def test_a_message_says_what_where_and_in_which_order() -> None:
         "cloudEvents_time": "2026-03-01T13:30:00+00:00",
         "sequence": 2,
         "aggregateType": "contact",
-        "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+        b"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
     }
 
 

@@ -50,7 +50,10 @@ def body(message: ServiceBusMessage) -> dict[str, Any]:
 
 def headers(message: ServiceBusMessage) -> dict[str, Any]:
     """The application properties."""
-    return {str(name): value for name, value in (message.application_properties or {}).items()}
+    return {
+        name.decode() if isinstance(name, bytes) else name: value
+        for name, value in (message.application_properties or {}).items()
+    }
 
 
 def _documents() -> Iterator[Item]:

@@ -1,0 +1,1 @@
+"""What the adapters tell of their work, and where the process sends it: metrics and traces of OpenTelemetry."""

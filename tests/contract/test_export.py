@@ -1,0 +1,202 @@
+"""How a process exports, each time in a process of its own, since the SDK is set up once: real sockets, no Azure."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from tests.support.otlp import collector
+from tests.support.paths import ROOT
+
+CONNECTED = {
+    "COSMOS": "AccountEndpoint=http://127.0.0.1:1/;AccountKey=AA==;",
+    "SERVICEBUS": "Endpoint=sb://127.0.0.1:1;SharedAccessKeyName=k;SharedAccessKey=AA==;UseDevelopmentEmulator=true;",
+}
+WIRED = """
+import asyncio, logging, os, sys, threading
+logging.basicConfig(level=logging.INFO)
+import function_app
+from infra.bootstrap import wire
+from infra.settings import load
+from infra.telemetry import gauges, tracing
+from infra.telemetry.messaging import sending
+from outbox import telemetry
+from outbox.unit_of_work import Origin
+
+async def main():
+    application = wire(load(os.environ))
+    async with application.outbox.resources:
+        work()
+
+def work():
+    telemetry.stored([("contact", "ContactCreatedEvent")] * 2)
+    with tracing.committing(Origin("order-4711", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")) as origin:
+        pass
+    with sending("events", 2, [origin.traceparent]) as attempt:
+        attempt.accepted()
+"""
+
+
+def run(program: str, **settings: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-c", f"{WIRED}\n{program}"],
+        cwd=ROOT, env={**os.environ, **CONNECTED, **settings}, capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+
+
+@dataclass
+class Ingestion:
+    """What Application Insights was sent."""
+
+    connection_string: str = ""
+    items: list[dict[str, Any]] = field(default_factory=list)
+
+    def data(self, kind: str) -> list[dict[str, Any]]:
+        return [
+            item["data"]["baseData"] | {"operation": item["tags"].get("ai.operation.id")}
+            for item in self.items
+            if item["data"]["baseType"] == kind
+        ]
+
+
+@contextmanager
+def ingestion() -> Iterator[Ingestion]:
+    found = Ingestion()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            items = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            found.items += items
+            answer = json.dumps(
+                {"itemsReceived": len(items), "itemsAccepted": len(items), "errors": []}
+            ).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the library's name
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    key = "InstrumentationKey=00000000-0000-0000-0000-000000000001"
+    found.connection_string = f"{key};IngestionEndpoint=http://127.0.0.1:{server.server_address[1]}/"
+    serving = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    serving.start()
+    try:
+        yield found
+    finally:
+        server.shutdown()
+        serving.join()
+        server.server_close()
+
+
+def test_without_a_setting_no_sdk_is_imported_and_no_thread_started() -> None:
+    ended = run("asyncio.run(main()); print(threading.active_count(), *sys.modules)")
+    threads, *modules = ended.stdout.split()
+    assert threads == "1"
+    loaded = ("opentelemetry.sdk", "opentelemetry.exporter", "azure.monitor", "google.protobuf", "requests")
+    assert not [name for name in modules if name.startswith(loaded)]
+
+
+def test_application_insights_gets_metrics_and_spans_that_a_query_finds_by_the_correlation_id() -> None:
+    with ingestion() as found:
+        ended = run("asyncio.run(main())", APPLICATIONINSIGHTS_CONNECTION_STRING=found.connection_string)
+    metrics = {
+        metric["name"]: (metric["value"], data["properties"])
+        for data in found.data("MetricData")
+        for metric in data["metrics"]
+    }
+    assert metrics["outbox.events.stored"] == (
+        2, {"outbox.aggregate.type": "contact", "outbox.event.type": "ContactCreatedEvent"}
+    )  # fmt: skip
+    assert metrics["messaging.client.sent.messages"][0] == 2
+    assert all(name.startswith(("outbox.", "messaging.", "_OTELRESOURCE_")) for name in metrics), metrics
+    create, send = found.data("RemoteDependencyData")
+    assert (create["name"], create["operation"]) == ("create events", "0af7651916cd43dd8448eb211c80319c")
+    assert create["properties"]["outbox.correlation_id"] == "order-4711"
+    assert (send["name"], send["success"]) == ("send events", True)
+    [link] = json.loads(send["properties"]["_MS.links"])
+    assert link == {"operation_Id": create["operation"], "id": create["id"]}
+    assert {item["tags"]["ai.cloud.role"] for item in found.items} == {"contacts"}
+    assert "http_logging_policy" not in ended.stderr, "each export would be some log lines"
+
+
+def test_an_endpoint_that_is_away_costs_a_line_a_minute_and_no_end_waits_for_it() -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        away = f"http://127.0.0.1:{nobody.getsockname()[1]}"
+        began = time.monotonic()
+        ended = run(
+            "export = 'telemetry'\n"
+            "async def long():\n"
+            "    application = wire(load(os.environ))\n"
+            "    async with application.outbox.resources:\n"
+            "        for _ in range(30):\n"
+            "            work(); await asyncio.sleep(0.1)\n"
+            "asyncio.run(long())",
+            OTEL_EXPORTER_OTLP_ENDPOINT=away,
+            APPLICATIONINSIGHTS_CONNECTION_STRING=f"InstrumentationKey={'0' * 8}-0000-0000-0000-000000000001;"
+            f"IngestionEndpoint={away}/",
+            OTEL_METRIC_EXPORT_INTERVAL="200",
+            OTEL_BSP_SCHEDULE_DELAY="200",
+            OTEL_EXPORTER_OTLP_TIMEOUT="1",
+        )
+    assert time.monotonic() - began < 30
+    told = [line for line in ended.stderr.splitlines() if line.strip()]
+    assert 1 <= len(told) <= 2, f"one for each library: {told}"
+    assert all(line.startswith("WARNING:infra.telemetry.export:telemetry: ") for line in told)
+
+
+@pytest.mark.parametrize("who", ["metrics", "trace"])
+def test_what_has_set_up_the_sdk_before_exports_alone(who: str) -> None:
+    """As the Functions worker does with PYTHON_APPLICATIONINSIGHTS_ENABLE_TELEMETRY."""
+    made = {
+        "metrics": "from opentelemetry.sdk.metrics import MeterProvider\n"
+        "from opentelemetry import metrics\nmetrics.set_meter_provider(MeterProvider())",
+        "trace": "from opentelemetry.sdk.trace import TracerProvider\n"
+        "from opentelemetry import trace\ntrace.set_tracer_provider(TracerProvider())",
+    }
+    with collector() as found:
+        ended = run(f"{made[who]}\nasyncio.run(main())", OTEL_EXPORTER_OTLP_ENDPOINT=found.address)
+    assert found.bodies == []
+    assert "exported by what has set up OpenTelemetry in this process before" in ended.stderr
+
+
+def test_the_sdk_is_set_up_once_a_process_and_survives_the_end_of_a_loop() -> None:
+    with collector() as found:
+        run("asyncio.run(main()); asyncio.run(main())", OTEL_EXPORTER_OTLP_ENDPOINT=found.address)
+    assert [span.name for span in found.spans] == ["create events", "send events"] * 2
+    assert max(value for _, value in found.values("outbox.events.stored")) == 4
+
+
+def test_what_is_no_connection_string_is_said_in_a_line_that_names_the_setting() -> None:
+    program = (
+        "try:\n    wire(load(os.environ))\nexcept Exception as error:\n    print(type(error).__name__, error)"
+    )
+    ended = run(program, APPLICATIONINSIGHTS_CONNECTION_STRING="InstrumentationKey=secret-no-uuid")
+    assert ended.stdout.startswith(
+        "Misconfigured APPLICATIONINSIGHTS_CONNECTION_STRING is no connection string"
+    )
+    assert "secret" not in ended.stdout + ended.stderr
+
+
+def test_an_exporter_that_cannot_be_loaded_is_no_reason_not_to_work() -> None:
+    """The host has packages of its own in the process, protobuf among them."""
+    broken = "sys.modules['opentelemetry.exporter.otlp.proto.http.metric_exporter'] = None"
+    ended = run(
+        f"{broken}\nasyncio.run(main())\nprint('worked')", OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:1"
+    )
+    assert ended.stdout.strip() == "worked"
+    assert "ERROR:infra.telemetry.export:no metrics and traces are exported" in ended.stderr

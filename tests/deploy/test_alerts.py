@@ -1,0 +1,136 @@
+"""Whoever runs it is told: each alert asks for what the app emits, and leads to a page that says what to do."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.deploy import bicep
+from tests.deploy.bicep import MAIN
+from tests.deploy.kql import Query
+from tests.docs.test_metrics import MADE, rows
+from tests.support.paths import ROOT
+
+MODULE = bicep.read("modules/alerts.bicep")
+PAGE = (ROOT / "docs" / "operations" / "alerts.md").read_text()
+FILES = sorted((ROOT / "deploy" / "alerts").glob("*.kql"))
+WORKBOOK_TEXT = (ROOT / "deploy" / "workbook.json").read_text()
+WORKBOOK: dict[str, Any] = json.loads(WORKBOOK_TEXT)
+
+EMITTED = {
+    name.strip("`"): set(re.findall(r"`(\w+(?:\.\w+)+)`", attributes)) for name, _, attributes, *_ in rows()
+}
+"""The metrics of the app, each with its attributes, as docs/operations/metrics.md lists them."""
+
+TABLES = {
+    "AppMetrics": {"TimeGenerated", "Name", "Sum", "ItemCount", "Properties"},
+    "AppRequests": {"TimeGenerated", "ResultCode", "Success", "OperationName"},
+    "Usage": {"TimeGenerated", "DataType", "Quantity"},
+}
+"""The tables and those of their columns that hold what is asked for.
+https://learn.microsoft.com/azure/azure-monitor/reference/tables/appmetrics
+"""
+
+
+def alerts(variable: str) -> list[dict[str, str]]:
+    """The alerts of a list in the module, with their properties."""
+    text = MODULE.declaration("var", variable).text
+    return [bicep.Bicep(each).properties() for each in text.split("\n  {\n")[1:]]
+
+
+LOG_ALERTS, METRIC_ALERTS = alerts("logAlerts"), alerts("metricAlerts")
+NAMES = [alert["name"] for alert in (*LOG_ALERTS, *METRIC_ALERTS)]
+
+
+def items() -> Iterator[tuple[str, dict[str, Any]]]:
+    """What the workbook shows, by its name."""
+    for item in WORKBOOK["items"]:
+        yield item["name"], item["content"]
+
+
+def queries() -> dict[str, Query]:
+    """Every query that runs in Azure."""
+    of_alerts = {f"alert {file.stem}": Query(file.read_text()) for file in FILES}
+    return of_alerts | {
+        f"workbook {name}": Query(item["query"]) for name, item in items() if item.get("query")
+    }
+
+
+@pytest.mark.parametrize("name", queries())
+def test_a_query_asks_only_for_what_the_app_emits(name: str) -> None:
+    query = queries()[name]
+    assert query.table in TABLES
+    assert query.columns() <= TABLES[query.table], name
+    assert query.metrics() <= set(MADE), name
+    if query.table == "AppMetrics":
+        assert query.metrics(), f"{name} adds up figures of different metrics"
+    known = set().union(*(EMITTED[metric] for metric in query.metrics()))
+    assert query.attributes() <= known, name
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_the_query_of_an_alert_gives_a_row_only_when_something_is_wrong(file: Any) -> None:
+    query = Query(file.read_text())
+    *_, summary, condition = query.operators()
+    assert summary.startswith("summarize ")
+    assert " by " not in summary, "with 'by', nothing gives no row, and the condition is not looked at"
+    assert condition.startswith("where ")
+    assert "threshold" in query.text
+
+
+def test_each_query_belongs_to_an_alert_of_its_name() -> None:
+    assert {alert["name"] for alert in LOG_ALERTS} == {file.stem for file in FILES}
+    for alert in LOG_ALERTS:
+        assert alert["query"] == f"loadTextContent('../alerts/{alert['name']}.kql')"
+
+
+def test_each_alert_has_a_section_that_says_what_to_do_and_each_section_an_alert() -> None:
+    sections = re.findall(r"^## (.+)$", PAGE, re.MULTILINE)
+    assert sorted(sections) == sorted(NAMES)
+    for name in NAMES:
+        assert f"[{name}](#{name})" in PAGE
+    page = MODULE.declaration("var", "page").text
+    assert "${docsUrl}docs/operations/alerts.md" in page
+    for resource in ("logRules", "metricRules"):
+        rule = MODULE.declaration("resource", resource)
+        assert rule.properties()["description"].endswith("What to do: ${page}#${alert.name}")
+        assert "runbook: '${page}#${alert.name}'" in rule.text
+
+
+def test_each_threshold_is_a_parameter_with_the_default_that_the_page_gives() -> None:
+    module = MAIN.declaration("module", "alerts").properties()
+    documented = dict(re.findall(r"\| `(alert\w+)` \| (\d+)", PAGE))
+    used = {module[alert["threshold"]] for alert in (*LOG_ALERTS, *METRIC_ALERTS)}
+    assert used == set(documented)
+    assert {name: MAIN.defaults()[name] for name in used} == documented
+
+
+def test_the_defaults_are_those_that_were_asked_for() -> None:
+    defaults = MAIN.defaults()
+    assert (defaults["alertOldestWaitingSeconds"], defaults["alertTtlUsedPercent"]) == ("60", "10")
+    assert (defaults["alertBehindMinutes"], defaults["alertNoReportMinutes"]) == ("60", "15")
+    none = ("alertParkedContacts", "alertSetAsideMessages", "alertDeadLetters")
+    assert [defaults[name] for name in none] == ["0", "0", "0"]
+
+
+def test_without_an_address_nobody_is_told_and_the_alerts_are_there() -> None:
+    assert MAIN.defaults()["alertEmail"] == ""
+    assert "= if (!empty(email)) {" in MODULE.declaration("resource", "operators").text
+    for resource in ("logRules", "metricRules"):
+        rule = MODULE.declaration("resource", resource)
+        assert " = if " not in rule.text.splitlines()[0]
+        assert "empty(email) ? [] : [" in rule.text
+
+
+def test_the_workbook_shows_the_figure_of_each_alert() -> None:
+    assert set(NAMES) <= {name for name, _ in items()}
+    shown = {metric["metric"].partition("--")[2] for _, item in items() for metric in item.get("metrics", [])}
+    assert shown == {alert["metric"] for alert in METRIC_ALERTS}
+
+
+def test_every_placeholder_of_the_workbook_is_replaced() -> None:
+    placeholders = set(re.findall(r"<\w+>", WORKBOOK_TEXT))
+    assert placeholders
+    assert placeholders <= set(MODULE.declaration("resource", "workbook").words())

@@ -1,0 +1,108 @@
+"""What is published is the app with the locked packages; the lock is complete, and fits ``requirements.txt``."""
+
+import re
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from packaging.markers import default_environment
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from tests.deploy.bicep import MAIN
+from tests.deploy.test_settings import deployable
+from tests.support.paths import ROOT
+from tools.package import LOCK, main, make
+
+LOCKED = re.compile(
+    r"^([\w.-]+)==([\w.+!-]+)(?: ; (.+?))? \\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", re.MULTILINE
+)
+TEXT = (ROOT / LOCK).read_text()
+
+
+def environment(python: str) -> dict[str, str]:
+    """The markers of the platform: Linux with this Python."""
+    linux = {"python_version": python, "python_full_version": f"{python}.9", "sys_platform": "linux",
+             "platform_system": "Linux", "os_name": "posix", "platform_machine": "x86_64",
+             "implementation_name": "cpython", "platform_python_implementation": "CPython"}  # fmt: skip
+    return {key: str(value) for key, value in default_environment().items()} | linux
+
+
+def locked(python: str) -> dict[str, Version]:
+    """The packages that pip installs there."""
+    found: dict[str, Version] = {}
+    for name, version, marker, _ in LOCKED.findall(TEXT):
+        if not marker or Requirement(f"x; {marker}").marker.evaluate(environment(python)):  # type: ignore[union-attr]  # it has one
+            found[canonicalize_name(name)] = Version(version)
+    return found
+
+
+def wanted(lines: list[str], python: str, extra: str = "") -> Iterator[Requirement]:
+    """The requirements in these lines that hold there."""
+    for line in lines:
+        requirement = Requirement(line)
+        if requirement.marker is None or requirement.marker.evaluate({**environment(python), "extra": extra}):
+            yield requirement
+
+
+def asked_for() -> list[str]:
+    lines = (ROOT / "requirements.txt").read_text().splitlines()
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def test_every_package_in_the_lock_has_a_version_and_hashes() -> None:
+    lines = [line for line in TEXT.splitlines() if line and line[0] not in " #"]
+    assert len(LOCKED.findall(TEXT)) == len(lines)
+
+
+@pytest.mark.parametrize("python", MAIN.allowed("pythonVersion"))
+def test_the_lock_is_what_the_requirements_ask_for_and_all_that_comes_with_it(python: str) -> None:
+    packages = locked(python)
+    left, seen = [*wanted(asked_for(), python)], set()
+    while left:
+        requirement = left.pop()
+        name = canonicalize_name(requirement.name)
+        assert name in packages, f"{requirement} is not locked: run make lock"
+        assert packages[name] in requirement.specifier, (
+            f"{requirement} is locked at {packages[name]}: run make lock"
+        )
+        key = (name, frozenset(requirement.extras))
+        if key in seen:
+            continue
+        seen.add(key)
+        try:
+            requires = metadata.distribution(name).requires or []
+        except metadata.PackageNotFoundError:
+            continue  # a package of another Python
+        for extra in ("", *requirement.extras):
+            left += wanted(requires, python, extra)
+    assert {name for name, _ in seen} == set(packages), "what nobody asks for is locked: run make lock"
+
+
+def test_a_package_holds_the_app_and_the_lock_as_its_requirements(tmp_path: Path) -> None:
+    folder = tmp_path / "package"
+    make(ROOT, folder)
+    assert {entry.name for entry in folder.iterdir()} == deployable()
+    assert (folder / "requirements.txt").read_text() == TEXT
+    assert not [*folder.rglob("__pycache__")]
+    for entry in deployable() - {"requirements.txt"}:
+        files = (file for file in (ROOT / entry).rglob("*") if "__pycache__" not in file.parts)
+        here = {file.relative_to(ROOT) for file in files if file.name != "README.md"}
+        assert {file.relative_to(folder) for file in (folder / entry).rglob("*")} == here
+
+    (folder / "infra" / "left_over.py").touch()
+    make(ROOT, folder)
+    assert not (folder / "infra" / "left_over.py").exists()
+
+
+def test_a_folder_that_is_no_package_is_left_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "thesis.txt").touch()
+    assert main([str(mine)]) == 1
+    assert "name a folder that may be replaced" in capsys.readouterr().err
+    assert (mine / "thesis.txt").exists()

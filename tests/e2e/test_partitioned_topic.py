@@ -1,0 +1,65 @@
+"""On a partitioned topic with duplicate detection, as ``topicPartitioned`` deploys it, every event arrives in order."""
+
+import asyncio
+from collections.abc import Iterator
+
+import aiohttp
+import pytest
+
+from devstack.testing import eventually
+from infra.preflight.__main__ import main as preflight
+from tests.e2e.conftest import SUBSCRIBER, Stack, stack
+
+pytestmark = pytest.mark.own_stack  # Microsoft's emulator has no partitioned entities
+
+CONTACTS, CHANGES = 6, 4
+
+
+@pytest.fixture(scope="module")
+def partitioned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    with stack(tmp_path_factory.mktemp("partitioned"), SERVICEBUS_TOPIC_PARTITIONED="true") as started:
+        yield started
+
+
+async def test_the_events_of_many_contacts_arrive_in_order_and_reach_the_directory(
+    partitioned: Stack, http: aiohttp.ClientSession
+) -> None:
+    async def one() -> str:
+        contact = await partitioned.create(http)
+        for number in range(CHANGES):
+            await partitioned.patch(http, contact["id"], description=f"change {number}")
+        return str(contact["id"])
+
+    contacts = await asyncio.gather(*(one() for _ in range(CONTACTS)))
+
+    received = await asyncio.gather(*(partitioned.sequences(each, 1 + CHANGES) for each in contacts))
+    assert received == [list(range(1, 2 + CHANGES))] * CONTACTS
+    assert all(await asyncio.gather(*(partitioned.topic.is_empty(each) for each in contacts)))
+    found = await eventually(lambda: in_directory(partitioned, http), within=20)
+    assert found == dict.fromkeys(contacts, 1 + CHANGES)
+
+
+async def in_directory(started: Stack, http: aiohttp.ClientSession) -> dict[str, int] | None:
+    """The sequence of each entry, once all are at the last."""
+    async with http.get(f"{started.url}/directory", params={"pageSize": 100}) as answer:
+        found = {each["id"]: each["sequence"] for each in (await answer.json())["items"]}
+    return found if list(found.values()) == [1 + CHANGES] * CONTACTS else None
+
+
+def test_preflight_finds_the_topic_as_the_settings_say(
+    partitioned: Stack, capsys: pytest.CaptureFixture[str]
+) -> None:
+    preflight(
+        ["--survive", "5m"],
+        {
+            "COSMOS": partitioned.cosmos.connection_string,
+            "COSMOS_DATABASE": partitioned.database,
+            "SERVICEBUS": partitioned.servicebus.connection_string,
+            "SERVICEBUS_ADMIN_PORT": partitioned.servicebus.addresses[1].rpartition(":")[2],
+            "SERVICEBUS_TOPIC": partitioned.topic.name,
+            "SERVICEBUS_TOPIC_PARTITIONED": "true",
+            "SERVICEBUS_SUBSCRIPTION": SUBSCRIBER,
+        },
+    )
+    lines = capsys.readouterr().out.splitlines()
+    assert f"ok       topic {partitioned.topic.name}: partitioned, as the settings say" in lines
