@@ -30,21 +30,21 @@ PLANTED = (
     Planted(
         "undelivered-page-counts-as-done",
         "infra/wiring.py",
-        "                return await self.relay.forward(self.events.events(items))\n",
-        "                try:\n"
-        "                    return await self.relay.forward(self.events.events(items))\n"
-        "                except NotDelivered:\n"
-        "                    return Forwarded()\n",
+        "                    forwarded = await self.relay.forward(self.events.events(items))\n",
+        "                    try:\n"
+        "                        forwarded = await self.relay.forward(self.events.events(items))\n"
+        "                    except NotDelivered:\n"
+        "                        forwarded = Forwarded()\n",
         "floods",
         _GAP,
     ),
     Planted(
         "feed-moves-on-before-the-broker-has-the-events",
         "function_app.py",
-        "    await application().outbox.forward(documents)\n",
+        "    await application().outbox.forward(documents, context)\n",
         "    import asyncio\n"
         "\n"
-        "    asyncio.get_running_loop().create_task(application().outbox.forward(documents))\n",
+        "    asyncio.get_running_loop().create_task(application().outbox.forward(documents, context))\n",
         "floods",
         _GAP,
     ),

@@ -89,7 +89,7 @@ def test_another_app_can_be_tried(tmp_path: Path) -> None:
     app = tmp_path / "app"
     app.mkdir()
     code = (ROOT / "function_app.py").read_text()
-    forwards = "    await application().outbox.forward(documents)\n"
+    forwards = "    await application().outbox.forward(documents, context)\n"
     assert code.count(forwards) == 1
     (app / "function_app.py").write_text(code.replace(forwards, ""))
     done = torture(tmp_path, "--app", str(app), "--profile", "nothing", "--seconds", "3", "--patience", "3")
