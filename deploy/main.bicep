@@ -79,6 +79,9 @@ param relayAlwaysReady int = 0
 @description('Two function apps with the same code: one answers HTTP, one relays. Each has its own instances in any case.')
 param separateRelay bool = false
 
+@description('The container of what a subscriber with effects remembers, for a service that has one. Empty: none is made.')
+param effectsContainer string = ''
+
 @description('Cosmos DB, Service Bus and storage are reached over private endpoints only. Needs Service Bus Premium.')
 param privateNetworking bool = false
 
@@ -250,6 +253,7 @@ module cosmos 'modules/cosmos.bicep' = {
     parkedContainerName: parkedContainerName
     directoryContainerName: directoryContainerName
     setAsideContainerName: setAsideContainerName
+    effectsContainerName: effectsContainer
     claimContainerName: claimContainerName
     principalId: identity.outputs.principalId
     readerPrincipalId: preflightPrincipalId
@@ -331,6 +335,7 @@ var appSettings = {
   COSMOS_PARKED_CONTAINER: parkedContainerName
   COSMOS_DIRECTORY_CONTAINER: directoryContainerName
   COSMOS_SET_ASIDE_CONTAINER: setAsideContainerName
+  COSMOS_EFFECTS_CONTAINER: effectsContainer
   COSMOS_CLAIM_CONTAINER: claimContainerName
   SERVICEBUS__fullyQualifiedNamespace: serviceBus.outputs.fullyQualifiedNamespace
   SERVICEBUS__credential: 'managedidentity'
@@ -435,6 +440,7 @@ output COSMOS_LEASE_CONTAINER string = leaseContainerName
 output COSMOS_PARKED_CONTAINER string = parkedContainerName
 output COSMOS_DIRECTORY_CONTAINER string = directoryContainerName
 output COSMOS_SET_ASIDE_CONTAINER string = setAsideContainerName
+output COSMOS_EFFECTS_CONTAINER string = effectsContainer
 output COSMOS_CLAIM_CONTAINER string = claimContainerName
 output SERVICEBUS__fullyQualifiedNamespace string = serviceBus.outputs.fullyQualifiedNamespace
 output SERVICEBUS_NAMESPACE_NAME string = serviceBus.outputs.name

@@ -40,8 +40,10 @@ class Mark:
     """Since when the event is in this state."""
     waits: Event | None = field(default=None, repr=False)
     """The event, where no message brings it again. It is counted in the marker."""
+    kept: Event | None = field(default=None, repr=False)
+    """The event of an effect that may have been handled: an operator may want it run again. It is not counted."""
     by: str = ""
-    """The call that started the effect: so that a call whose answer was lost knows its own write."""
+    """The call that runs the effect: so that a call whose answer was lost knows its own write."""
     failures: int = 0
     failing_since: datetime | None = None
     reason: str = ""

@@ -75,9 +75,8 @@ def decide(seen: Seen, event: Event, rules: EffectRules, call: Call) -> Kept | R
         return known
     marker, mark = seen.marker, seen.mark
     if mark is not None and mark.state is MarkState.STARTED and (old or rules.unsure is Unsure.SET_ASIDE):
-        unsure = finished(
-            marker, mark, MarkState.UNCERTAIN, call.now, "its process died, or its answer was lost"
-        )
+        reason = "its process died, or its answer was lost"
+        unsure = finished(marker, replace(mark, kept=event), MarkState.UNCERTAIN, call.now, reason)
         return replace(unsure, step=Step.UNSURE)
     if old or not _is_next(marker, event, rules.begin):
         return Kept.WAITS if mark is not None else _waits(marker, event, call.now, old=old)  # next-only
@@ -109,8 +108,9 @@ def is_young(mark: Mark, rules: EffectRules, now: datetime) -> bool:
 
 
 def finished(marker: Marker, mark: Mark, state: MarkState, now: datetime, reason: str) -> Change:
-    """The mark is over: its place is passed, and the event is not kept any longer."""
-    over = replace(mark, state=state, at=now, waits=None, reason=reason)
+    """The mark is over: its place is passed, and the event is kept only if it may have been handled."""
+    kept = (mark.kept or mark.waits) if state is MarkState.UNCERTAIN else None
+    over = replace(mark, state=state, at=now, waits=None, kept=kept, by="", reason=reason)
     after = replace(marker, waiting=marker.waiting - (mark.waits is not None))  # count-holds
     if mark.sequence is not None and mark.sequence > (marker.last or 0):
         after = replace(after, last=mark.sequence, running=None)

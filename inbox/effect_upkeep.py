@@ -51,8 +51,6 @@ class EffectUpkeep:
     async def _tend(self, key: AggregateKey, until: float) -> None:
         try:
             await self.tend(key, until)
-        except EffectRunning:
-            _log.info("an effect of %s is running, or its process died: the next run looks again", key)
         except StoreAway as error:
             _log.warning("what waits of %s is tried again by the next run: %s", key, error)
         except InboxError as error:
@@ -64,9 +62,13 @@ class EffectUpkeep:
         for mark in await self.inbox.ledger.waiting(key):
             if self.inbox.time() >= until or mark.waits is None or (blocked and mark.sequence is not None):
                 continue
-            if self._is_overdue(mark):
-                await self._give_up(key, mark)
-            moved = await self.inbox.settle(mark.waits, fenced=True)
+            try:
+                if self._is_overdue(mark):
+                    await self._give_up(key, mark)
+                moved = await self.inbox.settle(mark.waits, fenced=True)
+            except EffectRunning as error:
+                _log.info("the next run looks again: %s", error)
+                moved = None
             blocked = blocked or moved is None
 
     async def apply(self, key: AggregateKey, event_id: str) -> None:

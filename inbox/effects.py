@@ -13,7 +13,7 @@ import contextlib
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from uuid import uuid4
 
@@ -149,9 +149,10 @@ class EffectInbox:
         return None
 
     async def _record(self, event: Event, started: Seen, state: MarkState, reason: str) -> Marker | None:
-        after = await self._write(
-            event, started, lambda marker, mark: finished(marker, mark, state, self.clock(), reason)
-        )
+        def over(marker: Marker, mark: Mark) -> Change:
+            return finished(marker, replace(mark, kept=event), state, self.clock(), reason)
+
+        after = await self._write(event, started, over)
         self._tell(event, state)
         return after
 

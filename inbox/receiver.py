@@ -17,7 +17,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from inbox import telemetry
@@ -25,6 +25,7 @@ from inbox.errors import InboxError, StoreAway, Unreadable
 from inbox.event import Event
 from inbox.set_aside import Delivery, Record, SetAside, State
 from inbox.state import utc_now
+from inbox.streak import Streak
 
 WAIT_SECONDS = 45.0
 """How long a call waits for the store before it raises."""
@@ -58,6 +59,7 @@ class Receiver:
     now: Callable[[], datetime] = utc_now
     time: Callable[[], float] = lambda: asyncio.get_running_loop().time()
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    streak: Streak = field(default_factory=Streak)
 
     async def receive(self, delivery: Delivery) -> None:
         """Apply a message or set it aside; when this returns, the message is done. Raises StoreAway, having waited."""
@@ -136,13 +138,14 @@ class Receiver:
                 if not left:
                     return await self._put_aside(delivery, event, told(error))
             else:
-                return None
+                return self.streak.applied()
             await self.sleep(pause)
             pause *= 2
 
     async def _put_aside(self, delivery: Delivery, event: Event, reason: str) -> None:
         record = Record.of(delivery, event, State.WAITING, reason, self.now())
         await self._add(record)
+        self.streak.set_aside(event.aggregate, reason)
         _log.error(
             "set aside %s %s of %s, sequence %s: %s. It is tried again; its record is %s",
             event.action,

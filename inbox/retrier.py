@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from inbox import telemetry
-from inbox.errors import NotApplied, NotSetAside, RecordChanged, StoreAway, Unreadable
+from inbox.errors import EffectRunning, NotApplied, NotSetAside, RecordChanged, StoreAway, Unreadable
 from inbox.event import AggregateKey
 from inbox.receiver import Handle, Read, told
 from inbox.set_aside import Record, RecordPage, SetAside, State
@@ -59,7 +59,7 @@ class Retrier:
                 async for record in self.set_aside.waiting():
                     if record.aggregate not in seen:
                         seen.add(record.aggregate)
-                        tried = tried.plus(await self._in_order(record.aggregate))
+                        tried = tried.plus(await self._of_one(record.aggregate))
         except TimeoutError:
             _log.warning(
                 "not all of what was set aside was tried within %.0f s: the next run goes on", seconds
@@ -117,6 +117,14 @@ class Retrier:
             await self._changed(record, State.OVERDUE, record.reason)
             closed += 1
         return closed
+
+    async def _of_one(self, aggregate: AggregateKey | None) -> list[State]:
+        """As :meth:`_in_order`; an effect that is running elsewhere hits this aggregate alone, and is no failure."""
+        try:
+            return await self._in_order(aggregate)
+        except EffectRunning as error:
+            _log.info("a record of %s is tried again by the next run: %s", aggregate, error)
+            return [State.WAITING]
 
     async def _in_order(self, aggregate: AggregateKey | None, before: Record | None = None) -> list[State]:
         """Try what waits of an aggregate, up to the first that cannot be applied."""

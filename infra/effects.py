@@ -3,7 +3,9 @@
 from datetime import timedelta
 
 from inbox.effect import Begin, EffectRules, Unsure
+from inbox.effect_operator import EffectOperator
 from inbox.effects import Effect, EffectInbox
+from infra.cosmos.effect_list import CosmosEffectList
 from infra.cosmos.ledger import CosmosLedger
 from infra.errors import Misconfigured
 from infra.settings import TTL_MAX, Settings
@@ -14,9 +16,15 @@ MARGIN = timedelta(days=1)
 
 
 def wire_effects(
-    settings: Settings, outbox: Outbox, container: str, effect: Effect, unsure: Unsure = Unsure.RUN_AGAIN
-) -> EffectInbox:
-    """The inbox of a subscriber that was there from the first event on. Raises Misconfigured: ids live too long."""
+    settings: Settings, outbox: Outbox, effect: Effect, unsure: Unsure = Unsure.RUN_AGAIN
+) -> EffectOperator:
+    """The effects of a subscriber that was there from the first event on, and its operator's work on them.
+
+    Raises Misconfigured: there is no container for them, or ids live too long.
+    """
+    container = settings.cosmos_effects_container
+    if container is None:
+        raise Misconfigured("COSMOS_EFFECTS_CONTAINER is missing: the container of what is known of effects")
     rules = effect_rules(settings.event_ttl_seconds, settings.parked_max_age_seconds, unsure)
     ids_ttl = int(rules.ids_are_kept_for.total_seconds())
     if ids_ttl > TTL_MAX:
@@ -24,8 +32,10 @@ def wire_effects(
             f"the ids of handled events have to be kept for {ids_ttl} s, and the store keeps nothing longer than "
             f"{TTL_MAX} s: lower EVENT_TTL_SECONDS or PARKED_MAX_AGE_SECONDS"
         )
-    ledger = CosmosLedger(outbox.container(container), settings.servicebus_subscription, ids_ttl)
-    return EffectInbox(ledger, effect, rules)
+    subscriber, items = settings.servicebus_subscription, outbox.container(container)
+    inbox = EffectInbox(CosmosLedger(items, subscriber, ids_ttl), effect, rules)
+    scope = f"{settings.cosmos.address}/{settings.cosmos_database}/{container}/{subscriber}"
+    return EffectOperator(inbox, CosmosEffectList(items, subscriber, scope))
 
 
 def effect_rules(event_ttl_seconds: int, parked_max_age_seconds: int, unsure: Unsure) -> EffectRules:

@@ -175,7 +175,7 @@ def _count(progress: Progress, plan: Plan) -> str:
 def _summary(plan: Plan, progress: Progress) -> str:
     left_out = [
         f"{len(progress.skipped)} aggregate(s) skipped" if progress.skipped else "",
-        f"{progress.discarded} discarded event(s) left out" if progress.discarded else "",
+        f"{progress.discarded} discarded event(s), of which only the notices" if progress.discarded else "",
         f"{progress.ownerless} document(s) left out that belong to no aggregate"
         if progress.ownerless
         else "",

@@ -55,6 +55,8 @@ class Settings:
     cosmos_parked_container: str
     cosmos_directory_container: str
     cosmos_set_aside_container: str
+    cosmos_effects_container: str | None
+    """None: the service has no subscriber with effects."""
     cosmos_claim_container: str
     servicebus: Connection
     servicebus_topic: str
@@ -91,6 +93,7 @@ def load(environment: Mapping[str, str]) -> Settings:
         cosmos_lease_container=environment.get("COSMOS_LEASE_CONTAINER") or "leases",
         cosmos_parked_container=environment.get("COSMOS_PARKED_CONTAINER") or "parked-events",
         cosmos_directory_container=environment.get("COSMOS_DIRECTORY_CONTAINER") or "directory",
+        cosmos_effects_container=environment.get("COSMOS_EFFECTS_CONTAINER") or None,
         cosmos_set_aside_container=environment.get("COSMOS_SET_ASIDE_CONTAINER") or "set-aside",
         cosmos_claim_container=environment.get("COSMOS_CLAIM_CONTAINER") or "claims",
         servicebus=resolve(environment, "SERVICEBUS", "fullyQualifiedNamespace"),

@@ -81,12 +81,17 @@ class Subscriber:
         oldest = (await self.retrier.page(1, None)).items
         ages = [(self.retrier.now() - record.set_aside_at).total_seconds() for record in oldest]
         counts = await self.retrier.counts() if oldest else {}
-        gauges.set_aside(sum(counts.values()), max(0.0, *ages) if ages else 0.0)
+        gauges.set_aside(self.subscription, sum(counts.values()), max(0.0, *ages) if ages else 0.0)
 
 
-def wire_subscriber(settings: Settings, outbox: Outbox, read: Read, handle: Handle) -> Subscriber:
-    """Build a subscriber from settings. Opens no connection: the first use opens it."""
-    subscription = settings.servicebus_subscription
+def wire_subscriber(
+    settings: Settings, outbox: Outbox, read: Read, handle: Handle, subscription: str | None = None
+) -> Subscriber:
+    """Build a subscriber from settings. Opens no connection: the first use opens it.
+
+    ``subscription``: of a service that has several; the others are those of the settings.
+    """
+    subscription = subscription or settings.servicebus_subscription
     records = CosmosSetAside(
         outbox.container(settings.cosmos_set_aside_container),
         subscription,

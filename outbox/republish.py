@@ -16,8 +16,10 @@ from uuid import UUID, uuid5
 from outbox.aggregate import AggregateKey
 from outbox.delivery import deliver
 from outbox.errors import NotDelivered, Throttled, Unavailable
-from outbox.feed import FeedEvent, OutboxEvent, by_aggregate
+from outbox.feed import FeedEvent, OutboxEvent, by_aggregate, in_order
 from outbox.marker import Fate, Marker
+from outbox.notice import ACTION as NOTICE
+from outbox.notice import Notice
 from outbox.originals import Originals
 from outbox.parking_lot import ParkingLot
 from outbox.publisher import Accepted, AggregateEvents, Guarantees, Outcome, Publisher
@@ -74,7 +76,7 @@ class Progress:
 
     published: int = 0
     discarded: int = 0
-    """Events that an operator gave up: they stay unpublished."""
+    """Events that were given up: they stay unpublished. The notice of each that has a sequence is published again."""
     ownerless: int = 0
     """Documents that are no valid event and belong to no aggregate."""
     skipped: dict[AggregateKey, str] = field(default_factory=dict)
@@ -134,9 +136,11 @@ class Republishing:
         usable_until = asyncio.get_running_loop().time() + self.reading_seconds
         markers = await self.parking.markers(left.keys())
         _take_out(left, markers, progress)
-        originals = await self.originals.verified([event for group in left.values() for event in group])
+        events = [event for group in left.values() for event in group]
+        notices = [event for event in events if _is_notice(event)]
+        originals = await self.originals.verified([event for event in events if not _is_notice(event)])
         self.originals.forget(originals)
-        groups = by_aggregate(originals)
+        groups = by_aggregate([*originals, *notices])
         try:
             async with asyncio.timeout_at(usable_until):
                 deliveries = await deliver(
@@ -182,7 +186,7 @@ class Republishing:
 def _take_out(
     left: dict[AggregateKey, list[FeedEvent]], markers: Mapping[AggregateKey, Marker], progress: Progress
 ) -> None:
-    """What is parked or discarded is not published."""
+    """What is parked is not published, and of what was discarded only the notice."""
     for key in [*left]:
         marker = markers.get(key, Marker(key))
         if marker.blocked:
@@ -190,7 +194,28 @@ def _take_out(
             del left[key]
             continue
         kept = [event for event in left[key] if marker.fate(event) is not Fate.DROP]
-        progress.discarded += len(left[key]) - len(kept)
-        left[key] = kept
-        if not kept:
+        given_up = [event for event in left[key] if marker.fate(event) is Fate.DROP]
+        progress.discarded += len(given_up)
+        notices = [_notice(key, event, marker) for event in given_up if event.sequence is not None]
+        left[key] = in_order([*kept, *notices])
+        if not left[key]:
             del left[key]
+
+
+def _notice(key: AggregateKey, discarded: FeedEvent, marker: Marker) -> OutboxEvent:
+    """What subscribers got in the place of a discarded event: they get it again, and see no gap."""
+    notice = Notice(key, discarded.id, discarded.sequence, marker.discarded[discarded.id])
+    return OutboxEvent(
+        id=notice.id,
+        aggregate=key,
+        action=NOTICE,
+        sequence=notice.sequence,
+        created_at=notice.created_at,
+        schema_version=notice.event.schema_version,
+        data=notice.event.model_dump(mode="json", by_alias=True, exclude_none=True),
+    )
+
+
+def _is_notice(event: FeedEvent) -> bool:
+    """No notice is among the stored events, so none has an original."""
+    return isinstance(event, OutboxEvent) and event.action == NOTICE

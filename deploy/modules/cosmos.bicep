@@ -15,6 +15,7 @@ param parkedContainerName string
 param claimContainerName string
 param directoryContainerName string
 param setAsideContainerName string
+param effectsContainerName string
 param principalId string
 param zoneRedundant bool
 
@@ -254,6 +255,38 @@ resource setAside 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers
           { path: '/setAsideAt/?' }
           { path: '/triedAt/?' }
           { path: '/aggregateId/?' }
+        ]
+        excludedPaths: [
+          { path: '/*' }
+        ]
+      }
+    }
+  }
+}
+
+resource effects 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@2024-11-15' = if (!empty(effectsContainerName)) {
+  parent: database
+  name: effectsContainerName
+  properties: {
+    resource: {
+      id: effectsContainerName
+      partitionKey: {
+        paths: ['/partitionKey']
+        kind: 'Hash'
+        version: 2
+      }
+      defaultTtl: -1
+      indexingPolicy: {
+        indexingMode: 'consistent'
+        automatic: true
+        includedPaths: [
+          { path: '/subscriber/?' }
+          { path: '/waiting/?' }
+          { path: '/holds/?' }
+          { path: '/place/?' }
+          { path: '/state/?' }
+          { path: '/at/?' }
+          { path: '/effectId/?' }
         ]
         excludedPaths: [
           { path: '/*' }

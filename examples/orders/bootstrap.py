@@ -1,13 +1,18 @@
-"""The composition root of the order service: the use cases over an outbox, and the e-mails over an inbox."""
+"""The composition root of the order service: the use cases over an outbox, the board and the e-mails over an inbox."""
 
 from dataclasses import dataclass
 
+from examples.orders.board import FORM, Board, BoardEntry, entry_of, project
 from examples.orders.mail import LoggedMail
+from examples.orders.order import Order
 from examples.orders.service import Orders
 from examples.orders.subscriber import effect_of, read
+from inbox.effect_operator import EffectOperator
 from inbox.effect_upkeep import EffectUpkeep
+from inbox.sweep import Sweep
 from infra.effects import wire_effects
 from infra.http.caller import Callers
+from infra.read_model import ReadModelOf, wire_read_model
 from infra.settings import Settings
 from infra.subscriber import Subscriber, wire_subscriber
 from infra.wire_names import WireNames
@@ -15,8 +20,18 @@ from infra.wiring import OnePerProcess, Outbox, wire_outbox
 from outbox.aggregates import Aggregates
 from outbox.unit_of_work import utc_now
 
-EFFECTS = "effects"
-"""The container of what the subscriber remembers of its e-mails."""
+BOARD_SUBSCRIPTION = "order-board"
+"""Each subscriber has a subscription of its own; that of the e-mails is in the settings."""
+
+
+@dataclass(frozen=True)
+class Mails:
+    """The subscriber with effects. It keeps no state, so there is nothing to sweep."""
+
+    subscriber: Subscriber
+    effects: EffectOperator
+    upkeep: EffectUpkeep
+    sweep: None = None
 
 
 @dataclass(frozen=True)
@@ -26,21 +41,34 @@ class Application:
     orders: Orders
     outbox: Outbox
     callers: Callers
+    mails: Mails
     subscriber: Subscriber
-    emails: EffectUpkeep
+    """Of the board."""
+    board: Board
+    sweep: Sweep[BoardEntry]
 
 
 def wire(settings: Settings) -> Application:
     """Build the order service from settings. Opens no connection: the first use opens it."""
     outbox = wire_outbox(settings, WireNames(source="/orders"))
     aggregates = Aggregates(outbox.open_unit_of_work, outbox.claims, settings.idempotency_old_records)
-    inbox = wire_effects(settings, outbox, EFFECTS, effect_of(LoggedMail()))
+    effects = wire_effects(settings, outbox, effect_of(LoggedMail()))
+    of_orders = ReadModelOf(
+        settings.cosmos_directory_container, Order.aggregate_type, FORM, entry_of, project
+    )
+    board = wire_read_model(settings, outbox, of_orders)
     return Application(
         orders=Orders(aggregates, utc_now),
         outbox=outbox,
         callers=Callers(settings.platform_authenticates),
-        subscriber=wire_subscriber(settings, outbox, read, inbox.handle),
-        emails=EffectUpkeep(inbox),
+        mails=Mails(
+            wire_subscriber(settings, outbox, read, effects.inbox.handle),
+            effects,
+            EffectUpkeep(effects.inbox),
+        ),
+        subscriber=wire_subscriber(settings, outbox, read, board.inbox.handle, BOARD_SUBSCRIPTION),
+        board=Board(board.listing),
+        sweep=board.sweep,
     )
 
 

@@ -7,19 +7,33 @@ function sorts last.
 import azure.functions as func
 
 from examples.orders import http as orders
-from examples.orders.bootstrap import application
+from examples.orders.bootstrap import BOARD_SUBSCRIPTION, application
 from examples.orders.http import answering
 from infra import relay_feed
 from infra.http import catch_all, request
+from infra.http.effects import effect_functions
 from infra.http.operator_functions import operator_functions
+from infra.http.set_aside import set_aside_functions
 
 EMAIL_SECONDS = 40.0
 """What a run of the timer may take: it runs every minute."""
 
+SWEEP_SECONDS = 120.0
+"""What a run of the sweep may take; the next run goes on from there."""
+
+LISTS = ["set-aside", "mails/set-aside", "effects"]
+"""What the subscribers have not done: the operations page shows each of these."""
+
 app = catch_all.IndexedApp(http_auth_level=func.AuthLevel.FUNCTION)
 # GET operations (the page), GET health, GET dependencies, GET instance, GET relay, GET history/{path}/{id}, GET parked,
 # GET parked/{id}, POST parked/{id}/discard, POST parked/{path}/{id}/replay
-app.register_functions(operator_functions(application, orders.OPERATIONS))
+app.register_functions(operator_functions(application, orders.OPERATIONS, lists=LISTS))
+# GET effects, GET effects/{id}, POST effects/{id}/apply, POST effects/{id}/discard, POST effects/{id}/pass-missing
+app.register_functions(effect_functions(lambda: application().mails, orders.OPERATIONS))
+# Of the board, and of the e-mails with mails/ before each: GET subscriber, GET set-aside, GET set-aside/{id},
+# POST set-aside/{id}/apply, POST set-aside/{id}/discard, POST dead-letters/collect
+app.register_functions(set_aside_functions(application, orders.OPERATIONS))
+app.register_functions(set_aside_functions(lambda: application().mails, orders.OPERATIONS, path="mails"))
 
 
 @app.route(route="orders", methods=["POST"])
@@ -72,6 +86,14 @@ async def ship_order(req: func.HttpRequest) -> func.HttpResponse:
     return orders.changed(await service.ship(order_id, origin, if_match=versions))
 
 
+@app.route(route="board", methods=["GET"])
+@answering
+async def get_board(req: func.HttpRequest) -> func.HttpResponse:
+    """GET /board?status=&pageSize=&continuationToken="""
+    status, (size, token) = orders.board_status(req), request.page_request(req)
+    return orders.on_board(*await application().board.page(status, size, token))
+
+
 @app.route(route="{*path}", methods=[*catch_all.METHODS])
 @answering
 async def unrouted(req: func.HttpRequest) -> func.HttpResponse:
@@ -101,19 +123,43 @@ async def relay(documents: func.DocumentList, context: func.Context) -> None:
 )
 async def order_mails(message: func.ServiceBusMessage, context: func.Context) -> None:
     """Topic -> e-mail. Returns when the e-mail is sent or the event is kept; otherwise raises after a wait."""
+    await application().mails.subscriber.receive(message, context)
+
+
+@app.service_bus_topic_trigger(
+    arg_name="message",
+    connection="SERVICEBUS",
+    topic_name="%SERVICEBUS_TOPIC%",
+    subscription_name=BOARD_SUBSCRIPTION,
+    is_sessions_enabled=True,
+)
+async def order_board(message: func.ServiceBusMessage, context: func.Context) -> None:
+    """Topic -> board. Returns when the event is applied or set aside; otherwise raises after a wait."""
     await application().subscriber.receive(message, context)
 
 
 @app.timer_trigger(arg_name="timer", schedule="15 * * * * *")
 async def tend_emails(timer: func.TimerRequest) -> None:
     """Every minute: sends the e-mails that wait, in order."""
-    await application().emails.run(seconds=EMAIL_SECONDS)
+    await application().mails.upkeep.run(seconds=EMAIL_SECONDS)
 
 
 @app.timer_trigger(arg_name="timer", schedule="45 * * * * *")
+async def watch_mails(timer: func.TimerRequest) -> None:
+    """Every minute: collects the dead letters of the e-mails, and tries again what was set aside of them."""
+    await application().mails.subscriber.watch()
+
+
+@app.timer_trigger(arg_name="timer", schedule="50 * * * * *")
 async def watch_set_aside(timer: func.TimerRequest) -> None:
-    """Every minute: collects the subscription's dead letters, and tries again what was set aside."""
+    """Every minute: the same for the board."""
     await application().subscriber.watch()
+
+
+@app.timer_trigger(arg_name="timer", schedule="0 */10 * * * *")
+async def sweep_board(timer: func.TimerRequest) -> None:
+    """Every ten minutes: compares more of the board with the orders, and heals what no event will."""
+    await application().sweep.run(seconds=SWEEP_SECONDS)
 
 
 @app.timer_trigger(arg_name="timer", schedule="0 */5 * * * *")

@@ -1,15 +1,18 @@
 """Orders over HTTP: a request becomes a checked value, and a result becomes an answer."""
 
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
 import azure.functions as func
 
+from examples.orders.board import OnBoard, Status
 from examples.orders.errors import OrderFull, OrderShipped
 from examples.orders.events import Line
 from examples.orders.order import NewOrder, Order
 from infra.http import operations, request
 from infra.http.answering import Answering
+from infra.http.errors import FieldError, InvalidRequest
 from infra.http.responses import etag_header, json_response, not_modified
 from infra.http.validation import known, validated
 from outbox.errors import AggregateNotFound
@@ -66,6 +69,27 @@ def listed(page: Page[Order]) -> func.HttpResponse:
     """200 with a page of orders and the token of the next page."""
     items = [_view(order) for order in page.items]
     return json_response(200, {"items": items, "continuationToken": page.continuation_token})
+
+
+def board_status(req: func.HttpRequest) -> Status | None:
+    """The status in the query; None: all. Raises InvalidRequest."""
+    wanted = req.params.get("status")
+    if wanted is not None and wanted not in list(Status):
+        raise InvalidRequest(FieldError("status", f"must be {' or '.join(Status)}"))
+    return None if wanted is None else Status(wanted)
+
+
+def on_board(page: Sequence[OnBoard], continuation_token: str | None) -> func.HttpResponse:
+    """200 with a page of the board and the token of the next page."""
+    items = [
+        {
+            "orderId": each.id,
+            **each.entry.model_dump(mode="json", by_alias=True),
+            "lastSequence": each.sequence,
+        }
+        for each in page
+    ]
+    return json_response(200, {"items": items, "continuationToken": continuation_token})
 
 
 def _view(order: Order) -> dict[str, Any]:

@@ -6,6 +6,7 @@ over, or was started from a message, expires after the ids' time; by then its ev
 
 import asyncio
 import hashlib
+import json
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -50,7 +51,7 @@ class CosmosLedger:
             )
         except StoreFailed as error:
             raise store_away(error.failure) from error
-        return Seen(_marker(marker) if marker else Marker(), _mark(key, mark) if mark else None)
+        return Seen(_marker(marker) if marker else Marker(), mark_of(key, mark) if mark else None)
 
     async def write(self, key: AggregateKey, marker: Marker, mark: Mark) -> Seen:
         """Store both. Raises RecordChanged, Unstorable, StoreAway."""
@@ -80,7 +81,7 @@ class CosmosLedger:
             items, _ = await self.container.page(_WAITING, {}, _MARKS_AT_ONCE, None, partition_key=partition)
         except StoreFailed as error:
             raise store_away(error.failure) from error
-        return [_mark(key, item) for item in items]
+        return [mark_of(key, item) for item in items]
 
     async def aggregates(self) -> AsyncIterator[AggregateKey]:
         """The aggregates of which something waits, some at a time. Raises StoreAway."""
@@ -115,6 +116,10 @@ class CosmosLedger:
             "id": mark_id(mark.event_id),
             "partitionKey": self._partition(key),
             "type": "effectMark",
+            "subscriber": self.subscriber,
+            "aggregateType": key.type,
+            "aggregateId": key.id,
+            "effectId": effect_id(self.subscriber, key, mark.event_id),
             "eventId": mark.event_id,
             "state": mark.state.value,
             "sequence": mark.sequence,
@@ -125,7 +130,7 @@ class CosmosLedger:
             "failingSince": mark.failing_since.isoformat() if mark.failing_since else None,
             "reason": mark.reason,
             "holds": mark.waits is not None,
-            "event": _event_item(mark.waits) if mark.waits else None,
+            "event": _event_item(event) if (event := mark.waits or mark.kept) else None,
             "ttl": self.ids_ttl_seconds if mark.waits is None else KEEP_FOR_EVER,
         }
 
@@ -135,17 +140,26 @@ def mark_id(event_id: str) -> str:
     return f"event-{hashlib.sha256(event_id.encode()).hexdigest()[:32]}"
 
 
+def effect_id(subscriber: str, key: AggregateKey, event_id: str) -> str:
+    """What operators call one effect."""
+    name = json.dumps([subscriber, *key, event_id])
+    return hashlib.sha256(name.encode()).hexdigest()[:32]
+
+
 def _marker(item: Item) -> Marker:
     return Marker(item["lastSequence"], item["waiting"], item["running"], str(item["_etag"]))
 
 
-def _mark(key: AggregateKey, item: Item) -> Mark:
+def mark_of(key: AggregateKey, item: Item) -> Mark:
+    """The mark in an item; without its event where the item was read without."""
+    event = _event(key, item) if item.get("event") else None
     return Mark(
         item["eventId"],
         MarkState(item["state"]),
         item["sequence"],
         datetime.fromisoformat(item["at"]),
-        waits=_event(key, item) if item["event"] else None,
+        waits=event if item["holds"] else None,
+        kept=None if item["holds"] else event,
         by=item["by"],
         failures=item["failures"],
         failing_since=time_or_none(item["failingSince"]),

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import azure.functions as func
 
-from inbox.errors import NotApplied, NotSetAside, RecordChanged, StoreAway
+from inbox.errors import Contended, NotApplied, NotInTurn, NotSetAside, RecordChanged, StoreAway
 from infra.correlation import correlated
 from infra.errors import Misconfigured, Overloaded
 from infra.http import request
@@ -47,6 +47,7 @@ STATUS_OF: StatusOf = [
     (StillUnsendable, 409, "Conflict"),
     (NotSetAside, 404, "Not found"),
     (NotApplied, 409, "Conflict"),
+    (NotInTurn, 409, "Conflict"),
     (RecordChanged, 409, "Conflict"),
     (PreconditionFailed, 412, "Precondition failed"),
     (ConcurrentChange, 409, "Conflict"),
@@ -58,6 +59,7 @@ STATUS_OF: StatusOf = [
     (Unavailable, 503, "Service unavailable"),
     (NotDelivered, 503, "Service unavailable"),
     (StoreAway, 503, "Service unavailable"),
+    (Contended, 503, "Service unavailable"),
     (Overloaded, 503, "Service overloaded"),
     (Misconfigured, 500, "Service misconfigured"),
 ]

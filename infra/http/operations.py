@@ -63,6 +63,12 @@ def parked_aggregate(request: func.HttpRequest, names: Sequence[Names]) -> Aggre
     raise NotParked(f"this service has no {path}: call {paths}")
 
 
+def owners(aggregate: tuple[str, str] | None, names: Sequence[Names]) -> Mapping[str, str | None]:
+    """The aggregate's id, under the name of its type; the fields of the other types are null."""
+    kind, aggregate_id = aggregate or (None, None)
+    return {each.owner: aggregate_id if kind == each.aggregate_type else None for each in names}
+
+
 def discard_reason(request: func.HttpRequest) -> str:
     """The reason in the body. Raises InvalidRequest."""
     discard = validated(Discard, json_object(request, "application/json"))
@@ -146,14 +152,10 @@ def _lease(lease: LeaseStatus) -> Mapping[str, Any]:
 
 def _summary(parked: ParkedEvent, names: Sequence[Names]) -> Mapping[str, Any]:
     aggregate = parked.aggregate
-    owners = {
-        each.owner: aggregate.id if aggregate and aggregate.type == each.aggregate_type else None
-        for each in names
-    }
     return {
         "id": parked.id,
         "eventId": parked.event_id,
-        **owners,
+        **owners(aggregate, names),
         "aggregateType": aggregate.type if aggregate else None,
         "action": parked.action,
         "sequence": parked.sequence,

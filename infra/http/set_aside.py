@@ -28,43 +28,53 @@ class Subscribing(Protocol):
     def subscriber(self) -> Subscriber: ...
 
     @property
-    def sweep(self) -> Sweep[Any]: ...
+    def sweep(self) -> Sweep[Any] | None:
+        """None: the subscriber keeps no state that could be swept."""
 
 
 def set_aside_functions(
-    service: Callable[[], Subscribing], names: Sequence[operations.Names]
+    service: Callable[[], Subscribing], names: Sequence[operations.Names], *, path: str = ""
 ) -> func.Blueprint:
-    """The functions, all with the admin key; ``service`` is called at the first request."""
+    """The functions, all with the admin key; ``service`` is called at the first request.
+
+    ``path`` comes before the routes of a second subscriber of one app, and at the end of its functions' names.
+    """
+    before, after = f"{path}/" if path else "", f"_{path}" if path else ""
     app = func.Blueprint()  # type: ignore[no-untyped-call]  # the library does not annotate its constructor
 
-    @app.route(route="subscriber", methods=["GET"], auth_level=func.AuthLevel.ADMIN)
+    @app.function_name(f"get_subscriber{after}")
+    @app.route(route=f"{before}subscriber", methods=["GET"], auth_level=func.AuthLevel.ADMIN)
     @answering
     async def get_subscriber(req: func.HttpRequest) -> func.HttpResponse:
         """GET /subscriber: how much is set aside, and what the sweeps have found and healed."""
         made = service()
-        return subscriber_status(await made.subscriber.retrier.counts(), await made.sweep.lists.progress())
+        return subscriber_status(await made.subscriber.retrier.counts(), await _swept_so_far(made.sweep))
 
-    @app.route(route="set-aside", methods=["GET"], auth_level=func.AuthLevel.ADMIN)
+    @app.function_name(f"list_set_aside{after}")
+    @app.route(route=f"{before}set-aside", methods=["GET"], auth_level=func.AuthLevel.ADMIN)
     @answering
     async def list_set_aside(req: func.HttpRequest) -> func.HttpResponse:
         """GET /set-aside?pageSize=&continuationToken=: the messages that wait or were refused, oldest first."""
         size, token = request.page_request(req)
         return listed(await service().subscriber.retrier.page(size, token), names)
 
-    @app.route(route="set-aside/{id}", methods=["GET"], auth_level=func.AuthLevel.ADMIN)
+    @app.function_name(f"get_set_aside{after}")
+    @app.route(route=f"{before}set-aside/{{id}}", methods=["GET"], auth_level=func.AuthLevel.ADMIN)
     @answering
     async def get_set_aside(req: func.HttpRequest) -> func.HttpResponse:
         """GET /set-aside/{id}: one record, with its message."""
         return shown(await service().subscriber.retrier.show(record_id(req)), names)
 
-    @app.route(route="set-aside/{id}/apply", methods=["POST"], auth_level=func.AuthLevel.ADMIN)
+    @app.function_name(f"apply_set_aside{after}")
+    @app.route(route=f"{before}set-aside/{{id}}/apply", methods=["POST"], auth_level=func.AuthLevel.ADMIN)
     @answering
     async def apply_set_aside(req: func.HttpRequest) -> func.HttpResponse:
         """POST /set-aside/{id}/apply: try one record now, after those of its aggregate that come earlier."""
         await service().subscriber.retrier.apply(record_id(req))
         return responses.no_content()
 
-    @app.route(route="set-aside/{id}/discard", methods=["POST"], auth_level=func.AuthLevel.ADMIN)
+    @app.function_name(f"discard_set_aside{after}")
+    @app.route(route=f"{before}set-aside/{{id}}/discard", methods=["POST"], auth_level=func.AuthLevel.ADMIN)
     @answering
     async def discard_set_aside(req: func.HttpRequest) -> func.HttpResponse:
         """POST /set-aside/{id}/discard {"reason": ...}: give one record up for good."""
@@ -72,13 +82,18 @@ def set_aside_functions(
         await service().subscriber.retrier.discard(wanted, reason)
         return responses.no_content()
 
-    @app.route(route="dead-letters/collect", methods=["POST"], auth_level=func.AuthLevel.ADMIN)
+    @app.function_name(f"collect_dead_letters{after}")
+    @app.route(route=f"{before}dead-letters/collect", methods=["POST"], auth_level=func.AuthLevel.ADMIN)
     @answering
     async def collect_dead_letters(req: func.HttpRequest) -> func.HttpResponse:
         """POST /dead-letters/collect: move the subscription's dead letters into records."""
         return json_response(200, {"collected": await service().subscriber.collect()})
 
     return app
+
+
+async def _swept_so_far(sweep: Sweep[Any] | None) -> Progress | None:
+    return None if sweep is None else await sweep.lists.progress()
 
 
 def record_id(req: func.HttpRequest) -> str:
@@ -127,10 +142,6 @@ def shown(record: Record, names: Sequence[operations.Names]) -> func.HttpRespons
 
 def _summary(record: Record, names: Sequence[operations.Names]) -> Mapping[str, Any]:
     aggregate = record.aggregate
-    owners = {
-        each.owner: aggregate.id if aggregate and aggregate.type == each.aggregate_type else None
-        for each in names
-    }
     return {
         "id": record.id,
         "state": record.state.value,
@@ -139,7 +150,7 @@ def _summary(record: Record, names: Sequence[operations.Names]) -> Mapping[str, 
         "ageSeconds": max(0, int((datetime.now(UTC) - record.set_aside_at).total_seconds())),
         "attempts": record.attempts,
         "eventId": record.event_id,
-        **owners,
+        **operations.owners(aggregate, names),
         "aggregateType": aggregate.type if aggregate else None,
         "action": record.action,
         "sequence": record.sequence,

@@ -91,7 +91,21 @@ def needed(settings: Settings) -> tuple[Needed, ...]:
             items_say_their_ttl=True,
             queried=("/state", "/setAsideAt", "/triedAt", "/aggregateId"),
         ),
+        *_effects(settings.cosmos_effects_container),
     )
+
+
+def _effects(container: str | None) -> Iterator[Needed]:
+    """Only a service with effects has their container."""
+    if container is not None:
+        yield Needed(
+            container,
+            "COSMOS_EFFECTS_CONTAINER",
+            "/partitionKey",
+            ttl_needed=True,
+            items_say_their_ttl=True,
+            queried=("/subscriber", "/waiting", "/holds", "/place", "/state", "/at", "/effectId"),
+        )
 
 
 def judge(need: Needed, state: ContainerState | None, database: str) -> Iterator[Finding]:

@@ -6,6 +6,8 @@ from outbox.telemetry import OFTEN, SELDOM, Reading
 
 _backlog, _oldest_waiting, _ttl_used = Reading(SELDOM), Reading(SELDOM), Reading(SELDOM)
 _set_aside, _set_aside_oldest = Reading(OFTEN), Reading(OFTEN)
+_of_subscriptions: dict[str, tuple[int, float]] = {}
+"""As many as the process has subscribers."""
 
 _meter = get_meter("outbox.upkeep")
 _meter.create_observable_gauge(
@@ -35,7 +37,11 @@ def relay(backlog: int, oldest_waiting_seconds: float, ttl_used: float) -> None:
     _ttl_used.set(ttl_used)
 
 
-def set_aside(messages: int, oldest_seconds: float) -> None:
-    """How many messages are set aside, and how old the oldest is; 0 when there is none."""
-    _set_aside.set(messages)
-    _set_aside_oldest.set(oldest_seconds)
+def set_aside(subscription: str, messages: int, oldest_seconds: float) -> None:
+    """How many messages of one subscription are set aside, and how old the oldest is; 0 when there is none.
+
+    A process may have several subscriptions: the gauges tell the sum and the oldest of all.
+    """
+    _of_subscriptions[subscription] = messages, oldest_seconds
+    _set_aside.set(sum(each for each, _ in _of_subscriptions.values()))
+    _set_aside_oldest.set(max(oldest for _, oldest in _of_subscriptions.values()))

@@ -333,6 +333,18 @@ async def test_the_timer_runs_what_a_process_left_and_that_was_its_last_trace(
     assert await marker(ledger) == (1, 0, None)
 
 
+async def test_an_effect_that_is_running_holds_up_only_what_comes_after_it(
+    inbox: EffectInbox, ledger: Ledger, outbound: Outbound, upkeep: EffectUpkeep
+) -> None:
+    await started(ledger, 1, held=True)
+    await inbox.handle(event(2))
+    outbound.raises = [EffectNotDone("not now")]
+    await inbox.handle(event(None, event_id="loose"))
+    await upkeep.run(seconds=60)
+    assert outbound.asked == ["loose", "loose"]
+    assert await marker(ledger) == (None, 2, event(1).id)
+
+
 async def test_both_are_written_at_their_versions_or_neither(ledger: Ledger) -> None:
     mark = Mark("a", MarkState.STARTED, 1, NOON)
     first = await ledger.write(KEY, Marker(), mark)

@@ -323,7 +323,9 @@ class Scripted:
         return Window(self.windows[span.since], span.since + 1)
 
 
-async def test_an_event_that_was_given_up_stays_unpublished(world: World) -> None:
+async def test_an_event_that_was_given_up_stays_unpublished_and_its_notice_keeps_the_sequence_whole(
+    world: World,
+) -> None:
     items = [document("a", sequence) for sequence in (1, 2, 3)]
     await world.store(*items)
     events = EVENTS.events(items)
@@ -334,11 +336,17 @@ async def test_an_event_that_was_given_up_stays_unpublished(world: World) -> Non
     [in_the_way] = [one for one, _ in await world.lot.waiting(A, 1)]
     await parking.discard(in_the_way.id, "no longer wanted")
     assert (await parking.replay(A)).done
-    await world.broker.topic.receive(contact_id("a"), 2)
+    told, _ = await world.broker.topic.receive(contact_id("a"), 2)
 
     progress = await world.publish()
-    assert (progress.published, progress.discarded, progress.whole) == (2, 1, True)
-    assert await world.received("a", 2) == again("a", 1, 3)
+    assert (progress.published, progress.discarded, progress.whole) == (3, 1, True)
+    messages = await world.broker.topic.receive(contact_id("a"), 3)
+    assert [(message.application_properties or {})[b"sequence"] for message in messages] == [1, 2, 3]
+    notice = messages[1]
+    assert (str(notice), notice.subject) == (str(told), "EventDiscarded"), "the same notice as then"
+    assert notice.message_id == str(uuid5(RUN, str(told.message_id)))
+    again_published = await world.publish()
+    assert again_published.published == 3, "the topic drops them: a resumed run has the same ids"
 
 
 async def test_a_document_that_is_not_as_committed_stops_its_aggregate_and_no_other(world: World) -> None:

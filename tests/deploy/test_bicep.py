@@ -25,7 +25,7 @@ from tests.deploy.bicep import MAIN
 from tests.support.functions import functions
 from tests.support.paths import ROOT
 
-SETTINGS = load({"COSMOS": "x", "SERVICEBUS": "x"})
+SETTINGS = load({"COSMOS": "x", "SERVICEBUS": "x", "COSMOS_EFFECTS_CONTAINER": "effects"})
 CONTAINERS = {need.setting: need for need in needed(SETTINGS)}
 DECLARED = {
     "COSMOS_CONTAINER": "contacts",
@@ -34,6 +34,7 @@ DECLARED = {
     "COSMOS_DIRECTORY_CONTAINER": "directory",
     "COSMOS_SET_ASIDE_CONTAINER": "setAside",
     "COSMOS_CLAIM_CONTAINER": "claims",
+    "COSMOS_EFFECTS_CONTAINER": "effects",
 }
 """The resource of each container in modules/cosmos.bicep."""
 
@@ -86,6 +87,17 @@ def test_preflight_knows_each_property_by_which_a_container_is_queried(setting: 
     assert queries
     used = {"/" + path.replace(".", "/") for text in queries for path in re.findall(r"\bc\.([\w.]+)", text)}
     assert used - {"/id"} == set(CONTAINERS[setting].queried)
+
+
+def test_preflight_knows_by_what_effects_are_found() -> None:
+    queries = "".join(
+        (ROOT / "infra" / "cosmos" / name).read_text().partition("@dataclass")[0]
+        for name in ("ledger.py", "effect_list.py")
+    )
+    # The fields of a list are no conditions, and _ts is indexed in any case.
+    conditions = queries.replace("c.{name}", "").replace("c._ts", "")
+    used = {f"/{path}" for path in re.findall(r"\bc\.(\w+)", conditions)}
+    assert used == set(CONTAINERS["COSMOS_EFFECTS_CONTAINER"].queried)
 
 
 def test_preflight_knows_by_what_the_directory_is_searched_and_sorted() -> None:

@@ -2,11 +2,14 @@
 
 import json
 from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
+from functools import partial
 from typing import Any
+from uuid import uuid4
 
 import aiohttp
 import pytest
-from azure.servicebus import ServiceBusReceivedMessage
+from azure.servicebus import ServiceBusMessage, ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusClient
 
 from devstack.settings import servicebus_connection
@@ -150,12 +153,135 @@ async def test_the_relay_tells_how_it_goes_in_the_orders_own_words(api: aiohttp.
         assert (await answer.json())["parkedOrders"] == 0
 
 
+async def board(api: aiohttp.ClientSession, **query: str) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    parameters = {"pageSize": "2"} | query
+    while True:
+        async with api.get("/api/board", params=parameters) as answer:
+            assert answer.status == 200, await answer.text()
+            page = await answer.json()
+        found |= {each.pop("orderId"): each for each in page["items"]}
+        if page["continuationToken"] is None:
+            return found
+        parameters["continuationToken"] = page["continuationToken"]
+
+
+async def test_the_board_follows_the_orders(api: aiohttp.ClientSession) -> None:
+    orders = [(await place(api))["id"] for _ in range(3)]
+    async with api.post(f"/api/orders/{orders[0]}/lines", json=LINE) as answer:
+        assert answer.status == 200
+    async with api.post(f"/api/orders/{orders[0]}/ship") as answer:
+        assert answer.status == 200
+    shipped = {"customer": "Contoso", "status": "shipped", "total": 3, "lastSequence": 3}
+    waiting = {"customer": "Contoso", "status": "placed", "total": 2, "lastSequence": 1}
+
+    async def is_right() -> bool:
+        found = await board(api)
+        return [found.get(order) for order in orders] == [shipped, waiting, waiting]
+
+    await eventually(is_right)
+    assert orders[0] in await board(api, status="shipped")
+    assert {orders[1], orders[2]} <= (await board(api, status="placed")).keys() - {orders[0]}
+    async with api.get("/api/board", params={"status": "lost"}) as answer:
+        assert answer.status == 400
+    async with api.get("/api/subscriber") as answer:
+        assert (await answer.json())["setAside"] == {"waiting": 0, "refused": 0}
+
+
+async def test_each_subscriber_has_its_own_records(service: Command, api: aiohttp.ClientSession) -> None:
+    await send(service, str(uuid4()), 0)  # no event has this sequence
+
+    async def refused(path: str) -> list[str]:
+        async with api.get(f"/api/{path}") as answer:
+            assert answer.status == 200, await answer.text()
+            return [item["id"] for item in (await answer.json())["items"] if item["state"] == "refused"]
+
+    of_mails, of_board = [
+        await eventually(partial(refused, path)) for path in ("mails/set-aside", "set-aside")
+    ]
+    assert set(of_mails).isdisjoint(of_board)
+    async with api.get("/api/mails/subscriber") as answer:
+        status = await answer.json()
+    assert (status["setAside"], status["sweep"], status["lastSweep"]) == (
+        {"waiting": 0, "refused": 1},
+        None,
+        None,
+    )
+    for path, record in (("mails/set-aside", of_mails[0]), ("set-aside", of_board[0])):
+        async with api.post(f"/api/{path}/{record}/discard", json={"reason": "a test"}) as answer:
+            assert answer.status == 204, await answer.text()
+
+
+async def send(service: Command, order_id: str, sequence: int) -> str:
+    """A shipping whose events before it never come."""
+    event_id = str(uuid4())
+    body = {
+        "id": event_id, "orderId": order_id, "action": "OrderShippedEvent", "sequence": sequence,
+        "createdAt": datetime.now(UTC).isoformat(), "shippedAt": datetime.now(UTC).isoformat(),
+    }  # fmt: skip
+    port = int(service.address("Service Bus").rstrip("/").rpartition(":")[2])
+    properties: dict[str | bytes, Any] = {"aggregateType": "order"}
+    message = ServiceBusMessage(
+        json.dumps(body), session_id=order_id, message_id=event_id, application_properties=properties
+    )
+    async with (
+        ServiceBusClient.from_connection_string(servicebus_connection(port)) as client,
+        client.get_topic_sender("order-events") as sender,
+    ):
+        await sender.send_messages(message)
+    return event_id
+
+
+async def test_an_email_that_waits_for_events_that_never_come_is_an_operators_to_decide(
+    service: Command, api: aiohttp.ClientSession
+) -> None:
+    order_id = str(uuid4())
+    event_id = await send(service, order_id, 3)
+
+    async def listed() -> dict[str, Any] | None:
+        async with api.get("/api/effects") as answer:
+            assert answer.status == 200, await answer.text()
+            items = (await answer.json())["items"]
+        return next((item for item in items if item["eventId"] == event_id), None)
+
+    waits = await eventually(listed)
+    assert {name: waits[name] for name in ("state", "orderId", "aggregateType", "action", "sequence", "attempts")} == {
+        "state": "waiting", "orderId": order_id, "aggregateType": "order", "action": "OrderShippedEvent",
+        "sequence": 3, "attempts": 0,
+    }  # fmt: skip
+    assert waits["reason"] == "comes before an event that is missing"
+    assert 0 <= waits["ageSeconds"] < 60
+    assert "event" not in waits
+    where = f"/api/effects/{waits['id']}"
+    async with api.get(where) as answer:
+        assert (await answer.json())["event"]["id"] == event_id
+    for call, status in (
+        ("apply", 409),
+        ("discard", 409),
+        ("pass-missing", 204),
+        ("apply", 204),
+        ("apply", 404),
+    ):
+        async with api.post(f"{where}/{call}", json={"reason": "they were never sent"}) as answer:
+            assert answer.status == status, await answer.text()
+    await eventually(lambda: f"e-mail {event_id}: order {order_id} is on its way" in service.output)
+    for path, status in ((f"{where}/discard", 404), (f"{where}/apply", 404), ("/api/effects/7/apply", 404)):
+        async with api.post(path, json={"reason": "r"}) as answer:
+            assert answer.status == status
+    assert await listed() is None
+
+
 async def test_the_operations_page_is_there_and_its_calls_speak_of_orders(api: aiohttp.ClientSession) -> None:
     async with api.get("/api/operations") as answer:
         assert (answer.status, answer.content_type) == (200, "text/html")
     async with api.get("/api/instance") as answer:
-        [named] = (await answer.json())["aggregates"]
+        told = await answer.json()
+        [named] = told["aggregates"]
         assert (named["type"], named["path"], named["owner"]) == ("order", "orders", "orderId")
+    for listed in told["lists"]:
+        async with api.get(f"/api/{listed}") as answer:
+            assert answer.status == 200
+    assert told["lists"] == ["set-aside", "mails/set-aside", "effects"]
     async with api.get("/api/dependencies") as answer:
         assert [each["ok"] for each in (await answer.json())["items"]] == [True, True]
     order = await place(api)

@@ -7,6 +7,7 @@ still end by waiting, such as an event that has not arrived yet; every other vio
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from tests.torture.entries import entries
 from tests.torture.history import (
     CREATED,
     DELETED,
@@ -47,6 +48,7 @@ def check(history: History) -> list[Violation]:
         *(found for each in operations.values() for found in _effects(each, by_operation[each.name])),
         *(found for contact, each in by_contact.items() for found in _order(contact, each, operations)),
         *_final_state(history.found, by_contact),
+        *entries(history.shown, by_contact),
         *unsequenced(history, operations),
         *parking(history),
         *notices(history, told),

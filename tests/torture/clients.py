@@ -87,7 +87,7 @@ class Client:
             return await self.create() is not None
         contact = self.chance.choice(contacts)
         if wish > 0.95:
-            return await self._delete(contact)
+            return await self.delete(contact)
         answer = await self.patch(contact)
         return answer.outcome != "unknown"
 
@@ -116,7 +116,8 @@ class Client:
         self.directory.saw(contact, None)
         return contact
 
-    async def _delete(self, contact: str) -> bool:
+    async def delete(self, contact: str) -> bool:
+        """Whether the service was there. A deletion whose answer is lost is repeated."""
         self.directory.gone(contact)
         request = _Request(self, "delete", (), contact=contact)
         answer = await request.send()

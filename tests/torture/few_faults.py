@@ -4,7 +4,7 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from tests.torture.strike import Strike, deaths_of_relays, in_order, leases_lost, times
+from tests.torture.strike import Strike, deaths_of_relays, in_order, leases_lost, thieves, times
 
 _BATCHES: Mapping[str, Any] = {"operation": "batch", "container": "contacts"}
 
@@ -75,6 +75,19 @@ def lost_answers(chance: random.Random, seconds: float) -> list[Strike]:
 def floods(chance: random.Random, seconds: float) -> list[Strike]:
     """Contacts whose waiting events need several batches, while the topic refuses every other send."""
     return [Strike(at, "flood", "contacts") for at in times(chance, seconds, 15.0)]
+
+
+def stolen_messages(chance: random.Random, seconds: float) -> list[Strike]:
+    """The app's subscriber meets lost, late and repeated messages, sick entries, late writes, and old reads."""
+    source = {"kind": "lag", "operation": "read", "container": "contacts", "seconds": 8.0, "count": None}
+    entry = {"kind": "lag", "operation": "read", "container": "directory", "versions": 3, "share": 0.5}
+    strikes = [
+        Strike(0.1, "lag", "cosmos", fault=source),
+        Strike(0.1, "lag", "cosmos", fault=entry | {"count": None}),
+        *thieves(chance, seconds, number=8, interval=1.0),
+        *(Strike(at, "kill", "functions", 0.2) for at in times(chance, seconds, 25.0)),
+    ]
+    return in_order(strikes)
 
 
 def nothing(_chance: random.Random, _seconds: float) -> list[Strike]:

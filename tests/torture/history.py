@@ -21,6 +21,8 @@ from tests.torture.journal import (
     Parked,
     Poisoned,
     Record,
+    Shown,
+    Stolen,
     Struck,
     Unsequenced,
 )
@@ -188,6 +190,9 @@ class History:
     discarded: set[str] = field(default_factory=set)
     free: list[Free] = field(default_factory=list)
     strikes: list[Struck] = field(default_factory=list)
+    stolen: list[Stolen] = field(default_factory=list)
+    shown: dict[str, list[Shown]] = field(default_factory=lambda: defaultdict(list))
+    """By contact: the versions of its entry, as the directory's change feed showed them; it may leave some out."""
     found: list[dict[str, Any]] = field(default_factory=list)
     parked: list[dict[str, Any]] = field(default_factory=list)
     still_parked: list[dict[str, Any]] = field(default_factory=list)
@@ -212,6 +217,10 @@ class History:
                 self.strikes.append(record)
             case Found():
                 self.found.append(record.body)
+            case Shown():
+                self.shown[record.contact].append(record)
+            case Stolen():
+                self.stolen.append(record)
             case _:
                 self._add_past_the_api(record)
 

@@ -116,6 +116,30 @@ class Free(Entry):
     time: datetime = Field(default_factory=lambda: datetime.now(UTC))
 
 
+class Stolen(Entry):
+    """A message is about to be taken away from the app's own subscription, for good or into its dead letters."""
+
+    type: Literal["stolen"] = "stolen"
+    contact: str
+    sequence: int
+    """-1 if the message has none."""
+    lost: bool
+    """For good: nobody will ever apply it."""
+
+
+class Shown(Entry):
+    """The directory's change feed showed a version of an entry."""
+
+    type: Literal["shown"] = "shown"
+    contact: str
+    sequence: int
+    event: str | None
+    """The event that made this version; None: the version was read from the contact."""
+    applied_at: str
+    data: dict[str, Any] | None
+    """None: the entry is deleted."""
+
+
 class Struck(Entry):
     """The nemesis did something; ``done`` is False when what it aimed at was not there."""
 
@@ -149,6 +173,8 @@ Record = Annotated[
     | Unsequenced
     | Discarded
     | Free
+    | Stolen
+    | Shown
     | Struck
     | Found
     | Parked,

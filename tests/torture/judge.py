@@ -125,6 +125,8 @@ class Judge:
         """What is wrong now, and whether everything could be looked at."""
         self._read_on()
         settled = await self.operator.settle()
+        if self.history.stolen:
+            settled = await self.operator.apply_what_was_set_aside() and settled
         contacts = await whole_list(f"{self.operator.url}/contacts")
         self.history.still_parked, self.history.found = self.operator.parked, contacts or []
         second = await self._second_look(contacts or [])

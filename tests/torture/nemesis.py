@@ -11,15 +11,16 @@ from typing import Any
 
 import aiohttp
 
-from tests.support.azure import CONTACTS
+from tests.support.azure import CONTACTS, DIRECTORY
 from tests.torture.clients import Client
 from tests.torture.journal import Struck
 from tests.torture.lost_leases import delete_leases
 from tests.torture.operator import Operator
 from tests.torture.other_version import change_as_another_version, store_without_sequence
 from tests.torture.poison import poison
-from tests.torture.stack import DATABASE, PARTITIONS, Stack
+from tests.torture.stack import APP_SUBSCRIPTION, DATABASE, PARTITIONS, TOPIC, Stack
 from tests.torture.strike import Kind, Strike
+from tests.torture.thief import Thief
 
 _CHANGES_OF_A_POISONED_CONTACT = 2
 _NO_FEED_SECONDS = 5.0
@@ -37,6 +38,8 @@ _FULL: Mapping[str, Any] = {"kind": "full", "count": None, "share": 0.5, "forSec
 _ATTEMPTS_TO_FIND_A_VICTIM = 10
 _PAUSE_SECONDS = 0.5
 _SPLITS_IN_A_ROW = 2
+_DELETED_AFTER_A_THEFT = 0.7
+"""How many contacts of which a message became a dead letter are deleted: the message comes after their end."""
 
 
 @dataclass
@@ -61,8 +64,10 @@ class Nemesis:
                 striking.create_task(self._strike(strike))
 
     async def heal(self) -> None:
-        """No fault is left that is still to happen."""
-        await asyncio.gather(self.stack.cosmos.faults.clear(), self.stack.servicebus.faults.clear())
+        """No fault is left that is still to happen. A service that is busy is asked again."""
+        for service in (self.stack.cosmos, self.stack.servicebus):
+            while not await _arrange(service.faults.clear()):  # noqa: ASYNC110 - nobody tells when it is there again
+                await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _strike(self, strike: Strike) -> None:
         if strike.target in ("worker", "leases") and "worker" not in self.stack.processes:
@@ -90,6 +95,9 @@ class Nemesis:
             "other version": self._other_version,
             "flood": self._flood,
             "operator": self.operator.settle,
+            "thief": lambda: self._steal(strike.seconds),
+            "refuse entry": lambda: self._refuse_an_entry(strike.fault),
+            "operator of the subscriber": self.operator.apply_what_was_set_aside,
         }
         return await deeds[strike.kind]()
 
@@ -186,6 +194,25 @@ class Nemesis:
         self.victim.directory.saw(contact, None)
         await asyncio.sleep(max(0.0, readable - 0.2 - time.monotonic()))
         return await _arrange(self.stack.servicebus.faults.add(**_FULL))
+
+    async def _steal(self, seconds: float) -> bool:
+        connection = self.stack.servicebus.connection_string
+        thief = Thief(connection, TOPIC, APP_SUBSCRIPTION, self.operator.journal, self.chance)
+        until, done = time.monotonic() + seconds, False
+        while time.monotonic() < until:
+            stolen = await thief.steal()
+            done = done or stolen is not None
+            if stolen and not stolen.lost and self.chance.random() < _DELETED_AFTER_A_THEFT:
+                await self.victim.delete(stolen.contact)
+        return done
+
+    async def _refuse_an_entry(self, fault: Mapping[str, Any]) -> bool:
+        """The store takes no request for the entry of one contact, of which the app then sets messages aside."""
+        contacts = sorted(self.victim.directory.etags)
+        if not contacts:
+            return False
+        path = f"*/colls/{DIRECTORY}/docs/{self.chance.choice(contacts)}"
+        return await _arrange(self.stack.cosmos.faults.add(**fault, path=path))
 
     async def _new_contact(self) -> str | None:
         """A contact that only the victim knows of."""

@@ -1,4 +1,4 @@
-"""The operator discards broken events and replays the contacts behind them.
+"""The operator discards broken events and replays the contacts behind them, and applies what was set aside.
 
 The operator uses the service's own administrative calls, during the faults and afterwards, and writes down the parked
 events that it finds before it changes them.
@@ -14,7 +14,7 @@ from tests.torture.listing import whole_list
 
 _REASON = "the torture test broke it"
 _TIMEOUT_SECONDS = 12.0
-_REPLAYED, _DONE = 200, 204
+_OK, _DONE, _CLOSED = 200, 204, 404
 
 
 @dataclass
@@ -44,6 +44,16 @@ class Operator:
             await self._replay(contact)
         return True
 
+    async def apply_what_was_set_aside(self) -> bool:
+        """Collect the dead letters, and apply every record, the oldest first; whether none is left."""
+        collected = await self._post("dead-letters/collect", {})
+        waiting = await whole_list(f"{self.url}/set-aside")
+        if collected is None or collected.status != _OK or waiting is None:
+            return False
+        answers = [await self._post(f"set-aside/{item['id']}/apply", {}) for item in waiting]
+        left = [answer for answer in answers if answer is None or answer.status not in (_DONE, _CLOSED)]
+        return not left and not collected.json()["collected"]
+
     async def _discard(self, item: dict[str, Any]) -> None:
         answer = await self._post(f"parked/{item['id']}/discard", {"reason": _REASON})
         if answer is not None and answer.status == _DONE:
@@ -51,7 +61,7 @@ class Operator:
 
     async def _replay(self, contact: str) -> None:
         answer = await self._post(f"parked/contacts/{contact}/replay", {})
-        if answer is not None and answer.status == _REPLAYED and not answer.json()["remaining"]:
+        if answer is not None and answer.status == _OK and not answer.json()["remaining"]:
             self.journal.write(Free(contact=contact))
 
     async def _post(self, path: str, body: dict[str, str]) -> once.Answer | None:

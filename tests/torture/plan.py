@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.torture import few_faults
-from tests.torture.strike import Strike, deaths_of_relays, faults, in_order, leases_lost, times
+from tests.torture.strike import Strike, deaths_of_relays, faults, in_order, leases_lost, thieves, times
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,8 @@ class Profile:
     pauses: tuple[float, float] = (0.05, 0.3)
     hosts: int = 1
     workers: int = 1
+    ends_quietly: bool = False
+    """Whether the run ends without one more change of every contact: what is wrong then stays wrong."""
 
 
 KILLS = {"functions": 15.0, "cosmos": 11.0, "servicebus": 11.0, "worker": 15.0, "subscriber": 12.0}
@@ -124,6 +126,7 @@ def everything(chance: random.Random, seconds: float) -> list[Strike]:
         *(Strike(at, "flood", "contacts") for at in times(chance, seconds, 45.0)),
         *_throttled_after_a_lost_answer(chance, seconds, 9.0),
         *(Strike(at, "other version", "contacts") for at in times(chance, seconds, 9.0)),
+        *thieves(chance, seconds, number=2, interval=4.0),
     ]
     return in_order(strikes)
 
@@ -171,6 +174,7 @@ PROFILES: dict[str, Profile] = {
     "interrupted-replays": Profile(few_faults.interrupted_replays, hosts=2),
     "moving-leases": Profile(few_faults.moving_leases, hosts=2),
     "unserved-tokens": Profile(few_faults.unserved_tokens, hosts=2),
+    "stolen-messages": Profile(few_faults.stolen_messages, pauses=(0.2, 0.7), hosts=2, ends_quietly=True),
     "lost-answers": Profile(few_faults.lost_answers),
     "floods": Profile(few_faults.floods),
     "nothing": Profile(few_faults.nothing),

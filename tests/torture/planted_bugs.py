@@ -24,25 +24,27 @@ class Planted:
 _GAP = ("order", "lost event", "order in time")
 _NO_EFFECT = (*_GAP, "half done", "contact without its events", "state differs from the events")
 
+_SEEN = ("entry went back", "entry differs from the events", "applied twice", "deleted entry came back")
+
 PLANTED = (
     Planted(
         "undelivered-page-counts-as-done",
         "infra/wiring.py",
-        "                return await self.relay.forward(self.events.events(items))\n",
-        "                try:\n"
-        "                    return await self.relay.forward(self.events.events(items))\n"
-        "                except NotDelivered:\n"
-        "                    return Forwarded()\n",
+        "                    forwarded = await self.relay.forward(self.events.events(items))\n",
+        "                    try:\n"
+        "                        forwarded = await self.relay.forward(self.events.events(items))\n"
+        "                    except NotDelivered:\n"
+        "                        forwarded = Forwarded()\n",
         "floods",
         _GAP,
     ),
     Planted(
         "feed-moves-on-before-the-broker-has-the-events",
         "function_app.py",
-        "    await application().outbox.forward(documents)\n",
+        "    await application().outbox.forward(documents, context)\n",
         "    import asyncio\n"
         "\n"
-        "    asyncio.get_running_loop().create_task(application().outbox.forward(documents))\n",
+        "    asyncio.get_running_loop().create_task(application().outbox.forward(documents, context))\n",
         "floods",
         _GAP,
     ),
@@ -222,5 +224,71 @@ PLANTED = (
         "    found = await work.get(kind, aggregate_id, partition_key=partition_key)\n",
         "old-reads",
         ("not found, but there", "refused as changed, but unchanged"),
+    ),
+    Planted(
+        "inbox-applies-before-it-checks",
+        "inbox/decision.py",
+        "    if sequence <= entry.last_sequence:\n"
+        "        return Complete(Done.CONFLICT if _conflict(entry, event) else Done.APPLIED_BEFORE)"
+        "  # applied-before\n",
+        "",
+        "stolen-messages",
+        _SEEN,
+    ),
+    Planted(
+        "inbox-checks-and-writes-apart",
+        "infra/cosmos/entries.py",
+        "        write = Write.create(item) if over is None else Write.replace(item, over)\n",
+        '        write = Write.create(item) if over is None else Write("replace", item)\n',
+        "stolen-messages",
+        _SEEN,
+    ),
+    Planted(
+        "inbox-ignores-a-gap",
+        "inbox/decision.py",
+        "    if sequence > entry.last_sequence + 1:\n        return Heal(Because.GAP, sequence)  # next-only\n",
+        "",
+        "stolen-messages",
+        _SEEN,
+    ),
+    Planted(
+        "inbox-heals-from-an-old-read",
+        "inbox/decision.py",
+        "    behind = found is None or (heal.at_least is not None and found.sequence < heal.at_least)\n",
+        "    behind = found is None\n",
+        "stolen-messages",
+        ("directory",),
+    ),
+    Planted(
+        "inbox-applies-again-what-was-set-aside",
+        "inbox/retrier.py",
+        "                await self.handle(event)\n",
+        "                from dataclasses import replace\n"
+        "\n"
+        "                inbox = self.handle.__self__\n"
+        "                read = await inbox.entries.newest(event.aggregate)\n"
+        "                after = read and read.entry.state and inbox.project(read.entry.state, event)\n"
+        "                if after:\n"
+        "                    from inbox.entry import Stamp\n"
+        "\n"
+        "                    newer = max(read.entry.last_sequence, event.sequence or 0)\n"
+        "                    entry = replace(read.entry, last_sequence=newer, state=after.state)\n"
+        "                    stamp = Stamp(self.now(), None)\n"
+        "                    await inbox.entries.put(event.aggregate, entry, stamp, over=read.version)\n",
+        "stolen-messages",
+        _SEEN,
+    ),
+    Planted(
+        "inbox-brings-a-deleted-contact-back",
+        "inbox/decision.py",
+        "    if entry.state is None:\n        return Complete(Done.DELETED)  # deleted-is-final\n",
+        "    if entry.state is None:\n"
+        '        if event.action == "ContactCreatedEvent":\n'
+        "            from application.directory import entry_of\n"
+        "\n"
+        '            return Put(Entry(event.sequence or 1, event.id, entry_of(event.data["contact"])))\n'
+        "        return Complete(Done.DELETED)  # deleted-is-final\n",
+        "stolen-messages",
+        ("deleted entry came back", "entry went back"),
     ),
 )

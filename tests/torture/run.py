@@ -4,27 +4,33 @@ import asyncio
 import random
 import signal
 import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tests.support.paths import ROOT
 from tests.torture.clients import Client, Directory
 from tests.torture.history import History
-from tests.torture.journal import Journal
+from tests.torture.journal import Journal, Reader, Stolen
 from tests.torture.judge import Judge, Verdict
+from tests.torture.listing import whole_list
 from tests.torture.nemesis import Nemesis
 from tests.torture.operator import Operator
 from tests.torture.plan import PROFILES, plan
 from tests.torture.stack import Stack, running
+from tests.torture.watcher import watching
+
+T = TypeVar("T")
 
 CLIENTS = 6
 PATIENCE_SECONDS = 150.0
 """More than the relay's longest pause between two attempts (a minute) and the life of a lease together."""
 
 _LAST_ANSWERS_SECONDS = 60.0
+_PAUSE_SECONDS = 0.3
 
 
 @dataclass(frozen=True)
@@ -77,6 +83,7 @@ class _Run:
             )
             journal = Journal(stack.clients_log)
             ends.callback(journal.close)
+            await ends.enter_async_context(watching(stack, journal))
             operator = Operator(stack.url, journal)
             self._judge = Judge(operator, stack.clients_log, stack.subscriber_log)
             self._started = time.monotonic()
@@ -163,5 +170,34 @@ async def _load_and_faults(options: Options, stack: Stack, operator: Operator) -
         await nemesis.heal()
         stopping.set()
     last = client("last")
-    for contact in sorted(directory.etags):
-        await last.patch(contact)  # after it, what was lost before is a gap, and no longer only late
+    if not PROFILES[options.profile].ends_quietly:
+        for contact in sorted(directory.etags):
+            await last.patch(contact)  # after it, what was lost before is a gap, and no longer only late
+    await _follow_what_was_lost(stack, last)
+
+
+async def _follow_what_was_lost(stack: Stack, client: Client) -> None:
+    """A thief may have taken the newest message of a contact: only a later event shows it, or a sweep after minutes."""
+    history = History()
+    history.add(Reader(stack.clients_log).new())
+    lost = {each.contact: each.sequence for each in sorted(history.stolen, key=_sequence) if each.lost}
+    for contact in await _until(lambda: whole_list(f"{stack.url}/contacts")) if lost else []:
+        if contact["sequence"] <= lost.get(contact["id"], 0):
+            await _until(partial(_changed, client, contact["id"]))
+
+
+async def _changed(client: Client, contact: str) -> bool | None:
+    return (await client.patch(contact)).outcome == "acknowledged" or None
+
+
+async def _until(call: Callable[[], Awaitable[T | None]]) -> T:
+    """What the call gives as soon as it gives something."""
+    while True:
+        found = await call()
+        if found is not None:
+            return found
+        await asyncio.sleep(_PAUSE_SECONDS)
+
+
+def _sequence(stolen: Stolen) -> int:
+    return stolen.sequence

@@ -7,6 +7,7 @@ aside, delivered again, parked or discarded. Everything that it finds may still 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tests.torture.entries import as_an_entry
 from tests.torture.violation import Violation
 
 RULE = "directory"
@@ -25,7 +26,7 @@ def second_opinion(
     living = {str(contact["id"]): contact for contact in contacts}
     found += [f"{gone} is shown, and is no contact" for gone in sorted(of_contact.keys() - living.keys())]
     for contact_id, contact in living.items():
-        entry, wanted = of_contact.get(contact_id), _as_an_entry(contact)
+        entry, wanted = of_contact.get(contact_id), as_an_entry(contact) | {"sequence": contact["sequence"]}
         if entry is None:
             found.append(f"{contact_id} is not shown")
             continue
@@ -35,16 +36,3 @@ def second_opinion(
                 f"{contact_id}, at sequence {entry['sequence']} of {contact['sequence']}, differs in {', '.join(wrong)}"
             )
     return [Violation(RULE, text, may_pass=True) for text in found]
-
-
-def _as_an_entry(contact: _Item) -> dict[str, Any]:
-    company = contact.get("company") or {}
-    return {
-        "firstName": contact["name"]["firstName"],
-        "lastName": contact["name"]["lastName"],
-        "email": contact["email"],
-        "company": company.get("companyName"),
-        "city": company.get("city"),
-        "country": company.get("country"),
-        "sequence": contact["sequence"],
-    }

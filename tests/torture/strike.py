@@ -19,10 +19,17 @@ Kind = Literal[
     "other version",
     "flood",
     "operator",
+    "thief",
+    "refuse entry",
+    "operator of the subscriber",
 ]
 
 QUIET_END_SECONDS = 1.0
 """Nothing new is started so short before the end: it would be healed before it is felt."""
+
+
+LATE_SECONDS = 6.0
+"""Longer than a caller waits for the store."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +47,9 @@ class Strike:
         """What the summary calls it."""
         if self.fault.get("kind") == "lag":
             return f"lag {self.fault['container']}"
-        return f"{self.kind} {self.fault['kind']}" if self.fault else self.kind
+        return (
+            f"{self.kind} {self.fault['kind']}" if self.fault and self.kind != "refuse entry" else self.kind
+        )
 
 
 def times(chance: random.Random, seconds: float, interval: float) -> Iterator[float]:
@@ -68,6 +77,32 @@ def deaths_of_relays(chance: random.Random, seconds: float, interval: float) -> 
     for target in ("functions", "worker"):
         for at in times(chance, seconds, interval):
             yield Strike(at, "kill", target, chance.uniform(0.1, 1.5))
+
+
+def thieves(chance: random.Random, seconds: float, *, number: int, interval: float) -> Iterator[Strike]:
+    """Messages of the app's subscription are stolen; some of its entries are sick, some of its writes arrive late."""
+    late = {
+        "kind": "late",
+        "operation": "batch",
+        "container": "directory",
+        "count": 2,
+        "seconds": LATE_SECONDS,
+    }
+    refused = {
+        "kind": "refuse",
+        "operation": "read",
+        "container": "directory",
+        "count": None,
+        "forSeconds": 3.0,
+    }
+    for _ in range(number):
+        yield Strike(0.2, "thief", "contact-directory", seconds - QUIET_END_SECONDS)
+    for at in times(chance, seconds - LATE_SECONDS, 1.5 * interval):
+        yield Strike(at, "cosmos", "cosmos", fault=late)
+    for at in times(chance, seconds, 5.0 * interval):
+        yield Strike(at, "refuse entry", "directory", fault=refused)
+    for at in times(chance, seconds, 3.0 * interval):
+        yield Strike(at, "operator of the subscriber", "set-aside")
 
 
 def in_order(strikes: list[Strike]) -> list[Strike]:

@@ -71,6 +71,10 @@ def _strikes(history: History) -> Iterator[tuple[str, str]]:
     for fault, times in sorted(others.items()):
         yield f"  {fault}", str(times)
     stored = sum(poison.stored is True for poison in history.poisons)
+    lost = sum(each.lost for each in history.stolen)
+    yield "messages taken away", f"{len(history.stolen)}, {lost} of them for good"
+    versions = sum(map(len, history.shown.values()))
+    yield "versions of entries seen", str(versions)
     yield "poison documents", f"{stored} stored, {len(history.parked)} events seen parked"
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.torture import checker, history, journal, past_the_api, refusals, violation
+from tests.torture import checker, entries, history, journal, past_the_api, refusals, violation
 from tests.torture.checker import check
 from tests.torture.journal import Outcome
 from tests.torture.story import ALL, CONTACT, OTHER, Story, details, final, good
@@ -276,7 +276,7 @@ def test_a_violation_that_waiting_can_end_is_told_apart() -> None:
     assert any(not violation.may_pass for violation in check(story.history))
 
 
-@pytest.mark.parametrize("module", [checker, history, journal, past_the_api, refusals, violation])
+@pytest.mark.parametrize("module", [checker, entries, history, journal, past_the_api, refusals, violation])
 def test_the_checker_knows_nothing_of_the_code_under_test(module: Any) -> None:
     tree = ast.parse(Path(module.__file__).read_text())
     names = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
@@ -284,6 +284,7 @@ def test_the_checker_knows_nothing_of_the_code_under_test(module: Any) -> None:
     service = {"domain", "application", "infra", "changefeed", "devstack", "function_app", "azure"}
     assert not {name.partition(".")[0] for name in names} & service
     assert {name for name in names if name.startswith("tests.")} <= {
+        "tests.torture.entries",
         "tests.torture.history",
         "tests.torture.journal",
         "tests.torture.past_the_api",

@@ -89,7 +89,7 @@ async def test_each_attempt_of_a_deletion_arrives_once_and_is_written_down_as_un
     client_of: Callable[[str], Client], tmp_path: Path
 ) -> None:
     async with server() as taking:
-        assert not await client_of(taking.url)._delete(CONTACT)
+        assert not await client_of(taking.url).delete(CONTACT)
     found = history(tmp_path)
     assert taking.taken == list(found.attempts) == ["c-0.1", "c-0.2"]
     assert [answer.outcome for answer in found.answers.values()] == ["unknown", "unknown"]

@@ -7,14 +7,16 @@ from pathlib import Path
 import pytest
 
 from tests.support.paths import ROOT
-from tests.torture import checker, past_the_api, refusals
+from tests.torture import checker, entries, past_the_api, refusals, second_judge
 from tests.torture.judge import BAD, BROKEN_OFF, GOOD
 from tests.torture.plan import PROFILES
 from tests.torture.planted import Run, copy_tracked, plant, table
 from tests.torture.planted_bugs import PLANTED, Planted
 
-DEPLOYED = ("outbox/", "infra/", "domain/", "application/", "changefeed/", "function_app.py")
-RULES = "".join(inspect.getsource(module) for module in (checker, past_the_api, refusals))
+DEPLOYED = ("outbox/", "inbox/", "infra/", "domain/", "application/", "changefeed/", "function_app.py")
+RULES = "".join(
+    inspect.getsource(module) for module in (checker, entries, past_the_api, refusals, second_judge)
+)
 
 BUG = Planted("b", "code.py", "right\n", "wrong\n", "nothing", ("order",))
 

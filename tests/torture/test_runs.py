@@ -19,6 +19,8 @@ QUICKLY_FOUND = (
     "feed-order-instead-of-sequence",
     "events-in-a-second-write",
     "repetition-is-refused-for-ever",
+    "inbox-applies-before-it-checks",
+    "inbox-ignores-a-gap",
 )
 """With any seed, within seconds; all bugs together take half an hour: ``python -m tests.torture.planted``."""
 
@@ -57,9 +59,15 @@ def test_nothing_is_lost_doubled_or_reordered(tmp_path: Path) -> None:
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize(
     ("profile", "fault"),
-    [("lost-leases", "delete leases (?:one|half|all)"), ("unattended-splits", "split unattended")],
+    [
+        ("lost-leases", "delete leases (?:one|half|all)"),
+        ("unattended-splits", "split unattended"),
+        ("stolen-messages", "messages taken away"),
+    ],
 )
-def test_nothing_is_lost_with_leases_or_while_no_relay_runs(tmp_path: Path, profile: str, fault: str) -> None:
+def test_nothing_is_lost_where_one_kind_of_fault_comes_often(
+    tmp_path: Path, profile: str, fault: str
+) -> None:
     done = torture(tmp_path, "--profile", profile, "--seconds", "20", "--seed", "1")
     assert done.returncode == 0, done.stdout + done.stderr
     assert count("violations", done.stdout) == 0
@@ -81,7 +89,7 @@ def test_another_app_can_be_tried(tmp_path: Path) -> None:
     app = tmp_path / "app"
     app.mkdir()
     code = (ROOT / "function_app.py").read_text()
-    forwards = "    await application().outbox.forward(documents)\n"
+    forwards = "    await application().outbox.forward(documents, context)\n"
     assert code.count(forwards) == 1
     (app / "function_app.py").write_text(code.replace(forwards, ""))
     done = torture(tmp_path, "--app", str(app), "--profile", "nothing", "--seconds", "3", "--patience", "3")

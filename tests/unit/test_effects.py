@@ -21,6 +21,7 @@ SETTINGS = settings.load(
         "SERVICEBUS": "Endpoint=sb://127.0.0.1;SharedAccessKeyName=n;SharedAccessKey=a2V5;UseDevelopmentEmulator=true;",
     }
 )
+WITH_EFFECTS = replace(SETTINGS, cosmos_effects_container="effects")
 
 
 async def no_effect(event: Event) -> None:
@@ -39,8 +40,10 @@ def test_ids_are_kept_for_longer_than_the_limits_of_all_places_where_an_event_ca
 async def test_limits_that_the_store_cannot_keep_are_refused_at_start() -> None:
     outbox = wire_outbox(SETTINGS, WireNames(source="/things"))
     try:
-        assert wire_effects(SETTINGS, outbox, "effects", no_effect).rules.unsure is Unsure.RUN_AGAIN
+        assert wire_effects(WITH_EFFECTS, outbox, no_effect).inbox.rules.unsure is Unsure.RUN_AGAIN
         with pytest.raises(Misconfigured, match="lower EVENT_TTL_SECONDS"):
-            wire_effects(replace(SETTINGS, event_ttl_seconds=TTL_MAX // 2), outbox, "effects", no_effect)
+            wire_effects(replace(WITH_EFFECTS, event_ttl_seconds=TTL_MAX // 2), outbox, no_effect)
+        with pytest.raises(Misconfigured, match="COSMOS_EFFECTS_CONTAINER is missing"):
+            wire_effects(SETTINGS, outbox, no_effect)
     finally:
         await outbox.resources.aclose()

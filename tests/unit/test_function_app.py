@@ -121,7 +121,9 @@ def test_only_health_and_the_page_without_data_can_be_called_without_a_key(app: 
         "get_relay", "list_parked", "get_parked", "discard_parked", "replay_parked",
         "list_set_aside", "get_set_aside", "apply_set_aside", "discard_set_aside", "collect_dead_letters",
         "get_subscriber", "get_dependencies", "get_instance", "get_history",
+        "list_effects", "get_effect", "apply_effect", "discard_effect", "pass_missing_effects",
     }  # fmt: skip
+    admin |= {f"{name}_mails" for name in admin}
     assert {name for name, level in levels.items() if "admin" in level} == admin & levels.keys()
 
 

@@ -203,7 +203,10 @@ def _leaves(kind: type[Exception]) -> set[type[Exception]]:
 def test_no_error_that_a_caller_can_meet_is_without_a_status() -> None:
     met = {kind for kind, _, _ in STATUS_OF} | {errors.OutcomeUnknown}
     bases = {errors.OutboxError, InfraError, RequestError}
-    of_operators = {inbox.NotSetAside, inbox.NotApplied, inbox.RecordChanged, inbox.StoreAway}
+    of_operators = {
+        *(inbox.NotSetAside, inbox.NotApplied, inbox.NotInTurn, inbox.RecordChanged),
+        *(inbox.Contended, inbox.StoreAway),
+    }
     of_infra = _leaves(RequestError) | {Misconfigured, Overloaded}
     assert met == (_leaves(errors.OutboxError) | of_infra | of_operators) - bases
 

@@ -323,6 +323,11 @@ async def test_messages_that_are_set_aside_are_told_with_the_age_of_the_oldest(r
     empty = replace(watching, retrier=replace(retrier, set_aside=inbox.FakeSetAside()))
     await empty.watch()
     assert (recorded.gauge("outbox.set_aside.messages"), recorded.gauge("outbox.set_aside.oldest")) == (0, 0)
+    await replace(watching, subscription="another").watch()
+    await empty.watch()
+    assert recorded.gauge("outbox.set_aside.messages") == 2, "a process may have several subscribers"
+    await replace(empty, subscription="another").watch()
+    assert recorded.gauge("outbox.set_aside.messages") == 0
 
 
 def test_the_gauges_of_the_relay_are_reported_as_they_were_set(recorded: Recorded) -> None:

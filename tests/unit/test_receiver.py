@@ -1,6 +1,7 @@
 """Failing well: what hits everybody is waited for, what hits one aggregate makes room, what can never be is kept."""
 
 import asyncio
+import itertools
 import json
 import logging
 from collections.abc import Awaitable, Callable
@@ -10,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from inbox.entry import Found
-from inbox.errors import NotApplied, NotSetAside, SourceBehind, StoreAway
+from inbox.errors import EffectRunning, NotApplied, NotSetAside, SourceBehind, StoreAway
 from inbox.event import AggregateKey, Event
 from inbox.receiver import FAILURES, LONGEST_CALL_SECONDS, WAIT_SECONDS, Receiver, told
 from inbox.retrier import Retrier, Tried
 from inbox.set_aside import State
 from inbox.state import StateInbox
+from inbox.streak import TELL_AT
 from tests.support.inbox import (
     KEY,
     NOON,
@@ -198,6 +200,44 @@ async def test_a_hundred_sick_aggregates_do_not_hold_up_a_healthy_one() -> None:
     assert len(records.records) == 300
 
 
+@pytest.mark.parametrize(("healthy_after", "told_times"), [(None, 1), (TELL_AT - 1, 0), (TELL_AT, 1)])
+async def test_a_failure_that_seems_to_hit_every_aggregate_is_told_once_and_holds_nothing_up(
+    caplog: pytest.LogCaptureFixture, healthy_after: int | None, told_times: int
+) -> None:
+    records, healthy, applied = FakeSetAside(), AggregateKey("thing", "healthy"), []
+
+    async def handle(received: Event) -> None:
+        if received.aggregate != healthy:
+            await sick(received)
+        applied.append(received.id)
+
+    receive = receiver(handle, records, FakeTime()).receive
+    for number in range(TELL_AT + 10):
+        if number == healthy_after:
+            await receive(delivery(event(1, key=healthy), 1000))
+        for sequence in (1, 2):  # the second one is of no other aggregate
+            key = AggregateKey("thing", f"sick-{number}")
+            await receive(delivery(event(sequence, key=key), 2 * number + sequence))
+    told_lines = [record.getMessage() for record in caplog.records if "in a row" in record.getMessage()]
+    assert len(told_lines) == told_times
+    assert all("ZeroDivisionError in sick" in line and "johndoe" not in line for line in told_lines)
+    assert len(records.records) == 2 * (TELL_AT + 10)
+    assert len(applied) == (healthy_after is not None)
+
+
+async def test_failures_of_several_kinds_are_not_told_as_one(caplog: pytest.LogCaptureFixture) -> None:
+    failures = itertools.cycle([KeyError("a"), OSError("b")])
+
+    async def handle(received: Event) -> None:
+        raise next(failures) if received.sequence is None else SourceBehind(f"of {received.aggregate}")
+
+    receive = receiver(handle, FakeSetAside(), FakeTime()).receive
+    for number in range(3 * TELL_AT):
+        key = AggregateKey("thing", str(number))
+        await receive(delivery(event(1 if number % 2 else None, key=key), number))
+    assert not [record for record in caplog.records if "in a row" in record.getMessage()]
+
+
 async def test_the_timer_applies_what_waits_in_its_order_and_once() -> None:
     source: FakeSource[tuple[int, ...]] = FakeSource()
     source.change(KEY, Found(1, (1,)))
@@ -226,6 +266,25 @@ async def test_an_aggregate_that_is_still_sick_is_tried_once_a_run_and_counted()
     assert await retrier.run(seconds=5) == Tried(waiting=1)
     assert await retrier.run(seconds=5) == Tried(waiting=1)
     assert sorted(record.attempts for record in records.records.values()) == [0, 2]
+
+
+async def test_an_effect_that_is_running_is_passed_over_by_the_timer_and_told_to_an_operator() -> None:
+    records, ran, other = FakeSetAside(), [], AggregateKey("thing", "8")
+
+    async def running(received: Event) -> None:
+        if received.aggregate == KEY:
+            raise EffectRunning("its effect is running")
+        ran.append(received.id)
+
+    for number, each in enumerate((event(1), event(2), event(1, key=other))):
+        await receiver(sick, records, FakeTime()).receive(delivery(each, number))
+    retrier = Retrier(read, running, records, timedelta(days=1), lambda: NOON)
+    assert await retrier.run(seconds=5) == Tried(applied=1, waiting=1)
+    assert ran == [event(1, key=other).id]
+    waiting = [record for record in records.records.values() if record.state is State.WAITING]
+    assert [record.attempts for record in waiting] == [0, 0], "nothing has failed"
+    with pytest.raises(EffectRunning):
+        await retrier.apply(waiting[0].id)
 
 
 async def test_a_store_that_is_away_changes_no_record() -> None:

@@ -14,7 +14,7 @@ from azure.cosmos.aio import ContainerProxy, CosmosClient
 from cosmos.raw import KEY, Raw, Reply, items_path
 from devstack.cosmos.errors import CosmosError
 from devstack.cosmos.wire.budget import Budget
-from devstack.testing import Service, running
+from devstack.testing import Service, eventually, running
 
 PK = {"x-ms-documentdb-partitionkey": '["a"]'}
 
@@ -51,6 +51,7 @@ async def test_a_lost_answer_leaves_nothing_or_everything(
         ("throttle", 429, "3200"),
         ("retry-with", 449, None),
         ("unavailable", 503, None),
+        ("refuse", 400, None),
         ("unauthorized", 401, None),
     ],
 )
@@ -81,6 +82,17 @@ async def test_a_slow_answer_takes_its_time_and_holds_nobody_else_up(
     assert reply.status == 201
     assert time.monotonic() - began >= 0.5
     assert others < 0.5
+
+
+async def test_a_late_request_is_carried_out_although_its_client_has_given_up(
+    wide: ContainerProxy, faulty_raw: Raw
+) -> None:
+    await faulty_raw.administer("POST", "faults", {"kind": "late", "seconds": 1.0, "operation": "create"})
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.3):
+            await create(faulty_raw, wide)
+    assert await stored(wide) == []
+    await eventually(lambda: stored(wide))
 
 
 @pytest.mark.parametrize(

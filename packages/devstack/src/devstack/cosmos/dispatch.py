@@ -23,7 +23,7 @@ from devstack.cosmos.resources.scope import read_scope
 from devstack.cosmos.resources.service import Service
 from devstack.cosmos.wire.auth import Authorizer
 from devstack.cosmos.wire.budget import Budget
-from devstack.cosmos.wire.faults import Faults, changed, instead, lagging, met
+from devstack.cosmos.wire.faults import Faults, changed, instead, lagging, late, met
 from devstack.cosmos.wire.messages import Answer, Request
 from devstack.cosmos.wire.routes import Kind, parse_path
 
@@ -144,6 +144,15 @@ class Dispatcher:
         self._faults = faults
         budget = service.options.ru_budget
         self._budget = None if budget is None else Budget(budget)
+
+    def late(self, method: str, raw_path: str, headers: Mapping[str, str]) -> float:
+        """How many seconds the request is on its way, before it is served: for faults on demand."""
+        if not self._faults.pending():
+            return 0.0
+        try:
+            return late(self._faults, Request(method, parse_path(raw_path), headers, b"", unquote(raw_path)))
+        except CosmosError:
+            return 0.0  # it is refused when it is served
 
     def serve(self, method: str, raw_path: str, headers: Mapping[str, str], body: bytes) -> Answer:
         """Never raises: what goes wrong becomes an answer."""

@@ -76,6 +76,8 @@ def _handler(dispatcher: Dispatcher) -> Callable[[web.Request], Awaitable[web.Re
             body = await request.read()
         except web.HTTPRequestEntityTooLarge:
             return _response(failure(CosmosError(TOO_LARGE, "Request size is too large.")))
+        if late := dispatcher.late(request.method, request.rel_url.raw_path, request.headers):
+            await asyncio.sleep(late)
         answer = dispatcher.serve(request.method, request.rel_url.raw_path, request.headers, body)
         if answer.delay:
             await asyncio.sleep(answer.delay)

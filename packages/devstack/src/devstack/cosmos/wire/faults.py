@@ -8,6 +8,7 @@ from pydantic import Field
 
 from devstack import fault_api
 from devstack.cosmos.errors import (
+    BAD_REQUEST,
     RETRY_WITH,
     SERVICE_UNAVAILABLE,
     TOO_MANY_REQUESTS,
@@ -23,7 +24,8 @@ class Fault(fault_api.Fault):
 
     ``operation``: create, upsert, read, replace, patch, delete, batch, query, plan or feed. ``container``: its id.
     ``path``: a pattern of the decoded path, with ``*``. ``lag`` meets reads of items only, and keeps no other fault
-    from meeting them.
+    from meeting them. ``slow``: the answer waits; ``late``: so does the request, which is carried out afterwards even
+    if its client has given up.
     """
 
     kind: Literal[
@@ -31,9 +33,11 @@ class Fault(fault_api.Fault):
         "drop-after-commit",
         "throttle",
         "slow",
+        "late",
         "unauthorized",
         "retry-with",
         "unavailable",
+        "refuse",
         "session-not-available",
         "lag",
     ]
@@ -70,9 +74,15 @@ def lagging(faults: Faults, request: Request) -> Request:
     return request if fault is None else replace(request, lag=Lag(fault.seconds, fault.versions, fault.share))
 
 
+def late(faults: Faults, request: Request) -> float:
+    """How many seconds the request is on its way."""
+    fault = faults.take(lambda pending: pending.kind == "late" and pending.meets(request))
+    return 0.0 if fault is None else fault.seconds
+
+
 def met(faults: Faults, request: Request) -> Fault | None:
     """What happens to the request besides."""
-    return faults.take(lambda pending: pending.kind != "lag" and pending.meets(request))
+    return faults.take(lambda pending: pending.kind not in ("lag", "late") and pending.meets(request))
 
 
 def instead(fault: Fault, request: Request) -> Answer | None:
@@ -89,6 +99,8 @@ def instead(fault: Fault, request: Request) -> Answer | None:
             )
         case "unavailable":
             raise CosmosError(SERVICE_UNAVAILABLE, "The service is unavailable (a fault on demand).")
+        case "refuse":
+            raise CosmosError(BAD_REQUEST, "The request is refused (a fault on demand).")
         case "session-not-available":
             raise session_not_available(f"dbs/{request.target.database}/colls/{request.target.container}")
         case "fail-before-commit":

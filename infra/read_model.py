@@ -1,0 +1,78 @@
+"""A read model, wired: one entry an aggregate, kept from the events, healed and swept from the service's own documents.
+
+Whatever the aggregate: a service says in :class:`ReadModelOf` what its entries are, and how an event changes one.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from inbox.decision import Projection
+from inbox.event import AggregateKey
+from inbox.receiver import LONGEST_CALL_SECONDS
+from inbox.state import StateInbox
+from inbox.sweep import Sweep
+from infra.cosmos.entries import CosmosEntries, EntryForm
+from infra.cosmos.listing import EntryListing
+from infra.cosmos.source import CosmosSource
+from infra.cosmos.walk_lists import CosmosLists
+from infra.settings import TTL_MAX, Settings
+from infra.wiring import Outbox
+
+S = TypeVar("S")
+
+
+@dataclass(frozen=True)
+class ReadModelOf(Generic[S]):
+    """What one service keeps of one type of aggregate."""
+
+    container: str
+    """Of the entries."""
+    aggregate_type: str
+    form: EntryForm[S]
+    state_of: Callable[[Mapping[str, Any]], S]
+    """The entry's state of an aggregate's stored ``data``."""
+    project: Projection[S]
+
+
+@dataclass(frozen=True)
+class ReadModel(Generic[S]):
+    """A read model of one service."""
+
+    inbox: StateInbox[S]
+    sweep: Sweep[S]
+    listing: EntryListing
+
+
+def wire_read_model(settings: Settings, outbox: Outbox, of: ReadModelOf[S]) -> ReadModel[S]:
+    """Build a read model over the service's own container. Opens no connection: the first use opens it."""
+    entries = outbox.container(of.container)
+
+    async def blocked() -> Collection[AggregateKey]:
+        return [AggregateKey(*marker.aggregate) for marker in await outbox.observer.lot.blocked()]
+
+    inbox = StateInbox(
+        CosmosEntries(entries, of.form, tombstone_seconds(settings)),
+        CosmosSource(outbox.container(settings.cosmos_container), of.state_of),
+        of.project,
+    )
+    lists = walk_lists(settings, outbox, of.container, of.aggregate_type, "sweep")
+    scope = f"{settings.cosmos.address}/{settings.cosmos_database}/{of.container}"
+    return ReadModel(inbox, Sweep(inbox, lists, blocked), EntryListing(entries, scope))
+
+
+def walk_lists(
+    settings: Settings, outbox: Outbox, container: str, aggregate_type: str, walk: str
+) -> CosmosLists:
+    """The entries of a read model and their sources, for a walk over both."""
+    sources = outbox.container(settings.cosmos_container)
+    return CosmosLists(outbox.container(container), sources, aggregate_type, walk)
+
+
+def tombstone_seconds(settings: Settings) -> int:
+    """How long a deleted entry is kept: longer than any call, and than an event waits stored, parked and set aside.
+
+    An event that comes later still does no harm: where there is no entry, the aggregate itself is looked for.
+    """
+    waits = 2 * settings.event_ttl_seconds + settings.parked_max_age_seconds
+    return min(max(waits, 2 * int(LONGEST_CALL_SECONDS)), TTL_MAX)

@@ -1,0 +1,280 @@
+"""An operator sees the effects that nobody is done with, and tries them again or gives them up."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+
+import pytest
+from azure.cosmos.aio import CosmosClient
+
+from devstack.testing import Service
+from inbox.effect import Mark, Marker, MarkState, Unsure
+from inbox.effect_operator import EffectOperator, OpenEffect
+from inbox.effects import EffectInbox
+from inbox.errors import (
+    EffectAway,
+    EffectNotDone,
+    EffectRunning,
+    InboxError,
+    NotApplied,
+    NotInTurn,
+    NotSetAside,
+)
+from inbox.event import AggregateKey
+from infra.cosmos.container import Container
+from infra.cosmos.effect_list import CosmosEffectList
+from infra.cosmos.ledger import CosmosLedger, effect_id
+from outbox.errors import UnknownContinuation
+from tests.support.azure import EFFECTS, contacts_database
+from tests.support.effects import RULES, Clock, Outbound, inbox_over
+from tests.support.emulators import Gap
+from tests.support.inbox import KEY, event
+from tests.support.losses import Failing, Fate, Loss, ProcessDied
+
+SUBSCRIBER = "mails"
+
+
+@dataclass(frozen=True)
+class Desk:
+    """An operator's desk over a subscriber that runs no effect twice by itself."""
+
+    operator: EffectOperator
+    outbound: Outbound
+    clock: Clock
+
+    @property
+    def inbox(self) -> EffectInbox:
+        return self.operator.inbox
+
+    async def all(self, size: int = 100) -> list[OpenEffect]:
+        found: list[OpenEffect] = []
+        token = None
+        while True:
+            page = await self.operator.page(size, token)
+            assert len(page.items) <= size
+            found += page.items
+            token = page.continuation_token
+            if token is None:
+                return found
+
+    async def told(self) -> list[tuple[int | None, str, int]]:
+        return [(each.mark.sequence, each.mark.state.value, each.mark.failures) for each in await self.all()]
+
+    async def state(self, sequence: int) -> MarkState:
+        mark = (await self.inbox.ledger.read(KEY, event(sequence).id, fenced=True)).mark
+        assert mark is not None
+        return mark.state
+
+
+def of(sequence: int, key: AggregateKey = KEY) -> str:
+    return effect_id(SUBSCRIBER, key, event(sequence, key=key).id)
+
+
+@pytest.fixture
+async def desk(cosmos_server: Service) -> AsyncIterator[Desk]:
+    async with (
+        contacts_database(cosmos_server) as database,
+        CosmosClient.from_connection_string(cosmos_server.connection_string) as client,
+    ):
+        container = Container(client, database.id, EFFECTS)
+        ledger = CosmosLedger(container, SUBSCRIBER, 600)
+        outbound, clock = Outbound(), Clock()
+        inbox = inbox_over(ledger, outbound, clock, replace(RULES, unsure=Unsure.SET_ASIDE))
+        yield Desk(EffectOperator(inbox, CosmosEffectList(container, SUBSCRIBER, "here")), outbound, clock)
+
+
+async def test_what_waits_and_what_may_have_been_handled_is_listed_and_nothing_else(desk: Desk) -> None:
+    desk.outbound.raises = [
+        None,
+        ConnectionResetError("johndoe@contoso.com"),
+        EffectNotDone("no such address"),
+    ]
+    for sequence in (1, 2, 3, 6):
+        desk.clock.pass_by(seconds=1)
+        await desk.inbox.handle(event(sequence))
+    assert await desk.told() == [
+        (2, "may have been handled", 0), (3, "waiting", 1), (6, "waiting", 0)
+    ]  # fmt: skip
+    listed = await desk.all()
+    assert [each.id for each in listed] == [of(2), of(3), of(6)]
+    assert {(each.aggregate, each.action, each.event) for each in listed} == {(KEY, "Changed", None)}
+    assert listed[1].mark.reason == "no such address"
+    assert "johndoe" not in listed[0].mark.reason
+
+
+async def test_a_list_goes_on_page_by_page_also_among_effects_of_one_time(desk: Desk) -> None:
+    keys = [AggregateKey("thing", str(number)) for number in range(7)]
+    for key in keys:
+        await desk.inbox.handle(event(2, key=key))
+    for size in (1, 3, 7):
+        listed = await desk.all(size)
+        assert sorted(each.aggregate for each in listed) == keys
+    with pytest.raises(UnknownContinuation):
+        await desk.operator.page(2, "of-another-list")
+
+
+async def test_an_effect_is_listed_as_started_once_its_process_must_have_died(desk: Desk) -> None:
+    class Died(BaseException):
+        pass
+
+    desk.outbound.raises = [Died()]  # type: ignore[list-item]  # a process that dies raises to nobody
+    with pytest.raises(Died):
+        await desk.inbox.handle(event(1))
+    assert await desk.told() == []
+    desk.clock.pass_by(seconds=RULES.call_seconds + 1)
+    assert await desk.told() == [(1, "started", 0)]
+    await desk.operator.discard(of(1), "the mail was seen")
+    assert await desk.state(1) is MarkState.DISCARDED
+
+
+async def test_only_one_that_is_asked_for_shows_its_event(desk: Desk) -> None:
+    desk.outbound.raises = [ConnectionResetError()]
+    await desk.inbox.handle(event(1))
+    await desk.inbox.handle(event(3))
+    assert (await desk.operator.show(of(1))).event == event(1)
+    assert (await desk.operator.show(of(3))).event == event(3)
+    for unknown in (of(2), of(1, AggregateKey("thing", "other"))):
+        with pytest.raises(NotSetAside):
+            await desk.operator.show(unknown)
+
+
+async def test_what_may_have_been_handled_is_run_again_once_and_is_then_over(desk: Desk) -> None:
+    desk.outbound.raises = [ConnectionResetError()]
+    await desk.inbox.handle(event(1))
+    await desk.inbox.handle(event(2))
+    await desk.inbox.handle(event(1))
+    assert desk.outbound.asked == [event(1).id, event(2).id], "not by itself"
+    await desk.operator.apply(of(1))
+    assert desk.outbound.asked[2:] == [event(1).id]
+    assert await desk.state(1) is MarkState.HANDLED
+    with pytest.raises(NotSetAside):
+        await desk.operator.apply(of(1))
+    mark = (await desk.inbox.ledger.read(KEY, event(1).id, fenced=True)).mark
+    assert mark is not None
+    assert (mark.kept, mark.waits) == (None, None), "the event is not kept any longer"
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (EffectNotDone("no such address"), NotApplied),
+        (OSError(), NotApplied),
+        (EffectAway("busy"), EffectAway),
+    ],
+)
+async def test_what_fails_again_stays_open(desk: Desk, error: Exception, told: type[Exception]) -> None:
+    desk.outbound.raises = [ConnectionResetError(), error, None]
+    await desk.inbox.handle(event(1))
+    with pytest.raises(told):
+        await desk.operator.apply(of(1))
+    assert await desk.told() == [(1, "may have been handled", 1)]
+    await desk.operator.apply(of(1))
+    assert await desk.state(1) is MarkState.HANDLED
+
+
+async def test_of_two_operators_one_runs_the_effect_until_its_call_must_have_ended(desk: Desk) -> None:
+    class Died(BaseException):
+        pass
+
+    desk.outbound.raises = [ConnectionResetError(), Died()]  # type: ignore[list-item]
+    await desk.inbox.handle(event(1))
+    with pytest.raises(Died):
+        await desk.operator.apply(of(1))
+    for call in (desk.operator.apply(of(1)), desk.operator.discard(of(1), "r")):
+        with pytest.raises(EffectRunning):
+            await call
+    await desk.inbox.handle(event(1))
+    assert len(desk.outbound.asked) == 2, "a message that comes again meanwhile runs nothing"
+    desk.clock.pass_by(seconds=RULES.call_seconds)
+    await desk.operator.apply(of(1))
+    assert await desk.state(1) is MarkState.HANDLED
+
+
+async def test_an_effect_whose_event_only_a_message_had_can_be_given_up_and_not_be_run(desk: Desk) -> None:
+    lost = Mark(event(1).id, MarkState.UNCERTAIN, 1, desk.clock())
+    await desk.inbox.ledger.write(KEY, Marker(last=1), lost)
+    assert (await desk.operator.show(of(1))).event is None
+    with pytest.raises(NotApplied, match="was not kept"):
+        await desk.operator.apply(of(1))
+    await desk.operator.discard(of(1), "nobody knows")
+    assert await desk.state(1) is MarkState.DISCARDED
+
+
+async def test_what_may_have_been_handled_is_given_up_with_a_reason(desk: Desk) -> None:
+    desk.outbound.raises = [ConnectionResetError()]
+    await desk.inbox.handle(event(1))
+    await desk.operator.discard(of(1), "the mail was seen")
+    mark = (await desk.inbox.ledger.read(KEY, event(1).id, fenced=True)).mark
+    assert mark is not None
+    assert (mark.state, mark.kept) == (MarkState.DISCARDED, None)
+    assert mark.reason == "the mail was seen (it may have been handled)"
+    with pytest.raises(NotSetAside):
+        await desk.operator.discard(of(1), "again")
+
+
+async def test_what_waits_for_a_missing_event_has_its_turn_after_the_place_is_given_up(desk: Desk) -> None:
+    await desk.inbox.handle(event(3))
+    for call in (desk.operator.apply(of(3)), desk.operator.discard(of(3), "r")):
+        with pytest.raises(NotInTurn):
+            await call
+    await desk.operator.pass_missing(of(3), "its publisher lost them")
+    assert desk.outbound.asked == []
+    await desk.operator.apply(of(3))
+    assert desk.outbound.asked == [event(3).id]
+    assert await desk.told() == []
+
+
+async def test_a_place_that_has_an_event_is_not_given_up_as_missing(desk: Desk) -> None:
+    await desk.inbox.handle(event(2))
+    await desk.inbox.handle(event(3))
+    with pytest.raises(NotInTurn, match="an event waits for place 2"):
+        await desk.operator.pass_missing(of(3), "r")
+    assert (await desk.inbox.ledger.read(KEY, "none", fenced=True)).marker.last == 1, "place 1 was missing"
+
+
+@pytest.mark.known_gap(Gap.BATCH_IGNORES_ETAG)
+@pytest.mark.parametrize("loss", Loss)
+async def test_whatever_write_of_an_operators_call_is_lost_the_effect_ends_as_handled(
+    cosmos_server: Service, loss: Loss
+) -> None:
+    async with (
+        contacts_database(cosmos_server) as database,
+        CosmosClient.from_connection_string(cosmos_server.connection_string) as client,
+    ):
+        struck, write, most = True, 0, 0
+        while struck:
+            write += 1
+            key, outbound, clock = AggregateKey("thing", str(write)), Outbound(), Clock()
+            fate = Fate(loss, 0)
+
+            def start(
+                fate: Fate = fate, outbound: Outbound = outbound, clock: Clock = clock
+            ) -> EffectOperator:
+                container = Failing(client, database.id, EFFECTS)
+                container.fate = fate
+                ledger = CosmosLedger(container, SUBSCRIBER, 600)
+                inbox = inbox_over(ledger, outbound, clock, replace(RULES, unsure=Unsure.SET_ASIDE))
+                return EffectOperator(inbox, CosmosEffectList(container, SUBSCRIBER, "here"))
+
+            operator = start()
+            outbound.raises = [ConnectionResetError()]
+            await operator.inbox.handle(event(1, key=key))
+            fate.write, fate.writes = write, 0
+            for _ in range(4):
+                try:
+                    await operator.apply(of(1, key))
+                except NotSetAside:
+                    break  # it is over
+                except ProcessDied:
+                    operator = start()
+                except InboxError:
+                    pass
+                await start(Fate(loss, 0)).inbox.handle(event(1, key=key))
+                clock.pass_by(seconds=RULES.call_seconds)
+            struck = fate.struck
+            mark = (await start(Fate(loss, 0)).inbox.ledger.read(key, event(1, key=key).id, fenced=True)).mark
+            assert mark is not None
+            assert (mark.state, mark.kept) == (MarkState.HANDLED, None), f"write {write}"
+            most = max(most, len(outbound.asked) - 1)
+        assert write > 3, "so many writes has the call at least"
+        lost_records = loss in (Loss.NOT_WRITTEN, Loss.DIED_BEFORE)
+        assert most == (2 if lost_records else 1), "it runs again only where its record was lost"
