@@ -107,7 +107,8 @@ class Sessions:
         finally:
             for task in (opening, stopping):
                 task.cancel()
-            await asyncio.wait({opening, stopping})
+            # Gathered, so that an opening that failed as the stop came is looked at: else asyncio complains of it.
+            await asyncio.gather(opening, stopping, return_exceptions=True)
             with contextlib.suppress(*SDK_ERRORS):
                 await receiver.close()
 
