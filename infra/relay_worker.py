@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from changefeed import ChangeFeedContext, ChangeFeedProcessor, ProcessorOptions, StartFrom
+from inbox.receiver import told
 from infra import probes, relay_feed, worker
 from infra.cosmos.errors import SDK_ERRORS, classify
 from infra.errors import InfraError, Misconfigured
@@ -179,6 +180,8 @@ async def _every_minute(failing: str, work: Callable[[], Awaitable[object]], sto
             await work()
         except (OutboxError, Misconfigured) as error:
             _log.warning("%s: %s", failing, error)
+        except Exception as error:  # noqa: BLE001 - nobody else would notice that the loop has ended
+            _log.error("%s, because of a bug: %s", failing, told(error))
 
 
 async def _stopped(processor: ChangeFeedProcessor) -> None:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from inbox.errors import StoreAway
+from inbox.receiver import told
 from inbox.sweep import Sweep
 from infra import probes, worker
 from infra.errors import InfraError
@@ -126,6 +127,8 @@ async def _every(seconds: float, work: Callable[[], Awaitable[object]]) -> None:
             await work()
         except (StoreAway, OutboxError) as error:
             _log.error("what was set aside waits, and so does the sweep: %s", error)
+        except Exception as error:  # noqa: BLE001 - nobody else would notice that the loop has ended
+            _log.error("what was set aside waits, or the sweep does, because of a bug: %s", told(error))
 
 
 COMMAND = worker.Command(
