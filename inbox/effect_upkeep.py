@@ -64,7 +64,7 @@ class EffectUpkeep:
                 continue
             try:
                 if self._is_overdue(mark):
-                    await self._give_up(key, mark)
+                    await self._give_up(key, mark, until)
                 moved = await self.inbox.settle(mark.waits, fenced=True)
             except EffectRunning as error:
                 _log.info("the next run looks again: %s", error)
@@ -165,8 +165,11 @@ class EffectUpkeep:
         rules = self.inbox.rules
         return mark.waits is not None and self.inbox.clock() - mark.waits.created_at >= rules.events_come_for
 
-    async def _give_up(self, key: AggregateKey, mark: Mark) -> None:
-        """``age-gives-up``: the event, if it is its turn; otherwise the places before it that did not come."""
+    async def _give_up(self, key: AggregateKey, mark: Mark, until: float) -> None:
+        """``age-gives-up``: the event, if it is its turn; otherwise the places before it that did not come.
+
+        Of many places the next run gives up the rest.
+        """
         seen = await self.inbox.ledger.read(key, mark.event_id, fenced=True)
         days = self.inbox.rules.waits_at_most
         place, first = mark.sequence or 0, next_place(seen.marker)
@@ -177,5 +180,7 @@ class EffectUpkeep:
         ):  # what waited for others is tried first
             await self.discard(key, mark.event_id, f"its effect could not be run for {days}")
         for sequence in range(first, place):
+            if self.inbox.time() >= until:
+                return
             _log.error("event %d of %s did not come within %s: it is given up", sequence, key, days)
             await self.pass_over(key, sequence, f"it did not come within {days}")

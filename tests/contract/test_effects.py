@@ -1,5 +1,6 @@
 """Effects run once and in order, over the ledger in memory and in Cosmos DB: one suite over both."""
 
+import itertools
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
@@ -304,6 +305,23 @@ async def test_age_gives_up_what_is_in_the_way_and_tries_the_rest(
     assert await state(ledger, event(2).id) is MarkState.DISCARDED
     assert outbound.asked == ids(5, 5, 6), "what waited for others has time of its own"
     assert await marker(ledger) == (6, 0, None)
+
+
+async def test_a_run_of_the_timer_ends_in_time_also_when_many_places_are_missing(
+    ledger: Ledger, clock: Clock, outbound: Outbound
+) -> None:
+    seconds = itertools.count()  # each look at the time takes a second
+    inbox = replace(inbox_over(ledger, outbound, clock), time=lambda: float(next(seconds)))
+    await inbox.handle(event(40))
+    clock.pass_by(days=10, seconds=1)
+    await EffectUpkeep(inbox).run(seconds=10)
+    last, waiting, _ = await marker(ledger)
+    assert last is not None, "some are given up, and the next run goes on"
+    assert 0 < last < 10
+    assert waiting == 1
+    assert outbound.asked == []
+    await EffectUpkeep(inbox).run(seconds=100)
+    assert outbound.asked == ids(40)
 
 
 async def test_a_started_effect_whose_message_never_comes_again_is_passed_with_age(
