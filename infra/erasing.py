@@ -9,6 +9,7 @@ Each step finds by itself what is left to do: the same call again goes on where 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from inbox.errors import InboxError
 from infra.cosmos.erasure import ParkedEraser, PartitionEraser, SetAsideEraser
@@ -72,11 +73,11 @@ class Eraser:
         return "deleted, with its event"
 
     async def _forwarded(self, key: AggregateKey, patience_seconds: float) -> str:
-        stored_at = (await self.partition.look(key.id)).newest_event_at
-        if stored_at is None:
+        held = await self.partition.look(key.id)
+        if held.newest_event_at is None:
             return "no event is stored"
         until = asyncio.get_running_loop().time() + patience_seconds
-        while not (await self.outbox.observer.status()).has_forwarded(stored_at):
+        while not await self._has_forwarded(key, held.newest_event_at, held.session_token):
             if asyncio.get_running_loop().time() > until:
                 raise NotForwardedYet(
                     f"the relay has not forwarded all events of {key}, and subscribers would miss what is erased now. "
@@ -84,6 +85,11 @@ class Eraser:
                 )
             await asyncio.sleep(_LOOK_SECONDS)
         return "the relay has forwarded all events"
+
+    async def _has_forwarded(self, key: AggregateKey, stored_at: int, session_token: str | None) -> bool:
+        progress = await self.outbox.observer.progress(key.id)
+        passed = progress.has_passed(datetime.fromtimestamp(stored_at, UTC))
+        return bool(passed) and progress.knows(session_token)
 
     async def _unparked(self, key: AggregateKey) -> str:
         """Rule: a parked event is sent or discarded, never just removed."""
