@@ -114,6 +114,11 @@ class ParkedEraser:
         items = await _all(self.container, *_parked(partition_key, EVENT))
         return [item["id"] for item in items if self.owners.key(item) is None]
 
+    async def left(self, partition_key: str) -> Sequence[str]:
+        """The ids of all parked documents of this partition but notices. Raises as :meth:`erase` does."""
+        items = await _all(self.container, *_parked(partition_key, EVENT))
+        return [item["id"] for item in items if not item.get("notice")]
+
     async def erase(self, partition_key: str) -> int:
         """Empty the discarded events. Returns how many. Raises as :meth:`PartitionEraser.erase` does."""
         return await _emptied(self.container, *_parked(partition_key, DISCARDED), _without_document)
