@@ -34,6 +34,8 @@ from outbox.once_a_minute import OnceAMinute
 UPKEEP_PAUSE_SECONDS = 60.0
 """How often parked events are looked at that no operator needs to look at, and how far the relay is."""
 
+_SENDS_OF_A_PAGE = 5
+
 _FIRST_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 30.0
 
@@ -77,6 +79,11 @@ class Health:
     def silent_seconds(self) -> float:
         """Before the start no loop runs: the start itself is tried again and again, each time for a bounded time."""
         return max(pulse.silent_seconds for pulse in self.processor.pulses) if self.started else 0.0
+
+    @property
+    def longest_round_seconds(self) -> float:
+        """A page is sent for ``RELAY_SEND_SECONDS``, and where others park and replay meanwhile, some times over."""
+        return _SENDS_OF_A_PAGE * self.outbox.relay.reading_seconds
 
     async def trouble(self) -> str | None:
         """Why the relay does not forward; a worker that has no lease stands by for the others, and is right so."""

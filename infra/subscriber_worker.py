@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from inbox.errors import StoreAway
-from inbox.receiver import told
+from inbox.receiver import LONGEST_CALL_SECONDS, told
 from inbox.sweep import Sweep
 from infra import probes, worker
 from infra.errors import InfraError
@@ -62,6 +62,11 @@ class Health:
     def silent_seconds(self) -> float:
         """Since the slowest slot asked for a session or handled a message."""
         return max((pulse.silent_seconds for pulse in self.work.pulses), default=0.0)
+
+    @property
+    def longest_round_seconds(self) -> float:
+        """Of a message; a session that has none is waited for for a shorter time."""
+        return LONGEST_CALL_SECONDS
 
     async def trouble(self) -> str | None:
         """Why no message is applied."""

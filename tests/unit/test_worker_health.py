@@ -125,6 +125,15 @@ async def test_the_slowest_loop_counts() -> None:
     assert subscriber_worker.Health(outbox(), work, asyncio.Event()).silent_seconds >= 1000
 
 
+async def test_a_relay_that_is_told_to_send_for_ten_minutes_is_not_restarted_in_its_page() -> None:
+    settings = SimpleNamespace(relay=SimpleNamespace(reading_seconds=600.0))
+    health = relay_worker.Health(
+        cast(Outbox, settings), Idle(), relay_worker.Forwarding(), asyncio.Event(), started=True
+    )
+    assert health.longest_round_seconds == 3000
+    assert subscriber_worker.Health(outbox(), Work(), asyncio.Event()).longest_round_seconds == 120
+
+
 async def test_a_subscriber_says_why_it_applies_nothing() -> None:
     health = subscriber_worker.Health(outbox(), Work(), asyncio.Event())
     assert await health.trouble() is None
