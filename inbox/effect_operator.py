@@ -91,7 +91,7 @@ class EffectOperator:
         Raises:
             NotSetAside: there is no such effect, or it is over.
             NotInTurn: another event comes first, or the effect has failed again.
-            NotApplied: an effect that may have been handled has failed, or its event was not kept.
+            NotApplied: an effect that may have been handled has failed, or its event was not kept here.
             StoreAway: the store, or the service that the effect calls, did not answer; or the effect is running.
         """
         found = await self.effects.get(effect_id)

@@ -16,6 +16,7 @@ from inbox.errors import (
     Contended,
     EffectRunning,
     InboxError,
+    NotApplied,
     NotInTurn,
     NotSetAside,
     RecordChanged,
@@ -76,10 +77,16 @@ class EffectUpkeep:
 
         Raises:
             NotSetAside: no event of this id waits.
+            NotApplied: the effect was started, and only the message has the event.
             NotInTurn: another one comes first, or the effect has failed again.
             StoreAway: the store, or the service that the effect calls, did not answer; or the effect is running.
         """
         seen = await self.inbox.ledger.read(key, event_id, fenced=True)
+        if seen.mark is not None and seen.mark.state is MarkState.STARTED and seen.mark.waits is None:
+            raise NotApplied(
+                "the effect was started, and only the message has its event: the broker brings it again. If it does "
+                "not, see what became of the effect, then discard it"
+            )
         if seen.mark is None or seen.mark.waits is None:
             raise NotSetAside("no event of this id waits: it is dealt with, or never came")
         if await self.inbox.settle(seen.mark.waits, asked=True, fenced=True) is None:

@@ -124,6 +124,8 @@ async def test_an_effect_is_listed_as_started_once_its_process_must_have_died(de
     assert await desk.told() == []
     desk.clock.pass_by(seconds=RULES.call_seconds + 1)
     assert await desk.told() == [(1, "started", 0)]
+    with pytest.raises(NotApplied, match="the broker brings it again"):
+        await desk.operator.apply(of(1))
     await desk.operator.discard(of(1), "the mail was seen")
     assert await desk.state(1) is MarkState.DISCARDED
 
