@@ -1,5 +1,6 @@
 """Effects run once and in order, over the ledger in memory and in Cosmos DB: one suite over both."""
 
+import asyncio
 import itertools
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -391,6 +392,20 @@ async def test_what_is_over_expires_and_what_waits_does_not(stored: CosmosLedger
         assert item is not None
         ttls[name] = item["ttl"]
     assert [*ttls.values()] == [-1, IDS_TTL, -1]
+
+
+@pytest.mark.parametrize("at_once", [1, 2])
+async def test_aggregates_that_wait_for_long_do_not_hide_the_others(
+    stored: CosmosLedger, outbound: Outbound, clock: Clock, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    """What waits for a missing event is not written, so it stays the oldest in the list."""
+    monkeypatch.setattr("infra.cosmos.ledger._AGGREGATES_AT_ONCE", at_once)
+    inbox = inbox_over(stored, outbound, clock)
+    for number in range(3):
+        if number:
+            await asyncio.sleep(1.01)  # the store's times are in seconds
+        await inbox.handle(event(2, key=AggregateKey("thing", str(number))))
+    assert [each.id async for each in stored.aggregates()] == ["0", "1", "2"]
 
 
 async def test_subscribers_of_one_container_know_nothing_of_each_other(
