@@ -6,7 +6,7 @@ processor, so that a .NET processor or an Azure Functions deployment can take th
 
 from changefeed.errors import ChangeFeedError, FeedRangeGone, LeaseLost, LeasesUnusable
 from changefeed.feed import effective_key
-from changefeed.lag import FeedLag, LeaseLag, estimate_lag
+from changefeed.lag import FeedLag, LeaseLag, estimate_lag, session_lsn
 from changefeed.lease import EpkRange
 from changefeed.mending import mend_leases
 from changefeed.options import ProcessorOptions, StartFrom
@@ -32,4 +32,5 @@ __all__ = [
     "effective_key",
     "estimate_lag",
     "mend_leases",
+    "session_lsn",
 ]

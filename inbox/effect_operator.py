@@ -29,6 +29,7 @@ from inbox.errors import (
     NotInTurn,
     NotSetAside,
     RecordChanged,
+    StoreAway,
 )
 from inbox.event import AggregateKey, Event
 from inbox.receiver import told
@@ -90,7 +91,7 @@ class EffectOperator:
         Raises:
             NotSetAside: there is no such effect, or it is over.
             NotInTurn: another event comes first, or the effect has failed again.
-            NotApplied: an effect that may have been handled has failed, or its event was not kept.
+            NotApplied: an effect that may have been handled has failed, or its event was not kept here.
             StoreAway: the store, or the service that the effect calls, did not answer; or the effect is running.
         """
         found = await self.effects.get(effect_id)
@@ -133,10 +134,7 @@ class EffectOperator:
         if self.inbox.clock() - call.now > timedelta(seconds=rules.before_and_after_seconds):
             raise EffectRunning("the call took too long to begin: try again in some minutes")  # fresh-start
         failure = await self._failure(self.inbox.effect(seen.mark.kept))
-        with contextlib.suppress(NotSetAside, EffectRunning):  # somebody else answers for the effect now
-            await self._change(
-                key, event_id, lambda mark: ended(mark, call.by, self.inbox.clock(), failure), seen
-            )
+        await self._recorded(key, event_id, call.by, failure, seen)
         if failure is None:
             telemetry.decided(telemetry.Outcome.APPLIED)
             _log.warning("ran the effect of event %s of %s again, as an operator asked", event_id, key)
@@ -144,6 +142,32 @@ class EffectOperator:
             raise failure
         else:
             raise NotApplied(f"the effect failed, and still may have been handled: {told(failure)}")
+
+    async def _recorded(
+        self, key: AggregateKey, event_id: str, by: str, failure: Exception | None, seen: Seen
+    ) -> None:
+        """While the store is away it is tried again, for as long as a call may take. Raises StoreAway."""
+
+        def after(mark: Mark) -> Mark:
+            return ended(mark, by, self.inbox.clock(), failure)
+
+        newest: Seen | None = seen
+        try:
+            async with asyncio.timeout(self.inbox.rules.before_and_after_seconds):
+                while True:
+                    try:
+                        with contextlib.suppress(NotSetAside):  # somebody else answers for the effect now
+                            await self._change(key, event_id, after, newest)
+                    except StoreAway as error:
+                        newest = None
+                        await self.inbox.pause(error.retry_after_seconds)
+                    else:
+                        return
+        except TimeoutError:
+            outcome = "was run: do not apply it again, but discard it" if failure is None else "failed"
+            raise StoreAway(
+                f"the effect {outcome}. This could not be recorded, since the store is away"
+            ) from None
 
     async def _failure(self, effect: Awaitable[None]) -> Exception | None:
         try:

@@ -16,6 +16,7 @@ from inbox.errors import (
     Contended,
     EffectRunning,
     InboxError,
+    NotApplied,
     NotInTurn,
     NotSetAside,
     RecordChanged,
@@ -64,7 +65,7 @@ class EffectUpkeep:
                 continue
             try:
                 if self._is_overdue(mark):
-                    await self._give_up(key, mark)
+                    await self._give_up(key, mark, until)
                 moved = await self.inbox.settle(mark.waits, fenced=True)
             except EffectRunning as error:
                 _log.info("the next run looks again: %s", error)
@@ -76,10 +77,16 @@ class EffectUpkeep:
 
         Raises:
             NotSetAside: no event of this id waits.
+            NotApplied: the effect was started, and only the message has the event.
             NotInTurn: another one comes first, or the effect has failed again.
             StoreAway: the store, or the service that the effect calls, did not answer; or the effect is running.
         """
         seen = await self.inbox.ledger.read(key, event_id, fenced=True)
+        if seen.mark is not None and seen.mark.state is MarkState.STARTED and seen.mark.waits is None:
+            raise NotApplied(
+                "the effect was started, and only the message has its event: the broker brings it again. If it does "
+                "not, see what became of the effect, then discard it"
+            )
         if seen.mark is None or seen.mark.waits is None:
             raise NotSetAside("no event of this id waits: it is dealt with, or never came")
         if await self.inbox.settle(seen.mark.waits, asked=True, fenced=True) is None:
@@ -165,8 +172,11 @@ class EffectUpkeep:
         rules = self.inbox.rules
         return mark.waits is not None and self.inbox.clock() - mark.waits.created_at >= rules.events_come_for
 
-    async def _give_up(self, key: AggregateKey, mark: Mark) -> None:
-        """``age-gives-up``: the event, if it is its turn; otherwise the places before it that did not come."""
+    async def _give_up(self, key: AggregateKey, mark: Mark, until: float) -> None:
+        """``age-gives-up``: the event, if it is its turn; otherwise the places before it that did not come.
+
+        Of many places the next run gives up the rest.
+        """
         seen = await self.inbox.ledger.read(key, mark.event_id, fenced=True)
         days = self.inbox.rules.waits_at_most
         place, first = mark.sequence or 0, next_place(seen.marker)
@@ -177,5 +187,7 @@ class EffectUpkeep:
         ):  # what waited for others is tried first
             await self.discard(key, mark.event_id, f"its effect could not be run for {days}")
         for sequence in range(first, place):
+            if self.inbox.time() >= until:
+                return
             _log.error("event %d of %s did not come within %s: it is given up", sequence, key, days)
             await self.pass_over(key, sequence, f"it did not come within {days}")

@@ -67,6 +67,8 @@ class EffectInbox:
     rules: EffectRules
     clock: Callable[[], datetime] = utc_now
     time: Callable[[], float] = lambda: asyncio.get_running_loop().time()
+    pause: Callable[[float], Awaitable[object]] = asyncio.sleep
+    """Before a record is tried again while the store is away."""
     counts: Counter[Kept | Step | MarkState] = field(default_factory=Counter)
     """What became of the events since the process began."""
 
@@ -171,13 +173,23 @@ class EffectInbox:
     async def _recorded(
         self, event: Event, started: Seen, change: Callable[[Marker, Mark], Change]
     ) -> Marker | None:
-        seen = started
-        while seen.mark is not None and started.mark is not None and _is_own(seen.mark, started.mark.by):
-            after = change(seen.marker, seen.mark)
-            with contextlib.suppress(RecordChanged):
+        """While the store is away it is tried again: given up, the effect would run twice (``record-after``)."""
+        assert started.mark is not None, "an effect that was started has its mark"
+        seen: Seen | None = started
+        while True:
+            try:
+                seen = seen or await self.ledger.read(event.aggregate, event.id, fenced=True)
+                if seen.mark is None or not _is_own(seen.mark, started.mark.by):
+                    return (
+                        None  # own-start: it is written already, or somebody else answers for the effect now
+                    )
+                after = change(seen.marker, seen.mark)
                 return (await self.ledger.write(event.aggregate, after.marker, after.mark)).marker
-            seen = await self.ledger.read(event.aggregate, event.id, fenced=True)
-        return None  # own-start: it is written already, or somebody else answers for the effect now
+            except RecordChanged:
+                seen = None
+            except StoreAway as error:
+                seen = None
+                await self.pause(error.retry_after_seconds)
 
     def _tell(self, event: Event, what: Kept | Step | MarkState) -> None:
         self.counts[what] += 1

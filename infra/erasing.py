@@ -9,6 +9,7 @@ Each step finds by itself what is left to do: the same call again goes on where 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from inbox.errors import InboxError
 from infra.cosmos.erasure import ParkedEraser, PartitionEraser, SetAsideEraser
@@ -37,8 +38,8 @@ class Eraser:
     set_aside: SetAsideEraser
     delete: Callable[[AggregateKey], Awaitable[None]]
     """Delete the living aggregate, with its event."""
-    collect: Callable[[], Awaitable[object]]
-    """Move the subscription's dead letters into records."""
+    collect: Callable[[], Awaitable[int]]
+    """Move dead letters of the subscription into records, for some seconds. Returns how many."""
     empty_read_model: Callable[[AggregateKey], Awaitable[bool]]
     """Make the entry a deleted one. Returns whether there was something to empty."""
 
@@ -47,23 +48,35 @@ class Eraser:
 
         Raises:
             NotForwardedYet: the relay has not forwarded all events; nothing is erased.
-            NotErased: all is erased but documents of kinds that the service did not name.
+            NotErased: all is erased but documents of kinds that the service did not name, or parked events of others.
             OutboxError, InboxError: the store or the broker could not be used, or others changed the same documents.
         """
         yield await self._deleted(key)
         yield await self._forwarded(key, patience_seconds)
         yield await self._unparked(key)
-        collected = await self.collect()
+        collected = await self._collected()
         records = await self.set_aside.erase(key.id)
         yield f"{collected} dead letter(s) collected, {records} record(s) of messages set aside emptied"
         yield "entry emptied" if await self.empty_read_model(key) else "no entry to empty"
         yield f"{await self.partition.erase(key.id)} document(s) of events, requests and the {key.type} emptied"
         yield f"{await self.parked.erase(key.id)} discarded event(s) emptied"
+        if parked := await self.parked.left(key.id):
+            raise NotErased(
+                f"all is erased but parked events in the partition of {key} that name another owner, or that came "
+                f"meanwhile: {', '.join(parked)}. Discard each with POST /api/parked/ID/discard, then run this command "
+                "again"
+            )
         if foreign := (await self.partition.look(key.id)).foreign:
             raise NotErased(
                 f"all is erased but documents of other kinds in the partition of {key} ({', '.join(foreign)}), which "
                 "this command does not know: look at them, and delete what holds the person's data"
             )
+
+    async def _collected(self) -> int:
+        collected = 0
+        while more := await self.collect():
+            collected += more
+        return collected
 
     async def _deleted(self, key: AggregateKey) -> str:
         if not (await self.partition.look(key.id)).living:
@@ -72,11 +85,11 @@ class Eraser:
         return "deleted, with its event"
 
     async def _forwarded(self, key: AggregateKey, patience_seconds: float) -> str:
-        stored_at = (await self.partition.look(key.id)).newest_event_at
-        if stored_at is None:
+        held = await self.partition.look(key.id)
+        if held.newest_event_at is None:
             return "no event is stored"
         until = asyncio.get_running_loop().time() + patience_seconds
-        while not (await self.outbox.observer.status()).has_forwarded(stored_at):
+        while not await self._has_forwarded(key, held.newest_event_at, held.session_token):
             if asyncio.get_running_loop().time() > until:
                 raise NotForwardedYet(
                     f"the relay has not forwarded all events of {key}, and subscribers would miss what is erased now. "
@@ -84,6 +97,11 @@ class Eraser:
                 )
             await asyncio.sleep(_LOOK_SECONDS)
         return "the relay has forwarded all events"
+
+    async def _has_forwarded(self, key: AggregateKey, stored_at: int, session_token: str | None) -> bool:
+        progress = await self.outbox.observer.progress(key.id)
+        passed = progress.has_passed(datetime.fromtimestamp(stored_at, UTC))
+        return bool(passed) and progress.knows(session_token)
 
     async def _unparked(self, key: AggregateKey) -> str:
         """Rule: a parked event is sent or discarded, never just removed."""

@@ -22,7 +22,7 @@ from infra.errors import Misconfigured
 ANSWER_SECONDS = 5.0
 MOST_CONNECTIONS = 16
 STUCK_SECONDS = 300.0
-"""A loop without a round for so long hangs: the longest round that can be is a page of the relay, 150 s."""
+"""A loop without a round for so long hangs, unless its rounds may take longer (``Vitals.longest_round_seconds``)."""
 
 _LONGEST_HEAD = 8 * 1024
 _LOOPBACK = "127.0.0.1"
@@ -53,6 +53,10 @@ class Vitals(Protocol):
     @property
     def silent_seconds(self) -> float:
         """Since the slowest of the worker's loops came round."""
+
+    @property
+    def longest_round_seconds(self) -> float:
+        """How long a round may take where all is well but slow: to restart then would only begin it anew."""
 
     async def trouble(self) -> str | None:
         """Why the worker does not do its work now, without names or addresses; None: it does."""
@@ -116,7 +120,7 @@ class _Probes:
 
     def _alive(self) -> tuple[HTTPStatus, dict[str, Any]]:
         silent = self._vitals.silent_seconds
-        if silent > STUCK_SECONDS:
+        if silent > max(STUCK_SECONDS, self._vitals.longest_round_seconds):
             _log.error("a loop has not come round for %.0f s: the liveness probe fails", silent)
             return HTTPStatus.SERVICE_UNAVAILABLE, {"status": "stuck"}
         return HTTPStatus.OK, {"status": "alive"}

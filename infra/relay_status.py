@@ -64,11 +64,6 @@ class RelayStatus:
     """The leases that should be there and are not: nothing of their partitions is forwarded."""
     parked: Counter[str]
 
-    def has_forwarded(self, stored_at: int) -> bool:
-        """Whether all that was stored before this status was asked for, and at that second (``_ts``), is forwarded."""
-        since = [lease.waiting_since for lease in self.leases if lease.waiting_since is not None]
-        return not self.missing and all(time.timestamp() > stored_at for time in since)
-
     @property
     def late(self) -> bool:
         """Whether events have used half of their TTL and are not forwarded, or no lease shows how old they are."""
@@ -86,6 +81,8 @@ class Progress:
     position: int | None
     waiting_since: datetime | None
     """When the oldest change that is not forwarded was written, to the second; None: none waits."""
+    newest: int | None = None
+    """The LSN of the newest transaction that the replica had which was asked; None: not known."""
 
     def has_passed(self, written_at: datetime) -> bool | None:
         """Whether a change that was written then is forwarded or parked; None: not known.
@@ -95,6 +92,12 @@ class Progress:
         if self.lease is None:
             return None
         return self.waiting_since is None or written_at < self.waiting_since
+
+    def knows(self, session_token: str | None) -> bool:
+        """Whether the replica was as new as an answer with this token: that nothing waits is no proof else."""
+        if session_token is None or self.newest is None:
+            return False
+        return self.newest >= changefeed.session_lsn(session_token)
 
 
 @dataclass(frozen=True)
@@ -125,7 +128,7 @@ class RelayObserver:
                 key = await changefeed.effective_key(self.feed, partition_key)
         for lag in feed.leases:
             if lag.feed_range is not None and lag.feed_range.holds(key):
-                return Progress(now, lag.lease_token, lag.position, lag.waiting_since)
+                return Progress(now, lag.lease_token, lag.position, lag.waiting_since, lag.newest)
         return Progress(now, None, None, None)
 
     async def oldest_waiting_seconds(self) -> float:

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from changefeed import ChangeFeedContext, ChangeFeedProcessor, ProcessorOptions, StartFrom
+from inbox.receiver import told
 from infra import probes, relay_feed, worker
 from infra.cosmos.errors import SDK_ERRORS, classify
 from infra.errors import InfraError, Misconfigured
@@ -32,6 +33,8 @@ from outbox.once_a_minute import OnceAMinute
 
 UPKEEP_PAUSE_SECONDS = 60.0
 """How often parked events are looked at that no operator needs to look at, and how far the relay is."""
+
+_SENDS_OF_A_PAGE = 5
 
 _FIRST_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 30.0
@@ -76,6 +79,11 @@ class Health:
     def silent_seconds(self) -> float:
         """Before the start no loop runs: the start itself is tried again and again, each time for a bounded time."""
         return max(pulse.silent_seconds for pulse in self.processor.pulses) if self.started else 0.0
+
+    @property
+    def longest_round_seconds(self) -> float:
+        """A page is sent for ``RELAY_SEND_SECONDS``, and where others park and replay meanwhile, some times over."""
+        return _SENDS_OF_A_PAGE * self.outbox.relay.reading_seconds
 
     async def trouble(self) -> str | None:
         """Why the relay does not forward; a worker that has no lease stands by for the others, and is right so."""
@@ -179,6 +187,8 @@ async def _every_minute(failing: str, work: Callable[[], Awaitable[object]], sto
             await work()
         except (OutboxError, Misconfigured) as error:
             _log.warning("%s: %s", failing, error)
+        except Exception as error:  # noqa: BLE001 - nobody else would notice that the loop has ended
+            _log.error("%s, because of a bug: %s", failing, told(error))
 
 
 async def _stopped(processor: ChangeFeedProcessor) -> None:

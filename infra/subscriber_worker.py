@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from inbox.errors import StoreAway
+from inbox.receiver import LONGEST_CALL_SECONDS, told
 from inbox.sweep import Sweep
 from infra import probes, worker
 from infra.errors import InfraError
@@ -61,6 +62,11 @@ class Health:
     def silent_seconds(self) -> float:
         """Since the slowest slot asked for a session or handled a message."""
         return max((pulse.silent_seconds for pulse in self.work.pulses), default=0.0)
+
+    @property
+    def longest_round_seconds(self) -> float:
+        """Of a message; a session that has none is waited for for a shorter time."""
+        return LONGEST_CALL_SECONDS
 
     async def trouble(self) -> str | None:
         """Why no message is applied."""
@@ -126,6 +132,8 @@ async def _every(seconds: float, work: Callable[[], Awaitable[object]]) -> None:
             await work()
         except (StoreAway, OutboxError) as error:
             _log.error("what was set aside waits, and so does the sweep: %s", error)
+        except Exception as error:  # noqa: BLE001 - nobody else would notice that the loop has ended
+            _log.error("what was set aside waits, or the sweep does, because of a bug: %s", told(error))
 
 
 COMMAND = worker.Command(

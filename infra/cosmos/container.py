@@ -151,6 +151,10 @@ class Container:
             item = {"id": _FENCE, "partitionKey": partition_key, "type": _FENCE, "ttl": _FENCE_TTL_SECONDS}
             await self.execute(partition_key, [Write.upsert(item)])
 
+    def seen(self, partition_key: str) -> str | None:
+        """The newest session token of an answer about this partition; None: there was none, or it is forgotten."""
+        return self._sessions.get(partition_key)
+
     async def _refused(self, item_id: str, partition_key: str) -> Failure:
         """The answer to a replacement of a version that no item ever had: MISSING or STALE. Raises StoreFailed."""
         self.fences += 1

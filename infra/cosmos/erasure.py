@@ -54,6 +54,8 @@ class Held:
     """When the newest event document was stored (``_ts``)."""
     foreign: Sequence[str] = field(default_factory=list)
     """Types of documents that are not of this aggregate: they are left."""
+    session_token: str | None = None
+    """How new the store was when this was seen."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,7 @@ class PartitionEraser:
             any(self._is_ours(item) and not item["data"].get("deleted") for item in items),
             max(events, default=None),
             sorted({str(item.get("type")) for item in items} - known),
+            self.container.seen(aggregate_id),
         )
 
     async def erase(self, aggregate_id: str) -> int:
@@ -110,6 +113,11 @@ class ParkedEraser:
         """The ids of parked documents of this partition that belong to no aggregate. Raises as :meth:`erase` does."""
         items = await _all(self.container, *_parked(partition_key, EVENT))
         return [item["id"] for item in items if self.owners.key(item) is None]
+
+    async def left(self, partition_key: str) -> Sequence[str]:
+        """The ids of all parked documents of this partition but notices. Raises as :meth:`erase` does."""
+        items = await _all(self.container, *_parked(partition_key, EVENT))
+        return [item["id"] for item in items if not item.get("notice")]
 
     async def erase(self, partition_key: str) -> int:
         """Empty the discarded events. Returns how many. Raises as :meth:`PartitionEraser.erase` does."""

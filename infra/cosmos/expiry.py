@@ -60,6 +60,10 @@ class Expiry:
                 indexing_policy=properties.get("indexingPolicy"),
                 default_ttl=default_ttl,
                 conflict_resolution_policy=properties.get("conflictResolutionPolicy"),
+                analytical_storage_ttl=properties.get("analyticalStorageTtl"),
+                computed_properties=properties.get("computedProperties"),
+                full_text_policy=properties.get("fullTextPolicy"),
+                vector_embedding_policy=properties.get("vectorEmbeddingPolicy"),
             )
         except SDK_ERRORS as error:
             failure = classify(error)

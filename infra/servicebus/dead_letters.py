@@ -10,6 +10,7 @@ from azure.servicebus.aio import ServiceBusClient
 
 from inbox.errors import StoreAway
 from inbox.set_aside import Delivery
+from infra.servicebus.bodies import body_of
 from infra.servicebus.errors import SDK_ERRORS, verdict
 from infra.servicebus.received import delivery_of
 
@@ -55,7 +56,7 @@ class DeadLetters:
         return collected
 
     def _delivery(self, message: ServiceBusReceivedMessage) -> Delivery:
-        return delivery_of(message, b"".join(message.body), self.subscription)
+        return delivery_of(message, body_of(message), self.subscription)
 
 
 def _reason(message: ServiceBusReceivedMessage) -> str:

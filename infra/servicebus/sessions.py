@@ -20,6 +20,7 @@ from azure.servicebus.exceptions import OperationTimeoutError, SessionCannotBeLo
 from changefeed import Pulse
 from inbox.errors import StoreAway
 from inbox.set_aside import Delivery
+from infra.servicebus.bodies import body_of
 from infra.servicebus.errors import SDK_ERRORS, verdict
 from infra.servicebus.received import delivery_of, handling
 from outbox.unit_of_work import utc_now
@@ -124,7 +125,7 @@ class Sessions:
                         return
                     [message] = messages
                     try:
-                        delivery = delivery_of(message, b"".join(message.body), self.subscription)
+                        delivery = delivery_of(message, body_of(message), self.subscription)
                         with handling(self.topic, delivery, message.correlation_id):
                             await receive(delivery)
                     except StoreAway:

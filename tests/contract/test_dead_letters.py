@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
+from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageProperties
 
 from devstack.administration import administration_client
 from devstack.testing import Service, eventually
@@ -106,3 +107,26 @@ async def test_a_broker_that_is_away_is_the_inboxs_error(servicebus_server: Serv
 
 async def _nothing(*_: object) -> None:
     raise AssertionError("nothing was received")
+
+
+async def test_a_dead_letter_that_is_an_amqp_value_does_not_keep_the_others_in_the_queue(
+    queue: DeadLetters,
+) -> None:
+    values: list[Any] = ["text", 7, {"a": b"1"}, [1, 2]]
+    async with queue.client.get_topic_sender(queue.topic) as sender:
+        for number, value in enumerate(values):
+            properties = AmqpMessageProperties(message_id=f"m{number}", group_id="c")
+            await sender.send_messages(AmqpAnnotatedMessage(value_body=value, properties=properties))
+    async with queue.client.get_subscription_receiver(
+        queue.topic, queue.subscription, session_id="c", max_wait_time=5
+    ) as receiver:
+        for _ in values:
+            [message] = await receiver.receive_messages(1)
+            await receiver.dead_letter_message(message, reason="no use")
+    kept: list[bytes] = []
+
+    async def keep(delivery: Delivery, reason: str) -> None:
+        kept.append(delivery.body)
+
+    assert await queue.collect(keep, seconds=20) == len(values)
+    assert sorted(kept) == [b"7", b"[1, 2]", b"text", b"{b'a': b'1'}"]

@@ -2,13 +2,14 @@
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 import pytest
 from azure.cosmos.aio import CosmosClient
 
 from devstack.testing import Service
-from inbox.effect import Mark, Marker, MarkState, Unsure
-from inbox.effect_operator import EffectOperator, OpenEffect
+from inbox.effect import Mark, Marker, MarkState, Seen, Unsure
+from inbox.effect_operator import EffectOperator, EffectPage, OpenEffect
 from inbox.effects import EffectInbox
 from inbox.errors import (
     EffectAway,
@@ -18,14 +19,15 @@ from inbox.errors import (
     NotApplied,
     NotInTurn,
     NotSetAside,
+    StoreAway,
 )
-from inbox.event import AggregateKey
+from inbox.event import AggregateKey, Event
 from infra.cosmos.container import Container
 from infra.cosmos.effect_list import CosmosEffectList
 from infra.cosmos.ledger import CosmosLedger, effect_id
 from outbox.errors import UnknownContinuation
 from tests.support.azure import EFFECTS, contacts_database
-from tests.support.effects import RULES, Clock, Outbound, inbox_over
+from tests.support.effects import RULES, Clock, FakeLedger, Outbound, inbox_over
 from tests.support.emulators import Gap
 from tests.support.inbox import KEY, event
 from tests.support.losses import Failing, Fate, Loss, ProcessDied
@@ -122,6 +124,8 @@ async def test_an_effect_is_listed_as_started_once_its_process_must_have_died(de
     assert await desk.told() == []
     desk.clock.pass_by(seconds=RULES.call_seconds + 1)
     assert await desk.told() == [(1, "started", 0)]
+    with pytest.raises(NotApplied, match="the broker brings it again"):
+        await desk.operator.apply(of(1))
     await desk.operator.discard(of(1), "the mail was seen")
     assert await desk.state(1) is MarkState.DISCARDED
 
@@ -276,5 +280,44 @@ async def test_whatever_write_of_an_operators_call_is_lost_the_effect_ends_as_ha
             assert (mark.state, mark.kept) == (MarkState.HANDLED, None), f"write {write}"
             most = max(most, len(outbound.asked) - 1)
         assert write > 3, "so many writes has the call at least"
-        lost_records = loss in (Loss.NOT_WRITTEN, Loss.DIED_BEFORE)
-        assert most == (2 if lost_records else 1), "it runs again only where its record was lost"
+        assert most == (2 if loss is Loss.DIED_BEFORE else 1), (
+            "again only where the process died before the record"
+        )
+
+
+@pytest.mark.parametrize(
+    ("raised", "told"),
+    [(None, "was run: do not apply it again, but discard it"), (EffectNotDone(), "failed")],
+)
+async def test_an_effect_that_could_not_be_recorded_is_not_called_undone(
+    raised: Exception | None, told: str
+) -> None:
+    class Away(FakeLedger):
+        away = False
+
+        async def write(self, key: AggregateKey, marker: Marker, mark: Mark) -> Seen:
+            if self.away:
+                raise StoreAway("the store is away: try again later")
+            return await super().write(key, marker, mark)
+
+    class Effects:
+        async def page(self, size: int, continuation_token: str | None, died_before: datetime) -> EffectPage:
+            raise NotImplementedError
+
+        async def get(self, effect_id: str) -> OpenEffect:
+            mark = (await ledger.read(KEY, event(1).id, fenced=True)).mark
+            assert mark is not None
+            return OpenEffect(effect_id, KEY, "ThingMade", mark, mark.kept)
+
+    async def effect(_: Event) -> None:
+        ledger.away = True
+        if raised is not None:
+            raise raised
+
+    ledger = Away()
+    hurried = replace(RULES, effect_seconds=0.05, call_seconds=0.25, unsure=Unsure.SET_ASIDE)
+    inbox = inbox_over(ledger, Outbound(raises=[ConnectionResetError()]), Clock(), hurried)
+    await inbox.handle(event(1))
+    operator = EffectOperator(replace(inbox, effect=effect), Effects())
+    with pytest.raises(StoreAway, match=told):
+        await operator.apply("any")

@@ -1,5 +1,7 @@
 """Effects run once and in order, over the ledger in memory and in Cosmos DB: one suite over both."""
 
+import asyncio
+import itertools
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
@@ -306,6 +308,23 @@ async def test_age_gives_up_what_is_in_the_way_and_tries_the_rest(
     assert await marker(ledger) == (6, 0, None)
 
 
+async def test_a_run_of_the_timer_ends_in_time_also_when_many_places_are_missing(
+    ledger: Ledger, clock: Clock, outbound: Outbound
+) -> None:
+    seconds = itertools.count()  # each look at the time takes a second
+    inbox = replace(inbox_over(ledger, outbound, clock), time=lambda: float(next(seconds)))
+    await inbox.handle(event(40))
+    clock.pass_by(days=10, seconds=1)
+    await EffectUpkeep(inbox).run(seconds=10)
+    last, waiting, _ = await marker(ledger)
+    assert last is not None, "some are given up, and the next run goes on"
+    assert 0 < last < 10
+    assert waiting == 1
+    assert outbound.asked == []
+    await EffectUpkeep(inbox).run(seconds=100)
+    assert outbound.asked == ids(40)
+
+
 async def test_a_started_effect_whose_message_never_comes_again_is_passed_with_age(
     inbox: EffectInbox, ledger: Ledger, outbound: Outbound, clock: Clock, upkeep: EffectUpkeep
 ) -> None:
@@ -373,6 +392,20 @@ async def test_what_is_over_expires_and_what_waits_does_not(stored: CosmosLedger
         assert item is not None
         ttls[name] = item["ttl"]
     assert [*ttls.values()] == [-1, IDS_TTL, -1]
+
+
+@pytest.mark.parametrize("at_once", [1, 2])
+async def test_aggregates_that_wait_for_long_do_not_hide_the_others(
+    stored: CosmosLedger, outbound: Outbound, clock: Clock, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    """What waits for a missing event is not written, so it stays the oldest in the list."""
+    monkeypatch.setattr("infra.cosmos.ledger._AGGREGATES_AT_ONCE", at_once)
+    inbox = inbox_over(stored, outbound, clock)
+    for number in range(3):
+        if number:
+            await asyncio.sleep(1.01)  # the store's times are in seconds
+        await inbox.handle(event(2, key=AggregateKey("thing", str(number))))
+    assert [each.id async for each in stored.aggregates()] == ["0", "1", "2"]
 
 
 async def test_subscribers_of_one_container_know_nothing_of_each_other(

@@ -344,6 +344,46 @@ async def test_documents_of_other_kinds_are_named_and_left(
     assert await world.traces() == []
 
 
+async def test_a_parked_document_that_names_another_owner_is_told_and_not_passed_over(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A broken document of this partition that says it is of another aggregate: no replay of the contact sends it."""
+    contact_id = await world.create()
+    await world.database.get_container_client("contacts").create_item(
+        {
+            "id": str(uuid4()), "partitionKey": str(contact_id), "type": "domainEvent", "ttl": 600,
+            "aggregateType": "contact", "aggregateId": "another", "data": {"email": PERSON[2]},
+        }
+    )  # fmt: skip
+    async with relaying(world):
+        assert await world.erase(contact_id) == 1
+    assert set(await world.traces()) == {f"{word} in parkedEvent" for word in (PERSON[0], PERSON[2])}
+    [parked] = (await world.application.outbox.parking.page(10, None)).items
+    assert parked.id in (said := capsys.readouterr().err)
+    assert "discard" in said
+    await world.application.outbox.parking.discard(parked.id, "erased")
+    async with relaying(world):
+        assert await world.erase(contact_id) == 0
+    assert await world.traces() == []
+
+
+async def test_dead_letters_are_collected_until_none_is_left(world: World) -> None:
+    """One collecting ends after some seconds, whatever is left."""
+    found = [50, 7, 0]
+
+    async def collected() -> int:
+        return found.pop(0)
+
+    contact_id = await world.create()
+    async with relaying(world):
+        eraser = replace(world.eraser, collect=collected)
+        steps = [
+            step async for step in eraser.erase(AggregateKey("contact", str(contact_id)), patience_seconds=30)
+        ]
+    assert any("57 dead letter(s) collected" in step for step in steps)
+    assert found == []
+
+
 async def test_an_id_that_nobody_has_is_no_error(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     assert await world.erase(uuid4()) == 0
     assert "deleted before, or not there" in capsys.readouterr().out

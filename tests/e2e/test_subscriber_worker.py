@@ -9,11 +9,13 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
+from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageProperties
 
 from devstack.testing import Service, eventually
 from inbox.event import AggregateKey
@@ -69,7 +71,7 @@ async def sequence(application: Application, contact_id: UUID) -> int:
     return 0 if found is None else found.entry.last_sequence
 
 
-async def send(settings: dict[str, str], *messages: ServiceBusMessage) -> None:
+async def send(settings: dict[str, str], *messages: ServiceBusMessage | AmqpAnnotatedMessage) -> None:
     async with (
         ServiceBusClient.from_connection_string(settings["SERVICEBUS"]) as client,
         client.get_topic_sender(settings["SERVICEBUS_TOPIC"]) as sender,
@@ -128,6 +130,33 @@ async def test_a_message_that_is_no_event_is_refused_by_the_worker_too(
                 ] == ["junk"]
 
             await eventually(refused, within=30)
+
+
+async def test_a_message_whose_body_is_an_amqp_value_is_read_by_the_worker_too(
+    settings: dict[str, str], tmp_path: Path
+) -> None:
+    """As a JMS client sends a text, and what no event can be: neither ends the worker."""
+    async with service(settings) as application:
+        contact_id = (await application.contacts.create(DETAILS, ORIGIN)).aggregate.id
+        text = b"".join(described(contact_id, 1).body).decode()
+        values: dict[str, Any] = {"text": text, "number": 7, "map": {"a": b"1"}}
+        with worker(settings, tmp_path / "worker.log") as running_worker:
+            await send(settings, *(of_value(name, value) for name, value in values.items()))
+
+            async def dealt_with() -> bool:
+                records = (await application.subscriber.retrier.page(10, None)).items
+                return {each.message_id for each in records} == {"number", "map"} and (
+                    await sequence(application, contact_id) == 1
+                )
+
+            await eventually(dealt_with, within=30)
+            assert running_worker.poll() is None
+
+
+def of_value(name: str, value: Any) -> AmqpAnnotatedMessage:
+    return AmqpAnnotatedMessage(
+        value_body=value, properties=AmqpMessageProperties(message_id=name, group_id=name)
+    )
 
 
 def test_a_setting_that_is_missing_is_one_line() -> None:

@@ -1,5 +1,6 @@
 """A ledger in memory, with the failures of a real one, and effects that note that they ran."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -88,4 +89,8 @@ class Clock:
 
 
 def inbox_over(ledger: Ledger, outbound: Outbound, clock: Clock, rules: EffectRules = RULES) -> EffectInbox:
-    return EffectInbox(ledger, outbound.effect, rules, clock)
+    return EffectInbox(ledger, outbound.effect, rules, clock, pause=no_pause)
+
+
+async def no_pause(seconds: float) -> None:
+    await asyncio.sleep(0)

@@ -22,7 +22,7 @@ class Sick:
     """A worker whose state the test decides."""
 
     def __init__(self) -> None:
-        self.silent_seconds = 0.0
+        self.silent_seconds = self.longest_round_seconds = 0.0
         self.reason: str | None = None
         self.answers = asyncio.Event()
         self.answers.set()
@@ -79,6 +79,17 @@ async def test_a_loop_that_hangs_fails_the_liveness_probe(caplog: pytest.LogCapt
         vitals.silent_seconds = probes.STUCK_SECONDS + 1
         assert await get(port, "/healthz") == (503, {"status": "stuck"})
     assert "a loop has not come round for 301 s" in caplog.text
+
+
+async def test_a_loop_whose_rounds_may_take_long_is_not_taken_for_one_that_hangs(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    vitals = Sick()
+    async with served(vitals, caplog) as port:
+        vitals.longest_round_seconds = vitals.silent_seconds = 2 * probes.STUCK_SECONDS
+        assert (await get(port, "/healthz"))[0] == 200
+        vitals.silent_seconds += 1
+        assert (await get(port, "/healthz"))[0] == 503
 
 
 async def test_nothing_else_is_answered(caplog: pytest.LogCaptureFixture) -> None:

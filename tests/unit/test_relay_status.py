@@ -1,34 +1,43 @@
 """What the relay has forwarded is told by the oldest change that waits, and by nothing where a lease is missing."""
 
-from collections import Counter
 from datetime import UTC, datetime
 
 import pytest
 
-from infra.relay_status import LeaseStatus, RelayStatus
+from infra.relay_status import Progress
 
 
-def lease(waiting_since: int | None) -> LeaseStatus:
-    since = None if waiting_since is None else datetime.fromtimestamp(waiting_since, UTC)
-    return LeaseStatus("0", "instance", 1, 5, 0.1, since)
+def at(second: int | None) -> datetime | None:
+    return None if second is None else datetime.fromtimestamp(second, UTC)
 
 
 @pytest.mark.parametrize(
-    ("waiting", "missing", "forwarded"),
+    ("lease", "waiting", "passed"),
     [
-        ([None], [], True),
-        ([None, None], [], True),
-        ([1001], [], True),
-        ([1000], [], False),  # it may be the very event
-        ([999], [], False),
-        ([None, 999], [], False),
-        ([1001, None], [], True),
-        ([None], ["1"], False),
-        ([], ["0"], False),
+        ("0", None, True),
+        ("0", 1001, True),
+        ("0", 1000, False),  # it may be the very event
+        ("0", 999, False),
+        (None, None, None),
     ],
 )
 def test_what_was_stored_at_1000_is_forwarded(
-    waiting: list[int | None], missing: list[str], *, forwarded: bool
+    lease: str | None, waiting: int | None, *, passed: bool | None
 ) -> None:
-    status = RelayStatus([lease(each) for each in waiting], missing, Counter())
-    assert status.has_forwarded(1000) is forwarded
+    written = datetime.fromtimestamp(1000, UTC)
+    assert Progress(written, lease, 5, at(waiting)).has_passed(written) is passed
+
+
+@pytest.mark.parametrize(
+    ("newest", "token", "knows"),
+    [
+        (7, "0:-1#7", True),
+        (8, "0:-1#7#1=6", True),
+        (6, "0:-1#7", False),
+        (None, "0:-1#7", False),
+        (7, None, False),
+        (7, "0:7", True),
+    ],
+)
+def test_a_replica_that_lags_proves_nothing(newest: int | None, token: str | None, *, knows: bool) -> None:
+    assert Progress(datetime.now(UTC), "0", 5, None, newest).knows(token) is knows

@@ -125,6 +125,15 @@ async def test_the_slowest_loop_counts() -> None:
     assert subscriber_worker.Health(outbox(), work, asyncio.Event()).silent_seconds >= 1000
 
 
+async def test_a_relay_that_is_told_to_send_for_ten_minutes_is_not_restarted_in_its_page() -> None:
+    settings = SimpleNamespace(relay=SimpleNamespace(reading_seconds=600.0))
+    health = relay_worker.Health(
+        cast(Outbox, settings), Idle(), relay_worker.Forwarding(), asyncio.Event(), started=True
+    )
+    assert health.longest_round_seconds == 3000
+    assert subscriber_worker.Health(outbox(), Work(), asyncio.Event()).longest_round_seconds == 120
+
+
 async def test_a_subscriber_says_why_it_applies_nothing() -> None:
     health = subscriber_worker.Health(outbox(), Work(), asyncio.Event())
     assert await health.trouble() is None
@@ -135,3 +144,43 @@ async def test_a_subscriber_says_why_it_applies_nothing() -> None:
     assert await away.trouble() == "the store cannot be used: the log says why"
     health.stop.set()
     assert await health.trouble() == "the worker is told to stop"
+
+
+class Flaky:
+    """Work that a bug ends the first time, with personal data in the error's text."""
+
+    def __init__(self) -> None:
+        self.rounds = 0
+
+    async def __call__(self) -> None:
+        self.rounds += 1
+        if self.rounds == 1:
+            raise ValueError("quirina@contoso.example is no number")
+
+    async def again(self) -> bool:
+        return self.rounds > 1
+
+
+async def test_a_bug_does_not_end_the_upkeep_of_a_relay(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(relay_worker, "UPKEEP_PAUSE_SECONDS", 0.01)
+    work, stop = Flaky(), asyncio.Event()
+    upkeep = asyncio.create_task(relay_worker._every_minute("parked events wait", work, stop))
+    await eventually(work.again)
+    stop.set()
+    await upkeep
+    assert "parked events wait, because of a bug: ValueError in __call__" in caplog.text
+    assert "quirina" not in caplog.text
+
+
+async def test_a_bug_does_not_end_what_a_subscriber_does_beside_its_messages(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    work = Flaky()
+    beside = asyncio.create_task(subscriber_worker._every(0.01, work))
+    await eventually(work.again)
+    beside.cancel()
+    await asyncio.wait([beside])
+    assert "because of a bug: ValueError in __call__" in caplog.text
+    assert "quirina" not in caplog.text
