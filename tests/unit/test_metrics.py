@@ -105,6 +105,21 @@ async def test_the_time_since_the_last_success_begins_with_the_first_page_and_gr
     assert recorded.gauge("outbox.relay.since_success") == 42.0
 
 
+async def test_what_is_parked_counts_once_however_often_its_page_comes(recorded: Recorded) -> None:
+    parking = relay(FakePublisher(fail_for={contact_id("b")}, limit=150))
+    page = [
+        event("a", 1, text="x" * 200), event("a", 2), read(poison_document(None, lsn=1)), event("b", 1)
+    ]  # fmt: skip
+    for _ in range(3):
+        with pytest.raises(NotDelivered):
+            await parking.forward(page)
+    assert recorded.points("outbox.events.parked") == [
+        ({"outbox.reason": "behind"}, 1),
+        ({"outbox.reason": "invalid"}, 1),
+        ({"outbox.reason": "refused"}, 1),
+    ]
+
+
 async def test_parked_aggregates_are_told_with_the_age_of_the_oldest(recorded: Recorded) -> None:
     publisher, lot = FakePublisher(), FakeParkingLot()
     since = contacts.NOON
