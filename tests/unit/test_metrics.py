@@ -345,6 +345,28 @@ async def test_messages_that_are_set_aside_are_told_with_the_age_of_the_oldest(r
     assert recorded.gauge("outbox.set_aside.messages") == 0
 
 
+def test_a_subscriber_that_reads_no_more_leaves_the_sum_of_the_others(
+    recorded: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [1_000.0]
+    monkeypatch.setattr("infra.telemetry.gauges.clock", lambda: clock[0])
+    gauges.set_aside("ill", 5, 600.0)
+    gauges.set_aside("well", 1, 60.0)
+    assert (recorded.gauge("outbox.set_aside.messages"), recorded.gauge("outbox.set_aside.oldest")) == (
+        6,
+        600.0,
+    )
+    clock[0] += 60
+    gauges.set_aside("well", 0, 0.0)
+    assert recorded.gauge("outbox.set_aside.messages") == 5, "it was read a minute ago"
+    clock[0] += 60
+    gauges.set_aside("well", 0, 0.0)
+    assert (recorded.gauge("outbox.set_aside.messages"), recorded.gauge("outbox.set_aside.oldest")) == (
+        0,
+        0.0,
+    )
+
+
 def test_the_gauges_of_the_relay_are_reported_as_they_were_set(recorded: Recorded) -> None:
     gauges.relay(backlog=12, oldest_waiting_seconds=61, ttl_used=0.25)
     told = [recorded.gauge(f"outbox.relay.{name}") for name in ("backlog", "oldest_waiting", "ttl_used")]
