@@ -4,16 +4,23 @@ The Functions host tries HTTP routes in the alphabetical order of the functions'
 (https://github.com/Azure/azure-functions-host/issues/9876): so the name of the catch-all function sorts last.
 """
 
+from typing import TYPE_CHECKING
+
 import azure.functions as func
 
 from infra import relay_feed
 from infra.bootstrap import application
-from infra.contacts import directory_http as directory
 from infra.contacts import http as contacts
 from infra.contacts.http import answering
 from infra.http import catch_all, request, responses
 from infra.http.operator_functions import operator_functions
 from infra.http.set_aside import set_aside_functions
+from infra.late import late
+
+if TYPE_CHECKING:
+    from infra.contacts import directory_http as directory
+else:
+    directory = late("infra.contacts.directory_http")
 
 SWEEP_SECONDS = 120.0
 """What a run of the sweep may take; the next run goes on from there."""

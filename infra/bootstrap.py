@@ -1,22 +1,26 @@
 """The composition root of the contact service: the use cases over an outbox and an inbox, made once per process."""
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from application.contacts import Contacts
-from application.directory import Directory, DirectoryEntry, entry_of, project
-from inbox.state import StateInbox
-from inbox.sweep import Sweep
-from infra.contacts.directory import FORM, CosmosDirectory
 from infra.contacts.documents import CONTACTS
-from infra.contacts.subscriber import TYPE, read
-from infra.cosmos.walk_lists import CosmosLists
 from infra.http.caller import Callers
-from infra.read_model import ReadModelOf, walk_lists, wire_read_model
+from infra.late import late
 from infra.settings import Settings
-from infra.subscriber import Subscriber, wire_subscriber
 from infra.wiring import OnePerProcess, Outbox, wire_outbox
 from outbox.aggregates import Aggregates
 from outbox.unit_of_work import utc_now
+
+if TYPE_CHECKING:
+    from application.directory import Directory, DirectoryEntry
+    from inbox.state import StateInbox
+    from inbox.sweep import Sweep
+    from infra.contacts import read_side
+    from infra.subscriber import Subscriber
+else:
+    read_side = late("infra.contacts.read_side")
 
 
 @dataclass(frozen=True)
@@ -24,33 +28,41 @@ class Application:
     """The contact service and its directory, wired."""
 
     contacts: Contacts
-    directory: Directory
-    inbox: StateInbox[DirectoryEntry]
-    subscriber: Subscriber
-    sweep: Sweep[DirectoryEntry]
     outbox: Outbox
     callers: Callers
+    settings: Settings
 
+    @property
+    def directory(self) -> "Directory":
+        """The search."""
+        return self._read_side.directory
 
-def directory_lists(settings: Settings, outbox: Outbox, walk: str) -> CosmosLists:
-    """The entries of the directory and the contacts, for a walk over both."""
-    return walk_lists(settings, outbox, settings.cosmos_directory_container, TYPE, walk)
+    @property
+    def inbox(self) -> "StateInbox[DirectoryEntry]":
+        """What applies events to the directory."""
+        return self._read_side.inbox
+
+    @property
+    def subscriber(self) -> "Subscriber":
+        """What receives the events."""
+        return self._read_side.subscriber
+
+    @property
+    def sweep(self) -> "Sweep[DirectoryEntry]":
+        """What finds the changes of which no event came."""
+        return self._read_side.sweep
+
+    @cached_property
+    def _read_side(self) -> "read_side.ReadSide":
+        return read_side.wire_read_side(self.settings, self.outbox)
 
 
 def wire(settings: Settings) -> Application:
     """Build the contact service from settings. Opens no connection: the first use opens it."""
     outbox = wire_outbox(settings, CONTACTS)
     aggregates = Aggregates(outbox.open_unit_of_work, outbox.claims, settings.idempotency_old_records)
-    of_contacts = ReadModelOf(settings.cosmos_directory_container, TYPE, FORM, entry_of, project)
-    model = wire_read_model(settings, outbox, of_contacts)
     return Application(
-        contacts=Contacts(aggregates, utc_now),
-        directory=CosmosDirectory(model.listing),
-        inbox=model.inbox,
-        sweep=model.sweep,
-        subscriber=wire_subscriber(settings, outbox, read, model.inbox.handle),
-        outbox=outbox,
-        callers=Callers(settings.platform_authenticates),
+        Contacts(aggregates, utc_now), outbox, Callers(settings.platform_authenticates), settings
     )
 
 

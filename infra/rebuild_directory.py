@@ -21,7 +21,8 @@ from collections.abc import Callable, Mapping, Sequence
 from inbox.errors import StoreAway
 from inbox.rebuild import Rebuild
 from inbox.walk import Progress
-from infra.bootstrap import directory_lists, wire
+from infra.bootstrap import wire
+from infra.contacts.read_side import directory_lists
 from infra.errors import Misconfigured
 from infra.settings import load
 

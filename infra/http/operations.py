@@ -3,23 +3,25 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import azure.functions as func
 from pydantic import StringConstraints
 
-from infra.dependencies import Health
 from infra.http.errors import FieldError, InvalidRequest
 from infra.http.request import json_object
 from infra.http.responses import json_response
 from infra.http.validation import validated
-from infra.instance import Instance
-from infra.relay_status import LeaseStatus, RelayStatus
 from outbox.aggregate import AggregateKey
 from outbox.errors import NotParked
 from outbox.event import WireModel
-from outbox.parking_lot import ParkedEvent, ParkedPage
-from outbox.replay import Replayed
+
+if TYPE_CHECKING:
+    from infra.dependencies import Health
+    from infra.instance import Instance
+    from infra.relay_status import LeaseStatus, RelayStatus
+    from outbox.parking_lot import ParkedEvent, ParkedPage
+    from outbox.replay import Replayed
 
 _PARKING_ID = re.compile(r"[0-9a-f]{32}")
 
@@ -83,7 +85,7 @@ def wants_discarded(request: func.HttpRequest) -> bool:
     return state == "discarded"
 
 
-def parked_listed(page: ParkedPage, names: Sequence[Names], max_age_seconds: int) -> func.HttpResponse:
+def parked_listed(page: "ParkedPage", names: Sequence[Names], max_age_seconds: int) -> func.HttpResponse:
     """200 with a page of parked events, without their documents, and the token of the next page."""
     return json_response(
         200,
@@ -95,17 +97,17 @@ def parked_listed(page: ParkedPage, names: Sequence[Names], max_age_seconds: int
     )
 
 
-def parked_shown(parked: ParkedEvent, names: Sequence[Names]) -> func.HttpResponse:
+def parked_shown(parked: "ParkedEvent", names: Sequence[Names]) -> func.HttpResponse:
     """200 with a parked event and the document as it was read from the feed."""
     return json_response(200, {**_summary(parked, names), "document": dict(parked.document)})
 
 
-def replayed(result: Replayed) -> func.HttpResponse:
+def replayed(result: "Replayed") -> func.HttpResponse:
     """200 with how many events were sent, and whether events remain: then replay again."""
     return json_response(200, {"replayed": result.replayed, "remaining": not result.done})
 
 
-def relay_status(status: RelayStatus, names: Sequence[Names]) -> func.HttpResponse:
+def relay_status(status: "RelayStatus", names: Sequence[Names]) -> func.HttpResponse:
     """200 with every lease, the age of its oldest waiting change, the missing ones, and whether the relay is late."""
     leases = [_lease(lease) for lease in status.leases]
     parked = {each.count: status.parked[each.aggregate_type] for each in names}
@@ -114,12 +116,12 @@ def relay_status(status: RelayStatus, names: Sequence[Names]) -> func.HttpRespon
     )
 
 
-def dependencies(found: Sequence[Health]) -> func.HttpResponse:
+def dependencies(found: "Sequence[Health]") -> func.HttpResponse:
     """200 with the health of each service that this one needs; ``detail`` says why one cannot be used."""
     return json_response(200, {"items": [asdict(each) for each in found]})
 
 
-def instance(process: Instance, names: Sequence[Names], lists: Sequence[str]) -> func.HttpResponse:
+def instance(process: "Instance", names: Sequence[Names], lists: Sequence[str]) -> func.HttpResponse:
     """200 with what one process has forwarded, its settings without secrets, and what the service calls things."""
     return json_response(
         200,
@@ -138,7 +140,7 @@ def instance(process: Instance, names: Sequence[Names], lists: Sequence[str]) ->
     )
 
 
-def _lease(lease: LeaseStatus) -> Mapping[str, Any]:
+def _lease(lease: "LeaseStatus") -> Mapping[str, Any]:
     return {
         "lease": lease.lease,
         "owner": lease.owner,
@@ -150,7 +152,7 @@ def _lease(lease: LeaseStatus) -> Mapping[str, Any]:
     }
 
 
-def _summary(parked: ParkedEvent, names: Sequence[Names]) -> Mapping[str, Any]:
+def _summary(parked: "ParkedEvent", names: Sequence[Names]) -> Mapping[str, Any]:
     aggregate = parked.aggregate
     return {
         "id": parked.id,
@@ -169,7 +171,7 @@ def _summary(parked: ParkedEvent, names: Sequence[Names]) -> Mapping[str, Any]:
     }
 
 
-def _discarding(parked: ParkedEvent) -> Mapping[str, Any]:
+def _discarding(parked: "ParkedEvent") -> Mapping[str, Any]:
     if parked.discarding is None:
         return {}
     return {"discardedAt": parked.discarding.at.isoformat(), "discardReason": parked.discarding.reason}

@@ -6,12 +6,19 @@ which holds no data.
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import azure.functions as func
 
-from infra.http import history, operations, operations_page, request, responses
+from infra.http import operations, request, responses
 from infra.http.answering import Answering
+from infra.late import late
 from infra.wiring import Wired
+
+if TYPE_CHECKING:
+    from infra.http import history, operations_page
+else:
+    history, operations_page = late("infra.http.history"), late("infra.http.operations_page")
 
 answering = Answering()
 

@@ -3,20 +3,22 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import azure.functions as func
 from pydantic.alias_generators import to_camel
 
 from inbox.errors import NotSetAside
-from inbox.set_aside import Record, RecordPage, State
-from inbox.sweep import Sweep
-from inbox.walk import Counts, Progress
 from infra.http import operations, request, responses
 from infra.http.answering import Answering
 from infra.http.responses import json_response
-from infra.subscriber import Subscriber
 from outbox.errors import NotParked
+
+if TYPE_CHECKING:
+    from inbox.set_aside import Record, RecordPage, State
+    from inbox.sweep import Sweep
+    from inbox.walk import Counts, Progress
+    from infra.subscriber import Subscriber
 
 answering = Answering()
 
@@ -25,10 +27,10 @@ class Subscribing(Protocol):
     """A service that has a subscriber."""
 
     @property
-    def subscriber(self) -> Subscriber: ...
+    def subscriber(self) -> "Subscriber": ...
 
     @property
-    def sweep(self) -> Sweep[Any] | None:
+    def sweep(self) -> "Sweep[Any] | None":
         """None: the subscriber keeps no state that could be swept."""
 
 
@@ -92,7 +94,7 @@ def set_aside_functions(
     return app
 
 
-async def _swept_so_far(sweep: Sweep[Any] | None) -> Progress | None:
+async def _swept_so_far(sweep: "Sweep[Any] | None") -> "Progress | None":
     return None if sweep is None else await sweep.lists.progress()
 
 
@@ -106,13 +108,13 @@ def record_id(req: func.HttpRequest) -> str:
         ) from None
 
 
-def listed(page: RecordPage, names: Sequence[operations.Names]) -> func.HttpResponse:
+def listed(page: "RecordPage", names: Sequence[operations.Names]) -> func.HttpResponse:
     """200 with a page of records, without their messages, and the token of the next page."""
     items = [_summary(record, names) for record in page.items]
     return json_response(200, {"items": items, "continuationToken": page.continuation_token})
 
 
-def subscriber_status(records: Mapping[State, int], progress: Progress | None) -> func.HttpResponse:
+def subscriber_status(records: "Mapping[State, int]", progress: "Progress | None") -> func.HttpResponse:
     """200 with the number of open records by state, the last whole sweep and the one that is under way."""
     last = progress and progress.last_counts
     return json_response(
@@ -125,12 +127,12 @@ def subscriber_status(records: Mapping[State, int], progress: Progress | None) -
     )
 
 
-def _swept(counts: Counts, name: str, at: datetime | None) -> Mapping[str, Any]:
+def _swept(counts: "Counts", name: str, at: datetime | None) -> Mapping[str, Any]:
     found = {to_camel(field): count for field, count in asdict(counts).items()}
     return {name: at.isoformat() if at else None, **found}
 
 
-def shown(record: Record, names: Sequence[operations.Names]) -> func.HttpResponse:
+def shown(record: "Record", names: Sequence[operations.Names]) -> func.HttpResponse:
     """200 with a record and its message; null where the message was too large to keep."""
     delivery = record.delivery
     message = delivery and {
@@ -140,7 +142,7 @@ def shown(record: Record, names: Sequence[operations.Names]) -> func.HttpRespons
     return json_response(200, {**_summary(record, names), "message": message})
 
 
-def _summary(record: Record, names: Sequence[operations.Names]) -> Mapping[str, Any]:
+def _summary(record: "Record", names: Sequence[operations.Names]) -> Mapping[str, Any]:
     aggregate = record.aggregate
     return {
         "id": record.id,

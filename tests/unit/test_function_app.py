@@ -135,7 +135,8 @@ from infra.settings import load
 
 LATE = [
     "aiohttp", "azure.identity", "azure.servicebus", "changefeed", "email_validator", "infra.aggregate_past",
-    "infra.cosmos.history", "opentelemetry.sdk", "outbox.republish",
+    "infra.contacts.read_side", "infra.cosmos.history", "inbox.receiver", "inbox.state", "opentelemetry.sdk",
+    "outbox.republish",
 ]
 
 def loaded():
