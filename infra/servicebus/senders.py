@@ -157,20 +157,24 @@ class Senders:
             task.add_done_callback(self._opening.discard)
 
     async def _open(self) -> None:
-        sender = Sender(self._client.get_topic_sender(self._topic))
         try:
-            await sender.limits()
-        except asyncio.CancelledError:
-            await sender.close()
-            raise
+            sender = await self._opened()
         except Exception as error:  # noqa: BLE001 - whoever waits gets it, and knows what it is
-            await sender.close()
             self._opening_is_over()
             if not (self._lent or self._idle or self._opening):
                 self._end_waiting(error)
         else:
             self._opening_is_over()
             self._hand_on(sender)
+
+    async def _opened(self) -> Sender:
+        sender = Sender(self._client.get_topic_sender(self._topic))
+        try:
+            await sender.limits()
+        except BaseException:
+            await sender.close()
+            raise
+        return sender
 
     def _opening_is_over(self) -> None:
         """Said by the task itself: its end is told a moment later, when others may have counted on it already."""

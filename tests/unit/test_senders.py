@@ -232,3 +232,14 @@ async def test_who_asks_again_at_once_after_a_failure_gets_a_new_attempt() -> No
     links = await pool.opening(2)
     links[1].opened.set_result(None)
     await soon(asking)
+
+
+async def test_who_waits_hears_that_there_can_be_no_sender(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = Pool(most=1)
+
+    def refuses(_topic: str) -> FakeLink:
+        raise ValueError("the topic is not the one in the connection string")
+
+    monkeypatch.setattr(pool.client, "get_topic_sender", refuses)
+    with pytest.raises(ValueError, match="not the one"):
+        await soon(asyncio.create_task(pool.senders.take()))
