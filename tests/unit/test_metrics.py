@@ -27,6 +27,7 @@ from outbox import telemetry
 from outbox.errors import NotDelivered
 from outbox.feed import OutboxEvent
 from outbox.parking import Parking
+from outbox.publisher import Unknown
 from outbox.relay import Relay
 from outbox.ttl_guard import TtlGuard
 from tests.support import contacts, inbox
@@ -190,6 +191,20 @@ async def test_messages_for_which_no_link_opens_are_failed_attempts_too(
     [(attributes, count)] = recorded.points("messaging.client.sent.messages")
     assert (attributes["error.type"], count) == ("ServiceBusConnectionError", 4)
     assert recorded.points("messaging.client.operation.duration") == []
+
+
+async def test_what_is_not_tried_when_the_topic_is_away_opens_no_link_and_is_no_attempt(
+    recorded: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = Topic(
+        links=[ServiceBusConnectionError(), ServiceBusConnectionError(), ServiceBusConnectionError()]
+    )
+    large = [publishable("a", number, text="x" * 120_000) for number in (1, 2, 3)]
+    [outcome] = await publish(publisher_to(topic, monkeypatch), large)
+    assert isinstance(outcome, Unknown)
+    assert len(topic.links) == 2, "each batch of the aggregate would wait for a link of its own"
+    [(_, count)] = recorded.points("messaging.client.sent.messages")
+    assert count == 1
 
 
 async def test_sends_are_measured_and_counted_failed_ones_with_the_reason(
