@@ -41,11 +41,12 @@ class Dependency:
     _last: tuple[float, Health] | None = field(default=None, repr=False)
 
     async def health(self) -> Health:
-        """The newest look, at most ``age_seconds`` old. Raises nothing: that the service is away is the answer."""
+        """The newest look, which ended at most ``age_seconds`` ago. Raises nothing: an outage is an answer."""
         async with self._looking:
-            now = asyncio.get_running_loop().time()
-            if self._last is None or now - self._last[0] >= self.age_seconds:
-                self._last = now, await self._look(now)
+            clock = asyncio.get_running_loop().time
+            if self._last is None or clock() - self._last[0] >= self.age_seconds:
+                found = await self._look(clock())
+                self._last = clock(), found  # a look may take longer than its answer is good for
             return self._last[1]
 
     async def _look(self, began: float) -> Health:

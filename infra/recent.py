@@ -20,10 +20,10 @@ class Recent:
     async def __call__(self) -> None:
         """Return if the newest check succeeded. Raises what it raised."""
         async with self._looking:
-            now = asyncio.get_running_loop().time()
-            if now - self._looked_at >= self._seconds:
+            clock = asyncio.get_running_loop().time
+            if clock() - self._looked_at >= self._seconds:
                 self._failure = await self._look()
-                self._looked_at = now
+                self._looked_at = clock()  # a look may take longer than its answer is good for
         if self._failure is not None:
             raise self._failure
 

@@ -82,11 +82,11 @@ class ParkingLot(Protocol):
     async def blocked(self) -> Sequence[Marker]:
         """The markers of all parked aggregates, perhaps as they were some time ago."""
 
-    async def park(self, marker: Marker, events: Sequence[FeedEvent]) -> None:
+    async def park(self, marker: Marker, events: Sequence[FeedEvent]) -> Collection[str]:
         """Park events, in order, of an aggregate that is blocked. Those that are parked already are left alone.
 
         Rule ``park-at-version``: only behind the marker that was read, however old that reading is. A crash halfway
-        leaves the first events parked.
+        leaves the first events parked. Returns the ids of the events that are known not to have been parked before.
 
         Raises:
             PreconditionFailed: the marker is not, or no longer, at ``marker.version``: read and decide again.
@@ -114,8 +114,8 @@ class ParkingLot(Protocol):
         The event stays visible, with the reason, until it expires.
         """
 
-    async def park_alone(self, poison: Poison) -> None:
-        """Park a document that belongs to no aggregate, unless it is parked, or was discarded, already."""
+    async def park_alone(self, poison: Poison) -> bool:
+        """Park a document that belongs to no aggregate. False: it is parked, or was discarded, already."""
 
     async def discard_alone(self, event: ParkedEvent, reason: str) -> None:
         """Give up a document that belongs to no aggregate."""

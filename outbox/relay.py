@@ -246,7 +246,7 @@ class Relay:
             page.wait(key, unread.reason)  # parked as it was delivered, it might never be read again
             return
         try:
-            await self.parking.park(marker, behind)
+            new = await self.parking.park(marker, behind)
         except PreconditionFailed:  # an operator replayed the aggregate, or another instance parked it
             return
         except (Throttled, Unavailable) as error:
@@ -255,9 +255,9 @@ class Relay:
         del page.open[key]
         page.parked += len(behind)
         refused = [event for event in behind if marker.refusal and event.id == marker.refusal.event_id]
-        telemetry.parked(telemetry.Why.BEHIND, len(behind) - len(refused))
-        for event in refused:
-            telemetry.parked(_why(event))
+        for event in behind:
+            if event.id in new:  # the page may come again, because of others on it
+                telemetry.parked(_why(event) if event in refused else telemetry.Why.BEHIND)
         _log.log(
             logging.ERROR if refused else logging.INFO,
             "parked %d event(s) of %s behind event %s: %s. "
@@ -276,12 +276,12 @@ class Relay:
                 continue
             assert isinstance(event, Poison), "a valid event has its aggregate"
             try:
-                await self.parking.park_alone(event)
+                new = await self.parking.park_alone(event)
             except (Throttled, Unavailable) as error:
                 page.waiting.append(f"an event that cannot be sent could not be parked: {error}")
                 return
             page.parked += 1
-            telemetry.parked(telemetry.Why.INVALID)
+            telemetry.parked(telemetry.Why.INVALID, int(new))
             _log.error(
                 "parked document %s, which belongs to no aggregate: %s. Look at the document, then discard it",
                 event.id,

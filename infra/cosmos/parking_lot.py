@@ -84,23 +84,27 @@ class CosmosParkingLot:
             self._markers.marker(item) async for item in self._partition.query(_MARKERS, {"@types": types})
         ]
 
-    async def park(self, marker: Marker, events: Sequence[FeedEvent]) -> None:
-        """Park events behind a marker. Raises PreconditionFailed when it is not at ``marker.version``."""
+    async def park(self, marker: Marker, events: Sequence[FeedEvent]) -> Collection[str]:
+        """Park events behind a marker; the ids of the new ones. Raises PreconditionFailed: it is not at its version."""
         behind, places = marker.with_parked(events)
         now = self._clock()
         items = [
             self._documents.event_item(event, marker, place, at=now)
             for event, place in zip(events, places, strict=True)
         ]
+        ids = {item["id"]: event.id for item, event in zip(items, events, strict=True)}
+        parked: set[str] = set()
         for chunk in chunks(items):
-            behind = await self._park(behind, chunk)
+            behind, new = await self._park(behind, chunk)
+            parked.update(ids[item["id"]] for item in new)
+        return parked
 
-    async def _park(self, marker: Marker, new: list[Item]) -> Marker:
+    async def _park(self, marker: Marker, new: list[Item]) -> tuple[Marker, list[Item]]:
         for _ in range(_RACES):
             if not new:
-                return marker
+                return marker, new
             try:
-                return await self._put(_counted(marker, len(new)), *map(Write.create, new))
+                return await self._put(_counted(marker, len(new)), *map(Write.create, new)), new
             except StoreFailed as error:
                 if error.failure.kind in _REFUSED_CONTENT and any(map(_has_document, new)):
                     new = [without_document(item) for item in new]
@@ -183,19 +187,20 @@ class CosmosParkingLot:
             else:
                 return
 
-    async def park_alone(self, poison: Poison) -> None:
-        """Park a document that belongs to no aggregate."""
+    async def park_alone(self, poison: Poison) -> bool:
+        """Park a document that belongs to no aggregate, unless that was done."""
         item = self._documents.alone_item(poison, at=self._clock())
         for attempt in (item, without_document(item)):
             try:
                 await self._partition.write(Write.create(attempt))
             except StoreFailed as error:
                 if error.failure.kind is Kind.CONFLICT:
-                    return
+                    return False
                 if error.failure.kind not in _REFUSED_CONTENT or attempt is not item:
                     raise error.failure.passing() from error
             else:
-                return
+                break
+        return True
 
     async def alone_since_before(self, at: datetime) -> Sequence[ParkedEvent]:
         """Some documents that belong to no aggregate and were parked before this time."""

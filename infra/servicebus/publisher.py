@@ -162,6 +162,8 @@ class ServiceBusPublisher:
 
     async def _send(self, page: _Page, batch: Batch[_Message]) -> None:
         """Send what may still be sent of a batch, in halves where the topic refuses it."""
+        if not (batch := self._still_to_be_sent(page, batch)):
+            return
         try:
             sender = await self._senders.take()
         except SDK_ERRORS as error:
@@ -191,7 +193,7 @@ class ServiceBusPublisher:
         return None
 
     def _still_to_be_sent(self, page: _Page, batch: Batch[_Message]) -> Batch[_Message]:
-        """Decided when the batch has its sender: other sends may have failed while it waited for that."""
+        """Decided anew when the batch has its sender: other sends may have failed while it waited for that."""
         if page.away is not None:
             page.give_up(page.away, batch)
         batch = [one for one in batch if one.aggregate.stopped is None and not one.aggregate.postponed]

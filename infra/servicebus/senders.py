@@ -157,19 +157,30 @@ class Senders:
             task.add_done_callback(self._opening.discard)
 
     async def _open(self) -> None:
+        try:
+            sender = await self._opened()
+        except Exception as error:  # noqa: BLE001 - whoever waits gets it, and knows what it is
+            self._opening_is_over()
+            if not (self._lent or self._idle or self._opening):
+                self._end_waiting(error)
+        else:
+            self._opening_is_over()
+            self._hand_on(sender)
+
+    async def _opened(self) -> Sender:
         sender = Sender(self._client.get_topic_sender(self._topic))
         try:
             await sender.limits()
-        except asyncio.CancelledError:
+        except BaseException:
             await sender.close()
             raise
-        except Exception as error:  # noqa: BLE001 - whoever waits gets it, and knows what it is
-            await sender.close()
-            others = self._opening - {asyncio.current_task()}
-            if not (self._lent or self._idle or others):
-                self._end_waiting(error)
-        else:
-            self._hand_on(sender)
+        return sender
+
+    def _opening_is_over(self) -> None:
+        """Said by the task itself: its end is told a moment later, when others may have counted on it already."""
+        task = asyncio.current_task()
+        assert task is not None, "an opening is a task"
+        self._opening.discard(task)
 
     def _end_waiting(self, error: Exception) -> None:
         """There is no sender to wait for."""

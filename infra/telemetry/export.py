@@ -96,23 +96,22 @@ def _set_up(settings: TelemetrySettings, service: str) -> Exporting | None:
     for library in LIBRARIES:  # an endpoint that is away makes a line for each attempt
         logging.getLogger(library).addHandler(_OncePerMinute(logging.WARNING))
         logging.getLogger(library).propagate = False
-    resource = Resource.create(_described(service))
     try:
+        resource = Resource.create(_described(service))
         exporters = _exporters(settings)
-    except ValueError:
-        raise Misconfigured(
-            "APPLICATIONINSIGHTS_CONNECTION_STRING is no connection string of Application Insights: copy the one of "
-            "the resource, or remove the setting"
-        ) from None
-    except Exception as error:  # noqa: BLE001 - such as a package that does not fit the host's: the app goes on
-        _log.error("no metrics and traces are exported, since the exporter cannot be loaded: %s", error)
+        tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
+        for _, span in exporters:
+            tracers.add_span_processor(BatchSpanProcessor(span))
+        meters = MeterProvider(
+            [PeriodicExportingMetricReader(metric) for metric, _ in exporters],
+            resource,
+            shutdown_on_exit=False,
+        )
+    except Misconfigured:
+        raise
+    except Exception as error:  # noqa: BLE001 - a package that does not fit the host's, a setting OTEL_...: the app goes on
+        _log.error("no metrics and traces are exported, since the exporter cannot be made: %s", error)
         return None
-    meters = MeterProvider(
-        [PeriodicExportingMetricReader(metric) for metric, _ in exporters], resource, shutdown_on_exit=False
-    )
-    tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
-    for _, span in exporters:
-        tracers.add_span_processor(BatchSpanProcessor(span))
     metrics.set_meter_provider(meters)
     trace.set_tracer_provider(tracers)
     return Exporting(meters, tracers)
@@ -135,7 +134,13 @@ def _exporters(settings: TelemetrySettings) -> "list[tuple[MetricExporter, SpanE
             "disable_offline_storage": True,
             "http_logging_policy": SansIOHTTPPolicy(),  # a request that sends telemetry is no log line
         }
-        made.append((AzureMonitorMetricExporter(**how), AzureMonitorTraceExporter(**how)))
+        try:
+            made.append((AzureMonitorMetricExporter(**how), AzureMonitorTraceExporter(**how)))
+        except ValueError:
+            raise Misconfigured(
+                "APPLICATIONINSIGHTS_CONNECTION_STRING is no connection string of Application Insights: copy the one "
+                "of the resource, or remove the setting"
+            ) from None
     if settings.otlp:
         from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter  # noqa: PLC0415
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415

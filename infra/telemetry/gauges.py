@@ -1,13 +1,17 @@
 """How the relay and the records of a subscriber are, as a timer or a worker has read it from the store."""
 
+import time
+
 from opentelemetry.metrics import get_meter
 
 from outbox.telemetry import OFTEN, SELDOM, Reading
 
 _backlog, _oldest_waiting, _ttl_used = Reading(SELDOM), Reading(SELDOM), Reading(SELDOM)
 _set_aside, _set_aside_oldest = Reading(OFTEN), Reading(OFTEN)
-_of_subscriptions: dict[str, tuple[int, float]] = {}
-"""As many as the process has subscribers."""
+_of_subscriptions: dict[str, tuple[int, float, float]] = {}
+"""The messages, the oldest, and when they were read. As many as the process has subscribers."""
+
+clock = time.monotonic
 
 _meter = get_meter("outbox.upkeep")
 _meter.create_observable_gauge(
@@ -40,8 +44,10 @@ def relay(backlog: int, oldest_waiting_seconds: float, ttl_used: float) -> None:
 def set_aside(subscription: str, messages: int, oldest_seconds: float) -> None:
     """How many messages of one subscription are set aside, and how old the oldest is; 0 when there is none.
 
-    A process may have several subscriptions: the gauges tell the sum and the oldest of all.
+    A process may have several subscriptions: the gauges tell the sum and the oldest of those that are still read.
     """
-    _of_subscriptions[subscription] = messages, oldest_seconds
-    _set_aside.set(sum(each for each, _ in _of_subscriptions.values()))
-    _set_aside_oldest.set(max(oldest for _, oldest in _of_subscriptions.values()))
+    now = clock()
+    _of_subscriptions[subscription] = messages, oldest_seconds, now
+    fresh = [each for each in _of_subscriptions.values() if now - each[2] <= 2 * OFTEN]  # a run may take long
+    _set_aside.set(sum(each for each, _, _ in fresh))
+    _set_aside_oldest.set(max(oldest for _, oldest, _ in fresh))

@@ -179,6 +179,7 @@ async def test_an_answer_that_is_lost_is_told(browser: Browser, service: FakeSer
         await page.route("**/replay", lambda route: route.abort())
         await press(page, "Replay 1 aggregate")
         await done(page, "the service cannot be reached")
+        await expect(page.locator("#work-list .nowrap")).to_have_text("0 done, 1 without an answer")
 
 
 async def test_ten_thousand_are_paged_selected_and_stopped(browser: Browser, service: FakeService) -> None:

@@ -195,9 +195,19 @@ async def test_what_cannot_be_read_is_said_and_what_was_known_stays(
         await expect(page.locator("#relay-problem")).to_have_text("Not known now: the store is away")
         await expect(page.locator("#leases tbody tr")).to_have_count(1)
         await expect(page.locator("#looked")).to_contain_text("Not all could be read")
+        assert "Not known now: relay." in await findings(page)
         service.refusals.clear()
         await page.get_by_role("button", name="Look now").click()
         await expect(page.locator("#relay-problem")).to_be_hidden()
+
+
+async def test_nothing_is_well_that_is_not_known_now(browser: Browser, service: FakeService) -> None:
+    async with watched(browser, address(service)) as page:
+        await expect(page.get_by_role("heading", name="All is well")).to_be_visible()
+        service.refusals["subscriber"] = Refusal(503, "the store is away")
+        await page.get_by_role("button", name="Look now").click()
+        await expect(page.locator("#findings li")).to_have_text(["Not known now: subscriber."])
+        await expect(page.get_by_role("heading", name="All is well")).to_have_count(0)
 
 
 async def test_a_slow_service_is_not_asked_again_before_it_has_answered(
@@ -286,6 +296,24 @@ async def test_the_history_shows_where_each_event_is(browser: Browser, service: 
         await page.get_by_label("Id", exact=True).fill("gone")
         await page.get_by_role("button", name="Show").click()
         await expect(page.get_by_text("nothing is stored of contact/gone")).to_be_visible()
+
+
+async def test_an_id_with_signs_is_opened_once_and_a_broken_address_not_at_all(
+    browser: Browser, service: FakeService
+) -> None:
+    service.answers["history"] |= {"events": [past(1)]}
+    async with watched(browser, address(service)) as page:
+        await shown(page)
+        await page.get_by_label("Id", exact=True).fill("a b")
+        await page.get_by_role("button", name="Show").click()
+        await expect(page.locator("#history tbody tr")).to_have_count(1)
+        before = service.looks("instance")
+        await page.get_by_role("button", name="Look now").click()
+        await eventually(lambda: service.looks("instance") > before + 1, what="another look")
+        assert service.looks("history/contacts/a b") == 1
+        await page.evaluate("location.replace('#history/contacts/%')")
+        await page.get_by_role("button", name="Look now").click()
+        await expect(page.locator("#looked")).to_contain_text("Looked at")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 import pytest
@@ -113,6 +113,18 @@ async def world(cosmos_server: Service) -> AsyncIterator[World]:
         )
         yield World(feed, leases, lot, past, FakePublisher(), str(uuid4()))
         await client.close()
+
+
+class ShortPages:
+    """A container whose pages end early, as those of the store do when they grow large or take long."""
+
+    def __init__(self, container: Container) -> None:
+        self._container = container
+
+    async def page(
+        self, query: str, parameters: dict[str, Any], size: int, continuation: str | None
+    ) -> tuple[list[Any], str | None]:
+        return await self._container.page(query, parameters, min(size, 2), continuation)
 
 
 def states(page: Past) -> dict[int | None, EventState]:
@@ -250,3 +262,14 @@ async def test_an_aggregate_may_be_stored_under_another_partition_key(world: Wor
     page = await world.page()
     assert [(each.event_id, each.state) for each in page.events] == [(item["id"], EventState.FORWARDED)]
     assert (page.last_sequence, page.progress.lease) == (None, "0")
+
+
+async def test_a_page_of_the_store_that_ends_early_is_not_the_end_of_the_events(world: World) -> None:
+    await world.store(1, 2, 3, 5, 6)
+    await world.state(6)
+    past = replace(world.past, container=cast(Container, ShortPages(world.past.container)))
+    page = await past.page(world.key, 50, None)
+    assert [each.sequence for each in page.events] == [6, 5, 3, 2, 1]
+    assert (page.expired, page.before) == ([Expired(4, 4)], None)
+    newest = await past.page(world.key, 3, None)
+    assert ([each.sequence for each in newest.events], newest.before) == ([6, 5, 3], 3)

@@ -192,6 +192,19 @@ def test_what_is_no_connection_string_is_said_in_a_line_that_names_the_setting()
     assert "secret" not in ended.stdout + ended.stderr
 
 
+@pytest.mark.parametrize(
+    ("setting", "value"), [("OTEL_EXPORTER_OTLP_COMPRESSION", "brotli"), ("OTEL_BSP_MAX_QUEUE_SIZE", "0")]
+)
+def test_a_setting_of_opentelemetry_that_is_no_use_is_no_reason_not_to_work(setting: str, value: str) -> None:
+    ended = run(
+        "asyncio.run(main()); print('worked')",
+        OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:1",
+        **{setting: value},
+    )
+    assert ended.stdout.strip() == "worked"
+    assert "APPLICATIONINSIGHTS_CONNECTION_STRING" not in ended.stderr
+
+
 def test_an_exporter_that_cannot_be_loaded_is_no_reason_not_to_work() -> None:
     """The host has packages of its own in the process, protobuf among them."""
     broken = "sys.modules['opentelemetry.exporter.otlp.proto.http.metric_exporter'] = None"

@@ -195,16 +195,17 @@ class FakeParkingLot:
     async def blocked(self) -> Sequence[Marker]:
         return [marker for marker in self.stored.values() if marker.blocked]
 
-    async def park(self, marker: Marker, events: Sequence[FeedEvent]) -> None:
+    async def park(self, marker: Marker, events: Sequence[FeedEvent]) -> Collection[str]:
         self._check(marker)
         behind, places = marker.with_parked(events)
-        new = 0
+        new: set[str] = set()
         for event, place in zip(events, places, strict=True):
             if _parking_id(event) not in self.parked:
-                new += 1
+                new.add(event.id)
                 self.parked[_parking_id(event)] = _Parked(event, place, _reason(event, marker))
         if new:
-            await self.store(replace(behind, waiting=(behind.waiting or 0) + new))
+            await self.store(replace(behind, waiting=(behind.waiting or 0) + len(new)))
+        return new
 
     async def store(self, marker: Marker) -> Marker:
         self._check(marker)
@@ -235,8 +236,10 @@ class FakeParkingLot:
         self.parked[event.id] = replace(parked, discarding=Discarding(notice.created_at, reason))
         await self.store(marker)
 
-    async def park_alone(self, poison: Poison) -> None:
+    async def park_alone(self, poison: Poison) -> bool:
+        is_new = _parking_id(poison) not in self.parked
         self.parked.setdefault(_parking_id(poison), _Parked(poison, (0, False, (0, "", "")), poison.reason))
+        return is_new
 
     async def discard_alone(self, event: ParkedEvent, reason: str) -> None:
         self.parked[event.id] = replace(self.parked[event.id], discarding=Discarding(utc_now(), reason))

@@ -34,6 +34,17 @@ async def test_many_who_ask_cost_one_look() -> None:
     )
 
 
+async def test_those_who_waited_for_a_look_longer_than_its_age_take_its_answer() -> None:
+    service = Service()
+    service.answers.clear()
+    dependency = Dependency("Service Bus", service.check, age_seconds=0.05)
+    asking = [asyncio.create_task(dependency.health()) for _ in range(5)]
+    await asyncio.sleep(0.1)
+    service.answers.set()
+    await asyncio.gather(*asking)
+    assert service.looks == 1, "or each would wait for those before it"
+
+
 @pytest.mark.parametrize("error", [Unavailable("the store is away"), CannotCheck("cannot be reached")])
 async def test_a_service_that_is_away_is_told_until_it_is_back(error: Exception) -> None:
     service = Service()

@@ -27,6 +27,7 @@ from outbox import telemetry
 from outbox.errors import NotDelivered
 from outbox.feed import OutboxEvent
 from outbox.parking import Parking
+from outbox.publisher import Unknown
 from outbox.relay import Relay
 from outbox.ttl_guard import TtlGuard
 from tests.support import contacts, inbox
@@ -105,6 +106,21 @@ async def test_the_time_since_the_last_success_begins_with_the_first_page_and_gr
     assert recorded.gauge("outbox.relay.since_success") == 42.0
 
 
+async def test_what_is_parked_counts_once_however_often_its_page_comes(recorded: Recorded) -> None:
+    parking = relay(FakePublisher(fail_for={contact_id("b")}, limit=150))
+    page = [
+        event("a", 1, text="x" * 200), event("a", 2), read(poison_document(None, lsn=1)), event("b", 1)
+    ]  # fmt: skip
+    for _ in range(3):
+        with pytest.raises(NotDelivered):
+            await parking.forward(page)
+    assert recorded.points("outbox.events.parked") == [
+        ({"outbox.reason": "behind"}, 1),
+        ({"outbox.reason": "invalid"}, 1),
+        ({"outbox.reason": "refused"}, 1),
+    ]
+
+
 async def test_parked_aggregates_are_told_with_the_age_of_the_oldest(recorded: Recorded) -> None:
     publisher, lot = FakePublisher(), FakeParkingLot()
     since = contacts.NOON
@@ -175,6 +191,20 @@ async def test_messages_for_which_no_link_opens_are_failed_attempts_too(
     [(attributes, count)] = recorded.points("messaging.client.sent.messages")
     assert (attributes["error.type"], count) == ("ServiceBusConnectionError", 4)
     assert recorded.points("messaging.client.operation.duration") == []
+
+
+async def test_what_is_not_tried_when_the_topic_is_away_opens_no_link_and_is_no_attempt(
+    recorded: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = Topic(
+        links=[ServiceBusConnectionError(), ServiceBusConnectionError(), ServiceBusConnectionError()]
+    )
+    large = [publishable("a", number, text="x" * 120_000) for number in (1, 2, 3)]
+    [outcome] = await publish(publisher_to(topic, monkeypatch), large)
+    assert isinstance(outcome, Unknown)
+    assert len(topic.links) == 2, "each batch of the aggregate would wait for a link of its own"
+    [(_, count)] = recorded.points("messaging.client.sent.messages")
+    assert count == 1
 
 
 async def test_sends_are_measured_and_counted_failed_ones_with_the_reason(
@@ -328,6 +358,28 @@ async def test_messages_that_are_set_aside_are_told_with_the_age_of_the_oldest(r
     assert recorded.gauge("outbox.set_aside.messages") == 2, "a process may have several subscribers"
     await replace(empty, subscription="another").watch()
     assert recorded.gauge("outbox.set_aside.messages") == 0
+
+
+def test_a_subscriber_that_reads_no_more_leaves_the_sum_of_the_others(
+    recorded: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [1_000.0]
+    monkeypatch.setattr("infra.telemetry.gauges.clock", lambda: clock[0])
+    gauges.set_aside("ill", 5, 600.0)
+    gauges.set_aside("well", 1, 60.0)
+    assert (recorded.gauge("outbox.set_aside.messages"), recorded.gauge("outbox.set_aside.oldest")) == (
+        6,
+        600.0,
+    )
+    clock[0] += 60
+    gauges.set_aside("well", 0, 0.0)
+    assert recorded.gauge("outbox.set_aside.messages") == 5, "it was read a minute ago"
+    clock[0] += 180
+    gauges.set_aside("well", 0, 0.0)
+    assert (recorded.gauge("outbox.set_aside.messages"), recorded.gauge("outbox.set_aside.oldest")) == (
+        0,
+        0.0,
+    )
 
 
 def test_the_gauges_of_the_relay_are_reported_as_they_were_set(recorded: Recorded) -> None:

@@ -52,3 +52,18 @@ async def test_a_bug_is_raised_each_time() -> None:
     for _ in range(2):
         with pytest.raises(ZeroDivisionError):
             await recent()
+
+
+async def test_those_who_waited_for_a_look_longer_than_its_age_take_its_answer() -> None:
+    answers, looks = asyncio.Event(), []
+
+    async def slow() -> None:
+        looks.append(1)
+        await answers.wait()
+
+    recent = Recent(slow, seconds=0.05)
+    asking = [asyncio.create_task(recent()) for _ in range(5)]
+    await asyncio.sleep(0.1)
+    answers.set()
+    await asyncio.gather(*asking)
+    assert len(looks) == 1, "or each would wait for those before it, while the store is away"

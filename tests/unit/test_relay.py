@@ -135,9 +135,9 @@ async def test_poison_of_no_contact_is_parked_alone() -> None:
 
 async def test_a_contact_released_while_the_relay_was_parking_behind_it_is_sent() -> None:
     class Released(FakeParkingLot):
-        async def park(self, marker: Marker, events: Sequence[FeedEvent]) -> None:
+        async def park(self, marker: Marker, events: Sequence[FeedEvent]) -> Collection[str]:
             self.stored[marker.aggregate] = replace(self.stored[marker.aggregate].freed(), version="8")
-            await super().park(marker, events)
+            return await super().park(marker, events)
 
     publisher, lot = FakePublisher(), Released()
     blocked = replace(Marker(contact_key("a"), version="7").block(event("a", 2), "r", [], NOON), waiting=1)
@@ -150,7 +150,7 @@ async def test_a_contact_released_while_the_relay_was_parking_behind_it_is_sent(
 
 async def test_an_aggregate_that_others_change_again_and_again_waits_and_holds_up_no_other() -> None:
     class Contended(FakeParkingLot):
-        async def park(self, marker: Marker, events: Sequence[FeedEvent]) -> None:
+        async def park(self, marker: Marker, events: Sequence[FeedEvent]) -> Collection[str]:
             raise PreconditionFailed("others")
 
     publisher = FakePublisher()
@@ -228,7 +228,7 @@ async def test_a_lot_that_is_away_makes_events_wait() -> None:
             raise Unavailable("away")
 
     class NoRoom(FakeParkingLot):
-        async def park(self, marker: Marker, events: Sequence[FeedEvent]) -> None:
+        async def park(self, marker: Marker, events: Sequence[FeedEvent]) -> Collection[str]:
             raise Unavailable("away")
 
     publisher = FakePublisher()

@@ -206,3 +206,40 @@ async def test_a_close_closes_what_is_idle_and_what_is_being_opened() -> None:
     with pytest.raises(ValueError, match="closed"):
         await soon(waiting)
     assert [link.closed for link in links] == [False, True], "what is lent is closed by whoever has it"
+
+
+async def test_links_that_fail_in_the_same_moment_leave_nobody_waiting() -> None:
+    pool = Pool(most=2)
+    waiting = [asyncio.create_task(pool.senders.take()) for _ in range(3)]
+    for link in await pool.opening(2):
+        link.opened.set_exception(ServiceBusConnectionError())
+    for task in waiting:
+        with pytest.raises(ServiceBusConnectionError):
+            await soon(task)
+
+
+async def test_who_asks_again_at_once_after_a_failure_gets_a_new_attempt() -> None:
+    pool = Pool(most=1)
+
+    async def twice() -> Sender:
+        with pytest.raises(ServiceBusConnectionError):
+            await pool.senders.take()
+        return await pool.senders.take()
+
+    asking = asyncio.create_task(twice())
+    (link,) = await pool.opening(1)
+    link.opened.set_exception(ServiceBusConnectionError())
+    links = await pool.opening(2)
+    links[1].opened.set_result(None)
+    await soon(asking)
+
+
+async def test_who_waits_hears_that_there_can_be_no_sender(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = Pool(most=1)
+
+    def refuses(_topic: str) -> FakeLink:
+        raise ValueError("the topic is not the one in the connection string")
+
+    monkeypatch.setattr(pool.client, "get_topic_sender", refuses)
+    with pytest.raises(ValueError, match="not the one"):
+        await soon(asyncio.create_task(pool.senders.take()))

@@ -31,7 +31,7 @@ async function readHistory() {
   write(find("history-problem"), "");
   try {
     const page = await call(`history/${path}/${encodeURIComponent(id)}?${query({ pageSize: PAGE, before: history.before })}`);
-    if (history.aggregate.id !== id) return;
+    if (history.aggregate.path !== path || history.aggregate.id !== id) return;
     history.rows.push(...rowsOf(page));
     history.before = page.before;
     find("history-result").hidden = false;
@@ -100,7 +100,13 @@ find("history-older").addEventListener("click", () => readHistory());
 
 /** An address that ends in #history/path/id opens with that history. */
 function openHash() {
-  const [, path, id] = location.hash.match(/^#history\/([^/]+)\/(.+)$/) ?? [];
-  const known = path && aggregates.find((each) => each.path === path);
-  if (known && history.aggregate?.id !== id) openHistory({ path, id: decodeURIComponent(id) });
+  const [, path, encoded] = location.hash.match(/^#history\/([^/]+)\/(.+)$/) ?? [];
+  if (!aggregates.some((each) => each.path === path)) return;
+  let id;
+  try {
+    id = decodeURIComponent(encoded);
+  } catch {
+    return; // nobody's id: the address was cut or mistyped
+  }
+  if (history.aggregate?.path !== path || history.aggregate.id !== id) openHistory({ path, id });
 }

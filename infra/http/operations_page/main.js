@@ -4,9 +4,9 @@ const BEAT_SECONDS = 3;
 const LONGEST_SECONDS = 60;
 
 const parts = [
-  { every: 1, look: async () => showRelay(await call("relay")), problem: find("relay-problem") },
-  { every: 2, look: async () => showDependencies(await call("dependencies")), problem: find("health-problem") },
-  { every: 3, look: () => parkedList.look(), problem: find("parked-problem") },
+  { every: 1, name: "relay", look: async () => showRelay(await call("relay")), problem: find("relay-problem") },
+  { every: 2, name: "services", look: async () => showDependencies(await call("dependencies")), problem: find("health-problem") },
+  { every: 3, name: "parked events", look: () => parkedList.look(), problem: find("parked-problem") },
 ];
 
 const looking = { now: false, again: false, whole: true, beat: 0, failures: 0, paused: false, open: false, timer: 0 };
@@ -68,6 +68,7 @@ function refused(error) {
 }
 
 function settle(part, text) {
+  part.unknown = Boolean(text);
   if (!part.problem) return;
   write(part.problem, text);
   part.problem.hidden = !text;

@@ -74,8 +74,8 @@ function subscriberSection(path) {
     columns: [{ label: "Aggregate", show: showAggregate }, { label: "Event", show: showEvent }, stateColumn(kind.states), reasonColumn, ageColumn((item) => item.ageSeconds), attemptsColumn],
     actions: actionsOf(kind),
   });
-  parts.push({ every: 3, problem, look: async () => (await list.look(), showCount(path, kind, list)) });
-  if (kind.collects) parts.push({ every: 3, problem: null, look: async () => showSubscriber(prefix, hint, await call(`${prefix}subscriber`)) });
+  parts.push({ name: path, every: 3, problem, look: async () => (await list.look(), showCount(path, kind, list)) });
+  if (kind.collects) parts.push({ name: `${prefix}subscriber`, every: 3, problem: null, look: async () => showSubscriber(prefix, hint, await call(`${prefix}subscriber`)) });
 }
 
 function showSubscriber(prefix, hint, subscriber) {

@@ -113,6 +113,8 @@ function findings() {
   for (const { number, more } of effects.values()) {
     if (number) found.push(["warn", `${more ? "More than " : ""}${many(number, "effect is", "effects are")} not done.`]);
   }
+  const unknown = parts.filter((part) => part.unknown).map((part) => part.name);
+  if (unknown.length) found.push(["warn", `Not known now: ${unknown.join(", ")}.`]);
   return found.sort(([a], [b]) => (a === b ? 0 : a === "bad" ? -1 : 1));
 }
 

@@ -75,7 +75,7 @@ function work(title, steps, done = () => {}) {
   showWhetherUnderWay();
 
   const run = async () => {
-    let [succeeded, refused] = [0, 0];
+    let [succeeded, refused, lost] = [0, 0, 0];
     for (const [index, step] of steps.entries()) {
       if (stop.signal.aborted) break;
       try {
@@ -85,7 +85,8 @@ function work(title, steps, done = () => {}) {
         answer(answers, "good", "done", `${step.label}: ${text}`);
       } catch (error) {
         if (!(error instanceof Refused)) throw error;
-        refused += 1;
+        if (error.status) refused += 1;
+        else lost += 1; // it may have been done
         answer(answers, "bad", error.status || "no answer", `${step.label}: ${error.message}`);
         if (error.status === 401) stop.abort();
       }
@@ -94,8 +95,8 @@ function work(title, steps, done = () => {}) {
     }
     button.remove();
     progress.remove();
-    const left = steps.length - succeeded - refused;
-    const summary = [`${count(succeeded)} done`, refused && `${count(refused)} refused`, left && `${count(left)} not begun`];
+    const left = steps.length - succeeded - refused - lost;
+    const summary = [`${count(succeeded)} done`, refused && `${count(refused)} refused`, lost && `${count(lost)} without an answer`, left && `${count(left)} not begun`];
     write(told, summary.filter(Boolean).join(", "));
     say(`${title}: ${told.textContent}`);
   };

@@ -1,5 +1,6 @@
 """With ``--keys`` a call needs the key that its function asks for, as in Azure; without, none is asked for."""
 
+import asyncio
 import json
 import stat
 from collections.abc import AsyncIterator, Iterator
@@ -73,6 +74,17 @@ async def test_the_key_may_stand_in_the_query_and_the_header_goes_first(http: ai
 
 async def test_what_is_not_there_is_404_with_any_key(http: aiohttp.ClientSession) -> None:
     assert [await status(http, "nothing", key) for key in (None, MASTER)] == [404, 404]
+
+
+async def test_bytes_that_are_no_text_are_no_key(app: Service) -> None:
+    host_and_port = app.address.removeprefix("http://").rstrip("/")
+    reader, writer = await asyncio.open_connection(*host_and_port.split(":"))
+    lines = (f"GET /api/guarded HTTP/1.1\r\nHost: {host_and_port}\r\nx-functions-key: ", "\r\n\r\n")
+    writer.write(lines[0].encode() + b"\xff" + lines[1].encode())
+    async with asyncio.timeout(10):
+        assert (await reader.readline()).startswith(b"HTTP/1.1 401")
+    writer.close()
+    await writer.wait_closed()
 
 
 async def test_a_disabled_function_runs_for_the_master_key_alone(http: aiohttp.ClientSession) -> None:

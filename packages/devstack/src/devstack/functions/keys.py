@@ -106,4 +106,4 @@ def _made() -> str:
 
 
 def _same(given: str, key: str) -> bool:
-    return bool(key) and hmac.compare_digest(given.encode(), key.encode())
+    return bool(key) and hmac.compare_digest(given.encode(errors="surrogateescape"), key.encode())
