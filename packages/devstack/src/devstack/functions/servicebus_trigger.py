@@ -124,7 +124,8 @@ class ServiceBusTrigger:
             _, late = await asyncio.wait(tasks, timeout=stop.seconds)
             for task in late:
                 task.cancel()
-            await asyncio.gather(*late, return_exceptions=True)
+            if late:  # the SDK may take its time even so
+                await asyncio.wait(late, timeout=CLOSE_SECONDS)
         if self._closing:
             await asyncio.wait(self._closing, timeout=CLOSE_SECONDS)
 
