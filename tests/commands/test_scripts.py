@@ -117,6 +117,7 @@ def test_python_overrides_the_search_and_is_refused_when_it_does_not_run(checkou
     assert result.stderr.startswith(f"PYTHON is {broken}, which is no working Python 3.11 to 3.13")
 
 
+@pytest.mark.long
 def test_it_installs_once_and_again_when_the_requirements_change(checkout: Path, bare: Path) -> None:
     python = _real(bare, "python3")
     # What is there is no help: it does not run, though it says that all is installed.

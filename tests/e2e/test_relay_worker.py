@@ -108,6 +108,7 @@ async def all_checkpointed(started: Stack) -> bool:
     return all(lease["ContinuationToken"] for lease in await leases(started))
 
 
+@pytest.mark.long
 async def test_a_worker_that_starts_before_the_store_and_the_broker_comes_up_by_itself(
     tmp_path: Path,
 ) -> None:

@@ -90,6 +90,7 @@ async def test_a_time_is_published_again_and_a_contact_that_is_parked_is_listed(
     assert await started.topic.is_empty(contact["id"])
 
 
+@pytest.mark.long
 async def test_a_broker_that_is_away_ends_in_one_line_and_the_run_goes_on_later(
     started: Stack,
     http: aiohttp.ClientSession,
@@ -109,6 +110,7 @@ async def test_a_broker_that_is_away_ends_in_one_line_and_the_run_goes_on_later(
     assert await started.sequences(contact["id"], 2) == [1, 2]
 
 
+@pytest.mark.long
 async def test_what_the_relay_has_not_forwarded_is_not_published_again(
     started: Stack, http: aiohttp.ClientSession, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,6 +12,7 @@ from tests.e2e.conftest import stack
 pytestmark = pytest.mark.own_stack
 
 
+@pytest.mark.long
 async def test_a_stop_while_a_send_hangs_abandons_it_without_a_checkpoint(
     tmp_path: Path, http: aiohttp.ClientSession
 ) -> None:

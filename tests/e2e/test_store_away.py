@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pytest
 
 from tests.e2e.conftest import Stack, stack
 from tests.support.contacts import DETAILS_JSON
@@ -68,6 +69,7 @@ async def test_a_store_that_hangs_is_a_503_within_ten_seconds_and_no_change_is_m
     assert await own_stack.topic.is_empty(once["id"])
 
 
+@pytest.mark.long
 async def test_a_host_that_starts_before_the_store_comes_up_by_itself(
     tmp_path: Path, http: aiohttp.ClientSession
 ) -> None:

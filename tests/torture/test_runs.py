@@ -84,6 +84,7 @@ def test_a_planted_bug_is_found(name: str) -> None:
     assert run.caught(bug), run.output
 
 
+@pytest.mark.long
 @pytest.mark.timeout(120)
 def test_another_app_can_be_tried(tmp_path: Path) -> None:
     app = tmp_path / "app"
@@ -97,6 +98,7 @@ def test_another_app_can_be_tried(tmp_path: Path) -> None:
     assert re.search(r"^  lost event: ", done.stdout, flags=re.MULTILINE), done.stdout
 
 
+@pytest.mark.long
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_run_that_is_stopped_says_so_and_lists_nothing_that_may_only_be_late(
