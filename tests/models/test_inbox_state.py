@@ -60,6 +60,7 @@ def searched(story: Story, off: str = "") -> tuple[str, ...] | None:
     return search(first(story), model.successors, model.broken).trace
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("story", LOST, ids=str)
 def test_an_entry_is_never_wrong_and_at_rest_it_is_what_its_source_is(story: Story) -> None:
     assert searched(story) is None
@@ -72,6 +73,7 @@ def test_an_entry_is_never_wrong_when_a_message_comes_late_and_twice(story: Stor
     assert searched(story) is None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rule", RULES)
 def test_without_a_rule_something_goes_wrong(rule: str) -> None:
     trace = searched(CAUGHT_IN[rule], off=rule)

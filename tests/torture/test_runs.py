@@ -42,6 +42,7 @@ def count(row: str, output: str) -> int:
     return int(found[1])
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 def test_nothing_is_lost_doubled_or_reordered(tmp_path: Path) -> None:
     done = torture(tmp_path, "--seconds", "20", "--seed", "13")
