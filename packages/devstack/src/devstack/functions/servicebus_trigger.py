@@ -117,15 +117,16 @@ class ServiceBusTrigger:
             return
         self._pool.close()
         tasks = set(self._pool.tasks)
-        for task in tasks:
-            if task not in self._running:
+        running = {task for task in tasks if task in self._running}
+        for task in tasks - running:
+            task.cancel()
+        if running:
+            await asyncio.wait(running, timeout=stop.seconds)
+        # The functions have had their time. The SDK, cancelled while it opens a link, may take long to close it.
+        if late := {task for task in tasks if not task.done()}:
+            for task in late & running:
                 task.cancel()
-        if tasks:
-            _, late = await asyncio.wait(tasks, timeout=stop.seconds)
-            for task in late:
-                task.cancel()
-            if late:  # the SDK may take its time even so
-                await asyncio.wait(late, timeout=CLOSE_SECONDS)
+            await asyncio.wait(late, timeout=CLOSE_SECONDS)
         if self._closing:
             await asyncio.wait(self._closing, timeout=CLOSE_SECONDS)
 

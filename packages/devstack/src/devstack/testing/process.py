@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Self
 
-ENDS_WITHIN_SECONDS = 20.0
-"""More than the ten seconds for which a Functions host lets its functions go on, and closes its connections then."""
+ENDS_WITHIN_SECONDS = 10.0
 
 
 class Process:
