@@ -5,18 +5,18 @@ import os
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
 
 from tests.support.otlp import collector
 from tests.support.paths import ROOT
+from tests.support.serving import serving
 
 CONNECTED = {
     "COSMOS": "AccountEndpoint=http://127.0.0.1:1/;AccountKey=AA==;",
@@ -89,17 +89,10 @@ def ingestion() -> Iterator[Ingestion]:
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the library's name
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    key = "InstrumentationKey=00000000-0000-0000-0000-000000000001"
-    found.connection_string = f"{key};IngestionEndpoint=http://127.0.0.1:{server.server_address[1]}/"
-    serving = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    serving.start()
-    try:
+    with serving(Handler) as address:
+        key = "InstrumentationKey=00000000-0000-0000-0000-000000000001"
+        found.connection_string = f"{key};IngestionEndpoint={address}/"
         yield found
-    finally:
-        server.shutdown()
-        serving.join()
-        server.server_close()
 
 
 def test_without_a_setting_no_sdk_is_imported_and_no_thread_started() -> None:

@@ -1,16 +1,17 @@
 """A collector: takes metrics and spans over OTLP, as protobuf over HTTP, and keeps what came."""
 
 import gzip
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
+
+from tests.support.serving import serving
 
 
 @dataclass(frozen=True)
@@ -91,16 +92,8 @@ def collector() -> Iterator[Collector]:
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the library's name
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    found.address = f"http://127.0.0.1:{server.server_address[1]}"
-    serving = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    serving.start()
-    try:
+    with serving(Handler) as found.address:
         yield found
-    finally:
-        server.shutdown()
-        serving.join()
-        server.server_close()
 
 
 def _attributes(pairs: Any) -> dict[str, Any]:
