@@ -6,11 +6,11 @@ processor, so that a .NET processor or an Azure Functions deployment can take th
 
 from changefeed.errors import ChangeFeedError, FeedRangeGone, LeaseLost, LeasesUnusable
 from changefeed.feed import effective_key
+from changefeed.handling import ChangeFeedContext, Changes, Handler, OnError, TwoSteps
 from changefeed.lag import FeedLag, LeaseLag, estimate_lag, session_lsn
 from changefeed.lease import EpkRange
 from changefeed.mending import mend_leases
 from changefeed.options import ProcessorOptions, StartFrom
-from changefeed.partition_worker import ChangeFeedContext, Handler, OnError
 from changefeed.processor import ChangeFeedProcessor
 from changefeed.pulse import Pulse
 
@@ -18,6 +18,7 @@ __all__ = [
     "ChangeFeedContext",
     "ChangeFeedError",
     "ChangeFeedProcessor",
+    "Changes",
     "EpkRange",
     "FeedLag",
     "FeedRangeGone",
@@ -29,6 +30,7 @@ __all__ = [
     "ProcessorOptions",
     "Pulse",
     "StartFrom",
+    "TwoSteps",
     "effective_key",
     "estimate_lag",
     "mend_leases",

@@ -1,18 +1,20 @@
 """The checkpoint of a batch is written after the handler has returned, and only by the owner of the lease.
 
 An error, a cancellation, a lost lease or a crash before that leaves the checkpoint where it was: the batch is delivered
-again, by this instance or another. The next page is read while a batch is handled, and forgotten when the batch fails.
+again, by this instance or another. The next page is read and prepared while a batch is handled, and forgotten when the
+batch fails.
 """
 
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
 from changefeed.errors import FeedRangeGone, LeaseLost
 from changefeed.feed import FeedPage, FeedReader, SdkStart
+from changefeed.handling import ChangeFeedContext, OnError, TwoSteps, Work
 from changefeed.lease import EpkRange, Lease
 from changefeed.lease_store import LeaseStore
 from changefeed.options import ProcessorOptions
@@ -22,21 +24,11 @@ MAX_PAUSE_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
-class ChangeFeedContext:
-    """The origin of a batch."""
+class _Batch:
+    """A page, and what is to be done with it; None: the page is empty."""
 
-    lease_token: str
-    feed_range: EpkRange
-    continuation: str
-    """The content of the checkpoint after the handler has returned: an LSN in quotes."""
-    session_token: str
-    request_charge: float
-    """The request units that were spent to read the batch."""
-
-
-Handler = Callable[[Sequence[Mapping[str, Any]], ChangeFeedContext], Awaitable[None]]
-OnError = Callable[[str | None, Exception], None]
-"""Called with the lease token (``None``: the processor as a whole) and the error. The processor goes on by itself."""
+    page: FeedPage
+    work: Work | None
 
 
 @dataclass(frozen=True)
@@ -45,7 +37,7 @@ class Shared:
 
     reader: FeedReader
     store: LeaseStore
-    handler: Handler
+    handler: TwoSteps[Any]
     options: ProcessorOptions
     start: SdkStart
     on_error: OnError
@@ -75,8 +67,8 @@ class PartitionWorker:
         self._stopping = asyncio.Event()
         self._handling = False
         self._processing: asyncio.Task[None] | None = None
-        self._ahead: asyncio.Task[FeedPage] | None = None
-        """The next page, read while this one is handled."""
+        self._ahead: asyncio.Task[_Batch] | None = None
+        """The next batch, read and prepared while this one is handled."""
 
     async def run(self) -> None:
         """Work until :meth:`stop`. Raises LeaseLost or FeedRangeGone; every other error goes to ``on_error``."""
@@ -127,20 +119,20 @@ class PartitionWorker:
                 await self._pause(self._options.poll_interval)
 
     async def _process_page(self, *, read_ahead: bool) -> bool:
-        page = await self._next_page()
-        if page.items:
+        batch = await self._next_batch()
+        if batch.work is not None:
             if read_ahead:
-                self._ahead = asyncio.create_task(self._read(page.continuation))
-            await self._deliver(page)
-        self.position = page.continuation
-        return bool(page.items)
+                self._ahead = asyncio.create_task(self._read(batch.page.continuation))
+            await self._deliver(batch.page, batch.work)
+        self.position = batch.page.continuation
+        return batch.work is not None
 
-    async def _next_page(self) -> FeedPage:
-        """The page that was read ahead; read anew when that failed, or found nothing: there may be something by now."""
+    async def _next_batch(self) -> _Batch:
+        """What was read ahead; read anew when that failed, or found nothing: there may be something by now."""
         ahead, self._ahead = self._ahead, None
         if ahead is not None:
             await asyncio.wait([ahead])
-            if ahead.exception() is None and ahead.result().items:
+            if ahead.exception() is None and ahead.result().work is not None:
                 return ahead.result()
         return await self._read(self.position)
 
@@ -152,21 +144,22 @@ class PartitionWorker:
             if not ahead.cancelled():
                 ahead.exception()  # looked at, so that nothing complains that nobody did
 
-    async def _read(self, continuation: str | None) -> FeedPage:
-        return await self._shared.reader.read(
+    async def _read(self, continuation: str | None) -> _Batch:
+        page = await self._shared.reader.read(
             self._feed_range,
             continuation=continuation,
             start=self._shared.start,
             max_items=self._options.max_items,
         )
+        return _Batch(page, await self._shared.handler.prepared(page.items) if page.items else None)
 
-    async def _deliver(self, page: FeedPage) -> None:
+    async def _deliver(self, page: FeedPage, work: Work) -> None:
         context = ChangeFeedContext(
             self.lease.token, self._feed_range, page.continuation, page.session_token, page.request_charge
         )
         self._handling = True
         try:
-            await self._shared.handler(page.items, context)
+            await work(context)
             await self._checkpoint(page.continuation)
         finally:
             self._handling = False

@@ -10,18 +10,19 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from azure.cosmos.aio import ContainerProxy
 
 from changefeed.balancing import leases_to_take
 from changefeed.errors import FeedRangeGone, LeaseLost, LeasesUnusable
 from changefeed.feed import FeedReader
+from changefeed.handling import Handler, OnError, TwoSteps, as_they_are
 from changefeed.lease import INCREMENTAL_FEED, EpkRange, Lease
 from changefeed.lease_store import LeaseStore
 from changefeed.mending import LeaseMender
 from changefeed.options import ProcessorOptions
-from changefeed.partition_worker import Handler, OnError, PartitionWorker, Shared
+from changefeed.partition_worker import PartitionWorker, Shared
 from changefeed.pulse import Pulse
 from changefeed.splitting import successors
 
@@ -47,14 +48,15 @@ class ChangeFeedProcessor:
 
     The handler is called for one batch of a lease at a time, and a batch, or a part of it, may be delivered again. When
     the handler raises an error, the error goes to ``on_error`` and the batch comes again; the SDK's errors go there
-    too. The caller owns the containers' client and closes it after :meth:`stop`.
+    too. With :class:`TwoSteps`, a batch is prepared while the one before it is handled. The caller owns the containers'
+    client and closes it after :meth:`stop`.
     """
 
     def __init__(  # noqa: PLR0913 - the parts of a processor; all but three are keywords
         self,
         monitored: ContainerProxy,
         leases: ContainerProxy,
-        handler: Handler,
+        handler: Handler | TwoSteps[Any],
         *,
         instance_name: str,
         lease_prefix: str = "",
@@ -63,7 +65,7 @@ class ChangeFeedProcessor:
     ) -> None:
         self._monitored = monitored
         self._lease_container = leases
-        self._handler = handler
+        self._handler = handler if isinstance(handler, TwoSteps) else TwoSteps(as_they_are, handler)
         self._instance_name = instance_name
         self._lease_prefix = lease_prefix
         self._options = options or ProcessorOptions()

@@ -16,11 +16,10 @@ import logging
 import socket
 import sys
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any
 
-from changefeed import ChangeFeedContext, ChangeFeedProcessor, ProcessorOptions, StartFrom
+from changefeed import ChangeFeedContext, ChangeFeedProcessor, ProcessorOptions, StartFrom, TwoSteps
 from inbox.receiver import told
 from infra import probes, relay_feed, worker
 from infra.cosmos.errors import SDK_ERRORS, classify
@@ -30,6 +29,7 @@ from infra.wiring import Outbox, Wired
 from infra.worker import DRAIN_SECONDS
 from outbox.errors import NotDelivered, OutboxError
 from outbox.once_a_minute import OnceAMinute
+from outbox.page import Committed
 
 UPKEEP_PAUSE_SECONDS = 60.0
 """How often parked events are looked at that no operator needs to look at, and how far the relay is."""
@@ -139,13 +139,13 @@ async def run(service: Wired, stop: asyncio.Event, address: Address | None = Non
 
 
 def _processor(outbox: Outbox, forwarding: Forwarding) -> ChangeFeedProcessor:
-    async def forward(changes: Sequence[Mapping[str, Any]], _: ChangeFeedContext) -> None:
-        forwarding.sent((await outbox.forward(changes)).sent)
+    async def forward(page: Committed, _: ChangeFeedContext) -> None:
+        forwarding.sent((await outbox.forward_committed(page)).sent)
 
     return ChangeFeedProcessor(
         outbox.feed,
         outbox.leases,
-        forward,
+        TwoSteps(outbox.committed, forward),
         instance_name=f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}",
         lease_prefix=outbox.reading.lease_prefix,
         options=ProcessorOptions(

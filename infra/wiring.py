@@ -7,10 +7,11 @@ hook (https://github.com/Azure/azure-functions-python-worker/issues/1904), so a 
 
 import asyncio
 import functools
+import gc
 import logging
 import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
@@ -39,9 +40,12 @@ from infra.telemetry.tracing import Invocation, invoked
 from infra.wire_names import WireNames
 from outbox.claims import Claims
 from outbox.errors import NotDelivered
+from outbox.feed import FeedEvent
+from outbox.paced import paced
+from outbox.page import Committed, Forwarded
 from outbox.parking import Parking
 from outbox.publisher import Publisher
-from outbox.relay import Forwarded, Relay
+from outbox.relay import Relay
 from outbox.unit_of_work import Origin, UnitOfWork, UnitOfWorkFactory
 
 if TYPE_CHECKING:
@@ -97,16 +101,37 @@ class Outbox:
         self, items: Iterable[Mapping[str, Any]], invocation: Invocation | None = None
     ) -> Forwarded:
         """Forward the events among the items of a feed. Raises NotDelivered, Misconfigured."""
-        try:
-            with invoked(invocation):
-                async with asyncio.timeout(FORWARD_SECONDS):
-                    forwarded = await self.relay.forward(self.events.events(items))
-        except TimeoutError:
-            raise NotDelivered(
-                f"a page of the feed was not forwarded within {FORWARD_SECONDS:.0f} s, and is tried again"
-            ) from None
+        with invoked(invocation):
+            async with _in_time():
+                return self._counted(await self.relay.forward(await self._events(items)))
+
+    async def committed(self, items: Iterable[Mapping[str, Any]]) -> Committed:
+        """The first half of :meth:`forward`, which sends nothing. Raises NotDelivered."""
+        async with _in_time():
+            return await self.relay.committed(await self._events(items))
+
+    async def forward_committed(self, page: Committed) -> Forwarded:
+        """The second half. Raises NotDelivered, Misconfigured."""
+        async with _in_time():
+            return self._counted(await self.relay.forward_committed(page))
+
+    async def _events(self, items: Iterable[Mapping[str, Any]]) -> list[FeedEvent]:
+        return [event async for some in paced(items) for event in self.events.events(some)]
+
+    def _counted(self, forwarded: Forwarded) -> Forwarded:
         self.instance.forwarded.add(forwarded.sent)
         return forwarded
+
+
+@asynccontextmanager
+async def _in_time() -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(FORWARD_SECONDS):
+            yield
+    except TimeoutError:
+        raise NotDelivered(
+            f"a page of the feed was not forwarded within {FORWARD_SECONDS:.0f} s, and is tried again"
+        ) from None
 
 
 class Wired(Protocol):
@@ -135,6 +160,7 @@ class OnePerProcess(Generic[W]):
         if self._made is None or self._made[1] is not loop:
             tag_log_lines()
             service = self._make(load(os.environ))
+            gc.freeze()  # what is loaded stays: no collection need look at it again
             self._made = service, loop
             self._closing = loop.create_task(_close_when_the_loop_ends(service.outbox.resources))
         return self._made[0]

@@ -24,6 +24,7 @@ from outbox.feed import FeedEvent, Poison, Unread, by_aggregate, caused_by
 from outbox.marker import Fate, Marker
 from outbox.once_a_minute import OnceAMinute
 from outbox.originals import AsDelivered, Originals
+from outbox.page import Committed, Forwarded, Progress
 from outbox.parking_lot import ParkingLot
 from outbox.publisher import Publisher
 from outbox.ttl_guard import TtlGuard
@@ -42,49 +43,6 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Forwarded:
-    """The result of one page of the feed, in numbers of events."""
-
-    sent: int = 0
-    parked: int = 0
-    dropped: int = 0
-    """Discarded earlier, or refused although the broker has the event's place."""
-
-
-@dataclass
-class _Page:
-    """How far one page has got."""
-
-    open: dict[AggregateKey, list[FeedEvent]]
-    """What is neither sent, parked nor dropped yet."""
-    aggregates: int
-    sent: dict[AggregateKey, list[FeedEvent]] = field(default_factory=dict)
-    parked: int = 0
-    dropped: int = 0
-    waiting: list[str] = field(default_factory=list)
-    """Why aggregates wait: one reason for each."""
-
-    def wait(self, aggregate: AggregateKey, reason: str) -> None:
-        del self.open[aggregate]
-        self.waiting.append(reason)
-
-    def take_off(self, aggregate: AggregateKey, sent: Sequence[FeedEvent]) -> None:
-        gone = set(map(id, sent))
-        self.open[aggregate] = [event for event in self.open[aggregate] if id(event) not in gone]
-        self.sent.setdefault(aggregate, []).extend(sent)
-
-    def drop(self, aggregate: AggregateKey, event: FeedEvent) -> None:
-        self.open[aggregate] = [each for each in self.open[aggregate] if each is not event]
-        self.dropped += 1
-
-    def left(self) -> int:
-        return sum(map(len, self.open.values()))
-
-    def forwarded(self) -> Forwarded:
-        return Forwarded(sum(map(len, self.sent.values())), self.parked, self.dropped)
-
-
-@dataclass(frozen=True)
 class Relay:
     """Forwards event documents to the broker."""
 
@@ -99,16 +57,25 @@ class Relay:
     saying: OnceAMinute = field(default_factory=OnceAMinute)
 
     async def forward(self, events: Sequence[FeedEvent]) -> Forwarded:
+        """:meth:`committed` and :meth:`forward_committed` in one. Raises NotDelivered."""
+        return await self.forward_committed(await self.committed(events))
+
+    async def committed(self, events: Sequence[FeedEvent]) -> Committed:
+        """Compare a page with what was committed; sends nothing, so the page before may still be under way."""
+        return Committed(events, by_aggregate(await self.originals.verified(events)))
+
+    async def forward_committed(self, page: Committed) -> Forwarded:
         """Send or park every event, each aggregate's in order.
 
         Raises:
-            NotDelivered: the events of some aggregates are neither sent nor parked: forward the same page again.
+            NotDelivered: the events of some aggregates are neither sent nor parked: read and forward the page again.
         """
+        events = page.delivered
         if not events:
             return Forwarded()
         self.guard.watch(events)
         try:
-            forwarded = await self._forward(events)
+            forwarded = await self._forward(page)
         except NotDelivered as reason:
             if self.saying.due():
                 _log.error(
@@ -124,9 +91,8 @@ class Relay:
         _log.info("forwarded %d event(s), parked %d", forwarded.sent, forwarded.parked)
         return forwarded
 
-    async def _forward(self, events: Sequence[FeedEvent]) -> Forwarded:
-        groups = by_aggregate(await self.originals.verified(events))
-        page = _Page({key: group for key, group in groups.items() if key is not None}, len(groups))
+    async def _forward(self, committed: Committed) -> Forwarded:
+        page = Progress.of(committed)
         races = 0
         while page.open and races < _RACES:
             left = page.left()
@@ -135,14 +101,14 @@ class Relay:
                 races += 1
         for key in list(page.open):
             page.wait(key, f"operators or other instances keep parking and replaying {key}")
-        await self._park_alone(page, groups.get(None, []))
+        await self._park_alone(page, committed.ownerless)
         if page.waiting:
             raise NotDelivered(
                 f"the events of {len(page.waiting)} of {page.aggregates} aggregates wait: {page.waiting[0]}"
             )
         return page.forwarded()
 
-    async def _go_on(self, page: _Page) -> None:
+    async def _go_on(self, page: Progress) -> None:
         """Read the markers once, and do with the open events what they allow. Raises NotDelivered."""
         usable_until = asyncio.get_running_loop().time() + self.reading_seconds
         try:
@@ -154,7 +120,7 @@ class Relay:
             self._drop_discarded(page, key, marker)
         await self._park(page, await self._send(page, known, usable_until))
 
-    def _drop_discarded(self, page: _Page, key: AggregateKey, marker: Marker) -> None:
+    def _drop_discarded(self, page: Progress, key: AggregateKey, marker: Marker) -> None:
         for event in [each for each in page.open[key] if marker.fate(each) is Fate.DROP]:
             _log.warning(
                 "event %s of %s was discarded by an operator: it is not sent%s",
@@ -165,7 +131,7 @@ class Relay:
             page.drop(key, event)
 
     async def _send(
-        self, page: _Page, markers: Mapping[AggregateKey, Marker], usable_until: float
+        self, page: Progress, markers: Mapping[AggregateKey, Marker], usable_until: float
     ) -> list[Marker]:
         """Send what can be sent. Returns the markers behind which the open events of an aggregate are to be parked."""
         offered = {
@@ -213,7 +179,7 @@ class Relay:
             results.append(([event for event in group if id(event) not in unsent], delivery))
         return results
 
-    def _drop_refused(self, page: _Page, key: AggregateKey, block: Block) -> None:
+    def _drop_refused(self, page: Progress, key: AggregateKey, block: Block) -> None:
         event = block.event
         page.drop(key, event)
         _log.error(
@@ -227,7 +193,7 @@ class Relay:
         if not page.open[key]:
             del page.open[key]
 
-    async def _park(self, page: _Page, markers: Sequence[Marker]) -> None:
+    async def _park(self, page: Progress, markers: Sequence[Marker]) -> None:
         """Park what is still open of these aggregates. What others changed meanwhile stays open."""
         places = asyncio.Semaphore(_PARKED_AT_ONCE)
 
@@ -239,7 +205,7 @@ class Relay:
             for marker in markers:
                 parking.create_task(one(marker))
 
-    async def _park_one(self, page: _Page, marker: Marker) -> None:
+    async def _park_one(self, page: Progress, marker: Marker) -> None:
         key = marker.aggregate
         behind = page.open[key]
         if unread := next((event for event in behind if isinstance(event, Unread)), None):
@@ -269,7 +235,7 @@ class Relay:
             caused_by(*behind),
         )
 
-    async def _park_alone(self, page: _Page, ownerless: Sequence[FeedEvent]) -> None:
+    async def _park_alone(self, page: Progress, ownerless: Sequence[FeedEvent]) -> None:
         for event in ownerless:
             if isinstance(event, Unread):
                 page.waiting.append(event.reason)

@@ -17,6 +17,7 @@ from infra.cosmos.documents import DIGEST, EventReader, Item, digest, is_as_comm
 from infra.cosmos.errors import Failure, Kind
 from outbox.feed import FeedEvent, OutboxEvent, Poison, Unread
 from outbox.once_a_minute import OnceAMinute
+from outbox.paced import paced
 
 AT_ONCE = 8
 """How many documents are read at the same time."""
@@ -53,7 +54,8 @@ class CosmosOriginals:
         verified = list(events)
         doubtful = [
             place
-            for place, event in enumerate(events)
+            async for some in paced(enumerate(events))
+            for place, event in some
             if not (isinstance(event, OutboxEvent) and is_as_committed(event.document))
         ]
         for place, event in zip(

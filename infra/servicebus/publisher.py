@@ -9,6 +9,7 @@ is not tried. Sending an event twice does no harm: the topic drops a message wit
 
 import asyncio
 import logging
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -25,6 +26,9 @@ from outbox.publisher import Accepted, AggregateEvents, Guarantees, Outcome, Ref
 
 MOST_MESSAGES = 4_500
 """Service Bus takes no larger batch (https://github.com/Azure/azure-service-bus/issues/397)."""
+
+LEAST_BATCH_BYTES = 256 * 1024
+"""No tier takes less (https://learn.microsoft.com/azure/service-bus-messaging/service-bus-quotas)."""
 
 ENVELOPE_BYTES = 600
 """The SDK copies the first message's id, session and partition key to the batch, and does not count them."""
@@ -108,7 +112,7 @@ class ServiceBusPublisher:
         sending = _Page([self._prepared(group, sdk_traces=sdk_traces) for group in page])
         if sending.unsent:
             try:
-                limits = await self._senders.limits()
+                limits = await self._senders.limits(batches=self._batches_at_once(sending))
             except SDK_ERRORS as error:
                 messaging.no_link(self._topic, len(sending.unsent), error_type(error))
                 sending.give_up(verdict(error)[1], sending.unsent)
@@ -141,6 +145,14 @@ class ServiceBusPublisher:
                 break
             aggregate.messages.append(_Message(aggregate, message, size))
         return aggregate
+
+    def _batches_at_once(self, page: _Page) -> int:
+        """How many are likely to fly side by side; known better once a link tells its limits."""
+        aggregates = sum(bool(aggregate.unsent) for aggregate in page.aggregates)
+        if not self._mixes:
+            return aggregates
+        size = sum(min(message.size, LEAST_BATCH_BYTES) for message in page.unsent)
+        return min(aggregates, math.ceil(size / LEAST_BATCH_BYTES))
 
     async def _send_page(self, page: _Page, limits: Limits) -> None:
         for aggregate in page.aggregates:

@@ -87,9 +87,17 @@ class Senders:
         self._lent: set[Sender] = set()
         self._opening: set[asyncio.Task[None]] = set()
         self._waiting: deque[asyncio.Future[Sender]] = deque()
+        self._refused = False
+        """Whether the last link that was tried could not be opened."""
 
-    async def limits(self) -> Limits:
-        """Asks the topic if no link is open, since only a link tells. Raises what is in ``SDK_ERRORS``."""
+    async def limits(self, *, batches: int = 1) -> Limits:
+        """Asks the topic if no link is open, since only a link tells. Raises what is in ``SDK_ERRORS``.
+
+        The first links are opened side by side, one for each of the ``batches`` that are to follow; while the topic is
+        away, one is tried.
+        """
+        if not (self._idle or self._lent or self._refused):
+            self._open_up_to(batches)
         sender = await self.take()
         try:
             return await sender.limits()
@@ -148,8 +156,10 @@ class Senders:
         self._idle.append(sender)
 
     def _open_for_the_waiting(self) -> None:
-        """As many new ones as wait, while there may be more."""
-        wanted = sum(not turn.done() for turn in self._waiting)
+        self._open_up_to(sum(not turn.done() for turn in self._waiting))
+
+    def _open_up_to(self, wanted: int) -> None:
+        """So many at once, while there may be more."""
         room = self._most - len(self._lent) - len(self._idle)
         while len(self._opening) < min(wanted, room):
             task = asyncio.create_task(self._open())
@@ -161,10 +171,12 @@ class Senders:
             sender = await self._opened()
         except Exception as error:  # noqa: BLE001 - whoever waits gets it, and knows what it is
             self._opening_is_over()
+            self._refused = True
             if not (self._lent or self._idle or self._opening):
                 self._end_waiting(error)
         else:
             self._opening_is_over()
+            self._refused = False
             self._hand_on(sender)
 
     async def _opened(self) -> Sender:

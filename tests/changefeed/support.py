@@ -10,7 +10,7 @@ from typing import Any
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from changefeed import ChangeFeedContext, ChangeFeedProcessor, ProcessorOptions, StartFrom
+from changefeed import ChangeFeedContext, ChangeFeedProcessor, Changes, ProcessorOptions, StartFrom, TwoSteps
 from devstack.settings import COSMOS_KEY
 
 FAST = ProcessorOptions(
@@ -100,12 +100,19 @@ class Recorder:
         return [item["id"] for item in self.items]
 
     def processor(
-        self, containers: Containers, *, name: str = "a", prefix: str = "", options: ProcessorOptions = FAST
+        self,
+        containers: Containers,
+        *,
+        name: str = "a",
+        prefix: str = "",
+        options: ProcessorOptions = FAST,
+        handler: TwoSteps[Changes] | None = None,
     ) -> ChangeFeedProcessor:
+        """With another ``handler`` it calls this one itself."""
         return ChangeFeedProcessor(
             containers.monitored,
             containers.leases,
-            self,
+            handler or self,
             instance_name=name,
             lease_prefix=prefix,
             options=options,

@@ -1,9 +1,11 @@
 """The next page is read while this one is handled, and nothing is skipped or kept from it that should not be."""
 
-from dataclasses import replace
+import asyncio
+from dataclasses import dataclass, field, replace
 
 import pytest
 
+from changefeed import Changes, Handler, TwoSteps
 from changefeed.feed import FeedPage, FeedReader
 from devstack.testing import eventually
 from tests.changefeed.support import FAST, Containers, Recorder
@@ -82,3 +84,104 @@ async def test_a_stop_ends_a_read_that_is_under_way(containers: Containers) -> N
         await eventually(lambda: recorder.batches)
         await processor.stop(drain=False)
     assert recorder.cancelled == 1
+
+
+@dataclass
+class Preparer:
+    """A first step that notes what it gets, and can fail, or stand still at one item."""
+
+    handler: Handler
+    failures: int = 0
+    stands_at: str | None = None
+    go_on: asyncio.Event = field(default_factory=asyncio.Event)
+    batches: list[list[str]] = field(default_factory=list)
+    cancelled: int = 0
+
+    @property
+    def steps(self) -> TwoSteps[Changes]:
+        return TwoSteps(self._prepare, self.handler)
+
+    async def _prepare(self, changes: Changes) -> Changes:
+        ids = [item["id"] for item in changes]
+        self.batches.append(ids)
+        if self.stands_at in ids:
+            try:
+                await self.go_on.wait()
+            except asyncio.CancelledError:
+                self.cancelled += 1
+                raise
+        if self.failures:
+            self.failures -= 1
+            raise ValueError("it cannot be prepared")
+        return changes
+
+
+async def test_a_page_is_prepared_while_the_one_before_is_handled_and_handled_after_it(
+    containers: Containers,
+) -> None:
+    recorder = Recorder()
+    recorder.go_on.clear()
+    preparer = Preparer(recorder)
+    for sequence in range(3):
+        await containers.write("a", sequence)
+
+    async with recorder.processor(containers, options=ONE_BY_ONE, handler=preparer.steps):
+        await eventually(lambda: preparer.batches == [["a-0"], ["a-1"]])
+        assert [ids for ids, _ in recorder.batches] == [["a-0"]]
+        recorder.go_on.set()
+        await eventually(lambda: recorder.ids == ["a-0", "a-1", "a-2"])
+
+    assert preparer.batches == [["a-0"], ["a-1"], ["a-2"]], "each once, and no empty page"
+
+
+async def test_a_page_that_could_not_be_prepared_is_prepared_again_and_skipped_by_nothing(
+    containers: Containers,
+) -> None:
+    recorder = Recorder()
+    preparer = Preparer(recorder, failures=3)
+    for sequence in range(2):
+        await containers.write("a", sequence)
+
+    async with recorder.processor(containers, options=ONE_BY_ONE, handler=preparer.steps):
+        await eventually(lambda: recorder.ids == ["a-0", "a-1"])
+
+    assert [str(error) for _, error in recorder.errors] == ["it cannot be prepared"] * 3
+    assert preparer.batches == [["a-0"], ["a-0"], ["a-0"], ["a-0"], ["a-1"]]
+
+
+async def test_a_page_that_is_being_prepared_is_forgotten_when_the_one_before_fails(
+    containers: Containers,
+) -> None:
+    recorder = Recorder()
+    recorder.go_on.clear()
+    preparer = Preparer(recorder, stands_at="a-1")
+    for sequence in range(2):
+        await containers.write("a", sequence)
+
+    async with recorder.processor(containers, options=ONE_BY_ONE, handler=preparer.steps):
+        await eventually(lambda: preparer.batches == [["a-0"], ["a-1"]])
+        recorder.failures = 1
+        recorder.go_on.set()
+        await eventually(lambda: preparer.cancelled == 1)
+        preparer.go_on.set()
+        await eventually(lambda: recorder.ids == ["a-0", "a-1"])
+
+    assert [ids for ids, _ in recorder.batches] == [["a-0"], ["a-0"], ["a-1"]]
+
+
+async def test_a_stop_ends_a_preparation_and_lets_the_running_handler_end(containers: Containers) -> None:
+    recorder = Recorder()
+    recorder.go_on.clear()
+    preparer = Preparer(recorder, stands_at="a-1")
+    for sequence in range(2):
+        await containers.write("a", sequence)
+
+    processor = recorder.processor(containers, options=ONE_BY_ONE, handler=preparer.steps)
+    await processor.start()
+    await eventually(lambda: preparer.batches == [["a-0"], ["a-1"]])
+    stopping = asyncio.create_task(processor.stop())
+    recorder.go_on.set()
+    await stopping
+
+    assert recorder.ids == ["a-0"]
+    assert preparer.cancelled == 1

@@ -29,12 +29,9 @@ _SEEN = ("entry went back", "entry differs from the events", "applied twice", "d
 PLANTED = (
     Planted(
         "undelivered-page-counts-as-done",
-        "infra/wiring.py",
-        "                    forwarded = await self.relay.forward(self.events.events(items))\n",
-        "                    try:\n"
-        "                        forwarded = await self.relay.forward(self.events.events(items))\n"
-        "                    except NotDelivered:\n"
-        "                        forwarded = Forwarded()\n",
+        "outbox/relay.py",
+        "            raise\n        self.saying.reset()\n",
+        "            return Forwarded()\n        self.saying.reset()\n",
         "floods",
         _GAP,
     ),
@@ -135,6 +132,14 @@ PLANTED = (
         "            raise\n",
         "unserved-tokens",
         ("not found, but there", "refused as changed, but unchanged"),
+    ),
+    Planted(
+        "page-read-ahead-outlives-a-failure",
+        "changefeed/partition_worker.py",
+        "                await self._drop_ahead()\n                self.pulse.beat(failed=True)\n",
+        "                self.pulse.beat(failed=True)\n",
+        "floods",
+        _GAP,
     ),
     Planted(
         "missing-lease-begins-at-now",

@@ -195,6 +195,53 @@ async def test_the_limits_are_asked_of_the_open_link() -> None:
     assert len(pool.client.links) == 1
 
 
+async def test_the_first_links_are_opened_side_by_side_for_the_batches_that_follow() -> None:
+    pool = Pool(most=3)
+    asking = asyncio.create_task(pool.senders.limits(batches=5))
+    links = await pool.opening(3)
+    links[1].opened.set_result(None)
+    await soon(asking)
+    for link in (links[0], links[2]):
+        link.opened.set_result(None)
+    await settled()
+
+    taken = [await soon(asyncio.create_task(pool.senders.take())) for _ in range(3)]
+    assert len(set(map(id, taken))) == 3
+    assert len(pool.client.links) == 3
+    await soon(asyncio.create_task(pool.senders.give_back(taken[0])))
+    await soon(asyncio.create_task(pool.senders.limits(batches=5)))
+    assert len(pool.client.links) == 3, "a link is open: what is needed besides is opened when it is needed"
+
+
+async def test_while_the_topic_is_away_one_link_is_tried_at_a_time() -> None:
+    pool = Pool(most=3)
+    asking = asyncio.create_task(pool.senders.limits(batches=3))
+    for link in await pool.opening(3):
+        link.opened.set_exception(ServiceBusConnectionError())
+    with pytest.raises(ServiceBusConnectionError):
+        await soon(asking)
+
+    asking = asyncio.create_task(pool.senders.limits(batches=3))
+    links = await pool.opening(4)
+    links[3].opened.set_result(None)
+    await soon(asking)
+
+
+async def test_a_cancelled_question_for_the_limits_loses_no_link_that_is_being_opened() -> None:
+    pool = Pool(most=2)
+    asking = asyncio.create_task(pool.senders.limits(batches=2))
+    links = await pool.opening(2)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await soon(asking)
+    for link in links:
+        link.opened.set_result(None)
+    await settled()
+    for _ in range(2):
+        await soon(asyncio.create_task(pool.senders.take()))
+    assert len(pool.client.links) == 2
+
+
 async def test_a_close_closes_what_is_idle_and_what_is_being_opened() -> None:
     pool = Pool(most=2)
     await pool.senders.give_back(await pool.with_one_open())
