@@ -209,7 +209,9 @@ async def test_ten_thousand_are_paged_selected_and_stopped(browser: Browser, ser
         await press(page, "Stop")
         await done(page, "not begun")
         made = len(service.changes())
-        await page.wait_for_load_state("networkidle")
+        look = service.looks("instance")
+        await page.get_by_role("button", name="Look now").click()
+        await eventually(lambda: service.looks("instance") > look, what="the page goes on")
         assert len(service.changes()) == made
         assert service.most_at_once == 1
         await box.get_by_role("button", name="Select none").click()

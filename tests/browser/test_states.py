@@ -222,7 +222,6 @@ async def test_a_slow_service_is_not_asked_again_before_it_has_answered(
             await page.get_by_role("button", name="Look now").click()
         assert service.looks("instance") == before + 1
         service.slow.set()
-        await page.wait_for_load_state("networkidle")
         await eventually(lambda: service.looks("instance") == before + 2, what="the look that was asked for")
 
 
@@ -237,8 +236,7 @@ async def test_looks_come_less_often_after_a_refusal(browser: Browser, service: 
             await expect(page.locator("#looked")).to_contain_text(
                 "Not all could be read" if looks else "Looked"
             )
-            await page.wait_for_load_state("networkidle")
-            assert service.looks("instance") - before == looks, seconds
+            await eventually(lambda: service.looks("instance") - before == looks, what=f"{looks} looks")  # noqa: B023 - awaited here
         assert (await findings(page))[0].startswith("This page is not up to date")
 
 
@@ -253,8 +251,7 @@ async def test_a_tab_that_nobody_sees_asks_nothing(browser: Browser, service: Fa
         assert len(service.calls) == calls
         await page.evaluate(seen % "false" + changed)
         await expect(page.locator("#looked")).to_contain_text("Looked at")
-        await page.wait_for_load_state("networkidle")
-        assert len(service.calls) > calls
+        await eventually(lambda: len(service.calls) > calls, what="a look")
 
 
 async def test_a_pause_holds_until_it_is_ended(browser: Browser, service: FakeService) -> None:
@@ -265,8 +262,7 @@ async def test_a_pause_holds_until_it_is_ended(browser: Browser, service: FakeSe
         await page.clock.run_for(60_000)
         assert len(service.calls) == calls
         await page.get_by_role("button", name="Go on").click()
-        await page.wait_for_load_state("networkidle")
-        assert len(service.calls) > calls
+        await eventually(lambda: len(service.calls) > calls, what="a look")
 
 
 async def test_the_page_is_found_with_a_slash_behind_it_too(browser: Browser, service: FakeService) -> None:
@@ -290,8 +286,9 @@ async def test_the_history_shows_where_each_event_is(browser: Browser, service: 
         assert page.url.endswith("#history/contacts/some-id")
         service.answers["history"] |= {"before": 5}
         await page.reload()
+        calls = len(service.calls)
         await page.get_by_role("button", name="Older events").click()
-        await page.wait_for_load_state("networkidle")
+        await eventually(lambda: len(service.calls) > calls, what="the older events are asked for")
         service.refusals["history/contacts/gone"] = Refusal(404, "nothing is stored of contact/gone")
         await page.get_by_label("Id", exact=True).fill("gone")
         await page.get_by_role("button", name="Show").click()

@@ -34,6 +34,10 @@ def serve(port: int) -> None:
         wait_for_the_end()
 
 
+def never_ready(_port: int) -> None:
+    wait_for_the_end()
+
+
 def deaf(port: int) -> None:
     """Ignores SIGTERM and leaves a child of its own, whose pid it tells."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -80,7 +84,10 @@ def refuse_later(port: int) -> None:
     serve(port)
 
 
-MANNERS = {each.__name__: each for each in (serve, deaf, talkative, refuse, crash, by_turns, refuse_later)}
+MANNERS = {
+    each.__name__: each
+    for each in (serve, never_ready, deaf, talkative, refuse, crash, by_turns, refuse_later)
+}
 
 if __name__ == "__main__":
     MANNERS[sys.argv[1]](int(sys.argv[2].partition("=")[2]))

@@ -148,7 +148,7 @@ async def test_long_and_undecodable_lines_are_passed_on_whole(tmp_path: Path) ->
 
 
 async def test_cancelling_the_start_leaves_no_process(tmp_path: Path) -> None:
-    fake = Kept("serve", tmp_path)
+    fake = Kept("never_ready", tmp_path)
     starting = asyncio.create_task(fake.service.start())
     await eventually(lambda: fake.service._child is not None and fake.service._child._process is not None)
     pid = _pid_of(fake.service)
