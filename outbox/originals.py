@@ -22,7 +22,7 @@ class Originals(Protocol):
         """
 
     def forget(self, events: Sequence[FeedEvent]) -> None:
-        """These events are done: what was read of them need not be kept for another attempt."""
+        """What was read of these events is not used again: they are done, or are to be read anew."""
 
 
 class AsDelivered:

@@ -125,9 +125,11 @@ class Replay:
 
         Returns the marker as it is then, and how many events are out.
         """
+        parked = [event for _, event in waiting]
+        self.originals.forget(parked)  # an operator may have mended a document since it was read
         try:
             async with asyncio.timeout(self._seconds_to_send(marker)):
-                events = await self.originals.verified([event for _, event in waiting])
+                events = await self.originals.verified(parked)
                 [delivery] = await deliver(self.publisher, [events])
         except TimeoutError:
             await self._give_back(marker)

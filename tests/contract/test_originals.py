@@ -234,6 +234,46 @@ async def test_a_parked_document_that_was_mended_in_the_store_is_sent_as_mended(
     assert publisher.sent == [(item["partitionKey"], item["id"])]
 
 
+async def test_a_replay_reads_what_was_mended_after_a_replay_that_found_it_broken(
+    cosmos_store: CosmosStore, originals: CosmosOriginals
+) -> None:
+    item = await committed(cosmos_store, "plain")
+    system = {name for name in item if name.startswith("_")}
+    whole = {name: value for name, value in item.items() if name not in system}
+    await cosmos_store.container.execute(item["partitionKey"], [Write.upsert(whole | {"data": {"broken": 1}})])
+    publisher, lot = FakePublisher(), FakeParkingLot()
+    event = delivered(whole | {"data": {"broken": 1}})
+    assert event.aggregate is not None
+    await Relay(publisher, lot, originals).forward([event])
+    parking = Parking(lot, publisher, originals)
+    with pytest.raises(StillUnsendable):
+        await parking.replay(event.aggregate)
+
+    await cosmos_store.container.execute(item["partitionKey"], [Write.upsert(whole)])
+    assert (await parking.replay(event.aggregate)).done
+    assert publisher.sent == [(item["partitionKey"], item["id"])]
+
+
+async def test_a_replay_reads_what_was_mended_while_the_page_of_the_event_still_waits(
+    cosmos_store: CosmosStore, originals: CosmosOriginals
+) -> None:
+    """Relay and operator share a process, and what was read for the retries of the page is older than the mending."""
+    item, other = await committed(cosmos_store, "plain"), await committed(cosmos_store, "other")
+    system = {name for name in item if name.startswith("_")}
+    whole = {name: value for name, value in item.items() if name not in system}
+    await cosmos_store.container.execute(item["partitionKey"], [Write.upsert(whole | {"data": {"broken": 1}})])
+    publisher, lot = FakePublisher(), FakeParkingLot()
+    publisher.fail_for.add(other["partitionKey"])
+    event = delivered(whole | {"data": {"broken": 1}})
+    assert event.aggregate is not None
+    with pytest.raises(NotDelivered):
+        await Relay(publisher, lot, originals).forward([event, delivered(other)])
+
+    await cosmos_store.container.execute(item["partitionKey"], [Write.upsert(whole)])
+    assert (await Parking(lot, publisher, originals).replay(event.aggregate)).done
+    assert publisher.sent == [(item["partitionKey"], item["id"])]
+
+
 async def test_a_page_of_documents_is_read_again_several_at_once_and_not_all_at_once(
     cosmos_store: CosmosStore, originals: CosmosOriginals
 ) -> None:
