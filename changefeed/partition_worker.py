@@ -129,9 +129,10 @@ class PartitionWorker:
 
     async def _next_batch(self) -> _Batch:
         """What was read ahead; read anew when that failed, or found nothing: there may be something by now."""
-        ahead, self._ahead = self._ahead, None
+        ahead = self._ahead
         if ahead is not None:
             await asyncio.wait([ahead])
+            self._ahead = None  # only now: a cancellation of the wait leaves it to be dropped
             if ahead.exception() is None and ahead.result().work is not None:
                 return ahead.result()
         return await self._read(self.position)

@@ -185,3 +185,34 @@ async def test_a_stop_ends_a_preparation_and_lets_the_running_handler_end(contai
 
     assert recorder.ids == ["a-0"]
     assert preparer.cancelled == 1
+
+
+@pytest.mark.parametrize("drain", [True, False])
+async def test_a_stop_ends_a_preparation_that_is_waited_for(containers: Containers, *, drain: bool) -> None:
+    """The page before is done: nothing is handled, and nothing may go on behind the processor's back."""
+    recorder = Recorder()
+    preparer = Preparer(recorder, stands_at="a-1")
+    for sequence in range(2):
+        await containers.write("a", sequence)
+
+    processor = recorder.processor(containers, options=ONE_BY_ONE, handler=preparer.steps)
+    await processor.start()
+    await eventually(lambda: recorder.ids == ["a-0"])
+    await eventually(lambda: preparer.batches == [["a-0"], ["a-1"]])
+    await processor.stop(drain=drain)
+
+    assert preparer.cancelled == 1
+    assert recorder.ids == ["a-0"]
+
+
+async def test_a_lost_lease_ends_a_preparation_that_is_waited_for(containers: Containers) -> None:
+    recorder = Recorder()
+    preparer = Preparer(recorder, stands_at="a-1")
+    for sequence in range(2):
+        await containers.write("a", sequence)
+
+    async with recorder.processor(containers, options=ONE_BY_ONE, handler=preparer.steps):
+        await eventually(lambda: recorder.ids == ["a-0"])
+        await eventually(lambda: preparer.batches == [["a-0"], ["a-1"]])
+        await containers.delete_leases()
+        await eventually(lambda: preparer.cancelled == 1)
