@@ -18,9 +18,9 @@ class LatePublisher:
         """Those of the publisher."""
         return self._publisher.guarantees
 
-    async def publish(self, page: Sequence[AggregateEvents]) -> Sequence[Outcome]:
+    async def publish(self, page: Sequence[AggregateEvents], until: float) -> Sequence[Outcome]:
         """As the publisher does."""
-        return await self._publisher.publish(page)
+        return await self._publisher.publish(page, until)
 
     @cached_property
     def _publisher(self) -> Publisher:

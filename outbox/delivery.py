@@ -28,11 +28,16 @@ class Delivery:
     """Why the other events are not sent yet; a later attempt sends them."""
 
 
-async def deliver(publisher: Publisher, groups: Sequence[Sequence[FeedEvent]]) -> list[Delivery]:
-    """Send each aggregate's events up to the first that can never be sent. Returns a delivery for each group."""
+async def deliver(
+    publisher: Publisher, groups: Sequence[Sequence[FeedEvent]], until: float
+) -> list[Delivery]:
+    """Send each aggregate's events up to the first that can never be sent. Returns a delivery for each group.
+
+    ``until``: as :meth:`outbox.publisher.Publisher.publish` has it.
+    """
     sendable = [list(_sendable(group, publisher.guarantees.largest_message_bytes)) for group in groups]
     page = [AggregateEvents(events[0].aggregate, events) for events in sendable if events]
-    outcomes = iter(await publisher.publish(page) if page else ())
+    outcomes = iter(await publisher.publish(page, until) if page else ())
     deliveries = [
         _delivery(group, len(events), next(outcomes) if events else Accepted())
         for group, events in zip(groups, sendable, strict=True)

@@ -165,14 +165,10 @@ class Relay:
         """
         new = [self.accepted.without(group) for group in groups]
         telemetry.duplicates(sum(map(len, groups)) - sum(map(len, new)))
-        try:
-            async with asyncio.timeout_at(usable_until):
-                deliveries = await deliver(self.publisher, new)
-        except TimeoutError:
-            reason = f"the broker did not take the events within {self.reading_seconds:.0f} s"
-            deliveries = [Delivery(0, waits_for=reason) if rest else Delivery(0) for rest in new]
         results = []
-        for group, rest, delivery in zip(groups, new, deliveries, strict=True):
+        for group, rest, delivery in zip(
+            groups, new, await deliver(self.publisher, new, usable_until), strict=True
+        ):
             self.accepted.add(rest[: delivery.sent])
             _tell(rest[: delivery.sent])
             unsent = set(map(id, rest[delivery.sent :]))

@@ -65,7 +65,7 @@ class Nowhere:
         ordered=True, deduplicates=True, mixes_aggregates=True, largest_message_bytes=None
     )
 
-    async def publish(self, page: Sequence[AggregateEvents]) -> Sequence[Outcome]:
+    async def publish(self, page: Sequence[AggregateEvents], until: float) -> Sequence[Outcome]:
         """Accepted, all of it."""
         return [Accepted() for _ in page]
 
@@ -141,15 +141,8 @@ class Republishing:
         originals = await self.originals.verified([event for event in events if not _is_notice(event)])
         self.originals.forget(originals)
         groups = by_aggregate([*originals, *notices])
-        try:
-            async with asyncio.timeout_at(usable_until):
-                deliveries = await deliver(
-                    self.publisher, [self._renamed(group) for group in groups.values()]
-                )
-        except TimeoutError:
-            raise NotDelivered(
-                f"the broker did not take the events within {self.reading_seconds:.0f} s"
-            ) from None
+        renamed = [self._renamed(group) for group in groups.values()]
+        deliveries = await deliver(self.publisher, renamed, usable_until)
         waiting = None
         for (key, group), delivery in zip(groups.items(), deliveries, strict=True):
             assert key is not None, "an event keeps its aggregate when it is read again"

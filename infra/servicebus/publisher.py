@@ -106,22 +106,30 @@ class ServiceBusPublisher:
             ordered=True, deduplicates=True, mixes_aggregates=self._mixes, largest_message_bytes=None
         )
 
-    async def publish(self, page: Sequence[AggregateEvents]) -> Sequence[Outcome]:
+    async def publish(self, page: Sequence[AggregateEvents], until: float) -> Sequence[Outcome]:
         """Send each aggregate's events in order, all of them in as few sends as possible."""
         sdk_traces = settings.tracing_implementation() is not None  # looked up once: that takes a microsecond
         sending = _Page([self._prepared(group, sdk_traces=sdk_traces) for group in page])
         if sending.unsent:
             try:
-                limits = await self._senders.limits(batches=self._batches_at_once(sending))
-            except SDK_ERRORS as error:
-                messaging.no_link(self._topic, len(sending.unsent), error_type(error))
-                sending.give_up(verdict(error)[1], sending.unsent)
-            else:
-                _stop_at_too_large(sending.aggregates, limits.message_bytes)
-                await self._send_page(sending, limits)
-                if sending.unsent:  # postponed, since the topic has just refused to mix sessions
-                    await self._send_page(sending, limits)
+                async with asyncio.timeout_at(until):
+                    await asyncio.sleep(0)  # where it is over already, nothing is begun
+                    await self._send_all(sending)
+            except TimeoutError:
+                sending.give_up("the topic did not take the events in time", sending.unsent)
         return [aggregate.outcome for aggregate in sending.aggregates]
+
+    async def _send_all(self, page: _Page) -> None:
+        try:
+            limits = await self._senders.limits(batches=self._batches_at_once(page))
+        except SDK_ERRORS as error:
+            messaging.no_link(self._topic, len(page.unsent), error_type(error))
+            page.give_up(verdict(error)[1], page.unsent)
+            return
+        _stop_at_too_large(page.aggregates, limits.message_bytes)
+        await self._send_page(page, limits)
+        if page.unsent:  # postponed, since the topic has just refused to mix sessions
+            await self._send_page(page, limits)
 
     async def close(self) -> None:
         """Close the idle senders; the caller closes the client."""

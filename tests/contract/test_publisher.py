@@ -1,5 +1,8 @@
 """A publisher hands over one contact's events in order, once, and names an event that can never be sent."""
 
+import asyncio
+import contextlib
+
 import pytest
 from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
 from azure.servicebus.exceptions import ServiceBusConnectionError
@@ -7,9 +10,12 @@ from azure.servicebus.exceptions import ServiceBusConnectionError
 from devstack.testing import Service
 from infra.servicebus.message import CloudEvents
 from infra.servicebus.publisher import ServiceBusPublisher
+from outbox.errors import NotDelivered
 from outbox.publisher import Accepted, Refused, Unknown
+from outbox.relay import Relay
 from tests.contract.conftest import Broker, ServiceBusBroker
 from tests.support.azure import servicebus_connection
+from tests.support.fakes import FakeParkingLot
 from tests.support.publishing import event, publish
 
 
@@ -116,3 +122,41 @@ async def test_a_failure_tells_how_much_was_accepted_before_it(
     assert outcome.accepted == 2
     monkeypatch.undo()
     assert await servicebus_broker.received("a", 2) == ["a-1", "a-2"]
+
+
+async def test_nothing_is_sent_when_the_time_is_over(broker: Broker) -> None:
+    await publish(broker.publisher, [event("a", 1)])
+    [outcome] = await publish(broker.publisher, [event("a", 2)], within=-1)
+    assert isinstance(outcome, Unknown)
+    assert outcome.accepted == 0
+    assert await broker.received("a", 1) == ["a-1"]
+
+
+async def test_a_page_that_takes_longer_than_a_reading_of_the_markers_is_sent_in_several_attempts(
+    servicebus_broker: ServiceBusBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each attempt begins behind what the topic has: else a slow topic would get the same beginning for ever."""
+    send = ServiceBusSender.send_messages
+
+    async def slow(self: ServiceBusSender, *arguments: object, **options: object) -> None:
+        await asyncio.sleep(0.05)
+        await send(self, *arguments, **options)  # type: ignore[arg-type]  # passed on as they came
+
+    monkeypatch.setattr(ServiceBusSender, "send_messages", slow)
+    single = ServiceBusPublisher(
+        servicebus_broker.client,
+        servicebus_broker.topic.name,
+        service=CloudEvents("/test"),
+        partitioned=True,
+        senders=6,
+    )
+    relay = Relay(single, FakeParkingLot(), reading_seconds=0.5)
+    events, attempts = [event("a", sequence) for sequence in range(1, 31)], 0
+    for attempt in range(1, 11):
+        attempts = attempt
+        with contextlib.suppress(NotDelivered):
+            await relay.forward(events)
+            break
+    await single.close()
+    assert 2 < attempts < 10
+    assert await servicebus_broker.received("a", 30) == [f"a-{sequence}" for sequence in range(1, 31)]

@@ -150,16 +150,16 @@ class Failing:
     def guarantees(self) -> Any:
         return self.publisher.guarantees
 
-    async def publish(self, page: Sequence[AggregateEvents]) -> Sequence[Outcome]:
+    async def publish(self, page: Sequence[AggregateEvents], until: float) -> Sequence[Outcome]:
         self.pages.append(page)
-        return [await self._publish(group) for group in page]
+        return [await self._publish(group, until) for group in page]
 
-    async def _publish(self, group: AggregateEvents) -> Outcome:
+    async def _publish(self, group: AggregateEvents, until: float) -> Outcome:
         taken = group.events[: self.events]
         self.events -= len(taken)
         sent = group.events if self.answer_lost else taken
         if sent:
-            [outcome] = await self.publisher.publish([AggregateEvents(group.aggregate, sent)])
+            [outcome] = await self.publisher.publish([AggregateEvents(group.aggregate, sent)], until)
             assert isinstance(outcome, Accepted)
         if len(taken) == len(group.events):
             return Accepted()

@@ -149,8 +149,13 @@ class FakePublisher:
     """The ids of the aggregates for which the broker is away."""
     limit: int = LARGEST_MESSAGE_BYTES
     guarantees: Guarantees = ANYTHING_GOES
+    until: float = 0.0
+    """As the last call had it."""
 
-    async def publish(self, page: Sequence[AggregateEvents]) -> Sequence[Outcome]:
+    async def publish(self, page: Sequence[AggregateEvents], until: float) -> Sequence[Outcome]:
+        self.until = until
+        if asyncio.get_running_loop().time() > until:
+            return [Unknown(0, "too late") for _ in page]
         return [self._publish(group) for group in page]
 
     def of(self, aggregate: AggregateKey) -> list[str]:

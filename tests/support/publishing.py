@@ -1,5 +1,6 @@
 """Events for a publisher, and a page of them."""
 
+import asyncio
 from collections.abc import Sequence
 
 from outbox.aggregate import AggregateKey
@@ -15,5 +16,8 @@ def event(contact: str, sequence: int, text: str = "") -> OutboxEvent:
     )  # fmt: skip
 
 
-async def publish(publisher: Publisher, *groups: Sequence[OutboxEvent]) -> Sequence[Outcome]:
-    return await publisher.publish([AggregateEvents(group[0].aggregate, group) for group in groups])
+async def publish(
+    publisher: Publisher, *groups: Sequence[OutboxEvent], within: float = 60.0
+) -> Sequence[Outcome]:
+    page = [AggregateEvents(group[0].aggregate, group) for group in groups]
+    return await publisher.publish(page, asyncio.get_running_loop().time() + within)

@@ -23,7 +23,8 @@ from outbox.publisher import Accepted, Outcome, Refused, Unknown
 from tests.support.publishing import event, publish
 
 OK, LOST, SILENT, BUSY, GONE = "ok", "stored, no answer", "not stored, no answer", "busy", "gone"
-SCRIPTS = st.lists(st.sampled_from([OK, OK, LOST, SILENT, BUSY, GONE]), max_size=6)
+LATE, NEVER = "stored, no answer in time", "not stored, no answer in time"
+SCRIPTS = st.lists(st.sampled_from([OK, OK, LOST, SILENT, BUSY, GONE, LATE, NEVER]), max_size=6)
 PAGES = st.lists(st.lists(st.sampled_from([10, 200, 1_000]), min_size=1, max_size=6), min_size=1, max_size=8)
 LIMITS = Limits(batch_bytes=4_000, message_bytes=4_000)
 """Small ones, so that a page of few events takes several batches."""
@@ -46,7 +47,8 @@ class FakeTopic:
         self.failed: set[str] = set()
         """The contacts of which one send of this page has failed without being a refusal."""
 
-    async def limits(self) -> Limits:
+    async def limits(self, *, batches: int) -> Limits:
+        assert batches > 0
         return self._limits
 
     async def take(self) -> "FakeTopic":
@@ -64,23 +66,25 @@ class FakeTopic:
         self._under_way |= contacts
         try:
             await asyncio.sleep(0)
-            self._answer([str(message.message_id) for message in messages], contacts)
+            await self._answer([str(message.message_id) for message in messages], contacts)
         finally:
             self._under_way -= contacts
 
-    def _answer(self, ids: list[str], contacts: set[str]) -> None:
+    async def _answer(self, ids: list[str], contacts: set[str]) -> None:
         happens = self._script.pop(0) if self._script else OK
         if len(contacts) > 1 and not self._mixes:
             answer = MessageException(ErrorCondition.NotAllowed)
             raise ServiceBusError("no", error=answer, condition=ErrorCondition.NotAllowed)
-        if happens in (OK, LOST) and self._refused & set(ids):
+        if happens in (OK, LOST, LATE) and self._refused & set(ids):
             raise MessageSizeExceededError
-        if happens in (OK, LOST):
+        if happens in (OK, LOST, LATE):
             self.stored += [event_id for event_id in ids if event_id not in self.stored]
         if happens != OK:
             self.failed |= contacts
         if happens in (LOST, SILENT):
             raise OperationTimeoutError
+        if happens in (LATE, NEVER):
+            await asyncio.Event().wait()
         if happens == BUSY:
             raise ServiceBusServerBusyError
         if happens == GONE:
@@ -124,7 +128,7 @@ def test_whatever_fails_each_aggregate_keeps_its_order_and_its_events(
     async def until_nothing_is_unknown() -> None:
         while True:
             topic.failed = set()
-            outcomes = await publish(publisher, *groups)
+            outcomes = await publish(publisher, *groups, within=0.02)
             for group, outcome in zip(groups, outcomes, strict=True):
                 check(topic, group[0].aggregate.id, [one.id for one in group], refused, outcome)
             if not any(isinstance(outcome, Unknown) for outcome in outcomes):

@@ -13,7 +13,7 @@ from outbox.errors import NotDelivered, PreconditionFailed, Unavailable
 from outbox.feed import FeedEvent, OutboxEvent, in_order
 from outbox.marker import Marker
 from outbox.once_a_minute import OnceAMinute
-from outbox.publisher import AggregateEvents, Guarantees, Outcome
+from outbox.publisher import AggregateEvents, Guarantees, Outcome, Unknown
 from outbox.relay import Relay
 from outbox.ttl_guard import TtlGuard
 from tests.support.contacts import NOON
@@ -206,20 +206,42 @@ class Offered(FakePublisher):
         super().__init__(fail_for=fail_for)
         self.offered = []
 
-    async def publish(self, page: Sequence[AggregateEvents]) -> Sequence[Outcome]:
+    async def publish(self, page: Sequence[AggregateEvents], until: float) -> Sequence[Outcome]:
         self.offered += [group.aggregate.id for group in page]
-        return await super().publish(page)
+        return await super().publish(page, until)
 
 
 async def test_nothing_is_sent_on_a_reading_of_the_markers_that_is_too_old() -> None:
-    class Slow(FakePublisher):
-        async def publish(self, page: Sequence[AggregateEvents]) -> Sequence[Outcome]:
-            await asyncio.Event().wait()
-            raise AssertionError("cut off")
+    loop = asyncio.get_running_loop()
 
-    hasty = replace(relay(Slow()), reading_seconds=0.01)
-    with pytest.raises(NotDelivered, match="did not take the events within"):
+    class SlowToRead(FakeParkingLot):
+        async def markers(self, aggregates: Collection[AggregateKey]) -> Mapping[AggregateKey, Marker]:
+            found = await super().markers(aggregates)
+            await asyncio.sleep(0.05)
+            return found
+
+    publisher = FakePublisher()
+    hasty = replace(relay(publisher, SlowToRead()), reading_seconds=0.03)
+    with pytest.raises(NotDelivered, match="too late"):
         await hasty.forward([event("a", 1)])
+    assert publisher.sent == []
+    assert publisher.until < loop.time(), "counted from before the reading"
+
+
+async def test_what_the_broker_took_of_a_page_before_the_time_was_over_is_not_offered_again() -> None:
+    class OneAtATime(FakePublisher):
+        async def publish(self, page: Sequence[AggregateEvents], until: float) -> Sequence[Outcome]:
+            [group] = page
+            outcomes = await super().publish([replace(group, events=group.events[:1])], until)
+            return outcomes if len(group.events) == 1 else [Unknown(1, "the time is over")]
+
+    publisher = OneAtATime()
+    slow, events = relay(publisher), [event("a", sequence) for sequence in (1, 2, 3)]
+    for _ in range(2):
+        with pytest.raises(NotDelivered, match="the time is over"):
+            await slow.forward(events)
+    assert (await slow.forward(events)).sent == 3
+    assert sent_of(publisher, "a") == ids("a", 1, 2, 3)
 
 
 async def test_a_lot_that_is_away_makes_events_wait() -> None:
@@ -246,7 +268,7 @@ async def test_an_empty_batch_is_done_without_looking() -> None:
 
 async def test_a_bug_is_not_mistaken_for_a_broker_that_is_away() -> None:
     class Broken(FakePublisher):
-        async def publish(self, page: Sequence[AggregateEvents]) -> Sequence[Outcome]:
+        async def publish(self, page: Sequence[AggregateEvents], until: float) -> Sequence[Outcome]:
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -257,9 +279,9 @@ async def test_a_page_is_handed_over_whole_each_aggregate_once() -> None:
     pages: list[list[tuple[str, int]]] = []
 
     class Recording(FakePublisher):
-        async def publish(self, page: Sequence[AggregateEvents]) -> Sequence[Outcome]:
+        async def publish(self, page: Sequence[AggregateEvents], until: float) -> Sequence[Outcome]:
             pages.append([(group.aggregate.id, len(group.events)) for group in page])
-            return await super().publish(page)
+            return await super().publish(page, until)
 
     await relay(Recording()).forward([event(name, number) for name in "abc" for number in (1, 2)])
     assert pages == [[(contact_id(name), 2) for name in "abc"]]
