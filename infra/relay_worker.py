@@ -59,7 +59,7 @@ class Forwarding:
         self.saying.reset()
 
     def failed(self, error: BaseException) -> None:
-        """Note a failure, and log it at once and then once a minute; the relay itself logs a NotDelivered."""
+        """Note a failure, and log it at once and then once a minute; who raises a NotDelivered has logged it."""
         self.waiting_for = str(classify(error).error() if isinstance(error, SDK_ERRORS) else error)
         if not isinstance(error, NotDelivered) and self.saying.due():
             _log.error("events wait: %s", self.waiting_for)

@@ -13,6 +13,10 @@ TTL_MAX = 2_147_483_647
 
 EVENT_TTL_SECONDS = 864_000
 
+LONGEST_SEND_SECONDS = 120
+"""Less than a page of the feed is given in all (:data:`infra.wiring.FORWARD_SECONDS`): a page that is cut off there
+begins anew, while a page that has sent for its time goes on with what is left."""
+
 _ABSOLUTE_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[A-Za-z0-9\-._~:/?@!$&'()*+,;=%]+")
 """RFC 3986, 4.3: what CloudEvents takes as ``dataschema``."""
 
@@ -105,7 +109,9 @@ def load(environment: Mapping[str, str]) -> Settings:
         relay_senders=_number(environment, "RELAY_SENDERS", default=6, lowest=1, highest=100),
         event_ttl_seconds=_seconds(environment, "EVENT_TTL_SECONDS", default=EVENT_TTL_SECONDS),
         parked_max_age_seconds=_seconds(environment, "PARKED_MAX_AGE_SECONDS", default=2_592_000),
-        relay_send_seconds=_seconds(environment, "RELAY_SEND_SECONDS", default=60),
+        relay_send_seconds=_number(
+            environment, "RELAY_SEND_SECONDS", default=60, lowest=1, highest=LONGEST_SEND_SECONDS
+        ),
         idempotency_ttl_seconds=_seconds(
             environment, "IDEMPOTENCY_TTL_SECONDS", default=86_400, least=2 * int(LONGEST_REQUEST_SECONDS)
         ),

@@ -128,13 +128,13 @@ class Replay:
         parked = [event for _, event in waiting]
         self.originals.forget(parked)  # an operator may have mended a document since it was read
         try:
-            until = asyncio.get_running_loop().time() + self._seconds_to_send(marker)
-            async with asyncio.timeout_at(until):
+            send_until = asyncio.get_running_loop().time() + self._seconds_to_send(marker)
+            async with asyncio.timeout_at(send_until):
                 events = await self.originals.verified(parked)
         except TimeoutError:
             await self._give_back(marker)
             raise NotDelivered("the events could not be sent in time: replay again later") from None
-        [delivery] = await deliver(self.publisher, [events], until)
+        [delivery] = await deliver(self.publisher, [events], send_until)
         sent, now = events[: delivery.sent], self.clock()
         self.originals.forget(sent)
         out = [event for event, _ in waiting[: delivery.sent]]

@@ -240,7 +240,9 @@ async def test_a_replay_reads_what_was_mended_after_a_replay_that_found_it_broke
     item = await committed(cosmos_store, "plain")
     system = {name for name in item if name.startswith("_")}
     whole = {name: value for name, value in item.items() if name not in system}
-    await cosmos_store.container.execute(item["partitionKey"], [Write.upsert(whole | {"data": {"broken": 1}})])
+    await cosmos_store.container.execute(
+        item["partitionKey"], [Write.upsert(whole | {"data": {"broken": 1}})]
+    )
     publisher, lot = FakePublisher(), FakeParkingLot()
     event = delivered(whole | {"data": {"broken": 1}})
     assert event.aggregate is not None
@@ -261,7 +263,9 @@ async def test_a_replay_reads_what_was_mended_while_the_page_of_the_event_still_
     item, other = await committed(cosmos_store, "plain"), await committed(cosmos_store, "other")
     system = {name for name in item if name.startswith("_")}
     whole = {name: value for name, value in item.items() if name not in system}
-    await cosmos_store.container.execute(item["partitionKey"], [Write.upsert(whole | {"data": {"broken": 1}})])
+    await cosmos_store.container.execute(
+        item["partitionKey"], [Write.upsert(whole | {"data": {"broken": 1}})]
+    )
     publisher, lot = FakePublisher(), FakeParkingLot()
     publisher.fail_for.add(other["partitionKey"])
     event = delivered(whole | {"data": {"broken": 1}})

@@ -68,6 +68,7 @@ def test_the_exact_name_beats_the_prefix() -> None:
         (LOCAL | {"RELAY_MAX_ITEMS": "0"}, "RELAY_MAX_ITEMS is '0': set it to a number from 1 to 5000"),
         (LOCAL | {"RELAY_POLL_DELAY_MS": "0.5"}, "RELAY_POLL_DELAY_MS"),
         (LOCAL | {"RELAY_SENDERS": "101"}, "RELAY_SENDERS"),
+        (LOCAL | {"RELAY_SEND_SECONDS": "121"}, "RELAY_SEND_SECONDS"),
         (LOCAL | {"RELAY_LEASE_PREFIX": "a/b"}, "RELAY_LEASE_PREFIX"),
         (
             {"COSMOS__accountEndpoint": "https://a", "COSMOS__credential": "sas", "SERVICEBUS": "x"},
