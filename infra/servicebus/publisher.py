@@ -122,6 +122,9 @@ class ServiceBusPublisher:
     async def _send_all(self, page: _Page) -> None:
         try:
             limits = await self._senders.limits(batches=self._batches_at_once(page))
+            if any(_too_large(each, limits.message_bytes) is not None for each in page.aggregates):
+                await self._senders.renew()  # only a new link tells whether that is still so
+                limits = await self._senders.limits(batches=1)
         except SDK_ERRORS as error:
             messaging.no_link(self._topic, len(page.unsent), error_type(error))
             page.give_up(verdict(error)[1], page.unsent)
@@ -246,11 +249,15 @@ class ServiceBusPublisher:
 def _stop_at_too_large(aggregates: Iterable[_Aggregate], limit: int) -> None:
     """A message that its link does not take would cost the link: it is found before anything is sent."""
     for aggregate in aggregates:
-        for number, one in enumerate(aggregate.messages):
-            if one.size > limit and exact_size(one.message) > limit:
-                aggregate.impossible = TOO_LARGE
-                del aggregate.messages[number:]
-                break
+        if (number := _too_large(aggregate, limit)) is not None:
+            aggregate.impossible = TOO_LARGE
+            del aggregate.messages[number:]
+
+
+def _too_large(aggregate: _Aggregate, limit: int) -> int | None:
+    """The number of the aggregate's first message that is larger."""
+    sizes = enumerate(aggregate.messages)
+    return next((n for n, one in sizes if one.size > limit and exact_size(one.message) > limit), None)
 
 
 def _traceparent(message: ServiceBusMessage) -> str | None:

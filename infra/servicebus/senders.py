@@ -39,6 +39,8 @@ class Sender:
         self._link = link
         self.usable = True
         """False after a failure, also after a cancelled call."""
+        self.outdated = False
+        """The topic may take other sizes than this link tells, which learned them when it was opened."""
 
     async def limits(self) -> Limits:
         """What the link tells; opens the link if it is not open."""
@@ -123,7 +125,7 @@ class Senders:
 
     async def give_back(self, sender: Sender) -> None:
         """The next in turn gets it; a sender that has failed is closed, and its place is free for a new one."""
-        if sender.usable:
+        if sender.usable and not sender.outdated:
             self._hand_on(sender)
             return
         try:
@@ -131,6 +133,14 @@ class Senders:
         finally:
             self._lent.discard(sender)
             self._open_for_the_waiting()
+
+    async def renew(self) -> None:
+        """Use no link again that is open now: an operator may have changed what the topic takes."""
+        for sender in self._lent:
+            sender.outdated = True
+        idle, self._idle = self._idle, []
+        for sender in idle:
+            await sender.close()
 
     async def close(self) -> None:
         """Close the idle senders and stop opening others; the caller closes the client."""

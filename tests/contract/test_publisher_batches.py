@@ -229,15 +229,26 @@ async def test_a_message_above_the_limit_of_batches_is_sent_alone_between_its_ne
     assert await bench.received() == {"a": [1, 2, 3], "b": [1]}
 
 
-async def test_what_is_above_the_limit_of_the_link_is_refused_and_the_link_lives(bench: Bench) -> None:
+async def test_a_message_is_refused_only_when_a_new_link_tells_the_same_limit(bench: Bench) -> None:
+    """The topic's limit was raised while the links are open, which tell the limit of their opening."""
+    large = event("a", 1, "x" * 2_000_000)
+    assert isinstance((await publish(bench.publisher, [large], [event("b", 1)]))[0], Refused)
+    await bench.limit_to(3 * 1024)
+    assert await publish(bench.publisher, [large], [event("b", 2)]) == [Accepted(), Accepted()]
+    assert await bench.received() == {"a": [1], "b": [1, 2]}
+
+
+async def test_what_is_above_the_limit_of_the_link_is_refused_unsent_and_costs_one_look(bench: Bench) -> None:
     await bench.limit_to(3 * 1024)
     assert await publish(bench.publisher, [event("b", 1)]) == [Accepted()]
+    before = await bench.transfers()
     outcomes = await publish(
         bench.publisher, [event("a", 1), event("a", 2, "x" * 3_200_000)], [event("b", 2)]
     )
     assert outcomes == [Refused(1, "the message is larger than the topic takes"), Accepted()]
     assert await publish(bench.publisher, [event("b", 3)]) == [Accepted()]
-    assert len(bench.opened) == 1
+    assert await bench.transfers() - before == 2
+    assert len(bench.opened) == 2, "the link whose limit is used, and the one that was asked before"
 
 
 async def test_a_message_of_exactly_the_limit_is_taken_and_of_a_byte_more_is_not_tried(bench: Bench) -> None:

@@ -51,6 +51,9 @@ class FakeTopic:
         assert batches > 0
         return self._limits
 
+    async def renew(self) -> None:
+        """Its limits stay."""
+
     async def take(self) -> "FakeTopic":
         await self._free.acquire()
         return self

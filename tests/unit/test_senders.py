@@ -290,3 +290,23 @@ async def test_who_waits_hears_that_there_can_be_no_sender(monkeypatch: pytest.M
     monkeypatch.setattr(pool.client, "get_topic_sender", refuses)
     with pytest.raises(ValueError, match="not the one"):
         await soon(asyncio.create_task(pool.senders.take()))
+
+
+async def test_after_a_renewal_no_link_is_used_that_was_open_before() -> None:
+    pool = Pool(most=2)
+    lent, idle = await pool.with_one_open(), asyncio.create_task(pool.senders.take())
+    links = await pool.opening(2)
+    links[1].opened.set_result(None)
+    await pool.senders.give_back(await soon(idle))
+
+    await pool.senders.renew()
+    assert [link.closed for link in links] == [False, True]
+    await pool.senders.give_back(lent)
+    assert links[0].closed
+
+    taking = asyncio.create_task(pool.senders.take())
+    links = await pool.opening(3)
+    links[2].opened.set_result(None)
+    sender = await soon(taking)
+    await pool.senders.give_back(sender)
+    assert await soon(asyncio.create_task(pool.senders.take())) is sender
