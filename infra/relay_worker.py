@@ -16,7 +16,7 @@ import logging
 import socket
 import sys
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 
 from changefeed import ChangeFeedContext, ChangeFeedProcessor, ProcessorOptions, StartFrom, TwoSteps
@@ -44,25 +44,31 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class Forwarding:
-    """What was forwarded, and the last reason for which events waited."""
+    """What was forwarded, and why events wait, lease by lease."""
 
     forwarded: int = 0
-    waiting_for: str | None = None
+    waiting: dict[str | None, str] = field(default_factory=dict)
+    """The last reason of each lease, the newest last; of the processor as a whole under None."""
     saying: OnceAMinute = field(default_factory=OnceAMinute)
 
-    def sent(self, count: int) -> None:
+    def sent(self, lease: str, count: int) -> None:
         """Note that the broker has accepted events."""
         self.forwarded += count
-        if self.waiting_for is not None:
+        if self.waiting.pop(lease, None) is not None:
             _log.info("events are delivered again")
-        self.waiting_for = None
-        self.saying.reset()
+            self.saying.reset()
 
-    def failed(self, error: BaseException) -> None:
+    def failed(self, lease: str | None, error: BaseException) -> None:
         """Note a failure, and log it at once and then once a minute; who raises a NotDelivered has logged it."""
-        self.waiting_for = str(classify(error).error() if isinstance(error, SDK_ERRORS) else error)
+        self.waiting.pop(lease, None)
+        self.waiting[lease] = str(classify(error).error() if isinstance(error, SDK_ERRORS) else error)
         if not isinstance(error, NotDelivered) and self.saying.due():
-            _log.error("events wait: %s", self.waiting_for)
+            _log.error("events wait: %s", self.waiting[lease])
+
+    def reason(self, leases: Collection[str]) -> str:
+        """The newest reason of the processor or one of these leases: the others have another owner by now."""
+        known = [reason for lease, reason in self.waiting.items() if lease is None or lease in leases]
+        return known[-1] if known else "the log says why"
 
 
 @dataclass
@@ -110,7 +116,9 @@ class Health:
         if missing := len(self.processor.missing_ranges):
             return f"events wait: {missing} part(s) of the feed have no lease; a lease is made again within the minute"
         failing = any(pulse.failed for pulse in self.processor.pulses)
-        return f"events wait: {self.forwarding.waiting_for}" if failing else "no event waits"
+        if not failing:
+            return "no event waits"
+        return f"events wait: {self.forwarding.reason(self.processor.owned_leases)}"
 
 
 async def run(service: Wired, stop: asyncio.Event, address: Address | None = None) -> None:
@@ -139,8 +147,8 @@ async def run(service: Wired, stop: asyncio.Event, address: Address | None = Non
 
 
 def _processor(outbox: Outbox, forwarding: Forwarding) -> ChangeFeedProcessor:
-    async def forward(page: Committed, _: ChangeFeedContext) -> None:
-        forwarding.sent((await outbox.forward_committed(page)).sent)
+    async def forward(page: Committed, context: ChangeFeedContext) -> None:
+        forwarding.sent(context.lease_token, (await outbox.forward_committed(page)).sent)
 
     return ChangeFeedProcessor(
         outbox.feed,
@@ -157,7 +165,7 @@ def _processor(outbox: Outbox, forwarding: Forwarding) -> ChangeFeedProcessor:
             expiration_interval=relay_feed.LEASE_EXPIRATION_MS / 1000,
             mend_leases=True,
         ),
-        on_error=lambda _, error: forwarding.failed(error),
+        on_error=forwarding.failed,
     )
 
 
@@ -173,7 +181,7 @@ async def _started(
         except Misconfigured:
             raise
         except (OutboxError, *SDK_ERRORS) as error:
-            forwarding.failed(error)
+            forwarding.failed(None, error)
             await worker.wait(stop, pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
         else:

@@ -21,11 +21,12 @@ class Idle(ChangeFeedProcessor):
 
     def __init__(self, *missing: EpkRange) -> None:
         self._missing = list(missing)
+        self.leases = frozenset({"0"})
         self.balancing, self.reading = Pulse(), Pulse()
 
     @property
     def owned_leases(self) -> frozenset[str]:
-        return frozenset()
+        return self.leases
 
     @property
     def missing_ranges(self) -> list[EpkRange]:
@@ -67,7 +68,7 @@ async def test_missing_leases_are_in_the_health_line(
     caplog.set_level(logging.INFO)
     stop = asyncio.Event()
     telling = asyncio.create_task(worker.tell_health(relay(Idle(*missing)), stop))
-    await eventually(lambda: "health: 0 lease(s)" in caplog.text)
+    await eventually(lambda: "health: 1 lease(s)" in caplog.text)
     stop.set()
     await telling
     assert told in caplog.text
@@ -109,11 +110,40 @@ async def test_a_relay_without_all_leases_is_not_ready() -> None:
 async def test_a_failure_that_is_over_is_not_in_the_health_line_any_more() -> None:
     processor = Idle()
     health = relay(processor)
-    health.forwarding.failed(Unavailable("the store was away"))
+    health.forwarding.failed("0", Unavailable("the store was away"))
     processor.reading.beat(failed=True)
     assert "events wait: the store was away" in health.line()
     processor.reading.beat()
     assert "no event waits" in health.line()
+
+
+async def test_what_one_lease_sends_does_not_hide_what_another_waits_for(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    processor = Idle()
+    processor.leases = frozenset({"0", "1"})
+    health = relay(processor)
+    health.forwarding.failed("0", Unavailable("lease 0 waits"))
+    processor.reading.beat(failed=True)
+    health.forwarding.sent("1", 5)
+    assert "5 event(s) forwarded, events wait: lease 0 waits" in health.line()
+    assert "delivered again" not in caplog.text
+
+    health.forwarding.failed("0", Unavailable("lease 0 waits"))
+    assert caplog.text.count("lease 0 waits") == 1, "once a minute, whatever other leases do"
+    health.forwarding.sent("0", 1)
+    assert "delivered again" in caplog.text
+
+
+async def test_what_a_lease_waited_for_that_others_have_now_is_not_told() -> None:
+    processor = Idle()
+    processor.leases = frozenset({"1"})
+    health = relay(processor)
+    health.forwarding.failed("1", Unavailable("lease 1 waits"))
+    health.forwarding.failed("0", Unavailable("lease 0 waits"))
+    processor.reading.beat(failed=True)
+    assert "events wait: lease 1 waits" in health.line()
 
 
 async def test_the_slowest_loop_counts() -> None:
