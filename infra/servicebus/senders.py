@@ -139,8 +139,7 @@ class Senders:
         for sender in self._lent:
             sender.outdated = True
         idle, self._idle = self._idle, []
-        for sender in idle:
-            await sender.close()
+        await asyncio.gather(*(sender.close() for sender in idle))
 
     async def close(self) -> None:
         """Close the idle senders and stop opening others; the caller closes the client."""
