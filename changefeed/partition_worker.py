@@ -52,7 +52,8 @@ def pause_after(failures: int, poll_interval: float) -> float:
 class PartitionWorker:
     """Reads one lease's feed and calls the handler, batch by batch, until stopped or until the lease is lost."""
 
-    def __init__(self, lease: Lease, feed_range: EpkRange, shared: Shared) -> None:
+    def __init__(self, lease: Lease, feed_range: EpkRange, shared: Shared, *, asked: float) -> None:
+        """``asked``: before the lease was acquired, by the monotonic clock. Others count from no earlier time."""
         self.lease = lease
         """The lease as last written."""
         self.position = lease.continuation
@@ -63,7 +64,7 @@ class PartitionWorker:
         self._shared = shared
         self._options = shared.options
         self._writing = asyncio.Lock()
-        self._written_at = time.monotonic()
+        self._written_at = asked
         self._stopping = asyncio.Event()
         self._handling = False
         self._processing: asyncio.Task[None] | None = None

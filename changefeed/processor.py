@@ -7,6 +7,7 @@ lease container. Changes of one lease are delivered in order, at least once.
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from types import TracebackType
@@ -210,6 +211,7 @@ class ChangeFeedProcessor:
         if self._stopping.is_set() or lease.token in self._workers:
             return
         feed_range = lease.feed_range or await self._range_of_old_lease(lease)
+        asked = time.monotonic()
         try:
             acquired = await self._store.acquire(replace(lease, feed_range=feed_range), self._instance_name)
         except LeaseLost as lost:
@@ -218,7 +220,7 @@ class ChangeFeedProcessor:
         if self._stopping.is_set():
             await self._release(acquired)
             return
-        worker = PartitionWorker(acquired, feed_range, self._shared)
+        worker = PartitionWorker(acquired, feed_range, self._shared, asked=asked)
         self._workers[lease.token] = worker
         supervisor = asyncio.create_task(self._supervise(worker), name=f"lease {lease.token}")
         self._supervisors.add(supervisor)

@@ -1,11 +1,15 @@
 """A processor goes on by itself and loses nothing while Cosmos DB is away, slow or fails."""
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 
 import pytest
+from azure.core.exceptions import ServiceRequestError
 
+from changefeed.lease import Lease
+from changefeed.lease_store import LeaseStore
 from devstack.testing import Service, eventually, running
 from tests.changefeed.support import FAST, Containers, Recorder, containers_at
 
@@ -63,6 +67,31 @@ async def test_a_worker_that_cannot_renew_its_lease_stops_before_others_may_take
             cosmos.resume()
         recorder.go_on.set()
         await eventually(lambda: recorder.ids == ["a-1"], within=20)
+
+
+async def test_a_lease_counts_from_the_question_for_it_and_not_from_a_late_answer(
+    containers: Containers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others take the lease by the time that is written in it."""
+    recorder, acquire, asked = Recorder(), LeaseStore.acquire, [0.0]
+    recorder.go_on.clear()
+    await containers.write("a", 1)
+
+    async def answered_late(store: LeaseStore, lease: Lease, owner: str) -> Lease:
+        asked[0] = time.monotonic()
+        acquired = await acquire(store, lease, owner)
+        await asyncio.sleep(1.5)
+        return acquired
+
+    async def refused(_store: LeaseStore, _lease: Lease) -> Lease:
+        raise ServiceRequestError("the store is away")
+
+    monkeypatch.setattr(LeaseStore, "acquire", answered_late)
+    monkeypatch.setattr(LeaseStore, "renew", refused)
+    async with recorder.processor(containers, options=replace(FAST, acquire_interval=60)):
+        await eventually(lambda: recorder.cancelled == 1)
+        assert time.monotonic() - asked[0] < 2.0 + 1.0, "the lease expires after 2.0 s"
+        recorder.go_on.set()
 
 
 async def test_a_stop_does_not_wait_for_a_cosmos_that_does_not_answer(
