@@ -33,6 +33,8 @@ LEAST_BATCH_BYTES = 256 * 1024
 ENVELOPE_BYTES = 600
 """The SDK copies the first message's id, session and partition key to the batch, and does not count them."""
 
+_LATE = "the topic did not take the events in time"
+
 _log = logging.getLogger(__name__)
 
 
@@ -69,6 +71,8 @@ class _Message:
 @dataclass
 class _Page:
     aggregates: list[_Aggregate]
+    until: float
+    """By the running loop's clock: after this time nothing more is tried."""
     away: str | None = None
     """Why nothing more of the page is tried."""
 
@@ -109,14 +113,13 @@ class ServiceBusPublisher:
     async def publish(self, page: Sequence[AggregateEvents], until: float) -> Sequence[Outcome]:
         """Send each aggregate's events in order, all of them in as few sends as possible."""
         sdk_traces = settings.tracing_implementation() is not None  # looked up once: that takes a microsecond
-        sending = _Page([self._prepared(group, sdk_traces=sdk_traces) for group in page])
+        sending = _Page([self._prepared(group, sdk_traces=sdk_traces) for group in page], until)
         if sending.unsent:
             try:
                 async with asyncio.timeout_at(until):
-                    await asyncio.sleep(0)  # where it is over already, nothing is begun
                     await self._send_all(sending)
             except TimeoutError:
-                sending.give_up("the topic did not take the events in time", sending.unsent)
+                sending.give_up(_LATE, sending.unsent)
         return [aggregate.outcome for aggregate in sending.aggregates]
 
     async def _send_all(self, page: _Page) -> None:
@@ -217,6 +220,8 @@ class ServiceBusPublisher:
 
     def _still_to_be_sent(self, page: _Page, batch: Batch[_Message]) -> Batch[_Message]:
         """Decided anew when the batch has its sender: other sends may have failed while it waited for that."""
+        if page.away is None and asyncio.get_running_loop().time() >= page.until:
+            page.away = _LATE  # also where the SDK has lost the cancellation, as it can with Python 3.11
         if page.away is not None:
             page.give_up(page.away, batch)
         batch = [one for one in batch if one.aggregate.stopped is None and not one.aggregate.postponed]

@@ -118,7 +118,7 @@ class Sessions:
     ) -> None:
         work.sessions += 1
         try:
-            async with _renewed(receiver.session):
+            async with renewed(receiver.session):
                 for _ in range(MOST_IN_A_ROW):
                     messages = [] if stop.is_set() else await receiver.receive_messages(1, IDLE_SECONDS)
                     if not messages:
@@ -144,11 +144,16 @@ async def _opened(receiver: ServiceBusReceiver) -> None:
 
 
 @asynccontextmanager
-async def _renewed(session: ServiceBusSession) -> AsyncIterator[None]:
-    """Renew the session's lock at a third of its time, until the body ends."""
+async def renewed(session: ServiceBusSession) -> AsyncIterator[None]:
+    """Renew the session's lock at a third of its time, until the body ends.
+
+    The SDK can lose a cancellation that comes as an answer does (``asyncio.wait_for`` of Python 3.11). A renewal that
+    went on after that would hold the session for ever, and nobody would get its messages.
+    """
+    over = asyncio.Event()
 
     async def renew() -> None:
-        while (until := session.locked_until_utc) is not None:
+        while not over.is_set() and (until := session.locked_until_utc) is not None:
             left = (until - utc_now()).total_seconds()
             await asyncio.sleep(max(0.1, left / 3))
             with contextlib.suppress(*SDK_ERRORS):  # a lock that is lost shows when the message is completed
@@ -158,5 +163,6 @@ async def _renewed(session: ServiceBusSession) -> AsyncIterator[None]:
     try:
         yield
     finally:
+        over.set()
         renewing.cancel()
         await asyncio.wait({renewing})

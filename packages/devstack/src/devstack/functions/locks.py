@@ -29,18 +29,22 @@ async def lock_kept(locked_until: datetime | None, renew: Renew, *, longest: flo
     if longest <= 0 or locked_until is None:
         yield
         return
-    renewing = asyncio.create_task(_renew_for(locked_until, renew, longest))
+    over = asyncio.Event()
+    renewing = asyncio.create_task(_renew_for(locked_until, renew, longest, over))
     try:
         yield
     finally:
+        over.set()
         renewing.cancel()
         await asyncio.wait([renewing])
 
 
-async def _renew_for(locked_until: datetime, renew: Renew, longest: float) -> None:
+async def _renew_for(locked_until: datetime, renew: Renew, longest: float, over: asyncio.Event) -> None:
+    # The SDK can lose a cancellation that comes as an answer does (``asyncio.wait_for`` of Python 3.11): a
+    # renewal that went on would hold a session whose messages nobody gets.
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(None if math.isinf(longest) else longest):
-            while True:
+            while not over.is_set():
                 remaining = (locked_until - datetime.now(UTC)).total_seconds()
                 await asyncio.sleep(max(remaining / 2, MIN_PAUSE_SECONDS))
                 try:
