@@ -9,7 +9,7 @@ from outbox.unit_of_work import utc_now
 
 
 class Session:
-    """Loses a cancellation, as azure-servicebus can: it reads with ``asyncio.wait_for``, and Python 3.11 loses it there."""
+    """Loses a cancellation, as azure-servicebus can: it reads with ``asyncio.wait_for``, where Python 3.11 loses it."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
