@@ -1,5 +1,6 @@
 """Contacts over HTTP: a request becomes a checked value, and a result becomes an answer."""
 
+from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
@@ -58,10 +59,15 @@ def revised(current: ContactDetails, patch: dict[str, Any]) -> ContactDetails:
     try:
         return validated(ContactDetails, document)
     except InvalidRequest as invalid:
-        patched = [error for error in invalid.errors if error.field.partition(".")[0] in patch]
+        patched = [error for error in invalid.errors if _is_about(error.field, patch)]
         if patched:
             raise InvalidRequest(*patched) from None
     return ContactDetails.model_validate(document, by_alias=True, by_name=False, context=STORED)
+
+
+def _is_about(field: str, patch: Mapping[str, Any]) -> bool:
+    """An unknown name is a field as it is, dots included; the empty name is told as ``body``."""
+    return field in patch or field.partition(".")[0] in patch or (field == "body" and "" in patch)
 
 
 def created(receipt: Receipt[Contact], *, replayed: bool = False) -> func.HttpResponse:
