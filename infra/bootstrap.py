@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from inbox.state import StateInbox
     from inbox.sweep import Sweep
     from infra.contacts import read_side
+    from infra.read_model import Queried
     from infra.subscriber import Subscriber
 else:
     read_side = late("infra.contacts.read_side")
@@ -55,6 +56,11 @@ class Application:
     @cached_property
     def _read_side(self) -> "read_side.ReadSide":
         return read_side.wire_read_side(self.settings, self.outbox)
+
+
+def queried() -> "Queried":
+    """By what the contact service finds its documents: preflight looks whether it is indexed."""
+    return read_side.QUERIED
 
 
 def wire(settings: Settings) -> Application:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from pydantic import BaseModel
+
 from inbox.decision import Projection
 from inbox.event import AggregateKey
 from inbox.receiver import LONGEST_CALL_SECONDS
@@ -17,9 +19,10 @@ from infra.cosmos.listing import EntryListing
 from infra.cosmos.source import CosmosSource
 from infra.cosmos.walk_lists import CosmosLists
 from infra.settings import TTL_MAX, Settings
+from infra.wire_names import WireNames
 from infra.wiring import Outbox
 
-S = TypeVar("S")
+S = TypeVar("S", bound=BaseModel)
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,16 @@ class ReadModel(Generic[S]):
 
     inbox: StateInbox[S]
     sweep: Sweep[S]
-    listing: EntryListing
+    listing: EntryListing[S]
+
+
+@dataclass(frozen=True)
+class Queried:
+    """By what a service finds its own documents, beside what every service looks for: its indexes follow."""
+
+    names: WireNames
+    read_model: EntryForm[Any] | None = None
+    """None: the service keeps no read model."""
 
 
 def wire_read_model(settings: Settings, outbox: Outbox, of: ReadModelOf[S]) -> ReadModel[S]:
@@ -58,7 +70,7 @@ def wire_read_model(settings: Settings, outbox: Outbox, of: ReadModelOf[S]) -> R
     )
     lists = walk_lists(settings, outbox, of.container, of.aggregate_type, "sweep")
     scope = f"{settings.cosmos.address}/{settings.cosmos_database}/{of.container}"
-    return ReadModel(inbox, Sweep(inbox, lists, blocked), EntryListing(entries, scope))
+    return ReadModel(inbox, Sweep(inbox, lists, blocked), EntryListing(entries, of.form, scope))
 
 
 def walk_lists(

@@ -91,7 +91,7 @@ async def ship_order(req: func.HttpRequest) -> func.HttpResponse:
 async def get_board(req: func.HttpRequest) -> func.HttpResponse:
     """GET /board?status=&pageSize=&continuationToken="""
     status, (size, token) = orders.board_status(req), request.page_request(req)
-    return orders.on_board(*await application().board.page(status, size, token))
+    return orders.on_board(await application().board.page(status, size, token))
 
 
 @app.route(route="{*path}", methods=[*catch_all.METHODS])

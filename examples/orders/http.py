@@ -1,15 +1,15 @@
 """Orders over HTTP: a request becomes a checked value, and a result becomes an answer."""
 
-from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
 import azure.functions as func
 
-from examples.orders.board import OnBoard, Status
+from examples.orders.board import BoardEntry, Status
 from examples.orders.errors import OrderFull, OrderShipped
 from examples.orders.events import Line
 from examples.orders.order import NewOrder, Order
+from inbox.entry import ListedPage
 from infra.http import operations, request
 from infra.http.answering import Answering
 from infra.http.errors import FieldError, InvalidRequest
@@ -79,17 +79,17 @@ def board_status(req: func.HttpRequest) -> Status | None:
     return None if wanted is None else Status(wanted)
 
 
-def on_board(page: Sequence[OnBoard], continuation_token: str | None) -> func.HttpResponse:
+def on_board(page: ListedPage[BoardEntry]) -> func.HttpResponse:
     """200 with a page of the board and the token of the next page."""
     items = [
         {
             "orderId": each.id,
-            **each.entry.model_dump(mode="json", by_alias=True),
+            **each.state.model_dump(mode="json", by_alias=True),
             "lastSequence": each.sequence,
         }
-        for each in page
+        for each in page.items
     ]
-    return json_response(200, {"items": items, "continuationToken": continuation_token})
+    return json_response(200, {"items": items, "continuationToken": page.continuation_token})
 
 
 def _view(order: Order) -> dict[str, Any]:
