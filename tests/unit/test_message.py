@@ -1,8 +1,8 @@
 """An event as a Service Bus message."""
 
 import json
-from datetime import UTC, datetime
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 from azure.servicebus import ServiceBusMessageBatch
