@@ -13,10 +13,10 @@ from inbox.entry import ListedPage
 from infra.http import operations, request
 from infra.http.answering import Answering
 from infra.http.errors import FieldError, InvalidRequest
-from infra.http.responses import etag_header, json_response, not_modified
+from infra.http.resource import Resource
+from infra.http.responses import json_response
 from infra.http.validation import known, validated
 from outbox.errors import AggregateNotFound
-from outbox.unit_of_work import Page, Receipt, Versioned
 
 answering = Answering([(OrderShipped, 409, "Conflict"), (OrderFull, 409, "Conflict")])
 
@@ -46,31 +46,6 @@ def line(req: func.HttpRequest) -> Line:
     return validated(Line, request.json_object(req, "application/json"))
 
 
-def placed(receipt: Receipt[Order], *, replayed: bool = False) -> func.HttpResponse:
-    """201 with the order, its location and its version; ``replayed``: the answer to an earlier request."""
-    headers = {"Location": f"/api/orders/{receipt.aggregate.aggregate_id}"} | etag_header(receipt.etag)
-    if replayed:
-        headers["Idempotency-Replayed"] = "true"
-    return json_response(201, _view(receipt.aggregate), headers)
-
-
-def changed(receipt: Receipt[Order]) -> func.HttpResponse:
-    """200 with the order and its version."""
-    return json_response(200, _view(receipt.aggregate), etag_header(receipt.etag))
-
-
-def found(req: func.HttpRequest, stored: Versioned[Order]) -> func.HttpResponse:
-    """200 with the order and its version, or 304 when the caller has that version."""
-    same = not_modified(req, stored.etag)
-    return same or json_response(200, _view(stored.aggregate), etag_header(stored.etag))
-
-
-def listed(page: Page[Order]) -> func.HttpResponse:
-    """200 with a page of orders and the token of the next page."""
-    items = [_view(order) for order in page.items]
-    return json_response(200, {"items": items, "continuationToken": page.continuation_token})
-
-
 def board_status(req: func.HttpRequest) -> Status | None:
     """The status in the query; None: all. Raises InvalidRequest."""
     wanted = req.params.get("status")
@@ -92,8 +67,12 @@ def on_board(page: ListedPage[BoardEntry]) -> func.HttpResponse:
     return json_response(200, {"items": items, "continuationToken": page.continuation_token})
 
 
-def _view(order: Order) -> dict[str, Any]:
+def view(order: Order) -> dict[str, Any]:
     """An order as callers see it: without the fields that only this service or a later version of it needs."""
     document = known(order.state)
     del document["lastSequence"]
     return document
+
+
+resource = Resource("orders", view)
+"""The answers to calls on orders."""
