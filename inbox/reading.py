@@ -88,7 +88,11 @@ class MessageReader:
         except ValueError:
             raise self._unreadable("it is no JSON") from None
         key = AggregateKey(self.aggregate_type, owner)
-        return Event(envelope.id, key, envelope.action, envelope.sequence, envelope.created_at, data)
+        version = properties.get("schemaVersion")
+        return Event(
+            envelope.id, key, envelope.action, envelope.sequence, envelope.created_at, data,
+            schema_version=version if type(version) is int else None,
+        )  # fmt: skip
 
     def _owner(self, data: Mapping[str, Any], properties: Mapping[str, Any]) -> Any:
         """An event names its aggregate after the type, a notice does not, and the message tells it in any case."""

@@ -94,6 +94,7 @@ def test_a_subscriber_reads_which_event_it_is_and_no_more() -> None:
     event = READER.event(b"".join(message.body), {})
     assert event is not None
     assert (event.id, event.action, event.sequence) == (str(EVENT_ID), "ContactNameUpdatedEvent", 2)
+    assert event.schema_version is None
     assert "Jane" not in repr(event)
 
 
@@ -125,6 +126,14 @@ def test_a_time_without_an_offset_is_utc_so_that_how_late_an_event_is_can_be_tol
     event = READER.event(body, {})
     assert event is not None
     assert event.created_at == datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(("told", "version"), [(2, 2), ("2", None), (None, None), (True, None)])
+def test_a_subscriber_is_told_the_version_of_the_events_schema(told: object, version: int | None) -> None:
+    body = b'{"id": "e", "action": "A", "sequence": 1, "contactId": "c", "createdAt": "2026-03-01T12:00:00Z"}'
+    event = READER.event(body, {"schemaVersion": told})
+    assert event is not None
+    assert event.schema_version == version
 
 
 def test_a_notice_names_its_contact_in_the_message_at_least_and_an_event_may_have_no_sequence() -> None:
