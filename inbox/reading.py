@@ -6,10 +6,10 @@ what a later version of that service adds does no harm.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 from pydantic_core import from_json
 
@@ -33,18 +33,13 @@ class TolerantReader(BaseModel):
 _Text = Annotated[str, Field(min_length=1, max_length=128)]
 
 
-def _utc(at: datetime) -> datetime:
-    """A time without an offset is UTC: some services write it so."""
-    return at if at.tzinfo else at.replace(tzinfo=UTC)
-
-
 class _Envelope(TolerantReader):
     """The part of an event's body that every event has."""
 
     id: _Text
     action: _Text
     sequence: Annotated[int | None, Field(strict=True, ge=1, lt=2**63)] = None
-    created_at: Annotated[datetime, AfterValidator(_utc)]
+    created_at: datetime
 
 
 class _Owner(TolerantReader):

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import pytest
 from azure.servicebus import ServiceBusMessageBatch
@@ -119,13 +118,6 @@ def test_a_subscriber_reads_of_which_aggregate_an_event_is() -> None:
         assert event is not None
         assert event.aggregate == ("contact", str(CONTACT_ID))
     assert READER.event(body, {"aggregateType": "invoice"}) is None
-
-
-def test_a_time_without_an_offset_is_utc_so_that_how_late_an_event_is_can_be_told() -> None:
-    body = b'{"id": "e", "action": "A", "sequence": 1, "contactId": "c", "createdAt": "2026-03-01T12:00:00"}'
-    event = READER.event(body, {})
-    assert event is not None
-    assert event.created_at == datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(("told", "version"), [(2, 2), ("2", None), (None, None), (True, None)])
