@@ -127,7 +127,8 @@ def test_the_package_of_a_service_of_its_own_has_all_that_its_function_app_impor
     code = """
 import asyncio, function_app, os
 from examples.orders.bootstrap import application
-os.environ |= {"COSMOS": "AccountEndpoint=http://127.0.0.1:1/;AccountKey=a2V5", "SERVICEBUS": "Endpoint=sb://b", "COSMOS_EFFECTS_CONTAINER": "e"}
+os.environ["COSMOS"] = "AccountEndpoint=http://127.0.0.1:1/;AccountKey=a2V5"
+os.environ |= {"SERVICEBUS": "Endpoint=sb://b", "COSMOS_EFFECTS_CONTAINER": "effects"}
 
 async def main():
     service = application()

@@ -117,7 +117,7 @@ def test_no_two_aggregates_have_one_type() -> None:
     for service, kind in every:
         other = owners.setdefault(type_of(kind), kind.__name__)
         assert other == kind.__name__, (
-            f"{service.domain}: {kind.__name__} has the aggregate_type of {other}; give it one of its own"
+            f"{service.domain}: {kind.__name__} has the aggregate_type of {other}; give the newer one its own"
         )
 
 
@@ -249,7 +249,8 @@ def test_no_two_services_share_a_container_or_a_topic(setting: tuple[str, ...]) 
         value = tuple(settings(service).get(name) for name in setting)
         other = owners.setdefault(value, service)
         assert other is service, (
-            f"{service.home}/local.settings.sample.json: {' and '.join(setting)} are those of {other}; name others"
+            f"local.settings.sample.json of {service} and of {other}: {' and '.join(setting)} are the same; "
+            "name others in the newer one"
         )
 
 
@@ -259,7 +260,7 @@ def test_no_two_services_send_messages_with_one_source() -> None:
         [source] = re.findall(r'source="([^"]+)"', (ROOT / service.names).read_text())
         other = owners.setdefault(source, service)
         assert other is service, (
-            f"{service.names}: source={source!r} is that of {other}; give it one of its own"
+            f"{service.names} and {other.names} have the same source={source!r}; give the newer one its own"
         )
 
 
