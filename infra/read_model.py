@@ -45,6 +45,8 @@ class ReadModel(Generic[S]):
     inbox: StateInbox[S]
     sweep: Sweep[S]
     listing: EntryListing[S]
+    lists: Callable[[str], CosmosLists]
+    """The entries and their sources, for a walk of this name over both."""
 
 
 @dataclass(frozen=True)
@@ -68,17 +70,14 @@ def wire_read_model(settings: Settings, outbox: Outbox, of: ReadModelOf[S]) -> R
         CosmosSource(outbox.container(settings.cosmos_container), of.state_of),
         of.project,
     )
-    lists = walk_lists(settings, outbox, of.container, of.aggregate_type, "sweep")
+
+    def lists(walk: str) -> CosmosLists:
+        return CosmosLists(entries, outbox.container(settings.cosmos_container), of.aggregate_type, walk)
+
     scope = f"{settings.cosmos.address}/{settings.cosmos_database}/{of.container}"
-    return ReadModel(inbox, Sweep(inbox, lists, blocked), EntryListing(entries, of.form, scope))
-
-
-def walk_lists(
-    settings: Settings, outbox: Outbox, container: str, aggregate_type: str, walk: str
-) -> CosmosLists:
-    """The entries of a read model and their sources, for a walk over both."""
-    sources = outbox.container(settings.cosmos_container)
-    return CosmosLists(outbox.container(container), sources, aggregate_type, walk)
+    return ReadModel(
+        inbox, Sweep(inbox, lists("sweep"), blocked), EntryListing(entries, of.form, scope), lists
+    )
 
 
 def tombstone_seconds(settings: Settings) -> int:

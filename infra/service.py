@@ -6,14 +6,16 @@ from types import ModuleType
 
 from infra.errors import Misconfigured
 
+DEFAULT = "infra.bootstrap"
+
 
 def add_argument(parser: argparse.ArgumentParser) -> None:
     """Let a command be told its service: ``--service MODULE``."""
     parser.add_argument(
         "--service",
-        default="infra.bootstrap",
+        default=DEFAULT,
         metavar="MODULE",
-        help="the service's composition root, such as examples.orders.bootstrap (default: infra.bootstrap)",
+        help="the service's composition root, such as examples.orders.bootstrap (default: %(default)s)",
     )
 
 

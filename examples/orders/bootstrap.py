@@ -12,7 +12,7 @@ from inbox.effect_upkeep import EffectUpkeep
 from inbox.sweep import Sweep
 from infra.effects import wire_effects
 from infra.http.caller import Callers
-from infra.read_model import Queried, ReadModelOf, wire_read_model
+from infra.read_model import Queried, ReadModel, ReadModelOf, wire_read_model
 from infra.settings import Settings
 from infra.subscriber import Subscriber, wire_subscriber
 from infra.wire_names import WireNames
@@ -48,7 +48,13 @@ class Application:
     subscriber: Subscriber
     """Of the board."""
     board: Board
-    sweep: Sweep[BoardEntry]
+    read_model: ReadModel[BoardEntry]
+    """What keeps the board, from events and from the orders."""
+
+    @property
+    def sweep(self) -> Sweep[BoardEntry]:
+        """What finds the changes of which no event came."""
+        return self.read_model.sweep
 
 
 def queried() -> Queried:
@@ -64,7 +70,7 @@ def wire(settings: Settings) -> Application:
     of_orders = ReadModelOf(
         settings.cosmos_directory_container, Order.aggregate_type, FORM, entry_of, project
     )
-    board = wire_read_model(settings, outbox, of_orders)
+    model = wire_read_model(settings, outbox, of_orders)
     return Application(
         orders=Orders(aggregates, utc_now),
         outbox=outbox,
@@ -74,9 +80,9 @@ def wire(settings: Settings) -> Application:
             effects,
             EffectUpkeep(effects.inbox),
         ),
-        subscriber=wire_subscriber(settings, outbox, READER.read, board.inbox.handle, BOARD_SUBSCRIPTION),
-        board=Board(board.listing),
-        sweep=board.sweep,
+        subscriber=wire_subscriber(settings, outbox, READER.read, model.inbox.handle, BOARD_SUBSCRIPTION),
+        board=Board(model.listing),
+        read_model=model,
     )
 
 

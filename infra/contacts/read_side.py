@@ -8,12 +8,9 @@ from dataclasses import dataclass
 from application.directory import Directory, DirectoryEntry, entry_of, project
 from domain.contact import Contact
 from inbox.reading import MessageReader
-from inbox.state import StateInbox
-from inbox.sweep import Sweep
 from infra.contacts.directory import FORM, CosmosDirectory
 from infra.contacts.documents import CONTACTS
-from infra.cosmos.walk_lists import CosmosLists
-from infra.read_model import Queried, ReadModelOf, walk_lists, wire_read_model
+from infra.read_model import Queried, ReadModel, ReadModelOf, wire_read_model
 from infra.settings import Settings
 from infra.subscriber import Subscriber, wire_subscriber
 from infra.wiring import Outbox
@@ -29,9 +26,8 @@ class ReadSide:
     """The directory and what keeps it."""
 
     directory: Directory
-    inbox: StateInbox[DirectoryEntry]
+    model: ReadModel[DirectoryEntry]
     subscriber: Subscriber
-    sweep: Sweep[DirectoryEntry]
 
 
 def wire_read_side(settings: Settings, outbox: Outbox) -> ReadSide:
@@ -42,12 +38,6 @@ def wire_read_side(settings: Settings, outbox: Outbox) -> ReadSide:
     model = wire_read_model(settings, outbox, of_contacts)
     return ReadSide(
         directory=CosmosDirectory(model.listing),
-        inbox=model.inbox,
+        model=model,
         subscriber=wire_subscriber(settings, outbox, READER.read, model.inbox.handle),
-        sweep=model.sweep,
     )
-
-
-def directory_lists(settings: Settings, outbox: Outbox, walk: str) -> CosmosLists:
-    """The entries of the directory and the contacts, for a walk over both."""
-    return walk_lists(settings, outbox, settings.cosmos_directory_container, Contact.aggregate_type, walk)
