@@ -8,14 +8,18 @@ import importlib
 import inspect
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
+import annotated_types
 import pytest
+from pydantic import BaseModel, Field, Strict, StringConstraints
+from pydantic.fields import FieldInfo
 
-from outbox.aggregate import Aggregate, AggregateState
+from outbox.aggregate import Aggregate, AggregateState, input_rule
 from outbox.event import DomainEvent
 from tests.support.paths import ROOT
 
@@ -130,6 +134,52 @@ def test_the_aggregate_names_its_type_and_its_state(service: Service, kind: type
     state = getattr(kind, "state_type", None)
     assert inspect.isclass(state), f"{where}: set state_type to the model that is stored"
     assert issubclass(state, AggregateState), f"{where}: {state.__name__} must be an AggregateState"
+
+
+LIMITS = annotated_types.BaseMetadata, annotated_types.GroupedMetadata, StringConstraints
+
+
+def is_limit(metadata: object) -> bool:
+    return isinstance(metadata, LIMITS) and not isinstance(metadata, Strict)
+
+
+def limits(model: Any, place: str) -> Iterator[str]:
+    """The fields of a model, and of those in it, whose limits pydantic itself holds."""
+    if inspect.isclass(model) and issubclass(model, BaseModel):
+        for name, field in model.model_fields.items():
+            if any(map(is_limit, field.metadata)):
+                yield f"{place}.{name}"
+            yield from limits(field.annotation, f"{place}.{name}")
+        return
+    for part in get_args(model):
+        if isinstance(part, FieldInfo):
+            if any(map(is_limit, part.metadata)):
+                yield place
+        elif is_limit(part):
+            yield place
+        else:
+            yield from limits(part, place)
+
+
+@pytest.mark.parametrize(("service", "kind"), EVERY_AGGREGATE)
+def test_a_rule_for_callers_makes_no_stored_state_unreadable(
+    service: Service, kind: type[Aggregate[Any]]
+) -> None:
+    found = list(limits(kind.state_type, kind.state_type.__name__))
+    assert not found, f"{service.domain}: give {found} an input_rule, which lets what is stored pass"
+
+
+def test_a_limit_is_found_wherever_it_stands_in_a_state() -> None:
+    class Part(BaseModel):
+        text: Annotated[str, StringConstraints(max_length=3)]
+
+    class Whole(BaseModel):
+        parts: tuple[Part, ...]
+        some: Annotated[tuple[int, ...], Field(min_length=1)]
+        maybe: Annotated[int, Field(ge=1)] | None = None
+        free: Annotated[str, input_rule(str)]
+
+    assert list(limits(Whole, "Whole")) == ["Whole.parts.text", "Whole.some", "Whole.maybe"]
 
 
 @pytest.mark.parametrize(("service", "kind"), EVERY_AGGREGATE)
