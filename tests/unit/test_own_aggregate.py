@@ -22,6 +22,7 @@ from pydantic.fields import FieldInfo
 from outbox.aggregate import Aggregate, AggregateState, input_rule
 from outbox.event import DomainEvent
 from tests.support.paths import ROOT
+from tools.events.schemas import KINDS
 
 
 @dataclass(frozen=True)
@@ -269,6 +270,15 @@ def test_an_event_is_described_and_tested(service: Service, kind: type[DomainEve
     texts = [file.read_text() for file in (ROOT / service.tests).glob("test_*.py") if file != Path(__file__)]
     assert any(kind.__name__ in text for text in texts), (
         f"{service.tests}: write a test that expects {kind.__name__}"
+    )
+
+
+@pytest.mark.parametrize("kind", events(CONTACTS).values(), ids=lambda kind: kind.__name__)
+def test_an_event_of_the_contact_service_is_in_the_contract(kind: type[DomainEvent]) -> None:
+    """Its messages name a schema, which must be there to be published."""
+    assert kind in KINDS, (
+        f"tools/events/schemas.py: add {kind.__name__} to KINDS, a message of it to tools/events/samples.py, and run "
+        "python -m tools.events"
     )
 
 
