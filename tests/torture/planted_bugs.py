@@ -192,9 +192,9 @@ PLANTED = (
     Planted(
         "parked-record-is-removed-before-the-broker-has-the-event",
         "outbox/replay.py",
-        "        try:\n            async with asyncio.timeout(self._seconds_to_send(marker)):\n",
+        "        parked = [event for _, event in waiting]\n",
         "        await self.lot.settle(marker, [event for event, _ in waiting], lambda newest: newest)\n"
-        "        try:\n            async with asyncio.timeout(self._seconds_to_send(marker)):\n",
+        "        parked = [event for _, event in waiting]\n",
         "interrupted-replays",
         (*_GAP, "no notice"),
     ),
