@@ -10,10 +10,10 @@ from examples.orders.board import OnBoard, Status
 from examples.orders.errors import OrderFull, OrderShipped
 from examples.orders.events import Line
 from examples.orders.order import NewOrder, Order
-from infra.http import operations, request
+from infra.http import operations, request, responses
 from infra.http.answering import Answering
 from infra.http.errors import FieldError, InvalidRequest
-from infra.http.responses import etag_header, json_response, not_modified
+from infra.http.responses import etag_header, json_response
 from infra.http.validation import known, validated
 from outbox.errors import AggregateNotFound
 from outbox.unit_of_work import Page, Receipt, Versioned
@@ -61,8 +61,7 @@ def changed(receipt: Receipt[Order]) -> func.HttpResponse:
 
 def found(req: func.HttpRequest, stored: Versioned[Order]) -> func.HttpResponse:
     """200 with the order and its version, or 304 when the caller has that version."""
-    same = not_modified(req, stored.etag)
-    return same or json_response(200, _view(stored.aggregate), etag_header(stored.etag))
+    return responses.stored(req, _view(stored.aggregate), stored.etag)
 
 
 def listed(page: Page[Order]) -> func.HttpResponse:

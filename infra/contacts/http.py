@@ -11,11 +11,11 @@ from application.errors import ContactNotFound
 from domain.contact import Contact
 from domain.errors import ContactDeleted
 from domain.values import ContactDetails, ContactState
-from infra.http import operations, request
+from infra.http import operations, request, responses
 from infra.http.answering import Answering
 from infra.http.errors import InvalidRequest
 from infra.http.merge_patch import merge_patch
-from infra.http.responses import etag_header, json_response, not_modified
+from infra.http.responses import etag_header, json_response
 from infra.http.validation import known, validated
 from outbox.aggregate import STORED
 from outbox.unit_of_work import Page, Receipt, Versioned
@@ -79,8 +79,7 @@ def changed(receipt: Receipt[Contact]) -> func.HttpResponse:
 
 def found(req: func.HttpRequest, stored: Versioned[Contact]) -> func.HttpResponse:
     """200 with the contact and its version, or 304 when the caller has that version."""
-    same = not_modified(req, stored.etag)
-    return same or json_response(200, _view(stored.aggregate.state), etag_header(stored.etag))
+    return responses.stored(req, _view(stored.aggregate.state), stored.etag)
 
 
 def listed(page: Page[Contact]) -> func.HttpResponse:
