@@ -45,7 +45,7 @@ async def answered(answer: func.HttpResponse | Exception) -> dict[str, str]:
 async def test_an_answer_is_kept_by_nobody_and_is_no_other_type_than_it_says(
     answer: func.HttpResponse | Exception,
 ) -> None:
-    """A key in ``x-functions-key`` is none for a shared cache: it would keep an answer, a 404 too, and give it to all."""
+    """A key in ``x-functions-key`` is none for a shared cache, which would keep an answer, a 404 too."""
     headers = await answered(answer)
     assert headers["cache-control"] == "no-store"
     assert headers["x-content-type-options"] == "nosniff"
