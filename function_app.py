@@ -88,7 +88,7 @@ async def delete_contact(req: func.HttpRequest) -> func.HttpResponse:
 @answering
 async def search_directory(req: func.HttpRequest) -> func.HttpResponse:
     """GET /directory?name=&email=&company=&city=&country=&sort=&pageSize=&continuationToken="""
-    search, (size, token) = directory.search(req), request.page_request(req)
+    search, (size, token) = directory.search(req), request.page_request(req, *directory.PARAMETERS)
     return directory.listed(await application().directory.search(search, size, token))
 
 

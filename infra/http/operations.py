@@ -9,7 +9,7 @@ import azure.functions as func
 from pydantic import StringConstraints
 
 from infra.http.errors import FieldError, InvalidRequest
-from infra.http.request import json_object
+from infra.http.request import PAGE, json_object, query
 from infra.http.responses import json_response
 from infra.http.validation import validated
 from outbox.aggregate import AggregateKey
@@ -79,7 +79,7 @@ def discard_reason(request: func.HttpRequest) -> str:
 
 def wants_discarded(request: func.HttpRequest) -> bool:
     """Whether the query asks for the discarded events: ``state=discarded``. Raises InvalidRequest."""
-    state: str = request.params.get("state", "parked")
+    state = query(request, *PAGE, "state").get("state", "parked")
     if state not in ("parked", "discarded"):
         raise InvalidRequest(FieldError("state", "must be parked or discarded"))
     return state == "discarded"

@@ -38,7 +38,7 @@ async def held(page: Page, pattern: str, status: int, document: Any = None) -> A
     call = Held(status, document)
     await page.route(pattern, call, times=1)
     async with page.expect_event("requestfinished", lambda request: request.url.split("?")[0].endswith(
-        pattern.split("?")[0].removeprefix("**")
+        pattern.split("?", maxsplit=1)[0].removeprefix("**")
     )):  # fmt: skip
         yield call
         call.answer.set()
