@@ -18,7 +18,7 @@ MOST_PARKED = 500
 NO_LIMIT = 2**53
 """Above every sequence that a JSON number can have."""
 
-_ENVELOPE = {"id", "action", "sequence", "createdAt", "correlationId", "traceparent"}
+_ENVELOPE = {"id", "action", "sequence", "createdAt", "correlationId", "traceparent", "tracestate"}
 
 
 class EventState(StrEnum):

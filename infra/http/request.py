@@ -15,7 +15,7 @@ from pydantic_core import from_json
 from infra import correlation
 from infra.canonical import canonical
 from infra.http.errors import FieldError, InvalidRequest, RequestTooLarge, UnsupportedMediaType
-from infra.telemetry.tracing import nearest
+from infra.telemetry.tracing import Trace, nearest, valid_state
 from outbox.idempotency import KeyedRequest
 from outbox.unit_of_work import ETag, Origin
 
@@ -36,7 +36,7 @@ _KEY = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,255}")
 _LONGEST_NAME = 40
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _CORRELATION_ID = re.compile(r"[A-Za-z0-9._:|=-]{1,128}")
-_TRACEPARENT = re.compile(r"[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+_TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 """https://www.w3.org/TR/trace-context/#traceparent-header"""
 
 
@@ -48,11 +48,11 @@ def correlation_id(request: func.HttpRequest) -> str:
 
 def origin(request: func.HttpRequest) -> Origin:
     """The origin that the headers name, or the host; a header that is not well-formed is ignored."""
-    traceparent = request.headers.get("traceparent", "")
-    return Origin(
-        correlation_id=correlation.current() or correlation_id(request),
-        traceparent=nearest(traceparent if _TRACEPARENT.fullmatch(traceparent) else None),
-    )
+    traceparent, given = request.headers.get("traceparent", ""), None
+    if _TRACEPARENT.fullmatch(traceparent):
+        given = Trace(traceparent, valid_state(request.headers.get("tracestate")))
+    trace, cause = nearest(given), correlation.current() or correlation_id(request)
+    return Origin(cause) if trace is None else Origin(cause, trace.parent, trace.state)
 
 
 def path_id(request: func.HttpRequest) -> UUID | None:

@@ -425,3 +425,41 @@ def test_the_cause_of_a_request_is_taken_from_its_headers_when_it_is_well_formed
         edge.origin(request(headers={"traceparent": "00-" + "0" * 32 + "-b7ad6b7169203331-01"})).traceparent
         is None
     )
+    assert edge.origin(request(headers={"traceparent": trace.replace("00-", "ff-", 1)})).traceparent is None
+
+
+TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+@pytest.mark.parametrize(
+    ("given", "state"),
+    [
+        ("rojo=00f067aa0ba902b7,congo=t61rcWkgMzE", "rojo=00f067aa0ba902b7,congo=t61rcWkgMzE"),
+        (" rojo=1 ,\t, fw529a3039@dt=FfffffeC8a;p:1", "rojo=1,fw529a3039@dt=FfffffeC8a;p:1"),
+        ("k=" + "v" * 256, "k=" + "v" * 256),
+        (f"k={'v' * 255},l={'v' * 252}", f"k={'v' * 255},l={'v' * 252}"),
+        (f"k={'v' * 255},l={'v' * 253}", None),
+        ("", None),
+        (",", None),
+        ("rojo=1,rojo=2", None),
+        ("Rojo=1", None),
+        ("rojo", None),
+        ("rojo=", None),
+        ("rojo=a=b", None),
+        ("rojo=\xe9", None),
+        ("k=" + "v" * 257, None),
+        (",".join(f"k{number}=1" for number in range(33)), None),
+    ],
+)
+def test_a_tracestate_is_kept_if_it_is_one_and_not_too_long(
+    given: str, state: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """https://www.w3.org/TR/trace-context/#tracestate-header"""
+    origin = edge.origin(request(headers={"traceparent": TRACE, "tracestate": given}))
+    assert (origin.traceparent, origin.tracestate) == (TRACE, state)
+    assert caplog.text == ""
+
+
+def test_a_tracestate_without_a_valid_traceparent_is_ignored() -> None:
+    for headers in ({"tracestate": "rojo=1"}, {"tracestate": "rojo=1", "traceparent": "00-1"}):
+        assert edge.origin(request(headers=headers)).tracestate is None

@@ -49,6 +49,7 @@ _FROM_THE_REQUEST: dict[str, Schema] = {
         "description": "The x-correlation-id of the request that caused the event.",
     },
     "traceparent": {"type": "string", "description": "The W3C trace context of that request, if it had one."},
+    "tracestate": {"type": "string", "description": "What vendors added to that trace context, if they did."},
 }
 """What ``infra/cosmos/documents.py`` adds to an event when it is stored."""
 

@@ -56,17 +56,18 @@ _DISCARD = Call((_DONE,), (400, 404, 409, 413, 415), body="Discard")
 CALLS: dict[str, Call] = {
     "create_contact": Call(
         (Answer(201, "Contact", ("ETag", "Location", "Idempotency-Replayed")),), (400, 409, 410, 413, 415, 422),
-        body="NewContact", headers=("traceparent", "Idempotency-Key"),
+        body="NewContact", headers=("traceparent", "tracestate", "Idempotency-Key"),
     ),
     "list_contacts": _gives("ContactPage", 400),
     "get_contact": Call(
         (_CONTACT, Answer(304, None, ("ETag",))), (404,), headers=("If-None-Match",)
     ),
     "patch_contact": Call(
-        (_CONTACT,), (400, 404, 409, 412, 413, 415), body="ContactPatch", headers=("traceparent", "If-Match"),
+        (_CONTACT,), (400, 404, 409, 412, 413, 415), body="ContactPatch",
+        headers=("traceparent", "tracestate", "If-Match"),
         media_types=("application/merge-patch+json", "application/json"),
     ),
-    "delete_contact": Call((_DONE,), (400, 404, 409, 412), headers=("traceparent", "If-Match")),
+    "delete_contact": Call((_DONE,), (400, 404, 409, 412), headers=("traceparent", "tracestate", "If-Match")),
     "search_directory": _gives("DirectoryPage", 400),
     "health": _gives("Health"),
     "get_operations_page": Call(
