@@ -42,7 +42,7 @@ class Names:
 
 
 class Discard(WireModel):
-    """The body of a call that discards an event: the reason."""
+    """The body of a call that cannot be taken back: the reason."""
 
     reason: DiscardReason
 
@@ -75,6 +75,13 @@ def discard_reason(request: func.HttpRequest) -> str:
     """The reason in the body. Raises InvalidRequest."""
     discard = validated(Discard, json_object(request, "application/json"))
     return str(discard.reason)
+
+
+def reason_if_given(request: func.HttpRequest) -> str | None:
+    """The reason in the body; None: the request has no body. Raises InvalidRequest."""
+    if not request.get_body() and "transfer-encoding" not in request.headers:
+        return None
+    return discard_reason(request)
 
 
 def wants_discarded(request: func.HttpRequest) -> bool:

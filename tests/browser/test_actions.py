@@ -143,8 +143,12 @@ async def test_effects_are_run_discarded_and_let_past_what_is_missing(
         await expect(page.locator("#findings")).to_contain_text("3 effects are not done.")
         await expect(rows.nth(2).get_by_role("button", name="Pass missing")).to_be_hidden()
         await rows.nth(1).get_by_role("button", name="Run").click()
+        await press(page, "Continue")
+        await expect(page.get_by_text("Give a reason.")).to_be_visible()
+        await page.get_by_label("Reason").fill("the mail is in no log")
         await press(page, "Continue", "Run 1 effect")
         await done(page, "run")
+        assert service.bodies == [{"reason": "the mail is in no log"}]
         await rows.first.get_by_role("button", name="Pass missing").click()
         await page.get_by_label("Reason").fill("never sent")
         await press(page, "Continue", "Pass missing 1 effect")
