@@ -167,6 +167,19 @@ async def test_effects_are_run_discarded_and_let_past_what_is_missing(
         ]  # fmt: skip
 
 
+async def test_an_effect_is_not_run_again_by_the_page_itself(browser: Browser, service: FakeService) -> None:
+    """The service answers 503 also when the effect was run and that could not be recorded: do not apply it again."""
+    service.answers["instance"]["lists"] = ["effects"]
+    service.answers["effects"] = [aside(1)]
+    service.refusals[f"effects/{1:032x}/apply"] = Refusal(503, "the effect was run", retry_after=1, times=1)
+    async with watched(browser, address(service)) as page:
+        await page.locator("#list-effects").get_by_role("button", name="Run event 1").click()
+        await press(page, "Continue", "Run 1 effect")
+        await done(page, "0 done, 1 refused")
+        await expect(page.locator("#work-list")).to_contain_text("the effect was run")
+        assert service.changes() == [f"effects/{1:032x}/apply"]
+
+
 async def test_dead_letters_are_collected(browser: Browser, service: FakeService) -> None:
     async with watched(browser, address(service)) as page:
         await page.get_by_role("button", name="Collect dead letters").click()

@@ -18,6 +18,7 @@ const KINDS = {
     states: { waiting: ["waits", "warn"], started: ["started", "warn"], "may have been handled": ["may have been handled", "bad"] },
     apply: ["Run", "Find out first what became of an effect that may have been handled: it is run again.", "run now", "run"],
     unsure: "may have been handled",
+    once: true, // 503 may mean that the effect was run, and that this could not be recorded
     passes: true,
   },
 };
@@ -26,10 +27,10 @@ const KINDS = {
 const subscribers = new Map();
 
 /** Ask for consent, then call `verb` of each item. */
-async function tell(items, list, { name, verb, what, text, last, done, reason = false, reasonFor = () => reason, note = "" }) {
+async function tell(items, list, { name, verb, what, text, last, done, reason = false, reasonFor = () => reason, once = false, note = "" }) {
   const title = `${name} ${many(items.length, what)}`;
   const consent = await ask({ title, text: `${text}${note}`, what: items.map((item) => list.labelOf(item)), reason, danger: reason, verb: title, last: `${many(items.length, `${what} is`, `${what}s are`)} ${last}.` });
-  if (consent) act(title, items, list, { path: (item) => `${list.path}/${item.id}/${verb}`, bodyOf: (item) => (reasonFor(item) ? consent : null), text: () => done });
+  if (consent) act(title, items, list, { path: (item) => `${list.path}/${item.id}/${verb}`, bodyOf: (item) => (reasonFor(item) ? consent : null), text: () => done, once });
 }
 
 function actionsOf(kind) {
@@ -41,7 +42,7 @@ function actionsOf(kind) {
       begin(items, list) {
         // The service runs one again that may have been handled only with a reason: also one that became so after this look.
         const reasonFor = (item) => kind.unsure !== undefined && item.state === kind.unsure;
-        return tell(items, list, { name, verb: "apply", what: kind.what, text, last, done, reason: items.some(reasonFor), reasonFor });
+        return tell(items, list, { name, verb: "apply", what: kind.what, text, last, done, reason: items.some(reasonFor), reasonFor, once: kind.once });
       },
     },
     { name: "Discard", on: () => true, begin: (items, list) => discard(items, list, { what: kind.what, last: (number) => `${many(number, `${kind.what} is`, `${kind.what}s are`)} given up.` }) },
