@@ -4,7 +4,8 @@ from typing import Any
 
 import azure.functions as func
 
-from application.directory import DirectoryPage, Field, Listed, Search
+from application.directory import DirectoryEntry, Field, Search
+from inbox.entry import Listed, ListedPage
 from infra.contacts.directory import spelled
 from infra.http.errors import FieldError, InvalidRequest
 from infra.http.request import PAGE, parameters
@@ -34,7 +35,7 @@ def search(request: func.HttpRequest) -> Search:
     return Search(wanted, Field(sort))
 
 
-def listed(page: DirectoryPage) -> func.HttpResponse:
+def listed(page: ListedPage[DirectoryEntry]) -> func.HttpResponse:
     """200 with a page of entries and the token of the next page."""
     return json_response(
         200,
@@ -42,10 +43,10 @@ def listed(page: DirectoryPage) -> func.HttpResponse:
     )
 
 
-def _view(listed: Listed) -> dict[str, Any]:
+def _view(listed: Listed[DirectoryEntry]) -> dict[str, Any]:
     return {
         "id": listed.id,
-        **listed.entry.model_dump(mode="json", by_alias=True),
+        **listed.state.model_dump(mode="json", by_alias=True),
         "sequence": listed.sequence,
         "appliedAt": listed.applied_at.isoformat(),
         "lateSeconds": listed.late_seconds,

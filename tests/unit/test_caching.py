@@ -52,16 +52,16 @@ async def test_an_answer_is_kept_by_nobody_and_is_no_other_type_than_it_says(
 
 
 async def test_a_version_is_kept_by_its_caller_alone_who_asks_before_each_use() -> None:
-    headers = await answered(contacts.found(request(), CONTACT))
+    headers = await answered(contacts.resource.found(request(), CONTACT))
     assert headers["cache-control"] == "private, no-cache"
-    order = await answered(orders.found(request(), Versioned(placed(), '"1"')))
+    order = await answered(orders.resource.found(request(), Versioned(placed(), '"1"')))
     assert order["cache-control"] == "private, no-cache"
 
 
 async def test_what_was_not_modified_says_the_same_of_itself_as_the_whole_answer() -> None:
     """A cache replaces the headers that it has kept by those of a 304: JSON must not become text by that."""
     for whole, again in (
-        (contacts.found(request(), CONTACT), contacts.found(request('"1"'), CONTACT)),
+        (contacts.resource.found(request(), CONTACT), contacts.resource.found(request('"1"'), CONTACT)),
         (operations_page.shown(request()), operations_page.shown(request(operations_page.page().etag))),
     ):
         assert (again.status_code, again.get_body()) == (304, b"")
