@@ -107,6 +107,8 @@ class _Probes:
                 await writer.drain()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
             _log.debug("a probe was not answered: %s", type(error).__name__)
+        except asyncio.CancelledError:  # kept here: Python up to 3.12.1 logs a traceback of it
+            _log.debug("a probe was not answered: another one took its place, or the worker ends")
         finally:
             self._open.pop(mine, None)
             writer.close()

@@ -130,6 +130,7 @@ async def test_who_holds_all_connections_and_asks_nothing_does_not_keep_the_plat
         assert not any(reader.at_eof() for reader, _ in held[2:])
         for _, writer in held:
             writer.close()
+    assert "Traceback" not in caplog.text
 
 
 async def test_who_asks_what_takes_long_does_not_keep_the_platform_out(
