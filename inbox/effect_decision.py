@@ -69,7 +69,7 @@ class Call:
 
 def decide(seen: Seen, event: Event, rules: EffectRules, call: Call) -> Kept | Running | Change:
     """What an event means for what is known."""
-    old = not call.asked and call.now - event.created_at >= rules.events_come_for  # too-old
+    old = not call.asked and event.age(call.now) >= rules.events_come_for  # too-old
     known = _known(seen, event, rules, call.now)
     if known is not None:
         return known

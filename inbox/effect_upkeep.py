@@ -170,7 +170,7 @@ class EffectUpkeep:
     def _is_held(self, mark: Mark) -> bool:
         """Whether the event is so old that it is not run by itself."""
         rules = self.inbox.rules
-        return mark.waits is not None and self.inbox.clock() - mark.waits.created_at >= rules.events_come_for
+        return mark.waits is not None and mark.waits.age(self.inbox.clock()) >= rules.events_come_for
 
     async def _give_up(self, key: AggregateKey, mark: Mark, until: float) -> None:
         """``age-gives-up``: the event, if it is its turn; otherwise the places before it that did not come.

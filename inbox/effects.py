@@ -38,7 +38,10 @@ ATTEMPTS = 5
 """How often a marker that changed is decided upon again before Contended is raised."""
 
 FOLLOW_SECONDS = 15.0
-"""How long a call goes on with what waited for its event; the timer does the rest."""
+"""How long after its beginning a call starts what waited for its event; the timer does the rest.
+
+Short, since an effect that began late would be cut off when the receiver ends the call, and might have taken place.
+"""
 
 Effect = Callable[[Event], Awaitable[None]]
 """Runs the effect, with ``event.id`` as its idempotency key. Raises EffectAway where nobody can be served now, and
@@ -80,10 +83,11 @@ class EffectInbox:
             Contended: the marker changed each time.
             Unstorable: the store will never take the event.
         """
+        until = self.time() + FOLLOW_SECONDS
         after = await self.settle(event)
         if after is not None and after.waiting:
             with contextlib.suppress(InboxError):  # the message is done; the timer goes on
-                await self.follow(event.aggregate, self.time() + FOLLOW_SECONDS)
+                await self.follow(event.aggregate, until)
 
     async def follow(self, key: AggregateKey, until: float) -> None:
         """Go on with what waits, in order, as far as it is its turn. Raises as :meth:`handle` does."""

@@ -23,7 +23,7 @@ from inbox.errors import (
     StoreAway,
     Unstorable,
 )
-from inbox.event import AggregateKey
+from inbox.event import AggregateKey, Event
 from inbox.ledger import Ledger
 from infra.cosmos.container import Container, StoreFailed
 from infra.cosmos.errors import Failure, Kind
@@ -112,6 +112,37 @@ async def test_events_out_of_sequence_wait_and_follow_in_order(
     assert outbound.asked == ids(1, 2, 3, 4)
     assert await marker(ledger) == (4, 0, None)
     assert await state(ledger, event(3).id) is MarkState.HANDLED
+
+
+async def test_the_effect_of_an_event_whose_time_names_no_zone_runs_and_waits_as_any_other(
+    inbox: EffectInbox, outbound: Outbound, ledger: Ledger, upkeep: EffectUpkeep, clock: Clock
+) -> None:
+    zoneless = [replace(event(number), created_at=NOON.replace(tzinfo=None)) for number in (1, 2)]
+    await inbox.handle(zoneless[1])
+    clock.pass_by(days=11)  # it has waited for too long, and is looked at for giving up
+    await upkeep.run(seconds=5)
+    assert outbound.asked == [zoneless[1].id], "the missing place was given up"
+    await inbox.handle(zoneless[0])
+    assert await marker(ledger) == (2, 0, None)
+
+
+async def test_a_call_that_has_taken_long_leaves_what_waits_to_the_timer(
+    ledger: Ledger, outbound: Outbound, clock: Clock
+) -> None:
+    """Its caller ends it after a while: an effect that has begun by then may have taken place, and is run again."""
+    passed = 0.0
+
+    async def slow(received: Event) -> None:
+        nonlocal passed
+        passed += 20
+        await outbound.effect(received)
+
+    inbox = replace(inbox_over(ledger, outbound, clock), effect=slow, time=lambda: passed)
+    for sequence in (3, 2, 1):
+        await inbox.handle(event(sequence))
+    assert outbound.asked == ids(1)
+    await EffectUpkeep(inbox).run(seconds=60)
+    assert outbound.asked == ids(1, 2, 3)
 
 
 async def test_what_waits_is_kept_whole_until_its_effect_has_run(inbox: EffectInbox, ledger: Ledger) -> None:

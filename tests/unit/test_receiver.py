@@ -287,6 +287,38 @@ async def test_an_effect_that_is_running_is_passed_over_by_the_timer_and_told_to
         await retrier.apply(waiting[0].id)
 
 
+async def test_the_timer_begins_nothing_when_its_time_is_over_and_ends_what_it_has_begun() -> None:
+    """An effect that is cut off may have taken place: it would be run again, or an operator would have to look."""
+    records, ended = FakeSetAside(), []
+
+    async def slow(received: Event) -> None:
+        await asyncio.sleep(0.2)
+        ended.append(received.id)
+
+    others = [event(1, key=AggregateKey("thing", str(number))) for number in (8, 9)]
+    for number, each in enumerate((event(1), event(2), *others)):
+        await receiver(sick, records, FakeTime()).receive(delivery(each, number))
+    retrier = Retrier(read, slow, records, timedelta(days=1), lambda: NOON)
+    assert await retrier.run(seconds=0.1) == Tried(applied=1)
+    assert ended == [event(1).id]
+    assert await retrier.run(seconds=5) == Tried(applied=3)
+
+
+async def test_a_record_whose_handling_hangs_is_left_as_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("inbox.retrier.LONGEST_CALL_SECONDS", 0.05)
+    records = FakeSetAside()
+
+    async def hangs(_: Event) -> None:
+        await asyncio.Event().wait()
+
+    await receiver(sick, records, FakeTime()).receive(delivery(event(1)))
+    assert await Retrier(read, hangs, records, timedelta(days=1), lambda: NOON).run(seconds=5) == Tried(
+        waiting=1
+    )
+    [record] = records.records.values()
+    assert (record.attempts, record.reason.split()[0]) == (1, "TimeoutError")
+
+
 async def test_a_store_that_is_away_changes_no_record() -> None:
     records = FakeSetAside()
     await receiver(sick, records, FakeTime()).receive(delivery(event(1)))
