@@ -6,7 +6,7 @@ event that is newer than it is missed for expired; the lease after the events, s
 before that was stored; the parking lot last, since a relay parks before its lease passes.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -97,25 +97,13 @@ class AggregatePast:
 
     async def _stored(self, aggregate: AggregateKey, size: int, before: int | None) -> _Stored:
         named = {"@aggregateType": aggregate.type, "@id": aggregate.id}
-        states, _ = await self.container.page(_STATE, named, 1, None)
+        states = await self.container.first(_STATE, named, 1)
         of_one = {"@type": EVENT_TYPE, "@id": aggregate.id}
-        found = await self._sequenced(of_one, size + 1, before or NO_LIMIT)
+        found = await self.container.first(_BEFORE, {**of_one, "@before": before or NO_LIMIT}, size + 1)
         unsequenced: list[Item] = []
         if before is None:
-            unsequenced, _ = await self.container.page(_UNSEQUENCED, of_one, size, None)
+            unsequenced = await self.container.first(_UNSEQUENCED, of_one, size)
         return _Stored(states[0] if states else None, found[:size], len(found) > size, unsequenced)
-
-    async def _sequenced(self, of_one: Mapping[str, str], most: int, before: int) -> Sequence[Item]:
-        """The events with the highest sequences below ``before``. A page of the store may end before it is full."""
-        found: list[Item] = []
-        while len(found) < most and before > 1:
-            below = {**of_one, "@before": before}
-            more, _ = await self.container.page(_BEFORE, below, most - len(found), None)
-            if not more:
-                break
-            found += more
-            before = int(more[-1]["data"]["sequence"])
-        return found
 
     async def _parked(self, aggregate: AggregateKey) -> Parked:
         marker = (await self.lot.markers([aggregate])).get(aggregate, Marker(aggregate))

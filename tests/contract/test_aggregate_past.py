@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, cast
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -28,6 +28,7 @@ from tests.support.azure import CONTACTS, LEASES, PARKED, contacts_database
 from tests.support.emulators import Gap
 from tests.support.fakes import FakePublisher
 from tests.support.feed import EVENTS
+from tests.support.short_pages import shorten_pages
 
 pytestmark = pytest.mark.known_gap(Gap.CHANGE_FEED)
 
@@ -113,18 +114,6 @@ async def world(cosmos_server: Service) -> AsyncIterator[World]:
         )
         yield World(feed, leases, lot, past, FakePublisher(), str(uuid4()))
         await client.close()
-
-
-class ShortPages:
-    """A container whose pages end early, as those of the store do when they grow large or take long."""
-
-    def __init__(self, container: Container) -> None:
-        self._container = container
-
-    async def page(
-        self, query: str, parameters: dict[str, Any], size: int, continuation: str | None
-    ) -> tuple[list[Any], str | None]:
-        return await self._container.page(query, parameters, min(size, 2), continuation)
 
 
 def states(page: Past) -> dict[int | None, EventState]:
@@ -264,12 +253,14 @@ async def test_an_aggregate_may_be_stored_under_another_partition_key(world: Wor
     assert (page.last_sequence, page.progress.lease) == (None, "0")
 
 
-async def test_a_page_of_the_store_that_ends_early_is_not_the_end_of_the_events(world: World) -> None:
+async def test_a_page_of_the_store_that_ends_early_is_not_the_end_of_the_events(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await world.store(1, 2, 3, 5, 6)
     await world.state(6)
-    past = replace(world.past, container=cast(Container, ShortPages(world.past.container)))
-    page = await past.page(world.key, 50, None)
+    shorten_pages(monkeypatch)
+    page = await world.page()
     assert [each.sequence for each in page.events] == [6, 5, 3, 2, 1]
     assert (page.expired, page.before) == ([Expired(4, 4)], None)
-    newest = await past.page(world.key, 3, None)
+    newest = await world.page(3)
     assert ([each.sequence for each in newest.events], newest.before) == ([6, 5, 3], 3)

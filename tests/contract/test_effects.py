@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
@@ -31,6 +32,7 @@ from infra.cosmos.ledger import CosmosLedger, mark_id
 from tests.support.azure import EFFECTS, contacts_database
 from tests.support.effects import RULES, Clock, FakeLedger, Outbound, inbox_over
 from tests.support.inbox import KEY, NOON, event, notice
+from tests.support.short_pages import shorten_pages
 
 IDS_TTL = 600
 
@@ -437,6 +439,32 @@ async def test_aggregates_that_wait_for_long_do_not_hide_the_others(
             await asyncio.sleep(1.01)  # the store's times are in seconds
         await inbox.handle(event(2, key=AggregateKey("thing", str(number))))
     assert [each.id async for each in stored.aggregates()] == ["0", "1", "2"]
+
+
+async def test_of_many_aggregates_that_wait_since_one_second_none_is_left_out(
+    stored: CosmosLedger, outbound: Outbound, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("infra.cosmos.ledger._AGGREGATES_AT_ONCE", 3)
+    inbox = inbox_over(stored, outbound, clock)
+    await asyncio.sleep(1 - time.time() % 1)  # the store's times are in seconds: all of these are in one
+    keys = {AggregateKey("thing", str(number)) for number in range(11)}
+    await asyncio.gather(*(inbox.handle(event(2, key=key)) for key in keys))
+    found = [key async for key in stored.aggregates()]
+    assert sorted(found) == sorted(keys)
+
+
+async def test_a_page_of_the_store_that_ends_early_is_not_the_end_of_what_waits(
+    stored: CosmosLedger, outbound: Outbound, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inbox = inbox_over(stored, outbound, clock)
+    keys = {AggregateKey("thing", str(number)) for number in range(5)}
+    for key in keys:
+        await inbox.handle(event(2, key=key))
+    for sequence in (3, 4, 5):
+        await inbox.handle(event(sequence, key=KEY))
+    shorten_pages(monkeypatch)
+    assert {key async for key in stored.aggregates()} == {*keys, KEY}
+    assert [mark.sequence for mark in await stored.waiting(KEY)] == [3, 4, 5]
 
 
 async def test_subscribers_of_one_container_know_nothing_of_each_other(
