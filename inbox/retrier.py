@@ -19,6 +19,9 @@ from inbox.receiver import LONGEST_CALL_SECONDS, Handle, Read, told
 from inbox.set_aside import Record, RecordPage, SetAside, State
 from inbox.state import utc_now
 
+AWAY_AT = 5
+"""How many aggregates in a row must find the store away before a run takes it to be away for all."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -55,17 +58,29 @@ class Retrier:
         until = _time() + seconds
         tried = Tried(overdue=await self._close_overdue(until))
         seen: set[AggregateKey | None] = set()
+        away: StoreAway | None = None
+        in_a_row = 0
         async for record in self.set_aside.waiting():
             if _time() >= until:
                 _log.warning(
                     "not all of what was set aside was tried within %.0f s: the next run goes on", seconds
                 )
                 break
-            if record.aggregate not in seen:
-                seen.add(record.aggregate)
+            if record.aggregate in seen:
+                continue
+            seen.add(record.aggregate)
+            try:
                 tried = tried.plus(await self._of_one(record.aggregate, until))
+            except StoreAway as error:
+                away, in_a_row = error, in_a_row + 1
+                if in_a_row == AWAY_AT:
+                    break
+            else:
+                in_a_row = 0
         if tried.applied:
             _log.info("applied %d message(s) that were set aside", tried.applied)
+        if away is not None:
+            raise away
         return tried
 
     async def apply(self, record_id: str) -> None:

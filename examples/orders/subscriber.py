@@ -6,7 +6,7 @@ the mail service knows such a repetition.
 """
 
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 from uuid import UUID
 
 from pydantic import Field, ValidationError
@@ -24,6 +24,10 @@ from outbox.event import WireModel
 OF_SHIPPING = OrderShippedEvent.__name__
 
 
+_Id = Annotated[str, Field(pattern=r"^[^/\\?#]{1,128}$")]
+"""What can be the id of an item in the store: of any other the store says that it is away, or worse."""
+
+
 class _Envelope(WireModel):
     """What every event of an order has, and the notice of a discarded one."""
 
@@ -31,9 +35,17 @@ class _Envelope(WireModel):
     action: str
     sequence: int | None = Field(default=None, ge=1)
     created_at: datetime
-    order_id: str = ""
-    aggregate_id: str = ""
+    order_id: _Id | None = None
+    aggregate_id: _Id | None = None
     """In a notice."""
+
+    @property
+    def owner(self) -> str:
+        """The order's id. Raises ValueError: no order has sent this."""
+        owner = self.order_id or self.aggregate_id
+        if owner is None:
+            raise ValueError("the event names no order")
+        return owner
 
 
 def read(delivery: Delivery) -> Event | None:
@@ -43,9 +55,9 @@ def read(delivery: Delivery) -> Event | None:
     try:
         data: dict[str, Any] = from_json(delivery.body)
         envelope = _Envelope.model_validate(data)
+        key = AggregateKey(Order.aggregate_type, envelope.owner)
     except (ValidationError, ValueError):
         raise Unreadable("the message is no event of an order") from None
-    key = AggregateKey(Order.aggregate_type, envelope.order_id or envelope.aggregate_id)
     return Event(str(envelope.id), key, envelope.action, envelope.sequence, envelope.created_at, data)
 
 

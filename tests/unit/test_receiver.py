@@ -14,7 +14,7 @@ from inbox.entry import Found
 from inbox.errors import EffectRunning, NotApplied, NotSetAside, SourceBehind, StoreAway
 from inbox.event import AggregateKey, Event
 from inbox.receiver import FAILURES, LONGEST_CALL_SECONDS, WAIT_SECONDS, Receiver, told
-from inbox.retrier import Retrier, Tried
+from inbox.retrier import AWAY_AT, Retrier, Tried
 from inbox.set_aside import State
 from inbox.state import StateInbox
 from inbox.streak import TELL_AT
@@ -317,6 +317,40 @@ async def test_a_record_whose_handling_hangs_is_left_as_failed(monkeypatch: pyte
     )
     [record] = records.records.values()
     assert (record.attempts, record.reason.split()[0]) == (1, "TimeoutError")
+
+
+async def test_one_record_that_always_finds_its_store_away_does_not_keep_the_others_from_being_tried() -> (
+    None
+):
+    """The service that an effect calls is away for one customer alone, say. It stays the one that is tried first."""
+    records, handled, others = FakeSetAside(), list[str](), [AggregateKey("thing", str(n)) for n in range(9)]
+
+    async def away_for_some(received: Event) -> None:
+        if received.aggregate in others[:2] or received.aggregate in others[4:]:
+            raise StoreAway("away")
+        handled.append(received.aggregate.id)
+
+    for number, key in enumerate(others):
+        await receiver(sick, records, FakeTime()).receive(delivery(event(1, key=key), number))
+    retrier = Retrier(read, away_for_some, records, timedelta(days=1), lambda: NOON)
+    with pytest.raises(StoreAway):
+        await retrier.run(seconds=5)
+    assert handled == ["2", "3"]
+
+
+async def test_a_store_that_is_away_is_not_asked_for_every_record() -> None:
+    records, asked = FakeSetAside(), list[str]()
+
+    async def counted(received: Event) -> None:
+        asked.append(received.id)
+        raise StoreAway("away")
+
+    for number in range(20):
+        key = AggregateKey("thing", str(number))
+        await receiver(sick, records, FakeTime()).receive(delivery(event(1, key=key), number))
+    with pytest.raises(StoreAway):
+        await Retrier(read, counted, records, timedelta(days=1), lambda: NOON).run(seconds=5)
+    assert len(asked) == AWAY_AT
 
 
 async def test_a_store_that_is_away_changes_no_record() -> None:
