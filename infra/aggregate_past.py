@@ -3,7 +3,9 @@
 The outbox stores no time of sending: an event is known to be forwarded when its lease has passed the second in which it
 was stored. A sequence without a document has expired. The order of the reads matters: the aggregate first, so that no
 event that is newer than it is missed for expired; the lease after the events, so that it cannot have passed an event
-before that was stored; the parking lot last, since a relay parks before its lease passes.
+before that was stored; the parking lot last, since a relay parks before its lease passes. That no event waits is
+believed of a replica only that is as new as a fence behind the events: on an account whose consistency is weaker than
+Session the leases may be measured on an older one, and then it is not known what is forwarded.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,17 +20,21 @@ from infra.past_events import (
     Parked,
     Past,
     PastEvent,
+    Reading,
     expired,
     newest_first,
     only_parked,
     past_event,
     written_at,
 )
-from infra.relay_status import RelayObserver
+from infra.relay_status import Progress, RelayObserver
 from outbox.aggregate import AggregateKey
 from outbox.errors import AggregateNotFound
 from outbox.marker import Marker
 from outbox.parking_lot import ParkingLot
+
+_LOOKS = 3
+"""At the leases: the replica that answers may be a little behind the one that had the events."""
 
 _STATE = "SELECT * FROM c WHERE c.type = @aggregateType AND c.id = @id"
 _OF_ONE = "SELECT * FROM c WHERE c.type = @type AND (c.partitionKey = @id OR c.aggregateId = @id)"
@@ -72,15 +78,19 @@ class AggregatePast:
         """
         try:
             stored = await self._stored(aggregate, size, before)
+            if stored.partition_key is not None:
+                await self.container.fence(stored.partition_key)
         except StoreFailed as error:
             raise error.failure.error() from error
-        progress = await self.observer.progress(stored.partition_key or aggregate.id)
-        parked = await self._parked(aggregate)
+        key = stored.partition_key or aggregate.id
+        token = self.container.seen(key)
+        reading = Reading(await self._progress(key, token), token, await self._parked(aggregate))
+        parked = reading.parked
         if stored.partition_key is None and not parked.events:
             raise AggregateNotFound(f"nothing is stored of {aggregate}: it never was, or all has expired")
         floor = int(stored.sequenced[-1]["data"]["sequence"]) if stored.more else 1
         past = [
-            past_event(event, progress, parked)
+            past_event(event, reading)
             for item in (*stored.unsequenced, *stored.sequenced)
             if (event := self.events.event(item)) is not None and event.aggregate == aggregate
         ]
@@ -92,8 +102,17 @@ class AggregatePast:
             past,
             expired(past, floor, self._top(stored, past, before)),
             floor if stored.more else None,
-            progress,
+            reading.progress,
         )
+
+    async def _progress(self, partition_key: str, session_token: str | None) -> Progress:
+        """How far the relay is, by a replica that is new enough, if one is met in a few looks."""
+        for _ in range(_LOOKS):
+            progress = await self.observer.progress(partition_key)
+            behind = progress.has_passed(progress.as_of, session_token) is None
+            if not behind or progress.lease is None or session_token is None:
+                break
+        return progress
 
     async def _stored(self, aggregate: AggregateKey, size: int, before: int | None) -> _Stored:
         named = {"@aggregateType": aggregate.type, "@id": aggregate.id}

@@ -114,8 +114,7 @@ class Eraser:
 
     async def _has_forwarded(self, key: AggregateKey, stored_at: int, session_token: str | None) -> bool:
         progress = await self.outbox.observer.progress(key.id)
-        passed = progress.has_passed(datetime.fromtimestamp(stored_at, UTC))
-        return bool(passed) and progress.knows(session_token)
+        return bool(progress.has_passed(datetime.fromtimestamp(stored_at, UTC), session_token))
 
     async def _unparked(self, key: AggregateKey) -> str:
         """Rule: a parked event is sent or discarded, never just removed."""

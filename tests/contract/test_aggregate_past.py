@@ -1,8 +1,10 @@
 """What an operator is told of one contact's events is what the store, the lease and the parking lot say of each."""
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -10,7 +12,7 @@ import pytest
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from changefeed import ChangeFeedProcessor
-from devstack.testing import Service, eventually
+from devstack.testing import Service, eventually, running
 from infra.aggregate_past import AggregatePast
 from infra.contacts.documents import CONTACTS as NAMES
 from infra.cosmos.container import Container
@@ -96,8 +98,14 @@ def event(contact: str, sequence: int | None, ttl: int, data: dict[str, Any]) ->
 
 @pytest.fixture
 async def world(cosmos_server: Service) -> AsyncIterator[World]:
-    async with contacts_database(cosmos_server) as database:
-        client = CosmosClient.from_connection_string(cosmos_server.connection_string)
+    async with world_of(cosmos_server) as world:
+        yield world
+
+
+@asynccontextmanager
+async def world_of(cosmos: Service) -> AsyncIterator[World]:
+    async with contacts_database(cosmos) as database:
+        client = CosmosClient.from_connection_string(cosmos.connection_string)
         named = client.get_database_client(database.id)
         feed, leases = (named.get_container_client(name) for name in (CONTACTS, LEASES))
         lot = CosmosParkingLot(
@@ -140,6 +148,32 @@ async def test_an_event_waits_until_the_lease_has_passed_it(world: World) -> Non
     await world.state(3)
     await world.store(3, description=None)
     assert states(await world.page())[3] is EventState.WAITING
+
+
+async def test_that_nothing_waits_is_not_believed_of_a_replica_that_lags(tmp_path: Path) -> None:
+    """Weaker than Session consistency, the leases may be measured on an older replica than the one that has the events.
+
+    Here the two are read by clients that share no session.
+    """
+    with running(Service("cosmos", tmp_path / "data", "--faults")) as cosmos:
+        async with (
+            world_of(cosmos) as world,
+            CosmosClient.from_connection_string(cosmos.connection_string) as other,
+        ):
+            await world.state(1)
+            await world.store(1)
+            await world.forward()
+            await world.store(2)
+            database = other.get_database_client(world.feed.container_link.split("/")[1])
+            observer = replace(world.past.observer, feed=database.get_container_client(CONTACTS))
+            past = replace(world.past, observer=observer)
+            await cosmos.faults.add("lag", operation="feed", seconds=600, count=None)
+            assert states(await past.page(world.key, 50, None)) == {
+                2: EventState.UNKNOWN,
+                1: EventState.UNKNOWN,
+            }
+            await cosmos.faults.clear()
+            assert states(await past.page(world.key, 50, None))[2] is EventState.WAITING
 
 
 async def test_names_and_times_are_told_and_values_are_not(world: World) -> None:
