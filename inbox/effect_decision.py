@@ -110,7 +110,8 @@ def is_young(mark: Mark, rules: EffectRules, now: datetime) -> bool:
 def finished(marker: Marker, mark: Mark, state: MarkState, now: datetime, reason: str) -> Change:
     """The mark is over: its place is passed, and the event is kept only if it may have been handled."""
     kept = (mark.kept or mark.waits) if state is MarkState.UNCERTAIN else None
-    over = replace(mark, state=state, at=now, waits=None, kept=kept, by="", reason=reason)
+    by = mark.by if state is MarkState.HANDLED else ""  # own-record
+    over = replace(mark, state=state, at=now, waits=None, kept=kept, by=by, reason=reason)
     after = replace(marker, waiting=marker.waiting - (mark.waits is not None))  # count-holds
     if mark.sequence is not None and mark.sequence > (marker.last or 0):
         after = replace(after, last=mark.sequence, running=None)

@@ -159,7 +159,8 @@ class EffectInbox:
             return finished(marker, replace(mark, kept=event), state, self.clock(), reason)
 
         after = await self._write(event, started, over)
-        self._tell(event, state)
+        if after is not None or state is MarkState.UNCERTAIN:  # else another call tells, and has run it once more
+            self._tell(event, state)
         return after
 
     async def _write(
@@ -183,10 +184,9 @@ class EffectInbox:
         while True:
             try:
                 seen = seen or await self.ledger.read(event.aggregate, event.id, fenced=True)
-                if seen.mark is None or not _is_own(seen.mark, started.mark.by):
-                    return (
-                        None  # own-start: it is written already, or somebody else answers for the effect now
-                    )
+                if not _is_own(seen.mark, started.mark.by):  # somebody else answers for the effect now, or
+                    return seen.marker if _is_recorded(seen.mark, started.mark.by) else None  # own-record
+                assert seen.mark is not None, "the mark of this call is one"
                 after = change(seen.marker, seen.mark)
                 return (await self.ledger.write(event.aggregate, after.marker, after.mark)).marker
             except RecordChanged:
@@ -207,6 +207,10 @@ class EffectInbox:
 
 def _is_own(mark: Mark | None, by: str) -> bool:
     return mark is not None and mark.state is MarkState.STARTED and mark.by == by
+
+
+def _is_recorded(mark: Mark | None, by: str) -> bool:
+    return mark is not None and mark.state is MarkState.HANDLED and mark.by == by
 
 
 def _names(event: Event) -> tuple[str, str, AggregateKey]:

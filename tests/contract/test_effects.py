@@ -31,7 +31,7 @@ from infra.cosmos.errors import Failure, Kind
 from infra.cosmos.ledger import CosmosLedger, mark_id
 from tests.support.azure import EFFECTS, contacts_database
 from tests.support.effects import RULES, Clock, FakeLedger, Outbound, inbox_over
-from tests.support.inbox import KEY, NOON, event, notice
+from tests.support.inbox import KEY, NOON, Faults, event, notice
 from tests.support.short_pages import shorten_pages
 
 IDS_TTL = 600
@@ -264,6 +264,35 @@ async def test_a_call_that_was_slow_to_start_does_not_run_the_effect(
     with pytest.raises(EffectRunning):
         await inbox_over(ledger, outbound, Slow()).handle(event(1))
     assert outbound.asked == []
+
+
+async def test_an_effect_that_another_call_took_over_is_counted_once(
+    ledger: Ledger, outbound: Outbound, clock: Clock
+) -> None:
+    """A process that was suspended while its effect ran finds that another one has recorded it."""
+    other = inbox_over(ledger, outbound, clock)
+
+    async def suspended(received: Event) -> None:
+        clock.pass_by(seconds=RULES.call_seconds)
+        await other.handle(received)
+
+    inbox = replace(other, effect=suspended)  # the counts are those of both
+    await inbox.handle(event(1))
+    assert outbound.asked == ids(1)
+    assert inbox.counts[MarkState.HANDLED] == 1
+    assert await marker(ledger) == (1, 0, None)
+
+
+async def test_an_effect_whose_record_has_lost_its_answer_is_counted_and_the_rest_follows(
+    outbound: Outbound, clock: Clock
+) -> None:
+    ledger = FakeLedger()
+    inbox = inbox_over(ledger, outbound, clock)
+    await inbox.handle(event(2))
+    ledger.faults = Faults({2: (StoreAway, True)})  # read, started, and then the record
+    await inbox.handle(event(1))
+    assert outbound.asked == ids(1, 2)
+    assert inbox.counts[MarkState.HANDLED] == 2
 
 
 async def test_a_notice_does_not_pass_an_effect_that_is_running_in_its_place(
