@@ -159,7 +159,9 @@ class EffectInbox:
             return finished(marker, replace(mark, kept=event), state, self.clock(), reason)
 
         after = await self._write(event, started, over)
-        if after is not None or state is MarkState.UNCERTAIN:  # else another call tells, and has run it once more
+        if (
+            after is not None or state is MarkState.UNCERTAIN
+        ):  # else another call tells, and has run it once more
             self._tell(event, state)
         return after
 

@@ -7,10 +7,9 @@ over, or was started from a message, expires after the ids' time; by then its ev
 import asyncio
 import hashlib
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
 
 from inbox.effect import Mark, Marker, MarkState, Seen
 from inbox.errors import RecordChanged, Unstorable
@@ -27,7 +26,7 @@ _MARKER = "marker"
 _WAITING = "SELECT * FROM c WHERE c.holds = true ORDER BY c.place"
 _WAIT = "SELECT * FROM c WHERE c.subscriber = @subscriber AND c.waiting > 0"
 _BY_TIME = f"{_WAIT} AND c._ts >= @since ORDER BY c._ts"
-_OF_ONE_SECOND = f"{_WAIT} AND c._ts = @second AND c.partitionKey > @after ORDER BY c.partitionKey"
+_OF_ONE_SECOND = f"{_WAIT} AND c._ts = @second"
 _NO_PLACE = 2**53
 """After all places: an event without a sequence holds up nobody."""
 
@@ -90,15 +89,16 @@ class CosmosLedger:
         """The aggregates of which something waits, the one that was written last comes last. Raises StoreAway.
 
         A query that is ordered over several partitions gives no token to go on from. So the next one begins after the
-        last second that was seen, of which all are read by their partition keys.
+        last second that was seen, of which all are read without order.
         """
         since, told = 0, set[str]()
         while True:
-            items = await self._markers(_BY_TIME, {"@since": since})
+            items = await self._first(since)
             whole = len(items) < _AGGREGATES_AT_ONCE
             if not whole:
-                since = items[-1]["_ts"] + 1
-                items = [item for item in items if item["_ts"] < since - 1] + await self._of_second(since - 1)
+                last = items[-1]["_ts"]
+                items = [item for item in items if item["_ts"] < last] + await self._of_second(last)
+                since = last + 1
             for item in items:
                 if item["partitionKey"] not in told:  # else it was written meanwhile
                     told.add(item["partitionKey"])
@@ -106,21 +106,27 @@ class CosmosLedger:
             if whole:
                 return
 
-    async def _of_second(self, second: int) -> list[Item]:
-        found: list[Item] = []
-        while True:
-            after = found[-1]["partitionKey"] if found else ""
-            items = await self._markers(_OF_ONE_SECOND, {"@second": second, "@after": after})
-            found += items
-            if len(items) < _AGGREGATES_AT_ONCE:
-                return found
-
-    async def _markers(self, query: str, parameters: Mapping[str, Any]) -> list[Item]:
-        of_subscriber = {"@subscriber": self.subscriber, **parameters}
+    async def _first(self, since: int) -> list[Item]:
+        parameters = {"@subscriber": self.subscriber, "@since": since}
         try:
-            return await self.container.first(query, of_subscriber, _AGGREGATES_AT_ONCE)
+            return await self.container.first(_BY_TIME, parameters, _AGGREGATES_AT_ONCE)
         except StoreFailed as error:
             raise store_away(error.failure) from error
+
+    async def _of_second(self, second: int) -> list[Item]:
+        found: list[Item] = []
+        token: str | None = None
+        parameters = {"@subscriber": self.subscriber, "@second": second}
+        while True:
+            try:
+                items, token = await self.container.page(
+                    _OF_ONE_SECOND, parameters, _AGGREGATES_AT_ONCE, token
+                )
+            except StoreFailed as error:
+                raise store_away(error.failure) from error
+            found += items
+            if token is None:
+                return found
 
     def _partition(self, key: AggregateKey) -> str:
         return f"{self.subscriber}/{marker_id(Owner(*key))}"

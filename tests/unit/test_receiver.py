@@ -132,6 +132,22 @@ async def test_what_can_never_be_applied_is_kept_as_refused() -> None:
     assert records.states() == {"junk": State.REFUSED}
 
 
+async def test_a_message_on_which_the_reading_itself_fails_is_kept_as_refused_and_ends_no_loop() -> None:
+    """Raised, it would come back at once, become a dead letter, and end each collecting of the dead letters."""
+    records = FakeSetAside()
+
+    def broken(_: object) -> Event | None:
+        raise KeyError("johndoe@contoso.com")
+
+    receiving = Receiver(broken, well, records, now=lambda: NOON)
+    await receiving.receive(delivery(event(1), 1))
+    await receiving.keep(delivery(event(2), 2), "dead letter: MaxDeliveryCountExceeded")
+    assert [record.state for record in records.records.values()] == [State.REFUSED, State.REFUSED]
+    assert {"johndoe" in record.reason for record in records.records.values()} == {False}
+    retrier = Retrier(read, well, records, timedelta(days=1), lambda: NOON)
+    await retrier.apply(next(iter(records.records)))  # once the bug is mended
+
+
 async def test_a_redelivery_revives_nothing_and_another_message_of_that_id_is_another_record() -> None:
     records = FakeSetAside()
     receive = receiver(sick, records, FakeTime()).receive
