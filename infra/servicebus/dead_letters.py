@@ -83,7 +83,7 @@ class DeadLetters:
     async def _received(
         self, receiver: ServiceBusReceiver, until: float
     ) -> Sequence[ServiceBusReceivedMessage]:
-        """None: the queue is empty. Raises TimeoutError: it is not known whether it is."""
+        """Empty: so is the queue. Raises TimeoutError: whether it is empty is not known."""
         if asyncio.get_running_loop().time() >= until:
             raise TimeoutError
         async with asyncio.timeout_at(until + SILENCE_SECONDS):

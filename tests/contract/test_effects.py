@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
@@ -412,6 +412,32 @@ async def test_the_timer_runs_what_a_process_left_and_that_was_its_last_trace(
     await upkeep.run(seconds=60)
     assert outbound.asked == ids(1)
     assert await marker(ledger) == (1, 0, None)
+
+
+async def test_what_cannot_be_read_of_one_aggregate_does_not_end_the_timers_run_over_the_others(
+    outbound: Outbound, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As a mark in a state that only the next version knows."""
+    sick = AggregateKey("thing", "sick")
+
+    class Newer(FakeLedger):
+        async def waiting(self, key: AggregateKey) -> Sequence[Mark]:
+            if key == sick:
+                raise ValueError("'johndoe@contoso.com' is not a valid MarkState")
+            await asyncio.sleep(0.05)
+            return await super().waiting(key)
+
+    ledger = Newer()
+    inbox = inbox_over(ledger, outbound, clock)
+    keys = [sick, *(AggregateKey("thing", str(number)) for number in range(20))]
+    outbound.raises = [EffectNotDone("not now") for _ in keys]
+    for key in keys:
+        await inbox.handle(event(1, key=key))
+    outbound.asked.clear()
+    await EffectUpkeep(inbox).run(seconds=10)
+    assert sorted(outbound.asked) == sorted(event(1, key=key).id for key in keys[1:])
+    assert "what waits of thing sick cannot be tried: ValueError" in caplog.text
+    assert "johndoe" not in caplog.text
 
 
 async def test_an_effect_that_is_running_holds_up_only_what_comes_after_it(
