@@ -132,10 +132,10 @@ class World:
     async def receive(self, contact_id: UUID) -> None:
         """The subscriber handles the contact's stored events, as if their messages came now."""
         items, _ = await self.application.outbox.container("contacts").page(
-            "SELECT * FROM c WHERE c.type = 'domainEvent' ORDER BY c.data.sequence",
+            "SELECT * FROM c WHERE c.type = 'domainEvent'",
             {}, 100, None, partition_key=str(contact_id),
         )  # fmt: skip
-        for number, item in enumerate(items):
+        for number, item in enumerate(sorted(items, key=lambda item: item["data"].get("sequence", 0))):
             if "action" in item["data"]:
                 await self.late(item["data"], number)
 
