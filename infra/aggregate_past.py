@@ -45,7 +45,7 @@ _PLACES = (
 _DOCUMENTS = "SELECT * FROM c WHERE c.type = @type AND ARRAY_CONTAINS(@ids, c.id)"
 
 MOST_EVENTS = 20_000
-"""Of one aggregate, within their TTL: of one that has more, not all are shown."""
+"""Of one aggregate, within their TTL: of one that has more, not all are shown, and none is said to have expired."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,8 @@ class _Stored:
     events: Sequence[Item] = ()
     more_below: int | None = None
     """The lowest sequence among these events, if there are more below it."""
+    whole: bool = True
+    """Whether all that is stored was looked at."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,7 @@ class AggregatePast:
             _last_sequence(stored.state),
             bool(stored.state and stored.state["data"].get("deleted")),
             past,
-            expired(past, floor, self._top(stored, past, before)),
+            expired(past, floor, self._top(stored, past, before)) if stored.whole else [],
             stored.more_below,
             reading.progress,
         )
@@ -129,7 +131,7 @@ class AggregatePast:
         await self.container.fence(key)  # no event of these is missed for expired
         documents = {"@type": EVENT_TYPE, "@ids": wanted}
         events = await self.container.first(_DOCUMENTS, documents, len(wanted) + 1, partition_key=key)
-        return _Stored(state, key, events, floor)
+        return _Stored(state, key, events, floor, whole=len(places) < MOST_EVENTS)
 
     async def _places(self, aggregate_id: str, state: Item | None) -> Sequence[Item]:
         """Ids and sequences of the events, from the aggregate's partition; if it is not known, from where they are."""

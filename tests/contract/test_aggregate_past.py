@@ -298,3 +298,13 @@ async def test_a_page_of_the_store_that_ends_early_is_not_the_end_of_the_events(
     assert (page.expired, page.before) == ([Expired(4, 4)], None)
     newest = await world.page(3)
     assert ([each.sequence for each in newest.events], newest.before) == ([6, 5, 3], 3)
+
+
+async def test_of_more_events_than_are_looked_at_none_is_said_to_have_expired(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("infra.aggregate_past.MOST_EVENTS", 3)
+    await world.store(1, 2, 3, 4, 5)
+    await world.state(5)
+    page = await world.page()
+    assert (len(page.events), page.expired) == (3, [])
