@@ -3,10 +3,14 @@
 With ``source_wins``, after a restore, the source wins whatever the sequences say: entries that are ahead are lowered,
 entries whose source is gone are removed, and deleted entries of living sources come back. That breaks the rules by
 which events are applied (``only-newer``, ``deleted-is-final``): the subscriber must be stopped, and no message left.
+
+A rebuild that was cut off goes on where it ended. One in which the source wins begins anew, and so does one that began
+long ago: the progress that is stored may be that of another restore.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Generic, TypeVar
 
 from inbox.decision import Put
@@ -15,6 +19,9 @@ from inbox.state import StateInbox
 from inbox.walk import Lists, Progress, Result, Seen, Side, Walk
 
 S = TypeVar("S")
+
+GOES_ON = timedelta(days=1)
+"""How long after its beginning a rebuild that was cut off goes on where it ended."""
 
 
 @dataclass(frozen=True)
@@ -26,10 +33,14 @@ class Rebuild(Generic[S]):
     source_wins: bool = False
 
     async def run(self, tell: Callable[[Progress], None]) -> Progress:
-        """Go on to the end. Raises StoreAway: run it again, it goes on from there."""
+        """Go on to the end. Raises StoreAway: run it again."""
         look = self._force if self.source_wins else self._heal
-        walk = Walk("rebuild", self.lists, {Side.ENTRIES: look, Side.SOURCES: look}, self.inbox.clock, tell)
+        looks = {Side.ENTRIES: look, Side.SOURCES: look}
+        walk = Walk("rebuild", self.lists, looks, self.inbox.clock, tell, self._anew)
         return await walk.run(seconds=None)
+
+    def _anew(self, progress: Progress) -> bool:
+        return self.source_wins or self.inbox.clock() - progress.began_at > GOES_ON
 
     async def _heal(self, seen: Seen) -> Result:
         read = await self.inbox.entries.read(seen.key)
