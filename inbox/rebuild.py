@@ -1,5 +1,7 @@
 """A rebuild fills the entries from their sources while events go on being applied: the newer of the two wins.
 
+Of one sequence the source's state wins: what an entry lacks of it, an earlier version of the subscriber did not keep.
+
 With ``source_wins``, after a restore, the source wins whatever the sequences say: entries that are ahead are lowered,
 entries whose source is gone are removed, and deleted entries of living sources come back. That breaks the rules by
 which events are applied (``only-newer``, ``deleted-is-final``): the subscriber must be stopped, and no message left.
@@ -9,13 +11,16 @@ long ago: the progress that is stored may be that of another restore.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Generic, TypeVar
 
 from inbox.decision import Put
-from inbox.entry import Entry, Stamp
-from inbox.state import StateInbox
+from inbox.entry import Entry, Stamp, VersionedEntry
+from inbox.errors import Contended, EntryChanged
+from inbox.event import AggregateKey
+from inbox.state import ATTEMPTS, StateInbox
 from inbox.walk import Lists, Progress, Result, Seen, Side, Walk
 
 S = TypeVar("S")
@@ -43,14 +48,32 @@ class Rebuild(Generic[S]):
         return self.source_wins or self.inbox.clock() - progress.began_at > GOES_ON
 
     async def _heal(self, seen: Seen) -> Result:
+        for _ in range(ATTEMPTS):
+            with suppress(EntryChanged):
+                return await self._healed(seen)
+        raise Contended(f"{seen.key} changed at each of {ATTEMPTS} attempts")
+
+    async def _healed(self, seen: Seen) -> Result:
+        """Raises EntryChanged."""
         read = await self.inbox.entries.read(seen.key)
         if read is None and seen.deleted:
             return Result.RIGHT  # a deleted entry is of no use where no message of it can come
         if read is not None and not read.entry.deleted and not seen.deleted:
             found = await self.inbox.source.read(seen.key)
             if found is not None and found.sequence == read.entry.last_sequence:
-                return Result.RIGHT
+                return (
+                    Result.RIGHT if found.state == read.entry.state else await self._restated(seen.key, read)
+                )
         return Result.HEALED if isinstance(await self.inbox.heal(seen.key), Put) else Result.RIGHT
+
+    async def _restated(self, key: AggregateKey, read: VersionedEntry[S]) -> Result:
+        """Write the state of the entry's own sequence, of which a version that knew fewer fields kept a part."""
+        found = await self.inbox.source.newest(key)
+        if found is None or found.state is None or found.sequence != read.entry.last_sequence:
+            raise EntryChanged(f"{key} has moved meanwhile")
+        stamp = Stamp(self.inbox.clock(), None)
+        await self.inbox.entries.put(key, replace(read.entry, state=found.state), stamp, over=read.version)
+        return Result.HEALED
 
     async def _force(self, seen: Seen) -> Result:
         found = await self.inbox.source.newest(seen.key)
