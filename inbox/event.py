@@ -35,6 +35,8 @@ class Event:
     created_at: datetime
     """It may name no zone, as others may have stored it."""
     data: Mapping[str, Any] = field(repr=False, hash=False)
+    schema_version: int | None = None
+    """The version of the event's schema, by which a subscriber tells how to read ``data``; None: not told."""
 
     def age(self, now: datetime) -> timedelta:
         """How old the event is; a time that names no zone is taken for one of UTC."""

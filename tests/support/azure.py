@@ -15,6 +15,7 @@ from azure.servicebus.exceptions import OperationTimeoutError
 
 from devstack.administration import administration_client
 from devstack.testing import Service
+from infra.contacts.read_side import QUERIED
 from infra.preflight.cosmos_rules import needed
 from infra.settings import load
 
@@ -52,7 +53,7 @@ async def contacts_database(service: Service) -> AsyncIterator[DatabaseProxy]:
     """A database of the test's own, with the containers as a deployment makes them."""
     async with CosmosClient.from_connection_string(service.connection_string) as client:
         database = await client.create_database(f"db-{uuid.uuid4().hex[:12]}")
-        for need in needed(load(_SETTINGS)):
+        for need in needed(load(_SETTINGS), QUERIED):
             await database.create_container(
                 need.name,
                 PartitionKey(need.partition_key),
