@@ -31,6 +31,7 @@ from tests.support.effects import RULES, Clock, FakeLedger, Outbound, inbox_over
 from tests.support.emulators import Gap
 from tests.support.inbox import KEY, event
 from tests.support.losses import Failing, Fate, Loss, ProcessDied
+from tests.support.short_pages import shorten_pages
 
 SUBSCRIBER = "mails"
 
@@ -112,6 +113,16 @@ async def test_a_list_goes_on_page_by_page_also_among_effects_of_one_time(desk: 
         assert sorted(each.aggregate for each in listed) == keys
     with pytest.raises(UnknownContinuation):
         await desk.operator.page(2, "of-another-list")
+
+
+async def test_a_page_of_the_store_that_ends_early_is_not_the_end_of_the_list(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(7):
+        await desk.inbox.handle(event(2, key=AggregateKey("thing", str(number))))
+    shorten_pages(monkeypatch)
+    for size in (3, 50):
+        assert len(await desk.all(size)) == 7
 
 
 async def test_an_effect_is_listed_as_started_once_its_process_must_have_died(desk: Desk) -> None:

@@ -62,7 +62,7 @@ async function collect(prefix) {
     verb: "Collect",
     last: "The dead-letter queue of the subscription is emptied into the list below.",
   });
-  const text = ({ collected }) => `${many(collected, "message")} collected`;
+  const text = ({ collected, emptied }) => `${many(collected, "message")} collected${emptied ? "" : "; whether more are left is not known"}`;
   if (consent) work(title, [{ label: "dead-letter queue", run: async (stop) => text(await call(`${prefix}dead-letters/collect`, { method: "POST", stop })) }]);
 }
 
