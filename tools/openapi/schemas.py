@@ -177,7 +177,7 @@ SCHEMAS: dict[str, Schema] = {
     ),
     "SetAsidePage": _page(_answer(**_ASIDE)),
     "SetAside": _answer(**_ASIDE, message=_maybe(_answer(body=_TEXT, properties=_ANYTHING))),
-    "Collected": _answer(collected=_NUMBER),
+    "Collected": _answer(collected=_NUMBER, emptied=_BOOL),
     "Problem": _answer(
         type=_TEXT, title=_TEXT, status=_NUMBER, detail=_TEXT,
         errors={**_list(_answer(field=_TEXT, reason=_TEXT)), "maxItems": MOST_ERRORS}, correlationId=_maybe(_TEXT),
