@@ -1,9 +1,9 @@
 """One trace leads from a request over the stored event and its message to the subscriber's write.
 
 The link between the parts is a W3C trace context, ``traceparent`` and ``tracestate``, as text: in the request, in the
-event's document, in the message. A
-trace is continued also where this process records nothing, so that the recording parts find each other. What a span
-tells of an error is the error's class: its text may hold what it failed on, which is personal data.
+event's document, in the message. A trace is continued also where this process records nothing, so that the recording
+parts find each other. What a span tells of an error is the error's class: its text may hold what it failed on, which is
+personal data.
 """
 
 import re
