@@ -10,8 +10,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from devstack.servicebus.broker.description import Description, default_rule
 from devstack.servicebus.broker.message import Message
 from devstack.servicebus.broker.namespace import Entity, Namespace
-from devstack.servicebus.broker.queue import Queue, Settlement
+from devstack.servicebus.broker.queue import Queue
 from devstack.servicebus.broker.sessions import SessionLock
+from devstack.servicebus.broker.settlement import Settlement
 from devstack.servicebus.codec.errors import AmqpError
 from devstack.servicebus.codec.message import parse
 from devstack.testing.amqp import message

@@ -227,7 +227,7 @@ class Engine:
     def _restore(self) -> None:
         for number, description, following in self.store.stored_entities():
             entity = self.namespace.add(number, description)
-            entity.queue.next_sequence = following
+            entity.queue.restore_sequence(following)
         for number, key, at in self.store.stored_seen():
             window = self._entity(number).duplicates
             if window is not None:

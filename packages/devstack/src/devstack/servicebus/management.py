@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from devstack.servicebus.broker.description import Description
 from devstack.servicebus.broker.message import Message
-from devstack.servicebus.broker.queue import DEAD_LETTER_DESCRIPTION, DEAD_LETTER_REASON, Queue, Settlement
+from devstack.servicebus.broker.queue import Queue
 from devstack.servicebus.broker.rules import with_rule, without_rule
 from devstack.servicebus.broker.sessions import SessionLock
+from devstack.servicebus.broker.settlement import DEAD_LETTER_DESCRIPTION, DEAD_LETTER_REASON, Settlement
 from devstack.servicebus.codec import errors
 from devstack.servicebus.codec.errors import AmqpError
 from devstack.servicebus.codec.message import (
@@ -120,7 +121,7 @@ class ManagementNode:
     def _renew_lock(self, body: dict[Any, Any], _: SessionLock | None) -> Answer:
         queue = self._queue()
         tokens = [lock_tag(token) for token in listed(body, "lock-tokens")]
-        until = queue.renew(tokens, self._engine.now())
+        until = queue.locks.renew(tokens, self._engine.now(), queue.description.lock_ms)
         self._engine.touch(queue)
         return OK, {"expirations": Array(tuple(Timestamp(time) for time in until))}
 
@@ -223,7 +224,7 @@ class ManagementNode:
         if not isinstance(state, bytes | None):
             raise AmqpError(errors.ARGUMENT_ERROR, "'session-state' is binary, or null to clear it.")
         now = self._engine.now()
-        queue.set_session_state(held.session, state, now)
+        queue.sessions.set_state(held.session, state, now)
         self._engine.touch(queue)
         return OK, {}
 

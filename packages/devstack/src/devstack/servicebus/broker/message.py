@@ -59,3 +59,15 @@ class Message:
     @property
     def size(self) -> int:
         return len(self.parsed.raw)
+
+
+def arrived(sequence: int, parsed: ParsedMessage, now_ms: int, origin: Origin | None = None) -> Message:
+    """A message that was sent or forwarded to a queue just now."""
+    origin = origin or Origin(sequence)
+    return Message(sequence, origin.sequence, parsed, now_ms, dead_letter_source=origin.dead_letter_source)
+
+
+def expiry(parsed: ParsedMessage, now_ms: int, default_ttl_ms: int | None) -> int | None:
+    """When the message expires: the sender and the entity may both limit its life, and the shorter limit counts."""
+    limits = [ttl for ttl in (parsed.ttl_ms, default_ttl_ms) if ttl is not None]
+    return now_ms + min(limits) if limits else None

@@ -25,7 +25,6 @@ class Topic:
         self.subscriptions: dict[str, Subscription] = {}
         self.backlog = Queue(entity, description, journal)
         self.backlog.on_due = self._publish_due
-        self._journal = journal
 
     @property
     def size(self) -> int:
@@ -38,9 +37,7 @@ class Topic:
 
     def put(self, parsed: ParsedMessage, now_ms: int, origin: Origin | None = None) -> int:
         """Copy the message to every subscription whose rules match. Returns the topic's number for it."""
-        sequence = self.backlog.next_sequence
-        self.backlog.next_sequence += 1
-        self._journal.sequence(self.entity, self.backlog.next_sequence)
+        sequence = self.backlog.new_sequence()
         view = MessageView(parsed)
         origin = origin or Origin(sequence)
         for subscription in list(self.subscriptions.values()):
