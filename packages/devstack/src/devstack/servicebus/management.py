@@ -106,7 +106,7 @@ class ManagementNode:
         return _response(correlation, status, "OK" if status == OK else "No content", None, value)
 
     def _perform(self, properties: dict[str, Any], body: Any) -> Answer:
-        self._connection.check_access(self._path)
+        self._connection.access.check(self._path)
         operation = self._operations.get(str(properties.get("operation")))
         if operation is None:
             raise AmqpError(
