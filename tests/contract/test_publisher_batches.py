@@ -240,6 +240,34 @@ async def test_what_is_above_the_limit_of_the_link_is_refused_and_the_link_lives
     assert len(bench.opened) == 1
 
 
+@pytest.mark.parametrize(("correlation", "traceparent"), [("x" * 40_000, None), ("c", "x" * 40_000)])
+async def test_an_event_with_a_property_that_no_message_may_have_stops_its_own_contact_alone(
+    bench: Bench, correlation: str, traceparent: str | None
+) -> None:
+    """Service Bus answers such a message with an error that reads as if it would pass: it would wait for ever."""
+    page = [[event(name, 1), event(name, 2)] for name in ("a", "b", "c")]
+    page[1][1] = replace(page[1][1], correlation_id=correlation, traceparent=traceparent)
+
+    outcomes = await publish(bench.publisher, *page)
+
+    assert outcomes == [Accepted(), Refused(1, "a property of the message is larger than 32 KB"), Accepted()]
+    assert await bench.received() == {"a": [1, 2], "b": [1], "c": [1, 2]}
+
+
+async def test_an_event_whose_properties_are_too_large_together_stops_its_own_contact_alone(
+    bench: Bench,
+) -> None:
+    page = [[event("a", 1)], [event("b", 1)]]
+    page[1][0] = replace(
+        page[1][0], correlation_id="x" * 30_000, traceparent="x" * 30_000, action="x" * 3_000
+    )
+
+    outcomes = await publish(bench.publisher, *page)
+
+    reason = "the message is larger than the topic takes (MessageSizeExceededError)"
+    assert outcomes == [Accepted(), Refused(0, reason)]
+
+
 async def test_a_message_of_exactly_the_limit_is_taken_and_of_a_byte_more_is_not_tried(bench: Bench) -> None:
     """The limit is found by trying: each text is one that the service took, or one that was not sent to it."""
     taken, refused = 250_000, 262_144

@@ -24,6 +24,9 @@ class Origin:
     dead_letter_source: str | None = None
     """The entity in whose dead-letter queue it was, if it was forwarded from one."""
 
+    topic_ttl_ms: int | None = None
+    """How long its topic lets it live."""
+
 
 @dataclass(slots=True)
 class Message:
@@ -67,7 +70,7 @@ def arrived(sequence: int, parsed: ParsedMessage, now_ms: int, origin: Origin | 
     return Message(sequence, origin.sequence, parsed, now_ms, dead_letter_source=origin.dead_letter_source)
 
 
-def expiry(parsed: ParsedMessage, now_ms: int, default_ttl_ms: int | None) -> int | None:
-    """When the message expires: the sender and the entity may both limit its life, and the shorter limit counts."""
-    limits = [ttl for ttl in (parsed.ttl_ms, default_ttl_ms) if ttl is not None]
+def expiry(now_ms: int, *ttls_ms: int | None) -> int | None:
+    """When a message expires: its sender and each entity may limit its life, and the shortest limit counts."""
+    limits = [ttl for ttl in ttls_ms if ttl is not None]
     return now_ms + min(limits) if limits else None

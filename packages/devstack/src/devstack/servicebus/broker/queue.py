@@ -77,7 +77,9 @@ class Queue:
     def put(self, parsed: ParsedMessage, now_ms: int, origin: Origin | None = None) -> Message:
         """Append a message, with the next sequence number."""
         message = arrived(self._table.new_sequence(), parsed, now_ms, origin)
-        message.expires_ms = expiry(parsed, now_ms, self.description.default_ttl_ms)
+        message.expires_ms = expiry(
+            now_ms, parsed.ttl_ms, self.description.default_ttl_ms, origin.topic_ttl_ms if origin else None
+        )
         self._table.store(message)
         self.restore(message)
         self._forward(message, now_ms)

@@ -4,7 +4,7 @@ Every section's bounds are checked once, when the message arrives, so that no la
 Source: OASIS AMQP 1.0 part 3, 3.2.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -170,6 +170,13 @@ def read_application_properties(message: ParsedMessage) -> dict[str, Any]:
     """The application properties, decoded."""
     encoded = _raw_application_properties(message)
     return {name: decode(value)[0] for name, value in encoded.items()}
+
+
+def property_sizes(message: ParsedMessage) -> Iterator[int]:
+    """The encoded bytes of each property: those of the message itself, and the application's."""
+    if message.properties_at:
+        yield from map(len, _raw_fields(message.raw, message.properties_at)[0])
+    yield from map(len, _raw_application_properties(message).values())
 
 
 def with_application_properties(
