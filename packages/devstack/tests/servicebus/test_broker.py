@@ -7,8 +7,9 @@ import pytest
 from devstack.servicebus.broker.deadlines import Deadlines
 from devstack.servicebus.broker.description import Description, default_rule
 from devstack.servicebus.broker.duplicates import DuplicateWindow
+from devstack.servicebus.broker.entity import Entity
 from devstack.servicebus.broker.message import State
-from devstack.servicebus.broker.namespace import Entity, Namespace
+from devstack.servicebus.broker.namespace import Namespace
 from devstack.servicebus.broker.queue import Queue
 from devstack.servicebus.broker.ready import Ready, SequenceIndex
 from devstack.servicebus.broker.settlement import Settlement

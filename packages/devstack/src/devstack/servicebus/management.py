@@ -16,18 +16,27 @@ from devstack.servicebus.codec import errors
 from devstack.servicebus.codec.errors import AmqpError
 from devstack.servicebus.codec.message import (
     ParsedMessage,
-    build_value_message,
     parse,
     read_application_properties,
     read_properties,
     read_value,
 )
-from devstack.servicebus.codec.values import Array, Int, Symbol, Timestamp
+from devstack.servicebus.codec.values import Array, Int, Timestamp
 from devstack.servicebus.delivery import lock_token, payload
 from devstack.servicebus.engine import Engine
 from devstack.servicebus.faults import Faults
 from devstack.servicebus.link import OutgoingLink
-from devstack.servicebus.management_body import listed, lock_tag, number, text, wanted_session
+from devstack.servicebus.management_body import (
+    NO_CONTENT,
+    OK,
+    answer,
+    listed,
+    lock_tag,
+    number,
+    refusal,
+    text,
+    wanted_session,
+)
 from devstack.servicebus.receiving import QueueSource
 from devstack.servicebus.rule_codec import read_rule, write_rule
 from devstack.servicebus.sending import accept
@@ -41,21 +50,6 @@ MAX_PEEK_BYTES = 262_144
 EVERY_SESSION_MS = 253_402_300_800_000
 """As ``last-updated-time`` this asks for sessions with messages or state, whenever it was set."""
 
-OK, NO_CONTENT = 200, 204
-_STATUS = {
-    errors.MESSAGE_LOCK_LOST: 410,
-    errors.SESSION_LOCK_LOST: 410,
-    errors.MESSAGE_NOT_FOUND: 404,
-    errors.NOT_FOUND: 404,
-    errors.ARGUMENT_ERROR: 400,
-    errors.NOT_ALLOWED: 400,
-    errors.MESSAGE_SIZE_EXCEEDED: 400,
-    errors.RESOURCE_LIMIT_EXCEEDED: 403,
-    errors.SERVER_BUSY: 503,
-    errors.ENTITY_DISABLED: 403,
-    errors.NOT_IMPLEMENTED: 501,
-    errors.ENTITY_ALREADY_EXISTS: 409,
-}
 _DISPOSITIONS = {
     "completed": Settlement.COMPLETE,
     "abandoned": Settlement.ABANDON,
@@ -100,10 +94,8 @@ class ManagementNode:
         except AmqpError as error:
             if error.condition == errors.DECODE_ERROR:
                 error = AmqpError(errors.ARGUMENT_ERROR, error.description)
-            return _response(
-                correlation, _STATUS.get(error.condition, 500), error.description, error.condition
-            )
-        return _response(correlation, status, "OK" if status == OK else "No content", None, value)
+            return refusal(correlation, error)
+        return answer(correlation, status, value)
 
     def _perform(self, properties: dict[str, Any], body: Any) -> Answer:
         self._connection.access.check(self._path)
@@ -292,16 +284,3 @@ def _deferred(message: Message, *, locked: bool) -> dict[str, Any]:
     if message.token is not None:
         answer["lock-token"] = lock_token(message.token)
     return answer
-
-
-def _response(
-    correlation: Any,
-    status: int,
-    description: str,
-    condition: str | None = None,
-    value: dict[str, Any] | None = None,
-) -> bytes:
-    properties: dict[str, Any] = {"statusCode": Int(status), "statusDescription": description}
-    if condition is not None:
-        properties["errorCondition"] = Symbol(condition)
-    return build_value_message(value, correlation_id=correlation, application_properties=properties)

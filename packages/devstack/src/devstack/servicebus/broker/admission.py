@@ -15,7 +15,8 @@ from devstack.servicebus.codec.errors import (
     NOT_ALLOWED,
     AmqpError,
 )
-from devstack.servicebus.codec.message import ParsedMessage, parse, property_sizes, with_properties
+from devstack.servicebus.codec.message import ParsedMessage, parse, property_sizes
+from devstack.servicebus.codec.written_message import with_properties
 
 MAX_ID_LENGTH = 128
 MAX_BATCH_MESSAGES = 4_500

@@ -11,7 +11,8 @@ from devstack.servicebus.broker.journal import Journal
 from devstack.servicebus.broker.message import Message, State
 from devstack.servicebus.broker.ready import Ready, SequenceIndex
 from devstack.servicebus.broker.sessions import Session, Sessions
-from devstack.servicebus.codec.message import parse, with_application_properties
+from devstack.servicebus.codec.message import parse
+from devstack.servicebus.codec.written_message import with_application_properties
 
 
 class MessageTable:
