@@ -338,6 +338,20 @@ async def test_after_a_time_out_the_sender_is_closed_and_nothing_of_the_batch_is
     assert await bench.received() == {"z": [1], "a": [1, 2, 3], "b": [1]}
 
 
+async def test_after_a_quiet_time_in_which_the_service_has_closed_the_links_the_first_page_gets_through(
+    faulty: Service,
+) -> None:
+    """Service Bus detaches a link after ten minutes without a message; each sender's has to be opened anew."""
+    async with a_bench(faulty, retries=3) as bench:
+        for sequence in (1, 2):
+            page = [[event(f"a{number}", sequence, "x" * 200_000)] for number in range(3)]
+            assert await publish(bench.publisher, *page) == [Accepted()] * 3
+            await bench.service.faults.add("detach", condition="amqp:link:detach-forced")
+
+        assert len(bench.opened) == 3
+        assert await bench.received() == {f"a{number}": [1, 2] for number in range(3)}
+
+
 async def test_a_cancelled_page_leaves_nothing_running_and_can_be_sent_again(bench: Bench) -> None:
     """One batch is under way, another waits for its turn."""
     one = bench.new_publisher(senders=1)
