@@ -42,10 +42,10 @@ async def create_contact(req: func.HttpRequest) -> func.HttpResponse:
     application().outbox.shedder.check()
     service, origin = application().contacts, request.origin(req)
     if key is None:
-        return contacts.created(await service.create(details, origin))
+        return contacts.resource.created(await service.create(details, origin))
     keyed = request.keyed(req, application().callers.caller(req), key)
     receipt, replayed = await service.create_once(details, origin, keyed)
-    return contacts.created(receipt, replayed=replayed)
+    return contacts.resource.created(receipt, replayed=replayed)
 
 
 @app.route(route="contacts", methods=["GET"])
@@ -53,7 +53,7 @@ async def create_contact(req: func.HttpRequest) -> func.HttpResponse:
 async def list_contacts(req: func.HttpRequest) -> func.HttpResponse:
     """GET /contacts?pageSize=&continuationToken="""
     size, token = request.page_request(req)
-    return contacts.listed(await application().contacts.page(size, token, request.origin(req)))
+    return contacts.resource.listed(await application().contacts.page(size, token, request.origin(req)))
 
 
 @app.route(route="contacts/{id}", methods=["GET"])
@@ -61,7 +61,7 @@ async def list_contacts(req: func.HttpRequest) -> func.HttpResponse:
 async def get_contact(req: func.HttpRequest) -> func.HttpResponse:
     """GET /contacts/{id}"""
     contact_id = contacts.contact_id(req)
-    return contacts.found(req, await application().contacts.read(contact_id, request.origin(req)))
+    return contacts.resource.found(req, await application().contacts.read(contact_id, request.origin(req)))
 
 
 @app.route(route="contacts/{id}", methods=["PATCH"])
@@ -71,7 +71,7 @@ async def patch_contact(req: func.HttpRequest) -> func.HttpResponse:
     contact_id, revision, versions = contacts.contact_id(req), contacts.revision(req), request.if_match(req)
     application().outbox.shedder.check()
     service, origin = application().contacts, request.origin(req)
-    return contacts.changed(await service.revise(contact_id, revision, origin, if_match=versions))
+    return contacts.resource.changed(await service.revise(contact_id, revision, origin, if_match=versions))
 
 
 @app.route(route="contacts/{id}", methods=["DELETE"])

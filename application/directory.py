@@ -4,61 +4,48 @@ The directory is a subscriber like any other. It reads events and contacts with 
 fields that the directory shows: what a later version of the contact service adds does no harm.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from enum import StrEnum
 from typing import Any, Protocol
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-from pydantic.alias_generators import to_camel
+from pydantic import ValidationError
 
-from inbox.entry import After
+from inbox.entry import After, ListedPage
 from inbox.event import Event
+from inbox.reading import TolerantReader
 
 
-class _Read(BaseModel):
-    """The part of the contact service's JSON that the directory knows."""
-
-    model_config = ConfigDict(
-        frozen=True,
-        extra="ignore",
-        alias_generator=to_camel,
-        populate_by_name=True,
-        hide_input_in_errors=True,
-    )
-
-
-class _Name(_Read):
+class _Name(TolerantReader):
     first_name: str
     last_name: str
 
 
-class _Company(_Read):
+class _Company(TolerantReader):
     company_name: str
     city: str | None = None
     country: str | None = None
 
 
-class _Contact(_Read):
+class _Contact(TolerantReader):
     name: _Name
     email: str
     company: _Company | None = None
 
 
-class _Named(_Read):
+class _Named(TolerantReader):
     name: _Name
 
 
-class _Addressed(_Read):
+class _Addressed(TolerantReader):
     email: str
 
 
-class _Employed(_Read):
+class _Employed(TolerantReader):
     company: _Company | None
 
 
-class DirectoryEntry(_Read):
+class DirectoryEntry(TolerantReader):
     """A contact as a list shows it."""
 
     first_name: str
@@ -129,33 +116,12 @@ class Search:
     sort: Field = Field.NAME
 
 
-@dataclass(frozen=True)
-class Listed:
-    """An entry, and how far it can be trusted."""
-
-    id: str
-    entry: DirectoryEntry
-    sequence: int
-    """The newest event of the contact that the entry shows."""
-    applied_at: datetime
-    late_seconds: float | None
-    """How long after the change the entry was written; None: the entry was read from the contact itself."""
-    blocked_since: datetime | None
-    """Since when events of the contact are held back; None: they are not, as far as the last sweep saw."""
-
-
-@dataclass(frozen=True)
-class DirectoryPage:
-    """A page of a search, and the token of the next page."""
-
-    items: Sequence[Listed]
-    continuation_token: str | None
-
-
 class Directory(Protocol):
     """The directory, for readers."""
 
-    async def search(self, search: Search, size: int, continuation_token: str | None) -> DirectoryPage:
+    async def search(
+        self, search: Search, size: int, continuation_token: str | None
+    ) -> ListedPage[DirectoryEntry]:
         """At most ``size`` entries in the order of the search; deleted contacts are not among them.
 
         Raises:

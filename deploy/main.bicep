@@ -152,14 +152,18 @@ param alertFailedRequests int = 5
 var resourceToken = toLower(uniqueString(resourceGroup().id, environmentName))
 var tags = { 'azd-env-name': environmentName }
 
+var preflightPrincipalId = grantPreflight ? deployer().objectId : ''
+
+// The contact service's own names: another service has others here, and in the two lists of functions.
 var databaseName = 'contacts'
 var containerName = 'contacts'
 var leaseContainerName = 'leases'
 var parkedContainerName = 'parked-events'
 var directoryContainerName = 'directory'
+var directorySearchedBy = ['name', 'lastName', 'email', 'company', 'city', 'country']
+var directorySortedBy = ['name', 'email', 'company', 'city', 'country']
 var setAsideContainerName = 'set-aside'
 var claimContainerName = 'claims'
-var preflightPrincipalId = grantPreflight ? deployer().objectId : ''
 var topicName = 'contact-events'
 var subscriptionName = 'contact-directory'
 
@@ -252,6 +256,8 @@ module cosmos 'modules/cosmos.bicep' = {
     leaseContainerName: leaseContainerName
     parkedContainerName: parkedContainerName
     directoryContainerName: directoryContainerName
+    directorySearchedBy: directorySearchedBy
+    directorySortedBy: directorySortedBy
     setAsideContainerName: setAsideContainerName
     effectsContainerName: effectsContainer
     claimContainerName: claimContainerName

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import Annotated
 from uuid import UUID
 
-from pydantic import AfterValidator, Field, ValidationInfo
+from pydantic import Field
 from pydantic.fields import FieldInfo
 
-from outbox.aggregate import STORED, AggregateState
+from outbox.aggregate import AggregateState, input_rule
 from outbox.event import Timestamp, WireModel
 
 NAME_LENGTH = 100
@@ -23,15 +23,6 @@ EMAIL_LENGTH = 254
 
 Text = Callable[[str], str]
 """Gives a text back, or raises ValueError with what would be right."""
-
-
-def _rule(check: Text) -> AfterValidator:
-    """A rule for callers' input. A stored value passes: it was accepted once, perhaps by a version with other rules."""
-
-    def validator(text: str, info: ValidationInfo) -> str:
-        return text if info.context is STORED else check(text)
-
-    return AfterValidator(validator)
 
 
 def _not_blank(text: str) -> str:
@@ -73,13 +64,15 @@ def _limit(length: int) -> FieldInfo:
 
 
 ShortText = Annotated[
-    str, _limit(NAME_LENGTH), _rule(_at_most(NAME_LENGTH)), _rule(_readable), _rule(_not_blank)
+    str, _limit(NAME_LENGTH), input_rule(_at_most(NAME_LENGTH)), input_rule(_readable), input_rule(_not_blank)
 ]
-CompanyText = Annotated[str, _limit(COMPANY_LENGTH), _rule(_at_most(COMPANY_LENGTH)), _rule(_readable)]
-CompanyName = Annotated[CompanyText, _rule(_not_blank)]
-Email = Annotated[str, _limit(EMAIL_LENGTH), _rule(_at_most(EMAIL_LENGTH)), _rule(_real_address)]
+CompanyText = Annotated[
+    str, _limit(COMPANY_LENGTH), input_rule(_at_most(COMPANY_LENGTH)), input_rule(_readable)
+]
+CompanyName = Annotated[CompanyText, input_rule(_not_blank)]
+Email = Annotated[str, _limit(EMAIL_LENGTH), input_rule(_at_most(EMAIL_LENGTH)), input_rule(_real_address)]
 Description = Annotated[
-    str, _limit(DESCRIPTION_LENGTH), _rule(_at_most(DESCRIPTION_LENGTH)), _rule(_readable)
+    str, _limit(DESCRIPTION_LENGTH), input_rule(_at_most(DESCRIPTION_LENGTH)), input_rule(_readable)
 ]
 
 

@@ -1,5 +1,6 @@
 """A subscriber's copy of one aggregate: what it holds, and the event up to which it holds it, in one document."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Generic, TypeVar
@@ -57,3 +58,27 @@ class Stamp:
 
     at: datetime
     late_seconds: float | None
+
+
+@dataclass(frozen=True)
+class Listed(Generic[S]):
+    """A living entry as a list shows it, and how far it can be trusted."""
+
+    id: str
+    """Of the aggregate."""
+    state: S
+    sequence: int
+    """The newest event of the aggregate that the entry shows."""
+    applied_at: datetime
+    late_seconds: float | None
+    """How long after the change the entry was written; None: the entry was read from the source itself."""
+    blocked_since: datetime | None
+    """Since when events of the aggregate are held back; None: they are not, as far as the last sweep saw."""
+
+
+@dataclass(frozen=True)
+class ListedPage(Generic[S]):
+    """A page of a list, and the token of the next page."""
+
+    items: Sequence[Listed[S]]
+    continuation_token: str | None

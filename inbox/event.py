@@ -34,6 +34,8 @@ class Event:
     """1, 2, 3 … without a gap for each aggregate; None: the publisher gave the event no number."""
     created_at: datetime
     data: Mapping[str, Any] = field(repr=False, hash=False)
+    schema_version: int | None = None
+    """The version of the event's schema, by which a subscriber tells how to read ``data``; None: not told."""
 
     @property
     def is_notice(self) -> bool:

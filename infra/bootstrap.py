@@ -15,9 +15,9 @@ from outbox.unit_of_work import utc_now
 
 if TYPE_CHECKING:
     from application.directory import Directory, DirectoryEntry
-    from inbox.state import StateInbox
     from inbox.sweep import Sweep
     from infra.contacts import read_side
+    from infra.read_model import Queried, ReadModel
     from infra.subscriber import Subscriber
 else:
     read_side = late("infra.contacts.read_side")
@@ -38,9 +38,9 @@ class Application:
         return self._read_side.directory
 
     @property
-    def inbox(self) -> "StateInbox[DirectoryEntry]":
-        """What applies events to the directory."""
-        return self._read_side.inbox
+    def read_model(self) -> "ReadModel[DirectoryEntry]":
+        """What keeps the directory, from events and from the contacts."""
+        return self._read_side.model
 
     @property
     def subscriber(self) -> "Subscriber":
@@ -50,11 +50,16 @@ class Application:
     @property
     def sweep(self) -> "Sweep[DirectoryEntry]":
         """What finds the changes of which no event came."""
-        return self._read_side.sweep
+        return self.read_model.sweep
 
     @cached_property
     def _read_side(self) -> "read_side.ReadSide":
         return read_side.wire_read_side(self.settings, self.outbox)
+
+
+def queried() -> "Queried":
+    """By what the contact service finds its documents: preflight looks whether it is indexed."""
+    return read_side.QUERIED
 
 
 def wire(settings: Settings) -> Application:

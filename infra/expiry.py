@@ -13,13 +13,13 @@ if __name__ == "__main__":
 
 import argparse
 import asyncio
-import importlib
 import logging
 import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from infra.errors import InfraError
+from infra.service import add_argument, composition_root
 from infra.settings import load
 from infra.wiring import Outbox
 from outbox.errors import OutboxError
@@ -91,7 +91,7 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.
 async def _wired(
     service: str, command: Callable[[Outbox], Awaitable[int]], environment: Mapping[str, str]
 ) -> int:
-    outbox: Outbox = importlib.import_module(service).wire(load(environment)).outbox
+    outbox: Outbox = composition_root(service).wire(load(environment)).outbox
     async with outbox.resources:
         return await command(outbox)
 
@@ -103,12 +103,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog="Exit code 0: done, or all is well, 1: not safe, or stopped, 2: it could not be done.",
     )
     parser.add_argument("command", choices=sorted(COMMANDS))
-    parser.add_argument(
-        "--service",
-        default="infra.bootstrap",
-        metavar="MODULE",
-        help="the module whose wire(settings) makes the service (default: infra.bootstrap)",
-    )
+    add_argument(parser)
     return parser
 
 

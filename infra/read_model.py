@@ -7,6 +7,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from pydantic import BaseModel
+
 from inbox.decision import Projection
 from inbox.event import AggregateKey
 from inbox.receiver import LONGEST_CALL_SECONDS
@@ -17,9 +19,10 @@ from infra.cosmos.listing import EntryListing
 from infra.cosmos.source import CosmosSource
 from infra.cosmos.walk_lists import CosmosLists
 from infra.settings import TTL_MAX, Settings
+from infra.wire_names import WireNames
 from infra.wiring import Outbox
 
-S = TypeVar("S")
+S = TypeVar("S", bound=BaseModel)
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,18 @@ class ReadModel(Generic[S]):
 
     inbox: StateInbox[S]
     sweep: Sweep[S]
-    listing: EntryListing
+    listing: EntryListing[S]
+    lists: Callable[[str], CosmosLists]
+    """The entries and their sources, for a walk of this name over both."""
+
+
+@dataclass(frozen=True)
+class Queried:
+    """By what a service finds its own documents, beside what every service looks for: its indexes follow."""
+
+    names: WireNames
+    read_model: EntryForm[Any] | None = None
+    """None: the service keeps no read model."""
 
 
 def wire_read_model(settings: Settings, outbox: Outbox, of: ReadModelOf[S]) -> ReadModel[S]:
@@ -56,17 +70,14 @@ def wire_read_model(settings: Settings, outbox: Outbox, of: ReadModelOf[S]) -> R
         CosmosSource(outbox.container(settings.cosmos_container), of.state_of),
         of.project,
     )
-    lists = walk_lists(settings, outbox, of.container, of.aggregate_type, "sweep")
+
+    def lists(walk: str) -> CosmosLists:
+        return CosmosLists(entries, outbox.container(settings.cosmos_container), of.aggregate_type, walk)
+
     scope = f"{settings.cosmos.address}/{settings.cosmos_database}/{of.container}"
-    return ReadModel(inbox, Sweep(inbox, lists, blocked), EntryListing(entries, scope))
-
-
-def walk_lists(
-    settings: Settings, outbox: Outbox, container: str, aggregate_type: str, walk: str
-) -> CosmosLists:
-    """The entries of a read model and their sources, for a walk over both."""
-    sources = outbox.container(settings.cosmos_container)
-    return CosmosLists(outbox.container(container), sources, aggregate_type, walk)
+    return ReadModel(
+        inbox, Sweep(inbox, lists("sweep"), blocked), EntryListing(entries, of.form, scope), lists
+    )
 
 
 def tombstone_seconds(settings: Settings) -> int:

@@ -1,8 +1,10 @@
-"""Fills or repairs the contact directory from the contacts; stopped at any point, it goes on from there.
+"""Fills or repairs a read model from its sources; stopped at any point, it goes on from there.
 
-    python -m infra.rebuild_directory [--source-wins]
+    python -m infra.rebuild_directory [--source-wins] [--service MODULE]
 
-Exit code 0: all entries are as their contacts; 1: some could not be read, or the store went away: run it again; 2: a
+The read model of the contact service is the directory, and its sources are the contacts.
+
+Exit code 0: all entries are as their sources; 1: some could not be read, or the store went away: run it again; 2: a
 setting is missing or wrong.
 """
 
@@ -17,41 +19,46 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from inbox.errors import StoreAway
 from inbox.rebuild import Rebuild
 from inbox.walk import Progress
-from infra.bootstrap import wire
-from infra.contacts.read_side import directory_lists
 from infra.errors import Misconfigured
+from infra.read_model import ReadModel
+from infra.service import DEFAULT, add_argument, composition_root
 from infra.settings import load
 
 _BAR = 30
 
 
 async def rebuild(
-    environment: Mapping[str, str], *, source_wins: bool, tell: Callable[[Progress, int], None]
+    environment: Mapping[str, str],
+    *,
+    source_wins: bool,
+    tell: Callable[[Progress, int], None],
+    service: str = DEFAULT,
 ) -> Progress:
-    """Rebuild to the end; ``tell`` gets the progress after each page, and how many contacts there are in all.
+    """Rebuild to the end; ``tell`` gets the progress after each page, and how many sources there are in all.
 
     Raises Misconfigured, StoreAway.
     """
-    settings = load(environment)
-    application = wire(settings)
+    application = composition_root(service).wire(load(environment))
+    model: ReadModel[Any] = application.read_model
     async with application.outbox.resources:
-        lists = directory_lists(settings, application.outbox, "source-wins" if source_wins else "rebuild")
+        lists = model.lists("source-wins" if source_wins else "rebuild")
         total = await lists.count_sources()
-        work = Rebuild(application.inbox, lists, source_wins=source_wins)
+        work = Rebuild(model.inbox, lists, source_wins=source_wins)
         return await work.run(lambda progress: tell(progress, total))
 
 
 def bar(progress: Progress, total: int) -> str:
-    """One line: how much of the contacts is done, and what was found. The entries are looked at first."""
+    """One line: how much of the sources is done, and what was found. The entries are looked at first."""
     counts = (progress.last_counts if progress.at_the_beginning else None) or progress.counts
     done = 1.0 if progress.at_the_beginning or not total else min(1.0, counts.sources / total)
     filled = round(_BAR * done)
     return (
-        f"[{'#' * filled}{'.' * (_BAR - filled)}] {counts.sources} of {total} contacts, {counts.entries} entries, "
+        f"[{'#' * filled}{'.' * (_BAR - filled)}] {counts.sources} of {total} sources, {counts.entries} entries, "
         f"{counts.healed} written, {counts.failed} failed"
     )
 
@@ -60,14 +67,15 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.
     """Rebuild, show how far it is, and return the exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m infra.rebuild_directory",
-        description="Fill or repair the directory from the contacts.",
+        description="Fill or repair the directory, or the read model of another service, from its sources.",
     )
     parser.add_argument(
         "--source-wins",
         action="store_true",
         help="after a restore: entries may go back. Only with the subscriber stopped and the topic drained",
     )
-    source_wins = parser.parse_args(argv).source_wins
+    add_argument(parser)
+    arguments = parser.parse_args(argv)
     logging.basicConfig(level=logging.ERROR, format="%(message)s")
     in_place = sys.stdout.isatty()
 
@@ -77,7 +85,9 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.
         )
 
     try:
-        ended = asyncio.run(rebuild(environment, source_wins=source_wins, tell=tell))
+        ended = asyncio.run(
+            rebuild(environment, source_wins=arguments.source_wins, tell=tell, service=arguments.service)
+        )
     except Misconfigured as error:
         print(f"rebuild: {error}", file=sys.stderr)
         return 2

@@ -14,7 +14,6 @@ if __name__ == "__main__":
 
 import argparse
 import asyncio
-import importlib
 import logging
 import math
 import os
@@ -27,6 +26,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
 from infra.errors import Misconfigured, NotForwardedYet
+from infra.service import add_argument, composition_root
 from infra.settings import Settings, load
 from infra.wiring import Outbox, Wired
 from outbox.aggregate import AggregateKey
@@ -100,7 +100,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     progress = Progress()
     _say(f"run {plan.run}: events that were stored from {_text(span.since)} until before {_text(span.to)}")
     try:
-        asyncio.run(_wired(importlib.import_module(arguments.service).wire, plan, progress))
+        asyncio.run(_wired(composition_root(arguments.service).wire, plan, progress))
     except (NotForwardedYet, Misconfigured) as error:
         print(f"republish: {error}", file=sys.stderr)
         return CUT_OFF
@@ -135,12 +135,7 @@ def _parser() -> argparse.ArgumentParser:
         "--run", type=_run, metavar="ID", help="go on with a run that was cut off, with the same times"
     )
     parser.add_argument("--dry-run", action="store_true", help="count the events and publish none")
-    parser.add_argument(
-        "--service",
-        default="infra.bootstrap",
-        metavar="MODULE",
-        help="the module whose wire(settings) makes the service (default: infra.bootstrap)",
-    )
+    add_argument(parser)
     return parser
 
 

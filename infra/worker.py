@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import contextlib
-import importlib
 import logging
 import os
 import signal
@@ -16,6 +15,7 @@ from changefeed import ChangeFeedError
 from infra.correlation import tag_log_lines
 from infra.errors import Misconfigured
 from infra.probes import Address, Vitals
+from infra.service import add_argument, composition_root
 from infra.settings import load
 
 HEALTH_SECONDS = 60.0
@@ -64,7 +64,7 @@ async def _until_told(command: Command, service: str, probes: Address | None) ->
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    await command.run(importlib.import_module(service).wire(load(os.environ)), stop, probes)
+    await command.run(composition_root(service).wire(load(os.environ)), stop, probes)
 
 
 def _parser(command: Command) -> argparse.ArgumentParser:
@@ -73,12 +73,7 @@ def _parser(command: Command) -> argparse.ArgumentParser:
         description=command.description,
         epilog="The settings are read from the environment, as the app reads them: docs/settings.md.",
     )
-    parser.add_argument(
-        "--service",
-        default="infra.bootstrap",
-        metavar="MODULE",
-        help="the module whose wire(settings) makes the service (default: infra.bootstrap)",
-    )
+    add_argument(parser)
     parser.add_argument(
         "--probes",
         type=_address,

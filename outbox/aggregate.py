@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
+from pydantic import AfterValidator, ValidationInfo
+
 from outbox.event import DomainEvent, WireModel
 
 
@@ -25,8 +27,21 @@ class AggregateState(WireModel):
 
 
 STORED: dict[str, Any] = {"stored": True}
-"""The validation context of a state that is read from the store. A validator that holds a rule for callers' input lets
-such a value pass: the value was accepted once, perhaps by a version with other rules."""
+"""The validation context of a state that is read from the store."""
+
+
+def input_rule(check: Callable[[Any], Any]) -> AfterValidator:
+    """A rule for callers' input, as an annotation of a field: ``check`` returns the value or raises ValueError.
+
+    A stored value passes unchecked: it was accepted once, perhaps by a version with other rules. A limit that pydantic
+    holds (``max_length``, ``le``) would make what is stored unreadable on the day when it is lowered.
+    """
+
+    def validator(value: Any, info: ValidationInfo) -> Any:
+        return value if info.context is STORED else check(value)
+
+    return AfterValidator(validator)
+
 
 State = TypeVar("State", bound=AggregateState)
 

@@ -14,6 +14,12 @@ param leaseContainerName string
 param parkedContainerName string
 param claimContainerName string
 param directoryContainerName string
+
+@description('The texts by which the entries of the read model are searched, as its EntryForm names them.')
+param directorySearchedBy string[]
+
+@description('Those of them by which a list of entries can be sorted.')
+param directorySortedBy string[]
 param setAsideContainerName string
 param effectsContainerName string
 param principalId string
@@ -158,6 +164,7 @@ resource parked 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@2
         includedPaths: [
           { path: '/type/?' }
           { path: '/aggregateType/?' }
+          { path: '/aggregateId/?' }
           { path: '/contactId/?' }
           { path: '/position/?' }
           { path: '/parkedAt/?' }
@@ -195,7 +202,7 @@ resource claims 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@2
   }
 }
 
-// The directory is searched over all partitions and sorted by two properties, which takes a composite index each.
+// The read model is searched over all partitions. Sorting is by two properties, which takes a composite index each.
 resource directory 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@2024-11-15' = {
   parent: database
   name: directoryContainerName
@@ -211,25 +218,14 @@ resource directory 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/container
       indexingPolicy: {
         indexingMode: 'consistent'
         automatic: true
-        includedPaths: [
-          { path: '/deleted/?' }
-          { path: '/search/name/?' }
-          { path: '/search/lastName/?' }
-          { path: '/search/email/?' }
-          { path: '/search/company/?' }
-          { path: '/search/city/?' }
-          { path: '/search/country/?' }
-        ]
+        includedPaths: concat([{ path: '/deleted/?' }], map(directorySearchedBy, name => { path: '/search/${name}/?' }))
         excludedPaths: [
           { path: '/*' }
         ]
-        compositeIndexes: [
-          [{ path: '/search/name', order: 'ascending' }, { path: '/id', order: 'ascending' }]
-          [{ path: '/search/email', order: 'ascending' }, { path: '/id', order: 'ascending' }]
-          [{ path: '/search/company', order: 'ascending' }, { path: '/id', order: 'ascending' }]
-          [{ path: '/search/city', order: 'ascending' }, { path: '/id', order: 'ascending' }]
-          [{ path: '/search/country', order: 'ascending' }, { path: '/id', order: 'ascending' }]
-        ]
+        compositeIndexes: map(directorySortedBy, name => [
+          { path: '/search/${name}', order: 'ascending' }
+          { path: '/id', order: 'ascending' }
+        ])
       }
     }
   }

@@ -5,42 +5,31 @@ that lacks an event is read anew from the order. Like any subscriber, the board 
 its own, which know only what the board shows.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-from pydantic.alias_generators import to_camel
+from pydantic import ValidationError
 
-from inbox.entry import After
+from inbox.entry import After, ListedPage
 from inbox.event import Event
-from infra.cosmos.documents import Item
+from inbox.reading import TolerantReader
 from infra.cosmos.entries import EntryForm
 from infra.cosmos.listing import Condition, EntryListing
 
 
-class _Read(BaseModel):
-    model_config = ConfigDict(
-        frozen=True,
-        extra="ignore",
-        alias_generator=to_camel,
-        populate_by_name=True,
-        hide_input_in_errors=True,
-    )
-
-
-class _Line(_Read):
+class _Line(TolerantReader):
     quantity: int
 
 
-class _Order(_Read):
+class _Order(TolerantReader):
     customer: str
     lines: tuple[_Line, ...]
     shipped_at: str | None = None
 
 
-class _LineAdded(_Read):
+class _LineAdded(TolerantReader):
     line: _Line
 
 
@@ -51,7 +40,7 @@ class Status(StrEnum):
     SHIPPED = "shipped"
 
 
-class BoardEntry(_Read):
+class BoardEntry(TolerantReader):
     """An order as the board shows it. ``total``: the number of pieces."""
 
     customer: str
@@ -80,43 +69,22 @@ def project(entry: BoardEntry, event: Event) -> After[BoardEntry] | None:
     return None
 
 
-def _write(entry: BoardEntry) -> dict[str, Any]:
-    return entry.model_dump(mode="json", by_alias=True)
-
-
-def _search(entry: BoardEntry) -> Mapping[str, str]:
-    return {"customer": entry.customer.casefold(), "status": entry.status.value}
-
-
-FORM = EntryForm(write=_write, read=BoardEntry.model_validate, search=_search)
-
-
-@dataclass(frozen=True)
-class OnBoard:
-    """An entry, and the newest event of the order that it shows."""
-
-    id: str
-    entry: BoardEntry
-    sequence: int
+FORM = EntryForm(
+    BoardEntry,
+    search={"customer": lambda entry: entry.customer.casefold(), "status": lambda entry: entry.status.value},
+    sorted_by=["customer"],
+)
 
 
 @dataclass(frozen=True)
 class Board:
     """The board, for readers."""
 
-    listing: EntryListing
+    listing: EntryListing[BoardEntry]
 
     async def page(
         self, status: Status | None, size: int, continuation_token: str | None
-    ) -> tuple[Sequence[OnBoard], str | None]:
-        """At most ``size`` orders by customer, and the token of the next page.
-
-        Raises UnknownContinuation, Throttled, Unavailable.
-        """
+    ) -> ListedPage[BoardEntry]:
+        """At most ``size`` orders by customer. Raises UnknownContinuation, Throttled, Unavailable."""
         conditions = [] if status is None else [[Condition("status", status.value)]]
-        items, token = await self.listing.page(conditions, "customer", size, continuation_token)
-        return [_on_board(item) for item in items], token
-
-
-def _on_board(item: Item) -> OnBoard:
-    return OnBoard(item["id"], BoardEntry.model_validate(item["data"]), item["lastSequence"])
+        return await self.listing.page(conditions, "customer", size, continuation_token)

@@ -6,13 +6,13 @@ from examples.orders.board import FORM, Board, BoardEntry, entry_of, project
 from examples.orders.mail import LoggedMail
 from examples.orders.order import Order
 from examples.orders.service import Orders
-from examples.orders.subscriber import effect_of, read
+from examples.orders.subscriber import READER, effect_of
 from inbox.effect_operator import EffectOperator
 from inbox.effect_upkeep import EffectUpkeep
 from inbox.sweep import Sweep
 from infra.effects import wire_effects
 from infra.http.caller import Callers
-from infra.read_model import ReadModelOf, wire_read_model
+from infra.read_model import Queried, ReadModel, ReadModelOf, wire_read_model
 from infra.settings import Settings
 from infra.subscriber import Subscriber, wire_subscriber
 from infra.wire_names import WireNames
@@ -22,6 +22,9 @@ from outbox.unit_of_work import utc_now
 
 BOARD_SUBSCRIPTION = "order-board"
 """Each subscriber has a subscription of its own; that of the e-mails is in the settings."""
+
+
+NAMES = WireNames(source="/orders")
 
 
 @dataclass(frozen=True)
@@ -45,30 +48,41 @@ class Application:
     subscriber: Subscriber
     """Of the board."""
     board: Board
-    sweep: Sweep[BoardEntry]
+    read_model: ReadModel[BoardEntry]
+    """What keeps the board, from events and from the orders."""
+
+    @property
+    def sweep(self) -> Sweep[BoardEntry]:
+        """What finds the changes of which no event came."""
+        return self.read_model.sweep
+
+
+def queried() -> Queried:
+    """By what the order service finds its documents: preflight looks whether it is indexed."""
+    return Queried(NAMES, FORM)
 
 
 def wire(settings: Settings) -> Application:
     """Build the order service from settings. Opens no connection: the first use opens it."""
-    outbox = wire_outbox(settings, WireNames(source="/orders"))
+    outbox = wire_outbox(settings, NAMES)
     aggregates = Aggregates(outbox.open_unit_of_work, outbox.claims, settings.idempotency_old_records)
     effects = wire_effects(settings, outbox, effect_of(LoggedMail()))
     of_orders = ReadModelOf(
         settings.cosmos_directory_container, Order.aggregate_type, FORM, entry_of, project
     )
-    board = wire_read_model(settings, outbox, of_orders)
+    model = wire_read_model(settings, outbox, of_orders)
     return Application(
         orders=Orders(aggregates, utc_now),
         outbox=outbox,
         callers=Callers(settings.platform_authenticates),
         mails=Mails(
-            wire_subscriber(settings, outbox, read, effects.inbox.handle),
+            wire_subscriber(settings, outbox, READER.read, effects.inbox.handle),
             effects,
             EffectUpkeep(effects.inbox),
         ),
-        subscriber=wire_subscriber(settings, outbox, read, board.inbox.handle, BOARD_SUBSCRIPTION),
-        board=Board(board.listing),
-        sweep=board.sweep,
+        subscriber=wire_subscriber(settings, outbox, READER.read, model.inbox.handle, BOARD_SUBSCRIPTION),
+        board=Board(model.listing),
+        read_model=model,
     )
 
 

@@ -3,19 +3,37 @@
 from typing import Annotated, Literal
 from uuid import UUID
 
-from pydantic import Field, StringConstraints
+from pydantic import AfterValidator, Field
 
+from outbox.aggregate import input_rule
 from outbox.event import DomainEvent, Timestamp, WireModel
 
 MOST_PIECES = 1000
 SKU_LENGTH = 40
 
 
+def name_of(length: int) -> AfterValidator:
+    """The rule of a name: not blank, and at most so many characters."""
+
+    def check(text: str) -> str:
+        if not 1 <= len(text.strip()) <= length:
+            raise ValueError(f"must have 1 to {length} characters that are not spaces around it")
+        return text.strip()
+
+    return input_rule(check)
+
+
+def _pieces(quantity: int) -> int:
+    if not 1 <= quantity <= MOST_PIECES:
+        raise ValueError(f"must be 1 to {MOST_PIECES}")
+    return quantity
+
+
 class Line(WireModel):
     """A number of pieces of one article."""
 
-    sku: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=SKU_LENGTH)]
-    quantity: Annotated[int, Field(ge=1, le=MOST_PIECES, strict=True)]
+    sku: Annotated[str, name_of(SKU_LENGTH)]
+    quantity: Annotated[int, Field(strict=True), input_rule(_pieces)]
 
 
 class OrderEvent(DomainEvent):

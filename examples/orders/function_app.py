@@ -44,10 +44,10 @@ async def place_order(req: func.HttpRequest) -> func.HttpResponse:
     application().outbox.shedder.check()
     service, origin = application().orders, request.origin(req)
     if key is None:
-        return orders.placed(await service.place(order, origin))
+        return orders.resource.created(await service.place(order, origin))
     keyed = request.keyed(req, application().callers.caller(req), key)
     receipt, replayed = await service.place_once(order, origin, keyed)
-    return orders.placed(receipt, replayed=replayed)
+    return orders.resource.created(receipt, replayed=replayed)
 
 
 @app.route(route="orders", methods=["GET"])
@@ -55,7 +55,7 @@ async def place_order(req: func.HttpRequest) -> func.HttpResponse:
 async def list_orders(req: func.HttpRequest) -> func.HttpResponse:
     """GET /orders?pageSize=&continuationToken="""
     size, token = request.page_request(req)
-    return orders.listed(await application().orders.page(size, token, request.origin(req)))
+    return orders.resource.listed(await application().orders.page(size, token, request.origin(req)))
 
 
 @app.route(route="orders/{id}", methods=["GET"])
@@ -63,7 +63,7 @@ async def list_orders(req: func.HttpRequest) -> func.HttpResponse:
 async def get_order(req: func.HttpRequest) -> func.HttpResponse:
     """GET /orders/{id}"""
     order_id = orders.order_id(req)
-    return orders.found(req, await application().orders.read(order_id, request.origin(req)))
+    return orders.resource.found(req, await application().orders.read(order_id, request.origin(req)))
 
 
 @app.route(route="orders/{id}/lines", methods=["POST"])
@@ -73,7 +73,7 @@ async def add_line(req: func.HttpRequest) -> func.HttpResponse:
     order_id, line, versions = orders.order_id(req), orders.line(req), request.if_match(req)
     application().outbox.shedder.check()
     service, origin = application().orders, request.origin(req)
-    return orders.changed(await service.add_line(order_id, line, origin, if_match=versions))
+    return orders.resource.changed(await service.add_line(order_id, line, origin, if_match=versions))
 
 
 @app.route(route="orders/{id}/ship", methods=["POST"])
@@ -83,7 +83,7 @@ async def ship_order(req: func.HttpRequest) -> func.HttpResponse:
     order_id, versions = orders.order_id(req), request.if_match(req)
     application().outbox.shedder.check()
     service, origin = application().orders, request.origin(req)
-    return orders.changed(await service.ship(order_id, origin, if_match=versions))
+    return orders.resource.changed(await service.ship(order_id, origin, if_match=versions))
 
 
 @app.route(route="board", methods=["GET"])
@@ -91,7 +91,7 @@ async def ship_order(req: func.HttpRequest) -> func.HttpResponse:
 async def get_board(req: func.HttpRequest) -> func.HttpResponse:
     """GET /board?status=&pageSize=&continuationToken="""
     status, (size, token) = orders.board_status(req), request.page_request(req)
-    return orders.on_board(*await application().board.page(status, size, token))
+    return orders.on_board(await application().board.page(status, size, token))
 
 
 @app.route(route="{*path}", methods=[*catch_all.METHODS])

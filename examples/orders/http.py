@@ -1,22 +1,22 @@
 """Orders over HTTP: a request becomes a checked value, and a result becomes an answer."""
 
-from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
 import azure.functions as func
 
-from examples.orders.board import OnBoard, Status
+from examples.orders.board import BoardEntry, Status
 from examples.orders.errors import OrderFull, OrderShipped
 from examples.orders.events import Line
 from examples.orders.order import NewOrder, Order
+from inbox.entry import ListedPage
 from infra.http import operations, request
 from infra.http.answering import Answering
 from infra.http.errors import FieldError, InvalidRequest
-from infra.http.responses import etag_header, json_response, not_modified
+from infra.http.resource import Resource
+from infra.http.responses import json_response
 from infra.http.validation import known, validated
 from outbox.errors import AggregateNotFound
-from outbox.unit_of_work import Page, Receipt, Versioned
 
 answering = Answering([(OrderShipped, 409, "Conflict"), (OrderFull, 409, "Conflict")])
 
@@ -46,31 +46,6 @@ def line(req: func.HttpRequest) -> Line:
     return validated(Line, request.json_object(req, "application/json"))
 
 
-def placed(receipt: Receipt[Order], *, replayed: bool = False) -> func.HttpResponse:
-    """201 with the order, its location and its version; ``replayed``: the answer to an earlier request."""
-    headers = {"Location": f"/api/orders/{receipt.aggregate.aggregate_id}"} | etag_header(receipt.etag)
-    if replayed:
-        headers["Idempotency-Replayed"] = "true"
-    return json_response(201, _view(receipt.aggregate), headers)
-
-
-def changed(receipt: Receipt[Order]) -> func.HttpResponse:
-    """200 with the order and its version."""
-    return json_response(200, _view(receipt.aggregate), etag_header(receipt.etag))
-
-
-def found(req: func.HttpRequest, stored: Versioned[Order]) -> func.HttpResponse:
-    """200 with the order and its version, or 304 when the caller has that version."""
-    same = not_modified(req, stored.etag)
-    return same or json_response(200, _view(stored.aggregate), etag_header(stored.etag))
-
-
-def listed(page: Page[Order]) -> func.HttpResponse:
-    """200 with a page of orders and the token of the next page."""
-    items = [_view(order) for order in page.items]
-    return json_response(200, {"items": items, "continuationToken": page.continuation_token})
-
-
 def board_status(req: func.HttpRequest) -> Status | None:
     """The status in the query; None: all. Raises InvalidRequest."""
     wanted = req.params.get("status")
@@ -79,21 +54,25 @@ def board_status(req: func.HttpRequest) -> Status | None:
     return None if wanted is None else Status(wanted)
 
 
-def on_board(page: Sequence[OnBoard], continuation_token: str | None) -> func.HttpResponse:
+def on_board(page: ListedPage[BoardEntry]) -> func.HttpResponse:
     """200 with a page of the board and the token of the next page."""
     items = [
         {
             "orderId": each.id,
-            **each.entry.model_dump(mode="json", by_alias=True),
+            **each.state.model_dump(mode="json", by_alias=True),
             "lastSequence": each.sequence,
         }
-        for each in page
+        for each in page.items
     ]
-    return json_response(200, {"items": items, "continuationToken": continuation_token})
+    return json_response(200, {"items": items, "continuationToken": page.continuation_token})
 
 
-def _view(order: Order) -> dict[str, Any]:
+def view(order: Order) -> dict[str, Any]:
     """An order as callers see it: without the fields that only this service or a later version of it needs."""
     document = known(order.state)
     del document["lastSequence"]
     return document
+
+
+resource = Resource("orders", view)
+"""The answers to calls on orders."""

@@ -8,8 +8,6 @@ from datetime import datetime
 from typing import Annotated, ClassVar, Self
 from uuid import UUID, uuid4
 
-from pydantic import Field, StringConstraints
-
 from examples.orders.errors import OrderFull, OrderShipped
 from examples.orders.events import (
     Line,
@@ -17,18 +15,26 @@ from examples.orders.events import (
     OrderLineAddedEvent,
     OrderPlacedEvent,
     OrderShippedEvent,
+    name_of,
 )
-from outbox.aggregate import Aggregate, AggregateState
+from outbox.aggregate import Aggregate, AggregateState, input_rule
 from outbox.event import Timestamp, WireModel
 
 MOST_LINES = 50
+CUSTOMER_LENGTH = 100
+
+
+def _some_lines(lines: tuple[Line, ...]) -> tuple[Line, ...]:
+    if not 1 <= len(lines) <= MOST_LINES:
+        raise ValueError(f"must be 1 to {MOST_LINES} lines")
+    return lines
 
 
 class NewOrder(WireModel):
-    """The part of an order that the customer decides."""
+    """The part of an order that the customer decides. Its rules are for input: a stored order is read in any case."""
 
-    customer: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=100)]
-    lines: Annotated[tuple[Line, ...], Field(min_length=1, max_length=MOST_LINES)]
+    customer: Annotated[str, name_of(CUSTOMER_LENGTH)]
+    lines: Annotated[tuple[Line, ...], input_rule(_some_lines)]
 
 
 class OrderState(NewOrder, AggregateState):
@@ -58,7 +64,7 @@ class Order(Aggregate[OrderState]):
     def add_line(self, line: Line, *, at: datetime) -> None:
         """Add a line. Raises OrderShipped or OrderFull."""
         self._must_be_open()
-        if len(self._state.lines) == MOST_LINES:
+        if len(self._state.lines) >= MOST_LINES:
             raise OrderFull(f"an order has at most {MOST_LINES} lines: place another order")
         self._raise(
             lambda sequence: OrderLineAddedEvent(

@@ -5,48 +5,17 @@ died, or an answer was lost, between the e-mail and its record. The event's id i
 the mail service knows such a repetition.
 """
 
-from datetime import datetime
-from typing import Any
-from uuid import UUID
-
-from pydantic import Field, ValidationError
-from pydantic_core import from_json
-
 from examples.orders.events import OrderShippedEvent
 from examples.orders.mail import Mail
 from examples.orders.order import Order
 from inbox.effects import Effect
-from inbox.errors import Unreadable
-from inbox.event import AggregateKey, Event
-from inbox.set_aside import Delivery
-from outbox.event import WireModel
+from inbox.event import Event
+from inbox.reading import MessageReader
 
 OF_SHIPPING = OrderShippedEvent.__name__
 
-
-class _Envelope(WireModel):
-    """What every event of an order has, and the notice of a discarded one."""
-
-    id: UUID
-    action: str
-    sequence: int | None = Field(default=None, ge=1)
-    created_at: datetime
-    order_id: str = ""
-    aggregate_id: str = ""
-    """In a notice."""
-
-
-def read(delivery: Delivery) -> Event | None:
-    """The event in a message; None: it is of another aggregate. Raises Unreadable."""
-    if delivery.properties.get("aggregateType") != Order.aggregate_type:
-        return None
-    try:
-        data: dict[str, Any] = from_json(delivery.body)
-        envelope = _Envelope.model_validate(data)
-    except (ValidationError, ValueError):
-        raise Unreadable("the message is no event of an order") from None
-    key = AggregateKey(Order.aggregate_type, envelope.order_id or envelope.aggregate_id)
-    return Event(str(envelope.id), key, envelope.action, envelope.sequence, envelope.created_at, data)
+READER = MessageReader(Order.aggregate_type)
+"""Of the topic, for both subscribers."""
 
 
 def effect_of(mail: Mail) -> Effect:

@@ -5,7 +5,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 import azure.functions as func
 
-from application.directory import DirectoryPage, Field, Listed, Search
+from application.directory import DirectoryEntry, Field, Search
+from inbox.entry import Listed, ListedPage
 from infra.contacts.directory import spelled
 from infra.http.errors import FieldError, InvalidRequest
 from infra.http.responses import json_response
@@ -51,7 +52,7 @@ def known() -> set[str]:
     return {field.value for field in Field} | _ALSO_IN_THE_QUERY
 
 
-def listed(page: DirectoryPage) -> func.HttpResponse:
+def listed(page: ListedPage[DirectoryEntry]) -> func.HttpResponse:
     """200 with a page of entries and the token of the next page."""
     return json_response(
         200,
@@ -59,10 +60,10 @@ def listed(page: DirectoryPage) -> func.HttpResponse:
     )
 
 
-def _view(listed: Listed) -> dict[str, Any]:
+def _view(listed: Listed[DirectoryEntry]) -> dict[str, Any]:
     return {
         "id": listed.id,
-        **listed.entry.model_dump(mode="json", by_alias=True),
+        **listed.state.model_dump(mode="json", by_alias=True),
         "sequence": listed.sequence,
         "appliedAt": listed.applied_at.isoformat(),
         "lateSeconds": listed.late_seconds,

@@ -39,7 +39,7 @@ def wire_eraser(settings: Settings, application: Application) -> Eraser:
         ),
         delete=lambda key: _delete(application.contacts, key),
         collect=application.subscriber.collect,
-        empty_read_model=lambda key: _empty_entry(application.inbox, key),
+        empty_read_model=lambda key: _empty_entry(application.read_model.inbox, key),
     )
 
 

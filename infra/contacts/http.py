@@ -1,5 +1,6 @@
 """Contacts over HTTP: a request becomes a checked value, and a result becomes an answer."""
 
+from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
@@ -10,15 +11,14 @@ from application.contacts import Revision
 from application.errors import ContactNotFound
 from domain.contact import Contact
 from domain.errors import ContactDeleted
-from domain.values import ContactDetails, ContactState
+from domain.values import ContactDetails
 from infra.http import operations, request
 from infra.http.answering import Answering
 from infra.http.errors import InvalidRequest
 from infra.http.merge_patch import merge_patch
-from infra.http.responses import etag_header, json_response, not_modified
+from infra.http.resource import Resource
 from infra.http.validation import known, validated
 from outbox.aggregate import STORED
-from outbox.unit_of_work import Page, Receipt, Versioned
 
 answering = Answering([(ContactNotFound, 404, "Not found"), (ContactDeleted, 404, "Not found")])
 
@@ -58,39 +58,23 @@ def revised(current: ContactDetails, patch: dict[str, Any]) -> ContactDetails:
     try:
         return validated(ContactDetails, document)
     except InvalidRequest as invalid:
-        patched = [error for error in invalid.errors if error.field.partition(".")[0] in patch]
+        patched = [error for error in invalid.errors if _is_about(error.field, patch)]
         if patched:
             raise InvalidRequest(*patched) from None
     return ContactDetails.model_validate(document, by_alias=True, by_name=False, context=STORED)
 
 
-def created(receipt: Receipt[Contact], *, replayed: bool = False) -> func.HttpResponse:
-    """201 with the contact, its location and its version; ``replayed``: the answer to an earlier request."""
-    headers = {"Location": f"/api/contacts/{receipt.aggregate.id}"} | etag_header(receipt.etag)
-    if replayed:
-        headers["Idempotency-Replayed"] = "true"
-    return json_response(201, _view(receipt.aggregate.state), headers)
+def _is_about(field: str, patch: Mapping[str, Any]) -> bool:
+    """An unknown name is a field as it is, dots included; the empty name is told as ``body``."""
+    return field in patch or field.partition(".")[0] in patch or (field == "body" and "" in patch)
 
 
-def changed(receipt: Receipt[Contact]) -> func.HttpResponse:
-    """200 with the contact and its version."""
-    return json_response(200, _view(receipt.aggregate.state), etag_header(receipt.etag))
-
-
-def found(req: func.HttpRequest, stored: Versioned[Contact]) -> func.HttpResponse:
-    """200 with the contact and its version, or 304 when the caller has that version."""
-    same = not_modified(req, stored.etag)
-    return same or json_response(200, _view(stored.aggregate.state), etag_header(stored.etag))
-
-
-def listed(page: Page[Contact]) -> func.HttpResponse:
-    """200 with a page of contacts and the token of the next page."""
-    items = [_view(contact.state) for contact in page.items]
-    return json_response(200, {"items": items, "continuationToken": page.continuation_token})
-
-
-def _view(contact: ContactState) -> dict[str, Any]:
+def view(contact: Contact) -> dict[str, Any]:
     """A contact as callers see it: without the fields that only this service or a later version of it needs."""
-    document = known(contact)
+    document = known(contact.state)
     shown = ("id", *(to_camel(name) for name in ContactDetails.model_fields), "createdAt", "modifiedAt")
-    return {name: document[name] for name in shown} | {"sequence": contact.last_sequence}
+    return {name: document[name] for name in shown} | {"sequence": contact.state.last_sequence}
+
+
+resource = Resource("contacts", view)
+"""The answers to calls on contacts."""

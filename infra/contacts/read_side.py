@@ -6,15 +6,19 @@ An instance that answers calls on contacts, or relays, starts without any of thi
 from dataclasses import dataclass
 
 from application.directory import Directory, DirectoryEntry, entry_of, project
-from inbox.state import StateInbox
-from inbox.sweep import Sweep
+from domain.contact import Contact
+from inbox.reading import MessageReader
 from infra.contacts.directory import FORM, CosmosDirectory
-from infra.contacts.subscriber import TYPE, read
-from infra.cosmos.walk_lists import CosmosLists
-from infra.read_model import ReadModelOf, walk_lists, wire_read_model
+from infra.contacts.documents import CONTACTS
+from infra.read_model import Queried, ReadModel, ReadModelOf, wire_read_model
 from infra.settings import Settings
 from infra.subscriber import Subscriber, wire_subscriber
 from infra.wiring import Outbox
+
+READER = MessageReader(Contact.aggregate_type, untyped=True)
+"""A message that does not tell its aggregate's type was sent before messages told it."""
+
+QUERIED = Queried(CONTACTS, FORM)
 
 
 @dataclass(frozen=True)
@@ -22,23 +26,18 @@ class ReadSide:
     """The directory and what keeps it."""
 
     directory: Directory
-    inbox: StateInbox[DirectoryEntry]
+    model: ReadModel[DirectoryEntry]
     subscriber: Subscriber
-    sweep: Sweep[DirectoryEntry]
 
 
 def wire_read_side(settings: Settings, outbox: Outbox) -> ReadSide:
     """Build it. Opens no connection: the first use opens it."""
-    of_contacts = ReadModelOf(settings.cosmos_directory_container, TYPE, FORM, entry_of, project)
+    of_contacts = ReadModelOf(
+        settings.cosmos_directory_container, Contact.aggregate_type, FORM, entry_of, project
+    )
     model = wire_read_model(settings, outbox, of_contacts)
     return ReadSide(
         directory=CosmosDirectory(model.listing),
-        inbox=model.inbox,
-        subscriber=wire_subscriber(settings, outbox, read, model.inbox.handle),
-        sweep=model.sweep,
+        model=model,
+        subscriber=wire_subscriber(settings, outbox, READER.read, model.inbox.handle),
     )
-
-
-def directory_lists(settings: Settings, outbox: Outbox, walk: str) -> CosmosLists:
-    """The entries of the directory and the contacts, for a walk over both."""
-    return walk_lists(settings, outbox, settings.cosmos_directory_container, TYPE, walk)

@@ -4,10 +4,12 @@ State, sequence and event id are in the same item (``one-write`` in ``inbox/``).
 loses everything else, and expires.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
+
+from pydantic import BaseModel
 
 from inbox.entry import Entry, Stamp, VersionedEntry
 from inbox.errors import EntryChanged, StoreAway, Unstorable
@@ -17,19 +19,33 @@ from infra.cosmos.documents import KEEP_FOR_EVER, Item
 from infra.cosmos.errors import Failure, Kind
 from infra.telemetry.tracing import writing
 
-S = TypeVar("S")
+S = TypeVar("S", bound=BaseModel)
 
 TYPE = "entry"
 
 
 @dataclass(frozen=True)
 class EntryForm(Generic[S]):
-    """How a subscriber's state is written in an item."""
+    """How a subscriber's state is written in an item, and by what a list finds it."""
 
-    write: Callable[[S], Item]
-    read: Callable[[Mapping[str, Any]], S]
-    search: Callable[[S], Mapping[str, str]]
-    """The texts that entries are searched and sorted by; each is in every entry."""
+    model: type[S]
+    search: Mapping[str, Callable[[S], str]]
+    """The texts, by their names, that entries are searched by. Each is in every entry, since an entry without the text
+    would be missing from a list that is sorted by it: a text that is not known is empty."""
+    sorted_by: Sequence[str]
+    """Those texts by which a list can be sorted: each takes a composite index, with ``/id``."""
+
+    def write(self, state: S) -> Item:
+        """The state as JSON."""
+        return state.model_dump(mode="json", by_alias=True)
+
+    def read(self, item: Item) -> S:
+        """The state in an item."""
+        return self.model.model_validate(item["data"])
+
+    def texts(self, state: S) -> Mapping[str, str]:
+        """What the state is found by."""
+        return {name: text(state) for name, text in self.search.items()}
 
 
 @dataclass(frozen=True)
@@ -88,7 +104,7 @@ class CosmosEntries(Generic[S]):
             "healed": entry.healed,
             "deleted": state is None,
             "data": None if state is None else self.form.write(state),
-            "search": {} if state is None else dict(self.form.search(state)),
+            "search": {} if state is None else self.form.texts(state),
             "appliedAt": stamp.at.isoformat(),
             "lateSeconds": None if stamp.late_seconds is None else round(stamp.late_seconds, 3),
             "blockedSince": None,
@@ -96,7 +112,7 @@ class CosmosEntries(Generic[S]):
         }
 
     def _entry(self, item: Item) -> VersionedEntry[S]:
-        state = None if item["deleted"] else self.form.read(item["data"])
+        state = None if item["deleted"] else self.form.read(item)
         entry = Entry(item["lastSequence"], item["lastEventId"], state, item["healed"])
         return VersionedEntry(entry, str(item["_etag"]), time_or_none(item["blockedSince"]))
 

@@ -180,10 +180,16 @@ def mark_of(key: AggregateKey, item: Item) -> Mark:
 
 
 def _event_item(event: Event) -> Item:
-    return {"action": event.action, "createdAt": event.created_at.isoformat(), "data": dict(event.data)}
+    return {
+        "action": event.action,
+        "createdAt": event.created_at.isoformat(),
+        "data": dict(event.data),
+        "schemaVersion": event.schema_version,
+    }
 
 
 def _event(key: AggregateKey, item: Item) -> Event:
     held = item["event"]
     created = datetime.fromisoformat(held["createdAt"])
-    return Event(item["eventId"], key, held["action"], item["sequence"], created, held["data"])
+    version = held.get("schemaVersion")  # the version before did not keep it
+    return Event(item["eventId"], key, held["action"], item["sequence"], created, held["data"], version)

@@ -9,10 +9,18 @@ needs a composite index. An entry whose key changes between two pages may be lis
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from typing import Generic, TypeVar
 
+from pydantic import BaseModel
+
+from inbox.entry import Listed, ListedPage
 from infra.cosmos import continuation
 from infra.cosmos.container import Container, StoreFailed
 from infra.cosmos.documents import Item
+from infra.cosmos.entries import EntryForm, time_or_none
+
+S = TypeVar("S", bound=BaseModel)
 
 
 @dataclass(frozen=True)
@@ -25,16 +33,17 @@ class Condition:
 
 
 @dataclass(frozen=True)
-class EntryListing:
+class EntryListing(Generic[S]):
     """Lists the living entries of one container; ``scope`` names the container in tokens."""
 
     container: Container
+    form: EntryForm[S]
     scope: str
 
     async def page(
         self, conditions: Sequence[Sequence[Condition]], sort: str, size: int, token: str | None
-    ) -> tuple[list[Item], str | None]:
-        """At most ``size`` items, and the token of the next page. Of each group one condition must hold.
+    ) -> ListedPage[S]:
+        """At most ``size`` entries, by ``sort`` and id. Of each group one condition must hold.
 
         Field names come from the code, never from a caller. Raises UnknownContinuation, Throttled, Unavailable.
         """
@@ -46,10 +55,21 @@ class EntryListing:
         except StoreFailed as error:
             raise error.failure.error() from error
         items = found[:size]
+        listed = [self._listed(item) for item in items]
         if len(found) == len(items):
-            return items, None
+            return ListedPage(listed, None)
         last = [items[-1]["search"][sort], items[-1]["id"]]
-        return items, continuation.seal(scope, json.dumps(last))
+        return ListedPage(listed, continuation.seal(scope, json.dumps(last)))
+
+    def _listed(self, item: Item) -> Listed[S]:
+        return Listed(
+            id=item["id"],
+            state=self.form.read(item),
+            sequence=item["lastSequence"],
+            applied_at=datetime.fromisoformat(item["appliedAt"]),
+            late_seconds=item["lateSeconds"],
+            blocked_since=time_or_none(item["blockedSince"]),
+        )
 
 
 def _query(

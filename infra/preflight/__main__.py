@@ -1,6 +1,6 @@
 """Checks the configured account and namespace before traffic does; each line says what is wrong and how to repair it.
 
-    python -m infra.preflight [--settings FILE] [--survive 1h] [--subscription NAME]... [--as-app]
+    python -m infra.preflight [--settings FILE] [--survive 1h] [--subscription NAME]... [--service MODULE] [--as-app]
 
 Exit code 0: all right; 1: something is wrong; 2: something could not be checked, or a setting is missing.
 """
@@ -26,6 +26,7 @@ from azure.identity.aio import DefaultAzureCredential
 from infra.errors import Misconfigured
 from infra.preflight.checks import Plan, check
 from infra.preflight.report import COULD_NOT_CHECK, Finding, exit_code, summary
+from infra.service import add_argument, composition_root
 from infra.settings import load
 
 TRIGGER_SETTINGS = (
@@ -83,8 +84,9 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="NAME",
-        help="check this subscription of another service too; may be given several times",
+        help="check this subscription of the topic too; may be given several times",
     )
+    add_argument(parser)
     parser.add_argument(
         "--as-app",
         action="store_true",
@@ -128,7 +130,7 @@ def _plan(values: Mapping[str, str], arguments: argparse.Namespace) -> Plan:
         )
     return Plan(
         settings=load(values),
-        subscription=values.get("SERVICEBUS_SUBSCRIPTION") or "contact-directory",
+        queried=composition_root(arguments.service).queried(),
         other_subscriptions=tuple(arguments.subscription),
         unset=tuple(name for name in TRIGGER_SETTINGS if not values.get(name)),
         survive=arguments.survive,

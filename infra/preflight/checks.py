@@ -12,6 +12,7 @@ from infra.credentials import Credential
 from infra.inspection import CannotCheck, Denied, UnusableConnection
 from infra.preflight import cosmos_rules, servicebus_rules
 from infra.preflight.report import Finding, ok, unknown, warning, wrong
+from infra.read_model import Queried
 from infra.servicebus.inspection import ServiceBusInspection
 from infra.settings import Settings
 from outbox.unit_of_work import Clock, utc_now
@@ -26,9 +27,9 @@ class Plan:
     """The settings to check, and the outage that the deployment must survive."""
 
     settings: Settings
-    subscription: str
+    queried: Queried
     other_subscriptions: tuple[str, ...]
-    """Subscriptions of other services, which are checked in the same way."""
+    """Subscriptions beside that of the settings, which are checked in the same way."""
     unset: tuple[str, ...]
     """Settings that the triggers need and that are not set."""
     survive: timedelta
@@ -134,7 +135,7 @@ async def _cosmos(plan: Plan, credential: Credential | None, clock: Clock) -> li
     try:
         inspection = CosmosInspection(settings.cosmos, credential, settings.cosmos_database, clock)
         async with inspection:
-            for need in cosmos_rules.needed(settings):
+            for need in cosmos_rules.needed(settings, plan.queried):
                 findings += await _container(plan, inspection, need)
     except Denied as error:
         findings.append(_COSMOS.denied(settings.cosmos, _COSMOS.service, error, "the account"))
@@ -182,7 +183,7 @@ async def _topic(plan: Plan, inspection: ServiceBusInspection) -> list[Finding]:
         topic = await inspection.topic(name)
         findings = list(servicebus_rules.judge_topic(plan.settings, topic, plan.survive))
         if topic is not None:
-            for each in (plan.subscription, *plan.other_subscriptions):
+            for each in (plan.settings.servicebus_subscription, *plan.other_subscriptions):
                 subscription = await inspection.subscription(name, each)
                 findings += servicebus_rules.judge_subscription(each, subscription, plan.survive)
     except Denied as error:
@@ -191,7 +192,7 @@ async def _topic(plan: Plan, inspection: ServiceBusInspection) -> list[Finding]:
 
 
 async def _tried_as_app(plan: Plan, inspection: ServiceBusInspection) -> list[Finding]:
-    topic, subscription = plan.settings.servicebus_topic, plan.subscription
+    topic, subscription = plan.settings.servicebus_topic, plan.settings.servicebus_subscription
     return [
         await _tried(
             lambda: inspection.try_sending(topic), f"topic {topic}", "Azure Service Bus Data Sender"

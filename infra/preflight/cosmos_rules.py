@@ -3,18 +3,18 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
+from infra.cosmos.entries import EntryForm
 from infra.cosmos.inspection import ContainerState
 from infra.preflight.indexing import covers, covers_everything
 from infra.preflight.report import Finding, ok, warning, written, wrong
+from infra.read_model import Queried
 from infra.settings import Settings
+from infra.wire_names import WireNames
 
 CLOCK_TOLERANCE = timedelta(minutes=5)
 """Cosmos DB refuses a signature that is 15 minutes old; validators of tokens usually allow 5 minutes."""
-
-
-_SORTED_BY = ("name", "email", "company", "city", "country")
-"""By what a list of the directory can be sorted."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class Needed:
         return f"container {self.name}"
 
 
-def needed(settings: Settings) -> tuple[Needed, ...]:
-    """The containers under the names that the settings give them."""
+def needed(settings: Settings, queried: Queried) -> tuple[Needed, ...]:
+    """The containers under the names that the settings give them, as the service queries them."""
     return (
         Needed(
             settings.cosmos_container,
@@ -64,7 +64,7 @@ def needed(settings: Settings) -> tuple[Needed, ...]:
             "/partitionKey",
             ttl_needed=True,
             items_say_their_ttl=False,
-            queried=("/type", "/aggregateType", "/contactId", "/position", "/parkedAt"),
+            queried=("/type", "/aggregateType", *_owners(queried.names), "/position", "/parkedAt"),
         ),
         Needed(
             settings.cosmos_claim_container,
@@ -74,15 +74,7 @@ def needed(settings: Settings) -> tuple[Needed, ...]:
             items_say_their_ttl=True,
             queried=(),
         ),
-        Needed(
-            settings.cosmos_directory_container,
-            "COSMOS_DIRECTORY_CONTAINER",
-            "/partitionKey",
-            ttl_needed=True,
-            items_say_their_ttl=True,
-            queried=("/deleted", *(f"/search/{name}" for name in (*_SORTED_BY, "lastName"))),
-            composite=tuple((f"/search/{name}", "/id") for name in _SORTED_BY),
-        ),
+        *_read_model(settings.cosmos_directory_container, queried.read_model),
         Needed(
             settings.cosmos_set_aside_container,
             "COSMOS_SET_ASIDE_CONTAINER",
@@ -93,6 +85,27 @@ def needed(settings: Settings) -> tuple[Needed, ...]:
         ),
         *_effects(settings.cosmos_effects_container),
     )
+
+
+def _owners(names: WireNames) -> Iterator[str]:
+    """By what the parked events of one aggregate are found; the old name is that of one type alone."""
+    yield "/aggregateId"
+    if names.parked is not None:
+        yield f"/{names.parked.owner}"
+
+
+def _read_model(container: str, form: EntryForm[Any] | None) -> Iterator[Needed]:
+    """Only a service that keeps a read model has its container."""
+    if form is not None:
+        yield Needed(
+            container,
+            "COSMOS_DIRECTORY_CONTAINER",
+            "/partitionKey",
+            ttl_needed=True,
+            items_say_their_ttl=True,
+            queried=("/deleted", *(f"/search/{name}" for name in form.search)),
+            composite=tuple((f"/search/{name}", "/id") for name in form.sorted_by),
+        )
 
 
 def _effects(container: str | None) -> Iterator[Needed]:

@@ -38,7 +38,7 @@ def judge_subscription(name: str, state: SubscriptionState | None, survive: time
         yield wrong(
             subject,
             "does not exist in the topic",
-            "create it with sessions, or name another in SERVICEBUS_SUBSCRIPTION",
+            "create it with sessions, or name another in SERVICEBUS_SUBSCRIPTION or with --subscription",
         )
         return
     yield from _active(subject, active=state.active)
@@ -48,8 +48,8 @@ def judge_subscription(name: str, state: SubscriptionState | None, survive: time
         yield wrong(
             subject,
             "has no sessions, so the events of one aggregate may overtake each other, and the trigger does not start",
-            "sessions cannot be turned on later: create another subscription with sessions and name it in "
-            "SERVICEBUS_SUBSCRIPTION",
+            "sessions cannot be turned on later: create another subscription with sessions and let the subscriber "
+            "receive from that one (its name is in SERVICEBUS_SUBSCRIPTION, or in the code of a second subscriber)",
         )
     yield _delivery_count(subject, state.max_delivery_count, survive)
     if state.dead_letters_expired:

@@ -23,7 +23,7 @@ from inbox.state import StateInbox
 from inbox.sweep import Sweep
 from inbox.walk import Counts
 from infra.contacts.directory import FORM, CosmosDirectory
-from infra.contacts.subscriber import received_event
+from infra.contacts.read_side import READER
 from infra.cosmos.container import Container, StoreFailed
 from infra.cosmos.entries import CosmosEntries
 from infra.cosmos.errors import Failure, Kind
@@ -79,7 +79,7 @@ class Process:
             message_from_event(each, service=CloudEvents("/contacts"), partitioned=False)
             for each in sorted(found, key=lambda each: each.sequence or 0)
         ]
-        received = [received_event(b"".join(message.body), {}) for message in messages]
+        received = [READER.event(b"".join(message.body), {}) for message in messages]
         return [each for each in received if each is not None]
 
     async def entry(self, contact_id: UUID) -> Entry[DirectoryEntry] | None:
@@ -100,7 +100,7 @@ def started(client: CosmosClient, database: str) -> Process:
         Contacts(aggregates, lambda: LATER),
         entries,
         StateInbox(entries, CosmosSource(stored, entry_of), project),
-        CosmosDirectory(EntryListing(listed, "t")),
+        CosmosDirectory(EntryListing(listed, FORM, "t")),
         stored,
     )
 
@@ -309,7 +309,7 @@ async def pages(here: Process, search: Search, size: int) -> list[list[tuple[str
     found, token = [], None
     while True:
         page = await here.directory.search(search, size, token)
-        found.append([(item.entry.first_name, item.id) for item in page.items])
+        found.append([(item.state.first_name, item.id) for item in page.items])
         token = page.continuation_token
         if token is None:
             return found
@@ -325,7 +325,7 @@ async def test_the_directory_is_paged_over_all_partitions_by_the_last_key_seen(
     flat = [each for page in found for each in page]
     assert len({each_id for _, each_id in flat}) == 22
     whole = await here.directory.search(Search({}, sort), 100, None)
-    assert flat == [(item.entry.first_name, item.id) for item in whole.items]
+    assert flat == [(item.state.first_name, item.id) for item in whole.items]
 
 
 @pytest.mark.parametrize(
@@ -346,7 +346,7 @@ async def test_the_directory_is_searched(
 ) -> None:
     await listed(here, len(PEOPLE))
     page = await here.directory.search(Search(wanted), 10, None)
-    assert [item.entry.first_name for item in page.items] == first_names
+    assert [item.state.first_name for item in page.items] == first_names
 
 
 async def test_a_token_of_another_search_is_refused(here: Process) -> None:

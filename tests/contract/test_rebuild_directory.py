@@ -1,17 +1,28 @@
 """The command that rebuilds the directory, against a deployment as ``devstack.toml`` declares it."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 
 import pytest
 from azure.cosmos.aio import CosmosClient
 
+from devstack import provision
+from devstack.settings import read_settings
 from devstack.testing import Service
+from examples.orders.bootstrap import wire
+from examples.orders.events import Line
+from examples.orders.order import NewOrder
 from inbox.walk import Counts, Progress
 from infra.rebuild_directory import bar, main, rebuild
+from infra.settings import load
 from tests.contract.test_directory import Process, started
 from tests.support.azure import contacts_database
+from tests.support.contacts import ORIGIN
 from tests.support.inbox import NOON
+from tests.support.paths import ROOT
+
+ORDERS = ROOT / "examples" / "orders"
 
 
 @pytest.fixture
@@ -36,7 +47,7 @@ async def test_the_directory_is_filled_from_the_contacts_and_the_command_says_ho
     contacts = [await process.create() for _ in range(3)]
     assert await asyncio.to_thread(main, [], environment) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[-1] == f"[{'#' * 30}] 3 of 3 contacts, 0 entries, 3 written, 0 failed"
+    assert lines[-1] == f"[{'#' * 30}] 3 of 3 sources, 0 entries, 3 written, 0 failed"
     assert [entry and entry.last_sequence for entry in [await process.entry(each) for each in contacts]] == [
         1,
         1,
@@ -79,12 +90,31 @@ async def test_after_a_restore_the_source_wins(environment: dict[str, str], proc
     assert entry.state.email == "again@contoso.com"
 
 
+async def test_the_read_model_of_another_service_is_filled_too(
+    cosmos_server: Service, capsys: pytest.CaptureFixture[str]
+) -> None:
+    environment = {
+        **json.loads((ORDERS / "local.settings.sample.json").read_text())["Values"],
+        "COSMOS": cosmos_server.connection_string,
+    }
+    await provision.cosmos(environment["COSMOS"], read_settings(environment, ORDERS).app.cosmos)
+    service = wire(load(environment))
+    async with service.outbox.resources:
+        new = NewOrder(customer="Contoso", lines=(Line(sku="A-1", quantity=2),))
+        placed = await service.orders.place(new, ORIGIN)
+        arguments = ["--service", "examples.orders.bootstrap"]
+        assert await asyncio.to_thread(main, arguments, environment) == 0
+        assert capsys.readouterr().out.splitlines()[-1].endswith("1 written, 0 failed")
+        [entry] = (await service.board.page(None, 10, None)).items
+        assert (entry.id, entry.sequence, entry.state.total) == (placed.aggregate.aggregate_id, 1, 2)
+
+
 def test_a_setting_that_is_missing_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([], {}) == 2
     assert capsys.readouterr().err.startswith("rebuild: ")
 
 
-def test_the_bar_grows_with_the_contacts() -> None:
+def test_the_bar_grows_with_the_sources() -> None:
     progress = Progress(NOON, counts=Counts(entries=4, sources=2, healed=1), position="x")
-    assert bar(progress, 4) == f"[{'#' * 15}{'.' * 15}] 2 of 4 contacts, 4 entries, 1 written, 0 failed"
+    assert bar(progress, 4) == f"[{'#' * 15}{'.' * 15}] 2 of 4 sources, 4 entries, 1 written, 0 failed"
     assert bar(Progress(NOON, position="x"), 0).startswith("[####")

@@ -5,10 +5,13 @@ each property has a line of its own.
 """
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tests.support.paths import ROOT
 
+_MAP = re.compile(r"map\((\w+), (\w+) => ([^()]*)\)")
+_CONCAT = re.compile(r"concat\(\[(.*?)\], \[(.*?)\]\)", re.DOTALL)
 _COMMENT = re.compile(r"(^|\s)//.*$", re.MULTILINE)
 
 
@@ -47,6 +50,16 @@ class Bicep:
         """What stands after each property in its line, without quotes; the last one of a name that is there twice."""
         found = re.findall(r"^ +(\w+): (.+)$", self.text, re.MULTILINE)
         return {name: value.strip("'") for name, value in found}
+
+    def with_lists(self, lists: Mapping[str, Sequence[str]]) -> "Bicep":
+        """Each ``map`` over one of these lists, and each ``concat``, written out."""
+
+        def written(found: re.Match[str]) -> str:
+            body = " ".join(found[3].split())
+            lines = [body.replace(f"${{{found[2]}}}", value) for value in lists[found[1]]]
+            return "\n".join(["[", *(f"          {line}" for line in lines), "        ]"])
+
+        return Bicep(_CONCAT.sub(r"[\1 \2]", _MAP.sub(written, self.text)))
 
     def composite_indexes(self) -> tuple[tuple[str, ...], ...]:
         """The paths of each composite index; each index has a line of its own."""

@@ -5,19 +5,21 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from pydantic import TypeAdapter
 
-from application.directory import DirectoryEntry, Field
+from application.directory import Field
 from infra.contacts.directory import FORM
 from infra.contacts.documents import CONTACTS
 from infra.cosmos.inspection import ContainerState, IndexingPolicy
-from infra.preflight.cosmos_rules import judge, needed
+from infra.preflight.cosmos_rules import Needed, judge, needed
 from infra.preflight.report import Finding, Status
 from infra.preflight.servicebus_rules import judge_subscription, judge_topic
+from infra.service import composition_root
 from infra.servicebus.inspection import SubscriptionState, TopicState
 from infra.settings import load
 from tests.deploy import bicep
@@ -26,7 +28,16 @@ from tests.support.functions import functions
 from tests.support.paths import ROOT
 
 SETTINGS = load({"COSMOS": "x", "SERVICEBUS": "x", "COSMOS_EFFECTS_CONTAINER": "effects"})
-CONTAINERS = {need.setting: need for need in needed(SETTINGS)}
+SERVICES = {"contacts": "infra.bootstrap", "orders": "examples.orders.bootstrap"}
+"""Each service that a deployment of this Bicep is made for, with its composition root."""
+
+
+def containers(service: str) -> dict[str, Needed]:
+    queried = composition_root(SERVICES[service]).queried()
+    return {need.setting: need for need in needed(SETTINGS, queried)}
+
+
+CONTAINERS = containers("contacts")
 DECLARED = {
     "COSMOS_CONTAINER": "contacts",
     "COSMOS_LEASE_CONTAINER": "leases",
@@ -45,9 +56,14 @@ def faults(findings: Iterator[Finding]) -> list[str]:
     return [str(finding) for finding in findings if finding.status is not Status.OK]
 
 
+@pytest.mark.parametrize("service", SERVICES)
 @pytest.mark.parametrize("setting", CONTAINERS)
-def test_preflight_finds_nothing_wrong_with_a_container(setting: str) -> None:
-    container = bicep.read("modules/cosmos.bicep").declaration("resource", DECLARED[setting])
+def test_preflight_finds_nothing_wrong_with_a_container(setting: str, service: str) -> None:
+    need, form = containers(service)[setting], composition_root(SERVICES[service]).queried().read_model
+    lists = {"directorySearchedBy": [*form.search], "directorySortedBy": form.sorted_by}
+    container = (
+        bicep.read("modules/cosmos.bicep").declaration("resource", DECLARED[setting]).with_lists(lists)
+    )
     properties = container.properties()
     state = ContainerState(
         partition_key=tuple(bicep.Bicep(properties["paths"]).words()),
@@ -59,8 +75,17 @@ def test_preflight_finds_nothing_wrong_with_a_container(setting: str) -> None:
             composite=container.composite_indexes(),
         ),
     )
-    assert faults(judge(CONTAINERS[setting], state, "contacts")) == []
-    assert set(state.indexing.included) == {f"{path}/?" for path in CONTAINERS[setting].queried}
+    assert faults(judge(need, state, "contacts")) == []
+    old_names = {"/contactId/?"} if setting == "COSMOS_PARKED_CONTAINER" else set()
+    assert set(state.indexing.included) - old_names == {f"{path}/?" for path in need.queried} - old_names
+
+
+def test_the_deployment_names_what_the_directory_is_searched_and_sorted_by() -> None:
+    assert MAIN.declaration("var", "directorySearchedBy").words() == [*FORM.search]
+    assert MAIN.declaration("var", "directorySortedBy").words() == FORM.sorted_by
+    given = MAIN.declaration("module", "cosmos").properties()
+    assert given["directorySearchedBy"] == "directorySearchedBy"
+    assert given["directorySortedBy"] == "directorySortedBy"
 
 
 @pytest.mark.parametrize(
@@ -80,9 +105,10 @@ def test_preflight_knows_each_property_by_which_a_container_is_queried(setting: 
     ]
     owner = CONTACTS.parked.owner if CONTACTS.parked else ""
     queries = [
-        text.replace("{owner}", owner)
+        text.replace("{owner}", name)
         for text in texts
         if isinstance(text, str) and text.startswith("SELECT ")
+        for name in (owner, "aggregateId")  # of the one type that has old names, and of every other
     ]
     assert queries
     used = {"/" + path.replace(".", "/") for text in queries for path in re.findall(r"\bc\.([\w.]+)", text)}
@@ -100,14 +126,32 @@ def test_preflight_knows_by_what_effects_are_found() -> None:
     assert used == set(CONTAINERS["COSMOS_EFFECTS_CONTAINER"].queried)
 
 
-def test_preflight_knows_by_what_the_directory_is_searched_and_sorted() -> None:
-    need = CONTAINERS["COSMOS_DIRECTORY_CONTAINER"]
-    assert {path for path, _ in need.composite} == {f"/search/{field.value}" for field in Field}
-    keys = FORM.search(DirectoryEntry(first_name="J", last_name="D", email="j@d.org"))
-    assert {*need.queried} == {"/deleted", *(f"/search/{name}" for name in keys)}
-    containers = tomllib.loads((ROOT / "devstack.toml").read_text())["cosmos"]["containers"]
-    [local] = [each for each in containers if each["name"] == "%COSMOS_DIRECTORY_CONTAINER%"]
+@pytest.mark.parametrize(("service", "home"), [("contacts", "."), ("orders", "examples/orders")])
+def test_preflight_and_the_local_stack_know_by_what_a_read_model_is_sorted(service: str, home: str) -> None:
+    declared = tomllib.loads((ROOT / home / "devstack.toml").read_text())["cosmos"]["containers"]
+    [local] = [each for each in declared if each["name"] == "%COSMOS_DIRECTORY_CONTAINER%"]
+    need = containers(service)["COSMOS_DIRECTORY_CONTAINER"]
     assert tuple(map(tuple, local["composite_indexes"])) == need.composite
+
+
+def test_every_field_of_the_directory_is_searched_and_sorted_by() -> None:
+    assert [*FORM.sorted_by] == [field.value for field in Field]
+    assert {*FORM.search} == {*FORM.sorted_by, "lastName"}
+
+
+def test_a_board_that_cannot_be_sorted_and_parked_orders_that_cannot_be_found_are_told() -> None:
+    """What the contact service's indexes would mean for the orders."""
+    needs = containers("orders")
+    state = ContainerState(("/partitionKey",), -1, IndexingPolicy(True, ("/deleted/?",), ("/*",), ()))
+    [told] = faults(judge(needs["COSMOS_DIRECTORY_CONTAINER"], state, "orders"))
+    assert "/search/customer/?, /search/status/? is queried and not indexed" in told
+    everything = replace(state, indexing=IndexingPolicy(True, ("/*",), (), ()))
+    [told] = faults(judge(needs["COSMOS_DIRECTORY_CONTAINER"], everything, "orders"))
+    assert "no composite index over /search/customer, /id" in told
+    parked = ("/type/?", "/aggregateType/?", "/contactId/?", "/position/?", "/parkedAt/?")
+    contacts_own = replace(state, indexing=IndexingPolicy(True, parked, ("/*",), ()))
+    [told] = faults(judge(needs["COSMOS_PARKED_CONTAINER"], contacts_own, "orders"))
+    assert "/aggregateId/? is queried and not indexed" in told
 
 
 def test_preflight_finds_nothing_wrong_with_topic_and_subscription() -> None:

@@ -19,7 +19,7 @@ from tests.support.functions import functions
 from tests.support.paths import ROOT
 
 OPERATIONS = ROOT / "docs" / "operations"
-DEPLOY_MD = (OPERATIONS / "deploy.md").read_text()
+DEPLOY_MD, COSTS_MD = ((OPERATIONS / name).read_text() for name in ("deploy.md", "costs.md"))
 TIMES = "\N{MULTIPLICATION SIGN}"
 
 
@@ -78,11 +78,11 @@ def test_the_arithmetic_of_what_a_change_costs_is_right() -> None:
         f"| **together**, n = 50 | {together:.1f} RU | 4 |",
         f"(1 M {TIMES} {alone:.1f} + 11 M) RU = {alone + 11:.1f} M RU {TIMES} 0.25 / M;",
     ):
-        assert figure in DEPLOY_MD, figure
+        assert figure in COSTS_MD, figure
 
 
 def test_the_lines_of_the_cost_table_add_up_to_its_total() -> None:
-    table = DEPLOY_MD.partition("### A million changes a month")[2].partition("\n\nStored data")[0]
+    table = COSTS_MD.partition("## A million changes a month")[2].partition("\n\nStored data")[0]
     rows = [[cell.strip(" *") for cell in line.split("|")[1:5]] for line in table.splitlines() if "|" in line]
     costs = {name: (defaults, production) for name, _, defaults, production in rows[2:]}
     hours, records = 730, 4 + 2 * 3 + 3 + 4
@@ -118,7 +118,7 @@ def test_the_lines_of_the_cost_table_add_up_to_its_total() -> None:
 
 
 def test_the_records_of_a_change_add_up() -> None:
-    table = DEPLOY_MD.partition("### What is logged for a change")[2].partition("\n\nA change with")[0]
+    table = COSTS_MD.partition("## What is logged for a change")[2].partition("\n\nA change with")[0]
     numbers = [int(line.split("|")[2]) for line in table.splitlines() if re.search(r"\| \d+ \|$", line)]
     assert sum(numbers[:-1]) == numbers[-1]
 

@@ -1,6 +1,9 @@
 """What is published is the app with the locked packages; the lock is complete, and fits ``requirements.txt``."""
 
 import re
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
@@ -106,3 +109,39 @@ def test_a_folder_that_is_no_package_is_left_alone(
     assert main([str(mine)]) == 1
     assert "name a folder that may be replaced" in capsys.readouterr().err
     assert (mine / "thesis.txt").exists()
+
+
+def test_the_package_of_a_service_of_its_own_has_all_that_its_function_app_imports(tmp_path: Path) -> None:
+    """Made of the folders that docs/own-aggregate.md names, and of nothing else."""
+    section = (
+        (ROOT / "docs" / "own-aggregate.md").read_text().partition("## 11. Deploy it")[2].partition("\n\n")[2]
+    )
+    named = re.findall(r"`(\w+)/`", section.partition("since they import")[0])
+    home = ROOT / "examples" / "orders"
+    for folder in named:
+        shutil.copytree(ROOT / folder, tmp_path / folder)
+    shutil.copytree(home, tmp_path / "examples" / "orders")
+    (tmp_path / "examples" / "__init__.py").touch()
+    for name in ("function_app.py", "host.json"):
+        shutil.move(tmp_path / "examples" / "orders" / name, tmp_path / name)
+    code = """
+import asyncio, function_app, os
+from examples.orders.bootstrap import application
+os.environ["COSMOS"] = "AccountEndpoint=http://127.0.0.1:1/;AccountKey=a2V5"
+os.environ |= {"SERVICEBUS": "Endpoint=sb://b", "COSMOS_EFFECTS_CONTAINER": "effects"}
+
+async def main():
+    service = application()
+    print(len(function_app.app.get_functions()), type(service.board).__name__)
+
+asyncio.run(main())
+"""
+    run = subprocess.run(
+        [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r}){code}"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.split()[1] == "Board"

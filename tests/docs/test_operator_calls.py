@@ -66,7 +66,10 @@ def test_the_answer_about_the_relay_is_shown_with_the_fields_that_it_has() -> No
     shown, *_ = re.findall(r"```json\n(.*?)```", section, re.DOTALL)
     status = RelayStatus([LeaseStatus("0", "owner", 3, 2, 0.0, position=4711, newest=4714)], [], Counter())
     answer = operations.relay_status(status, contacts.OPERATIONS)
-    assert shape(json.loads(shown)) == shape(json.loads(answer.get_body()))
+    assert shape(json.loads(shown)) == shape(json.loads(answer.get_body())), (
+        "docs/operations/README.md, How is the relay?: show the answer with all of its fields, such as the "
+        "count of each aggregate in OPERATIONS"
+    )
 
 
 def test_the_answers_are_shown_with_the_fields_that_they_have() -> None:

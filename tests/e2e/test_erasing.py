@@ -285,7 +285,7 @@ async def test_an_erasing_that_dies_after_any_step_is_ended_by_the_next(world: W
             async for _ in world.eraser.erase(key, patience_seconds=30):
                 pass
             assert await world.traces() == [], f"after {steps} step(s)"
-            entry = await world.application.inbox.entries.newest(EntryKey(*key))
+            entry = await world.application.read_model.inbox.entries.newest(EntryKey(*key))
             assert entry is None or entry.entry.deleted
 
 

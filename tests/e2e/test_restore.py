@@ -89,7 +89,7 @@ async def rename_mail(application: Application, contact_id: UUID, email: str) ->
 
 async def entry(application: Application, contact_id: UUID) -> tuple[int, str | None] | None:
     """Sequence and email of the directory's entry; the email None: it is a deleted one."""
-    found = await application.inbox.entries.newest(AggregateKey("contact", str(contact_id)))
+    found = await application.read_model.inbox.entries.newest(AggregateKey("contact", str(contact_id)))
     if found is None:
         return None
     return found.entry.last_sequence, found.entry.state.email if found.entry.state else None

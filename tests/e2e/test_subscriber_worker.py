@@ -67,7 +67,7 @@ async def service(settings: dict[str, str]) -> AsyncIterator[Application]:
 
 
 async def sequence(application: Application, contact_id: UUID) -> int:
-    found = await application.inbox.entries.newest(AggregateKey("contact", str(contact_id)))
+    found = await application.read_model.inbox.entries.newest(AggregateKey("contact", str(contact_id)))
     return 0 if found is None else found.entry.last_sequence
 
 

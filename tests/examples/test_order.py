@@ -1,12 +1,16 @@
 """An order raises exactly the events of its changes, numbered without a gap."""
 
 from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
 
 import pytest
+from pydantic import ValidationError
 
 from examples.orders.errors import OrderFull, OrderShipped
 from examples.orders.events import Line
-from examples.orders.order import MOST_LINES, NewOrder, Order
+from examples.orders.order import MOST_LINES, NewOrder, Order, OrderState
+from outbox.aggregate import STORED
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 LATER = datetime(2026, 3, 1, 13, tzinfo=UTC)
@@ -73,3 +77,35 @@ def test_an_order_has_a_limited_number_of_lines() -> None:
     order = placed(*[TWO_A] * MOST_LINES)
     with pytest.raises(OrderFull, match="place another"):
         order.add_line(ONE_B, at=NOON)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"customer": " "},
+        {"customer": "x" * 101},
+        {"lines": []},
+        {"lines": [{"sku": "A-1", "quantity": 2}] * (MOST_LINES + 1)},
+        {"lines": [{"sku": "", "quantity": 2}]},
+        {"lines": [{"sku": "x" * 41, "quantity": 2}]},
+        {"lines": [{"sku": "A-1", "quantity": 0}]},
+        {"lines": [{"sku": "A-1", "quantity": 1001}]},
+    ],
+)
+def test_a_rule_that_callers_must_keep_makes_no_stored_order_unreadable(data: dict[str, Any]) -> None:
+    """A team lowers a limit; orders that were stored before are still read, changed and shipped."""
+    whole = {"customer": "Contoso", "lines": [{"sku": "A-1", "quantity": 2}], **data}
+    with pytest.raises(ValidationError):
+        NewOrder.model_validate(whole)
+    kept = {**whole, "id": str(uuid4()), "placedAt": "2026-03-01T12:00:00Z", "lastSequence": 1}
+    order = Order.load(OrderState.model_validate(kept, context=STORED))
+    order.ship(at=LATER)
+    assert raised(order) == [("OrderShippedEvent", 2)]
+    if len(whole["lines"]) > MOST_LINES:
+        with pytest.raises(OrderFull):
+            Order.load(OrderState.model_validate(kept, context=STORED)).add_line(ONE_B, at=LATER)
+
+
+def test_spaces_around_what_a_customer_typed_are_not_stored() -> None:
+    order = NewOrder.model_validate({"customer": " Contoso ", "lines": [{"sku": " A-1 ", "quantity": 2}]})
+    assert (order.customer, order.lines[0].sku) == ("Contoso", "A-1")

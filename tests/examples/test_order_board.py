@@ -8,7 +8,7 @@ import pytest
 from examples.orders.board import BoardEntry, Status, entry_of, project
 from examples.orders.events import Line
 from examples.orders.order import NewOrder, Order
-from examples.orders.subscriber import read
+from examples.orders.subscriber import READER
 from inbox.decision import Because, Done, Put
 from inbox.entry import Found
 from inbox.event import Event
@@ -37,7 +37,7 @@ def history() -> tuple[list[Event], list[Found[BoardEntry]]]:
         assert made is not None
         for each in made.events:
             body = each.model_dump_json(by_alias=True).encode()
-            event = read(Delivery("order-board", "m", 1, body, {"aggregateType": "order"}))
+            event = READER.read(Delivery("order-board", "m", 1, body, {"aggregateType": "order"}))
             assert event is not None
             events.append(event)
         stored = json.loads(made.state.model_dump_json(by_alias=True))

@@ -7,7 +7,7 @@ import pytest
 
 from examples.orders.events import Line
 from examples.orders.order import NewOrder, Order
-from examples.orders.subscriber import effect_of, read
+from examples.orders.subscriber import READER, effect_of
 from inbox.errors import Unreadable
 from inbox.set_aside import Delivery
 from tests.support.effects import Clock, FakeLedger, Outbound, inbox_over
@@ -44,7 +44,7 @@ async def test_a_shipped_order_is_one_email_with_the_events_id_as_its_key() -> N
     inbox = type(inbox)(inbox.ledger, effect_of(mails), inbox.rules, clock)
     placed, shipped = bodies()
     for body in (shipped, placed, shipped):
-        event = read(delivery(body))
+        event = READER.read(delivery(body))
         assert event is not None
         await inbox.handle(event)
     told = json.loads(shipped)
@@ -52,10 +52,10 @@ async def test_a_shipped_order_is_one_email_with_the_events_id_as_its_key() -> N
 
 
 def test_what_is_no_event_of_an_order_is_passed_over_or_refused() -> None:
-    assert read(delivery(b"anything", "contact")) is None
+    assert READER.read(delivery(b"anything", "contact")) is None
     for body in (b"Jane", b'{"id": "Jane"}', b'["Jane"]'):
         with pytest.raises(Unreadable) as caught:
-            read(delivery(body))
+            READER.read(delivery(body))
         assert "Jane" not in str(caught.value)
 
 
@@ -64,6 +64,6 @@ def test_a_notice_names_its_order() -> None:
         "id": "0d3c1c5e-0000-4000-8000-000000000000", "action": "EventDiscarded", "sequence": 3,
         "createdAt": "2026-03-01T14:00:00Z", "aggregateType": "order", "aggregateId": "7",
     }  # fmt: skip
-    event = read(delivery(json.dumps(notice).encode()))
+    event = READER.read(delivery(json.dumps(notice).encode()))
     assert event is not None
     assert (event.is_notice, event.aggregate, event.sequence) == (True, ("order", "7"), 3)

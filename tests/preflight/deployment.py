@@ -44,7 +44,9 @@ class Deployment:
     contacts: ContainerOf | None = ContainerOf(indexing=indexed("/type/?", "/data/deleted/?"))
     leases: ContainerOf | None = ContainerOf("/id", indexing=indexed())
     parked: ContainerOf | None = ContainerOf(
-        indexing=indexed("/type/?", "/aggregateType/?", "/contactId/?", "/position/?", "/parkedAt/?")
+        indexing=indexed(
+            "/type/?", "/aggregateType/?", "/aggregateId/?", "/contactId/?", "/position/?", "/parkedAt/?"
+        )
     )
     directory: ContainerOf | None = ContainerOf(
         indexing=indexed("/deleted/?", *(f"/search/{name}/?" for name in (*SORTED_BY, "lastName")))

@@ -14,6 +14,7 @@ from azure.core.credentials import AccessToken
 from azure.cosmos.aio import CosmosClient
 
 from devstack.testing import Service, running
+from infra.bootstrap import queried
 from infra.credentials import Credential
 from infra.preflight.__main__ import main
 from infra.preflight.checks import Plan, check
@@ -149,7 +150,7 @@ async def test_a_call_that_the_app_may_not_make_names_the_missing_role(
 def plan(environment: dict[str, str]) -> Plan:
     return Plan(
         settings=load(environment),
-        subscription=environment["SERVICEBUS_SUBSCRIPTION"],
+        queried=queried(),
         other_subscriptions=(),
         unset=(),
         survive=timedelta(hours=1),

@@ -16,9 +16,10 @@ from tests.support.paths import ROOT
 
 RIGHT = Deployment()
 SEARCHED = (
-    "/deleted/?, /search/name/?, /search/email/?, /search/company/?, /search/city/?, /search/country/?, "
-    "/search/lastName/?"
+    "/deleted/?, /search/name/?, /search/lastName/?, /search/email/?, /search/company/?, /search/city/?, "
+    "/search/country/?"
 )
+PARKED = "/type/?, /aggregateType/?, /aggregateId/?, /contactId/?, /position/?, /parkedAt/?"
 COVERED = (
     "duplicates are dropped for 1 h, an outage of 1 h included; events are kept for 10 d, "
     "so a subscriber must drop later repetitions, by the event's id or sequence"
@@ -41,7 +42,7 @@ async def test_a_right_deployment_passes_and_every_promise_has_its_line(
         "ok       container leases: indexed: nothing but the id",
         "ok       container parked-events: partition key /partitionKey",
         "ok       container parked-events: an item expires only by a TTL of its own",
-        "ok       container parked-events: indexed: /type/?, /aggregateType/?, /contactId/?, /position/?, /parkedAt/?",
+        f"ok       container parked-events: indexed: {PARKED}",
         "ok       container claims: partition key /partitionKey",
         "ok       container claims: an item expires only by a TTL of its own",
         "ok       container claims: indexed: nothing but the id",
@@ -173,7 +174,7 @@ WRONG_CONTAINERS = {
     "a query without its index": (
         Deployment(parked=ContainerOf(indexing=indexed("/type/?", "/position/?"))),
         [
-            "wrong    container parked-events: /aggregateType/?, /contactId/?, /parkedAt/? is queried and not indexed"
+            "wrong    container parked-events: /aggregateType/?, /aggregateId/?, /contactId/?, /parkedAt/? is queried"
         ],
     ),
     "no index at all": (
@@ -285,3 +286,37 @@ async def test_a_longer_outage_needs_a_longer_window_and_longer_lived_events(
     code, (ttl, window) = await preflight(environment, capsys, "--survive", "10d")
     assert (code, ttl.startswith("wrong    EVENT_TTL_SECONDS")) == (1, True)
     assert window.endswith("Fix: set the duplicate detection window to 7 d")
+
+
+async def test_another_service_is_looked_at_with_its_own_indexes_and_subscriptions(
+    cosmos_server: Service, servicebus_server: Service, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home = ROOT / "examples" / "orders"
+    environment = {
+        **json.loads((home / "local.settings.sample.json").read_text())["Values"],
+        "COSMOS": cosmos_server.connection_string,
+        "SERVICEBUS": servicebus_server.connection_string,
+        "SERVICEBUS_ADMIN_PORT": servicebus_server.addresses[1].rpartition(":")[2],
+    }
+    app = read_settings(environment, home).app
+    await provision.cosmos(environment["COSMOS"], app.cosmos)
+    await provision.servicebus(servicebus_server.admin_connection_string, app.servicebus)
+    orders = ["--service", "examples.orders.bootstrap", "--survive", "5m", "--subscription", "order-board"]
+    code, complaints = await preflight(environment, capsys, *orders)
+    assert code == 0, complaints
+    board = [line for line in complaints if "container order-board" in line]
+    assert ["everything is indexed" in line for line in board] == [True]
+    assert "/search/customer/?, /search/status/?" in board[0]
+    code, complaints = await preflight(environment, capsys, "--survive", "5m")
+    assert code == 1, "the board has not the indexes of the directory"
+
+
+async def test_a_service_that_is_not_there_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    code = await asyncio.to_thread(
+        main, ["--service", "examples.invoices.bootstrap"], {"COSMOS": "x", "SERVICEBUS": "x"}
+    )
+    assert code == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(
+        "preflight: --service examples.invoices.bootstrap: there is no module examples.invoices."
+    )

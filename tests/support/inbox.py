@@ -115,7 +115,8 @@ def event(
     sequence: int | None, *, action: str = "Changed", key: AggregateKey = KEY, event_id: str = ""
 ) -> Event:
     """An event that adds its sequence to the state."""
-    return Event(event_id or f"{key.id}/{sequence}/{action}", key, action, sequence, NOON, {"adds": sequence})
+    event_id = event_id or f"{key.id}/{sequence}/{action}"
+    return Event(event_id, key, action, sequence, NOON, {"adds": sequence}, schema_version=2)
 
 
 def notice(sequence: int) -> Event:

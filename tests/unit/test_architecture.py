@@ -39,7 +39,8 @@ MAY_IMPORT = {
 
 GENERIC = [
     "outbox", "inbox", "changefeed", "infra/cosmos", "infra/servicebus", "infra/http", "infra/credentials.py",
-    "infra/erasing.py", "infra/errors.py", "infra/expiry.py", "infra/probes.py", "infra/relay_feed.py",
+    "infra/erasing.py", "infra/errors.py", "infra/expiry.py", "infra/preflight",
+    "infra/probes.py", "infra/read_model.py", "infra/relay_feed.py",
     "infra/relay_status.py", "infra/relay_worker.py", "infra/republish.py", "infra/shedding.py",
     "infra/subscriber.py", "infra/subscriber_worker.py", "infra/telemetry", "infra/wire_names.py", "infra/wiring.py",
     "infra/worker.py",

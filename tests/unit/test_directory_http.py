@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 import azure.functions as func
 import pytest
 
-from application.directory import DirectoryEntry, DirectoryPage, Field, Listed, Search
+from application.directory import DirectoryEntry, Field, Search
+from inbox.entry import Listed, ListedPage
 from infra.contacts import directory_http as directory
 from infra.http.errors import InvalidRequest
 
@@ -52,7 +53,7 @@ def test_a_search_that_cannot_be_is_refused_with_every_field(query: str, fields:
 def test_an_entry_says_how_far_it_can_be_trusted() -> None:
     noon = datetime(2026, 3, 1, 12, tzinfo=UTC)
     entry = DirectoryEntry(first_name="J", last_name="D", email="j@d.org", company="Contoso")
-    page = DirectoryPage([Listed("7", entry, 3, noon, 0.25, noon)], "more")
+    page = ListedPage([Listed("7", entry, 3, noon, 0.25, noon)], "more")
     assert json.loads(directory.listed(page).get_body()) == {
         "items": [
             {

@@ -10,7 +10,7 @@ from jsonschema import Draft7Validator, Draft202012Validator
 from domain import events
 from domain.values import Name
 from infra.contacts.documents import CONTACTS
-from infra.contacts.subscriber import received_event
+from infra.contacts.read_side import READER
 from infra.cosmos.documents import DIGEST, digest, event_item, is_as_committed
 from infra.servicebus.message import CloudEvents, message_from_event
 from outbox.feed import OutboxEvent
@@ -205,7 +205,7 @@ async def test_this_version_forwards_and_receives_an_event_of_the_next_one_as_it
     assert json.loads(sent) == item["data"]
 
     message = message_from_event(read(item), service=CloudEvents(CONTACTS.source, "urn:x"), partitioned=False)
-    received = received_event(sent, samples.headers(message))
+    received = READER.event(sent, samples.headers(message))
     assert received is not None
     assert tuple(received.aggregate) == CONTACT.key
     assert (received.action, received.sequence) == (event.action, event.sequence)

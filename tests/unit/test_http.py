@@ -279,12 +279,15 @@ async def test_a_body_that_readers_of_json_disagree_on_has_no_fingerprint() -> N
 
 
 def test_a_repeated_answer_says_so() -> None:
-    assert http.created(Receipt(CONTACT, '"1"'), replayed=True).headers["Idempotency-Replayed"] == "true"
-    assert "Idempotency-Replayed" not in http.created(Receipt(CONTACT, '"1"')).headers
+    assert (
+        http.resource.created(Receipt(CONTACT, '"1"'), replayed=True).headers["Idempotency-Replayed"]
+        == "true"
+    )
+    assert "Idempotency-Replayed" not in http.resource.created(Receipt(CONTACT, '"1"')).headers
 
 
 def test_created_says_where_and_which_version() -> None:
-    response = http.created(Receipt(CONTACT, '"1"', events=1))
+    response = http.resource.created(Receipt(CONTACT, '"1"', events=1))
     assert response.status_code == 201
     assert response.headers["Location"] == f"/api/contacts/{CONTACT.id}"
     assert response.headers["ETag"] == '"1"'
@@ -292,12 +295,12 @@ def test_created_says_where_and_which_version() -> None:
     assert body["name"] == {"firstName": "John", "lastName": "Doe"}
     properties = {to_camel(name) for name in ContactDetails.model_fields}
     assert set(body) == {"id", "createdAt", "modifiedAt", "sequence"} | properties, (
-        "infra/contacts/http.py: _view shows every property of ContactDetails, and nothing that only this service needs"
+        "infra/contacts/http.py: view shows every property of ContactDetails, and nothing that only this service needs"
     )
 
 
 def test_a_version_that_others_have_replaced_is_not_claimed() -> None:
-    assert "ETag" not in http.changed(Receipt(CONTACT, None, events=1)).headers
+    assert "ETag" not in http.resource.changed(Receipt(CONTACT, None, events=1)).headers
 
 
 @pytest.mark.parametrize(
@@ -305,14 +308,16 @@ def test_a_version_that_others_have_replaced_is_not_claimed() -> None:
     [('"1"', 304), ('W/"1"', 304), ("*", 304), ('"0", "1"', 304), ('"2"', 200), ("1", 200), ("", 200)],
 )
 def test_a_version_that_the_caller_has_is_not_sent_again(header: str, status: int) -> None:
-    response = http.found(request("GET", headers={"If-None-Match": header}), Versioned(CONTACT, '"1"'))
+    response = http.resource.found(
+        request("GET", headers={"If-None-Match": header}), Versioned(CONTACT, '"1"')
+    )
     assert response.status_code == status
     assert response.headers["ETag"] == '"1"'
     assert bool(response.get_body()) == (status == 200)
 
 
 def test_a_list_says_where_it_goes_on() -> None:
-    body = json.loads(http.listed(Page([CONTACT], "next")).get_body())
+    body = json.loads(http.resource.listed(Page([CONTACT], "next")).get_body())
     assert [item["id"] for item in body["items"]] == [str(CONTACT.id)]
     assert body["continuationToken"] == "next"
 

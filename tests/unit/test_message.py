@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from inbox.errors import Unreadable
 from infra.contacts.documents import CONTACTS
-from infra.contacts.subscriber import received_event
+from infra.contacts.read_side import READER
 from infra.servicebus.message import CloudEvents, exact_size, message_from_event, size_at_most
 from outbox.aggregate import AggregateKey
 from outbox.feed import OutboxEvent
@@ -55,7 +55,7 @@ def test_a_message_of_an_event_without_a_sequence_says_so() -> None:
     assert message.application_properties is not None
     assert message.application_properties["unsequenced"] is True
     assert "sequence" not in message.application_properties
-    received = received_event(b"".join(message.body), {})
+    received = READER.event(b"".join(message.body), {})
     assert received is not None
     assert received.sequence is None
 
@@ -90,9 +90,10 @@ def test_on_a_partitioned_topic_the_session_is_the_partition_key() -> None:
 
 def test_a_subscriber_reads_which_event_it_is_and_no_more() -> None:
     message = message_from_event(an_event(), service=CloudEvents(CONTACTS.source), partitioned=False)
-    event = received_event(b"".join(message.body), {})
+    event = READER.event(b"".join(message.body), {})
     assert event is not None
     assert (event.id, event.action, event.sequence) == (str(EVENT_ID), "ContactNameUpdatedEvent", 2)
+    assert event.schema_version is None
     assert "Jane" not in repr(event)
 
 
@@ -104,7 +105,7 @@ def test_a_body_that_is_no_event_is_refused_without_being_repeated() -> None:
         b'{"action": "Jane", "contactId": 1}',
     ):
         with pytest.raises(Unreadable) as caught:
-            received_event(body, {})
+            READER.event(body, {})
         assert "Jane" not in str(caught.value)
 
 
@@ -113,22 +114,30 @@ def test_a_subscriber_reads_of_which_aggregate_an_event_is() -> None:
     body = b"".join(message.body)
     properties = {str(name): value for name, value in (message.application_properties or {}).items()}
     for known in (properties, {}):  # without properties: from before messages told the type
-        event = received_event(body, known)
+        event = READER.event(body, known)
         assert event is not None
         assert event.aggregate == ("contact", str(CONTACT_ID))
-    assert received_event(body, {"aggregateType": "invoice"}) is None
+    assert READER.event(body, {"aggregateType": "invoice"}) is None
+
+
+@pytest.mark.parametrize(("told", "version"), [(2, 2), ("2", None), (None, None), (True, None)])
+def test_a_subscriber_is_told_the_version_of_the_events_schema(told: object, version: int | None) -> None:
+    body = b'{"id": "e", "action": "A", "sequence": 1, "contactId": "c", "createdAt": "2026-03-01T12:00:00Z"}'
+    event = READER.event(body, {"schemaVersion": told})
+    assert event is not None
+    assert event.schema_version == version
 
 
 def test_a_notice_names_its_contact_in_the_message_at_least_and_an_event_may_have_no_sequence() -> None:
     body = {"id": "n", "action": "EventDiscarded", "createdAt": "2026-03-01T12:00:00Z"}
-    notice = received_event(json.dumps(body).encode(), {"cloudEvents_subject": str(CONTACT_ID)})
+    notice = READER.event(json.dumps(body).encode(), {"cloudEvents_subject": str(CONTACT_ID)})
     assert notice is not None
     assert (notice.is_notice, notice.sequence, notice.aggregate.id) == (True, None, str(CONTACT_ID))
-    nobody = received_event(json.dumps(body).encode(), {"cloudEvents_subject": "nobody"})
+    nobody = READER.event(json.dumps(body).encode(), {"cloudEvents_subject": "nobody"})
     assert nobody is not None, "that there is no such contact is for the source to say"
     for wrong in ({}, {"cloudEvents_subject": "a/b"}, {"cloudEvents_subject": 7}):
         with pytest.raises(Unreadable):
-            received_event(json.dumps(body).encode(), wrong)
+            READER.event(json.dumps(body).encode(), wrong)
 
 
 @given(

@@ -8,16 +8,21 @@ import importlib
 import inspect
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
+import annotated_types
 import pytest
+from pydantic import BaseModel, Field, Strict, StringConstraints
+from pydantic.fields import FieldInfo
 
-from outbox.aggregate import Aggregate, AggregateState
+from outbox.aggregate import Aggregate, AggregateState, input_rule
 from outbox.event import DomainEvent
 from tests.support.paths import ROOT
+from tools.events.schemas import KINDS
 
 
 @dataclass(frozen=True)
@@ -117,7 +122,7 @@ def test_no_two_aggregates_have_one_type() -> None:
     for service, kind in every:
         other = owners.setdefault(type_of(kind), kind.__name__)
         assert other == kind.__name__, (
-            f"{service.domain}: {kind.__name__} has the aggregate_type of {other}; give it one of its own"
+            f"{service.domain}: {kind.__name__} has the aggregate_type of {other}; give the newer one its own"
         )
 
 
@@ -130,6 +135,52 @@ def test_the_aggregate_names_its_type_and_its_state(service: Service, kind: type
     state = getattr(kind, "state_type", None)
     assert inspect.isclass(state), f"{where}: set state_type to the model that is stored"
     assert issubclass(state, AggregateState), f"{where}: {state.__name__} must be an AggregateState"
+
+
+LIMITS = annotated_types.BaseMetadata, annotated_types.GroupedMetadata, StringConstraints
+
+
+def is_limit(metadata: object) -> bool:
+    return isinstance(metadata, LIMITS) and not isinstance(metadata, Strict)
+
+
+def limits(model: Any, place: str) -> Iterator[str]:
+    """The fields of a model, and of those in it, whose limits pydantic itself holds."""
+    if inspect.isclass(model) and issubclass(model, BaseModel):
+        for name, field in model.model_fields.items():
+            if any(map(is_limit, field.metadata)):
+                yield f"{place}.{name}"
+            yield from limits(field.annotation, f"{place}.{name}")
+        return
+    for part in get_args(model):
+        if isinstance(part, FieldInfo):
+            if any(map(is_limit, part.metadata)):
+                yield place
+        elif is_limit(part):
+            yield place
+        else:
+            yield from limits(part, place)
+
+
+@pytest.mark.parametrize(("service", "kind"), EVERY_AGGREGATE)
+def test_a_rule_for_callers_makes_no_stored_state_unreadable(
+    service: Service, kind: type[Aggregate[Any]]
+) -> None:
+    found = list(limits(kind.state_type, kind.state_type.__name__))
+    assert not found, f"{service.domain}: give {found} an input_rule, which lets what is stored pass"
+
+
+def test_a_limit_is_found_wherever_it_stands_in_a_state() -> None:
+    class Part(BaseModel):
+        text: Annotated[str, StringConstraints(max_length=3)]
+
+    class Whole(BaseModel):
+        parts: tuple[Part, ...]
+        some: Annotated[tuple[int, ...], Field(min_length=1)]
+        maybe: Annotated[int, Field(ge=1)] | None = None
+        free: Annotated[str, input_rule(str)]
+
+    assert list(limits(Whole, "Whole")) == ["Whole.parts.text", "Whole.some", "Whole.maybe"]
 
 
 @pytest.mark.parametrize(("service", "kind"), EVERY_AGGREGATE)
@@ -222,6 +273,15 @@ def test_an_event_is_described_and_tested(service: Service, kind: type[DomainEve
     )
 
 
+@pytest.mark.parametrize("kind", events(CONTACTS).values(), ids=lambda kind: kind.__name__)
+def test_an_event_of_the_contact_service_is_in_the_contract(kind: type[DomainEvent]) -> None:
+    """Its messages name a schema, which must be there to be published."""
+    assert kind in KINDS, (
+        f"tools/events/schemas.py: add {kind.__name__} to KINDS, a message of it to tools/events/samples.py, and run "
+        "python -m tools.events"
+    )
+
+
 @pytest.mark.parametrize("service", SERVICES, ids=str)
 def test_a_service_has_what_it_needs_to_run(service: Service) -> None:
     for name in TO_RUN:
@@ -249,7 +309,8 @@ def test_no_two_services_share_a_container_or_a_topic(setting: tuple[str, ...]) 
         value = tuple(settings(service).get(name) for name in setting)
         other = owners.setdefault(value, service)
         assert other is service, (
-            f"{service.home}/local.settings.sample.json: {' and '.join(setting)} are those of {other}; name others"
+            f"local.settings.sample.json of {service} and of {other}: {' and '.join(setting)} are the same; "
+            "name others in the newer one"
         )
 
 
@@ -259,7 +320,7 @@ def test_no_two_services_send_messages_with_one_source() -> None:
         [source] = re.findall(r'source="([^"]+)"', (ROOT / service.names).read_text())
         other = owners.setdefault(source, service)
         assert other is service, (
-            f"{service.names}: source={source!r} is that of {other}; give it one of its own"
+            f"{service.names} and {other.names} have the same source={source!r}; give the newer one its own"
         )
 
 

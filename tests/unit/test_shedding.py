@@ -1,9 +1,10 @@
 """Changes are refused while events wait for too long; no request waits to learn that, and doubt refuses nobody."""
 
-import ast
 import asyncio
+import inspect
 import json
 import logging
+from typing import Any
 
 import azure.functions as func
 import pytest
@@ -12,10 +13,12 @@ from devstack.testing import eventually
 from infra import shedding
 from infra.errors import Misconfigured, Overloaded
 from infra.http.answering import Answering
+from infra.http.caller import Callers
 from infra.settings import load
 from infra.shedding import LoadShedder
 from outbox.errors import Unavailable
-from tests.support.paths import ROOT
+from tests.support.contacts import DETAILS_JSON
+from tests.support.functions import functions
 
 SETTINGS = {"COSMOS": "AccountEndpoint=http://x/;AccountKey=eA==;", "SERVICEBUS": "Endpoint=sb://x/;A=b"}
 
@@ -178,23 +181,94 @@ def test_the_setting() -> None:
             load(SETTINGS | {"SHED_LOAD_AFTER_SECONDS": wrong})
 
 
-def writes(decorator: str) -> bool:
-    methods = ("POST", "PUT", "PATCH", "DELETE")
-    return "route(" in decorator and any(f"'{method}'" in decorator for method in methods)
+ID = "7b2d1a52-6a39-4b06-9b3c-0f4d3b1f6a10"
+ORDER_LINE = {"sku": "A-1", "quantity": 2}
+WRITERS: dict[str, dict[str, dict[str, Any]]] = {
+    "function_app": {
+        "create_contact": DETAILS_JSON,
+        "patch_contact": {"description": None},
+        "delete_contact": {},
+    },
+    "examples.orders.function_app": {
+        "place_order": {"customer": "Contoso", "lines": [ORDER_LINE]},
+        "add_line": ORDER_LINE,
+        "ship_order": {},
+    },
+}
+"""Every function of each service that stores a change, with a body that it takes."""
+
+KEYED, PLAIN = {"Idempotency-Key": "once"}, dict[str, str]()
 
 
-@pytest.mark.parametrize("app", ["function_app.py", "examples/orders/function_app.py"])
-def test_every_function_that_stores_a_change_asks_before_it_stores(app: str) -> None:
-    module = ast.parse((ROOT / app).read_text())
-    writers = [
-        function
-        for function in module.body
-        if isinstance(function, ast.AsyncFunctionDef)
-        and any(writes(ast.unparse(each)) for each in function.decorator_list)
-    ]
-    assert len(writers) == 3
-    for function in writers:
-        lines = [ast.unparse(statement) for statement in function.body]
-        asked = lines.index("application().outbox.shedder.check()")
-        stored = next(number for number, line in enumerate(lines) if "await" in line)
-        assert asked < stored, function.name
+class Reached(Exception):
+    """A use case was called."""
+
+
+class UseCases:
+    def __getattr__(self, name: str) -> Any:
+        async def call(*given: Any, **options: Any) -> None:
+            raise Reached(name)
+
+        return call
+
+
+class Gate:
+    """In the place of the service behind an app: says whether a function asked, and got through."""
+
+    def __init__(self, *, shut: bool) -> None:
+        self.outbox = self.shedder = self
+        self.contacts = self.orders = self.directory = self.board = UseCases()
+        self.callers = Callers(platform_authenticates=False)
+        self.shut = shut
+
+    def check(self) -> None:
+        if self.shut:
+            raise Overloaded("behind", retry_after_seconds=12)
+
+
+def own_functions(app: str) -> dict[str, Any]:
+    """The HTTP functions that are written in an app, without those that every service gets for its operators."""
+    found = {name: inspect.unwrap(each.get_user_function()) for name, each in functions(app).items()}
+    return {name: call for name, call in found.items() if call.__module__ == app and name != "unrouted"}
+
+
+async def called(app: str, name: str, gate: Gate, monkeypatch: pytest.MonkeyPatch, **headers: str) -> str:
+    """What becomes of a call, without the layer that answers errors."""
+    monkeypatch.setattr(f"{app}.application", lambda: gate)
+    body = json.dumps(WRITERS[app].get(name)).encode()
+    typed = {"Content-Type": "application/json", **headers}
+    sent = func.HttpRequest("POST", "http://x/api/y", headers=typed, route_params={"id": ID}, body=body)
+    try:
+        await own_functions(app)[name](sent)
+    except (Overloaded, Reached) as ended:
+        return type(ended).__name__
+    return "nothing"
+
+
+def by_method(app: str, *methods: str) -> set[str]:
+    return {
+        name
+        for name in own_functions(app)
+        if (trigger := functions(app)[name].get_trigger()) is not None
+        and {method.value for method in trigger.get_dict_repr().get("methods") or ()} & set(methods)
+    }
+
+
+@pytest.mark.parametrize("app", WRITERS)
+async def test_every_function_that_stores_a_change_asks_before_it_stores(
+    app: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing = by_method(app, "POST", "PUT", "PATCH", "DELETE") - set(WRITERS[app])
+    assert not missing, f"tests/unit/test_shedding.py: add {sorted(missing)} to WRITERS, each with a body"
+    for name in WRITERS[app]:
+        for headers in (PLAIN, KEYED):
+            assert await called(app, name, Gate(shut=True), monkeypatch, **headers) == "Overloaded", name
+            assert await called(app, name, Gate(shut=False), monkeypatch, **headers) == "Reached", name
+
+
+@pytest.mark.parametrize("app", WRITERS)
+async def test_whoever_only_reads_is_let_in(app: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    readers = by_method(app, "GET")
+    assert len(readers) == 3
+    for name in readers:
+        assert await called(app, name, Gate(shut=True), monkeypatch) == "Reached", name

@@ -47,7 +47,7 @@ def test_a_patch_of_another_property_does_not_touch_what_a_later_version_has_sto
 
 
 def test_callers_see_no_field_that_this_version_does_not_know() -> None:
-    view = http._view(stored(**FROM_LATER).state)
+    view = http.view(stored(**FROM_LATER))
     assert view["name"] == {"firstName": "John", "lastName": "Doe"}
     assert set(view) == {
         "id",
@@ -69,7 +69,7 @@ TODAY_REFUSED: dict[str, Any] = {
 
 def test_a_rule_that_came_later_makes_nothing_unreadable() -> None:
     contact = stored(**TODAY_REFUSED)
-    assert http._view(contact.state)["email"] == "no-address-any-more"
+    assert http.view(contact)["email"] == "no-address-any-more"
     contact.delete(at=LATER)
     assert contact.changes() is not None
 
@@ -85,3 +85,14 @@ def test_a_patch_is_judged_by_what_it_patches() -> None:
     with pytest.raises(InvalidRequest) as refused:
         http.revised(contact.details, {"email": "still none", "company": None})
     assert [error.field for error in refused.value.errors] == ["email"]
+
+
+@pytest.mark.parametrize(
+    ("unknown", "field"), [("name.x", "name.x"), ("a.b", "a.b"), (".", "."), ("", "body"), ("x", "x")]
+)
+def test_a_patch_with_an_unknown_name_is_refused_however_the_name_is_spelled(
+    unknown: str, field: str
+) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        http.revised(stored(**TODAY_REFUSED).details, {unknown: 1})
+    assert [error.field for error in refused.value.errors] == [field]

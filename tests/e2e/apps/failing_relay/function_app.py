@@ -19,14 +19,16 @@ _failures_left = int(os.environ["RELAY_FAILURES"])
 async def create_contact(req: func.HttpRequest) -> func.HttpResponse:
     """As deployed."""
     details = contacts.contact_details(req)
-    return contacts.created(await application().contacts.create(details, request.origin(req)))
+    return contacts.resource.created(await application().contacts.create(details, request.origin(req)))
 
 
 @app.route(route="contacts/{id}", methods=["PATCH"])
 async def patch_contact(req: func.HttpRequest) -> func.HttpResponse:
     """As deployed."""
     contact_id, revision = contacts.contact_id(req), contacts.revision(req)
-    return contacts.changed(await application().contacts.revise(contact_id, revision, request.origin(req)))
+    return contacts.resource.changed(
+        await application().contacts.revise(contact_id, revision, request.origin(req))
+    )
 
 
 @app.cosmos_db_trigger(

@@ -1,0 +1,69 @@
+"""A number on a page that the code decides is the code's; a sentence that was worded anew is found here."""
+
+import json
+
+import pytest
+
+from domain.values import COMPANY_LENGTH, DESCRIPTION_LENGTH, EMAIL_LENGTH, NAME_LENGTH
+from inbox.receiver import LONGEST_CALL_SECONDS, WAIT_SECONDS
+from infra import shedding, worker
+from infra.cosmos.unit_of_work import MAX_BYTES, MAX_OPERATIONS, PATIENCE_SECONDS
+from infra.http.request import DEFAULT_PAGE_SIZE, MAX_BODY_BYTES, MAX_PAGE_SIZE
+from infra.preflight.servicebus_rules import MOST_DELIVERIES
+from infra.probes import STUCK_SECONDS
+from infra.relay_feed import LEASE_EXPIRATION_MS
+from infra.servicebus.sessions import IDLE_SECONDS, MOST_IN_A_ROW
+from infra.settings import load
+from outbox.aggregates import ATTEMPTS
+from tests.support.paths import ROOT
+
+SETTINGS = load({"COSMOS": "x", "SERVICEBUS": "x"})
+DAY = 86_400
+SESSIONS = json.loads((ROOT / "host.json").read_text())["extensions"]["serviceBus"]["maxConcurrentSessions"]
+
+TOLD = {
+    "README.md": [f"`EVENT_TTL_SECONDS` ({SETTINGS.event_ttl_seconds // DAY} days)"],
+    "docs/how-it-works.md": [
+        f"sends the same batch again, for {PATIENCE_SECONDS:.0f} seconds",
+        f"after about {LEASE_EXPIRATION_MS // 1000} seconds, when the lease has expired",
+        f"waits for {WAIT_SECONDS:.0f} seconds and gives the message back",
+        f"up to {MOST_DELIVERIES} times: a day",
+        f"after {SETTINGS.event_ttl_seconds // DAY} days (EVENT_TTL_SECONDS)",
+    ],
+    "docs/api.md": [
+        f"{ATTEMPTS} times in all",
+        f"at most {NAME_LENGTH} characters",
+        f"at most {EMAIL_LENGTH} characters",
+        f"at most {DESCRIPTION_LENGTH} characters",
+        f"each at most {COMPANY_LENGTH} characters",
+        f"A body holds at most {MAX_BODY_BYTES // 1024} KiB",
+        f"1 to {MAX_PAGE_SIZE} contacts a page, {DEFAULT_PAGE_SIZE} unless `pageSize` says otherwise",
+        f"for {SETTINGS.idempotency_ttl_seconds // 3600} hours (`IDEMPOTENCY_TTL_SECONDS`)",
+    ],
+    "docs/when-to-use.md": [f"A batch holds {MAX_OPERATIONS} documents and {MAX_BYTES >> 20} MB"],
+    "docs/operations/deploy.md": [
+        f"| `maxConcurrentSessions` | {SESSIONS} |",
+        f"A worker holds {SESSIONS} sessions at a time",
+        f"after {MOST_IN_A_ROW} messages",
+        f"`sessionIdleTimeout` | {IDLE_SECONDS} s",
+        f"waits\n  {WAIT_SECONDS:.0f} s inside a message",
+        f"for up to {worker.DRAIN_SECONDS:.0f} s",
+        f"has not come round for {STUCK_SECONDS:.0f} s",
+        f"longest call, which is {['', 'one', 'two'][int(LONGEST_CALL_SECONDS // 60)]} minutes",
+    ],
+    "docs/operations/slow-writers.md": [
+        "`Retry-After` of {} to {} seconds".format(*shedding.RETRY_SECONDS),
+        f"every {shedding.LOOK_SECONDS:.0f} seconds at most",
+        f"does not answer the look for {shedding.TRUST_SECONDS:.0f} seconds",
+        f"younger than {shedding.RESUME_SHARE:.0%} of the limit".replace("%", " %"),
+    ],
+}
+
+
+@pytest.mark.parametrize(("page", "text"), [(page, text) for page, texts in TOLD.items() for text in texts])
+def test_a_page_tells_the_codes_number(page: str, text: str) -> None:
+    assert text in (ROOT / page).read_text()
+
+
+def test_a_message_is_delivered_for_a_day_while_the_store_is_away() -> None:
+    assert 1.0 < MOST_DELIVERIES * WAIT_SECONDS / DAY < 1.1
