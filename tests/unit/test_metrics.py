@@ -153,7 +153,7 @@ class Topic:
         self.answers = [*answers]
         self.links = [*links]
 
-    async def limits(self) -> Limits:
+    async def limits(self, *, batches: int) -> Limits:
         return Limits(batch_bytes=200_000, message_bytes=200_000)
 
     async def take(self) -> "Topic":
@@ -182,7 +182,7 @@ async def test_messages_for_which_no_link_opens_are_failed_attempts_too(
     recorded: Recorded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class NoLimits(Topic):
-        async def limits(self) -> Limits:
+        async def limits(self, *, batches: int) -> Limits:
             raise ServiceBusConnectionError
 
     late = publisher_to(Topic(None, links=[ServiceBusConnectionError()]), monkeypatch)

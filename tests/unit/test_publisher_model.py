@@ -46,7 +46,7 @@ class FakeTopic:
         self.failed: set[str] = set()
         """The contacts of which one send of this page has failed without being a refusal."""
 
-    async def limits(self) -> Limits:
+    async def limits(self, *, batches: int) -> Limits:
         return self._limits
 
     async def take(self) -> "FakeTopic":
