@@ -85,9 +85,9 @@ def stack(folder: Path, *, app: Path = ROOT, **settings: str) -> Iterator[Stack]
                 run_beside(started.topic.delete())
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def shared_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """For tests that break nothing; those of a test process share it, with contacts of their own."""
+    """For tests that break nothing."""
     with stack(tmp_path_factory.mktemp("stack")) as started:
         yield started
 
