@@ -37,7 +37,7 @@ app.register_functions(set_aside_functions(application, contacts.OPERATIONS))
 @app.route(route="contacts", methods=["POST"])
 @answering
 async def create_contact(req: func.HttpRequest) -> func.HttpResponse:
-    """POST /contacts"""
+    """POST /contacts: create a contact"""
     details, key = contacts.contact_details(req), request.idempotency_key(req)
     application().outbox.shedder.check()
     service, origin = application().contacts, request.origin(req)
@@ -51,7 +51,7 @@ async def create_contact(req: func.HttpRequest) -> func.HttpResponse:
 @app.route(route="contacts", methods=["GET"])
 @answering
 async def list_contacts(req: func.HttpRequest) -> func.HttpResponse:
-    """GET /contacts?pageSize=&continuationToken="""
+    """GET /contacts?pageSize=&continuationToken=: list contacts, a page a call"""
     size, token = request.page_request(req)
     return contacts.resource.listed(await application().contacts.page(size, token, request.origin(req)))
 
@@ -59,7 +59,7 @@ async def list_contacts(req: func.HttpRequest) -> func.HttpResponse:
 @app.route(route="contacts/{id}", methods=["GET"])
 @answering
 async def get_contact(req: func.HttpRequest) -> func.HttpResponse:
-    """GET /contacts/{id}"""
+    """GET /contacts/{id}: read a contact"""
     contact_id = contacts.contact_id(req)
     return contacts.resource.found(req, await application().contacts.read(contact_id, request.origin(req)))
 
@@ -67,7 +67,7 @@ async def get_contact(req: func.HttpRequest) -> func.HttpResponse:
 @app.route(route="contacts/{id}", methods=["PATCH"])
 @answering
 async def patch_contact(req: func.HttpRequest) -> func.HttpResponse:
-    """PATCH /contacts/{id}"""
+    """PATCH /contacts/{id}: change a contact with a JSON Merge Patch (RFC 7396)"""
     contact_id, revision, versions = contacts.contact_id(req), contacts.revision(req), request.if_match(req)
     application().outbox.shedder.check()
     service, origin = application().contacts, request.origin(req)
@@ -77,7 +77,7 @@ async def patch_contact(req: func.HttpRequest) -> func.HttpResponse:
 @app.route(route="contacts/{id}", methods=["DELETE"])
 @answering
 async def delete_contact(req: func.HttpRequest) -> func.HttpResponse:
-    """DELETE /contacts/{id}"""
+    """DELETE /contacts/{id}: delete a contact"""
     contact_id, versions = contacts.contact_id(req), request.if_match(req)
     application().outbox.shedder.check()
     await application().contacts.delete(contact_id, request.origin(req), if_match=versions)
@@ -87,8 +87,8 @@ async def delete_contact(req: func.HttpRequest) -> func.HttpResponse:
 @app.route(route="directory", methods=["GET"])
 @answering
 async def search_directory(req: func.HttpRequest) -> func.HttpResponse:
-    """GET /directory?name=&email=&company=&city=&country=&sort=&pageSize=&continuationToken="""
-    search, (size, token) = directory.search(req), request.page_request(req)
+    """GET /directory?name=&email=&company=&city=&country=&sort=&pageSize=&continuationToken=: search the directory"""
+    search, (size, token) = directory.search(req), request.page_request(req, *directory.PARAMETERS)
     return directory.listed(await application().directory.search(search, size, token))
 
 

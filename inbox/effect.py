@@ -43,7 +43,7 @@ class Mark:
     kept: Event | None = field(default=None, repr=False)
     """The event of an effect that may have been handled: an operator may want it run again. It is not counted."""
     by: str = ""
-    """The call that runs the effect: so that a call whose answer was lost knows its own write."""
+    """The call that runs the effect, or has: so that a call whose answer was lost knows its own write."""
     failures: int = 0
     failing_since: datetime | None = None
     reason: str = ""

@@ -69,7 +69,7 @@ class Call:
 
 def decide(seen: Seen, event: Event, rules: EffectRules, call: Call) -> Kept | Running | Change:
     """What an event means for what is known."""
-    old = not call.asked and call.now - event.created_at >= rules.events_come_for  # too-old
+    old = not call.asked and event.age(call.now) >= rules.events_come_for  # too-old
     known = _known(seen, event, rules, call.now)
     if known is not None:
         return known
@@ -110,7 +110,8 @@ def is_young(mark: Mark, rules: EffectRules, now: datetime) -> bool:
 def finished(marker: Marker, mark: Mark, state: MarkState, now: datetime, reason: str) -> Change:
     """The mark is over: its place is passed, and the event is kept only if it may have been handled."""
     kept = (mark.kept or mark.waits) if state is MarkState.UNCERTAIN else None
-    over = replace(mark, state=state, at=now, waits=None, kept=kept, by="", reason=reason)
+    by = mark.by if state is MarkState.HANDLED else ""  # own-record
+    over = replace(mark, state=state, at=now, waits=None, kept=kept, by=by, reason=reason)
     after = replace(marker, waiting=marker.waiting - (mark.waits is not None))  # count-holds
     if mark.sequence is not None and mark.sequence > (marker.last or 0):
         after = replace(after, last=mark.sequence, running=None)

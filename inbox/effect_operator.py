@@ -85,18 +85,27 @@ class EffectOperator:
         """One open effect with its event. Raises NotSetAside, StoreAway."""
         return await self.effects.get(effect_id)
 
-    async def apply(self, effect_id: str) -> None:
+    async def apply(self, effect_id: str, again: str | None = None) -> None:
         """Run an effect now: one that waits if it is its turn, however old it is, or one that may have been handled.
+
+        The latter only with ``again``, the reason why it is to run once more: who saw it as one that waits has not
+        decided that, and it cannot be taken back.
 
         Raises:
             NotSetAside: there is no such effect, or it is over.
             NotInTurn: another event comes first, or the effect has failed again.
-            NotApplied: an effect that may have been handled has failed, or its event was not kept here.
+            NotApplied: an effect that may have been handled has failed, its event was not kept here, or there is no
+                reason to run it again.
             StoreAway: the store, or the service that the effect calls, did not answer; or the effect is running.
         """
         found = await self.effects.get(effect_id)
         if found.mark.state is MarkState.UNCERTAIN:
-            await self._again(found.aggregate, found.mark.event_id)
+            if again is None:
+                raise NotApplied(
+                    "the effect may have been handled: find out, then give the reason why it is to run again, or "
+                    "discard it"
+                )
+            await self._again(found.aggregate, found.mark.event_id, again)
         else:
             await EffectUpkeep(self.inbox).apply(found.aggregate, found.mark.event_id)
 
@@ -126,7 +135,7 @@ class EffectOperator:
         if place - first > MOST_PLACES:
             raise NotInTurn(f"gave up {MOST_PLACES} places, and more are missing: call again")
 
-    async def _again(self, key: AggregateKey, event_id: str) -> None:
+    async def _again(self, key: AggregateKey, event_id: str, reason: str) -> None:
         call, rules = Call(self.inbox.clock(), uuid4().hex), self.inbox.rules
         seen = await self._change(key, event_id, lambda mark: claimed(mark, call, rules))
         assert seen.mark is not None, "what was written is there"
@@ -134,7 +143,11 @@ class EffectOperator:
         if self.inbox.clock() - call.now > timedelta(seconds=rules.before_and_after_seconds):
             raise EffectRunning("the call took too long to begin: try again in some minutes")  # fresh-start
         failure = await self._failure(self.inbox.effect(seen.mark.kept))
-        await self._recorded(key, event_id, call.by, failure, seen)
+
+        def after(mark: Mark) -> Mark:
+            return ended(mark, call.by, self.inbox.clock(), failure, reason)
+
+        await self._recorded(key, event_id, after, seen, ran=failure is None)
         if failure is None:
             telemetry.decided(telemetry.Outcome.APPLIED)
             _log.warning("ran the effect of event %s of %s again, as an operator asked", event_id, key)
@@ -144,13 +157,9 @@ class EffectOperator:
             raise NotApplied(f"the effect failed, and still may have been handled: {told(failure)}")
 
     async def _recorded(
-        self, key: AggregateKey, event_id: str, by: str, failure: Exception | None, seen: Seen
+        self, key: AggregateKey, event_id: str, after: Callable[[Mark], Mark], seen: Seen, *, ran: bool
     ) -> None:
         """While the store is away it is tried again, for as long as a call may take. Raises StoreAway."""
-
-        def after(mark: Mark) -> Mark:
-            return ended(mark, by, self.inbox.clock(), failure)
-
         newest: Seen | None = seen
         try:
             async with asyncio.timeout(self.inbox.rules.before_and_after_seconds):
@@ -164,7 +173,7 @@ class EffectOperator:
                     else:
                         return
         except TimeoutError:
-            outcome = "was run: do not apply it again, but discard it" if failure is None else "failed"
+            outcome = "was run: do not apply it again, but discard it" if ran else "failed"
             raise StoreAway(
                 f"the effect {outcome}. This could not be recorded, since the store is away"
             ) from None
@@ -210,13 +219,21 @@ def claimed(mark: Mark, call: Call, rules: EffectRules) -> Mark:
     return mark if mark.by == call.by else replace(_free(mark, rules, call.now), by=call.by, at=call.now)
 
 
-def ended(mark: Mark, by: str, now: datetime, failure: Exception | None) -> Mark:
-    """What is known after an operator's call. Raises NotSetAside: another call has taken the effect over."""
+def ended(mark: Mark, by: str, now: datetime, failure: Exception | None, reason: str) -> Mark:
+    """What is known after an operator's call, which had this reason.
+
+    Raises NotSetAside: another call has taken the effect over.
+    """
     if mark.by != by:
         raise NotSetAside("another call has taken the effect over")
     if failure is None:
         return replace(
-            mark, state=MarkState.HANDLED, at=now, by="", kept=None, reason="run again by an operator"
+            mark,
+            state=MarkState.HANDLED,
+            at=now,
+            by="",
+            kept=None,
+            reason=f"run again by an operator: {reason}",
         )
     return replace(mark, at=now, by="", failures=mark.failures + 1, reason=told(failure))
 

@@ -15,7 +15,6 @@ from inbox.effects import ATTEMPTS, EffectInbox
 from inbox.errors import (
     Contended,
     EffectRunning,
-    InboxError,
     NotApplied,
     NotInTurn,
     NotSetAside,
@@ -23,6 +22,7 @@ from inbox.errors import (
     StoreAway,
 )
 from inbox.event import AggregateKey
+from inbox.receiver import told
 
 SIDE_BY_SIDE = 8
 """How many aggregates a run of the timer tends at once: one whose effect is slow does not hold up the others."""
@@ -54,8 +54,8 @@ class EffectUpkeep:
             await self.tend(key, until)
         except StoreAway as error:
             _log.warning("what waits of %s is tried again by the next run: %s", key, error)
-        except InboxError as error:
-            _log.error("what waits of %s cannot be tried: %s", key, error)
+        except Exception as error:  # noqa: BLE001 - one aggregate must not end the run over the others
+            _log.error("what waits of %s cannot be tried: %s", key, told(error))
 
     async def tend(self, key: AggregateKey, until: float) -> None:
         """Try what waits of one aggregate, each event once. Raises as :meth:`EffectInbox.handle` does."""
@@ -170,7 +170,7 @@ class EffectUpkeep:
     def _is_held(self, mark: Mark) -> bool:
         """Whether the event is so old that it is not run by itself."""
         rules = self.inbox.rules
-        return mark.waits is not None and self.inbox.clock() - mark.waits.created_at >= rules.events_come_for
+        return mark.waits is not None and mark.waits.age(self.inbox.clock()) >= rules.events_come_for
 
     async def _give_up(self, key: AggregateKey, mark: Mark, until: float) -> None:
         """``age-gives-up``: the event, if it is its turn; otherwise the places before it that did not come.

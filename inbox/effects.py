@@ -38,7 +38,10 @@ ATTEMPTS = 5
 """How often a marker that changed is decided upon again before Contended is raised."""
 
 FOLLOW_SECONDS = 15.0
-"""How long a call goes on with what waited for its event; the timer does the rest."""
+"""How long after its beginning a call starts what waited for its event; the timer does the rest.
+
+Short, since an effect that began late would be cut off when the receiver ends the call, and might have taken place.
+"""
 
 Effect = Callable[[Event], Awaitable[None]]
 """Runs the effect, with ``event.id`` as its idempotency key. Raises EffectAway where nobody can be served now, and
@@ -80,10 +83,11 @@ class EffectInbox:
             Contended: the marker changed each time.
             Unstorable: the store will never take the event.
         """
+        until = self.time() + FOLLOW_SECONDS
         after = await self.settle(event)
         if after is not None and after.waiting:
             with contextlib.suppress(InboxError):  # the message is done; the timer goes on
-                await self.follow(event.aggregate, self.time() + FOLLOW_SECONDS)
+                await self.follow(event.aggregate, until)
 
     async def follow(self, key: AggregateKey, until: float) -> None:
         """Go on with what waits, in order, as far as it is its turn. Raises as :meth:`handle` does."""
@@ -155,7 +159,10 @@ class EffectInbox:
             return finished(marker, replace(mark, kept=event), state, self.clock(), reason)
 
         after = await self._write(event, started, over)
-        self._tell(event, state)
+        if (
+            after is not None or state is MarkState.UNCERTAIN
+        ):  # else another call tells, and has run it once more
+            self._tell(event, state)
         return after
 
     async def _write(
@@ -179,10 +186,9 @@ class EffectInbox:
         while True:
             try:
                 seen = seen or await self.ledger.read(event.aggregate, event.id, fenced=True)
-                if seen.mark is None or not _is_own(seen.mark, started.mark.by):
-                    return (
-                        None  # own-start: it is written already, or somebody else answers for the effect now
-                    )
+                if not _is_own(seen.mark, started.mark.by):  # somebody else answers for the effect now, or
+                    return seen.marker if _is_recorded(seen.mark, started.mark.by) else None  # own-record
+                assert seen.mark is not None, "the mark of this call is one"
                 after = change(seen.marker, seen.mark)
                 return (await self.ledger.write(event.aggregate, after.marker, after.mark)).marker
             except RecordChanged:
@@ -203,6 +209,10 @@ class EffectInbox:
 
 def _is_own(mark: Mark | None, by: str) -> bool:
     return mark is not None and mark.state is MarkState.STARTED and mark.by == by
+
+
+def _is_recorded(mark: Mark | None, by: str) -> bool:
+    return mark is not None and mark.state is MarkState.HANDLED and mark.by == by
 
 
 def _names(event: Event) -> tuple[str, str, AggregateKey]:

@@ -6,7 +6,7 @@ so that subscribers see no gap, and tells nothing of what changed.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 NOTICE = "EventDiscarded"
@@ -33,9 +33,15 @@ class Event:
     sequence: int | None
     """1, 2, 3 … without a gap for each aggregate; None: the publisher gave the event no number."""
     created_at: datetime
+    """It may name no zone, as others may have stored it."""
     data: Mapping[str, Any] = field(repr=False, hash=False)
     schema_version: int | None = None
     """The version of the event's schema, by which a subscriber tells how to read ``data``; None: not told."""
+
+    def age(self, now: datetime) -> timedelta:
+        """How old the event is; a time that names no zone is taken for one of UTC."""
+        zoned = self.created_at if self.created_at.tzinfo else self.created_at.replace(tzinfo=UTC)
+        return now - zoned
 
     @property
     def is_notice(self) -> bool:

@@ -1,20 +1,32 @@
 """A rebuild fills the entries from their sources while events go on being applied: the newer of the two wins.
 
+Of one sequence the source's state wins: what an entry lacks of it, an earlier version of the subscriber did not keep.
+
 With ``source_wins``, after a restore, the source wins whatever the sequences say: entries that are ahead are lowered,
 entries whose source is gone are removed, and deleted entries of living sources come back. That breaks the rules by
 which events are applied (``only-newer``, ``deleted-is-final``): the subscriber must be stopped, and no message left.
+
+A rebuild that was cut off goes on where it ended. One in which the source wins begins anew, and so does one that began
+long ago: the progress that is stored may be that of another restore.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Generic, TypeVar
 
 from inbox.decision import Put
-from inbox.entry import Entry, Stamp
-from inbox.state import StateInbox
+from inbox.entry import Entry, Stamp, VersionedEntry
+from inbox.errors import Contended, EntryChanged
+from inbox.event import AggregateKey
+from inbox.state import ATTEMPTS, StateInbox
 from inbox.walk import Lists, Progress, Result, Seen, Side, Walk
 
 S = TypeVar("S")
+
+GOES_ON = timedelta(days=1)
+"""How long after its beginning a rebuild that was cut off goes on where it ended."""
 
 
 @dataclass(frozen=True)
@@ -26,20 +38,42 @@ class Rebuild(Generic[S]):
     source_wins: bool = False
 
     async def run(self, tell: Callable[[Progress], None]) -> Progress:
-        """Go on to the end. Raises StoreAway: run it again, it goes on from there."""
+        """Go on to the end. Raises StoreAway: run it again."""
         look = self._force if self.source_wins else self._heal
-        walk = Walk("rebuild", self.lists, {Side.ENTRIES: look, Side.SOURCES: look}, self.inbox.clock, tell)
+        looks = {Side.ENTRIES: look, Side.SOURCES: look}
+        walk = Walk("rebuild", self.lists, looks, self.inbox.clock, tell, self._anew)
         return await walk.run(seconds=None)
 
+    def _anew(self, progress: Progress) -> bool:
+        return self.source_wins or self.inbox.clock() - progress.began_at > GOES_ON
+
     async def _heal(self, seen: Seen) -> Result:
+        for _ in range(ATTEMPTS):
+            with suppress(EntryChanged):
+                return await self._healed(seen)
+        raise Contended(f"{seen.key} changed at each of {ATTEMPTS} attempts")
+
+    async def _healed(self, seen: Seen) -> Result:
+        """Raises EntryChanged."""
         read = await self.inbox.entries.read(seen.key)
         if read is None and seen.deleted:
             return Result.RIGHT  # a deleted entry is of no use where no message of it can come
         if read is not None and not read.entry.deleted and not seen.deleted:
             found = await self.inbox.source.read(seen.key)
             if found is not None and found.sequence == read.entry.last_sequence:
-                return Result.RIGHT
+                return (
+                    Result.RIGHT if found.state == read.entry.state else await self._restated(seen.key, read)
+                )
         return Result.HEALED if isinstance(await self.inbox.heal(seen.key), Put) else Result.RIGHT
+
+    async def _restated(self, key: AggregateKey, read: VersionedEntry[S]) -> Result:
+        """Write the state of the entry's own sequence, of which a version that knew fewer fields kept a part."""
+        found = await self.inbox.source.newest(key)
+        if found is None or found.state is None or found.sequence != read.entry.last_sequence:
+            raise EntryChanged(f"{key} has moved meanwhile")
+        stamp = Stamp(self.inbox.clock(), None)
+        await self.inbox.entries.put(key, replace(read.entry, state=found.state), stamp, over=read.version)
+        return Result.HEALED
 
     async def _force(self, seen: Seen) -> Result:
         found = await self.inbox.source.newest(seen.key)

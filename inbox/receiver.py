@@ -87,7 +87,7 @@ class Receiver:
 
     def _tell(self, delivery: Delivery) -> None:
         with contextlib.suppress(Unreadable):
-            event = self.read(delivery)
+            event = self._event(delivery)
             if event is not None:
                 _log.info(
                     "received %s %s of %s, sequence %s",
@@ -101,7 +101,7 @@ class Receiver:
         """Store a message that the broker gave up: it is tried again, or an operator looks at it. Raises StoreAway."""
         with telemetry.of_subscription(delivery.subscription):
             try:
-                event = self.read(delivery)
+                event = self._event(delivery)
             except Unreadable as error:
                 await self._add(Record.of(delivery, None, State.REFUSED, f"{error} ({reason})", self.now()))
                 return
@@ -113,9 +113,18 @@ class Receiver:
         refused = record.state is State.REFUSED
         telemetry.decided(telemetry.Outcome.REFUSED if refused else telemetry.Outcome.SET_ASIDE)
 
+    def _event(self, delivery: Delivery) -> Event | None:
+        """The event in a message. Raises Unreadable, also where the reading has a bug: an operator applies it later."""
+        try:
+            return self.read(delivery)
+        except Unreadable:
+            raise
+        except Exception as error:  # noqa: BLE001 - raised, it would come back at once, and as a dead letter for ever
+            raise Unreadable(f"the message cannot be read, because of a bug: {told(error)}") from None
+
     async def _once(self, delivery: Delivery) -> None:
         try:
-            event = self.read(delivery)
+            event = self._event(delivery)
         except Unreadable as error:
             record = Record.of(delivery, None, State.REFUSED, str(error), self.now())
             await self._add(record)

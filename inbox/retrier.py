@@ -7,6 +7,7 @@ the event was applied; a crash between the two leaves a record that is closed by
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -14,9 +15,12 @@ from datetime import datetime, timedelta
 from inbox import telemetry
 from inbox.errors import EffectRunning, NotApplied, NotSetAside, RecordChanged, StoreAway, Unreadable
 from inbox.event import AggregateKey
-from inbox.receiver import Handle, Read, told
+from inbox.receiver import LONGEST_CALL_SECONDS, Handle, Read, told
 from inbox.set_aside import Record, RecordPage, SetAside, State
 from inbox.state import utc_now
+
+AWAY_AT = 5
+"""How many aggregates in a row must find the store away before a run takes it to be away for all."""
 
 _log = logging.getLogger(__name__)
 
@@ -50,22 +54,33 @@ class Retrier:
     now: Callable[[], datetime] = utc_now
 
     async def run(self, *, seconds: float) -> Tried:
-        """Try what waits, for so many seconds at most; what is left waits for the next run. Raises StoreAway."""
-        tried = Tried()
-        try:
-            async with asyncio.timeout(seconds):
-                tried = Tried(overdue=await self._close_overdue())
-                seen: set[AggregateKey | None] = set()
-                async for record in self.set_aside.waiting():
-                    if record.aggregate not in seen:
-                        seen.add(record.aggregate)
-                        tried = tried.plus(await self._of_one(record.aggregate))
-        except TimeoutError:
-            _log.warning(
-                "not all of what was set aside was tried within %.0f s: the next run goes on", seconds
-            )
+        """Try what waits; begins nothing after so many seconds, and cuts nothing off. Raises StoreAway."""
+        until = _time() + seconds
+        tried = Tried(overdue=await self._close_overdue(until))
+        seen: set[AggregateKey | None] = set()
+        away: StoreAway | None = None
+        in_a_row = 0
+        async for record in self.set_aside.waiting():
+            if _time() >= until:
+                _log.warning(
+                    "not all of what was set aside was tried within %.0f s: the next run goes on", seconds
+                )
+                break
+            if record.aggregate in seen:
+                continue
+            seen.add(record.aggregate)
+            try:
+                tried = tried.plus(await self._of_one(record.aggregate, until))
+            except StoreAway as error:
+                away, in_a_row = error, in_a_row + 1
+                if in_a_row == AWAY_AT:
+                    break
+            else:
+                in_a_row = 0
         if tried.applied:
             _log.info("applied %d message(s) that were set aside", tried.applied)
+        if away is not None:
+            raise away
         return tried
 
     async def apply(self, record_id: str) -> None:
@@ -104,9 +119,11 @@ class Retrier:
         """One record with its message. Raises NotSetAside, StoreAway."""
         return await self.set_aside.get(record_id)
 
-    async def _close_overdue(self) -> int:
+    async def _close_overdue(self, until: float) -> int:
         closed = 0
         async for record in self.set_aside.older(self.now() - self.limit):
+            if _time() >= until:
+                break
             _log.error(
                 "gave up event %s of %s, set aside at %s: %s. Its entry is right again after the next sweep",
                 record.event_id,
@@ -118,20 +135,22 @@ class Retrier:
             closed += 1
         return closed
 
-    async def _of_one(self, aggregate: AggregateKey | None) -> list[State]:
+    async def _of_one(self, aggregate: AggregateKey | None, until: float) -> list[State]:
         """As :meth:`_in_order`; an effect that is running elsewhere hits this aggregate alone, and is no failure."""
         try:
-            return await self._in_order(aggregate)
+            return await self._in_order(aggregate, until=until)
         except EffectRunning as error:
             _log.info("a record of %s is tried again by the next run: %s", aggregate, error)
             return [State.WAITING]
 
-    async def _in_order(self, aggregate: AggregateKey | None, before: Record | None = None) -> list[State]:
+    async def _in_order(
+        self, aggregate: AggregateKey | None, before: Record | None = None, until: float = math.inf
+    ) -> list[State]:
         """Try what waits of an aggregate, up to the first that cannot be applied."""
         records = [each async for each in self.set_aside.waiting(aggregate)]
         states: list[State] = []
         for each in sorted(records, key=_order):
-            if before is not None and _order(each) >= _order(before):
+            if _time() >= until or (before is not None and _order(each) >= _order(before)):
                 break
             try:
                 states.append(await self._try(await self.set_aside.get(each.id)))
@@ -149,7 +168,8 @@ class Retrier:
             event = self.read(record.delivery)
             if event is not None:
                 with telemetry.of_subscription(record.delivery.subscription):
-                    await self.handle(event)
+                    async with asyncio.timeout(LONGEST_CALL_SECONDS):
+                        await self.handle(event)
         except StoreAway:
             raise
         except Unreadable as error:
@@ -164,6 +184,10 @@ class Retrier:
         except RecordChanged:
             _log.info("record %s was changed by somebody else meanwhile", record.id)
         return state
+
+
+def _time() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _order(record: Record) -> tuple[int, int]:

@@ -57,7 +57,7 @@ class StateInbox(Generic[S]):
             Contended: the entry changed each time.
             Unstorable: the store will never take the entry.
         """
-        late = (self.clock() - event.created_at).total_seconds()
+        late = event.age(self.clock()).total_seconds() if event.created_at.tzinfo else None
         result = await self._settle(event.aggregate, lambda entry: decide(entry, event, self.project), late)
         self._tell(event, result)
         return result

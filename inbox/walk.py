@@ -108,6 +108,12 @@ class Progress:
             return replace(self, side=Side.SOURCES, position=None, counts=counts)
         return Progress(began_at=now, last_counts=counts, last_ended_at=now, version=self.version)
 
+    def begun(self, now: datetime) -> "Progress":
+        """A round that begins now, after what was before."""
+        return Progress(
+            now, last_counts=self.last_counts, last_ended_at=self.last_ended_at, version=self.version
+        )
+
     @property
     def at_the_beginning(self) -> bool:
         """Whether a round has ended and no other has begun."""
@@ -146,10 +152,14 @@ class Walk:
     now: Callable[[], datetime]
     tell: Callable[[Progress], None] = lambda _: None
     """Called after each page."""
+    anew: Callable[[Progress], bool] = lambda _: False
+    """Whether a round that was cut off is begun anew."""
 
     async def run(self, *, seconds: float | None) -> Progress:
         """Go on, to the end of the round or for so many seconds. Raises StoreAway."""
         progress = await self.lists.progress() or Progress(self.now())
+        if progress.at_the_beginning or self.anew(progress):
+            progress = progress.begun(self.now())
         try:
             async with asyncio.timeout(seconds):
                 while True:

@@ -3,10 +3,12 @@
 The outbox stores no time of sending: an event is known to be forwarded when its lease has passed the second in which it
 was stored. A sequence without a document has expired. The order of the reads matters: the aggregate first, so that no
 event that is newer than it is missed for expired; the lease after the events, so that it cannot have passed an event
-before that was stored; the parking lot last, since a relay parks before its lease passes.
+before that was stored; the parking lot last, since a relay parks before its lease passes. That no event waits is
+believed of a replica only that is as new as a fence behind the events: on an account whose consistency is weaker than
+Session the leases may be measured on an older one, and then it is not known what is forwarded.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -18,40 +20,46 @@ from infra.past_events import (
     Parked,
     Past,
     PastEvent,
+    Reading,
     expired,
     newest_first,
     only_parked,
     past_event,
     written_at,
 )
-from infra.relay_status import RelayObserver
+from infra.relay_status import Progress, RelayObserver
 from outbox.aggregate import AggregateKey
 from outbox.errors import AggregateNotFound
 from outbox.marker import Marker
 from outbox.parking_lot import ParkingLot
 
+_LOOKS = 3
+"""At the leases: the replica that answers may be a little behind the one that had the events."""
+
 _STATE = "SELECT * FROM c WHERE c.type = @aggregateType AND c.id = @id"
-_OF_ONE = "SELECT * FROM c WHERE c.type = @type AND (c.partitionKey = @id OR c.aggregateId = @id)"
-_BEFORE = f"{_OF_ONE} AND c.data.sequence >= 1 AND c.data.sequence < @before ORDER BY c.data.sequence DESC"
-_UNSEQUENCED = f"{_OF_ONE} AND NOT (IS_NUMBER(c.data.sequence) AND c.data.sequence >= 1)"
+_PLACES = (
+    "SELECT c.id, c.partitionKey, c.data.sequence FROM c"
+    " WHERE c.type = @type AND (c.partitionKey = @id OR c.aggregateId = @id)"
+)
+"""Without order: the sequence is not indexed, since each change would pay for it."""
+_DOCUMENTS = "SELECT * FROM c WHERE c.type = @type AND ARRAY_CONTAINS(@ids, c.id)"
+
+MOST_EVENTS = 20_000
+"""Of one aggregate, within their TTL: of one that has more, not all are shown, and none is said to have expired."""
 
 
 @dataclass(frozen=True)
 class _Stored:
     """What the container of the service has of an aggregate."""
 
-    state: Item | None
-    sequenced: Sequence[Item]
-    """The newest first."""
-    more: bool
-    unsequenced: Sequence[Item]
-
-    @property
-    def partition_key(self) -> str | None:
-        for item in (self.state, *self.sequenced, *self.unsequenced):
-            if item is not None:
-                return str(item["partitionKey"])
-        return None
+    state: Item | None = None
+    partition_key: str | None = None
+    """None: it has nothing."""
+    events: Sequence[Item] = ()
+    more_below: int | None = None
+    """The lowest sequence among these events, if there are more below it."""
+    whole: bool = True
+    """Whether all that is stored was looked at."""
 
 
 @dataclass(frozen=True)
@@ -74,14 +82,16 @@ class AggregatePast:
             stored = await self._stored(aggregate, size, before)
         except StoreFailed as error:
             raise error.failure.error() from error
-        progress = await self.observer.progress(stored.partition_key or aggregate.id)
-        parked = await self._parked(aggregate)
+        key = stored.partition_key or aggregate.id
+        token = self.container.seen(key)
+        reading = Reading(await self._progress(key, token), token, await self._parked(aggregate))
+        parked = reading.parked
         if stored.partition_key is None and not parked.events:
             raise AggregateNotFound(f"nothing is stored of {aggregate}: it never was, or all has expired")
-        floor = int(stored.sequenced[-1]["data"]["sequence"]) if stored.more else 1
+        floor = stored.more_below or 1
         past = [
-            past_event(event, progress, parked)
-            for item in (*stored.unsequenced, *stored.sequenced)
+            past_event(event, reading)
+            for item in stored.events
             if (event := self.events.event(item)) is not None and event.aggregate == aggregate
         ]
         past = newest_first([*past, *only_parked(past, parked, floor, before)])
@@ -90,32 +100,47 @@ class AggregatePast:
             _last_sequence(stored.state),
             bool(stored.state and stored.state["data"].get("deleted")),
             past,
-            expired(past, floor, self._top(stored, past, before)),
-            floor if stored.more else None,
-            progress,
+            expired(past, floor, self._top(stored, past, before)) if stored.whole else [],
+            stored.more_below,
+            reading.progress,
         )
+
+    async def _progress(self, partition_key: str, session_token: str | None) -> Progress:
+        """How far the relay is, by a replica that is new enough, if one is met in a few looks."""
+        for _ in range(_LOOKS):
+            progress = await self.observer.progress(partition_key)
+            behind = progress.has_passed(progress.as_of, session_token) is None
+            if not behind or progress.lease is None or session_token is None:
+                break
+        return progress
 
     async def _stored(self, aggregate: AggregateKey, size: int, before: int | None) -> _Stored:
         named = {"@aggregateType": aggregate.type, "@id": aggregate.id}
-        states, _ = await self.container.page(_STATE, named, 1, None)
-        of_one = {"@type": EVENT_TYPE, "@id": aggregate.id}
-        found = await self._sequenced(of_one, size + 1, before or NO_LIMIT)
-        unsequenced: list[Item] = []
-        if before is None:
-            unsequenced, _ = await self.container.page(_UNSEQUENCED, of_one, size, None)
-        return _Stored(states[0] if states else None, found[:size], len(found) > size, unsequenced)
+        states = await self.container.first(_STATE, named, 1)
+        state = states[0] if states else None
+        places = await self._places(aggregate.id, state)
+        if not places:
+            return _Stored(state, str(state["partitionKey"]) if state else None)
+        sequences = {str(each["id"]): _place(each) for each in places}
+        below = {name: place for name, place in sequences.items() if place and place < (before or NO_LIMIT)}
+        newest = sorted(below, key=below.__getitem__, reverse=True)
+        unnumbered = [name for name, place in sequences.items() if place is None]
+        wanted = [*newest[:size], *(unnumbered[:size] if before is None else [])]
+        floor = below[newest[size - 1]] if len(newest) > size else None
+        key = str(places[0]["partitionKey"])
+        await self.container.fence(key)  # no event of these is missed for expired
+        documents = {"@type": EVENT_TYPE, "@ids": wanted}
+        events = await self.container.first(_DOCUMENTS, documents, len(wanted) + 1, partition_key=key)
+        return _Stored(state, key, events, floor, whole=len(places) < MOST_EVENTS)
 
-    async def _sequenced(self, of_one: Mapping[str, str], most: int, before: int) -> Sequence[Item]:
-        """The events with the highest sequences below ``before``. A page of the store may end before it is full."""
-        found: list[Item] = []
-        while len(found) < most and before > 1:
-            below = {**of_one, "@before": before}
-            more, _ = await self.container.page(_BEFORE, below, most - len(found), None)
-            if not more:
-                break
-            found += more
-            before = int(more[-1]["data"]["sequence"])
-        return found
+    async def _places(self, aggregate_id: str, state: Item | None) -> Sequence[Item]:
+        """Ids and sequences of the events, from the aggregate's partition; if it is not known, from where they are."""
+        of_one = {"@type": EVENT_TYPE, "@id": aggregate_id}
+        key = str(state["partitionKey"]) if state else aggregate_id
+        places = await self.container.first(_PLACES, of_one, MOST_EVENTS, partition_key=key)
+        if places or state:
+            return places
+        return await self.container.first(_PLACES, of_one, MOST_EVENTS)
 
     async def _parked(self, aggregate: AggregateKey) -> Parked:
         marker = (await self.lot.markers([aggregate])).get(aggregate, Marker(aggregate))
@@ -134,6 +159,14 @@ class AggregatePast:
         # Written with the newest event: while that one lives, a missing one is only not seen yet by this read.
         fresh = written_at(stored.state) > self.observer.clock() - lifetime
         return highest if fresh and highest else max(highest, last)
+
+
+def _place(item: Item) -> int | None:
+    """The event's sequence; None: it has none, or none that is one."""
+    sequence = item.get("sequence")
+    if not isinstance(sequence, int | float) or isinstance(sequence, bool) or sequence < 1:
+        return None
+    return int(sequence)
 
 
 def _last_sequence(state: Item | None) -> int | None:

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from inbox.errors import InboxError
 from infra.cosmos.erasure import ParkedEraser, PartitionEraser, SetAsideEraser
@@ -17,6 +18,9 @@ from infra.errors import NotErased, NotForwardedYet
 from infra.wiring import Outbox
 from outbox.aggregate import AggregateKey
 from outbox.errors import NotParked, OutboxError, StillUnsendable
+
+if TYPE_CHECKING:
+    from infra.servicebus.dead_letters import Collected
 
 REASON = "a person's data is erased"
 """Of the discarding of an event that cannot be sent."""
@@ -38,8 +42,8 @@ class Eraser:
     set_aside: SetAsideEraser
     delete: Callable[[AggregateKey], Awaitable[None]]
     """Delete the living aggregate, with its event."""
-    collect: Callable[[], Awaitable[int]]
-    """Move dead letters of the subscription into records, for some seconds. Returns how many."""
+    collect: "Callable[[], Awaitable[Collected]]"
+    """Move dead letters of the subscription into records, for some seconds."""
     empty_read_model: Callable[[AggregateKey], Awaitable[bool]]
     """Make the entry a deleted one. Returns whether there was something to empty."""
 
@@ -48,15 +52,16 @@ class Eraser:
 
         Raises:
             NotForwardedYet: the relay has not forwarded all events; nothing is erased.
-            NotErased: all is erased but documents of kinds that the service did not name, or parked events of others.
+            NotErased: all is erased but documents of kinds that the service did not name, parked events of others, or
+            dead letters of which nothing is known.
             OutboxError, InboxError: the store or the broker could not be used, or others changed the same documents.
         """
         yield await self._deleted(key)
         yield await self._forwarded(key, patience_seconds)
         yield await self._unparked(key)
-        collected = await self._collected()
+        dead_letters, emptied = await self._collected()
         records = await self.set_aside.erase(key.id)
-        yield f"{collected} dead letter(s) collected, {records} record(s) of messages set aside emptied"
+        yield f"{dead_letters}, {records} record(s) of messages set aside emptied"
         yield "entry emptied" if await self.empty_read_model(key) else "no entry to empty"
         yield f"{await self.partition.erase(key.id)} document(s) of events, requests and the {key.type} emptied"
         yield f"{await self.parked.erase(key.id)} discarded event(s) emptied"
@@ -71,12 +76,21 @@ class Eraser:
                 f"all is erased but documents of other kinds in the partition of {key} ({', '.join(foreign)}), which "
                 "this command does not know: look at them, and delete what holds the person's data"
             )
+        if not emptied:
+            raise NotErased(
+                "all is erased but perhaps dead letters: their queue could not be read to its end in time, so what is "
+                "in it is not known. Run this command again"
+            )
 
-    async def _collected(self) -> int:
+    async def _collected(self) -> tuple[str, bool]:
+        """What was collected, in words; and whether that was all."""
         collected = 0
-        while more := await self.collect():
-            collected += more
-        return collected
+        while True:
+            found = await self.collect()
+            collected += found.messages
+            if found.emptied or not found.messages:
+                more = "" if found.emptied else ", and how many are left is not known"
+                return f"{collected} dead letter(s) collected{more}", found.emptied
 
     async def _deleted(self, key: AggregateKey) -> str:
         if not (await self.partition.look(key.id)).living:
@@ -100,8 +114,7 @@ class Eraser:
 
     async def _has_forwarded(self, key: AggregateKey, stored_at: int, session_token: str | None) -> bool:
         progress = await self.outbox.observer.progress(key.id)
-        passed = progress.has_passed(datetime.fromtimestamp(stored_at, UTC))
-        return bool(passed) and progress.knows(session_token)
+        return bool(progress.has_passed(datetime.fromtimestamp(stored_at, UTC), session_token))
 
     async def _unparked(self, key: AggregateKey) -> str:
         """Rule: a parked event is sent or discarded, never just removed."""

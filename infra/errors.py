@@ -7,7 +7,7 @@
     ├── NotForwardedYet           the relay has not forwarded what must be forwarded first
     ├── Overloaded                infra/shedding.py: the relay is too far behind to take a change
     ├── NotAllowed                infra/cosmos/expiry.py: this identity may not do what an operator asked for
-    ├── NotErased                 infra/erasing.py: documents are left that may hold a person's data
+    ├── NotErased                 infra/erasing.py: something is left that may hold a person's data
     ├── InspectionError           infra/inspection.py: a deployment cannot be inspected
     └── RequestError              infra/http/errors.py: an HTTP request is wrong
 
@@ -43,4 +43,4 @@ class NotAllowed(InfraError):
 
 
 class NotErased(InfraError):
-    """Documents are left that may hold a person's data: the message says which, and what to do."""
+    """Something is left that may hold a person's data: the message says what, and what to do."""

@@ -18,7 +18,7 @@ MOST_PARKED = 500
 NO_LIMIT = 2**53
 """Above every sequence that a JSON number can have."""
 
-_ENVELOPE = {"id", "action", "sequence", "createdAt", "correlationId", "traceparent"}
+_ENVELOPE = {"id", "action", "sequence", "createdAt", "correlationId", "traceparent", "tracestate"}
 
 
 class EventState(StrEnum):
@@ -31,7 +31,7 @@ class EventState(StrEnum):
     DISCARDED = "discarded"
     """An operator gave it up; subscribers get a notice in its place."""
     UNKNOWN = "unknown"
-    """No lease tells how far the relay is."""
+    """No lease tells how far the relay is, or it was measured on a replica that lags."""
 
 
 @dataclass(frozen=True)
@@ -94,10 +94,19 @@ class Parked:
         return first <= sequence <= self.marker.tail
 
 
-def past_event(event: FeedEvent, progress: Progress, parked: Parked) -> PastEvent:
+@dataclass(frozen=True)
+class Reading:
+    """What was read beside the events. ``session_token``: how new the store was after the events were read."""
+
+    progress: Progress
+    session_token: str | None
+    parked: Parked
+
+
+def past_event(event: FeedEvent, reading: Reading) -> PastEvent:
     document = event.document
     stored_at = written_at(document) if "_ts" in document else None
-    shelf = parked.events.get(event.id)
+    shelf = reading.parked.events.get(event.id)
     data = document.get("data")
     known = event if isinstance(event, OutboxEvent) else None
     return PastEvent(
@@ -108,19 +117,19 @@ def past_event(event: FeedEvent, progress: Progress, parked: Parked) -> PastEven
         created_at=known.created_at if known else None,
         stored_at=stored_at,
         expires_at=_expiry(event),
-        state=_state(event, stored_at, progress, parked),
+        state=_state(event, stored_at, reading),
         parking_id=shelf.id if shelf else None,
         correlation_id=known.correlation_id if known else None,
         trace_id=_trace_id(known.traceparent) if known else None,
     )
 
 
-def _state(event: FeedEvent, stored_at: datetime | None, progress: Progress, parked: Parked) -> EventState:
-    if event.id in parked.marker.discarded:
+def _state(event: FeedEvent, stored_at: datetime | None, reading: Reading) -> EventState:
+    if event.id in reading.parked.marker.discarded:
         return EventState.DISCARDED
-    if parked.holds(event.id, event.sequence):
+    if reading.parked.holds(event.id, event.sequence):
         return EventState.PARKED
-    passed = None if stored_at is None else progress.has_passed(stored_at)
+    passed = None if stored_at is None else reading.progress.has_passed(stored_at, reading.session_token)
     if passed is None:
         return EventState.UNKNOWN
     return EventState.FORWARDED if passed else EventState.WAITING

@@ -3,7 +3,8 @@
 ``GET /healthz`` is 200 while the worker's loops go round, also when each round fails: a restart would not bring the
 store back. ``GET /readyz`` is 200 while the worker does its work, and 503 with the reason otherwise. Each connection is
 answered once and closed, within ``ANSWER_SECONDS``, and at most ``MOST_CONNECTIONS`` are open: whoever can reach the
-port can learn no more than these answers, and can use up no more than that.
+port can learn no more than these answers, and can use up no more than that. One more takes the place of the oldest, so
+that who holds all of them does not keep the platform out, which would restart the worker.
 """
 
 import asyncio
@@ -87,21 +88,29 @@ async def answered(address: Address | None, vitals: Vitals) -> AsyncIterator[Non
 class _Probes:
     def __init__(self, vitals: Vitals) -> None:
         self._vitals = vitals
-        self._open = 0
+        self._open: dict[asyncio.Task[None], None] = {}
+        """Those that answer, the oldest first."""
 
     async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one request, and close."""
-        self._open += 1
+        mine = asyncio.current_task()
+        assert mine is not None, "the server runs this in a task for each connection"
+        if len(self._open) >= MOST_CONNECTIONS:
+            oldest = next(iter(self._open))
+            del self._open[oldest]
+            oldest.cancel()
+        self._open[mine] = None
         try:
-            if self._open <= MOST_CONNECTIONS:
-                async with asyncio.timeout(ANSWER_SECONDS):
-                    head = await reader.readuntil(b"\r\n\r\n")
-                    writer.write(_response(*await self._answer(head)))
-                    await writer.drain()
+            async with asyncio.timeout(ANSWER_SECONDS):
+                head = await reader.readuntil(b"\r\n\r\n")
+                writer.write(_response(*await self._answer(head)))
+                await writer.drain()
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
             _log.debug("a probe was not answered: %s", type(error).__name__)
+        except asyncio.CancelledError:  # kept here: Python up to 3.12.1 logs a traceback of it
+            _log.debug("a probe was not answered: another one took its place, or the worker ends")
         finally:
-            self._open -= 1
+            self._open.pop(mine, None)
             writer.close()
             with contextlib.suppress(OSError):
                 await writer.wait_closed()

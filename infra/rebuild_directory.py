@@ -1,4 +1,4 @@
-"""Fills or repairs a read model from its sources; stopped at any point, it goes on from there.
+"""Fills or repairs a read model from its sources; stopped at any point, it goes on from there within a day.
 
     python -m infra.rebuild_directory [--source-wins] [--service MODULE]
 
@@ -92,7 +92,8 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.
         print(f"rebuild: {error}", file=sys.stderr)
         return 2
     except StoreAway as error:
-        print(f"rebuild: {error}. Run the same command again: it goes on from here", file=sys.stderr)
+        goes_on = "" if arguments.source_wins else ": it goes on from here"
+        print(f"rebuild: {error}. Run the same command again{goes_on}", file=sys.stderr)
         return 1
     counts = ended.last_counts
     return 0 if ended.at_the_beginning and counts is not None and not counts.failed else 1

@@ -25,7 +25,7 @@ class Recent:
                 self._failure = await self._look()
                 self._looked_at = clock()  # a look may take longer than its answer is good for
         if self._failure is not None:
-            raise self._failure
+            raise _again(self._failure) from self._failure
 
     async def _look(self) -> Exception | None:
         try:
@@ -33,3 +33,13 @@ class Recent:
         except (OutboxError, InfraError) as error:
             return error
         return None
+
+
+def _again(error: Exception) -> Exception:
+    """An error that says the same: one that is raised often collects the tracebacks of all who got it.
+
+    Made without its constructor, which may need more than ``args``; so ``copy`` cannot do it.
+    """
+    again: Exception = type(error).__new__(type(error), *error.args)
+    vars(again).update(vars(error))
+    return again

@@ -84,17 +84,19 @@ class Progress:
     newest: int | None = None
     """The LSN of the newest transaction that the replica had which was asked; None: not known."""
 
-    def has_passed(self, written_at: datetime) -> bool | None:
+    def has_passed(self, written_at: datetime, session_token: str | None) -> bool | None:
         """Whether a change that was written then is forwarded or parked; None: not known.
 
-        A change of the same second as the oldest one that waits counts as waiting.
+        A change of the same second as the oldest one that waits counts as waiting. That none waits is believed only of
+        a replica as new as the answer with this token, by which the change is known.
         """
         if self.lease is None:
             return None
-        return self.waiting_since is None or written_at < self.waiting_since
+        if self.waiting_since is not None:
+            return written_at < self.waiting_since
+        return True if self._knows(session_token) else None
 
-    def knows(self, session_token: str | None) -> bool:
-        """Whether the replica was as new as an answer with this token: that nothing waits is no proof else."""
+    def _knows(self, session_token: str | None) -> bool:
         if session_token is None or self.newest is None:
             return False
         return self.newest >= changefeed.session_lsn(session_token)

@@ -14,7 +14,7 @@ import azure.functions as func
 
 from inbox.event import Event
 from inbox.receiver import Handle, Read, Receiver
-from inbox.retrier import Retrier, Tried
+from inbox.retrier import Retrier
 from infra.correlation import correlated, current
 from infra.cosmos.set_aside import CosmosSetAside
 from infra.credentials import credential_for
@@ -25,7 +25,7 @@ from infra.telemetry.tracing import invoked
 from infra.wiring import Outbox
 
 if TYPE_CHECKING:
-    from infra.servicebus.dead_letters import DeadLetters
+    from infra.servicebus.dead_letters import Collected, DeadLetters
     from infra.servicebus.sessions import Sessions
 
 RETRY_SECONDS, COLLECT_SECONDS = 40.0, 15.0
@@ -58,11 +58,11 @@ class Subscriber:
         with invoked(context), handling(self.topic, delivery, message.correlation_id):
             await self.receiver.receive(delivery)
 
-    async def collect(self) -> int:
-        """Move the dead letters into records; how many. Raises StoreAway."""
+    async def collect(self) -> "Collected":
+        """Move the dead letters into records. Raises StoreAway."""
         return await self.queues().dead_letters.collect(self.receiver.keep, seconds=COLLECT_SECONDS)
 
-    async def watch(self) -> tuple[int, Tried]:
+    async def watch(self) -> None:
         """Collect the dead letters, and try what waits. Raises StoreAway."""
         results = await asyncio.gather(
             self.collect(), self.retrier.run(seconds=RETRY_SECONDS), return_exceptions=True
@@ -71,10 +71,6 @@ class Subscriber:
         for result in results:  # one does not stop the other
             if isinstance(result, BaseException):
                 raise result
-        collected, tried = results
-        assert isinstance(collected, int)
-        assert isinstance(tried, Tried)
-        return collected, tried
 
     async def _measure(self) -> None:
         """Raises StoreAway."""

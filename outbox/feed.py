@@ -38,6 +38,7 @@ class OutboxEvent:
     created_at: datetime
     correlation_id: str | None = None
     traceparent: str | None = None
+    tracestate: str | None = None
     schema_version: int | None = None
     """The version of the schema that ``data`` follows; None: the document does not tell."""
     message_id: str | None = None

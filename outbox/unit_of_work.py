@@ -31,6 +31,9 @@ class Origin:
 
     correlation_id: str
     traceparent: str | None = None
+    """The W3C trace context of the request; None: it has none."""
+    tracestate: str | None = None
+    """What vendors add to that trace context, at most 512 characters; never without ``traceparent``."""
 
 
 @dataclass(frozen=True)

@@ -90,7 +90,7 @@ async def ship_order(req: func.HttpRequest) -> func.HttpResponse:
 @answering
 async def get_board(req: func.HttpRequest) -> func.HttpResponse:
     """GET /board?status=&pageSize=&continuationToken="""
-    status, (size, token) = orders.board_status(req), request.page_request(req)
+    status, (size, token) = orders.board_status(req), request.page_request(req, "status")
     return orders.on_board(await application().board.page(status, size, token))
 
 

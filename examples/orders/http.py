@@ -48,7 +48,7 @@ def line(req: func.HttpRequest) -> Line:
 
 def board_status(req: func.HttpRequest) -> Status | None:
     """The status in the query; None: all. Raises InvalidRequest."""
-    wanted = req.params.get("status")
+    wanted = request.query(req, *request.PAGE, "status").get("status")
     if wanted is not None and wanted not in list(Status):
         raise InvalidRequest(FieldError("status", f"must be {' or '.join(Status)}"))
     return None if wanted is None else Status(wanted)

@@ -1,7 +1,6 @@
 """The directory over HTTP: a search becomes a checked value, and a page becomes an answer."""
 
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
 
 import azure.functions as func
 
@@ -9,30 +8,19 @@ from application.directory import DirectoryEntry, Field, Search
 from inbox.entry import Listed, ListedPage
 from infra.contacts.directory import spelled
 from infra.http.errors import FieldError, InvalidRequest
+from infra.http.request import PAGE, parameters
 from infra.http.responses import json_response
 
 LONGEST = 250
 """The longest text to search for, in characters: no field is longer, but for an email address by four."""
 
-_ALSO_IN_THE_QUERY = {"sort", "pageSize", "continuationToken", "code", "clientId"}
-"""``code`` and ``clientId`` are the host's: a function key may stand in the query."""
+PARAMETERS = (*(field.value for field in Field), "sort")
+"""What may stand in the query beside the page."""
 
 
 def search(request: func.HttpRequest) -> Search:
-    """The search in the query. Raises InvalidRequest: a misspelled name would give the whole directory.
-
-    The query is read from the URL, since the host drops empty parameters.
-    """
-    given = parse_qsl(urlsplit(request.url).query, keep_blank_values=True)
-    names = [name for name, _ in given]
-    wrong = [
-        FieldError(
-            name[:40], "is given twice" if name in known() else f"is not one of {', '.join(sorted(known()))}"
-        )
-        for name in dict.fromkeys(names)
-        if name not in known() or names.count(name) > 1
-    ]
-    query = dict(given)
+    """The search in the query. Raises InvalidRequest, which names everything that is wrong."""
+    query, wrong = parameters(request, *PAGE, *PARAMETERS)
     wanted = {field: query[field.value] for field in Field if field.value in query}
     wrong += [
         FieldError(field.value, f"must have 1 to {LONGEST} characters that are not spaces")
@@ -45,11 +33,6 @@ def search(request: func.HttpRequest) -> Search:
     if wrong:
         raise InvalidRequest(*wrong)
     return Search(wanted, Field(sort))
-
-
-def known() -> set[str]:
-    """The names that may stand in the query."""
-    return {field.value for field in Field} | _ALSO_IN_THE_QUERY
 
 
 def listed(page: ListedPage[DirectoryEntry]) -> func.HttpResponse:

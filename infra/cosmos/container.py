@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from typing import Any, Literal, Self
 
+from azure.core.async_paging import AsyncItemPaged
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from infra.cosmos.attempts import Attempts, noted
@@ -134,11 +135,15 @@ class Container:
         return [str(result.get("eTag", "")) for result in results]
 
     async def exists(self, item_id: str, partition_key: str) -> bool:
-        """Whether the item is there, by a write's own answer, which no lagging replica gives. Nothing is written.
+        """Whether the item is there, by a write's own answer, which no lagging replica gives. The item is not written.
 
         Reads that follow see at least the state of that answer. Raises StoreFailed.
         """
-        return (await self._refused(item_id, partition_key)).kind is Kind.STALE
+        refusal = await self._refused(item_id, partition_key)
+        there = refusal.kind is Kind.STALE
+        if there:
+            await self._fenced_by(refusal, partition_key)
+        return there
 
     async def fence(self, partition_key: str) -> None:
         """Reads of this partition that follow miss no write that was committed before. Raises StoreFailed.
@@ -146,7 +151,9 @@ class Container:
         The token comes from a write that is refused. Should the service's refusal carry no token, a document is written
         that expires within a minute.
         """
-        refusal = await self._refused(_FENCE, partition_key)
+        await self._fenced_by(await self._refused(_FENCE, partition_key), partition_key)
+
+    async def _fenced_by(self, refusal: Failure, partition_key: str) -> None:
         if refusal.session_token is None:
             item = {"id": _FENCE, "partitionKey": partition_key, "type": _FENCE, "ttl": _FENCE_TTL_SECONDS}
             await self.execute(partition_key, [Write.upsert(item)])
@@ -177,17 +184,8 @@ class Container:
         partition_key: str | None = None,
     ) -> tuple[list[Item], str | None]:
         """One page of a query over one or all partitions, and the token of the next page. Raises StoreFailed."""
-        token = None if partition_key is None else self._sessions.get(partition_key)
-        where: dict[str, Any] = {}
-        if partition_key is not None:
-            where = {"partition_key": partition_key, "session_token": token}
-        async with self._calls(partition_key, token) as proxy:
-            pages = proxy.query_items(
-                query,
-                parameters=[{"name": name, "value": value} for name, value in parameters.items()],
-                max_item_count=size,
-                **where,
-            ).by_page(continuation)
+        async with self._queried(query, parameters, size, partition_key) as found:
+            pages = found.by_page(continuation)
             try:
                 page = await anext(pages)
             except StopAsyncIteration:
@@ -196,11 +194,37 @@ class Container:
             # azure.core's pager has the attribute, the pager's declared type has not
             return items, getattr(pages, "continuation_token", None)
 
+    async def first(
+        self, query: str, parameters: Mapping[str, Any], most: int, *, partition_key: str | None = None
+    ) -> list[Item]:
+        """The first items of a query over one or all partitions; fewer than ``most``: there are no more.
+
+        A page of the store does not tell that: it may end before it is full. Raises StoreFailed.
+        """
+        first: list[Item] = []
+        async with self._queried(query, parameters, most, partition_key) as found:
+            async for item in found:
+                first.append(dict(item))
+                if len(first) == most:
+                    break
+        return first
+
+    @asynccontextmanager
+    async def _queried(
+        self, query: str, parameters: Mapping[str, Any], size: int, partition_key: str | None
+    ) -> AsyncIterator[AsyncItemPaged[dict[str, Any]]]:
+        token = None if partition_key is None else self._sessions.get(partition_key)
+        where: dict[str, Any] = {}
+        if partition_key is not None:
+            where = {"partition_key": partition_key, "session_token": token}
+        async with self._calls(partition_key, token) as proxy:
+            yield proxy.query_items(query, parameters=_named(parameters), max_item_count=size, **where)
+
     async def count(self, query: str, parameters: Mapping[str, Any]) -> int:
         """The result of a query over all partitions that counts. Raises StoreFailed."""
         async with self._calls() as proxy:
-            named = [{"name": name, "value": value} for name, value in parameters.items()]
-            counted: list[Any] = [each async for each in proxy.query_items(query, parameters=named)]
+            found = proxy.query_items(query, parameters=_named(parameters))
+            counted: list[Any] = [each async for each in found]
             return sum(map(int, counted))
 
     async def check(self) -> None:
@@ -247,6 +271,10 @@ class Container:
                     raise StoreFailed(Failure(Kind.NO_CONTAINER, failure.detail)) from error
                 raise
             self._ready = True
+
+
+def _named(parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [{"name": name, "value": value} for name, value in parameters.items()]
 
 
 def _seconds(date: str | None) -> float:

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from infra.canonical import canonical
 from infra.cosmos.publishable import check_feed_can_be_read, check_publishable
+from infra.telemetry.tracing import valid_state
 from outbox.aggregate import STORED, Aggregate, AggregateKey, AggregateState
 from outbox.event import DomainEvent
 from outbox.feed import FeedEvent, Lifetime, OutboxEvent, Poison
@@ -103,6 +104,8 @@ def event_item(aggregate: Aggregate[Any], event: DomainEvent, origin: Origin, *,
     data = event.model_dump(mode="json", by_alias=True) | {"correlationId": origin.correlation_id}
     if origin.traceparent:
         data["traceparent"] = origin.traceparent
+    if origin.tracestate:
+        data["tracestate"] = origin.tracestate
     item: Item = {
         "id": str(event.id),
         "partitionKey": aggregate.partition_key,
@@ -162,6 +165,8 @@ class _EventData(BaseModel):
     created_at: Annotated[datetime, Field(strict=False)]
     correlation_id: str | None = None
     traceparent: str | None = None
+    tracestate: Annotated[str | None, BeforeValidator(valid_state)] = None
+    """No event is held back because of it: where it is none, it is left out."""
 
 
 @dataclass(frozen=True)

@@ -78,10 +78,9 @@ class CosmosEffectList:
 
     async def _query(self, query: str, parameters: Mapping[str, Any], size: int) -> list[Item]:
         try:
-            items, _ = await self.container.page(query, parameters, size, None)
+            return await self.container.first(query, parameters, size)
         except StoreFailed as error:
             raise store_away(error.failure) from error
-        return items
 
 
 def _effect(item: Item) -> OpenEffect:

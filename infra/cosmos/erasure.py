@@ -7,7 +7,7 @@ has an id and a sequence, so that a late message finds that the aggregate is del
 
 import base64
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +26,7 @@ _ROUNDS = 10
 """Without progress, before ConcurrentChange is raised."""
 _CHANGED = {Kind.CONFLICT, Kind.STALE, Kind.MISSING}
 _FENCE = "fence"
+_HELD = "SELECT c.type, c._ts, c.data.deleted FROM c"
 
 Empty = Callable[[Item], Write | None]
 """The write that takes the person's data out of an item; None: there is none in it."""
@@ -67,13 +68,15 @@ class PartitionEraser:
 
     async def look(self, aggregate_id: str) -> Held:
         """What is there, behind a fence. Raises Throttled, Unavailable, Misconfigured."""
-        items = await _all(self.container, "SELECT * FROM c", {}, aggregate_id)
-        events = [item["_ts"] for item in items if item.get("type") == EVENT_TYPE]
-        known = {self.remains.aggregate_type, EVENT_TYPE, REQUEST_TYPE, _FENCE}
+        living, events, types = False, list[int](), set[str]()
+        async for page in _pages(self.container, _HELD, {}, aggregate_id):
+            living = living or any(self._is_ours(item) and not item.get("deleted") for item in page)
+            events += [item["_ts"] for item in page if item.get("type") == EVENT_TYPE]
+            types |= {str(item.get("type")) for item in page}
         return Held(
-            any(self._is_ours(item) and not item["data"].get("deleted") for item in items),
+            living,
             max(events, default=None),
-            sorted({str(item.get("type")) for item in items} - known),
+            sorted(types - {self.remains.aggregate_type, EVENT_TYPE, REQUEST_TYPE, _FENCE}),
             self.container.seen(aggregate_id),
         )
 
@@ -111,13 +114,15 @@ class ParkedEraser:
 
     async def alone(self, partition_key: str) -> Sequence[str]:
         """The ids of parked documents of this partition that belong to no aggregate. Raises as :meth:`erase` does."""
-        items = await _all(self.container, *_parked(partition_key, EVENT))
-        return [item["id"] for item in items if self.owners.key(item) is None]
+        return await self._ids(partition_key, lambda item: self.owners.key(item) is None)
 
     async def left(self, partition_key: str) -> Sequence[str]:
         """The ids of all parked documents of this partition but notices. Raises as :meth:`erase` does."""
-        items = await _all(self.container, *_parked(partition_key, EVENT))
-        return [item["id"] for item in items if not item.get("notice")]
+        return await self._ids(partition_key, lambda item: not item.get("notice"))
+
+    async def _ids(self, partition_key: str, wanted: Callable[[Item], bool]) -> Sequence[str]:
+        pages = _pages(self.container, *_parked(partition_key, EVENT))
+        return [item["id"] async for page in pages for item in page if wanted(item)]
 
     async def erase(self, partition_key: str) -> int:
         """Empty the discarded events. Returns how many. Raises as :meth:`PartitionEraser.erase` does."""
@@ -176,17 +181,18 @@ def _replaced(item: Item, **fields: Any) -> Write | None:
     return Write.replace(plain | fields, str(item["_etag"]))
 
 
-async def _all(container: Container, query: str, parameters: Mapping[str, Any], partition: str) -> list[Item]:
-    """All items of a query over one partition, behind a fence."""
-    found: list[Item] = []
+async def _pages(
+    container: Container, query: str, parameters: Mapping[str, Any], partition: str
+) -> AsyncIterator[Sequence[Item]]:
+    """The items of a query over one partition, behind a fence. One page at a time: its documents may be large."""
     token: str | None = None
     try:
         await container.fence(partition)
         while True:
             items, token = await container.page(query, parameters, _AT_ONCE, token, partition_key=partition)
-            found += items
+            yield items
             if token is None:
-                return found
+                return
     except StoreFailed as error:
         raise error.failure.error() from error
 
@@ -197,16 +203,14 @@ async def _emptied(
     """Empty what the query finds, until a look behind a fence finds nothing to empty. Returns how many."""
     done, misses = 0, 0
     while misses < _ROUNDS:
-        writes = [
-            write
-            for item in await _all(container, query, parameters, partition)
-            if (write := empty(item)) is not None
-        ]
-        if not writes:
+        found, before = 0, done
+        async for page in _pages(container, query, parameters, partition):
+            writes = [write for item in page if (write := empty(item)) is not None]
+            if writes:
+                found += len(writes)
+                done += await _written(container, partition, writes)
+        if not found:
             return done
-        before = done
-        for start in range(0, len(writes), _AT_ONCE):
-            done += await _written(container, partition, writes[start : start + _AT_ONCE])
         misses = 0 if done > before else misses + 1
     raise ConcurrentChange("others change the same documents each time: run the same command again")
 

@@ -24,9 +24,9 @@ from outbox.aggregate import AggregateKey as Owner
 
 _MARKER = "marker"
 _WAITING = "SELECT * FROM c WHERE c.holds = true ORDER BY c.place"
-_AGGREGATES = (
-    "SELECT * FROM c WHERE c.subscriber = @subscriber AND c.waiting > 0 AND c._ts >= @since ORDER BY c._ts"
-)
+_WAIT = "SELECT * FROM c WHERE c.subscriber = @subscriber AND c.waiting > 0"
+_BY_TIME = f"{_WAIT} AND c._ts >= @since ORDER BY c._ts"
+_OF_ONE_SECOND = f"{_WAIT} AND c._ts = @second"
 _NO_PLACE = 2**53
 """After all places: an event without a sequence holds up nobody."""
 
@@ -80,30 +80,53 @@ class CosmosLedger:
         partition = self._partition(key)
         try:
             await self.container.fence(partition)
-            items, _ = await self.container.page(_WAITING, {}, _MARKS_AT_ONCE, None, partition_key=partition)
+            items = await self.container.first(_WAITING, {}, _MARKS_AT_ONCE, partition_key=partition)
         except StoreFailed as error:
             raise store_away(error.failure) from error
         return [mark_of(key, item) for item in items]
 
     async def aggregates(self) -> AsyncIterator[AggregateKey]:
-        """The aggregates of which something waits, the one that was written last comes last. Raises StoreAway."""
-        since, told = 0, set[AggregateKey]()
+        """The aggregates of which something waits, the one that was written last comes last. Raises StoreAway.
+
+        A query that is ordered over several partitions gives no token to go on from. So the next one begins after the
+        last second that was seen, of which all are read without order.
+        """
+        since, told = 0, set[str]()
         while True:
-            parameters = {"@subscriber": self.subscriber, "@since": since}
+            items = await self._first(since)
+            whole = len(items) < _AGGREGATES_AT_ONCE
+            if not whole:
+                last = items[-1]["_ts"]
+                items = [item for item in items if item["_ts"] < last] + await self._of_second(last)
+                since = last + 1
+            for item in items:
+                if item["partitionKey"] not in told:  # else it was written meanwhile
+                    told.add(item["partitionKey"])
+                    yield AggregateKey(item["aggregateType"], item["aggregateId"])
+            if whole:
+                return
+
+    async def _first(self, since: int) -> list[Item]:
+        parameters = {"@subscriber": self.subscriber, "@since": since}
+        try:
+            return await self.container.first(_BY_TIME, parameters, _AGGREGATES_AT_ONCE)
+        except StoreFailed as error:
+            raise store_away(error.failure) from error
+
+    async def _of_second(self, second: int) -> list[Item]:
+        found: list[Item] = []
+        token: str | None = None
+        parameters = {"@subscriber": self.subscriber, "@second": second}
+        while True:
             try:
-                items, _ = await self.container.page(_AGGREGATES, parameters, _AGGREGATES_AT_ONCE, None)
+                items, token = await self.container.page(
+                    _OF_ONE_SECOND, parameters, _AGGREGATES_AT_ONCE, token
+                )
             except StoreFailed as error:
                 raise store_away(error.failure) from error
-            keys = {AggregateKey(item["aggregateType"], item["aggregateId"]): None for item in items}
-            for key in keys:
-                if key not in told:
-                    yield key
-            told.update(keys)
-            if len(items) < _AGGREGATES_AT_ONCE:
-                return
-            # A query that is ordered over several partitions gives no token to go on from. Of more aggregates that
-            # were written in one second than a page holds, the rest is found when some of those do not wait any more.
-            since = max(items[-1]["_ts"], since + 1)
+            found += items
+            if token is None:
+                return found
 
     def _partition(self, key: AggregateKey) -> str:
         return f"{self.subscriber}/{marker_id(Owner(*key))}"

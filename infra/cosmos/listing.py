@@ -51,7 +51,7 @@ class EntryListing(Generic[S]):
         after = json.loads(continuation.unseal(scope, token)) if token else None
         query, parameters = _query(conditions, sort, size + 1, after)
         try:
-            found, _ = await self.container.page(query, parameters, size + 1, None)
+            found = await self.container.first(query, parameters, size + 1)
         except StoreFailed as error:
             raise error.failure.error() from error
         items = found[:size]

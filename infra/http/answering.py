@@ -65,6 +65,9 @@ STATUS_OF: StatusOf = [
 ]
 """The errors of every service; a service adds its own errors with :class:`Answering`."""
 
+UNLESS_TOLD = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+"""Headers of every answer that has none of its own: a cache may keep what does not forbid it, a 404 too."""
+
 Handler = Callable[[func.HttpRequest], Awaitable[func.HttpResponse]]
 
 _log = logging.getLogger(__name__)
@@ -91,6 +94,9 @@ class Answering:
                 except Exception as error:  # noqa: BLE001 - the edge: whatever it is, the caller gets an answer
                     answer = self.answer(error)
             answer.headers[request.CORRELATION_HEADER] = correlation_id
+            for name, value in UNLESS_TOLD.items():
+                if name not in answer.headers:
+                    answer.headers[name] = value
             return answer
 
         # The host gives its context to a function whose signature has it, and looks through a decorator.

@@ -43,8 +43,9 @@ def effect_functions(service: Callable[[], WithEffects], names: Sequence[operati
     @app.route(route="effects/{id}/apply", methods=["POST"], auth_level=func.AuthLevel.ADMIN)
     @answering
     async def apply_effect(req: func.HttpRequest) -> func.HttpResponse:
-        """POST /effects/{id}/apply: run one effect now; one that may have been handled is run again."""
-        await service().effects.apply(effect_id(req))
+        """POST /effects/{id}/apply: run one effect now; one that may have been handled with {"reason": ...} alone."""
+        wanted, again = effect_id(req), operations.reason_if_given(req)
+        await service().effects.apply(wanted, again)
         return responses.no_content()
 
     @app.route(route="effects/{id}/discard", methods=["POST"], auth_level=func.AuthLevel.ADMIN)

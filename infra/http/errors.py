@@ -27,10 +27,15 @@ class RequestError(InfraError):
     """Base of every error of a wrong request."""
 
 
+MOST_ERRORS = 100
+"""So many wrong fields are named: a small body may have thousands, and its answer is not to be larger by far."""
+
+
 class InvalidRequest(RequestError):
-    """The request breaks a rule; :attr:`errors` names every field that is wrong."""
+    """The request breaks a rule; :attr:`errors` names every field that is wrong, up to ``MOST_ERRORS``."""
 
     def __init__(self, *errors: FieldError) -> None:
+        errors = errors[:MOST_ERRORS]
         super().__init__("; ".join(f"{error.field}: {error.reason}" for error in errors))
         self.errors = errors
 

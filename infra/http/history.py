@@ -30,11 +30,11 @@ def aggregate(req: func.HttpRequest, names: Sequence[operations.Names]) -> Aggre
 
 def page_request(req: func.HttpRequest) -> tuple[int, int | None]:
     """How many events, and below which sequence (None: the newest). Raises InvalidRequest."""
-    size, _ = request.page_request(req)
-    text: str = req.params.get("before", "")
-    if text and not _SEQUENCE.fullmatch(text):
+    given = request.query(req, "pageSize", "before")
+    size, before = request.page_size(given), given.get("before")
+    if before is not None and not _SEQUENCE.fullmatch(before):
         raise InvalidRequest(FieldError("before", "must be the number that the page before gave"))
-    return size, int(text) if text else None
+    return size, None if before is None else int(before)
 
 
 def told(past: Past, names: Sequence[operations.Names]) -> func.HttpResponse:

@@ -9,7 +9,7 @@ import azure.functions as func
 from pydantic import StringConstraints
 
 from infra.http.errors import FieldError, InvalidRequest
-from infra.http.request import json_object
+from infra.http.request import PAGE, json_object, query
 from infra.http.responses import json_response
 from infra.http.validation import validated
 from outbox.aggregate import AggregateKey
@@ -42,7 +42,7 @@ class Names:
 
 
 class Discard(WireModel):
-    """The body of a call that discards an event: the reason."""
+    """The body of a call that cannot be taken back: the reason."""
 
     reason: DiscardReason
 
@@ -77,9 +77,16 @@ def discard_reason(request: func.HttpRequest) -> str:
     return str(discard.reason)
 
 
+def reason_if_given(request: func.HttpRequest) -> str | None:
+    """The reason in the body; None: the request has no body. Raises InvalidRequest."""
+    if not request.get_body() and "transfer-encoding" not in request.headers:
+        return None
+    return discard_reason(request)
+
+
 def wants_discarded(request: func.HttpRequest) -> bool:
     """Whether the query asks for the discarded events: ``state=discarded``. Raises InvalidRequest."""
-    state: str = request.params.get("state", "parked")
+    state = query(request, *PAGE, "state").get("state", "parked")
     if state not in ("parked", "discarded"):
         raise InvalidRequest(FieldError("state", "must be parked or discarded"))
     return state == "discarded"

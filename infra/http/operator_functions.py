@@ -89,7 +89,7 @@ def _add_parked(app: func.Blueprint, service: Callable[[], Wired], names: Sequen
     @answering
     async def list_parked(req: func.HttpRequest) -> func.HttpResponse:
         """GET /parked?pageSize=&continuationToken=&state=: the events that cannot be sent, and those behind them."""
-        (size, token), discarded = request.page_request(req), operations.wants_discarded(req)
+        (size, token), discarded = request.page_request(req, "state"), operations.wants_discarded(req)
         parking = service().outbox.parking
         page = await parking.page(size, token, discarded=discarded)
         return operations.parked_listed(page, names, parking.max_age_seconds)

@@ -4,6 +4,7 @@ import hashlib
 import json
 import re
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 from uuid import UUID, uuid4
@@ -14,7 +15,7 @@ from pydantic_core import from_json
 from infra import correlation
 from infra.canonical import canonical
 from infra.http.errors import FieldError, InvalidRequest, RequestTooLarge, UnsupportedMediaType
-from infra.telemetry.tracing import nearest
+from infra.telemetry.tracing import Trace, nearest, valid_state
 from outbox.idempotency import KeyedRequest
 from outbox.unit_of_work import ETag, Origin
 
@@ -22,6 +23,11 @@ MAX_BODY_BYTES = 64 * 1024
 CORRELATION_HEADER = "x-correlation-id"
 DEFAULT_PAGE_SIZE = 50
 MAX_PAGE_SIZE = 100
+PAGE = ("pageSize", "continuationToken")
+"""The parameters of a call that answers with a page of a list."""
+
+_OF_THE_HOST = ("code", "clientId")
+"""A function key, and its name, may stand in any query."""
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _ENTITY_TAG = re.compile(r'"[\x21\x23-\x7e\x80-\xff]*"')
@@ -30,7 +36,7 @@ _KEY = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,255}")
 _LONGEST_NAME = 40
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _CORRELATION_ID = re.compile(r"[A-Za-z0-9._:|=-]{1,128}")
-_TRACEPARENT = re.compile(r"[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+_TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 """https://www.w3.org/TR/trace-context/#traceparent-header"""
 
 
@@ -42,11 +48,11 @@ def correlation_id(request: func.HttpRequest) -> str:
 
 def origin(request: func.HttpRequest) -> Origin:
     """The origin that the headers name, or the host; a header that is not well-formed is ignored."""
-    traceparent = request.headers.get("traceparent", "")
-    return Origin(
-        correlation_id=correlation.current() or correlation_id(request),
-        traceparent=nearest(traceparent if _TRACEPARENT.fullmatch(traceparent) else None),
-    )
+    traceparent, given = request.headers.get("traceparent", ""), None
+    if _TRACEPARENT.fullmatch(traceparent):
+        given = Trace(traceparent, valid_state(request.headers.get("tracestate")))
+    trace, cause = nearest(given), correlation.current() or correlation_id(request)
+    return Origin(cause) if trace is None else Origin(cause, trace.parent, trace.state)
 
 
 def path_id(request: func.HttpRequest) -> UUID | None:
@@ -61,6 +67,8 @@ def json_object(request: func.HttpRequest, *media_types: str) -> dict[str, Any]:
     if media_type not in media_types:
         wanted = " or ".join(sorted(media_types))
         raise UnsupportedMediaType(FieldError("Content-Type", f"must be {wanted}"))
+    if request.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
+        raise UnsupportedMediaType(FieldError("Content-Encoding", "must be left out: send the body as it is"))
     body = request.get_body()
     if not body and "transfer-encoding" in request.headers:
         raise InvalidRequest(
@@ -100,7 +108,14 @@ def _repeated_names(body: bytes) -> list[str]:
 
 
 def if_match(request: func.HttpRequest) -> frozenset[ETag]:
-    """The versions that the caller allows (empty: any). Raises InvalidRequest when the header names no version."""
+    """The versions that the caller allows (empty: any). Raises InvalidRequest when the header names no version.
+
+    ``If-None-Match`` is refused: a change that ignored the caller's condition could not be taken back.
+    """
+    if "If-None-Match" in request.headers:
+        raise InvalidRequest(
+            FieldError("If-None-Match", "is for reading: pin the version of a change with If-Match")
+        )
     header = request.headers.get("If-Match")
     if header is None:
         return frozenset()
@@ -147,19 +162,48 @@ def keyed(request: func.HttpRequest, caller: str, key: str) -> KeyedRequest:
     return KeyedRequest(caller, key, hashlib.sha256(body).hexdigest())
 
 
-def page_request(request: func.HttpRequest) -> tuple[int, str | None]:
-    """Page size and continuation token. Raises InvalidRequest.
+def parameters(request: func.HttpRequest, *names: str) -> tuple[dict[str, str], list[FieldError]]:
+    """The values of the parameters in the query, and what is wrong: another name than these, or one that stands twice.
 
-    Both are read from the URL: the Functions host drops empty parameters, and a caller who sends an empty token would
-    get the first page for ever.
+    They are read from the URL, since the Functions host drops those that are empty. A misspelled name must not be
+    ignored: who misspells ``continuationToken`` would get the first page for ever.
     """
-    query = dict(parse_qsl(urlsplit(request.url).query, keep_blank_values=True))
-    text = query.get("pageSize", str(DEFAULT_PAGE_SIZE))
-    if not (_NUMBER.fullmatch(text) and 1 <= int(text) <= MAX_PAGE_SIZE):
-        raise InvalidRequest(FieldError("pageSize", f"must be a number from 1 to {MAX_PAGE_SIZE}"))
-    token = query.get("continuationToken")
+    given = parse_qsl(urlsplit(request.url).query, keep_blank_values=True)
+    known = {*names, *_OF_THE_HOST}
+    times = Counter(name for name, _ in given)
+    wrong = [
+        FieldError(
+            name[:_LONGEST_NAME],
+            "is given twice" if name in known else f"is not one of {', '.join(sorted(known))}",
+        )
+        for name, number in times.items()
+        if name not in known or number > 1
+    ]
+    return dict(given), wrong
+
+
+def query(request: func.HttpRequest, *names: str) -> dict[str, str]:
+    """The parameters in the query, of which all have these names. Raises InvalidRequest."""
+    given, wrong = parameters(request, *names)
+    if wrong:
+        raise InvalidRequest(*wrong)
+    return given
+
+
+def page_request(request: func.HttpRequest, *also: str) -> tuple[int, str | None]:
+    """Page size and continuation token; ``also``: what else the call takes in the query. Raises InvalidRequest."""
+    given = query(request, *PAGE, *also)
+    size, token = page_size(given), given.get("continuationToken")
     if token == "":
         raise InvalidRequest(
             FieldError("continuationToken", "must not be empty: leave it out for the first page")
         )
-    return int(text), token
+    return size, token
+
+
+def page_size(given: Mapping[str, str]) -> int:
+    """How much a page of the answer may hold. Raises InvalidRequest."""
+    text = given.get("pageSize", str(DEFAULT_PAGE_SIZE))
+    if not (_NUMBER.fullmatch(text) and 1 <= int(text) <= MAX_PAGE_SIZE):
+        raise InvalidRequest(FieldError("pageSize", f"must be a number from 1 to {MAX_PAGE_SIZE}"))
+    return int(text)

@@ -6,7 +6,8 @@ from typing import Any, Generic, TypeVar
 
 import azure.functions as func
 
-from infra.http.responses import etag_header, json_response, not_modified
+from infra.http import responses
+from infra.http.responses import etag_header, json_response
 from outbox.aggregate import Aggregate
 from outbox.unit_of_work import Page, Receipt, Versioned
 
@@ -37,8 +38,7 @@ class Resource(Generic[A]):
 
     def found(self, req: func.HttpRequest, stored: Versioned[A]) -> func.HttpResponse:
         """200 with the aggregate and its version, or 304 when the caller has that version."""
-        same = not_modified(req, stored.etag)
-        return same or json_response(200, self.view(stored.aggregate), etag_header(stored.etag))
+        return responses.stored(req, self.view(stored.aggregate), stored.etag)
 
     def listed(self, page: Page[A]) -> func.HttpResponse:
         """200 with a page of aggregates and the token of the next page."""

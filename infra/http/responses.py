@@ -49,15 +49,31 @@ def etag_header(etag: ETag | None) -> dict[str, str]:
     return {} if etag is None else {"ETag": etag}
 
 
-def not_modified(request: func.HttpRequest, etag: ETag) -> func.HttpResponse | None:
-    """304 when the caller has that version (``If-None-Match``), else None."""
+def stored(request: func.HttpRequest, document: Mapping[str, Any], etag: ETag) -> func.HttpResponse:
+    """200 with a document and its version, or 304 when the caller has that version.
+
+    The caller's own cache may keep it, and asks before each use. No shared cache may: a key in ``x-functions-key`` does
+    not tell it that the answer is for one caller (RFC 9111, 3.5, names ``Authorization`` alone).
+    """
+    headers = etag_header(etag) | {"Cache-Control": "private, no-cache"}
+    return unless_known(request, json_response(200, document, headers))
+
+
+def unless_known(request: func.HttpRequest, answer: func.HttpResponse) -> func.HttpResponse:
+    """The answer, or 304 when the caller has the version in its ``ETag`` (``If-None-Match``).
+
+    The 304 has all headers of the answer, its type too: a cache puts them in the place of those that it has kept
+    (RFC 9111, 3.2).
+    """
     known = request.headers.get("If-None-Match")
     if known is None:
-        return None
+        return answer
     tags = {tag.strip().removeprefix("W/") for tag in known.split(",")}  # weak comparison: RFC 9110, 13.1.2
-    if "*" in tags or etag in tags:
-        return func.HttpResponse(status_code=304, headers=etag_header(etag))
-    return None
+    if "*" not in tags and answer.headers["ETag"] not in tags:
+        return answer
+    return func.HttpResponse(
+        status_code=304, headers=dict(answer.headers), mimetype=answer.mimetype, charset=answer.charset
+    )
 
 
 def healthy() -> func.HttpResponse:

@@ -89,7 +89,8 @@ def set_aside_functions(
     @answering
     async def collect_dead_letters(req: func.HttpRequest) -> func.HttpResponse:
         """POST /dead-letters/collect: move the subscription's dead letters into records."""
-        return json_response(200, {"collected": await service().subscriber.collect()})
+        found = await service().subscriber.collect()
+        return json_response(200, {"collected": found.messages, "emptied": found.emptied})
 
     return app
 

@@ -2,11 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 from azure.servicebus import ServiceBusReceivedMessage, ServiceBusSubQueue
-from azure.servicebus.aio import ServiceBusClient
+from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 
 from inbox.errors import StoreAway
 from inbox.set_aside import Delivery
@@ -14,14 +15,25 @@ from infra.servicebus.bodies import body_of
 from infra.servicebus.errors import SDK_ERRORS, verdict
 from infra.servicebus.received import delivery_of
 
-AT_ONCE = 50
+AT_ONCE = 10
 SILENCE_SECONDS = 2.0
 """After so long without a message the queue is taken to be empty."""
+
+_SETTLE_SECONDS = 10.0
 
 Keep = Callable[[Delivery, str], Awaitable[None]]
 """Stores the record of a message, with the reason for which it became a dead letter."""
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Collected:
+    """What one collecting did."""
+
+    messages: int
+    emptied: bool
+    """Whether the queue was seen to be empty at the end; False: what is left in it is not known."""
 
 
 @dataclass(frozen=True)
@@ -32,28 +44,50 @@ class DeadLetters:
     topic: str
     subscription: str
 
-    async def collect(self, keep: Keep, *, seconds: float) -> int:
-        """Move what is there into records, for so many seconds at most. Returns how many. Raises StoreAway."""
-        collected = 0
+    async def collect(self, keep: Keep, *, seconds: float) -> Collected:
+        """Move what is there into records; receives nothing more after so many seconds. Raises StoreAway.
+
+        What was received is dealt with to its end: a message that is left would be hidden until its lock expires.
+        """
+        until, collected, emptied = asyncio.get_running_loop().time() + seconds, 0, False
         try:
-            async with (
-                asyncio.timeout(seconds),
-                self.client.get_subscription_receiver(
-                    self.topic, self.subscription, sub_queue=ServiceBusSubQueue.DEAD_LETTER
-                ) as receiver,
-            ):
-                while messages := await receiver.receive_messages(AT_ONCE, max_wait_time=SILENCE_SECONDS):
+            async with self._receiver(until) as receiver:
+                while messages := await self._received(receiver, until):
                     for message in messages:
                         await keep(self._delivery(message), _reason(message))
-                        await receiver.complete_message(message)
+                        async with asyncio.timeout(_SETTLE_SECONDS):
+                            await receiver.complete_message(message)
                         collected += 1
+                emptied = True
         except TimeoutError:
             _log.info("not all dead letters were collected within %.0f s: the next run goes on", seconds)
         except SDK_ERRORS as error:
             raise StoreAway(f"the dead letters cannot be read: {verdict(error)[1]}") from error
         if collected:
             _log.warning("collected %d dead letter(s) of %s", collected, self.subscription)
-        return collected
+        return Collected(collected, emptied)
+
+    @asynccontextmanager
+    async def _receiver(self, until: float) -> AsyncIterator[ServiceBusReceiver]:
+        receiver = self.client.get_subscription_receiver(
+            self.topic, self.subscription, sub_queue=ServiceBusSubQueue.DEAD_LETTER
+        )
+        try:
+            async with asyncio.timeout_at(until):
+                await receiver.__aenter__()
+            yield receiver
+        finally:
+            with suppress(*SDK_ERRORS):
+                await receiver.close()
+
+    async def _received(
+        self, receiver: ServiceBusReceiver, until: float
+    ) -> Sequence[ServiceBusReceivedMessage]:
+        """Empty: so is the queue. Raises TimeoutError: whether it is empty is not known."""
+        if asyncio.get_running_loop().time() >= until:
+            raise TimeoutError
+        async with asyncio.timeout_at(until + SILENCE_SECONDS):
+            return await receiver.receive_messages(AT_ONCE, max_wait_time=SILENCE_SECONDS)
 
     def _delivery(self, message: ServiceBusReceivedMessage) -> Delivery:
         return delivery_of(message, body_of(message), self.subscription)

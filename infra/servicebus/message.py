@@ -81,6 +81,8 @@ def message_from_event(
         properties[TRACEPARENT] = event.traceparent
         if sdk_traces:
             properties[_DIAGNOSTIC_ID] = event.traceparent
+        if event.tracestate:
+            properties["tracestate"] = event.tracestate
     return ServiceBusMessage(
         as_sent(dict(event.data)),
         content_type="application/json",

@@ -7,6 +7,7 @@ from typing import Any
 from inbox.set_aside import Delivery
 from infra.correlation import correlated
 from infra.telemetry.messaging import processing
+from infra.telemetry.tracing import parent
 
 _OF_THE_BROKER = ("DeadLetterReason", "DeadLetterErrorDescription")
 """What the broker adds to a dead letter is not the message's."""
@@ -25,11 +26,14 @@ def delivery_of(message: Any, body: bytes, subscription: str) -> Delivery:
 @contextmanager
 def handling(topic: str, delivery: Delivery, correlation_id: str | None) -> Iterator[None]:
     """Log lines and spans that are made meanwhile belong to the request, and the trace, that caused the message."""
-    given = delivery.properties.get("traceparent")
-    traceparent = given if isinstance(given, str) else None
+    traceparent, tracestate = (
+        given if isinstance(given := delivery.properties.get(name), str) else None
+        for name in ("traceparent", "tracestate")
+    )
+    within = parent(traceparent, tracestate)
     with (
         correlated(correlation_id),
-        processing(topic, delivery.subscription, delivery.message_id, correlation_id, traceparent),
+        processing(topic, delivery.subscription, delivery.message_id, correlation_id, within),
     ):
         yield
 

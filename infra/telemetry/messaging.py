@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 
+from opentelemetry.context import Context
 from opentelemetry.metrics import get_meter
 from opentelemetry.trace import SpanContext, SpanKind, StatusCode, get_current_span
 
@@ -97,9 +98,12 @@ def _to(topic: str) -> dict[str, str | int]:
 
 @contextmanager
 def processing(
-    topic: str, subscription: str, message_id: str, correlation_id: str | None, traceparent: str | None
+    topic: str, subscription: str, message_id: str, correlation_id: str | None, within: Context | None
 ) -> Iterator[None]:
-    """The handling of one message: a part of the trace in which its event was created, linked to the host's call."""
+    """The handling of one message: a part of the trace in which its event was created, linked to the host's call.
+
+    ``within`` is that trace, as :func:`infra.telemetry.tracing.parent` gives it.
+    """
     attributes = {
         "messaging.system": "servicebus",
         "messaging.operation.name": "process",
@@ -110,7 +114,7 @@ def processing(
     }
     if correlation_id is not None:
         attributes[CORRELATION_ID] = correlation_id
-    host, within = get_current_span().get_span_context(), parent(traceparent)
+    host = get_current_span().get_span_context()
     with span(f"process {topic}", SpanKind.CONSUMER, attributes, within) as begun:
         if within is not None and host.is_valid and begun.is_recording():
             begun.add_link(host)

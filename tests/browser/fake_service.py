@@ -179,7 +179,7 @@ class FakeService:
             ("", ""),
         )
         if path.endswith("dead-letters/collect"):
-            return web.json_response({"collected": 3})
+            return web.json_response({"collected": 3, "emptied": True})
         if path.endswith("/replay"):
             self.remaining -= 1
             aggregate_id = rest.split("/")[1]

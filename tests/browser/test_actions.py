@@ -143,8 +143,12 @@ async def test_effects_are_run_discarded_and_let_past_what_is_missing(
         await expect(page.locator("#findings")).to_contain_text("3 effects are not done.")
         await expect(rows.nth(2).get_by_role("button", name="Pass missing")).to_be_hidden()
         await rows.nth(1).get_by_role("button", name="Run").click()
+        await press(page, "Continue")
+        await expect(page.get_by_text("Give a reason.")).to_be_visible()
+        await page.get_by_label("Reason").fill("the mail is in no log")
         await press(page, "Continue", "Run 1 effect")
         await done(page, "run")
+        assert service.bodies == [{"reason": "the mail is in no log"}]
         await rows.first.get_by_role("button", name="Pass missing").click()
         await page.get_by_label("Reason").fill("never sent")
         await press(page, "Continue", "Pass missing 1 effect")
@@ -161,6 +165,19 @@ async def test_effects_are_run_discarded_and_let_past_what_is_missing(
         assert [each.split("/", 1)[0] + "/" + each.rsplit("/", 1)[1] for each in service.changes()] == [
             "effects/apply", "effects/pass-missing", "effects/discard", "board/collect"
         ]  # fmt: skip
+
+
+async def test_an_effect_is_not_run_again_by_the_page_itself(browser: Browser, service: FakeService) -> None:
+    """The service answers 503 also when the effect was run and that could not be recorded: do not apply it again."""
+    service.answers["instance"]["lists"] = ["effects"]
+    service.answers["effects"] = [aside(1)]
+    service.refusals[f"effects/{1:032x}/apply"] = Refusal(503, "the effect was run", retry_after=1, times=1)
+    async with watched(browser, address(service)) as page:
+        await page.locator("#list-effects").get_by_role("button", name="Run event 1").click()
+        await press(page, "Continue", "Run 1 effect")
+        await done(page, "0 done, 1 refused")
+        await expect(page.locator("#work-list")).to_contain_text("the effect was run")
+        assert service.changes() == [f"effects/{1:032x}/apply"]
 
 
 async def test_dead_letters_are_collected(browser: Browser, service: FakeService) -> None:

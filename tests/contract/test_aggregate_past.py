@@ -1,16 +1,18 @@
 """What an operator is told of one contact's events is what the store, the lease and the parking lot say of each."""
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, cast
+from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from changefeed import ChangeFeedProcessor
-from devstack.testing import Service, eventually
+from devstack.testing import Service, eventually, running
 from infra.aggregate_past import AggregatePast
 from infra.contacts.documents import CONTACTS as NAMES
 from infra.cosmos.container import Container
@@ -28,6 +30,7 @@ from tests.support.azure import CONTACTS, LEASES, PARKED, contacts_database
 from tests.support.emulators import Gap
 from tests.support.fakes import FakePublisher
 from tests.support.feed import EVENTS
+from tests.support.short_pages import shorten_pages
 
 pytestmark = pytest.mark.known_gap(Gap.CHANGE_FEED)
 
@@ -95,8 +98,14 @@ def event(contact: str, sequence: int | None, ttl: int, data: dict[str, Any]) ->
 
 @pytest.fixture
 async def world(cosmos_server: Service) -> AsyncIterator[World]:
-    async with contacts_database(cosmos_server) as database:
-        client = CosmosClient.from_connection_string(cosmos_server.connection_string)
+    async with world_of(cosmos_server) as world:
+        yield world
+
+
+@asynccontextmanager
+async def world_of(cosmos: Service) -> AsyncIterator[World]:
+    async with contacts_database(cosmos) as database:
+        client = CosmosClient.from_connection_string(cosmos.connection_string)
         named = client.get_database_client(database.id)
         feed, leases = (named.get_container_client(name) for name in (CONTACTS, LEASES))
         lot = CosmosParkingLot(
@@ -113,18 +122,6 @@ async def world(cosmos_server: Service) -> AsyncIterator[World]:
         )
         yield World(feed, leases, lot, past, FakePublisher(), str(uuid4()))
         await client.close()
-
-
-class ShortPages:
-    """A container whose pages end early, as those of the store do when they grow large or take long."""
-
-    def __init__(self, container: Container) -> None:
-        self._container = container
-
-    async def page(
-        self, query: str, parameters: dict[str, Any], size: int, continuation: str | None
-    ) -> tuple[list[Any], str | None]:
-        return await self._container.page(query, parameters, min(size, 2), continuation)
 
 
 def states(page: Past) -> dict[int | None, EventState]:
@@ -151,6 +148,32 @@ async def test_an_event_waits_until_the_lease_has_passed_it(world: World) -> Non
     await world.state(3)
     await world.store(3, description=None)
     assert states(await world.page())[3] is EventState.WAITING
+
+
+async def test_that_nothing_waits_is_not_believed_of_a_replica_that_lags(tmp_path: Path) -> None:
+    """Weaker than Session consistency, the leases may be measured on an older replica than the one that has the events.
+
+    Here the two are read by clients that share no session.
+    """
+    with running(Service("cosmos", tmp_path / "data", "--faults")) as cosmos:
+        async with (
+            world_of(cosmos) as world,
+            CosmosClient.from_connection_string(cosmos.connection_string) as other,
+        ):
+            await world.state(1)
+            await world.store(1)
+            await world.forward()
+            await world.store(2)
+            database = other.get_database_client(world.feed.container_link.split("/")[1])
+            observer = replace(world.past.observer, feed=database.get_container_client(CONTACTS))
+            past = replace(world.past, observer=observer)
+            await cosmos.faults.add("lag", operation="feed", seconds=600, count=None)
+            assert states(await past.page(world.key, 50, None)) == {
+                2: EventState.UNKNOWN,
+                1: EventState.UNKNOWN,
+            }
+            await cosmos.faults.clear()
+            assert states(await past.page(world.key, 50, None))[2] is EventState.WAITING
 
 
 async def test_names_and_times_are_told_and_values_are_not(world: World) -> None:
@@ -264,12 +287,24 @@ async def test_an_aggregate_may_be_stored_under_another_partition_key(world: Wor
     assert (page.last_sequence, page.progress.lease) == (None, "0")
 
 
-async def test_a_page_of_the_store_that_ends_early_is_not_the_end_of_the_events(world: World) -> None:
+async def test_a_page_of_the_store_that_ends_early_is_not_the_end_of_the_events(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await world.store(1, 2, 3, 5, 6)
     await world.state(6)
-    past = replace(world.past, container=cast(Container, ShortPages(world.past.container)))
-    page = await past.page(world.key, 50, None)
+    shorten_pages(monkeypatch)
+    page = await world.page()
     assert [each.sequence for each in page.events] == [6, 5, 3, 2, 1]
     assert (page.expired, page.before) == ([Expired(4, 4)], None)
-    newest = await past.page(world.key, 3, None)
+    newest = await world.page(3)
     assert ([each.sequence for each in newest.events], newest.before) == ([6, 5, 3], 3)
+
+
+async def test_of_more_events_than_are_looked_at_none_is_said_to_have_expired(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("infra.aggregate_past.MOST_EVENTS", 3)
+    await world.store(1, 2, 3, 4, 5)
+    await world.state(5)
+    page = await world.page()
+    assert (len(page.events), page.expired) == (3, [])

@@ -39,6 +39,7 @@ from tests.support.azure import CONTACTS, DIRECTORY, contacts_database
 from tests.support.contacts import DETAILS, LATER, ORIGIN
 from tests.support.fake_claims import FakeClaims
 from tests.support.feed import EVENTS
+from tests.support.short_pages import shorten_pages
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 PARTITIONS = 4
@@ -326,6 +327,14 @@ async def test_the_directory_is_paged_over_all_partitions_by_the_last_key_seen(
     assert len({each_id for _, each_id in flat}) == 22
     whole = await here.directory.search(Search({}, sort), 100, None)
     assert flat == [(item.state.first_name, item.id) for item in whole.items]
+
+
+async def test_a_page_of_the_store_that_ends_early_is_not_the_end_of_the_directory(
+    here: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await listed(here, 7)
+    shorten_pages(monkeypatch)
+    assert list(map(len, await pages(here, Search({}), 5))) == [5, 2]
 
 
 @pytest.mark.parametrize(

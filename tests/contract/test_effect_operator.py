@@ -31,6 +31,7 @@ from tests.support.effects import RULES, Clock, FakeLedger, Outbound, inbox_over
 from tests.support.emulators import Gap
 from tests.support.inbox import KEY, event
 from tests.support.losses import Failing, Fate, Loss, ProcessDied
+from tests.support.short_pages import shorten_pages
 
 SUBSCRIBER = "mails"
 
@@ -114,6 +115,16 @@ async def test_a_list_goes_on_page_by_page_also_among_effects_of_one_time(desk: 
         await desk.operator.page(2, "of-another-list")
 
 
+async def test_a_page_of_the_store_that_ends_early_is_not_the_end_of_the_list(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(7):
+        await desk.inbox.handle(event(2, key=AggregateKey("thing", str(number))))
+    shorten_pages(monkeypatch)
+    for size in (3, 50):
+        assert len(await desk.all(size)) == 7
+
+
 async def test_an_effect_is_listed_as_started_once_its_process_must_have_died(desk: Desk) -> None:
     class Died(BaseException):
         pass
@@ -147,13 +158,17 @@ async def test_what_may_have_been_handled_is_run_again_once_and_is_then_over(des
     await desk.inbox.handle(event(2))
     await desk.inbox.handle(event(1))
     assert desk.outbound.asked == [event(1).id, event(2).id], "not by itself"
-    await desk.operator.apply(of(1))
+    with pytest.raises(NotApplied, match="give the reason"):
+        await desk.operator.apply(of(1))  # by who saw it wait, and does not know what happened since
+    assert desk.outbound.asked == [event(1).id, event(2).id]
+    await desk.operator.apply(of(1), "in no log")
     assert desk.outbound.asked[2:] == [event(1).id]
     assert await desk.state(1) is MarkState.HANDLED
     with pytest.raises(NotSetAside):
-        await desk.operator.apply(of(1))
+        await desk.operator.apply(of(1), "r")
     mark = (await desk.inbox.ledger.read(KEY, event(1).id, fenced=True)).mark
     assert mark is not None
+    assert mark.reason == "run again by an operator: in no log"
     assert (mark.kept, mark.waits) == (None, None), "the event is not kept any longer"
 
 
@@ -169,9 +184,9 @@ async def test_what_fails_again_stays_open(desk: Desk, error: Exception, told: t
     desk.outbound.raises = [ConnectionResetError(), error, None]
     await desk.inbox.handle(event(1))
     with pytest.raises(told):
-        await desk.operator.apply(of(1))
+        await desk.operator.apply(of(1), "r")
     assert await desk.told() == [(1, "may have been handled", 1)]
-    await desk.operator.apply(of(1))
+    await desk.operator.apply(of(1), "r")
     assert await desk.state(1) is MarkState.HANDLED
 
 
@@ -182,14 +197,14 @@ async def test_of_two_operators_one_runs_the_effect_until_its_call_must_have_end
     desk.outbound.raises = [ConnectionResetError(), Died()]  # type: ignore[list-item]
     await desk.inbox.handle(event(1))
     with pytest.raises(Died):
-        await desk.operator.apply(of(1))
-    for call in (desk.operator.apply(of(1)), desk.operator.discard(of(1), "r")):
+        await desk.operator.apply(of(1), "r")
+    for call in (desk.operator.apply(of(1), "r"), desk.operator.discard(of(1), "r")):
         with pytest.raises(EffectRunning):
             await call
     await desk.inbox.handle(event(1))
     assert len(desk.outbound.asked) == 2, "a message that comes again meanwhile runs nothing"
     desk.clock.pass_by(seconds=RULES.call_seconds)
-    await desk.operator.apply(of(1))
+    await desk.operator.apply(of(1), "r")
     assert await desk.state(1) is MarkState.HANDLED
 
 
@@ -198,7 +213,7 @@ async def test_an_effect_whose_event_only_a_message_had_can_be_given_up_and_not_
     await desk.inbox.ledger.write(KEY, Marker(last=1), lost)
     assert (await desk.operator.show(of(1))).event is None
     with pytest.raises(NotApplied, match="was not kept"):
-        await desk.operator.apply(of(1))
+        await desk.operator.apply(of(1), "r")
     await desk.operator.discard(of(1), "nobody knows")
     assert await desk.state(1) is MarkState.DISCARDED
 
@@ -265,7 +280,7 @@ async def test_whatever_write_of_an_operators_call_is_lost_the_effect_ends_as_ha
             fate.write, fate.writes = write, 0
             for _ in range(4):
                 try:
-                    await operator.apply(of(1, key))
+                    await operator.apply(of(1, key), "r")
                 except NotSetAside:
                     break  # it is over
                 except ProcessDied:
@@ -320,4 +335,4 @@ async def test_an_effect_that_could_not_be_recorded_is_not_called_undone(
     await inbox.handle(event(1))
     operator = EffectOperator(replace(inbox, effect=effect), Effects())
     with pytest.raises(StoreAway, match=told):
-        await operator.apply("any")
+        await operator.apply("any", "r")

@@ -2,7 +2,8 @@
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
@@ -23,14 +24,15 @@ from inbox.errors import (
     StoreAway,
     Unstorable,
 )
-from inbox.event import AggregateKey
+from inbox.event import AggregateKey, Event
 from inbox.ledger import Ledger
 from infra.cosmos.container import Container, StoreFailed
 from infra.cosmos.errors import Failure, Kind
 from infra.cosmos.ledger import CosmosLedger, mark_id
 from tests.support.azure import EFFECTS, contacts_database
 from tests.support.effects import RULES, Clock, FakeLedger, Outbound, inbox_over
-from tests.support.inbox import KEY, NOON, event, notice
+from tests.support.inbox import KEY, NOON, Faults, event, notice
+from tests.support.short_pages import shorten_pages
 
 IDS_TTL = 600
 
@@ -112,6 +114,37 @@ async def test_events_out_of_sequence_wait_and_follow_in_order(
     assert outbound.asked == ids(1, 2, 3, 4)
     assert await marker(ledger) == (4, 0, None)
     assert await state(ledger, event(3).id) is MarkState.HANDLED
+
+
+async def test_the_effect_of_an_event_whose_time_names_no_zone_runs_and_waits_as_any_other(
+    inbox: EffectInbox, outbound: Outbound, ledger: Ledger, upkeep: EffectUpkeep, clock: Clock
+) -> None:
+    zoneless = [replace(event(number), created_at=NOON.replace(tzinfo=None)) for number in (1, 2)]
+    await inbox.handle(zoneless[1])
+    clock.pass_by(days=11)  # it has waited for too long, and is looked at for giving up
+    await upkeep.run(seconds=5)
+    assert outbound.asked == [zoneless[1].id], "the missing place was given up"
+    await inbox.handle(zoneless[0])
+    assert await marker(ledger) == (2, 0, None)
+
+
+async def test_a_call_that_has_taken_long_leaves_what_waits_to_the_timer(
+    ledger: Ledger, outbound: Outbound, clock: Clock
+) -> None:
+    """Its caller ends it after a while: an effect that has begun by then may have taken place, and is run again."""
+    passed = 0.0
+
+    async def slow(received: Event) -> None:
+        nonlocal passed
+        passed += 20
+        await outbound.effect(received)
+
+    inbox = replace(inbox_over(ledger, outbound, clock), effect=slow, time=lambda: passed)
+    for sequence in (3, 2, 1):
+        await inbox.handle(event(sequence))
+    assert outbound.asked == ids(1)
+    await EffectUpkeep(inbox).run(seconds=60)
+    assert outbound.asked == ids(1, 2, 3)
 
 
 async def test_what_waits_is_kept_whole_until_its_effect_has_run(inbox: EffectInbox, ledger: Ledger) -> None:
@@ -233,6 +266,35 @@ async def test_a_call_that_was_slow_to_start_does_not_run_the_effect(
     assert outbound.asked == []
 
 
+async def test_an_effect_that_another_call_took_over_is_counted_once(
+    ledger: Ledger, outbound: Outbound, clock: Clock
+) -> None:
+    """A process that was suspended while its effect ran finds that another one has recorded it."""
+    other = inbox_over(ledger, outbound, clock)
+
+    async def suspended(received: Event) -> None:
+        clock.pass_by(seconds=RULES.call_seconds)
+        await other.handle(received)
+
+    inbox = replace(other, effect=suspended)  # the counts are those of both
+    await inbox.handle(event(1))
+    assert outbound.asked == ids(1)
+    assert inbox.counts[MarkState.HANDLED] == 1
+    assert await marker(ledger) == (1, 0, None)
+
+
+async def test_an_effect_whose_record_has_lost_its_answer_is_counted_and_the_rest_follows(
+    outbound: Outbound, clock: Clock
+) -> None:
+    ledger = FakeLedger()
+    inbox = inbox_over(ledger, outbound, clock)
+    await inbox.handle(event(2))
+    ledger.faults = Faults({2: (StoreAway, True)})  # read, started, and then the record
+    await inbox.handle(event(1))
+    assert outbound.asked == ids(1, 2)
+    assert inbox.counts[MarkState.HANDLED] == 2
+
+
 async def test_a_notice_does_not_pass_an_effect_that_is_running_in_its_place(
     inbox: EffectInbox, ledger: Ledger, outbound: Outbound, clock: Clock, upkeep: EffectUpkeep
 ) -> None:
@@ -352,6 +414,32 @@ async def test_the_timer_runs_what_a_process_left_and_that_was_its_last_trace(
     assert await marker(ledger) == (1, 0, None)
 
 
+async def test_what_cannot_be_read_of_one_aggregate_does_not_end_the_timers_run_over_the_others(
+    outbound: Outbound, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As a mark in a state that only the next version knows."""
+    sick = AggregateKey("thing", "sick")
+
+    class Newer(FakeLedger):
+        async def waiting(self, key: AggregateKey) -> Sequence[Mark]:
+            if key == sick:
+                raise ValueError("'johndoe@contoso.com' is not a valid MarkState")
+            await asyncio.sleep(0.05)
+            return await super().waiting(key)
+
+    ledger = Newer()
+    inbox = inbox_over(ledger, outbound, clock)
+    keys = [sick, *(AggregateKey("thing", str(number)) for number in range(20))]
+    outbound.raises = [EffectNotDone("not now") for _ in keys]
+    for key in keys:
+        await inbox.handle(event(1, key=key))
+    outbound.asked.clear()
+    await EffectUpkeep(inbox).run(seconds=10)
+    assert sorted(outbound.asked) == sorted(event(1, key=key).id for key in keys[1:])
+    assert "what waits of thing sick cannot be tried: ValueError" in caplog.text
+    assert "johndoe" not in caplog.text
+
+
 async def test_an_effect_that_is_running_holds_up_only_what_comes_after_it(
     inbox: EffectInbox, ledger: Ledger, outbound: Outbound, upkeep: EffectUpkeep
 ) -> None:
@@ -406,6 +494,32 @@ async def test_aggregates_that_wait_for_long_do_not_hide_the_others(
             await asyncio.sleep(1.01)  # the store's times are in seconds
         await inbox.handle(event(2, key=AggregateKey("thing", str(number))))
     assert [each.id async for each in stored.aggregates()] == ["0", "1", "2"]
+
+
+async def test_of_many_aggregates_that_wait_since_one_second_none_is_left_out(
+    stored: CosmosLedger, outbound: Outbound, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("infra.cosmos.ledger._AGGREGATES_AT_ONCE", 3)
+    inbox = inbox_over(stored, outbound, clock)
+    await asyncio.sleep(1 - time.time() % 1)  # the store's times are in seconds: all of these are in one
+    keys = {AggregateKey("thing", str(number)) for number in range(11)}
+    await asyncio.gather(*(inbox.handle(event(2, key=key)) for key in keys))
+    found = [key async for key in stored.aggregates()]
+    assert sorted(found) == sorted(keys)
+
+
+async def test_a_page_of_the_store_that_ends_early_is_not_the_end_of_what_waits(
+    stored: CosmosLedger, outbound: Outbound, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inbox = inbox_over(stored, outbound, clock)
+    keys = {AggregateKey("thing", str(number)) for number in range(5)}
+    for key in keys:
+        await inbox.handle(event(2, key=key))
+    for sequence in (3, 4, 5):
+        await inbox.handle(event(sequence, key=KEY))
+    shorten_pages(monkeypatch)
+    assert {key async for key in stored.aggregates()} == {*keys, KEY}
+    assert [mark.sequence for mark in await stored.waiting(KEY)] == [3, 4, 5]
 
 
 async def test_subscribers_of_one_container_know_nothing_of_each_other(

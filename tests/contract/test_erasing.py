@@ -1,19 +1,28 @@
 """Events are erased only after the relay has forwarded them, also where the replica that is asked lags."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from azure.cosmos.aio import CosmosClient
 
 from changefeed import ChangeFeedProcessor, ProcessorOptions
 from devstack.testing import Service, eventually, running
+from inbox.set_aside import Delivery, Record, State
 from infra.bootstrap import Application, wire
 from infra.contacts.erasing import wire_eraser
+from infra.cosmos.container import Container, Write
+from infra.cosmos.documents import Item
+from infra.cosmos.erasure import SetAsideEraser
+from infra.cosmos.set_aside import CosmosSetAside
 from infra.erasing import Eraser
 from infra.errors import NotForwardedYet
+from infra.servicebus.dead_letters import Collected
 from infra.settings import Settings, load
 from outbox.aggregate import AggregateKey
-from tests.support.azure import contacts_database
+from outbox.unit_of_work import utc_now
+from tests.support.azure import SET_ASIDE, contacts_database
 from tests.support.contacts import DETAILS, ORIGIN
 
 BROKER = "Endpoint=sb://127.0.0.1;SharedAccessKeyName=n;SharedAccessKey=a2V5;UseDevelopmentEmulator=true;"
@@ -36,8 +45,8 @@ async def application(cosmos: Service) -> AsyncIterator[Application]:
 
 
 def eraser_of(application: Application, settings: Settings) -> Eraser:
-    async def collected() -> int:
-        return 0
+    async def collected() -> Collected:
+        return Collected(0, emptied=True)
 
     return replace(wire_eraser(settings, application), collect=collected)
 
@@ -91,3 +100,39 @@ async def test_that_no_event_waits_is_not_believed_of_a_replica_that_lags(
         held = await eraser.partition.look(str(contact_id))
     assert held.newest_event_at is not None, "the event of the deletion stays"
     assert (await contacts.read(other, ORIGIN)).aggregate.details == DETAILS
+
+
+class Watched(Container):
+    """Notes the order of the pages that are read and the transactions that are written."""
+
+    calls: list[str]
+
+    async def page(self, *arguments: Any, **named: Any) -> tuple[list[Item], str | None]:
+        self.calls.append("read")
+        return await super().page(*arguments, **named)
+
+    async def execute(self, partition_key: str, writes: Sequence[Write]) -> list[str]:
+        done = await super().execute(partition_key, writes)
+        self.calls.append(f"write {len(writes)}")
+        return done
+
+
+async def test_bodies_of_messages_that_nobody_can_read_are_looked_at_page_by_page(cosmos: Service) -> None:
+    """Many such messages, each as large as a message may be, are more than a process can hold."""
+    async with (
+        contacts_database(cosmos) as database,
+        CosmosClient.from_connection_string(cosmos.connection_string) as client,
+    ):
+        container = Watched(client, database.id, SET_ASIDE)
+        container.calls = []
+        records = CosmosSetAside(container, "s", "t", closed_ttl_seconds=600)
+        for number in range(120):
+            body = b"of somebody, " + (b"a-person" if number % 2 else b"another")
+            message = Delivery("s", f"m{number}", number, body, {})
+            await records.add(Record.of(message, None, State.REFUSED, "no JSON", utc_now()))
+        container.calls.clear()
+        assert await SetAsideEraser(container, "s", 600).erase("a-person") == 60
+        written = [call for call in container.calls if call.startswith("write")]
+        assert container.calls == ["read", written[0], "read", written[1], "read", written[2], "read", "read"]
+        left = [await records.get(each.id) for each in (await records.page(100, None)).items]
+        assert [each.delivery is not None and each.delivery.body[-7:] for each in left] == [b"another"] * 60

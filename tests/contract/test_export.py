@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from infra.telemetry.export import FLUSH_SECONDS
 from tests.support.otlp import collector
 from tests.support.paths import ROOT
 from tests.support.serving import serving
@@ -150,6 +151,37 @@ def test_an_endpoint_that_is_away_costs_a_line_a_minute_and_no_end_waits_for_it(
     told = [line for line in ended.stderr.splitlines() if line.strip()]
     assert 1 <= len(told) <= 2, f"one for each library: {told}"
     assert all(line.startswith("WARNING:infra.telemetry.export:telemetry: ") for line in told)
+
+
+def test_an_endpoint_that_never_answers_holds_up_no_work_and_the_end_for_no_longer_than_told() -> None:
+    """More spans than the queue holds, while every export waits for an answer that does not come."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        ended = run(
+            "import time\n"
+            "async def long():\n"
+            "    application = wire(load(os.environ))\n"
+            "    slowest = 0.0\n"
+            "    async with application.outbox.resources:\n"
+            "        work()\n"
+            "        for _ in range(40):\n"
+            "            await asyncio.sleep(0.05)\n"
+            "            for _ in range(100):\n"
+            "                began = time.perf_counter(); work()\n"
+            "                slowest = max(slowest, time.perf_counter() - began)\n"
+            "        closing = time.perf_counter()\n"
+            "    print(f'{slowest:.3f} {time.perf_counter() - closing:.1f}')\n"
+            "asyncio.run(long())",
+            OTEL_EXPORTER_OTLP_ENDPOINT=address,
+            OTEL_METRIC_EXPORT_INTERVAL="200",
+            OTEL_BSP_SCHEDULE_DELAY="200",
+            OTEL_EXPORTER_OTLP_TIMEOUT="60",
+        )
+    slowest, closing = map(float, ended.stdout.split())
+    assert slowest < 1, "an export would take a minute"
+    assert closing < FLUSH_SECONDS + 3
+    told = [line for line in ended.stderr.splitlines() if line.strip()]
+    assert len(told) <= 1, told
 
 
 @pytest.mark.parametrize("who", ["metrics", "trace"])

@@ -13,9 +13,11 @@ from application.errors import ContactNotFound
 from devstack.testing import Service
 from domain.contact import Contact
 from domain.values import ContactDetails
+from inbox.event import AggregateKey
 from infra.contacts.documents import CONTACTS
 from infra.cosmos.container import Container
 from infra.cosmos.documents import Item
+from infra.cosmos.entries import newest_item
 from infra.cosmos.errors import Failure
 from infra.cosmos.marker_documents import Owners
 from infra.cosmos.parked_documents import PARTITION, ParkedDocuments
@@ -188,11 +190,8 @@ async def test_the_fence_of_a_parking_lot_costs_one_refused_write_a_page(cosmos_
         assert await container.page("SELECT * FROM c", {}, 10, None, partition_key=PARTITION) == ([], None)
 
 
-async def test_a_fence_holds_where_a_refusal_carries_no_session_token(
-    cosmos_store: CosmosStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whether the real service's refusal of a batch carries one is not known."""
-    container = cosmos_store.container
+def without_tokens(container: Container, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether the real service's refusal of a batch carries a session token is not known: here none does."""
     refused = container._refused
 
     async def without_token(item_id: str, partition_key: str) -> Failure:
@@ -201,11 +200,35 @@ async def test_a_fence_holds_where_a_refusal_carries_no_session_token(
         return replace(failure, session_token=None)
 
     monkeypatch.setattr(container, "_refused", without_token)
+
+
+async def test_a_fence_holds_where_a_refusal_carries_no_session_token(
+    cosmos_store: CosmosStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    container = cosmos_store.container
+    without_tokens(container, monkeypatch)
     await container.fence("p")
     assert container._sessions.get("p") is not None
     item = await container.read("fence", "p")
     assert item is not None
     assert item["ttl"] == 60
+
+
+async def test_what_is_there_is_read_at_its_newest_also_where_a_refusal_carries_no_session_token(
+    cosmos_store: CosmosStore, lagging: CosmosStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    contact_id = (await create(cosmos_store)).aggregate.id
+    await remember(lagging, cosmos_store, contact_id)
+    await service(cosmos_store).revise(contact_id, described("newest"), ORIGIN)
+    without_tokens(lagging.container, monkeypatch)
+    item = await newest_item(lagging.container, AggregateKey("contact", str(contact_id)))
+    assert item is not None
+    assert item["data"]["description"] == "newest"
+    never = AggregateKey("contact", "b5e2e7aa-4982-4735-9422-c39a7c4af5c2")
+    assert await newest_item(lagging.container, never) is None
+    assert await cosmos_store.container.read("fence", never.id) is None, (
+        "nothing is stored for an id of nobody"
+    )
 
 
 async def test_a_contact_that_never_was_is_not_found_and_that_is_proven(lagging: CosmosStore) -> None:

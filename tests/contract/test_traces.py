@@ -28,6 +28,8 @@ from tests.support.telemetry import Recorded, recording
 TRACE, CALLERS, HOSTS = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331", "00f067aa0ba902b7"
 GIVEN = f"00-{TRACE}-{CALLERS}-01"
 SUBSCRIPTION = "directory"
+STATE = "rojo=00f067aa0ba902b7,congo=t61rcWkgMzE"
+"""What the vendors before the caller want to find again."""
 
 
 @pytest.fixture
@@ -77,7 +79,7 @@ async def post(traceparent: str | None, host: str | None) -> str:
     request = func.HttpRequest(
         "POST",
         "http://localhost/api/contacts",
-        headers=headers | ({"traceparent": traceparent} if traceparent else {}),
+        headers=headers | ({"traceparent": traceparent, "tracestate": STATE} if traceparent else {}),
         body=json.dumps(DETAILS_JSON).encode(),
     )
     context = SimpleNamespace(trace_context=SimpleNamespace(trace_parent=host))
@@ -89,6 +91,11 @@ async def post(traceparent: str | None, host: str | None) -> str:
 def context(span: ReadableSpan) -> tuple[str, str]:
     assert span.context is not None
     return format_trace_id(span.context.trace_id), format_span_id(span.context.span_id)
+
+
+def state(span: ReadableSpan) -> str:
+    assert span.context is not None
+    return str(span.context.trace_state.to_header())
 
 
 def parent(span: ReadableSpan) -> tuple[str, str] | None:
@@ -137,6 +144,8 @@ async def test_one_trace_leads_from_the_request_to_the_subscribers_write(
     [message] = await topic.receive(contact_id, 1)
     properties: Any = message.application_properties
     assert properties[b"traceparent"].decode() == f"00-{TRACE}-{context(create)[1]}-01"
+    assert properties.get(b"tracestate", b"").decode() == (STATE if given else "")
+    assert [state(span) for span in (create, process)] == [STATE if given else ""] * 2
     assert json.loads(str(message))["traceparent"] == properties[b"traceparent"].decode()
 
 
@@ -146,6 +155,8 @@ async def test_a_process_that_records_nothing_passes_the_trace_on(topic: Topic) 
         [message] = await topic.receive(contact_id, 1)
     properties: Any = message.application_properties
     assert properties[b"traceparent"].decode() == GIVEN
+    assert properties[b"tracestate"].decode() == STATE
+    assert json.loads(str(message))["tracestate"] == STATE
 
 
 async def test_the_workers_report_the_gauges_as_the_timers_do(
@@ -199,7 +210,7 @@ def test_a_message_is_linked_to_the_hosts_call_and_a_failure_tells_its_class_alo
     with (
         pytest.raises(ZeroDivisionError),
         tracing.invoked(call),
-        processing("events", "directory", "m-1", "order-4711", GIVEN),
+        processing("events", "directory", "m-1", "order-4711", tracing.parent(GIVEN)),
     ):
         raise ZeroDivisionError("johndoe@contoso.com")
     [span] = recorded.spans()

@@ -13,7 +13,7 @@ from tests.support.paths import ROOT
 
 NOT_OURS = ("pytest", "ruff", "mypy", "devstack")
 """Python itself says in one line that one of these is missing; devstack is a project of its own."""
-COMMANDS = {"infra.relay_worker", "infra.preflight", "infra.republish", "tools.events"} | {
+COMMANDS = {"infra.relay_worker", "infra.preflight", "infra.republish", "tools.events", "tools.openapi"} | {
     name
     for name in re.findall(r"-m ([\w.]+)", (ROOT / "Makefile").read_text())
     if name.partition(".")[0] not in NOT_OURS

@@ -67,3 +67,11 @@ def test_a_notice_names_its_order() -> None:
     event = READER.read(delivery(json.dumps(notice).encode()))
     assert event is not None
     assert (event.is_notice, event.aggregate, event.sequence) == (True, ("order", "7"), 3)
+
+
+@pytest.mark.parametrize("order_id", [None, "", "a/b", "a?b", "a#b", "a\\b", "x" * 129])
+def test_an_event_whose_order_cannot_be_stored_is_refused(order_id: str | None) -> None:
+    """A read of an item with such an id is answered as if nobody had any rights: it would be tried for ever."""
+    told = {**json.loads(bodies()[0]), "orderId": order_id}
+    with pytest.raises(Unreadable):
+        READER.read(delivery(json.dumps(told).encode()))

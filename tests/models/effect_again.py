@@ -134,7 +134,7 @@ class Model:
         mark = call.seen if self.off is Rule.CLAIM_FIRST else world.mark
         try:
             by = mark.by if self.off is Rule.CLAIM_FIRST else str(who)
-            return self._stored(world, replace(ended(mark, by, _NOW, failure), at=_EARLIER))
+            return self._stored(world, replace(ended(mark, by, _NOW, failure, "r"), at=_EARLIER))
         except NotSetAside:
             return world  # another call answers for it
 

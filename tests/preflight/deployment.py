@@ -14,8 +14,8 @@ from azure.cosmos.aio import CosmosClient
 from devstack.administration import administration_client
 from devstack.testing import Service
 from infra.preflight.__main__ import main
-from tests.support.azure import SORTED_BY, sorted_by
 
+SORTED_BY = ("name", "email", "company", "city", "country")
 SUBSCRIPTION = "contact-directory"
 
 
@@ -25,6 +25,17 @@ def indexed(*paths: str) -> dict[str, Any]:
         "indexingMode": "consistent",
         "includedPaths": [{"path": path} for path in paths],
         "excludedPaths": [{"path": "/*"}],
+    }
+
+
+def sorted_by(*names: str) -> dict[str, Any]:
+    """A policy under which entries can be listed by each of these search keys."""
+    return {
+        "indexingMode": "consistent",
+        "includedPaths": [{"path": "/*"}],
+        "compositeIndexes": [
+            [{"path": path, "order": "ascending"} for path in (f"/search/{name}", "/id")] for name in names
+        ],
     }
 
 

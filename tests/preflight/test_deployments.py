@@ -10,8 +10,7 @@ from devstack import provision
 from devstack.settings import read_settings
 from devstack.testing import Service
 from infra.preflight.__main__ import main
-from tests.preflight.deployment import ContainerOf, Deployment, deployed, indexed, preflight
-from tests.support.azure import sorted_by
+from tests.preflight.deployment import ContainerOf, Deployment, deployed, indexed, preflight, sorted_by
 from tests.support.paths import ROOT
 
 RIGHT = Deployment()

@@ -1,7 +1,7 @@
 """Connections to the servers under test, and entities for one test, through the real SDKs."""
 
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -15,15 +15,24 @@ from azure.servicebus.exceptions import OperationTimeoutError
 
 from devstack.administration import administration_client
 from devstack.testing import Service
+from infra.contacts.read_side import QUERIED
+from infra.preflight.cosmos_rules import needed
+from infra.settings import load
 
 CONTACTS = "contacts"
 LEASES = "leases"
 PARKED = "parked-events"
 DIRECTORY = "directory"
 SET_ASIDE = "set-aside"
-SORTED_BY = ("name", "email", "company", "city", "country")
 CLAIMS = "claims"
 EFFECTS = "effects"
+
+_SETTINGS = {
+    "COSMOS": "AccountEndpoint=http://localhost/;AccountKey=a2V5;",
+    "SERVICEBUS": "Endpoint=sb://localhost;SharedAccessKeyName=n;SharedAccessKey=a2V5;",
+    "COSMOS_EFFECTS_CONTAINER": EFFECTS,
+}
+"""Every container has the name that it has where no setting names another."""
 
 EMULATORS_LONGEST_WINDOW, EMULATORS_LONGEST_TTL = timedelta(minutes=5), timedelta(hours=1)
 """What Microsoft's Service Bus emulator takes, so that every topic of a test can be made there too.
@@ -44,25 +53,23 @@ async def contacts_database(service: Service) -> AsyncIterator[DatabaseProxy]:
     """A database of the test's own, with the containers as a deployment makes them."""
     async with CosmosClient.from_connection_string(service.connection_string) as client:
         database = await client.create_database(f"db-{uuid.uuid4().hex[:12]}")
-        await database.create_container(CONTACTS, PartitionKey("/partitionKey"), default_ttl=-1)
-        await database.create_container(LEASES, PartitionKey("/id"))
-        await database.create_container(PARKED, PartitionKey("/partitionKey"), default_ttl=-1)
-        await database.create_container(
-            DIRECTORY, PartitionKey("/partitionKey"), default_ttl=-1, indexing_policy=sorted_by(*SORTED_BY)
-        )
-        await database.create_container(SET_ASIDE, PartitionKey("/partitionKey"), default_ttl=-1)
-        await database.create_container(CLAIMS, PartitionKey("/partitionKey"), default_ttl=-1)
-        await database.create_container(EFFECTS, PartitionKey("/partitionKey"), default_ttl=-1)
+        for need in needed(load(_SETTINGS), QUERIED):
+            await database.create_container(
+                need.name,
+                PartitionKey(need.partition_key),
+                default_ttl=-1 if need.ttl_needed else None,
+                indexing_policy=indexed(*need.queried, composite=need.composite),
+            )
         yield database
 
 
-def sorted_by(*names: str) -> dict[str, Any]:
-    """An indexing policy under which entries can be listed by each of these search keys."""
-    paths = [(f"/search/{name}", "/id") for name in names]
+def indexed(*paths: str, composite: Sequence[Sequence[str]] = ()) -> dict[str, Any]:
+    """An indexing policy of these properties and no others."""
     return {
         "indexingMode": "consistent",
-        "includedPaths": [{"path": "/*"}],
-        "compositeIndexes": [[{"path": path, "order": "ascending"} for path in pair] for pair in paths],
+        "includedPaths": [{"path": f"{path}/?"} for path in paths],
+        "excludedPaths": [{"path": "/*"}],
+        "compositeIndexes": [[{"path": path, "order": "ascending"} for path in each] for each in composite],
     }
 
 

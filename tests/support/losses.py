@@ -75,3 +75,10 @@ class Failing(Container):
         if partition_key is not None and self._sessions.get(partition_key) is None:
             return [], None
         return await super().page(query, parameters, size, continuation, partition_key=partition_key)
+
+    async def first(
+        self, query: str, parameters: Mapping[str, Any], most: int, *, partition_key: str | None = None
+    ) -> list[Item]:
+        if partition_key is not None and self._sessions.get(partition_key) is None:
+            return []
+        return await super().first(query, parameters, most, partition_key=partition_key)

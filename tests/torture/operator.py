@@ -52,7 +52,10 @@ class Operator:
             return False
         answers = [await self._post(f"set-aside/{item['id']}/apply", {}) for item in waiting]
         left = [answer for answer in answers if answer is None or answer.status not in (_DONE, _CLOSED)]
-        return not left and not collected.json()["collected"]
+        found = collected.json()
+        return (
+            not left and not found["collected"] and bool(found.get("emptied", True))
+        )  # the version before tells it not
 
     async def _discard(self, item: dict[str, Any]) -> None:
         answer = await self._post(f"parked/{item['id']}/discard", {"reason": _REASON})

@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from functools import partial
 from typing import Any
@@ -133,6 +134,26 @@ def test_an_event_as_an_item() -> None:
 
 def test_an_event_without_a_trace() -> None:
     assert "traceparent" not in event_item(a_contact(), an_event(), Origin("c"), ttl=1)["data"]
+
+
+STATE = "rojo=00f067aa0ba902b7,congo=t61rcWkgMzE"
+
+
+def test_the_tracestate_goes_beside_the_traceparent_and_into_the_digest() -> None:
+    item = event_item(a_contact(), an_event(), replace(ORIGIN, tracestate=STATE), ttl=864000)
+    assert item["data"] == EVENT_ITEM["data"] | {"tracestate": STATE}
+    assert is_as_committed(item)
+    assert not is_as_committed(item | {"data": EVENT_ITEM["data"]})
+    event = EVENTS.event(item)
+    assert isinstance(event, OutboxEvent)
+    assert event.tracestate == STATE
+
+
+@pytest.mark.parametrize("foreign", [7, None, ["a=b"], "no state", "k=" + "v" * 70_000])
+def test_an_event_with_what_is_no_tracestate_is_an_event_all_the_same(foreign: Any) -> None:
+    event = EVENTS.event(EVENT_ITEM | {"data": EVENT_ITEM["data"] | {"tracestate": foreign}})
+    assert isinstance(event, OutboxEvent)
+    assert event.tracestate is None
 
 
 def test_an_event_out_of_an_item() -> None:

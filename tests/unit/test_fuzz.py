@@ -28,7 +28,7 @@ JSON = st.recursive(
     max_leaves=12,
 )  # fmt: skip
 FIELDS = ["id", "partitionKey", "data", "ttl", "_ts", "_lsn"]
-INNER = ["id", "contactId", "action", "sequence", "createdAt", "correlationId", "traceparent"]
+INNER = ["id", "contactId", "action", "sequence", "createdAt", "correlationId", "traceparent", "tracestate"]
 
 
 @st.composite
@@ -72,7 +72,16 @@ async def test_a_document_that_is_valid_keeps_its_contacts_order(items: list[dic
 
 HEADERS = st.dictionaries(
     st.sampled_from(
-        ["Content-Type", "If-Match", "If-None-Match", "Idempotency-Key", "x-correlation-id", "traceparent"]
+        [
+            "Content-Type",
+            "Content-Encoding",
+            "If-Match",
+            "If-None-Match",
+            "Idempotency-Key",
+            "x-correlation-id",
+            "traceparent",
+            "tracestate",
+        ]
     ),
     st.text(st.characters(max_codepoint=255), max_size=40)
     | st.sampled_from(["application/json", "application/merge-patch+json", '"1"', "*"]),

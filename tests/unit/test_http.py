@@ -16,6 +16,7 @@ from domain.values import ContactDetails
 from inbox import errors as inbox
 from infra.contacts import http
 from infra.errors import InfraError, Misconfigured, Overloaded
+from infra.http import history, operations
 from infra.http import request as edge
 from infra.http.answering import STATUS_OF
 from infra.http.catch_all import IndexedApp, no_such_call
@@ -113,6 +114,11 @@ async def test_an_if_match_that_pins_no_version_is_refused(header: str) -> None:
     assert (status, fields) == (400, ["If-Match"])
 
 
+async def test_a_change_with_a_condition_for_reading_is_refused() -> None:
+    status, fields, _ = await refused(lambda: edge.if_match(request(headers={"If-None-Match": "*"})))
+    assert (status, fields) == (400, ["If-None-Match"])
+
+
 def test_an_if_match_names_versions() -> None:
     assert edge.if_match(request()) == frozenset()
     assert edge.if_match(request(headers={"If-Match": '"1-a"'})) == {'"1-a"'}
@@ -132,12 +138,63 @@ def test_page_sizes_from_1_to_100_are_taken(size: int) -> None:
     assert edge.page_request(request(params={"pageSize": str(size)})) == (size, None)
 
 
+@pytest.mark.parametrize(("coding", "status"), [("gzip", 415), ("br, gzip", 415), ("Identity", 400)])
+async def test_a_body_that_is_packed_is_refused_as_such(coding: str, status: int) -> None:
+    sent = request(body=b"{}", headers={"Content-Encoding": coding})
+    got, fields, _ = await refused(lambda: http.contact_details(sent))
+    assert (got, "Content-Encoding" in fields) == (status, status == 415)
+
+
+async def test_the_answer_to_a_body_of_thousands_of_mistakes_is_small() -> None:
+    body = json.dumps({f"f{number}": 0 for number in range(5_000)}).encode()
+    status, fields, document = await refused(lambda: http.contact_details(request(body=body)))
+    assert (status, len(fields)) == (400, 100)
+    assert len(json.dumps(document)) < 20_000
+
+
 async def test_a_chunked_body_is_named_as_such() -> None:
     """The host passes a body on only with a Content-Length."""
     sent = request(headers={"Transfer-Encoding": "chunked"})
     status, fields, document = await refused(lambda: http.contact_details(sent))
     assert (status, fields) == (400, ["body"])
     assert "send Content-Length" in document["detail"]
+
+
+@pytest.mark.parametrize(
+    ("parse", "names"),
+    [
+        (edge.page_request, "pagesize=1&ContinuationToken=x"),
+        (edge.page_request, "state=discarded"),
+        (operations.wants_discarded, "State=discarded"),
+        (history.page_request, "continuationToken=x"),
+    ],
+)
+async def test_a_parameter_that_the_call_does_not_have_is_refused(parse: Any, names: str) -> None:
+    """Else a caller who misspells the token gets the first page for ever."""
+    sent = request("GET", params=dict(each.split("=") for each in names.split("&")))
+    status, fields, _ = await refused(lambda: parse(sent))
+    assert (status, fields) == (400, [each.partition("=")[0] for each in names.split("&")])
+
+
+@pytest.mark.parametrize(
+    ("parse", "query", "field"),
+    [
+        (edge.page_request, "pageSize=1&pageSize=2", "pageSize"),
+        (history.page_request, "before=7&before=3", "before"),
+        (history.page_request, "before=", "before"),
+        (operations.wants_discarded, "state=", "state"),
+    ],
+)
+async def test_a_parameter_that_stands_twice_or_is_empty_is_refused(
+    parse: Any, query: str, field: str
+) -> None:
+    sent = func.HttpRequest("GET", f"http://localhost/api/x?{query}", body=b"")
+    status, fields, _ = await refused(lambda: parse(sent))
+    assert (status, fields) == (400, [field])
+
+
+def test_the_hosts_own_parameters_may_stand_in_any_query() -> None:
+    assert edge.page_request(request(params={"code": "key", "clientId": "its-name"})) == (50, None)
 
 
 async def test_an_empty_continuation_token_is_refused() -> None:
@@ -373,3 +430,41 @@ def test_the_cause_of_a_request_is_taken_from_its_headers_when_it_is_well_formed
         edge.origin(request(headers={"traceparent": "00-" + "0" * 32 + "-b7ad6b7169203331-01"})).traceparent
         is None
     )
+    assert edge.origin(request(headers={"traceparent": trace.replace("00-", "ff-", 1)})).traceparent is None
+
+
+TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+@pytest.mark.parametrize(
+    ("given", "state"),
+    [
+        ("rojo=00f067aa0ba902b7,congo=t61rcWkgMzE", "rojo=00f067aa0ba902b7,congo=t61rcWkgMzE"),
+        (" rojo=1 ,\t, fw529a3039@dt=FfffffeC8a;p:1", "rojo=1,fw529a3039@dt=FfffffeC8a;p:1"),
+        ("k=" + "v" * 256, "k=" + "v" * 256),
+        (f"k={'v' * 255},l={'v' * 252}", f"k={'v' * 255},l={'v' * 252}"),
+        (f"k={'v' * 255},l={'v' * 253}", None),
+        ("", None),
+        (",", None),
+        ("rojo=1,rojo=2", None),
+        ("Rojo=1", None),
+        ("rojo", None),
+        ("rojo=", None),
+        ("rojo=a=b", None),
+        ("rojo=\xe9", None),
+        ("k=" + "v" * 257, None),
+        (",".join(f"k{number}=1" for number in range(33)), None),
+    ],
+)
+def test_a_tracestate_is_kept_if_it_is_one_and_not_too_long(
+    given: str, state: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """https://www.w3.org/TR/trace-context/#tracestate-header"""
+    origin = edge.origin(request(headers={"traceparent": TRACE, "tracestate": given}))
+    assert (origin.traceparent, origin.tracestate) == (TRACE, state)
+    assert caplog.text == ""
+
+
+def test_a_tracestate_without_a_valid_traceparent_is_ignored() -> None:
+    for headers in ({"tracestate": "rojo=1"}, {"tracestate": "rojo=1", "traceparent": "00-1"}):
+        assert edge.origin(request(headers=headers)).tracestate is None

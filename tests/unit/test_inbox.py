@@ -39,6 +39,15 @@ async def test_events_in_order_are_applied_and_the_source_is_read_for_the_first_
     assert entries.stamps[KEY].late_seconds == 0
 
 
+async def test_an_event_whose_time_names_no_zone_is_applied_as_any_other() -> None:
+    """As the article's sample, or another publisher, may have stored it: the relay sends it as it is."""
+    inbox, entries, _ = made(source=source_at(1))
+    await inbox.handle(event(1))
+    await inbox.handle(replace(event(2), created_at=NOON.replace(tzinfo=None)))
+    assert entries.of(KEY) == Entry(2, "7/2/Changed", (1, 2))
+    assert entries.stamps[KEY].late_seconds is None, "nobody knows its age"
+
+
 async def test_an_event_that_comes_again_is_not_applied_again() -> None:
     inbox, entries, _ = made(source=source_at(1))
     for sequence in (1, 2, 2, 1):

@@ -46,6 +46,13 @@ def test_a_message_says_what_where_and_in_which_order() -> None:
     }
 
 
+def test_a_message_carries_its_events_tracestate() -> None:
+    traced = replace(an_event(), tracestate="rojo=1,congo=2")
+    message = message_from_event(traced, service=CloudEvents(CONTACTS.source), partitioned=False)
+    assert message.application_properties is not None
+    assert message.application_properties["tracestate"] == "rojo=1,congo=2"
+
+
 def test_a_message_of_an_event_without_a_sequence_says_so() -> None:
     """As the article prints its events, and as its sample stores them."""
     data = {name: value for name, value in EVENT_ITEM["data"].items() if name != "sequence"}

@@ -47,7 +47,11 @@ class FakeTopic:
         """The contacts of which one send of this page has failed without being a refusal."""
 
     async def limits(self, *, batches: int) -> Limits:
+        assert batches > 0
         return self._limits
+
+    async def renew(self) -> None:
+        """Its limits stay."""
 
     async def take(self) -> "FakeTopic":
         await self._free.acquire()

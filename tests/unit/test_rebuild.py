@@ -1,10 +1,15 @@
 """A rebuild beside a subscriber that goes on, and one in which the source wins."""
 
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
 from inbox.entry import Entry, Found
 from inbox.event import AggregateKey
 from inbox.rebuild import Rebuild
-from inbox.walk import Counts, Progress
-from tests.support.inbox import event
+from inbox.walk import Counts, Progress, Side
+from tests.support.inbox import NOON, event
 from tests.unit.test_sweep import OLD, World
 
 
@@ -56,3 +61,52 @@ async def test_where_the_source_wins_entries_go_back_come_back_and_go_away() -> 
     assert [world.sequence(key) for key in (ahead, gone, deleted, same, buried)] == [2, None, 1, 2, None]
     await world.inbox.handle(event(3, key=ahead))
     assert world.entries.of(ahead) == Entry(3, "a/3/Changed", (1, 2, 3))
+
+
+async def test_after_a_restore_no_entry_is_passed_over_because_an_earlier_rebuild_was_cut_off() -> None:
+    """That one may be of another restore, or itself have been restored with the entries."""
+    world = World()
+    ahead, gone = world.has("a", 5, 2), world.has("b", 2, None)
+    world.lists.saved = Progress(NOON, Side.SOURCES, "2", version="7")
+    await rebuilt(world, source_wins=True)
+    assert [world.sequence(key) for key in (ahead, gone)] == [2, None]
+
+
+@pytest.mark.parametrize(("hours", "healed"), [(1, 0), (25, 1)])
+async def test_a_rebuild_that_was_cut_off_goes_on_unless_that_was_long_ago(hours: int, healed: int) -> None:
+    world = World()
+    world.has("a", 1, 3)
+    long_ago = NOON - timedelta(hours=hours)
+    world.lists.saved = Progress(long_ago, Side.SOURCES, "2", version="7")
+    assert (await rebuilt(world)).healed == healed
+    world.has("a", 1, 3)
+    world.lists.saved = Progress(long_ago, last_counts=Counts(), last_ended_at=long_ago, version="7")
+    assert (await rebuilt(world)).healed == 1, "the one before had ended"
+
+
+async def test_an_entry_of_a_version_that_kept_less_is_written_anew_though_its_sequence_is_right() -> None:
+    """As ``docs/operations/upgrading.md`` promises of a field that only the new version keeps."""
+    world = World()
+    key = world.has("a", 2, 3)
+    world.entries.written[key] = [Entry(3, "a/3/Changed", (1, 3))]
+    assert (await rebuilt(world)).healed == 1
+    assert world.entries.of(key) == Entry(3, "a/3/Changed", (1, 2, 3))
+    assert (await rebuilt(world)).healed == 0
+
+
+async def test_an_entry_that_the_subscriber_changes_meanwhile_is_written_anew_at_its_newest() -> None:
+    world = World()
+    key = world.has("a", 3, 3)
+    world.entries.written[key] = [Entry(3, None, (1, 3))]
+    put = world.entries.put
+
+    async def overtaken(*given: Any, **named: Any) -> None:
+        world.entries.put = put  # type: ignore[method-assign]  # once
+        world.source.change(key, Found(4, (1, 2, 3, 4)))
+        await world.inbox.handle(event(4, key=key))
+        await put(*given, **named)
+
+    world.entries.put = overtaken  # type: ignore[method-assign]
+    counts = await rebuilt(world)
+    assert (counts.healed, counts.failed) == (1, 0)
+    assert world.entries.of(key) == Entry(4, "a/4/Changed", (1, 2, 3, 4))

@@ -14,7 +14,7 @@ from inbox.entry import Found
 from inbox.errors import EffectRunning, NotApplied, NotSetAside, SourceBehind, StoreAway
 from inbox.event import AggregateKey, Event
 from inbox.receiver import FAILURES, LONGEST_CALL_SECONDS, WAIT_SECONDS, Receiver, told
-from inbox.retrier import Retrier, Tried
+from inbox.retrier import AWAY_AT, Retrier, Tried
 from inbox.set_aside import State
 from inbox.state import StateInbox
 from inbox.streak import TELL_AT
@@ -130,6 +130,22 @@ async def test_what_can_never_be_applied_is_kept_as_refused() -> None:
     records = FakeSetAside()
     await receiver(well, records).receive(delivery(None))
     assert records.states() == {"junk": State.REFUSED}
+
+
+async def test_a_message_on_which_the_reading_itself_fails_is_kept_as_refused_and_ends_no_loop() -> None:
+    """Raised, it would come back at once, become a dead letter, and end each collecting of the dead letters."""
+    records = FakeSetAside()
+
+    def broken(_: object) -> Event | None:
+        raise KeyError("johndoe@contoso.com")
+
+    receiving = Receiver(broken, well, records, now=lambda: NOON)
+    await receiving.receive(delivery(event(1), 1))
+    await receiving.keep(delivery(event(2), 2), "dead letter: MaxDeliveryCountExceeded")
+    assert [record.state for record in records.records.values()] == [State.REFUSED, State.REFUSED]
+    assert {"johndoe" in record.reason for record in records.records.values()} == {False}
+    retrier = Retrier(read, well, records, timedelta(days=1), lambda: NOON)
+    await retrier.apply(next(iter(records.records)))  # once the bug is mended
 
 
 async def test_a_redelivery_revives_nothing_and_another_message_of_that_id_is_another_record() -> None:
@@ -285,6 +301,72 @@ async def test_an_effect_that_is_running_is_passed_over_by_the_timer_and_told_to
     assert [record.attempts for record in waiting] == [0, 0], "nothing has failed"
     with pytest.raises(EffectRunning):
         await retrier.apply(waiting[0].id)
+
+
+async def test_the_timer_begins_nothing_when_its_time_is_over_and_ends_what_it_has_begun() -> None:
+    """An effect that is cut off may have taken place: it would be run again, or an operator would have to look."""
+    records, ended = FakeSetAside(), []
+
+    async def slow(received: Event) -> None:
+        await asyncio.sleep(0.2)
+        ended.append(received.id)
+
+    others = [event(1, key=AggregateKey("thing", str(number))) for number in (8, 9)]
+    for number, each in enumerate((event(1), event(2), *others)):
+        await receiver(sick, records, FakeTime()).receive(delivery(each, number))
+    retrier = Retrier(read, slow, records, timedelta(days=1), lambda: NOON)
+    assert await retrier.run(seconds=0.1) == Tried(applied=1)
+    assert ended == [event(1).id]
+    assert await retrier.run(seconds=5) == Tried(applied=3)
+
+
+async def test_a_record_whose_handling_hangs_is_left_as_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("inbox.retrier.LONGEST_CALL_SECONDS", 0.05)
+    records = FakeSetAside()
+
+    async def hangs(_: Event) -> None:
+        await asyncio.Event().wait()
+
+    await receiver(sick, records, FakeTime()).receive(delivery(event(1)))
+    assert await Retrier(read, hangs, records, timedelta(days=1), lambda: NOON).run(seconds=5) == Tried(
+        waiting=1
+    )
+    [record] = records.records.values()
+    assert (record.attempts, record.reason.split()[0]) == (1, "TimeoutError")
+
+
+async def test_one_record_that_always_finds_its_store_away_does_not_keep_the_others_from_being_tried() -> (
+    None
+):
+    """The service that an effect calls is away for one customer alone, say. It stays the one that is tried first."""
+    records, handled, others = FakeSetAside(), list[str](), [AggregateKey("thing", str(n)) for n in range(9)]
+
+    async def away_for_some(received: Event) -> None:
+        if received.aggregate in others[:2] or received.aggregate in others[4:]:
+            raise StoreAway("away")
+        handled.append(received.aggregate.id)
+
+    for number, key in enumerate(others):
+        await receiver(sick, records, FakeTime()).receive(delivery(event(1, key=key), number))
+    retrier = Retrier(read, away_for_some, records, timedelta(days=1), lambda: NOON)
+    with pytest.raises(StoreAway):
+        await retrier.run(seconds=5)
+    assert handled == ["2", "3"]
+
+
+async def test_a_store_that_is_away_is_not_asked_for_every_record() -> None:
+    records, asked = FakeSetAside(), list[str]()
+
+    async def counted(received: Event) -> None:
+        asked.append(received.id)
+        raise StoreAway("away")
+
+    for number in range(20):
+        key = AggregateKey("thing", str(number))
+        await receiver(sick, records, FakeTime()).receive(delivery(event(1, key=key), number))
+    with pytest.raises(StoreAway):
+        await Retrier(read, counted, records, timedelta(days=1), lambda: NOON).run(seconds=5)
+    assert len(asked) == AWAY_AT
 
 
 async def test_a_store_that_is_away_changes_no_record() -> None:

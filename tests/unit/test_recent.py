@@ -1,11 +1,13 @@
 """Health that is asked for often looks at the store seldom, and does not call an old answer a new one."""
 
 import asyncio
+import traceback
 
 import pytest
 
+from infra.errors import Misconfigured
 from infra.recent import Recent
-from outbox.errors import Unavailable
+from outbox.errors import Throttled, Unavailable
 
 
 class Store:
@@ -42,6 +44,31 @@ async def test_a_failure_is_told_to_all_and_looked_at_again() -> None:
         with pytest.raises(Unavailable):
             await patient()
     assert store.looks == 3
+
+
+async def test_a_failure_that_is_told_often_stays_as_small_as_it_is() -> None:
+    """One error that is raised again and again gets a line more of its traceback each time, and keeps all callers."""
+    store = Store()
+    store.away = True
+    recent, told = Recent(store.check, seconds=60), list[Unavailable]()
+    for _ in range(3):
+        with pytest.raises(Unavailable, match="away") as raised:
+            await recent()
+        told.append(raised.value)
+    assert len({len(list(traceback.walk_tb(error.__traceback__))) for error in told}) == 1
+    assert len(set(map(id, told))) == 3, "two callers at once would change one another's"
+
+
+@pytest.mark.parametrize(
+    "failure", [Throttled("slow down", retry_after_seconds=7.0), Misconfigured("a setting")]
+)
+async def test_a_failure_is_told_with_all_it_says(failure: Exception) -> None:
+    async def failing() -> None:
+        raise failure
+
+    with pytest.raises(type(failure)) as raised:
+        await Recent(failing, seconds=60)()
+    assert (str(raised.value), vars(raised.value)) == (str(failure), vars(failure))
 
 
 async def test_a_bug_is_raised_each_time() -> None:

@@ -25,19 +25,25 @@ def test_what_was_stored_at_1000_is_forwarded(
     lease: str | None, waiting: int | None, *, passed: bool | None
 ) -> None:
     written = datetime.fromtimestamp(1000, UTC)
-    assert Progress(written, lease, 5, at(waiting)).has_passed(written) is passed
+    assert Progress(written, lease, 5, at(waiting), 7).has_passed(written, "0:-1#7") is passed
 
 
 @pytest.mark.parametrize(
-    ("newest", "token", "knows"),
+    ("newest", "token", "passed"),
     [
         (7, "0:-1#7", True),
         (8, "0:-1#7#1=6", True),
-        (6, "0:-1#7", False),
-        (None, "0:-1#7", False),
-        (7, None, False),
+        (6, "0:-1#7", None),
+        (None, "0:-1#7", None),
+        (7, None, None),
         (7, "0:7", True),
     ],
 )
-def test_a_replica_that_lags_proves_nothing(newest: int | None, token: str | None, *, knows: bool) -> None:
-    assert Progress(datetime.now(UTC), "0", 5, None, newest).knows(token) is knows
+def test_that_nothing_waits_is_not_known_of_a_replica_that_lags(
+    newest: int | None, token: str | None, *, passed: bool | None
+) -> None:
+    written = datetime.fromtimestamp(1000, UTC)
+    assert Progress(written, "0", 5, None, newest).has_passed(written, token) is passed
+    assert Progress(written, "0", 5, at(1001), newest).has_passed(written, token) is True, (
+        "what waits is younger"
+    )

@@ -13,7 +13,7 @@ from inbox.errors import EntryChanged, StoreAway
 from inbox.event import AggregateKey
 from inbox.state import StateInbox
 from inbox.sweep import YOUNG, Sweep
-from inbox.walk import Counts, Progress, Seen, SeenPage, Side
+from inbox.walk import Counts, Progress, Result, Seen, SeenPage, Side, Walk
 from tests.support.inbox import NOON, FakeEntries, FakeSource, event, project
 
 State = tuple[int, ...]
@@ -229,3 +229,19 @@ async def test_a_sweep_tells_what_it_found(caplog: pytest.LogCaptureFixture) -> 
     world.has("a", 1, 3)
     await world.swept()
     assert "a sweep has ended: entries 1, sources 1, healed 1, blocked 0, ahead 0, failed 0" in caplog.text
+
+
+async def test_a_round_begins_when_it_begins_however_long_ago_the_last_one_ended() -> None:
+    world = World()
+    world.has("a", 1, 1)
+    world.lists.saved = Progress(NOON - timedelta(days=9), last_counts=Counts(), version="7")
+    began: list[datetime] = []
+    look = {Side.ENTRIES: _right, Side.SOURCES: _right}
+    await Walk("w", world.lists, look, lambda: NOON, lambda progress: began.append(progress.began_at)).run(
+        seconds=5
+    )
+    assert set(began) == {NOON}
+
+
+async def _right(_: Seen) -> Result:
+    return Result.RIGHT

@@ -114,6 +114,9 @@ _APPLICATION_PROPERTIES = {
             "description": "In place of sequence, when an event that others stored has none.",
         },
         "traceparent": _text("The W3C trace context of the request that caused the event."),
+        "tracestate": _text(
+            "What vendors added to that trace context, at most 512 characters; only with traceparent."
+        ),
         "originalMessageId": _text(
             "Only when the event is published once more: the MessageId of its first message, which is the event's id."
         ),

@@ -49,11 +49,12 @@ _FROM_THE_REQUEST: dict[str, Schema] = {
         "description": "The x-correlation-id of the request that caused the event.",
     },
     "traceparent": {"type": "string", "description": "The W3C trace context of that request, if it had one."},
+    "tracestate": {"type": "string", "description": "What vendors added to that trace context, if they did."},
 }
 """What ``infra/cosmos/documents.py`` adds to an event when it is stored."""
 
 
-class _Generator(GenerateJsonSchema):
+class Plain(GenerateJsonSchema):
     """Without titles that only repeat a field's name, and without defaults: an event is read, not made."""
 
     def field_title_should_be_set(self, schema: Any) -> bool:
@@ -70,7 +71,7 @@ def file_name(kind: Kind) -> str:
 
 def schema(kind: Kind) -> Schema:
     """The JSON Schema of an event's body."""
-    found = _without_limits(kind.model_json_schema(schema_generator=_Generator))
+    found = without_limits(kind.model_json_schema(schema_generator=Plain))
     properties: dict[str, Schema] = {
         name: told | ({"description": _MEANING[name]} if name in _MEANING else {})
         for name, told in found["properties"].items()
@@ -88,11 +89,12 @@ def schema(kind: Kind) -> Schema:
     )
 
 
-def _without_limits(node: Any) -> Any:
+def without_limits(node: Any) -> Any:
+    """A schema without the longest lengths in it."""
     if isinstance(node, dict):
         return {
-            name: _without_limits(inner)
+            name: without_limits(inner)
             for name, inner in node.items()
             if not (name == "maxLength" and isinstance(inner, int))
         }
-    return [_without_limits(inner) for inner in node] if isinstance(node, list) else node
+    return [without_limits(inner) for inner in node] if isinstance(node, list) else node

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import azure.functions as func
 
-from infra.http.responses import not_modified
+from infra.http.responses import unless_known
 
 _FOLDER = Path(__file__).parent
 _STYLE, _SCRIPT = "/* style.css */", "/* script */"
@@ -59,17 +59,18 @@ def page() -> Page:
 def shown(req: func.HttpRequest) -> func.HttpResponse:
     """200 with the page, or 304 when the browser has this version."""
     found = page()
-    answer = not_modified(req, found.etag) or func.HttpResponse(
-        found.html, mimetype="text/html", charset="utf-8"
+    headers = {
+        "ETag": found.etag,
+        "Cache-Control": "no-cache",
+        "Content-Security-Policy": found.policy,
+        "X-Content-Type-Options": "nosniff",
+        "Referrer-Policy": "no-referrer",
+        "Cross-Origin-Opener-Policy": "same-origin",
+        "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    }
+    return unless_known(
+        req, func.HttpResponse(found.html, headers=headers, mimetype="text/html", charset="utf-8")
     )
-    answer.headers["ETag"] = found.etag
-    answer.headers["Cache-Control"] = "no-cache"
-    answer.headers["Content-Security-Policy"] = found.policy
-    answer.headers["X-Content-Type-Options"] = "nosniff"
-    answer.headers["Referrer-Policy"] = "no-referrer"
-    answer.headers["Cross-Origin-Opener-Policy"] = "same-origin"
-    answer.headers["Permissions-Policy"] = "camera=(), geolocation=(), microphone=()"
-    return answer
 
 
 def _digest(text: str) -> str:

@@ -8,7 +8,7 @@ const EVENT_STATES = {
   unknown: ["not known", null],
 };
 const HISTORY_COLUMNS = ["Sequence", "State", "What changed", "Stored", "Forwarded", "Trace"];
-const history = { aggregate: null, rows: [], before: null };
+const history = { aggregate: null, rows: [], before: null, reading: null };
 
 /** Show the history of an aggregate that something on the page names. */
 function openHistory(aggregate) {
@@ -25,13 +25,14 @@ async function showHistory(path, id) {
   await readHistory();
 }
 
-/** Read the next page, and add it. */
+/** Read the next page, and add it; an answer that comes after something else was asked for is not shown. */
 async function readHistory() {
   const { path, id } = history.aggregate;
+  const reading = (history.reading = Symbol("this reading"));
   write(find("history-problem"), "");
   try {
     const page = await call(`history/${path}/${encodeURIComponent(id)}?${query({ pageSize: PAGE, before: history.before })}`);
-    if (history.aggregate.path !== path || history.aggregate.id !== id) return;
+    if (history.reading !== reading) return;
     history.rows.push(...rowsOf(page));
     history.before = page.before;
     find("history-result").hidden = false;
@@ -40,7 +41,8 @@ async function readHistory() {
     find("history-older").hidden = history.before === null;
   } catch (error) {
     if (!(error instanceof Refused)) throw error;
-    if (error.status === 401) return askForKey(true);
+    if (error.wantsKey) return askForKey(true);
+    if (history.reading !== reading) return;
     find("history-result").hidden = history.rows.length === 0;
     write(find("history-problem"), error.message);
   }

@@ -41,11 +41,12 @@ const ageColumn = (seconds) => ({ label: "Age", number: true, show: (element, it
 const attemptsColumn = { label: "Tries", number: true, show: (element, item) => write(element, item.attempts) };
 
 /** Call for each of `items`; what succeeded leaves the selection. */
-function act(title, items, list, { path, body = null, text = () => "done" }) {
+function act(title, items, list, { path, bodyOf = () => null, text = () => "done", once = false }) {
   const steps = items.map((item) => ({
     item,
+    once,
     label: list.labelOf(item),
-    run: async (stop) => text(await call(path(item), { method: "POST", body, stop })),
+    run: async (stop) => text(await call(path(item), { method: "POST", body: bodyOf(item), stop })),
   }));
   return work(title, steps, (step) => list.drop([step.item.id]));
 }
@@ -60,7 +61,7 @@ async function discard(items, list, { what, last, note = "" }) {
     danger: true,
     last: `${last(items.length)} This cannot be undone.`,
   });
-  if (consent) act(`Discard ${many(items.length, what)}`, items, list, { path: (item) => `${list.path}/${item.id}/discard`, body: consent, text: () => "discarded" });
+  if (consent) act(`Discard ${many(items.length, what)}`, items, list, { path: (item) => `${list.path}/${item.id}/discard`, bodyOf: () => consent, text: () => "discarded" });
 }
 
 /** Send what is parked of each aggregate that the items name, once for each. */

@@ -49,7 +49,7 @@ async function lookAtParts() {
       settle(part, "");
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
-      if (error.status === 401) return askForKey(true);
+      if (error.wantsKey) return askForKey(true);
       failed = true;
       settle(part, `Not known now: ${error.message}`);
     }
@@ -62,7 +62,7 @@ async function lookAtParts() {
 /** The service does not answer at all, or wants a key. */
 function refused(error) {
   if (!(error instanceof Refused)) throw error;
-  if (error.status === 401) askForKey(Boolean(key.get()));
+  if (error.wantsKey) askForKey(Boolean(key.get()));
   else showFindings(`This page is not up to date: ${error.message}.`);
   return true;
 }
@@ -100,7 +100,7 @@ async function guarded(begin) {
     await begin();
   } catch (error) {
     if (!(error instanceof Refused)) throw error;
-    if (error.status === 401) askForKey(true);
+    if (error.wantsKey) askForKey(true);
     else say(error.message);
   }
 }

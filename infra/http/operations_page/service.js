@@ -23,10 +23,15 @@ const serviceClock = {
 
 /** The service has refused a call, or has not answered it (`status` 0). */
 class Refused extends Error {
-  constructor(status, text, retryAfter = 0) {
+  constructor(status, text, { retryAfter = 0, used = null } = {}) {
     super(text);
     this.status = status;
     this.retryAfter = retryAfter;
+    this.used = used; // the key that the call had
+  }
+  /** The key of this tab is refused. A late answer may refuse the one before it: that says nothing of the key now. */
+  get wantsKey() {
+    return this.status === 401 && this.used === key.get();
   }
   get passes() {
     return this.status === 429 || this.status === 503;
@@ -36,7 +41,8 @@ class Refused extends Error {
 /** The document that the service answers with; null where the answer has no body. Throws Refused. */
 async function call(path, { method = "GET", body = null, stop = null } = {}) {
   const headers = {};
-  if (key.get()) headers["x-functions-key"] = key.get();
+  const used = key.get();
+  if (used) headers["x-functions-key"] = used;
   if (body) headers["Content-Type"] = "application/json";
   const ends = AbortSignal.timeout(1000 * (method === "GET" ? LOOK_SECONDS : ACT_SECONDS));
   const signal = stop ? AbortSignal.any([ends, stop]) : ends;
@@ -54,7 +60,9 @@ async function call(path, { method = "GET", body = null, stop = null } = {}) {
   if (date) serviceClock.ahead = date - Date.now();
   const found = parsed(text);
   if (answer.ok) return found;
-  throw new Refused(answer.status, found?.detail ?? `the service answered ${answer.status}`, Number(answer.headers.get("Retry-After")) || 0);
+  throw new Refused(answer.status, found?.detail ?? `the service answered ${answer.status}`, {
+    retryAfter: Number(answer.headers.get("Retry-After")) || 0, used,
+  });
 }
 
 function parsed(text) {

@@ -17,6 +17,8 @@ const KINDS = {
     what: "effect",
     states: { waiting: ["waits", "warn"], started: ["started", "warn"], "may have been handled": ["may have been handled", "bad"] },
     apply: ["Run", "Find out first what became of an effect that may have been handled: it is run again.", "run now", "run"],
+    unsure: "may have been handled",
+    once: true, // 503 may mean that the effect was run, and that this could not be recorded
     passes: true,
   },
 };
@@ -25,16 +27,24 @@ const KINDS = {
 const subscribers = new Map();
 
 /** Ask for consent, then call `verb` of each item. */
-async function tell(items, list, { name, verb, what, text, last, done, reason = false, note = "" }) {
+async function tell(items, list, { name, verb, what, text, last, done, reason = false, reasonFor = () => reason, once = false, note = "" }) {
   const title = `${name} ${many(items.length, what)}`;
   const consent = await ask({ title, text: `${text}${note}`, what: items.map((item) => list.labelOf(item)), reason, danger: reason, verb: title, last: `${many(items.length, `${what} is`, `${what}s are`)} ${last}.` });
-  if (consent) act(title, items, list, { path: (item) => `${list.path}/${item.id}/${verb}`, body: reason ? consent : null, text: () => done });
+  if (consent) act(title, items, list, { path: (item) => `${list.path}/${item.id}/${verb}`, bodyOf: (item) => (reasonFor(item) ? consent : null), text: () => done, once });
 }
 
 function actionsOf(kind) {
   const [name, text, last, done] = kind.apply;
   const actions = [
-    { name, on: () => true, begin: (items, list) => tell(items, list, { name, verb: "apply", what: kind.what, text, last, done }) },
+    {
+      name,
+      on: () => true,
+      begin(items, list) {
+        // The service runs one again that may have been handled only with a reason: also one that became so after this look.
+        const reasonFor = (item) => kind.unsure !== undefined && item.state === kind.unsure;
+        return tell(items, list, { name, verb: "apply", what: kind.what, text, last, done, reason: items.some(reasonFor), reasonFor, once: kind.once });
+      },
+    },
     { name: "Discard", on: () => true, begin: (items, list) => discard(items, list, { what: kind.what, last: (number) => `${many(number, `${kind.what} is`, `${kind.what}s are`)} given up.` }) },
   ];
   if (kind.passes) {
@@ -52,7 +62,7 @@ async function collect(prefix) {
     verb: "Collect",
     last: "The dead-letter queue of the subscription is emptied into the list below.",
   });
-  const text = ({ collected }) => `${many(collected, "message")} collected`;
+  const text = ({ collected, emptied }) => `${many(collected, "message")} collected${emptied ? "" : "; whether more are left is not known"}`;
   if (consent) work(title, [{ label: "dead-letter queue", run: async (stop) => text(await call(`${prefix}dead-letters/collect`, { method: "POST", stop })) }]);
 }
 

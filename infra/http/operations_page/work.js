@@ -59,8 +59,9 @@ function ask({ title, text, what = [], reason = false, verb, danger = false, las
 let queue = Promise.resolve();
 
 /**
- * Run steps, one after another, behind all work that was begun before. A step is `{label, run(stop)}`; `run` resolves to
- * the text to show, or throws. `done` is called with each step that succeeded.
+ * Run steps, one after another, behind all work that was begun before. A step is `{label, run(stop), once}`; `run` resolves
+ * to the text to show, or throws; `once`: it is not tried again, whatever the answer is. `done` is called with each step that
+ * succeeded.
  */
 function work(title, steps, done = () => {}) {
   const stop = new AbortController();
@@ -79,7 +80,7 @@ function work(title, steps, done = () => {}) {
     for (const [index, step] of steps.entries()) {
       if (stop.signal.aborted) break;
       try {
-        const text = await patiently(() => step.run(stop.signal), stop.signal);
+        const text = await (step.once ? step.run(stop.signal) : patiently(() => step.run(stop.signal), stop.signal));
         succeeded += 1;
         done(step);
         answer(answers, "good", "done", `${step.label}: ${text}`);

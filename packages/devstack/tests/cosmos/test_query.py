@@ -286,6 +286,33 @@ async def test_groups_in_one_partition_key(container: AsyncContainer) -> None:
     ]
 
 
+async def test_an_order_by_a_property_needs_its_index(database: AsyncDatabase) -> None:
+    policy: Any = {
+        "includedPaths": [{"path": "/a/?"}, {"path": "/b/*"}],
+        "excludedPaths": [{"path": "/*"}, {"path": "/b/c/?"}],
+    }
+    container = await database.create_container("c", PartitionKey("/pk"), indexing_policy=policy)
+    for number in (2, 1):
+        await container.create_item(
+            {"id": str(number), "pk": "k", "a": number, "b": {"c": number, "d": number}}
+        )
+
+    async def ordered(path: str) -> list[Any]:
+        query = f"SELECT VALUE c.id FROM c WHERE c.x = null OR c.id != '' ORDER BY c.{path}"
+        return await all_of(container.query_items(query, partition_key="k"))
+
+    for path in ("a", "b.d", "id"):
+        assert await ordered(path) == ["1", "2"]
+    assert sorted(await ordered("_ts")) == ["1", "2"], "a system property is indexed in any case"
+    for path in ("x", "b.c", "a.b", "pk"):
+        with pytest.raises(exceptions.CosmosHttpResponseError) as refused:
+            await ordered(path)
+        assert (
+            "The index path corresponding to the specified order-by item is excluded."
+            in refused.value.message
+        )
+
+
 async def test_an_order_by_several_properties_needs_a_composite_index(database: AsyncDatabase) -> None:
     policy: Any = {
         "compositeIndexes": [[{"path": "/a", "order": "ascending"}, {"path": "/b", "order": "descending"}]]

@@ -161,6 +161,11 @@ async def test_a_body_over_100_mb_is_refused(http: aiohttp.ClientSession) -> Non
         assert answer.status == 413
 
 
+async def test_a_packed_body_reaches_the_function_as_it_is(http: aiohttp.ClientSession) -> None:
+    async with http.post("api/echo/a", data=b"no gzip", headers={"Content-Encoding": "gzip"}) as answer:
+        assert (await described(answer))["body"] == "no gzip"
+
+
 async def test_a_chunked_body_does_not_reach_the_function(http: aiohttp.ClientSession) -> None:
     async with http.post("api/in_thread", data=megabytes(2)) as answer:
         assert (await described(answer))["body"] == ""

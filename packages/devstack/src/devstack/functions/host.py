@@ -74,7 +74,7 @@ def _warn_of_retries(functions: Sequence[FunctionInfo]) -> None:
 async def _running(
     application: web.Application, port: int, listeners: Sequence[Listener], stop: Stop
 ) -> AsyncIterator[str]:
-    runner = web.AppRunner(application, access_log=None, shutdown_timeout=stop.seconds)
+    runner = web.AppRunner(application, access_log=None, shutdown_timeout=stop.seconds, auto_decompress=False)
     await runner.setup()
     tasks: list[asyncio.Task[None]] = []
     try:

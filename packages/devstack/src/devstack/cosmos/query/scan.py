@@ -54,6 +54,8 @@ class Order:
             raise bad_request("ORDER BY item expression could not be mapped to a document path.")
         if len(known) > 1:
             _check_composite_index(container, known, [key.descending for key in query.order_by])
+        if len(known) == 1 and not _is_indexed(container, known[0]):
+            raise bad_request("The index path corresponding to the specified order-by item is excluded.")
         return cls(
             tuple(sort_columns(path) for path in known), tuple(key.descending for key in query.order_by)
         )
@@ -88,6 +90,28 @@ class Order:
             parts.append("(" + " AND ".join([*same, f"{column} {'<' if down else '>'} ?"]) + ")")
             arguments += values[: index + 1]
         return Filter("(" + " OR ".join(parts) + ")", tuple(arguments))
+
+
+def _is_indexed(container: Container, path: Path) -> bool:
+    """Of an included and an excluded path the more precise one wins; ``/a/?`` is more precise than ``/a/*``.
+
+    https://learn.microsoft.com/azure/cosmos-db/index-policy#includeexclude-strategy
+    """
+    policy = container.properties["indexingPolicy"]
+    if path in (("id",), ("_ts",)):
+        return True
+    included, excluded = (
+        max((_precision(part["path"], path) for part in policy.get(which, [])), default=-1)
+        for which in ("includedPaths", "excludedPaths")
+    )
+    return policy["indexingMode"] != "none" and included > excluded
+
+
+def _precision(pattern: str, path: Path) -> int:
+    *named, last = (part.strip('"') for part in pattern.strip("/").split("/"))
+    if last == "?" and tuple(named) == path:
+        return 2 * len(named) + 1
+    return 2 * len(named) if last == "*" and tuple(named) == path[: len(named)] else -1
 
 
 def _check_composite_index(container: Container, paths: list[Path], descending: list[bool]) -> None:

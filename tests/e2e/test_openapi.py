@@ -1,0 +1,99 @@
+"""Every call of docs/openapi.json, made of the running app, is answered as the document tells, and so are mistakes."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+from uuid import uuid4
+
+import aiohttp
+
+from tests.e2e.conftest import Stack
+from tests.support.contacts import DETAILS_JSON
+from tests.support.openapi import document, untold
+
+NOBODY = str(uuid4())
+RECORD = "0" * 32
+
+
+class Caller:
+    """Makes calls by their path in the document, and notes each that is answered as the document does not tell."""
+
+    def __init__(self, stack: Stack, http: aiohttp.ClientSession) -> None:
+        self._address, self._http = stack.functions.address.rstrip("/"), http
+        self.wrong: list[str] = []
+        self.made: set[str] = set()
+
+    async def __call__(
+        self, call: str, status: int, values: Mapping[str, str] | None = None, query: str = "", **given: Any
+    ) -> Mapping[str, str]:
+        """Call ``METHOD /path``; ``values`` are those in the path. The answer's headers."""
+        method, path = call.split()
+        url = re.sub(r"\{(\w+)\}", lambda name: (values or {})[name[1]], path)
+        async with self._http.request(method, f"{self._address}{url}{query}", **given) as answer:
+            body = await answer.read()
+            headers = answer.headers
+        self.made.add(call)
+        assert answer.status == status, (call, body)
+        self.wrong += [f"{call} {status}: {each}" for each in untold(method, path, status, headers, body)]
+        return headers
+
+
+async def test_every_call_is_answered_as_the_document_tells(
+    shared_stack: Stack, http: aiohttp.ClientSession
+) -> None:
+    call = Caller(shared_stack, http)
+    contacts, contact = "/api/contacts", "/api/contacts/{id}"
+
+    key = {"Idempotency-Key": f'"{uuid4()}"'}
+    made = await call(f"POST {contacts}", 201, json=DETAILS_JSON, headers=key)
+    assert "Location" in made
+    await call(f"POST {contacts}", 201, json=DETAILS_JSON, headers=key)
+    await call(f"POST {contacts}", 422, json=DETAILS_JSON | {"description": "x"}, headers=key)
+    await call(f"POST {contacts}", 400, json={"nmae": 1})
+    await call(f"POST {contacts}", 413, data=b" " * 70_000, headers={"Content-Type": "application/json"})
+    await call(f"POST {contacts}", 415, data=b"x", headers={"Content-Type": "text/plain"})
+    await call(f"GET {contacts}", 200, query="?pageSize=1")
+    await call(f"GET {contacts}", 400, query="?pagesize=1")
+    mine = {"id": made["Location"].rpartition("/")[2]}
+    await call(f"GET {contact}", 200, mine)
+    await call(f"GET {contact}", 304, mine, headers={"If-None-Match": made["ETag"]})
+    await call(f"GET {contact}", 404, {"id": NOBODY})
+    await call(f"PATCH {contact}", 200, mine, json={"company": {"city": "Bergen"}})
+    await call(f"PATCH {contact}", 412, mine, json={"email": "x@y.org"}, headers={"If-Match": made["ETag"]})
+    await call(f"PATCH {contact}", 400, mine, json={"name": None})
+    await call(f"GET {contact}", 200, mine)
+    await call("GET /api/directory", 200)
+    await call("GET /api/directory", 400, query="?sort=age")
+    await call(f"DELETE {contact}", 400, mine, headers={"If-Match": "*"})
+    await call(f"DELETE {contact}", 204, mine)
+    await call(f"DELETE {contact}", 404, mine)
+    await call(f"POST {contacts}", 410, json=DETAILS_JSON, headers=key)
+
+    for name in (
+        "health",
+        "operations",
+        "dependencies",
+        "instance",
+        "relay",
+        "subscriber",
+        "parked",
+        "set-aside",
+    ):
+        await call(f"GET /api/{name}", 200)
+    page = await call("GET /api/operations", 200)
+    await call("GET /api/operations", 304, headers={"If-None-Match": page["ETag"]})
+    await call("GET /api/parked", 400, query="?state=gone")
+    await call("GET /api/history/{path}/{id}", 200, mine | {"path": "contacts"})
+    await call("GET /api/history/{path}/{id}", 404, {"path": "orders", "id": "1"})
+    record = {"id": RECORD}
+    for kind in ("parked", "set-aside"):
+        await call(f"GET /api/{kind}/{{id}}", 404, record)
+        await call(f"POST /api/{kind}/{{id}}/discard", 404, record, json={"reason": "a test"})
+        await call(f"POST /api/{kind}/{{id}}/discard", 400, record, json={})
+    await call("POST /api/set-aside/{id}/apply", 404, record)
+    await call("POST /api/parked/{path}/{id}/replay", 404, {"path": "contacts", "id": NOBODY})
+    await call("POST /api/dead-letters/collect", 200)
+
+    assert call.wrong == []
+    told = {f"{method.upper()} {path}" for path, methods in document()["paths"].items() for method in methods}
+    assert call.made == told

@@ -1,0 +1,73 @@
+"""Whether an answer is one that docs/openapi.json tells: its status, its headers, its type and every field of it."""
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from jsonschema import Draft202012Validator
+
+from tests.support.paths import ROOT
+
+FILE = ROOT / "docs" / "openapi.json"
+_NOT_TOLD = {
+    "content-type", "content-length", "date", "server", "x-content-type-options",
+    "content-security-policy", "referrer-policy", "cross-origin-opener-policy", "permissions-policy",
+}  # fmt: skip
+"""What every answer has, and what guards the page in a browser."""
+
+
+@cache
+def document() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(FILE.read_text())
+    return found
+
+
+def resolved(node: dict[str, Any]) -> dict[str, Any]:
+    """What a reference leads to; what is none, as it is."""
+    while "$ref" in node:
+        reference = node["$ref"]
+        node = document()
+        for name in reference.removeprefix("#/").split("/"):
+            node = node[name]
+    return node
+
+
+def closed(schema: Any) -> Any:
+    """A schema that allows no field but its own: an answer must hold nothing that the document does not tell."""
+    if isinstance(schema, list):
+        return [closed(inner) for inner in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if "$ref" in schema:
+        return closed(resolved(schema))
+    found = {name: closed(inner) for name, inner in schema.items()}
+    return found | ({"additionalProperties": False} if "properties" in found else {})
+
+
+def problems_of(value: Any, schema_name: str) -> list[str]:
+    """What of a value the schema does not tell."""
+    schema = closed(document()["components"]["schemas"][schema_name])
+    checker = Draft202012Validator(schema, format_checker=Draft202012Validator.FORMAT_CHECKER)
+    return [f"{error.json_path}: {error.message}" for error in checker.iter_errors(value)]
+
+
+def untold(method: str, path: str, status: int, headers: Mapping[str, str], body: bytes) -> list[str]:
+    """What of an answer the document does not tell."""
+    told = document()["paths"][path][method.lower()]["responses"].get(str(status))
+    if told is None:
+        return [f"{method} {path} is answered {status}"]
+    told = resolved(told)
+    found = [
+        f"the header {name}"
+        for name in headers
+        if name.lower() not in {each.lower() for each in told.get("headers", {})} | _NOT_TOLD
+        and not (status >= 400 and name.lower() == "cache-control")
+    ]
+    media_type = headers.get("Content-Type", "").partition(";")[0]
+    if not body:
+        return found + (["no body"] if told.get("content") and status != 304 else [])
+    if media_type not in told.get("content", {}):
+        return [*found, f"a body of type {media_type}"]
+    schema = told["content"][media_type].get("schema")
+    return found + (problems_of(json.loads(body), schema["$ref"].rpartition("/")[2]) if schema else [])

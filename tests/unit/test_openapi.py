@@ -1,0 +1,110 @@
+"""docs/openapi.json is what the code says, for every function, and every answer that operators get fits it."""
+
+import json
+from collections import Counter
+from datetime import UTC, datetime
+from typing import Any
+
+import azure.functions as func
+import pytest
+from jsonschema import Draft202012Validator
+
+from inbox.set_aside import Delivery, Record, RecordPage
+from inbox.set_aside import State as RecordState
+from inbox.walk import Counts, Progress
+from infra.contacts.http import OPERATIONS
+from infra.dependencies import Health
+from infra.http import history, operations, set_aside
+from infra.instance import Instance
+from infra.past_events import EventState, Expired, Past, PastEvent
+from infra.relay_status import LeaseStatus, RelayStatus
+from infra.relay_status import Progress as RelayProgress
+from outbox.aggregate import AggregateKey
+from outbox.parking_lot import Discarding, ParkedEvent, ParkedPage, State
+from outbox.replay import Replayed
+from tests.support.openapi import FILE, document, problems_of, resolved
+from tools.openapi.__main__ import text
+from tools.openapi.document import functions_without_a_description
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+OF = AggregateKey("contact", "c")
+
+
+def parked(state: State, aggregate: AggregateKey | None = OF) -> ParkedEvent:
+    given_up = Discarding(NOW, "a test") if state is State.DISCARDED else None
+    return ParkedEvent(
+        "0" * 32, "e", aggregate, None, None, "too large", NOW, state, attempted_at=NOW, discarding=given_up
+    )
+
+
+def record(state: RecordState, delivery: Delivery | None) -> Record:
+    return Record("0" * 32, state, "broken", NOW, "m", 1, None, None, None, None, delivery=delivery)
+
+
+EVENT = PastEvent("e", 7, "Changed", ["name"], NOW, NOW, NOW, EventState.FORWARDED, None, "c", "t")
+BARE = PastEvent("e", None, None, [], None, None, None, EventState.UNKNOWN, None, None, None)
+AT = RelayProgress(NOW, "0", 1, None)
+LEASES = [LeaseStatus("0", None, 3, None, 0.0), LeaseStatus("1", "me", 3, 2, 0.5, NOW, 4711, 4714)]
+DELIVERY = Delivery("s", "m", 1, b"{}", {"sequence": 1})
+
+ANSWERS: list[tuple[str, func.HttpResponse]] = [
+    ("Relay", operations.relay_status(RelayStatus(LEASES, ["2"], Counter(contact=2)), OPERATIONS)),
+    ("Dependencies", operations.dependencies([Health("a", True, 4, None), Health("b", False, 4, "away")])),
+    ("Instance", operations.instance(Instance({"EVENT_TTL_SECONDS": 1}), OPERATIONS, ["set-aside"])),
+    ("History", history.told(Past(OF, 7, False, [EVENT, BARE], [Expired(1, 6)], None, AT), OPERATIONS)),
+    ("History", history.told(Past(OF, None, True, [], [], 3, RelayProgress(NOW, None, None, NOW)), OPERATIONS)),
+    *(
+        ("ParkedPage", operations.parked_listed(ParkedPage([parked(state, of)], "x"), OPERATIONS, 60))
+        for state in State
+        for of in (OF, None)
+    ),
+    ("Parked", operations.parked_shown(parked(State.DISCARDED), OPERATIONS)),
+    ("Replayed", operations.replayed(Replayed(3, done=False))),
+    ("Subscriber", set_aside.subscriber_status({RecordState.WAITING: 1}, None)),
+    (
+        "Subscriber",
+        set_aside.subscriber_status({}, Progress(NOW, last_counts=Counts(1), last_ended_at=NOW)),
+    ),
+    *(
+        ("SetAsidePage", set_aside.listed(RecordPage([record(state, None)], None), OPERATIONS))
+        for state in RecordState
+    ),
+    ("SetAside", set_aside.shown(record(RecordState.WAITING, DELIVERY), OPERATIONS)),
+    ("SetAside", set_aside.shown(record(RecordState.REFUSED, None), OPERATIONS)),
+]  # fmt: skip
+
+
+def test_the_kept_file_is_what_the_code_says() -> None:
+    assert FILE.read_text() == text(), "run .venv/bin/python -m tools.openapi, and commit docs/openapi.json"
+
+
+def test_every_function_is_told_and_nothing_else() -> None:
+    assert functions_without_a_description() == set(), "tell of them in tools/openapi/calls.py"
+
+
+@pytest.mark.parametrize(("schema", "answer"), ANSWERS)
+def test_an_answer_to_an_operator_is_as_told(schema: str, answer: func.HttpResponse) -> None:
+    assert problems_of(json.loads(answer.get_body()), schema) == []
+
+
+def test_every_reference_leads_somewhere_and_every_schema_is_one() -> None:
+    def references(node: Any) -> list[dict[str, Any]]:
+        inner = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+        own = [node] if isinstance(node, dict) and "$ref" in node else []
+        return own + [found for each in inner for found in references(each)]
+
+    for reference in references(document()):
+        assert resolved(reference)
+    for schema in document()["components"]["schemas"].values():
+        Draft202012Validator.check_schema(schema)
+
+
+def test_who_may_call_is_what_the_functions_say() -> None:
+    calls = {
+        f"{method} {path}": [name for each in call["security"] for name in each]
+        for path, methods in document()["paths"].items()
+        for method, call in methods.items()
+    }
+    assert calls["post /api/contacts"] == ["functionKey"]
+    assert calls["post /api/parked/{id}/discard"] == ["adminKey"]
+    assert calls["get /api/health"] == calls["get /api/operations"] == []
