@@ -27,7 +27,10 @@ _LONG = (
     "tests/browser/test_real",
     "tests/e2e/",
     "tests/commands/",
+    "tests/changefeed/test_instances",
+    "tests/contract/test_republish",
     "packages/devstack/tests/supervisor/",
+    "packages/devstack/tests/functions/test_servicebus_trigger",
 )
 """Files that take long and mostly wait: begun first, so that at the end no worker is left alone with one."""
 

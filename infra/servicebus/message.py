@@ -20,11 +20,18 @@ TRACEPARENT = b"traceparent"
 _DIAGNOSTIC_ID = b"Diagnostic-Id"
 """The older name of the same, which the SDK adds as well when it traces."""
 
+LARGEST_PROPERTY_BYTES = 32_767
+"""Of one property of a message (https://learn.microsoft.com/azure/service-bus-messaging/service-bus-quotas)."""
+
 _ENTRY_BYTES = 8
 """What a batch adds to each message of at least 256 bytes; to a shorter one it adds 5."""
 
 _FRAME_BYTES = 120
 """AMQP's own bytes in a message like ours, rounded up: the heads of sections, maps and lists, and empty fields."""
+
+
+class PropertyTooLarge(ValueError):
+    """Service Bus never takes the message, but its answer reads as if it would pass: one has to know before."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +96,10 @@ def message_from_event(
 
 
 def size_at_most(message: ServiceBusMessage) -> int:
-    """The bytes that a message takes in a batch, or a few more: counted, since encoding it for that is dear."""
+    """The bytes that a message takes in a batch, or a few more: counted, since encoding it for that is dear.
+
+    Raises PropertyTooLarge.
+    """
     # The parts of a message at once: each property of the message itself looks for its part anew.
     raw = message.raw_amqp_message
     assert raw.properties is not None
@@ -101,7 +111,10 @@ def size_at_most(message: ServiceBusMessage) -> int:
         *(raw.annotations or {}).values(),
     ]
     body = sum(len(part) for part in message.body)
-    return body + sum(len(str(field).encode()) + 5 for field in fields if field is not None) + _FRAME_BYTES
+    sizes = [len(str(field).encode()) for field in fields if field is not None]
+    if max(sizes) > LARGEST_PROPERTY_BYTES:
+        raise PropertyTooLarge
+    return body + sum(sizes) + 5 * len(sizes) + _FRAME_BYTES
 
 
 def exact_size(message: ServiceBusMessage) -> int:

@@ -19,7 +19,14 @@ from azure.servicebus.aio import ServiceBusClient
 
 from infra.servicebus.batches import Batch, Chain, Room, halves, pack
 from infra.servicebus.errors import SDK_ERRORS, TOO_LARGE, Verdict, error_type, verdict
-from infra.servicebus.message import TRACEPARENT, CloudEvents, exact_size, message_from_event, size_at_most
+from infra.servicebus.message import (
+    TRACEPARENT,
+    CloudEvents,
+    PropertyTooLarge,
+    exact_size,
+    message_from_event,
+    size_at_most,
+)
 from infra.servicebus.senders import Limits, Sender, Senders
 from infra.telemetry import messaging
 from outbox.publisher import Accepted, AggregateEvents, Guarantees, Outcome, Refused, Unknown
@@ -154,6 +161,9 @@ class ServiceBusPublisher:
                     event, service=self._service, partitioned=self._partitioned, sdk_traces=sdk_traces
                 )
                 size = size_at_most(message)
+            except PropertyTooLarge:
+                aggregate.impossible = "a property of the message is larger than 32 KB"
+                break
             except ValueError:
                 aggregate.impossible = "the SDK cannot make a message of it: see the limits of Service Bus"
                 break

@@ -158,6 +158,7 @@ async def test_a_lock_left_by_a_crash_does_not_block_for_ever(containers: Contai
     processor = recorder.processor(containers)
 
     starting = asyncio.create_task(processor.start())
+    await eventually(lambda: hasattr(processor, "_store"))
     await asyncio.wait([starting], timeout=0.3)
     assert not starting.done()
     processor._store.clock = lambda: datetime.now(UTC).replace(year=2100)

@@ -109,7 +109,7 @@ async def test_without_the_option_nobody_makes_a_lease_again(containers: Contain
         await eventually(lambda: len(processor.owned_leases) == 4)
         await containers.delete_leases("..1")
         begun = time.monotonic()
-        await eventually(lambda: time.monotonic() - begun > 2 * FAST.expiration_interval)
+        await eventually(lambda: time.monotonic() - begun > 2 * MENDING.expiration_interval)
         assert await lease_names(containers) == {"..0", "..2", "..3"}
 
 
@@ -133,13 +133,13 @@ async def test_a_split_is_followed_and_not_mended(
 ) -> None:
     """The children's leases start where the parent's stood: nothing comes twice."""
     recorder = Recorder()
-    async with recorder.processor(containers, options=QUICK) as processor:
+    async with recorder.processor(containers, options=MENDING) as processor:
         await write_all(containers, 1)
         await eventually(lambda: has_all(recorder, 1))
         await cosmos.faults.split(containers.database, "items", "0")
         await eventually(lambda: len(processor.owned_leases) == 5)
         begun = time.monotonic()
-        await eventually(lambda: time.monotonic() - begun > 2 * QUICK.expiration_interval)
+        await eventually(lambda: time.monotonic() - begun > 2 * MENDING.expiration_interval)
         await write_all(containers, 2)
         await eventually(lambda: has_all(recorder, 2))
 

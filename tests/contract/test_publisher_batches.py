@@ -251,6 +251,34 @@ async def test_what_is_above_the_limit_of_the_link_is_refused_unsent_and_costs_o
     assert len(bench.opened) == 2, "the link whose limit is used, and the one that was asked before"
 
 
+@pytest.mark.parametrize(("correlation", "traceparent"), [("x" * 40_000, None), ("c", "x" * 40_000)])
+async def test_an_event_with_a_property_that_no_message_may_have_stops_its_own_contact_alone(
+    bench: Bench, correlation: str, traceparent: str | None
+) -> None:
+    """Service Bus answers such a message with an error that reads as if it would pass: it would wait for ever."""
+    page = [[event(name, 1), event(name, 2)] for name in ("a", "b", "c")]
+    page[1][1] = replace(page[1][1], correlation_id=correlation, traceparent=traceparent)
+
+    outcomes = await publish(bench.publisher, *page)
+
+    assert outcomes == [Accepted(), Refused(1, "a property of the message is larger than 32 KB"), Accepted()]
+    assert await bench.received() == {"a": [1, 2], "b": [1], "c": [1, 2]}
+
+
+async def test_an_event_whose_properties_are_too_large_together_stops_its_own_contact_alone(
+    bench: Bench,
+) -> None:
+    page = [[event("a", 1)], [event("b", 1)]]
+    page[1][0] = replace(
+        page[1][0], correlation_id="x" * 30_000, traceparent="x" * 30_000, action="x" * 3_000
+    )
+
+    outcomes = await publish(bench.publisher, *page)
+
+    reason = "the message is larger than the topic takes (MessageSizeExceededError)"
+    assert outcomes == [Accepted(), Refused(0, reason)]
+
+
 async def test_a_message_of_exactly_the_limit_is_taken_and_of_a_byte_more_is_not_tried(bench: Bench) -> None:
     """The limit is found by trying: each text is one that the service took, or one that was not sent to it."""
     taken, refused = 250_000, 262_144
@@ -319,6 +347,20 @@ async def test_after_a_time_out_the_sender_is_closed_and_nothing_of_the_batch_is
     assert await publish(bench.publisher, [*page[0], event("a", 3)], page[1]) == [Accepted()] * 2
     assert len(bench.opened) == 2
     assert await bench.received() == {"z": [1], "a": [1, 2, 3], "b": [1]}
+
+
+async def test_after_a_quiet_time_in_which_the_service_has_closed_the_links_the_first_page_gets_through(
+    faulty: Service,
+) -> None:
+    """Service Bus detaches a link after ten minutes without a message; each sender's has to be opened anew."""
+    async with a_bench(faulty, retries=3) as bench:
+        for sequence in (1, 2):
+            page = [[event(f"a{number}", sequence, "x" * 200_000)] for number in range(3)]
+            assert await publish(bench.publisher, *page) == [Accepted()] * 3
+            await bench.service.faults.add("detach", condition="amqp:link:detach-forced")
+
+        assert len(bench.opened) == 3
+        assert await bench.received() == {f"a{number}": [1, 2] for number in range(3)}
 
 
 async def test_a_cancelled_page_leaves_nothing_running_and_can_be_sent_again(bench: Bench) -> None:

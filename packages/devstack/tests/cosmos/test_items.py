@@ -32,6 +32,20 @@ async def test_an_item_comes_back_as_written_with_the_systems_properties(contain
     assert set(read) - set(body) == {"_rid", "_self", "_etag", "_attachments", "_ts"}
 
 
+async def test_numbers_are_doubles_and_do_not_keep_their_form(container: ContainerProxy, raw: Raw) -> None:
+    body = b'{"id":"1","pk":"a","whole":[1.0,1e2,-2.0],"broken":0.1,"large":[9007199254740993,1e300]}'
+
+    created = await raw.send("POST", items_path(container), headers=PK, data=body)
+    read = await container.read_item("1", "a")
+
+    assert created.status == 201
+    assert repr(read["whole"]) == "[1, 100, -2]"
+    assert repr(read["broken"]) == "0.1"
+    assert read["large"] == [9007199254740992, 1e300]
+    beyond = await raw.send("POST", items_path(container), headers=PK, data=b'{"id":"2","pk":"a","n":1e400}')
+    assert beyond.status == 400
+
+
 async def test_system_properties_of_a_client_are_replaced(container: ContainerProxy) -> None:
     created = await container.create_item(
         {"id": "1", "pk": "a", "_etag": "mine", "_ts": 1, "_rid": "x", "_self": "y"}

@@ -7,10 +7,12 @@ import pytest
 from devstack.servicebus.broker.deadlines import Deadlines
 from devstack.servicebus.broker.description import Description, default_rule
 from devstack.servicebus.broker.duplicates import DuplicateWindow
+from devstack.servicebus.broker.entity import Entity
 from devstack.servicebus.broker.message import State
-from devstack.servicebus.broker.namespace import Entity, Namespace
-from devstack.servicebus.broker.queue import Queue, Settlement
+from devstack.servicebus.broker.namespace import Namespace
+from devstack.servicebus.broker.queue import Queue
 from devstack.servicebus.broker.ready import Ready, SequenceIndex
+from devstack.servicebus.broker.settlement import Settlement
 from devstack.servicebus.codec import encode as e
 from devstack.servicebus.codec.errors import AmqpError
 from devstack.servicebus.codec.message import ParsedMessage, parse, read_application_properties
@@ -84,7 +86,7 @@ def test_a_renewed_lock_lasts_from_the_renewal() -> None:
     assert taken is not None
     assert taken.token is not None
 
-    assert entity.queue.renew([taken.token], NOW + 900) == [NOW + 1900]
+    assert entity.queue.locks.renew([taken.token], NOW + 900, 1000) == [NOW + 1900]
     advance(namespace, entity, NOW + 1000)
 
     entity.queue.settle(taken.token, Settlement.COMPLETE, NOW + 1800)

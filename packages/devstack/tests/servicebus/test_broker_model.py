@@ -8,10 +8,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from devstack.servicebus.broker.description import Description, default_rule
+from devstack.servicebus.broker.entity import Entity
 from devstack.servicebus.broker.message import Message
-from devstack.servicebus.broker.namespace import Entity, Namespace
-from devstack.servicebus.broker.queue import Queue, Settlement
+from devstack.servicebus.broker.namespace import Namespace
+from devstack.servicebus.broker.queue import Queue
 from devstack.servicebus.broker.sessions import SessionLock
+from devstack.servicebus.broker.settlement import Settlement
 from devstack.servicebus.codec.errors import AmqpError
 from devstack.servicebus.codec.message import parse
 from devstack.testing.amqp import message

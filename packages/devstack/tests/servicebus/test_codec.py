@@ -28,9 +28,9 @@ from devstack.servicebus.codec.message import (
     read_properties,
     read_value,
     split_batch,
-    with_application_properties,
 )
 from devstack.servicebus.codec.values import Array, Described, Int, Symbol, Timestamp, UByte, UInt, ULong
+from devstack.servicebus.codec.written_message import with_application_properties
 
 # Each is written out from OASIS AMQP 1.0 part 1, 1.6.
 VECTORS: list[tuple[str, Any]] = [

@@ -1,6 +1,7 @@
 """Topics: what a subscription gets, duplicates, and a partitioned topic."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from azure.servicebus import ServiceBusMessage
@@ -182,6 +183,59 @@ async def test_a_full_topic_refuses_a_send(servicebus_server: Service) -> None:
         assert isinstance(outcomes[4], p.Rejected)
         assert outcomes[4].error is not None
         assert outcomes[4].error.condition == "amqp:resource-limit-exceeded"
+
+
+@pytest.mark.parametrize(
+    ("properties", "error", "words"),
+    [
+        ({"correlation_id": "x" * 32_768}, ServiceBusError, "unable to process the request"),
+        ({"application_properties": {"one": "x" * 32_768}}, ServiceBusError, "unable to process the request"),
+        (
+            {"application_properties": dict.fromkeys(("one", "two", "three"), "x" * 22000)},
+            MessageSizeExceededError,
+            "65536",
+        ),
+    ],
+)
+async def test_a_property_over_32_kb_or_properties_over_64_kb_are_refused(
+    servicebus_server: Service,
+    properties: dict[str, Any],
+    error: type[ServiceBusError],
+    words: str,
+) -> None:
+    """The first with an error that reads as if it would pass, as in Azure."""
+    within = {"one": "x" * 32_000, "two": "x" * 32_000}
+    async with (
+        new_subscription(servicebus_server) as (topic, subscription),
+        client(servicebus_server, retry_total=0) as sdk,
+        sdk.get_topic_sender(topic) as sender,
+        administration(servicebus_server) as admin,
+    ):
+        with pytest.raises(error, match=words) as refusal:
+            await sender.send_messages([ServiceBusMessage("good"), ServiceBusMessage("bad", **properties)])
+        assert type(refusal.value) is error
+        await sender.send_messages(ServiceBusMessage("within", application_properties=within))  # type: ignore[arg-type] # narrower than the SDK's own type
+
+        counts = await admin.get_subscription_runtime_properties(topic, subscription)
+        assert counts.active_message_count == 1
+
+
+async def test_the_topics_time_to_live_limits_that_of_its_subscriptions(servicebus_server: Service) -> None:
+    at_once = {"default_message_time_to_live": timedelta(seconds=0.3)}
+    async with (
+        new_subscription(servicebus_server, at_once) as (topic, subscription),
+        client(servicebus_server) as sdk,
+        administration(servicebus_server) as admin,
+    ):
+        async with sdk.get_topic_sender(topic) as sender:
+            for ttl in (None, timedelta(hours=1)):
+                await sender.send_messages(ServiceBusMessage("old soon", time_to_live=ttl))
+
+        async def gone() -> bool:
+            counts = await admin.get_subscription_runtime_properties(topic, subscription)
+            return counts.active_message_count == 0
+
+        await eventually(gone)
 
 
 async def test_a_batch_with_one_bad_message_leaves_nothing(servicebus_server: Service) -> None:

@@ -1,18 +1,26 @@
-"""JSON is read strictly and written compactly: what no other reader of JSON would take is refused with 400."""
+"""JSON is read strictly and written compactly: what no other reader of JSON would take is refused with 400.
+
+A number is a double, as in the service, and whole ones are written without a fraction: nobody shall come to rely on
+``1.0`` or on an integer beyond 2^53.
+"""
 
 import json
+import math
 from typing import Any
 
 from devstack.cosmos.errors import bad_request
+
+EXACT = 2**53
+"""Up to here every integer is a double."""
 
 Json = dict[str, Any]
 """A JSON object."""
 
 
 def parse_json(text: bytes) -> Any:
-    """Strict JSON: no NaN, no lone surrogates, bounded nesting. Raises 400."""
+    """Strict JSON: no NaN, no lone surrogates, bounded nesting, numbers within a double. Raises 400."""
     try:
-        return json.loads(text.decode(), parse_constant=_no_constant)
+        return json.loads(text.decode(), parse_constant=_no_constant, parse_int=_integer, parse_float=_number)
     except UnicodeDecodeError as error:
         raise bad_request("The request body is not UTF-8.") from error
     except (ValueError, RecursionError) as error:
@@ -27,6 +35,18 @@ def dump_json(value: Any) -> str:
     except UnicodeEncodeError as error:
         raise bad_request("The document holds a lone surrogate, which is no Unicode text.") from error
     return text
+
+
+def _integer(text: str) -> int | float:
+    value = int(text)
+    return value if abs(value) <= EXACT else _number(text)
+
+
+def _number(text: str) -> int | float:
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError("a number is larger than a double")
+    return int(value) if abs(value) <= EXACT and value.is_integer() else value
 
 
 def _no_constant(name: str) -> float:

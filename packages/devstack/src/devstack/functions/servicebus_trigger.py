@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -21,8 +20,7 @@ from azure.servicebus.exceptions import (
     SessionLockLostError,
 )
 
-from devstack.connection_settings import Connection
-from devstack.functions.connections import Clients, servicebus_connection
+from devstack.functions.connections import Clients
 from devstack.functions.execution import Executor, StoppedWaiting, stack_trace
 from devstack.functions.host_json import ServiceBusOptions
 from devstack.functions.indexing import FunctionInfo
@@ -32,8 +30,7 @@ from devstack.functions.locks import lock_kept
 from devstack.functions.logs import logged_as
 from devstack.functions.receiver_pool import ReceiverPool
 from devstack.functions.servicebus_message import UnsupportedBody, bind_many, bind_one
-from devstack.functions.settings import resolve
-from devstack.service import CannotStart
+from devstack.functions.servicebus_settings import ServiceBusTriggerSettings
 
 WAIT_SECONDS = 60.0
 """How long one request for a message or a session waits before it is made again."""
@@ -46,44 +43,6 @@ SPARE_SESSION_RECEIVERS = 8
 """More, as a burst of messages usually is one of sessions, and each session needs its own receiver."""
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class ServiceBusTriggerSettings:
-    """The decorator's parameters, with the settings they name filled in."""
-
-    connection: Connection
-    queue: str
-    topic: str
-    subscription: str
-    sessions: bool
-    many: bool
-    binary: bool
-
-    @property
-    def entity(self) -> str:
-        return self.queue or f"{self.topic}/{self.subscription}"
-
-    @classmethod
-    def read(cls, function: FunctionInfo) -> "ServiceBusTriggerSettings":
-        """Raises CannotStart for a parameter that cannot be used."""
-        where = f"the Service Bus trigger of {function.name}"
-
-        def text(name: str) -> str:
-            return resolve(str(function.trigger.get(name) or ""), where=where)
-
-        settings = cls(
-            connection=servicebus_connection(text("connection") or "ServiceBus", where=where),
-            queue=text("queueName"),
-            topic=text("topicName"),
-            subscription=text("subscriptionName"),
-            sessions=bool(function.trigger.get("isSessionsEnabled")),
-            many=str(function.trigger.get("cardinality") or "one").lower() == "many",
-            binary=str(function.trigger.get("dataType") or "").lower() == "binary",
-        )
-        if not settings.queue and not (settings.topic and settings.subscription):
-            raise CannotStart(f"functions: {where} names no queue, or no topic and subscription; name them")
-        return settings
 
 
 class ServiceBusTrigger:

@@ -15,12 +15,12 @@ from urllib.parse import parse_qsl, quote_plus, unquote_plus
 from devstack.servicebus.broker.description import entity_path
 from devstack.servicebus.codec.message import (
     ParsedMessage,
-    build_value_message,
     read_application_properties,
     read_properties,
     read_value,
 )
 from devstack.servicebus.codec.values import Int
+from devstack.servicebus.codec.written_message import build_value_message
 
 NODE = "$cbs"
 MANAGEMENT_SUFFIX = "/$management"

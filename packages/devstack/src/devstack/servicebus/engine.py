@@ -14,9 +14,9 @@ from collections.abc import Callable
 from typing import Protocol
 
 from devstack.servicebus.broker.description import Description
-from devstack.servicebus.broker.namespace import Entity, Namespace
+from devstack.servicebus.broker.entity import Entity
+from devstack.servicebus.broker.namespace import Namespace
 from devstack.servicebus.broker.queue import Queue
-from devstack.servicebus.broker.topic import Topic
 from devstack.servicebus.codec.errors import NOT_FOUND, AmqpError
 from devstack.servicebus.store import Store
 
@@ -120,16 +120,8 @@ class Engine:
         for entity_id in touched:
             entity = self.namespace.by_id(entity_id)
             if entity is not None:
-                self._watch(entity)
+                self.namespace.watch(entity)
         self._set_timer()
-
-    def _watch(self, entity: Entity) -> None:
-        self.namespace.watch(entity)
-        if isinstance(entity.node, Topic):
-            for subscription in entity.node.subscriptions.values():
-                found = self.namespace.by_id(subscription.queue.entity)
-                if found is not None:
-                    self.namespace.watch(found)
 
     def _set_timer(self) -> None:
         due = self.namespace.next_deadline()
@@ -227,7 +219,7 @@ class Engine:
     def _restore(self) -> None:
         for number, description, following in self.store.stored_entities():
             entity = self.namespace.add(number, description)
-            entity.queue.next_sequence = following
+            entity.queue.restore_sequence(following)
         for number, key, at in self.store.stored_seen():
             window = self._entity(number).duplicates
             if window is not None:

@@ -8,25 +8,35 @@ from typing import TYPE_CHECKING, Any
 
 from devstack.servicebus.broker.description import Description
 from devstack.servicebus.broker.message import Message
-from devstack.servicebus.broker.queue import DEAD_LETTER_DESCRIPTION, DEAD_LETTER_REASON, Queue, Settlement
+from devstack.servicebus.broker.queue import Queue
 from devstack.servicebus.broker.rules import with_rule, without_rule
 from devstack.servicebus.broker.sessions import SessionLock
+from devstack.servicebus.broker.settlement import DEAD_LETTER_DESCRIPTION, DEAD_LETTER_REASON, Settlement
 from devstack.servicebus.codec import errors
 from devstack.servicebus.codec.errors import AmqpError
 from devstack.servicebus.codec.message import (
     ParsedMessage,
-    build_value_message,
     parse,
     read_application_properties,
     read_properties,
     read_value,
 )
-from devstack.servicebus.codec.values import Array, Int, Symbol, Timestamp
+from devstack.servicebus.codec.values import Array, Int, Timestamp
 from devstack.servicebus.delivery import lock_token, payload
 from devstack.servicebus.engine import Engine
 from devstack.servicebus.faults import Faults
 from devstack.servicebus.link import OutgoingLink
-from devstack.servicebus.management_body import listed, lock_tag, number, text, wanted_session
+from devstack.servicebus.management_body import (
+    NO_CONTENT,
+    OK,
+    answer,
+    listed,
+    lock_tag,
+    number,
+    refusal,
+    text,
+    wanted_session,
+)
 from devstack.servicebus.receiving import QueueSource
 from devstack.servicebus.rule_codec import read_rule, write_rule
 from devstack.servicebus.sending import accept
@@ -40,21 +50,6 @@ MAX_PEEK_BYTES = 262_144
 EVERY_SESSION_MS = 253_402_300_800_000
 """As ``last-updated-time`` this asks for sessions with messages or state, whenever it was set."""
 
-OK, NO_CONTENT = 200, 204
-_STATUS = {
-    errors.MESSAGE_LOCK_LOST: 410,
-    errors.SESSION_LOCK_LOST: 410,
-    errors.MESSAGE_NOT_FOUND: 404,
-    errors.NOT_FOUND: 404,
-    errors.ARGUMENT_ERROR: 400,
-    errors.NOT_ALLOWED: 400,
-    errors.MESSAGE_SIZE_EXCEEDED: 400,
-    errors.RESOURCE_LIMIT_EXCEEDED: 403,
-    errors.SERVER_BUSY: 503,
-    errors.ENTITY_DISABLED: 403,
-    errors.NOT_IMPLEMENTED: 501,
-    errors.ENTITY_ALREADY_EXISTS: 409,
-}
 _DISPOSITIONS = {
     "completed": Settlement.COMPLETE,
     "abandoned": Settlement.ABANDON,
@@ -99,13 +94,11 @@ class ManagementNode:
         except AmqpError as error:
             if error.condition == errors.DECODE_ERROR:
                 error = AmqpError(errors.ARGUMENT_ERROR, error.description)
-            return _response(
-                correlation, _STATUS.get(error.condition, 500), error.description, error.condition
-            )
-        return _response(correlation, status, "OK" if status == OK else "No content", None, value)
+            return refusal(correlation, error)
+        return answer(correlation, status, value)
 
     def _perform(self, properties: dict[str, Any], body: Any) -> Answer:
-        self._connection.check_access(self._path)
+        self._connection.access.check(self._path)
         operation = self._operations.get(str(properties.get("operation")))
         if operation is None:
             raise AmqpError(
@@ -120,7 +113,7 @@ class ManagementNode:
     def _renew_lock(self, body: dict[Any, Any], _: SessionLock | None) -> Answer:
         queue = self._queue()
         tokens = [lock_tag(token) for token in listed(body, "lock-tokens")]
-        until = queue.renew(tokens, self._engine.now())
+        until = queue.locks.renew(tokens, self._engine.now(), queue.description.lock_ms)
         self._engine.touch(queue)
         return OK, {"expirations": Array(tuple(Timestamp(time) for time in until))}
 
@@ -223,7 +216,7 @@ class ManagementNode:
         if not isinstance(state, bytes | None):
             raise AmqpError(errors.ARGUMENT_ERROR, "'session-state' is binary, or null to clear it.")
         now = self._engine.now()
-        queue.set_session_state(held.session, state, now)
+        queue.sessions.set_state(held.session, state, now)
         self._engine.touch(queue)
         return OK, {}
 
@@ -291,16 +284,3 @@ def _deferred(message: Message, *, locked: bool) -> dict[str, Any]:
     if message.token is not None:
         answer["lock-token"] = lock_token(message.token)
     return answer
-
-
-def _response(
-    correlation: Any,
-    status: int,
-    description: str,
-    condition: str | None = None,
-    value: dict[str, Any] | None = None,
-) -> bytes:
-    properties: dict[str, Any] = {"statusCode": Int(status), "statusDescription": description}
-    if condition is not None:
-        properties["errorCondition"] = Symbol(condition)
-    return build_value_message(value, correlation_id=correlation, application_properties=properties)

@@ -67,7 +67,7 @@ class Nodes:
         if path == cbs.NODE:
             sink = RequestSink(TokenNode(self.engine, self.key, self.faults, session.connection))
         else:
-            session.connection.check_access(path)
+            session.connection.access.check(path)
             if path.lower().endswith(MANAGEMENT_SUFFIX):
                 sink = RequestSink(self._management(session, path))
             else:
@@ -91,12 +91,12 @@ class Nodes:
         link = OutgoingLink(session, attach, path)
         if path == cbs.NODE or path.lower().endswith(MANAGEMENT_SUFFIX):
             if path != cbs.NODE:
-                session.connection.check_access(path)
+                session.connection.access.check(path)
                 self._management(session, path)
             link.source = ResponseSource(link, None if attach.target is None else attach.target.address)
             session.accept_attach(attach, link, _answer(attach))
             return
-        session.connection.check_access(path)
+        session.connection.access.check(path)
         queue = self.engine.namespace.receivable(path)
         wants_session, session_id = _session_filter(attach)
         if wants_session != queue.requires_session:

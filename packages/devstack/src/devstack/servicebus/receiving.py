@@ -8,8 +8,9 @@ delivery whether ``delivery-failed`` is set (Python) or not (.NET and JavaScript
 import functools
 
 from devstack.servicebus.broker.message import Message
-from devstack.servicebus.broker.queue import DEAD_LETTER_DESCRIPTION, DEAD_LETTER_REASON, Queue, Settlement
+from devstack.servicebus.broker.queue import Queue
 from devstack.servicebus.broker.sessions import SessionLock
+from devstack.servicebus.broker.settlement import DEAD_LETTER_DESCRIPTION, DEAD_LETTER_REASON, Settlement
 from devstack.servicebus.codec.errors import SESSION_LOCK_LOST, AmqpError
 from devstack.servicebus.codec.performatives import Accepted, Modified, Outcome, Rejected, Released
 from devstack.servicebus.delivery import payload

@@ -1,6 +1,6 @@
 """A sender is told that a message was accepted only once it is stored; a batch is accepted whole or refused whole."""
 
-from devstack.servicebus.broker.namespace import Entity
+from devstack.servicebus.broker.entity import Entity
 from devstack.servicebus.broker.topic import Topic
 from devstack.servicebus.codec.errors import (
     DECODE_ERROR,

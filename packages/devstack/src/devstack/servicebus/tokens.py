@@ -30,7 +30,7 @@ class TokenNode:
         path = _entity_of(cbs.audience(request))
         if path and self._engine.namespace.find(path) is None:
             return cbs.answer_not_found(request, path)
-        self._connection.add_grant(grant)
+        self._connection.access.add(grant)
         return answer
 
 

@@ -11,8 +11,9 @@ from aiohttp import web
 from devstack.fault_api import fault_routes
 from devstack.servicebus.admin import atom_reader, atom_writer
 from devstack.servicebus.broker.description import Description, Rule, entity_path
+from devstack.servicebus.broker.entity import Entity
 from devstack.servicebus.broker.filters import check_rule
-from devstack.servicebus.broker.namespace import Entity, topic_path
+from devstack.servicebus.broker.namespace import topic_path
 from devstack.servicebus.broker.rules import find_rule, with_rule, without_rule
 from devstack.servicebus.cbs import DEVELOPMENT_KEY, TokenRefused, check_token
 from devstack.servicebus.codec.errors import ENTITY_ALREADY_EXISTS, NOT_FOUND, AmqpError

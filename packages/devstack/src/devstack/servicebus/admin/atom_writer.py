@@ -21,7 +21,7 @@ from devstack.servicebus.admin.names import (
     SERVICE_BUS,
 )
 from devstack.servicebus.broker.description import Description, Rule
-from devstack.servicebus.broker.namespace import Entity
+from devstack.servicebus.broker.entity import Entity
 from devstack.servicebus.broker.queue import Queue
 from devstack.servicebus.broker.topic import Topic
 from devstack.servicebus.properties import written

@@ -1,6 +1,7 @@
 """What one message must be before an entity takes it, whatever the entity holds.
 
-Limits are those of the Service Bus quotas: ids of at most 128 characters, messages as large as the entity was told.
+Limits are those of the Service Bus quotas: ids of at most 128 characters, a property of at most 32 KB, all properties
+together of at most 64 KB, messages as large as the entity was told.
 """
 
 import uuid
@@ -14,11 +15,17 @@ from devstack.servicebus.codec.errors import (
     NOT_ALLOWED,
     AmqpError,
 )
-from devstack.servicebus.codec.message import ParsedMessage, parse, with_properties
+from devstack.servicebus.codec.message import ParsedMessage, parse, property_sizes
+from devstack.servicebus.codec.written_message import with_properties
 
 MAX_ID_LENGTH = 128
 MAX_BATCH_MESSAGES = 4_500
 """Written nowhere by the service; found by others (https://github.com/Azure/azure-service-bus/issues/397)."""
+
+MAX_PROPERTY_BYTES = 32_767
+MAX_PROPERTIES_BYTES = 65_536
+_VALUE_HEAD_BYTES = 5
+"""AMQP's own bytes in front of a text or binary of more than 255 bytes."""
 
 SCHEDULED_TIME = "x-opt-scheduled-enqueue-time"
 PARTITION_KEY = "x-opt-partition-key"
@@ -47,6 +54,7 @@ def check_message(description: Description, parsed: ParsedMessage) -> None:
         raise AmqpError(
             MESSAGE_SIZE_EXCEEDED, f"A message has at most {description.max_message_bytes} bytes."
         )
+    _check_properties(parsed)
     key = _given_partition_key(parsed)
     if key is not None and parsed.session_id is not None and key != parsed.session_id:
         raise AmqpError(ARGUMENT_ERROR, "PartitionKey and SessionId are both set and differ.")
@@ -55,9 +63,7 @@ def check_message(description: Description, parsed: ParsedMessage) -> None:
 def check_batch(description: Description, messages: list[ParsedMessage], *, detects_duplicates: bool) -> None:
     """What the messages of a batch may not be together. The texts are those of the service."""
     if len(messages) > MAX_BATCH_MESSAGES:
-        raise AmqpError(
-            INTERNAL_ERROR, "The service was unable to process the request; please retry the operation."
-        )
+        raise _unexplained()
     if not description.partitioned:
         return
     if detects_duplicates:
@@ -72,6 +78,29 @@ def check_batch(description: Description, messages: list[ParsedMessage], *, dete
             "Batching brokered messages with distinct SessionId or PartitionKey is not supported for an entity with "
             "partitioning enabled.",
         )
+
+
+def _check_properties(parsed: ParsedMessage) -> None:
+    """As Azure answers it: https://github.com/Azure/azure-sdk-for-net/issues/15325 and, for all properties together,
+    https://github.com/rebus-org/Rebus.AzureServiceBus/issues/35.
+    """
+    if parsed.body_start - parsed.bare_start <= MAX_PROPERTY_BYTES:
+        return
+    if max(property_sizes(parsed), default=0) > MAX_PROPERTY_BYTES + _VALUE_HEAD_BYTES:
+        raise _unexplained()
+    if parsed.body_start - parsed.bare_start > MAX_PROPERTIES_BYTES:
+        raise AmqpError(
+            MESSAGE_SIZE_EXCEEDED,
+            "A serialization error occurred while processing the message header stream: "
+            f"the size quota for this stream ({MAX_PROPERTIES_BYTES}) has been exceeded.",
+        )
+
+
+def _unexplained() -> AmqpError:
+    """The service's answer to what it cannot work on; it reads as if it would pass."""
+    return AmqpError(
+        INTERNAL_ERROR, "The service was unable to process the request; please retry the operation."
+    )
 
 
 def identified(parsed: ParsedMessage) -> ParsedMessage:

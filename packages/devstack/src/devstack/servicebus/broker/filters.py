@@ -16,9 +16,8 @@ from devstack.servicebus.codec.message import (
     parse,
     read_application_properties,
     read_properties,
-    with_application_properties,
-    with_properties,
 )
+from devstack.servicebus.codec.written_message import with_application_properties, with_properties
 
 Matcher = Callable[[Properties], bool]
 

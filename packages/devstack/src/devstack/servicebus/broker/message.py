@@ -24,6 +24,9 @@ class Origin:
     dead_letter_source: str | None = None
     """The entity in whose dead-letter queue it was, if it was forwarded from one."""
 
+    topic_ttl_ms: int | None = None
+    """How long its topic lets it live."""
+
 
 @dataclass(slots=True)
 class Message:
@@ -59,3 +62,15 @@ class Message:
     @property
     def size(self) -> int:
         return len(self.parsed.raw)
+
+
+def arrived(sequence: int, parsed: ParsedMessage, now_ms: int, origin: Origin | None = None) -> Message:
+    """A message that was sent or forwarded to a queue just now."""
+    origin = origin or Origin(sequence)
+    return Message(sequence, origin.sequence, parsed, now_ms, dead_letter_source=origin.dead_letter_source)
+
+
+def expiry(now_ms: int, *ttls_ms: int | None) -> int | None:
+    """When a message expires: its sender and each entity may limit its life, and the shortest limit counts."""
+    limits = [ttl for ttl in ttls_ms if ttl is not None]
+    return now_ms + min(limits) if limits else None

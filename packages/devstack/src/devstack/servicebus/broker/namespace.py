@@ -1,8 +1,5 @@
 """The entities by path; all of a send is accepted, or none; what an entity forwards has one place at any time."""
 
-import heapq
-from dataclasses import dataclass
-
 from devstack.servicebus.broker.admission import (
     check_batch,
     check_message,
@@ -12,11 +9,13 @@ from devstack.servicebus.broker.admission import (
 )
 from devstack.servicebus.broker.description import Description, entity_path
 from devstack.servicebus.broker.duplicates import DuplicateWindow
+from devstack.servicebus.broker.entity import Entity
 from devstack.servicebus.broker.filters import Filters
 from devstack.servicebus.broker.journal import Journal
 from devstack.servicebus.broker.message import Message, Origin
 from devstack.servicebus.broker.queue import Queue
 from devstack.servicebus.broker.topic import Subscription, Topic
+from devstack.servicebus.broker.wakeups import Wakeups
 from devstack.servicebus.codec.errors import (
     ENTITY_ALREADY_EXISTS,
     ENTITY_DISABLED,
@@ -34,30 +33,14 @@ DEAD_LETTER_SUFFIX = "/$deadletterqueue"
 _MEGABYTE = 1024 * 1024
 
 
-@dataclass(eq=False, slots=True)
-class Entity:
-    """One path of the namespace. ``node`` does the work; ``duplicates`` is there when the entity detects them."""
-
-    id: int
-    description: Description
-    node: Queue | Topic
-    duplicates: DuplicateWindow | None
-
-    @property
-    def queue(self) -> Queue:
-        """Where its messages and deadlines are; of a topic, the scheduled ones."""
-        return self.node.backlog if isinstance(self.node, Topic) else self.node
-
-
 class Namespace:
     """All entities. Times are milliseconds since the epoch and never go back."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._entities: dict[str, Entity] = {}
-        self._wakeups: list[tuple[int, int]] = []
         self._by_id: dict[int, Entity] = {}
-        self._registered: dict[int, int] = {}
+        self._wakeups = Wakeups(self._by_id)
         self._hops = 0
         """How often the message that is being forwarded was forwarded before: a chain is gone through in one turn."""
 
@@ -215,9 +198,6 @@ class Namespace:
             origin = Origin(message.enqueued_sequence, source.description.path if message.dead else None)
             self._accept(target, message.parsed, None, now_ms, origin)
             self.watch(target)
-            if isinstance(target.node, Topic):
-                for subscription in target.node.subscriptions.values():
-                    self.watch(self._by_id[subscription.queue.entity])
         finally:
             self._hops -= 1
 
@@ -259,30 +239,22 @@ class Namespace:
 
     def next_deadline(self) -> int | None:
         """A time before which :meth:`advance` has nothing to do."""
-        return self._wakeups[0][0] if self._wakeups else None
+        return self._wakeups.next()
 
     def watch(self, entity: Entity) -> None:
-        """Note the entity's next deadline; called after anything that may have set one."""
-        for when in (entity.queue.next_deadline(), _dead_letter_deadline(entity.queue)):
-            if when is not None and when < self._registered.get(entity.id, when + 1):
-                self._registered[entity.id] = when
-                heapq.heappush(self._wakeups, (when, entity.id))
+        """Note the deadlines of an entity, and of a topic's subscriptions, after what may have set one."""
+        self._wakeups.watch(entity)
+        if isinstance(entity.node, Topic):
+            for subscription in entity.node.subscriptions.values():
+                self._wakeups.watch(self._by_id[subscription.queue.entity])
 
     def advance(self, now_ms: int) -> None:
         """Let every entity do what has come due."""
-        while self._wakeups and self._wakeups[0][0] <= now_ms:
-            _, entity_id = heapq.heappop(self._wakeups)
-            self._registered.pop(entity_id, None)
-            entity = self._by_id.get(entity_id)
-            if entity is None:
-                continue
+        for entity in self._wakeups.due(now_ms):
             entity.queue.advance(now_ms)
             if entity.queue.dead_letter is not None:
                 entity.queue.dead_letter.advance(now_ms)
             self.watch(entity)
-            if isinstance(entity.node, Topic):
-                for subscription in entity.node.subscriptions.values():
-                    self.watch(self._by_id[subscription.queue.entity])
 
     def expire_duplicates(self, now_ms: int) -> None:
         """Forget message ids whose window is over, in memory and in the journal."""
@@ -300,10 +272,6 @@ class Namespace:
 def topic_path(subscription_path: str) -> str:
     """The topic's part of a subscription's path."""
     return subscription_path[: subscription_path.lower().rindex("/subscriptions/")]
-
-
-def _dead_letter_deadline(queue: Queue) -> int | None:
-    return None if queue.dead_letter is None else queue.dead_letter.next_deadline()
 
 
 def _as_queue(node: Queue | Topic) -> Queue:

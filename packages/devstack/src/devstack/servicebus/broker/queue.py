@@ -3,41 +3,18 @@
 Queues, subscriptions and dead-letter queues are all this. Every change is journaled in the call that makes it.
 """
 
-import itertools
-import secrets
 from collections.abc import Callable, Iterator
-from enum import Enum
 from typing import Any
 
-from devstack.servicebus.broker.deadlines import Deadlines
 from devstack.servicebus.broker.description import Description
 from devstack.servicebus.broker.journal import Journal
-from devstack.servicebus.broker.message import Message, Origin, State
-from devstack.servicebus.broker.sessions import Session, Sessions
+from devstack.servicebus.broker.locks import Locks
+from devstack.servicebus.broker.message import Message, Origin, State, arrived, expiry
+from devstack.servicebus.broker.sessions import Session, SessionLock, Sessions
+from devstack.servicebus.broker.settlement import DEAD_LETTER_DESCRIPTION, DEAD_LETTER_REASON, Settlement
 from devstack.servicebus.broker.table import MessageTable
-from devstack.servicebus.codec.errors import (
-    MESSAGE_LOCK_LOST,
-    MESSAGE_NOT_FOUND,
-    SESSION_LOCK_LOST,
-    AmqpError,
-)
-from devstack.servicebus.codec.message import ParsedMessage, parse, with_application_properties
-
-DEAD_LETTER_REASON = "DeadLetterReason"
-DEAD_LETTER_DESCRIPTION = "DeadLetterErrorDescription"
-
-_TOKEN_PREFIX = secrets.token_bytes(8)
-_token_numbers = itertools.count(1)
-
-
-class Settlement(Enum):
-    """How a reader ends its hold on a message."""
-
-    COMPLETE = "complete"
-    ABANDON = "abandon"
-    DEFER = "defer"
-    DEAD_LETTER = "dead-letter"
-    RELEASE = "release"
+from devstack.servicebus.codec.errors import MESSAGE_NOT_FOUND, AmqpError
+from devstack.servicebus.codec.message import ParsedMessage
 
 
 class Queue:
@@ -48,13 +25,12 @@ class Queue:
     ) -> None:
         self.entity = entity
         self.description = description
-        self.journal = journal
-        self.next_sequence = 1
-        self.locks: dict[bytes, Message] = {}
+        self.requires_session = description.requires_session and not dead
+        self.locks = Locks(sessions=self.requires_session)
         self.on_available: Callable[[], None] = lambda: None
         """Called when a message or a session may be taken that could not be before."""
 
-        self.on_due: Callable[[ParsedMessage, int], None] = self._put_due
+        self.on_due: Callable[[ParsedMessage, int], object] = self.put
         """Takes a scheduled message whose time has come."""
 
         self.on_forward: Callable[[Queue, Message, int], None] = lambda _queue, _message, _now_ms: None
@@ -62,16 +38,11 @@ class Queue:
 
         self.dead_letter: Queue | None = None if dead else Queue(entity, description, journal, dead=True)
         self._dead = dead
-        self._table = MessageTable()
-        self._lock_deadlines: Deadlines[bytes] = Deadlines(self._lock_deadline)
+        self._table = MessageTable(entity, journal, has_sessions=self.requires_session)
 
     @property
     def sessions(self) -> Sessions:
         return self._table.sessions
-
-    @property
-    def requires_session(self) -> bool:
-        return self.description.requires_session and not self._dead
 
     @property
     def forward_to(self) -> str | None:
@@ -96,30 +67,43 @@ class Queue:
         """Messages that are not scheduled; locked and deferred ones are among them."""
         return len(self._table) - self._table.scheduled
 
+    @property
+    def next_sequence(self) -> int:
+        """The number that the next message will get."""
+        return self._table.next_sequence
+
     # -- in
 
     def put(self, parsed: ParsedMessage, now_ms: int, origin: Origin | None = None) -> Message:
         """Append a message, with the next sequence number."""
-        message = self._new(parsed, now_ms, origin)
-        ttl = _shorter(parsed.ttl_ms, self.description.default_ttl_ms)
-        message.expires_ms = None if ttl is None else now_ms + ttl
-        self.journal.put(self.entity, message)
+        message = arrived(self._table.new_sequence(), parsed, now_ms, origin)
+        message.expires_ms = expiry(
+            now_ms, parsed.ttl_ms, self.description.default_ttl_ms, origin.topic_ttl_ms if origin else None
+        )
+        self._table.store(message)
         self.restore(message)
         self._forward(message, now_ms)
         return message
 
     def schedule(self, parsed: ParsedMessage, due_ms: int, now_ms: int) -> Message:
         """Store a message that becomes active, under a new sequence number, when it is due."""
-        message = self._new(parsed, now_ms, None)
+        message = arrived(self._table.new_sequence(), parsed, now_ms)
         message.state, message.due_ms = State.SCHEDULED, due_ms
-        self.journal.put(self.entity, message)
+        self._table.store(message)
         self.restore(message)
         return message
 
+    def new_sequence(self) -> int:
+        """Give away the next sequence number."""
+        return self._table.new_sequence()
+
+    def restore_sequence(self, following: int) -> None:
+        """No number below ``following`` is given again."""
+        self._table.next_sequence = following
+
     def restore(self, message: Message) -> None:
         """Take a stored message into the queue as it is."""
-        self.next_sequence = max(self.next_sequence, message.sequence + 1)
-        self._table.insert(message, in_session=self._in_session(message))
+        self._table.insert(message)
         if message.state is State.ACTIVE:
             self._make_ready(message)
 
@@ -134,7 +118,7 @@ class Queue:
         message = self._table.by_sequence.get(sequence)
         if message is None or message.state is not State.SCHEDULED:
             raise AmqpError(MESSAGE_NOT_FOUND, f"No scheduled message has the sequence number {sequence}.")
-        self._remove(message)
+        self._table.remove(message)
 
     # -- out
 
@@ -149,7 +133,7 @@ class Queue:
         """Remove and return the next message."""
         message = self._table.take_ready(session)
         if message is not None:
-            self._remove(message)
+            self._table.remove(message)
         return message
 
     def take_deferred(
@@ -170,12 +154,12 @@ class Queue:
 
     def forwarded(self, message: Message) -> None:
         """Remove a message that another entity has now."""
-        self._remove(message)
+        self._table.remove(message)
 
     def delete_taken(self, message: Message) -> None:
         """Remove a message that was taken to be deleted on receipt."""
         self._unlock(message)
-        self._remove(message)
+        self._table.remove(message)
 
     def browse(self, first: int, session_id: str | None = None) -> Iterator[Message]:
         """Stored messages of any state from a sequence number on, without locking them."""
@@ -191,51 +175,47 @@ class Queue:
 
         Raises :class:`AmqpError` (message or session lock lost) when the token proves none.
         """
-        message = self._locked(token)
+        message = self.locks.held(token)
         self._unlock(message)
         if how is Settlement.COMPLETE:
-            self._remove(message)
+            self._table.remove(message)
             return
         if changes:
-            self._change(message, changes)
-            self.journal.put(self.entity, message)
+            self._table.set_properties(message, changes)
+            self._table.store(message)
         if how is Settlement.DEAD_LETTER:
             self._to_dead_letter(message, now_ms)
         elif how is Settlement.DEFER:
             message.state = State.DEFERRED
             message.delivery_count += 1
-            self.journal.put(self.entity, message)
+            self._table.store(message)
             self._expire_if_over(message, now_ms)
         else:
             self._give_back(message, now_ms, counts=how is Settlement.ABANDON)
-
-    def renew(self, tokens: list[bytes], now_ms: int) -> list[int]:
-        """Extend the locks, all or none. Returns until when each is held. Raises :class:`AmqpError` (lock lost)."""
-        messages = [self._locked(token) for token in tokens]
-        for message in messages:
-            message.locked_until_ms = now_ms + self.description.lock_ms
-        return [message.locked_until_ms for message in messages]
 
     def close_session(self, session: Session, now_ms: int) -> None:
         """The holder lets go: what it had not settled is free again and does not count as delivered."""
         self._end_session(session, now_ms, counts=False)
 
-    def set_session_state(self, session: Session, state: bytes | None, now_ms: int) -> None:
-        """Set the state that a session keeps for its readers; None clears it."""
-        session.state, session.state_updated_ms = state, now_ms
-        self.journal.session_state(self.entity, session.id, state, now_ms)
-
     def dead_letter_now(self, message: Message, reason: str, description: str, now_ms: int) -> None:
         """Move an unlocked message to the dead-letter queue."""
-        self._change(message, {DEAD_LETTER_REASON: reason, DEAD_LETTER_DESCRIPTION: description})
+        self._table.set_properties(
+            message, {DEAD_LETTER_REASON: reason, DEAD_LETTER_DESCRIPTION: description}
+        )
         self._to_dead_letter(message, now_ms)
 
     # -- time
 
     def next_deadline(self) -> int | None:
         """A time before which :meth:`advance` has nothing to do."""
-        parts = (self._lock_deadlines, self._table.expiries, self._table.due, self.sessions.deadlines)
-        return min((when for part in parts if (when := part.next()) is not None), default=None)
+        table = self._table
+        parts = (
+            self.locks.next_deadline(),
+            table.expiries.next(),
+            table.due.next(),
+            self.sessions.deadlines.next(),
+        )
+        return min((when for when in parts if when is not None), default=None)
 
     def advance(self, now_ms: int) -> None:
         """Do what has come due: end locks, expire messages, activate scheduled ones."""
@@ -245,15 +225,14 @@ class Queue:
                 lost = session.lock.lost
                 self._end_session(session, now_ms, counts=True)
                 lost()
-        for token in self._lock_deadlines.take_due(now_ms):
-            message = self.locks[token]
+        for message in self.locks.expired(now_ms):
             self._unlock(message)
             self._give_back(message, now_ms, counts=True)
         for sequence in self._table.expiries.take_due(now_ms):
             self._expire_if_over(self._table.by_sequence[sequence], now_ms)
         for sequence in self._table.due.take_due(now_ms):
             message = self._table.by_sequence[sequence]
-            self._remove(message)
+            self._table.remove(message)
             self.on_due(message.parsed, now_ms)
 
     # -- inside
@@ -262,61 +241,26 @@ class Queue:
         if self.forward_to is not None:
             self.on_forward(self, message, now_ms)
 
-    def _new(self, parsed: ParsedMessage, now_ms: int, origin: Origin | None) -> Message:
-        sequence = self.next_sequence
-        self.next_sequence += 1
-        self.journal.sequence(self.entity, self.next_sequence)
-        origin = origin or Origin(sequence)
-        return Message(
-            sequence, origin.sequence, parsed, now_ms, dead_letter_source=origin.dead_letter_source
-        )
-
-    def _put_due(self, parsed: ParsedMessage, now_ms: int) -> None:
-        self.put(parsed, now_ms)
-
-    def _in_session(self, message: Message) -> bool:
-        return self.requires_session and message.session_id is not None
-
-    def _session(self, message: Message) -> Session | None:
-        return self._table.session_of(message) if self._in_session(message) else None
-
     def _make_ready(self, message: Message) -> None:
-        self._table.make_ready(message, self._session(message))
+        self._table.make_ready(message)
         self.on_available()
 
-    def _lock(self, message: Message, now_ms: int) -> None:
-        message.token = token = _TOKEN_PREFIX + next(_token_numbers).to_bytes(8, "big")
-        self.locks[token] = message
-        session = self._session(message)
-        if session is not None and session.lock is not None:
-            session.lock.tokens.add(token)
-            message.locked_until_ms = session.lock.until_ms
-            return
-        message.locked_until_ms = now_ms + self.description.lock_ms
-        self._lock_deadlines.add(message.locked_until_ms, token)
+    def _holder(self, message: Message) -> SessionLock | None:
+        """The lock on the message's session; None when it has no session, or nobody holds it."""
+        session = self._table.session_of(message)
+        return None if session is None else session.lock
 
-    def _locked(self, token: bytes) -> Message:
-        message = self.locks.get(token)
-        if message is None:
-            condition, what = (
-                (SESSION_LOCK_LOST, "session") if self.requires_session else (MESSAGE_LOCK_LOST, "message")
-            )
-            raise AmqpError(condition, f"The {what} lock has expired, or the message was settled or removed.")
-        return message
+    def _lock(self, message: Message, now_ms: int) -> None:
+        self.locks.lock(message, self._holder(message), now_ms, self.description.lock_ms)
 
     def _unlock(self, message: Message) -> None:
-        assert message.token is not None
-        self.locks.pop(message.token)
-        session = self._session(message)
-        if session is not None and session.lock is not None:
-            session.lock.tokens.discard(message.token)
-        message.token = None
+        self.locks.unlock(message, self._holder(message))
 
     def _give_back(self, message: Message, now_ms: int, *, counts: bool) -> None:
         """An unlocked message returns to its place, or goes where its delivery count or its age sends it."""
         if counts:
             message.delivery_count += 1
-            self.journal.put(self.entity, message)
+            self._table.store(message)
             if message.delivery_count >= self.description.max_delivery_count and not self._dead:
                 text = f"Message could not be consumed after {message.delivery_count} delivery attempts."
                 self.dead_letter_now(message, "MaxDeliveryCountExceeded", text, now_ms)
@@ -328,11 +272,9 @@ class Queue:
     def _end_session(self, session: Session, now_ms: int, *, counts: bool) -> None:
         lock = session.lock
         assert lock is not None
-        tokens, lock.tokens = lock.tokens, set()
+        messages = self.locks.unlock_all(lock)
         self.sessions.release(lock)
-        for token in sorted(tokens):
-            message = self.locks.pop(token)
-            message.token = None
+        for message in messages:
             self._give_back(message, now_ms, counts=counts)
         self.on_available()
 
@@ -343,7 +285,7 @@ class Queue:
             text = "The message expired and was dead lettered."
             self.dead_letter_now(message, "TTLExpiredException", text, now_ms)
         else:
-            self._remove(message)
+            self._table.remove(message)
         return True
 
     def _to_dead_letter(self, message: Message, now_ms: int) -> None:
@@ -351,25 +293,8 @@ class Queue:
         if target is None:  # already there: it goes back to its place
             self._give_back(message, now_ms, counts=True)
             return
-        self._table.remove(message, in_session=self._in_session(message))
+        self._table.take_out(message)
         message.dead, message.state, message.expires_ms = True, State.ACTIVE, None
-        self.journal.put(self.entity, message)
+        self._table.store(message)
         target.restore(message)
         target._forward(message, now_ms)  # noqa: SLF001 - the other half of this queue
-
-    def _change(self, message: Message, changes: dict[str, Any]) -> None:
-        before = message.size
-        message.parsed = parse(with_application_properties(message.parsed, changes))
-        self._table.bytes += message.size - before
-
-    def _remove(self, message: Message) -> None:
-        self._table.remove(message, in_session=self._in_session(message))
-        self.journal.remove(self.entity, message.sequence)
-
-    def _lock_deadline(self, token: bytes) -> int | None:
-        message = self.locks.get(token)
-        return None if message is None else message.locked_until_ms
-
-
-def _shorter(first: int | None, second: int | None) -> int | None:
-    return second if first is None else first if second is None else min(first, second)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from devstack.servicebus.broker.deadlines import Deadlines
+from devstack.servicebus.broker.journal import Journal
 from devstack.servicebus.broker.ready import Ready
 from devstack.servicebus.codec.errors import SESSION_CANNOT_BE_LOCKED, SESSION_LOCK_LOST, AmqpError
 
@@ -42,7 +43,9 @@ class Session:
 class Sessions:
     """The sessions of one queue: those with messages, with a state, or locked."""
 
-    def __init__(self, is_ready: Callable[[int], bool]) -> None:
+    def __init__(self, entity: int, journal: Journal, is_ready: Callable[[int], bool]) -> None:
+        self._entity = entity
+        self._journal = journal
         self._is_ready = is_ready
         self._sessions: dict[str, Session] = {}
         self._free: dict[str, None] = {}
@@ -112,6 +115,11 @@ class Sessions:
         if not session.messages and session.lock is None and session.state is None:
             self._sessions.pop(session.id, None)
             self._free.pop(session.id, None)
+
+    def set_state(self, session: Session, state: bytes | None, now_ms: int) -> None:
+        """Set the state that a session keeps for its readers; None clears it."""
+        session.state, session.state_updated_ms = state, now_ms
+        self._journal.session_state(self._entity, session.id, state, now_ms)
 
     def listed(self, updated_after_ms: int | None) -> list[str]:
         """Ids with messages or state; with a time, those whose state was set after it."""

@@ -1,5 +1,7 @@
 """A topic keeps nothing that is due: a message goes to every matching subscription in the call that accepts it."""
 
+from dataclasses import replace
+
 from devstack.servicebus.broker.description import Description
 from devstack.servicebus.broker.filters import Filters, MessageView
 from devstack.servicebus.broker.journal import Journal
@@ -25,7 +27,6 @@ class Topic:
         self.subscriptions: dict[str, Subscription] = {}
         self.backlog = Queue(entity, description, journal)
         self.backlog.on_due = self._publish_due
-        self._journal = journal
 
     @property
     def size(self) -> int:
@@ -38,11 +39,9 @@ class Topic:
 
     def put(self, parsed: ParsedMessage, now_ms: int, origin: Origin | None = None) -> int:
         """Copy the message to every subscription whose rules match. Returns the topic's number for it."""
-        sequence = self.backlog.next_sequence
-        self.backlog.next_sequence += 1
-        self._journal.sequence(self.entity, self.backlog.next_sequence)
+        sequence = self.backlog.new_sequence()
         view = MessageView(parsed)
-        origin = origin or Origin(sequence)
+        origin = replace(origin or Origin(sequence), topic_ttl_ms=self.description.default_ttl_ms)
         for subscription in list(self.subscriptions.values()):
             for copy in subscription.filters.copies(view):
                 _deliver(subscription.queue, copy, origin, now_ms)

@@ -4,7 +4,7 @@ Every section's bounds are checked once, when the message arrives, so that no la
 Source: OASIS AMQP 1.0 part 3, 3.2.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -168,50 +168,15 @@ def read_properties(message: ParsedMessage) -> dict[str, Any]:
 
 def read_application_properties(message: ParsedMessage) -> dict[str, Any]:
     """The application properties, decoded."""
-    encoded = _raw_application_properties(message)
+    encoded = raw_application_properties(message)
     return {name: decode(value)[0] for name, value in encoded.items()}
 
 
-def with_application_properties(
-    message: ParsedMessage, changes: dict[str, Any], removed: Collection[str] = ()
-) -> bytes:
-    """The message's bytes with ``changes`` merged into its application properties, and ``removed`` ones left out."""
-    merged = _raw_application_properties(message)
-    merged.update({name: e.encode(value) for name, value in changes.items()})
-    merged = {name: value for name, value in merged.items() if name not in removed}
-    items = [part for name, value in merged.items() for part in (e.string(name), value)]
-    section = e.described(APPLICATION_PROPERTIES, e.encode_map(items))
-    start = message.application_properties_at or message.body_start
-    return message.raw[:start] + section + message.raw[message.body_start :]
-
-
-def with_properties(message: ParsedMessage, changes: Mapping[str, str | None]) -> bytes:
-    """The message's bytes with these properties, by their AMQP names; None removes one."""
-    raw = message.raw
-    start = end = message.bare_start
-    fields: list[bytes] = []
+def property_sizes(message: ParsedMessage) -> Iterator[int]:
+    """The encoded bytes of each property: those of the message itself, and the application's."""
     if message.properties_at:
-        fields, end = _raw_fields(raw, message.properties_at)
-    fields += [b"\x40"] * (len(PROPERTY_NAMES) - len(fields))
-    for name, value in changes.items():
-        fields[PROPERTY_NAMES.index(name)] = e.encode(value)
-    while fields and fields[-1] == b"\x40":
-        fields.pop()
-    return raw[:start] + e.described(PROPERTIES, e.encode_list(fields)) + raw[end:]
-
-
-def build_value_message(
-    value: Any, *, correlation_id: Any = None, application_properties: dict[str, Any] | None = None
-) -> bytes:
-    """A message with one value as its body, as answers of ``$cbs`` and ``$management`` are."""
-    sections = []
-    if correlation_id is not None:
-        fields = [b"\x40"] * 5 + [e.encode(correlation_id)]
-        sections.append(e.described(PROPERTIES, e.encode_list(fields)))
-    if application_properties is not None:
-        sections.append(e.described(APPLICATION_PROPERTIES, e.encode(application_properties)))
-    sections.append(e.described(VALUE, e.encode(value)))
-    return b"".join(sections)
+        yield from map(len, raw_fields(message.raw, message.properties_at)[0])
+    yield from map(len, raw_application_properties(message).values())
 
 
 def read_value(message: ParsedMessage) -> Any:
@@ -222,14 +187,15 @@ def read_value(message: ParsedMessage) -> Any:
     return decode(message.raw, value_at)[0] if code == VALUE else None
 
 
-def _raw_application_properties(message: ParsedMessage) -> dict[str, bytes]:
+def raw_application_properties(message: ParsedMessage) -> dict[str, bytes]:
+    """The application properties, left encoded."""
     if not message.application_properties_at:
         return {}
     _, value_at = _section(message.raw, message.application_properties_at)
     return raw_map(message.raw, value_at)[0]
 
 
-def _raw_fields(raw: bytes, position: int) -> tuple[list[bytes], int]:
+def raw_fields(raw: bytes, position: int) -> tuple[list[bytes], int]:
     """The encoded items of a list whose bounds were checked, and where the list ends."""
     fields: list[bytes] = []
     if raw[position] != EMPTY_LIST:
