@@ -6,13 +6,12 @@ partition. Without that token, a read straight after a write may see the version
 """
 
 import asyncio
-import json
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from email.utils import parsedate_to_datetime
-from typing import Any, Literal, Self
+from typing import Any
 
 from azure.core.async_paging import AsyncItemPaged
 from azure.cosmos.aio import ContainerProxy, CosmosClient
@@ -21,6 +20,7 @@ from infra.cosmos.attempts import Attempts, noted
 from infra.cosmos.documents import Item
 from infra.cosmos.errors import SDK_ERRORS, Failure, Kind, classify
 from infra.cosmos.sessions import SessionTokens
+from infra.cosmos.writes import Write
 
 DEADLINE_SECONDS = 4.0
 """The longest that one call may take, with the SDK's own retries. A request makes few calls and answers within 10 s."""
@@ -35,35 +35,6 @@ class StoreFailed(Exception):
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.detail)
         self.failure = failure
-
-
-@dataclass(frozen=True)
-class Write:
-    """One write in a transactional batch; with ``if_match`` the item must be at that version."""
-
-    kind: Literal["create", "replace", "upsert", "delete"]
-    item: Item
-    if_match: str | None = None
-
-    @classmethod
-    def create(cls, item: Item) -> Self:
-        """A write that fails when the item exists."""
-        return cls("create", item)
-
-    @classmethod
-    def replace(cls, item: Item, if_match: str) -> Self:
-        """A write that fails unless the item exists at that version."""
-        return cls("replace", item, if_match)
-
-    @classmethod
-    def upsert(cls, item: Item) -> Self:
-        """A write that replaces the item or creates it."""
-        return cls("upsert", item)
-
-    @classmethod
-    def delete(cls, item_id: str, if_match: str | None = None) -> Self:
-        """A write that fails unless the item exists; with ``if_match``, at that version."""
-        return cls("delete", {"id": item_id}, if_match)
 
 
 class Container:
@@ -123,7 +94,7 @@ class Container:
         Raises:
             StoreFailed: the call failed; ``failure.answer_lost`` tells whether the writes may be stored all the same.
         """
-        operations = [_operation(write) for write in writes]
+        operations = [write.operation() for write in writes]
         with noted() as attempts:
             try:
                 async with self._calls() as proxy:
@@ -292,20 +263,3 @@ def _outcome(failure: Failure, attempts: Attempts) -> Failure:
     if attempts.throttled and not attempts.answer_lost:  # the deadline came while the SDK waited to try again
         return replace(failure, kind=Kind.THROTTLED)
     return replace(failure, answer_lost=attempts.answer_lost)
-
-
-def size_in_bytes(writes: Sequence[Write]) -> int:
-    """The approximate size of the batch on the wire."""
-    return sum(len(json.dumps(write.item)) for write in writes)
-
-
-def _operation(write: Write) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
-    """The SDK's form, made again for each attempt: the SDK removes ``if_match_etag`` from the dict that it gets."""
-    condition = {} if write.if_match is None else {"if_match_etag": write.if_match}
-    match write.kind:
-        case "create" | "upsert":
-            return write.kind, (write.item,), condition
-        case "replace":
-            return write.kind, (write.item["id"], write.item), condition
-        case "delete":
-            return write.kind, (write.item["id"],), condition

@@ -14,9 +14,10 @@ from pydantic import BaseModel
 from inbox.entry import Entry, Stamp, VersionedEntry
 from inbox.errors import EntryChanged, StoreAway, Unstorable
 from inbox.event import AggregateKey
-from infra.cosmos.container import Container, StoreFailed, Write
+from infra.cosmos.container import Container, StoreFailed
 from infra.cosmos.documents import KEEP_FOR_EVER, Item
 from infra.cosmos.errors import Failure, Kind
+from infra.cosmos.writes import Write
 from infra.telemetry.tracing import writing
 
 S = TypeVar("S", bound=BaseModel)

@@ -11,11 +11,12 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequen
 from dataclasses import dataclass, field
 from typing import Any
 
-from infra.cosmos.container import Container, StoreFailed, Write
+from infra.cosmos.container import Container, StoreFailed
 from infra.cosmos.documents import EVENT_TYPE, REQUEST_TYPE, Item
 from infra.cosmos.errors import Kind
 from infra.cosmos.marker_documents import Owners
 from infra.cosmos.parked_documents import DISCARDED, EVENT, PARTITION
+from infra.cosmos.writes import Write
 from outbox.errors import ConcurrentChange
 
 ERASED = "erased"

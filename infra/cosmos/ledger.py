@@ -14,11 +14,12 @@ from datetime import datetime
 from inbox.effect import Mark, Marker, MarkState, Seen
 from inbox.errors import RecordChanged, Unstorable
 from inbox.event import AggregateKey, Event
-from infra.cosmos.container import Container, StoreFailed, Write
+from infra.cosmos.container import Container, StoreFailed
 from infra.cosmos.documents import KEEP_FOR_EVER, Item
 from infra.cosmos.entries import store_away, time_or_none
 from infra.cosmos.errors import Kind
 from infra.cosmos.marker_documents import marker_id
+from infra.cosmos.writes import Write
 from infra.telemetry.tracing import writing
 from outbox.aggregate import AggregateKey as Owner
 

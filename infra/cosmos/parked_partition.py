@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from infra.cosmos import continuation
-from infra.cosmos.container import Container, StoreFailed, Write
+from infra.cosmos.container import Container, StoreFailed
 from infra.cosmos.documents import Item
 from infra.cosmos.errors import Kind
+from infra.cosmos.writes import Write
 
 CHANGED = {Kind.CONFLICT, Kind.STALE, Kind.MISSING}
 """Refusals of a transaction that say that others changed something first, or that an earlier attempt was stored."""

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from infra.cosmos import continuation
-from infra.cosmos.container import Container, StoreFailed, Write
+from infra.cosmos.container import Container, StoreFailed
 from infra.cosmos.documents import Item
 from infra.cosmos.errors import Kind
 from infra.cosmos.marker_documents import MarkerDocuments, marker_id
@@ -23,6 +23,7 @@ from infra.cosmos.parked_documents import (
     without_document,
 )
 from infra.cosmos.parked_partition import CHANGED, ParkedPartition
+from infra.cosmos.writes import Write
 from outbox.aggregate import AggregateKey
 from outbox.errors import PreconditionFailed
 from outbox.feed import FeedEvent, Poison

@@ -14,10 +14,11 @@ from inbox.errors import NotSetAside, RecordChanged
 from inbox.event import AggregateKey
 from inbox.set_aside import Delivery, Record, RecordPage, State
 from infra.cosmos import continuation
-from infra.cosmos.container import Container, StoreFailed, Write
+from infra.cosmos.container import Container, StoreFailed
 from infra.cosmos.documents import KEEP_FOR_EVER, Item
 from infra.cosmos.entries import store_away
 from infra.cosmos.errors import Kind
+from infra.cosmos.writes import Write
 from outbox.unit_of_work import Clock, utc_now
 
 _OPEN = "SELECT * FROM c WHERE ARRAY_CONTAINS(@states, c.state) ORDER BY c.setAsideAt"

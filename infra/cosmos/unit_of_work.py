@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from infra.cosmos.container import DEADLINE_SECONDS, Container, StoreFailed, Write, size_in_bytes
+from infra.cosmos.container import DEADLINE_SECONDS, Container, StoreFailed
 from infra.cosmos.documents import (
     KEEP_FOR_EVER,
     aggregate_from_item,
@@ -25,6 +25,7 @@ from infra.cosmos.documents import (
 )
 from infra.cosmos.errors import Failure, Kind
 from infra.cosmos.repository import AggregateReader, CosmosRequestRecords
+from infra.cosmos.writes import Write, size_in_bytes
 from infra.telemetry.tracing import LONGEST, committing
 from outbox import telemetry
 from outbox.aggregate import Aggregate, AggregateState, Changes

@@ -12,10 +12,11 @@ from typing import Any
 from inbox.errors import EntryChanged
 from inbox.event import AggregateKey
 from inbox.walk import Counts, Progress, Seen, SeenPage, Side
-from infra.cosmos.container import Container, StoreFailed, Write
+from infra.cosmos.container import Container, StoreFailed
 from infra.cosmos.documents import Item
 from infra.cosmos.entries import store_away, time_or_none
 from infra.cosmos.errors import Kind
+from infra.cosmos.writes import Write
 
 _ENTRIES = (
     "SELECT c.id, c.aggregateType, c.lastSequence, c.blockedSince, c.healed, c._ts FROM c WHERE NOT c.deleted"

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from application.contacts import Contacts
-from infra.cosmos.container import Container, Write
+from infra.cosmos.container import Container
 from infra.cosmos.documents import Item
+from infra.cosmos.writes import Write
 from outbox.aggregates import Aggregates
 from outbox.before_claims import id_before_claims
 from outbox.errors import IdempotencyKeyReused

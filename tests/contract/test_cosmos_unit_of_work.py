@@ -10,9 +10,10 @@ import pytest
 from domain.contact import Contact
 from domain.values import Name
 from infra.cosmos import unit_of_work
-from infra.cosmos.container import Container, StoreFailed, Write, size_in_bytes
+from infra.cosmos.container import Container, StoreFailed
 from infra.cosmos.errors import Failure, Kind
 from infra.cosmos.unit_of_work import CosmosUnitOfWork
+from infra.cosmos.writes import Write, size_in_bytes
 from outbox.errors import (
     AggregateNotFound,
     ChangeTooLarge,

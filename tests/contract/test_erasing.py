@@ -12,10 +12,11 @@ from devstack.testing import Service, eventually, running
 from inbox.set_aside import Delivery, Record, State
 from infra.bootstrap import Application, wire
 from infra.contacts.erasing import wire_eraser
-from infra.cosmos.container import Container, Write
+from infra.cosmos.container import Container
 from infra.cosmos.documents import Item
 from infra.cosmos.erasure import SetAsideEraser
 from infra.cosmos.set_aside import CosmosSetAside
+from infra.cosmos.writes import Write
 from infra.erasing import Eraser
 from infra.errors import NotForwardedYet
 from infra.servicebus.dead_letters import Collected

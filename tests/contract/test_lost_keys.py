@@ -12,9 +12,10 @@ import pytest
 
 from domain.contact import Contact
 from infra.cosmos import unit_of_work
-from infra.cosmos.container import Container, StoreFailed, Write
+from infra.cosmos.container import Container, StoreFailed
 from infra.cosmos.documents import Item, request_id
 from infra.cosmos.errors import Failure, Kind
+from infra.cosmos.writes import Write
 from outbox.aggregate import AggregateKey
 from outbox.claims import Claim
 from outbox.errors import OutcomeUnknown, Unavailable

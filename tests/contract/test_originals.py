@@ -11,10 +11,11 @@ import pytest
 
 from domain.contact import Contact
 from infra.canonical import as_sent
-from infra.cosmos.container import Container, StoreFailed, Write
+from infra.cosmos.container import Container, StoreFailed
 from infra.cosmos.documents import Item, digest
 from infra.cosmos.errors import Failure, Kind
 from infra.cosmos.originals import CosmosOriginals
+from infra.cosmos.writes import Write
 from outbox.errors import NotDelivered, StillUnsendable
 from outbox.feed import FeedEvent, OutboxEvent, Poison, Unread
 from outbox.parking import Parking

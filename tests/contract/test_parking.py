@@ -12,11 +12,12 @@ from azure.cosmos.aio import CosmosClient
 from devstack.testing import Service
 from infra.contacts.documents import CONTACTS
 from infra.cosmos import parking_lot
-from infra.cosmos.container import Container, StoreFailed, Write
+from infra.cosmos.container import Container, StoreFailed
 from infra.cosmos.errors import Failure, Kind
 from infra.cosmos.marker_documents import Owners
 from infra.cosmos.parked_documents import PARTITION, ParkedDocuments
 from infra.cosmos.parking_lot import CosmosParkingLot
+from infra.cosmos.writes import Write
 from outbox.aggregate import AggregateKey
 from outbox.errors import (
     BeingReplayed,

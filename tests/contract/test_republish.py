@@ -17,13 +17,14 @@ from azure.servicebus.exceptions import ServiceBusConnectionError
 
 from devstack.testing import Service, eventually
 from infra.contacts.documents import CONTACTS as NAMES
-from infra.cosmos.container import Container, Write
+from infra.cosmos.container import Container
 from infra.cosmos.documents import SCHEMA_VERSION, Item, digest
 from infra.cosmos.history import CosmosEventHistory
 from infra.cosmos.marker_documents import Owners
 from infra.cosmos.originals import CosmosOriginals
 from infra.cosmos.parked_documents import ParkedDocuments
 from infra.cosmos.parking_lot import CosmosParkingLot
+from infra.cosmos.writes import Write
 from outbox.aggregate import AggregateKey
 from outbox.errors import NotDelivered, Unavailable
 from outbox.feed import FeedEvent, OutboxEvent

@@ -11,9 +11,10 @@ from devstack.testing import Service
 from inbox.errors import NotSetAside, RecordChanged
 from inbox.event import AggregateKey
 from inbox.set_aside import Record, SetAside, State
-from infra.cosmos.container import Container, StoreFailed, Write
+from infra.cosmos.container import Container, StoreFailed
 from infra.cosmos.errors import Failure, Kind
 from infra.cosmos.set_aside import CosmosSetAside
+from infra.cosmos.writes import Write
 from outbox.errors import UnknownContinuation
 from tests.support.azure import SET_ASIDE, contacts_database
 from tests.support.inbox import KEY, NOON, FakeSetAside, delivery, event
