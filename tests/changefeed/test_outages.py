@@ -11,7 +11,7 @@ from azure.core.exceptions import ServiceRequestError
 from changefeed.lease import Lease
 from changefeed.lease_store import LeaseStore
 from devstack.testing import Service, eventually, running
-from tests.changefeed.support import FAST, Containers, Recorder, containers_at
+from tests.changefeed.support import FAST, SHORT_LEASES, Containers, Recorder, containers_at
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +88,7 @@ async def test_a_lease_counts_from_the_question_for_it_and_not_from_a_late_answe
 
     monkeypatch.setattr(LeaseStore, "acquire", answered_late)
     monkeypatch.setattr(LeaseStore, "renew", refused)
-    async with recorder.processor(containers, options=replace(FAST, acquire_interval=60)):
+    async with recorder.processor(containers, options=replace(SHORT_LEASES, acquire_interval=60)):
         await eventually(lambda: recorder.cancelled == 1)
         assert time.monotonic() - asked[0] < 2.0 + 1.0, "the lease expires after 2.0 s"
         recorder.go_on.set()
