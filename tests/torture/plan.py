@@ -14,13 +14,15 @@ class Profile:
     """What goes wrong in a run, and how long a client pauses between two requests, in seconds from .. to.
 
     ``hosts``: how many Functions hosts serve the clients, each with a memory of its own. ``workers``: how many worker
-    processes each host has; the batches of one lease go to them in turn.
+    processes each host has; the batches of one lease go to them in turn. ``page``: how many changes a relay reads at
+    once; with few, a page waits behind another that fails.
     """
 
     strikes: Callable[[random.Random, float], list[Strike]]
     pauses: tuple[float, float] = (0.05, 0.3)
     hosts: int = 1
     workers: int = 1
+    page: int = 1000
     ends_quietly: bool = False
     """Whether the run ends without one more change of every contact: what is wrong then stays wrong."""
 
@@ -177,6 +179,7 @@ PROFILES: dict[str, Profile] = {
     "stolen-messages": Profile(few_faults.stolen_messages, pauses=(0.2, 0.7), hosts=2, ends_quietly=True),
     "lost-answers": Profile(few_faults.lost_answers),
     "floods": Profile(few_faults.floods),
+    "floods-in-small-pages": Profile(few_faults.floods, page=5),
     "nothing": Profile(few_faults.nothing),
     # Without pauses a fault meets each request of a change as often as any other.
     "failing-writes": Profile(few_faults.failing_writes, pauses=(0.0, 0.01)),

@@ -138,7 +138,7 @@ PLANTED = (
         "changefeed/partition_worker.py",
         "                await self._drop_ahead()\n                self.pulse.beat(failed=True)\n",
         "                self.pulse.beat(failed=True)\n",
-        "floods",
+        "floods-in-small-pages",
         _GAP,
     ),
     Planted(

@@ -79,6 +79,7 @@ class _Run:
                     seed=options.seed,
                     hosts=profile.hosts,
                     workers=profile.workers,
+                    page=profile.page,
                 )
             )
             journal = Journal(stack.clients_log)

@@ -72,9 +72,9 @@ class Subscriber(Leashed):
 class Stack(testing.Stack):
     """The processes by name; ``worker``, the second relay, only where the app's own relay is under test."""
 
-    def __init__(self, folder: Path, workers: int) -> None:
+    def __init__(self, folder: Path, workers: int, page: int) -> None:
         several = f"--partitions={PARTITIONS}"
-        settings = _SETTINGS | {"FUNCTIONS_WORKER_PROCESS_COUNT": str(workers)}
+        settings = _SETTINGS | {"FUNCTIONS_WORKER_PROCESS_COUNT": str(workers), "RELAY_MAX_ITEMS": str(page)}
         super().__init__(folder, settings, cosmos=Service("cosmos", folder / "cosmos", "--faults", several))
         self.processes: dict[str, Process] = {"cosmos": self.cosmos, "servicebus": self.servicebus}
         self.others: list[Service] = []
@@ -99,10 +99,10 @@ class Stack(testing.Stack):
 
 @contextlib.asynccontextmanager
 async def running(
-    folder: Path, app: Path, *, seed: int, hosts: int = 1, workers: int = 1
+    folder: Path, app: Path, *, seed: int, hosts: int = 1, workers: int = 1, page: int = 1000
 ) -> AsyncIterator[Stack]:
     """Everything started and deployed, in ``folder``; the data stays there for whoever looks for a cause."""
-    stack = Stack(folder, workers)
+    stack = Stack(folder, workers, page)
     try:
         await asyncio.to_thread(stack.start)
         await _make_topic(stack.servicebus)  # what the app declares of it is there already
