@@ -74,7 +74,7 @@ class World:
         async with ChangeFeedProcessor(
             self.feed, self.leases, handle, instance_name="r", lease_prefix=PREFIX
         ):
-            await eventually(self._nothing_waits, within=30)
+            await eventually(self._nothing_waits)
 
     async def _nothing_waits(self) -> bool:
         status = await self.past.observer.status()

@@ -74,14 +74,15 @@ async def test_a_broker_that_is_not_there_makes_events_wait(servicebus_server: S
         await publisher.close()
 
 
-async def test_one_at_a_time_arrives_in_order_too(servicebus_broker: ServiceBusBroker) -> None:
-    single = ServiceBusPublisher(
-        servicebus_broker.client,
-        servicebus_broker.topic.name,
-        service=CloudEvents("/test"),
-        partitioned=True,
-        senders=6,
+def one_by_one(broker: ServiceBusBroker) -> ServiceBusPublisher:
+    """As for a partitioned topic: each message is a send of its own."""
+    return ServiceBusPublisher(
+        broker.client, broker.topic.name, service=CloudEvents("/test"), partitioned=True, senders=6
     )
+
+
+async def test_one_at_a_time_arrives_in_order_too(servicebus_broker: ServiceBusBroker) -> None:
+    single = one_by_one(servicebus_broker)
     events = [event("a", 1), event("a", 2), event("a", 3, "x" * 300_000), event("a", 4)]
     [outcome] = await publish(single, events)
     await single.close()
@@ -143,13 +144,7 @@ async def test_a_page_that_takes_longer_than_a_reading_of_the_markers_is_sent_in
         await send(self, *arguments, **options)  # type: ignore[arg-type]  # passed on as they came
 
     monkeypatch.setattr(ServiceBusSender, "send_messages", slow)
-    single = ServiceBusPublisher(
-        servicebus_broker.client,
-        servicebus_broker.topic.name,
-        service=CloudEvents("/test"),
-        partitioned=True,
-        senders=6,
-    )
+    single = one_by_one(servicebus_broker)
     relay = Relay(single, FakeParkingLot(), reading_seconds=1.5)
     events, attempts = [event("a", sequence) for sequence in range(1, 9)], 0
     for attempt in range(1, 21):

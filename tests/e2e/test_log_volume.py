@@ -48,9 +48,6 @@ async def test_a_change_costs_one_line_a_page_one_line_and_an_event_two_lines_at
     assert counted["create_contact"] + counted["patch_contact"] == changes
     pages = sum(text.startswith("forwarded ") for _, text in told)
     once = [text for function, text in told if function == "relay" and "connection(s) to Service Bus" in text]
-    # On a busy machine a page may take longer than RELAY_SEND_SECONDS: then each attempt costs one line.
-    failed = [text for function, text in told if function == "relay" and text.startswith("failed; retry ")]
-    assert counted["relay"] - len(once) == pages + len(failed)
-    assert pages <= events
+    assert counted["relay"] - len(once) == pages <= events
     assert counted["contact_directory"] <= 2 * events
     assert max(len(text) for _, text in told) <= LONGEST_LINE
