@@ -23,7 +23,7 @@ FAST = ProcessorOptions(
 """Intervals for tests in which no lease is to expire, however slow the machine is; everything else as usual."""
 
 SHORT_LEASES = replace(FAST, expiration_interval=2.0)
-"""For tests in which somebody takes over from the dead: on a slow machine from the living too."""
+"""For tests in which a lease is to expire: on a slow machine those of the living do too."""
 
 MENDING = replace(SHORT_LEASES, mend_leases=True)
 """As the relay worker: makes leases again that were missing for as long as a lease lasts."""

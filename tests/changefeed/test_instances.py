@@ -19,7 +19,7 @@ from changefeed import ChangeFeedProcessor
 from changefeed.balancing import leases_to_take
 from changefeed.lease import Lease
 from devstack.testing import Service, eventually, running
-from tests.changefeed.support import FAST, SHORT_LEASES, Containers, Recorder, containers_at
+from tests.changefeed.support import FAST, Containers, Recorder, containers_at
 from tests.support.paths import ROOT
 
 PARTITIONS = 8
@@ -53,9 +53,7 @@ async def test_one_two_and_four_instances_share_evenly_and_so_do_those_that_are_
     async with contextlib.AsyncExitStack() as stack:
 
         async def add() -> None:
-            processor = recorder.processor(
-                containers, name=f"instance {len(running_now)}", options=SHORT_LEASES
-            )
+            processor = recorder.processor(containers, name=f"instance {len(running_now)}", options=FAST)
             running_now.append(await stack.enter_async_context(processor))
 
         await add()
@@ -75,7 +73,7 @@ async def test_one_two_and_four_instances_share_evenly_and_so_do_those_that_are_
 
 
 async def test_there_is_a_lease_for_each_physical_partition(containers: Containers) -> None:
-    async with Recorder().processor(containers, options=SHORT_LEASES):
+    async with Recorder().processor(containers):
         documents = await containers.lease_documents()
 
     leases = [document for name, document in sorted(documents.items()) if name.startswith("..")]
@@ -90,7 +88,7 @@ async def test_every_item_comes_once_whatever_its_partition(containers: Containe
     for key in KEYS:
         await containers.write(key, 1)
 
-    async with recorder.processor(containers, options=SHORT_LEASES):
+    async with recorder.processor(containers):
         await eventually(lambda: len(recorder.items) == len(KEYS))
 
     assert sorted(recorder.ids) == sorted(f"{key}-1" for key in KEYS)
@@ -100,8 +98,8 @@ async def test_every_item_comes_once_whatever_its_partition(containers: Containe
 async def test_two_instances_that_start_at_once_create_the_leases_once(containers: Containers) -> None:
     one, other = Recorder(), Recorder()
     processors = [
-        one.processor(containers, name="one", options=SHORT_LEASES),
-        other.processor(containers, name="other", options=SHORT_LEASES),
+        one.processor(containers, name="one"),
+        other.processor(containers, name="other"),
     ]
 
     await asyncio.gather(*(processor.start() for processor in processors))
@@ -236,7 +234,7 @@ async def test_the_leases_of_a_dead_instance_are_taken_at_the_first_look_after_t
     )
     looks.clear()
 
-    async with Recorder().processor(containers, name="survivor", options=FAST) as survivor:
+    async with Recorder().processor(containers, name="survivor") as survivor:
         await eventually(lambda: len(survivor.owned_leases) == PARTITIONS)
 
     before = sum(taken for now, taken in looks if now <= expired)
@@ -274,7 +272,7 @@ async def test_a_split_under_load_loses_nothing_repeats_nothing_and_keeps_the_or
     containers: Containers,
 ) -> None:
     recorder = Recorder()
-    async with recorder.processor(containers, options=SHORT_LEASES):
+    async with recorder.processor(containers):
         async with Writer(containers).writing() as writer:
             await split_twice_while_writing(containers, writer)
         await eventually(lambda: len(recorder.items) >= writer.rounds * len(KEYS))
@@ -289,8 +287,8 @@ async def test_a_split_under_load_with_two_instances_loses_nothing_and_keeps_the
     """A lease that is stolen in the middle of a batch repeats the batch, so here there may be repeats."""
     recorder = Recorder()
     async with (
-        recorder.processor(containers, name="one", options=SHORT_LEASES),
-        recorder.processor(containers, name="other", options=SHORT_LEASES),
+        recorder.processor(containers, name="one"),
+        recorder.processor(containers, name="other"),
     ):
         async with Writer(containers).writing() as writer:
             await split_twice_while_writing(containers, writer)
@@ -324,7 +322,7 @@ async def test_after_a_split_the_leases_cover_the_range_of_the_parent_and_are_sh
     recorder = Recorder()
     for key in KEYS:
         await containers.write(key, 1)
-    async with recorder.processor(containers, name="one", options=SHORT_LEASES) as one:
+    async with recorder.processor(containers, name="one") as one:
         await eventually(lambda: len(recorder.items) == len(KEYS))
         parent = (await containers.lease_documents())["..3"]
         await split(containers, "3")
@@ -344,13 +342,13 @@ async def test_a_split_while_no_instance_runs_is_followed_by_the_next(containers
     first, second = Recorder(), Recorder()
     for key in KEYS:
         await containers.write(key, 1)
-    async with first.processor(containers, options=SHORT_LEASES):
+    async with first.processor(containers):
         await eventually(lambda: len(first.items) == len(KEYS))
     for key in KEYS:
         await containers.write(key, 2)
     await split(containers, "2")
 
-    async with second.processor(containers, name="b", options=SHORT_LEASES):
+    async with second.processor(containers, name="b"):
         await eventually(lambda: len(second.items) == len(KEYS))
 
     assert sorted(second.ids) == sorted(f"{key}-2" for key in KEYS)
