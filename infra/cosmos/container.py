@@ -27,6 +27,8 @@ DEADLINE_SECONDS = 4.0
 
 _NO_VERSION = '"no-version"'
 _FENCE, _FENCE_TTL_SECONDS = "fence", 60
+_TELLING = {Kind.CONFLICT, Kind.STALE, Kind.MISSING}
+"""Refusals that say what is stored, so that the caller reads next."""
 
 
 class StoreFailed(Exception):
@@ -91,9 +93,20 @@ class Container:
     async def execute(self, partition_key: str, writes: Sequence[Write]) -> list[str]:
         """Store all writes in one transaction. Returns the new ETags in order ("" for a delete).
 
+        Reads that follow see at least the state of the answer, also when the answer is a refusal.
+
         Raises:
             StoreFailed: the call failed; ``failure.answer_lost`` tells whether the writes may be stored all the same.
         """
+        try:
+            return await self._execute(partition_key, writes)
+        except StoreFailed as error:
+            refusal = error.failure
+            if refusal.session_token is None and refusal.kind in _TELLING and not _is_fence(writes):
+                await self._fence_after(refusal, partition_key)
+            raise
+
+    async def _execute(self, partition_key: str, writes: Sequence[Write]) -> list[str]:
         operations = [write.operation() for write in writes]
         with noted() as attempts:
             try:
@@ -123,6 +136,14 @@ class Container:
         that expires within a minute.
         """
         await self._fenced_by(await self._refused(_FENCE, partition_key), partition_key)
+
+    async def _fence_after(self, refusal: Failure, partition_key: str) -> None:
+        """As :meth:`fence`; a failure of it does not hide that the answer to the refused batch was lost before."""
+        try:
+            await self.fence(partition_key)
+        except StoreFailed as error:
+            lost = refusal.answer_lost or error.failure.answer_lost
+            raise StoreFailed(replace(error.failure, answer_lost=lost)) from error
 
     async def _fenced_by(self, refusal: Failure, partition_key: str) -> None:
         if refusal.session_token is None:
@@ -246,6 +267,10 @@ class Container:
 
 def _named(parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [{"name": name, "value": value} for name, value in parameters.items()]
+
+
+def _is_fence(writes: Sequence[Write]) -> bool:
+    return writes[0].if_match == _NO_VERSION
 
 
 def _seconds(date: str | None) -> float:

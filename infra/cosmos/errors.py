@@ -21,6 +21,8 @@ SDK_ERRORS = (AzureError, asyncio.TimeoutError, OSError)
 
 _SESSION_NOT_AVAILABLE = 1002
 _OWNER_NOT_FOUND = 1003
+_FAILING_OVER = {3, 1008}
+"""Of 403: this region takes no writes, or none at all, any more (the SDK's ``SubStatusCodes``); it asks another."""
 
 
 class Kind(Enum):
@@ -92,7 +94,8 @@ class Failure:
             case Kind.DENIED:
                 return Unavailable(
                     f"the store denies access ({self.detail}): give the identity the role "
-                    "Cosmos DB Built-in Data Contributor, or put the account's key in COSMOS"
+                    "Cosmos DB Built-in Data Contributor, or put the account's key in COSMOS; let the account's "
+                    "firewall pass this app; 403/1014 means that a logical partition has its 20 GB: make room in it"
                 )
             case _:
                 return Unavailable(f"the store could not be used ({self.detail}): try again later")
@@ -126,6 +129,8 @@ def _by_status(status: int, sub_status: int) -> Kind:
         return Kind.BEHIND
     if status == 404 and sub_status == _OWNER_NOT_FOUND:
         return Kind.NO_CONTAINER
+    if status == 403 and sub_status in _FAILING_OVER:
+        return Kind.PASSING
     return _BY_STATUS.get(status, Kind.PASSING)
 
 

@@ -44,6 +44,7 @@ PATIENCE_SECONDS = 7.0
 _FIRST_PAUSE_SECONDS = 0.1
 _TAKEN = {Kind.CONFLICT, Kind.STALE, Kind.MISSING}
 _REFUSED = {Kind.INVALID, Kind.DENIED, Kind.NO_CONTAINER}
+"""Trying again changes nothing. None of them tells what became of an earlier attempt whose answer was lost."""
 
 _log = logging.getLogger(__name__)
 
@@ -242,11 +243,10 @@ class CosmosUnitOfWork:
                 answer_lost = answer_lost or failure.answer_lost
                 if failure.kind in _TAKEN:
                     return await self._own_commit(batch)
-                if failure.kind in _REFUSED or (failure.kind is Kind.THROTTLED and not answer_lost):
-                    raise failure.error() from error
                 if failure.kind is Kind.TOO_LARGE:
                     raise _too_large() from error
-                if loop.time() + pause > give_up_at:
+                final = failure.kind in _REFUSED or (failure.kind is Kind.THROTTLED and not answer_lost)
+                if final or loop.time() + pause > give_up_at:
                     raise (_unknown(failure) if answer_lost else failure.error()) from error
             _log.warning("storing %s again: %s", _named(batch), failure.detail)
             await asyncio.sleep(pause)

@@ -14,6 +14,7 @@ from infra.cosmos.container import Container, StoreFailed
 from infra.cosmos.errors import Failure, Kind
 from infra.cosmos.unit_of_work import CosmosUnitOfWork
 from infra.cosmos.writes import Write, size_in_bytes
+from infra.errors import Misconfigured
 from outbox.errors import (
     AggregateNotFound,
     ChangeTooLarge,
@@ -257,6 +258,31 @@ async def test_throttling_is_no_mystery_unless_an_answer_was_lost_before(
     unreliable.before = []
     receipt = await create(cosmos_store)
     assert receipt.etag is not None
+
+
+@pytest.mark.parametrize("kind", [Kind.DENIED, Kind.NO_CONTAINER, Kind.INVALID])
+async def test_a_store_that_refuses_to_talk_does_not_tell_what_became_of_a_lost_answer(
+    cosmos_store: CosmosStore, unreliable: Unreliable, monkeypatch: pytest.MonkeyPatch, kind: Kind
+) -> None:
+    """The key was changed, or the firewall closed, after the first attempt was stored."""
+    created = await create(cosmos_store)
+    unreliable.before = [kind]
+    with pytest.raises((Unavailable, Misconfigured)) as caught:
+        await rename(cosmos_store, created.aggregate.id)
+    assert not isinstance(caught.value, OutcomeUnknown), "nothing was lost, so nothing is stored"
+
+    execute = Unreliable.execute
+
+    async def lost(self: Unreliable, partition_key: str, writes: Sequence[Write]) -> list[str]:
+        monkeypatch.setattr(Unreliable, "execute", execute)
+        await execute(self, partition_key, writes)
+        unreliable.before = [kind]
+        raise StoreFailed(Failure(Kind.PASSING, "the answer was lost", answer_lost=True))
+
+    monkeypatch.setattr(Unreliable, "execute", lost)
+    with pytest.raises(OutcomeUnknown):
+        await rename(cosmos_store, created.aggregate.id)
+    assert [event.sequence for event in await cosmos_store.events(created.aggregate.key)] == [1, 2]
 
 
 async def test_a_planted_event_document_is_not_mistaken_for_our_own_commit(cosmos_store: CosmosStore) -> None:

@@ -1,6 +1,6 @@
 """Reads may be old, as far as Session consistency allows: nothing is refused, and nothing doubled, because of one."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -15,13 +15,14 @@ from domain.contact import Contact
 from domain.values import ContactDetails
 from inbox.event import AggregateKey
 from infra.contacts.documents import CONTACTS
-from infra.cosmos.container import Container
+from infra.cosmos.container import Container, StoreFailed
 from infra.cosmos.documents import Item
 from infra.cosmos.entries import newest_item
-from infra.cosmos.errors import Failure
+from infra.cosmos.errors import Failure, Kind
 from infra.cosmos.marker_documents import Owners
 from infra.cosmos.parked_documents import PARTITION, ParkedDocuments
 from infra.cosmos.parking_lot import CosmosParkingLot
+from infra.cosmos.writes import Write
 from outbox.aggregates import Aggregates
 from outbox.errors import PreconditionFailed
 from outbox.relay import Relay
@@ -229,6 +230,45 @@ async def test_what_is_there_is_read_at_its_newest_also_where_a_refusal_carries_
     assert await cosmos_store.container.read("fence", never.id) is None, (
         "nothing is stored for an id of nobody"
     )
+
+
+class BehindAProxy(Lagging):
+    """No refusal carries a session token. One batch's answer is lost, and the SDK repeats the batch."""
+
+    losses = 1
+    throttled_fences = 0
+
+    async def _execute(self, partition_key: str, writes: Sequence[Write]) -> list[str]:
+        if writes[0].if_match == '"no-version"' and self.throttled_fences:
+            self.throttled_fences -= 1
+            raise StoreFailed(Failure(Kind.THROTTLED, "injected"))
+        lost = len(writes) > 1 and self.losses > 0
+        if lost:
+            self.losses -= 1
+            await super()._execute(partition_key, writes)
+            self._sessions.forget(partition_key, self._sessions.get(partition_key))
+        try:
+            return await super()._execute(partition_key, writes)
+        except StoreFailed as error:
+            self._sessions.forget(partition_key, self._sessions.get(partition_key))
+            raise StoreFailed(replace(error.failure, session_token=None, answer_lost=lost)) from error
+
+
+@pytest.mark.parametrize("throttled_fences", [0, 1])
+async def test_an_own_commit_is_recognized_on_a_lagging_replica_after_a_refusal_without_a_session_token(
+    cosmos_store: CosmosStore, lagging: CosmosStore, throttled_fences: int
+) -> None:
+    contact_id = (await create(cosmos_store)).aggregate.id
+    await remember(lagging, cosmos_store, contact_id)
+    lagging.container.__class__ = BehindAProxy
+    assert isinstance(lagging.container, BehindAProxy)
+    lagging.container.throttled_fences = throttled_fences
+
+    receipt = await service(lagging).revise(contact_id, described("ours"), ORIGIN)
+
+    assert (receipt.aggregate.state.description, receipt.aggregate.state.last_sequence) == ("ours", 2)
+    events = await cosmos_store.events(receipt.aggregate.key)
+    assert [event.sequence for event in events] == [1, 2]
 
 
 async def test_a_contact_that_never_was_is_not_found_and_that_is_proven(lagging: CosmosStore) -> None:

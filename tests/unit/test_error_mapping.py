@@ -39,6 +39,9 @@ def http_error(status: int, **headers: str) -> cosmos.CosmosHttpResponseError:
         (http_error(400), Kind.INVALID),
         (http_error(401), Kind.DENIED),
         (http_error(403), Kind.DENIED),
+        (http_error(403, x_ms_substatus="3"), Kind.PASSING),
+        (http_error(403, x_ms_substatus="1008"), Kind.PASSING),
+        (http_error(403, x_ms_substatus="1014"), Kind.DENIED),
         (cosmos.CosmosResourceNotFoundError(status_code=404, message="m"), Kind.MISSING),
         (http_error(404, x_ms_substatus="1002"), Kind.BEHIND),
         (http_error(404, x_ms_substatus="1003"), Kind.NO_CONTAINER),
@@ -81,7 +84,12 @@ def test_the_headers_beside_a_cosmos_status_are_kept() -> None:
 
 @pytest.mark.parametrize(
     ("status", "kind", "names"),
-    [(403, Unavailable, "Data Contributor"), (400, Misconfigured, "400"), (503, Unavailable, "later")],
+    [
+        (403, Unavailable, "Data Contributor"),
+        (403, Unavailable, "20 GB"),
+        (400, Misconfigured, "400"),
+        (503, Unavailable, "later"),
+    ],
 )
 def test_cosmos_failures_tell_what_to_do(status: int, kind: type[Exception], names: str) -> None:
     error = classify(http_error(status)).error()
