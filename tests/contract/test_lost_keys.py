@@ -195,7 +195,7 @@ async def test_a_process_that_was_stopped_in_the_pause_before_a_repetition_sends
         monkeypatch.setattr(loop, "time", lambda: clock() + LONGEST_REQUEST_SECONDS)
 
     fragile(store).before = [lose] * 100
-    monkeypatch.setattr(unit_of_work.asyncio, "sleep", stopped)
+    monkeypatch.setattr(asyncio, "sleep", stopped)
     with pytest.raises(OutcomeUnknown):
         await create(store)
     assert sent == ["a batch"]

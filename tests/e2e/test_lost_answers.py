@@ -1,6 +1,7 @@
 """After a lost answer the caller still gets the right answer, and every event exists once."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import aiohttp
 import pytest
@@ -14,7 +15,9 @@ pytestmark = pytest.mark.own_stack
 @pytest.fixture(scope="module")
 def shared_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """Nobody but the request writes a batch: the directory's fence for a new contact would meet its faults."""
-    off = {f"AzureWebJobs.{name}.Disabled": "true" for name in ("contact_directory", "sweep_directory")}
+    off: dict[str, Any] = {
+        f"AzureWebJobs.{name}.Disabled": "true" for name in ("contact_directory", "sweep_directory")
+    }
     with stack(tmp_path_factory.mktemp("stack"), **off) as started:
         yield started
 
