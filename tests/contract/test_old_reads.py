@@ -39,10 +39,10 @@ class Lagging(Container):
 
     old: dict[str, Item]
 
-    async def read(self, item_id: str, partition_key: str) -> Item | None:
-        if self._sessions.get(partition_key) is None:
+    async def read(self, item_id: str, partition_key: str, *, behind: str | None = None) -> Item | None:
+        if (behind or self._sessions.get(partition_key)) is None:
             return self.old.get(item_id)
-        return await super().read(item_id, partition_key)
+        return await super().read(item_id, partition_key, behind=behind)
 
 
 @pytest.fixture
@@ -238,7 +238,7 @@ class BehindAProxy(Lagging):
     losses = 1
     throttled_fences = 0
 
-    async def _execute(self, partition_key: str, writes: Sequence[Write]) -> list[str]:
+    async def _execute(self, partition_key: str, writes: Sequence[Write]) -> tuple[list[str], str | None]:
         if writes[0].if_match == '"no-version"' and self.throttled_fences:
             self.throttled_fences -= 1
             raise StoreFailed(Failure(Kind.THROTTLED, "injected"))
