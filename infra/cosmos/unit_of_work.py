@@ -232,7 +232,7 @@ class CosmosUnitOfWork:
         give_up_at = loop.time() + PATIENCE_SECONDS
         if until is not None:
             if loop.time() > until - DEADLINE_SECONDS:
-                raise Unavailable("the request took too long, and nothing is stored: send the request again")
+                raise Unavailable("the request comes too late, and stores nothing any more: send it again")
             give_up_at = min(give_up_at, until - DEADLINE_SECONDS)
         while True:
             try:

@@ -188,6 +188,25 @@ async def test_what_is_stored_under_a_claim_lives_at_least_as_long(cosmos_store:
     assert tombstone["ttl"] == 600
 
 
+async def test_an_old_id_does_not_come_back_after_the_setting_was_lowered(cosmos_store: CosmosStore) -> None:
+    """The claim lives by the setting before, and outlives the tombstone and the erased record of the setting now."""
+    receipt, _ = await create(cosmos_store)
+    cosmos_store.claims = CosmosClaims(cosmos_store.claim_container, 1)
+    cosmos_store.lifetimes = unit_of_work.Lifetimes(events=1, requests=1)
+    contact_id = str(receipt.aggregate.id)
+    again, replayed = await create(cosmos_store)
+    assert (again.aggregate.state, replayed) == (receipt.aggregate.state, True)
+    await service(cosmos_store).delete(receipt.aggregate.id, ORIGIN)
+
+    async def gone() -> bool:
+        return await cosmos_store.container.read(contact_id, contact_id) is None
+
+    await eventually(gone)
+    with pytest.raises(Unavailable, match="stores nothing"):
+        await create(cosmos_store)
+    assert await cosmos_store.container.read(contact_id, contact_id) is None
+
+
 async def test_a_claim_holds_neither_the_caller_nor_the_key_nor_the_contact(
     cosmos_store: CosmosStore,
 ) -> None:
