@@ -347,7 +347,7 @@ def test_poison_has_its_place_by_the_feed_and_events_by_their_sequence() -> None
 
 
 def test_events_without_a_sequence_of_one_transaction_keep_their_times() -> None:
-    """In the feed's order, then by time, then by id:."""
+    """The feed orders transactions, and nothing inside one."""
     first, second, third = (
         replace(event("a", number), sequence=None, lsn=5, created_at=NOON.replace(minute=number))
         for number in (1, 2, 3)
