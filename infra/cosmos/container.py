@@ -51,34 +51,14 @@ class Container:
         self.fences = 0
         """How many fences there were since the process began: each costs a write that is refused."""
 
-    async def read(self, item_id: str, partition_key: str, *, behind: str | None = None) -> Item | None:
-        """The item, or None when this read sees no item. Raises StoreFailed.
-
-        None is no proof, since a replica may lag, unless the read is ``behind`` the session token of a refusal that
-        came before: another request may have forgotten the token that the process had from it.
-        """
-        found = await self.read_with_age(item_id, partition_key, behind=behind)
+    async def read(self, item_id: str, partition_key: str) -> Item | None:
+        """The item, or None when this read sees no item, which is no proof: a replica may lag. Raises StoreFailed."""
+        found = await self.read_with_age(item_id, partition_key)
         return None if found is None else found[0]
 
-    async def newest(self, item_id: str, partition_key: str) -> Item | None:
-        """The item after every write that was committed before this call; None: it is proven that there is none.
-
-        The proof is the answer to a write that is refused and changes nothing. Raises StoreFailed, also when the item
-        goes away at this moment.
-        """
-        refusal = await self._refused(item_id, partition_key)
-        if refusal.kind is Kind.MISSING:
-            return None
-        item = await self.read(item_id, partition_key, behind=await self._token(refusal, partition_key))
-        if item is None:
-            raise StoreFailed(Failure(Kind.BEHIND, "the store answers with an old state"))
-        return item
-
-    async def read_with_age(
-        self, item_id: str, partition_key: str, *, behind: str | None = None
-    ) -> tuple[Item, float] | None:
+    async def read_with_age(self, item_id: str, partition_key: str) -> tuple[Item, float] | None:
         """As :meth:`read`, with the seconds from the item's last write to this answer, both by the service's clock."""
-        token = self._sessions.get(partition_key, at_least=behind)
+        token = self._sessions.get(partition_key)
         try:
             async with self._calls(partition_key, token) as proxy:
                 item = await proxy.read_item(item_id, partition_key, session_token=token)
@@ -117,16 +97,14 @@ class Container:
 
         Raises:
             StoreFailed: the call failed; ``failure.answer_lost`` tells whether the writes may be stored all the same.
-                A refusal that says what is stored has its session token, or that of a fence behind it.
         """
         try:
             return (await self._execute(partition_key, writes))[0]
         except StoreFailed as error:
             refusal = error.failure
-            if refusal.session_token is not None or refusal.kind not in _TELLING or _is_fence(writes):
-                raise
-            token = await self._fence_after(refusal, partition_key)
-            raise StoreFailed(replace(refusal, session_token=token)) from error
+            if refusal.session_token is None and refusal.kind in _TELLING and not _is_fence(writes):
+                await self._fence_after(refusal, partition_key)
+            raise
 
     async def _execute(self, partition_key: str, writes: Sequence[Write]) -> tuple[list[str], str | None]:
         """The ETags, and the session token of the answer."""
@@ -142,33 +120,40 @@ class Container:
         self._sessions.merge(partition_key, token)
         return [str(result.get("eTag", "")) for result in results], token
 
-    async def fence(self, partition_key: str) -> str:
+    async def exists(self, item_id: str, partition_key: str) -> bool:
+        """Whether the item is there, by a write's own answer, which no lagging replica gives. The item is not written.
+
+        Reads that follow see at least the state of that answer. Raises StoreFailed.
+        """
+        refusal = await self._refused(item_id, partition_key)
+        there = refusal.kind is Kind.STALE
+        if there:
+            await self._fenced_by(refusal, partition_key)
+        return there
+
+    async def fence(self, partition_key: str) -> None:
         """Reads of this partition that follow miss no write that was committed before. Raises StoreFailed.
 
         The token comes from a write that is refused. Should the service's refusal carry no token, a document is written
-        that expires within a minute. Returns the token, for a read that is to be behind it whatever others forget.
+        that expires within a minute.
         """
-        return await self._token(await self._refused(_FENCE, partition_key), partition_key)
+        await self._fenced_by(await self._refused(_FENCE, partition_key), partition_key)
 
-    async def _fence_after(self, refusal: Failure, partition_key: str) -> str:
+    async def _fence_after(self, refusal: Failure, partition_key: str) -> None:
         """As :meth:`fence`; a failure of it does not hide that the answer to the refused batch was lost before."""
         try:
-            return await self.fence(partition_key)
+            await self.fence(partition_key)
         except StoreFailed as error:
             lost = refusal.answer_lost or error.failure.answer_lost
             raise StoreFailed(replace(error.failure, answer_lost=lost)) from error
 
-    async def _token(self, refusal: Failure, partition_key: str) -> str:
-        """The session token of a refusal, or of a write behind it. Without any, a read would prove nothing."""
-        token = refusal.session_token
-        if token is None:
+    async def _fenced_by(self, refusal: Failure, partition_key: str) -> None:
+        if refusal.session_token is None:
             item = {"id": _FENCE, "partitionKey": partition_key, "type": _FENCE, "ttl": _FENCE_TTL_SECONDS}
             _, token = await self._execute(partition_key, [Write.upsert(item)])
-        if token is None:
-            raise StoreFailed(
-                Failure(Kind.BEHIND, "no answer has a session token: let x-ms-session-token pass any proxy")
-            )
-        return token
+            if token is None:  # a read would prove nothing
+                detail = "no answer has a session token: let the header x-ms-session-token pass every proxy"
+                raise StoreFailed(Failure(Kind.BEHIND, detail))
 
     def seen(self, partition_key: str) -> str | None:
         """The newest session token of an answer about this partition; None: there was none, or it is forgotten."""

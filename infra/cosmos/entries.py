@@ -126,9 +126,14 @@ def time_or_none(text: str | None) -> datetime | None:
 async def newest_item(container: Container, key: AggregateKey) -> Item | None:
     """The item of an aggregate, behind a fence; None: it is proven that there is none. Raises StoreAway."""
     try:
-        return await container.newest(key.id, key.id)
+        if not await container.exists(key.id, key.id):
+            return None
+        item = await container.read(key.id, key.id)
     except StoreFailed as error:
         raise failed(key, error.failure) from error
+    if item is None:  # deleted or expired since, or the replica is behind: the next attempt tells
+        raise StoreAway(f"the store shows an old state of {key}: try again")
+    return item
 
 
 def failed(key: AggregateKey, failure: Failure) -> StoreAway | Unstorable:

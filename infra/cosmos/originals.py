@@ -14,7 +14,7 @@ from typing import Any
 
 from infra.cosmos.container import Container, StoreFailed
 from infra.cosmos.documents import DIGEST, EventReader, Item, digest, is_as_committed
-from infra.cosmos.errors import Kind
+from infra.cosmos.errors import Failure, Kind
 from outbox.feed import FeedEvent, OutboxEvent, Poison, Unread
 from outbox.once_a_minute import OnceAMinute
 from outbox.paced import paced
@@ -106,7 +106,11 @@ class CosmosOriginals:
         partition_key, item_id = place
         self.reread += 1
         item = await self.container.read(item_id, partition_key)
-        return item or await self.container.newest(item_id, partition_key)
+        if item is None and await self.container.exists(item_id, partition_key):
+            item = await self.container.read(item_id, partition_key)  # now behind the token of that answer
+            if item is None:
+                raise StoreFailed(Failure(Kind.BEHIND, "the store answers with an old state"))
+        return item
 
     def _as_read(self, delivered: OutboxEvent | Poison, item: Item) -> FeedEvent:
         document = item | {"_lsn": delivered.lsn}  # which the feed alone tells

@@ -1,12 +1,11 @@
 """Reading changes nothing: the unit of work that asked keeps track of the aggregates that it changes."""
 
-from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from infra.cosmos import continuation
 from infra.cosmos.container import Container, StoreFailed
-from infra.cosmos.documents import Item, aggregate_from_item, request_from_item, request_id
+from infra.cosmos.documents import aggregate_from_item, request_from_item, request_id
 from infra.cosmos.errors import Kind
 from outbox.aggregate import Aggregate
 from outbox.errors import AggregateNotFound
@@ -27,17 +26,8 @@ class AggregateReader:
 
     async def get(self, kind: type[A], aggregate_id: str, partition_key: str) -> Versioned[A]:
         """The aggregate and its version. Raises AggregateNotFound, Throttled, Unavailable."""
-        return await self._found(kind, aggregate_id, self.container.read(aggregate_id, partition_key))
-
-    async def newest(self, kind: type[A], aggregate_id: str, partition_key: str) -> Versioned[A]:
-        """As :meth:`get`, but behind a fence: no committed write is missed. Raises as :meth:`get` does."""
-        return await self._found(kind, aggregate_id, self.container.newest(aggregate_id, partition_key))
-
-    async def _found(
-        self, kind: type[A], aggregate_id: str, reading: Coroutine[Any, Any, Item | None]
-    ) -> Versioned[A]:
         try:
-            item = await reading
+            item = await self.container.read(aggregate_id, partition_key)
         except StoreFailed as error:
             raise error.failure.error() from error
         if item is not None and item.get("type") == kind.aggregate_type:
@@ -45,6 +35,16 @@ class AggregateReader:
             if not stored.aggregate.deleted:
                 return stored
         raise AggregateNotFound(f"there is no {kind.aggregate_type} {aggregate_id}")
+
+    async def newest(self, kind: type[A], aggregate_id: str, partition_key: str) -> Versioned[A]:
+        """As :meth:`get`, but behind a fence: no committed write is missed. Raises as :meth:`get` does."""
+        try:
+            there = await self.container.exists(aggregate_id, partition_key)
+        except StoreFailed as error:
+            raise error.failure.error() from error
+        if not there:
+            raise AggregateNotFound(f"there is no {kind.aggregate_type} {aggregate_id}")
+        return await self.get(kind, aggregate_id, partition_key)
 
     async def page(self, kind: type[A], size: int, continuation_token: str | None) -> Page[A]:
         """At most ``size`` aggregates. Raises UnknownContinuation, Throttled, Unavailable."""
@@ -76,9 +76,11 @@ class CosmosRequestRecords:
 
     async def get(self, aggregate: A, name: str, *, newest: bool = False) -> RequestRecord[A] | None:
         """The record, or None, which proves nothing unless ``newest``. Raises Throttled, Unavailable."""
-        read = self._container.newest if newest else self._container.read
+        item_id, partition_key = request_id(name), aggregate.partition_key
         try:
-            item = await read(request_id(name), aggregate.partition_key)
+            if newest and not await self._container.exists(item_id, partition_key):
+                return None
+            item = await self._container.read(item_id, partition_key)
         except StoreFailed as error:
             raise error.failure.error() from error
         return None if item is None else request_from_item(type(aggregate), item)

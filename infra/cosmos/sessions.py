@@ -21,10 +21,9 @@ class SessionTokens:
     def __init__(self) -> None:
         self._tokens: OrderedDict[str, str] = OrderedDict()
 
-    def get(self, partition_key: str, *, at_least: str | None = None) -> str | None:
-        """The newest token that an answer about this partition carried, ``at_least`` among them."""
-        known = self._tokens.get(partition_key)
-        return known if at_least is None else newest(known, at_least)
+    def get(self, partition_key: str) -> str | None:
+        """The newest token that an answer about this partition carried."""
+        return self._tokens.get(partition_key)
 
     def merge(self, partition_key: str, token: str | None) -> None:
         """Take a token of an answer, unless a newer one is there already."""

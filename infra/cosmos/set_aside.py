@@ -108,7 +108,8 @@ class CosmosSetAside:
         """One open record. Raises NotSetAside, StoreAway."""
         try:
             item = await self.container.read(record_id, self.subscription)
-            item = item or await self.container.newest(record_id, self.subscription)
+            if item is None and await self.container.exists(record_id, self.subscription):
+                item = await self.container.read(record_id, self.subscription)
         except StoreFailed as error:
             raise store_away(error.failure) from error
         if item is None or not State(item["state"]).is_open:

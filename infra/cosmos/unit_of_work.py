@@ -242,32 +242,29 @@ class CosmosUnitOfWork:
                 failure = error.failure
                 answer_lost = answer_lost or failure.answer_lost
                 if failure.kind in _TAKEN:
-                    return await self._own_commit(batch, failure.session_token)
+                    return await self._own_commit(batch)
                 final = failure.kind in _REFUSED or (failure.kind is Kind.THROTTLED and not answer_lost)
                 if final or not await _waited(pause, give_up_at):
                     raise (_unknown(failure) if answer_lost else _error(failure)) from error
             _log.warning("storing %s again: %s", _named(batch), failure.detail)
             pause *= 2
 
-    async def _own_commit(self, batch: _Batch, refused: str | None) -> Sequence[ETag | None]:
-        """The ETags of a batch that an earlier attempt stored. Raises PreconditionFailed when no attempt did.
-
-        That none did is proven by reads behind the refusal, of which ``refused`` is the session token.
-        """
+    async def _own_commit(self, batch: _Batch) -> Sequence[ETag | None]:
+        """The ETags of a batch that an earlier attempt stored. Raises PreconditionFailed when no attempt did."""
         event = batch.first_event
         try:
-            stored = await self._container.read(event["id"], batch.partition_key, behind=refused)
+            stored = await self._container.read(event["id"], batch.partition_key)
             if stored is None or stored.get("data") != event["data"]:
                 raise PreconditionFailed(
                     f"another writer changed {_named(batch)}: read again, then repeat the change"
                 )
-            return [await self._etag_if_unchanged(batch, changed, refused) for changed in batch.changed]
+            return [await self._etag_if_unchanged(batch, changed) for changed in batch.changed]
         except StoreFailed as error:
             raise _unknown(error.failure) from error
 
-    async def _etag_if_unchanged(self, batch: _Batch, changed: _Changed, refused: str | None) -> ETag | None:
+    async def _etag_if_unchanged(self, batch: _Batch, changed: _Changed) -> ETag | None:
         aggregate = changed.tracked.aggregate
-        item = await self._container.read(aggregate.aggregate_id, batch.partition_key, behind=refused)
+        item = await self._container.read(aggregate.aggregate_id, batch.partition_key)
         if item is None:
             return None
         newest = aggregate_from_item(type(aggregate), item)

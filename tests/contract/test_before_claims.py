@@ -88,10 +88,10 @@ async def test_another_body_under_a_key_of_before_is_refused(cosmos_store: Cosmo
 class Lagging(Container):
     """Another instance, whose replica has seen nothing yet."""
 
-    async def read(self, item_id: str, partition_key: str, *, behind: str | None = None) -> Item | None:
-        if (behind or self._sessions.get(partition_key)) is None:
+    async def read(self, item_id: str, partition_key: str) -> Item | None:
+        if self._sessions.get(partition_key) is None:
             return None
-        return await super().read(item_id, partition_key, behind=behind)
+        return await super().read(item_id, partition_key)
 
 
 async def test_an_old_read_does_not_hide_an_answer_of_before(cosmos_store: CosmosStore) -> None:

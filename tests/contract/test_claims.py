@@ -74,12 +74,8 @@ class Faulty(Container):
             self.lost -= 1
             raise StoreFailed(Failure(Kind.PASSING, "injected: the answer was lost"))
 
-    async def read_with_age(
-        self, item_id: str, partition_key: str, *, behind: str | None = None
-    ) -> tuple[Item, float] | None:
-        if self.reads:
-            return self.reads.pop(0)
-        return await super().read_with_age(item_id, partition_key, behind=behind)
+    async def read_with_age(self, item_id: str, partition_key: str) -> tuple[Item, float] | None:
+        return self.reads.pop(0) if self.reads else await super().read_with_age(item_id, partition_key)
 
 
 @pytest.fixture

@@ -269,7 +269,7 @@ async def test_an_entry_is_written_only_over_the_version_that_was_read(here: Pro
         await here.entries.put(key_of(uuid4()), Entry(3, None, state), stamp, over=read.version)
 
 
-@pytest.mark.parametrize("call", ["read", "newest", "execute"])
+@pytest.mark.parametrize("call", ["read", "exists", "execute"])
 @pytest.mark.parametrize(
     ("kind", "error"), [(Kind.INVALID, Unstorable), (Kind.TOO_LARGE, Unstorable), (Kind.DENIED, StoreAway)]
 )
@@ -282,7 +282,7 @@ async def test_what_the_store_refuses_hits_one_contact_and_what_it_cannot_do_hit
     async def refused(*_: object, **__: object) -> None:
         raise StoreFailed(Failure(kind, "400/0"))
 
-    monkeypatch.setattr(here.entries.container if call != "newest" else here.stored, call, refused)
+    monkeypatch.setattr(here.entries.container if call != "exists" else here.stored, call, refused)
     with pytest.raises(error):
         await here.inbox.handle(event)
 

@@ -43,11 +43,11 @@ class Fragile(Container):
             await self.after.pop(0)()
         return etags
 
-    async def read(self, item_id: str, partition_key: str, *, behind: str | None = None) -> Item | None:
-        if self.old_reads and (behind or self._sessions.get(partition_key)) is None:
+    async def read(self, item_id: str, partition_key: str) -> Item | None:
+        if self.old_reads and self._sessions.get(partition_key) is None:
             self.old_reads -= 1
             return None
-        return await super().read(item_id, partition_key, behind=behind)
+        return await super().read(item_id, partition_key)
 
 
 class Died(BaseException):

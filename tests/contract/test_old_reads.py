@@ -39,10 +39,10 @@ class Lagging(Container):
 
     old: dict[str, Item]
 
-    async def read(self, item_id: str, partition_key: str, *, behind: str | None = None) -> Item | None:
-        if (behind or self._sessions.get(partition_key)) is None:
+    async def read(self, item_id: str, partition_key: str) -> Item | None:
+        if self._sessions.get(partition_key) is None:
             return self.old.get(item_id)
-        return await super().read(item_id, partition_key, behind=behind)
+        return await super().read(item_id, partition_key)
 
 
 @pytest.fixture

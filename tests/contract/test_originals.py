@@ -37,7 +37,7 @@ class Counting(Container):
     stale = 0
     """So many reads see nothing, as on a replica that lags."""
 
-    async def read(self, item_id: str, partition_key: str, *, behind: str | None = None) -> Item | None:
+    async def read(self, item_id: str, partition_key: str) -> Item | None:
         self.reads += 1
         if self.failures:
             kind, *self.failures = self.failures
@@ -45,7 +45,7 @@ class Counting(Container):
         if self.stale:
             self.stale -= 1
             return None
-        return await super().read(item_id, partition_key, behind=behind)
+        return await super().read(item_id, partition_key)
 
 
 @pytest.fixture
@@ -184,8 +184,8 @@ async def test_the_proof_whether_an_original_is_there_writes_nothing(
 ) -> None:
     item = await committed(cosmos_store, DATE)
     key, before = item["partitionKey"], await container.read(item["id"], item["partitionKey"])
-    assert await container.newest(item["id"], key) == before
-    assert await container.newest("no-such-item", key) is None
+    assert await container.exists(item["id"], key)
+    assert not await container.exists("no-such-item", key)
     assert await container.read(item["id"], key) == before
     assert await container.read("no-such-item", key) is None
 

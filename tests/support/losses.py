@@ -59,10 +59,10 @@ class Failing(Container):
         kind = Kind.THROTTLED if self.fate.loss is Loss.THROTTLED else Kind.PASSING
         raise StoreFailed(Failure(kind, "lost", answer_lost=True))
 
-    async def read(self, item_id: str, partition_key: str, *, behind: str | None = None) -> Item | None:
-        if (behind or self._sessions.get(partition_key)) is None:
+    async def read(self, item_id: str, partition_key: str) -> Item | None:
+        if self._sessions.get(partition_key) is None:
             return None
-        return await super().read(item_id, partition_key, behind=behind)
+        return await super().read(item_id, partition_key)
 
     async def page(
         self,
