@@ -124,6 +124,24 @@ async def test_poison_in_a_contacts_partition_lets_earlier_events_go_and_parks_l
     assert [one.event_id for one, _ in await lot.waiting(contact_key("a"), 10)] == ["poison-2", *ids("a", 3)]
 
 
+async def test_an_event_whose_original_cannot_be_read_now_is_never_parked_as_it_was_delivered() -> None:
+    """Behind a refused event, behind an older block, or first: it waits, and so does its contact's rest."""
+    publisher, lot = FakePublisher(), FakeParkingLot()
+    unread = Unread(event("a", 3), "the store is away")
+    with pytest.raises(NotDelivered, match="the store is away"):
+        await relay(publisher, lot).forward([event("a", 1), large("a", 2), unread])
+    with pytest.raises(NotDelivered, match="the store is away"):
+        await relay(publisher, lot).forward([unread, event("a", 4)])
+    assert await lot.waiting(contact_key("a"), 10) == []
+
+    await relay(publisher, lot).forward([event("a", 1), large("a", 2)])
+    with pytest.raises(NotDelivered, match="the store is away"):
+        await relay(publisher, lot).forward([unread, event("b", 1)])
+    assert [one.sequence for one, _ in await lot.waiting(contact_key("a"), 10)] == [2]
+    assert sent_of(publisher, "a") == ids("a", 1)
+    assert sent_of(publisher, "b") == ids("b", 1)
+
+
 async def test_poison_of_no_contact_is_parked_alone() -> None:
     publisher, lot = FakePublisher(), FakeParkingLot()
     result = await relay(publisher, lot).forward([read(poison_document(None, lsn=1)), event("a", 1)])
