@@ -18,7 +18,6 @@ from tests.support.azure import CONTACTS, contacts_database
 from tests.support.contacts import DETAILS, NOON
 from tests.support.emulators import Gap
 
-
 UNREADABLE = {"a page": b"<html>", "half": b"[{"}
 
 
