@@ -4,6 +4,7 @@ What happens when processes die and answers get lost: ``test_lost_keys.py``.
 """
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -18,6 +19,7 @@ from domain.values import Name
 from infra.cosmos import unit_of_work
 from infra.cosmos.claims import CosmosClaims
 from infra.cosmos.documents import request_id
+from infra.cosmos.writes import Write
 from outbox.aggregate import AggregateKey
 from outbox.aggregates import Aggregates
 from outbox.errors import (
@@ -161,6 +163,23 @@ async def test_a_request_that_is_refused_as_too_large_leaves_its_key_to_the_corr
         await aggregates.create_once(huge, REQUEST, ORIGIN, before_claims=DETAILS)
     _, replayed = await create(store, replace(REQUEST, fingerprint="the corrected body"))
     assert not replayed
+
+
+async def test_what_is_stored_under_a_claim_is_not_larger_than_what_was_checked_before(
+    cosmos_store: CosmosStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a request of just the limit would be claimed, and refused as too large."""
+    sizes: list[int] = []
+    measured = unit_of_work.size_in_bytes
+
+    def noted(writes: Sequence[Write]) -> int:
+        sizes.append(measured(writes))
+        return sizes[-1]
+
+    monkeypatch.setattr(unit_of_work, "size_in_bytes", noted)
+    await create(cosmos_store)
+    checked, committed = sizes
+    assert committed <= checked
 
 
 async def test_a_request_that_nobody_could_read_leaves_its_key_to_the_corrected_one(
