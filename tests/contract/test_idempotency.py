@@ -19,7 +19,7 @@ from domain.values import Name
 from infra.cosmos import unit_of_work
 from infra.cosmos.claims import CosmosClaims
 from infra.cosmos.documents import request_id
-from infra.cosmos.writes import Write
+from infra.cosmos.writes import Write, size_in_bytes
 from outbox.aggregate import AggregateKey
 from outbox.aggregates import Aggregates
 from outbox.errors import (
@@ -170,7 +170,7 @@ async def test_what_is_stored_under_a_claim_is_not_larger_than_what_was_checked_
 ) -> None:
     """Else a request of just the limit would be claimed, and refused as too large."""
     sizes: list[int] = []
-    measured = unit_of_work.size_in_bytes
+    measured = size_in_bytes
 
     def noted(writes: Sequence[Write]) -> int:
         sizes.append(measured(writes))
