@@ -4,8 +4,8 @@ A timer tries what waits; an operator may try one record now, or discard it. App
 applied meanwhile is found to be applied, so it does not matter who tries a record beside whom. A record is closed after
 the event was applied; a crash between the two leaves a record that is closed by the next attempt.
 
-Who was looked at comes last at the next run (``last-looked-at-last``): a few aggregates that fail, or that find the store
-away for themselves alone, would else be all that is ever tried.
+Who was looked at comes last at the next run (``looked-at-comes-last``): a few aggregates that fail, or that find the
+store away for themselves alone, would else be all that is ever tried.
 """
 
 import asyncio
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from inbox import telemetry
+from inbox.away import Away
 from inbox.errors import EffectRunning, NotApplied, NotSetAside, RecordChanged, StoreAway, Unreadable
 from inbox.event import AggregateKey
 from inbox.receiver import LONGEST_CALL_SECONDS, Handle, Read, told
@@ -62,8 +63,7 @@ class Retrier:
         until = _time() + seconds
         tried = Tried(overdue=await self._close_overdue(until))
         seen: set[AggregateKey | None] = set()
-        away: StoreAway | None = None
-        in_a_row = 0
+        away = Away(AWAY_AT)
         async for record in self.set_aside.waiting():
             if _time() >= until:
                 _log.warning(
@@ -76,16 +76,16 @@ class Retrier:
             try:
                 tried = tried.plus(await self._of_one(record.aggregate, until))
             except StoreAway as error:
-                away, in_a_row = error, in_a_row + 1
+                away.found(error)
             else:
-                in_a_row = 0
+                away.answered()
             await self._put_last(record)
-            if in_a_row == AWAY_AT:
+            if away.for_all:
                 break
         if tried.applied:
             _log.info("applied %d message(s) that were set aside", tried.applied)
-        if away is not None:
-            raise away
+        if away.error is not None:
+            raise away.error
         return tried
 
     async def apply(self, record_id: str) -> None:
