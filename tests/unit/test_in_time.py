@@ -91,9 +91,7 @@ async def test_a_slot_asks_for_the_next_session_though_the_sdk_loses_a_cancellat
     monkeypatch.setattr("infra.servicebus.sessions._CLOSE_SECONDS", 0.05)
     monkeypatch.setattr("infra.servicebus.sessions._FIRST_PAUSE_SECONDS", 0.01)
     client, stop = Client(deaf_in), asyncio.Event()
-    serving = asyncio.create_task(
-        Sessions(cast(Any, client), "t", "s").serve(nothing, stop, Work(), slots=1)
-    )
+    serving = asyncio.create_task(Sessions(cast(Any, client), "t", "s").serve(nothing, stop, Work(), slots=1))
     async with asyncio.timeout(PATIENCE):
         while len(client.given) < 3:
             await asyncio.sleep(0.01)
