@@ -7,9 +7,9 @@ before that was stored; the parking lot last, since a relay parks before its lea
 believed of a replica only that is as new as a fence behind the events: on an account whose consistency is weaker than
 Session the leases may be measured on an older one, and then it is not known what is forwarded.
 
-Where an aggregate's partition is, its own document tells: it lives at least as long as its events, since each of them was
-stored in one transaction with it. Without one only the partition of its id is searched, since over all of them every
-event of every aggregate would be read.
+In which partition an aggregate is, its own document tells: it lives at least as long as its events, since each of them
+was stored in one transaction with it. Without one only the partition of its id is searched, since over all of them
+every event of every aggregate would be read.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,7 @@
 """A call of the broker's SDK ends when its time is over, also where the SDK does not notice that it was cancelled.
 
-azure-servicebus waits for its frames with ``asyncio.wait_for``, which loses a cancellation in Python 3.11 that comes as a
-frame does (https://github.com/python/cpython/issues/86296). What then waits without a time of its own, as an opening
+azure-servicebus waits for its frames with ``asyncio.wait_for``. In Python 3.11 that loses a cancellation which comes as
+a frame does (https://github.com/python/cpython/issues/86296). What then waits without a time of its own, as an opening
 does whose token link was detached, would wait for ever: ``asyncio.timeout`` cancels once.
 """
 
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 async def in_time(call: Coroutine[Any, Any, T], until: float) -> T:
     """What a call returns, even if that comes as its time is over: messages that were received are locked.
 
-    ``until``: by the loop's clock. Raises TimeoutError, some seconds after it in the worst case, and what the call raises.
+    ``until`` is by the loop's clock. Raises TimeoutError, at worst some seconds after it, and what the call raises.
     """
     task = asyncio.create_task(call)
     try:

@@ -1,4 +1,4 @@
-"""A call of the broker's SDK ends in time, though the SDK loses a cancellation: Python 3.11's ``asyncio.wait_for`` can."""
+"""A call of the broker's SDK ends in time, though the SDK loses a cancellation, as ``asyncio.wait_for`` of 3.11 can."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 
+from devstack.testing import eventually
 from infra.servicebus.dead_letters import Collected, DeadLetters
 from infra.servicebus.in_time import in_time
 from infra.servicebus.sessions import Sessions, Work
@@ -93,8 +94,7 @@ async def test_a_slot_asks_for_the_next_session_though_the_sdk_loses_a_cancellat
     client, stop = Client(deaf_in), asyncio.Event()
     serving = asyncio.create_task(Sessions(cast(Any, client), "t", "s").serve(nothing, stop, Work(), slots=1))
     async with asyncio.timeout(PATIENCE):
-        while len(client.given) < 3:
-            await asyncio.sleep(0.01)
+        await eventually(lambda: len(client.given) > 2)
         stop.set()
         await serving
 
