@@ -116,13 +116,41 @@ class EffectInbox:
                 self._tell(event, decision)
                 return None
             with contextlib.suppress(RecordChanged):
-                written = await self.ledger.write(event.aggregate, decision.marker, decision.mark)
                 if decision.step is Step.START:
-                    return await self._run(event, written)
+                    return await self._run(event, await self._started(event, decision))
+                written = await self.ledger.write(event.aggregate, decision.marker, decision.mark)
                 self._tell(event, decision.step)
                 return None if decision.step is Step.WAIT else written.marker
             fenced = True  # decide-again
         raise Contended(f"{event.aggregate} changed at each of {ATTEMPTS} attempts: it is tried again later")
+
+    async def _started(self, event: Event, decision: Change) -> Seen:
+        """Write that the effect is started. While it is not known whether that was written, it is looked for.
+
+        Given up, a mark that says "started" could stay, and nobody could tell any more that the effect was not run.
+
+        Raises:
+            RecordChanged: it was not written; decide again.
+            StoreAway: the store did not tell in time.
+        """
+        try:
+            return await self.ledger.write(event.aggregate, decision.marker, decision.mark)
+        except StoreAway as error:
+            away = error
+        try:
+            async with asyncio.timeout(self.rules.before_and_after_seconds):
+                while True:
+                    await self.pause(away.retry_after_seconds)
+                    try:
+                        seen = await self.ledger.read(event.aggregate, event.id, fenced=True)
+                    except StoreAway as error:
+                        away = error
+                        continue
+                    if _is_own(seen.mark, decision.mark.by):
+                        return seen
+                    raise RecordChanged("it was not written, or changed since: decide again")
+        except TimeoutError:
+            raise away from None
 
     async def _run(self, event: Event, started: Seen) -> Marker | None:
         """Run an effect that this call has started."""
