@@ -125,7 +125,7 @@ class EffectInbox:
         raise Contended(f"{event.aggregate} changed at each of {ATTEMPTS} attempts: it is tried again later")
 
     async def _started(self, event: Event, decision: Change) -> Seen:
-        """Write that the effect is started. While it is not known whether that was written, it is looked for.
+        """Write that the effect is started; while it is not known whether that was written, look (``look-for-start``).
 
         Given up, a mark that says "started" could stay, and nobody could tell any more that the effect was not run.
 

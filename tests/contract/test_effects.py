@@ -283,6 +283,31 @@ async def test_an_effect_that_another_call_took_over_is_counted_once(
     assert await marker(ledger) == (1, 0, None)
 
 
+@pytest.mark.parametrize("unsure", Unsure)
+@pytest.mark.parametrize("arrived", [True, False])
+async def test_an_effect_whose_start_has_lost_its_answer_is_run_by_the_same_call(
+    unsure: Unsure, arrived: bool
+) -> None:
+    """The store is away for two looks more. Left to another call, the effect would be taken for one that was run."""
+    faults = Faults({call: (StoreAway, arrived and call == 1) for call in (1, 2, 3)})
+    outbound, ledger = Outbound(), FakeLedger(faults)
+    inbox = inbox_over(ledger, outbound, Clock(), replace(RULES, unsure=unsure))
+    await inbox.handle(event(1))
+    assert outbound.asked == [event(1).id]
+    seen = await ledger.read(KEY, event(1).id, fenced=True)
+    assert seen.mark is not None
+    assert (seen.mark.state, seen.marker.last) == (MarkState.HANDLED, 1)
+
+
+async def test_a_store_that_does_not_tell_of_a_start_in_time_is_away() -> None:
+    rules = replace(RULES, effect_seconds=0.01, call_seconds=0.03)
+    faults = Faults(dict.fromkeys(range(1, 100000), (StoreAway, True)))
+    outbound = Outbound()
+    with pytest.raises(StoreAway):
+        await inbox_over(FakeLedger(faults), outbound, Clock(), rules).handle(event(1))
+    assert outbound.asked == []
+
+
 async def test_an_effect_whose_record_has_lost_its_answer_is_counted_and_the_rest_follows(
     outbound: Outbound, clock: Clock
 ) -> None:
