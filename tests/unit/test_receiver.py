@@ -73,6 +73,14 @@ async def test_nothing_is_raised_without_having_waited() -> None:
     assert 30 <= clock.now <= 60
 
 
+async def test_a_bug_in_the_adapter_of_the_store_is_waited_for_too() -> None:
+    """Raised at once, the message would use up its deliveries, and a worker would end for it."""
+    clock, records = FakeTime(), FakeSetAside(Faults(dict.fromkeys(range(1_000), (ZeroDivisionError, False))))
+    with pytest.raises(StoreAway, match="a bug: ZeroDivisionError in run"):
+        await receiver(sick, records, clock).receive(delivery(event(1)))
+    assert clock.now >= WAIT_SECONDS
+
+
 async def test_an_hour_without_the_store_uses_few_deliveries_and_sets_nothing_aside() -> None:
     """Today's burn of ten deliveries in 20 ms cannot happen: each of them waits."""
     clock, records, deliveries = FakeTime(), FakeSetAside(), 0
