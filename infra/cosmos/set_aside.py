@@ -28,7 +28,7 @@ _OPEN = "SELECT * FROM c WHERE ARRAY_CONTAINS(@states, c.state) ORDER BY c.setAs
 _WAITING = "SELECT * FROM c WHERE c.state = @state ORDER BY c.triedAt"
 _OF_ONE = "SELECT * FROM c WHERE c.state = @state AND c.aggregateId = @id"
 _OLDER = "SELECT * FROM c WHERE ARRAY_CONTAINS(@states, c.state) AND c.setAsideAt < @then"
-_ERASED = "SELECT c.erasedId FROM c WHERE c.state = @state"
+_ERASED = "SELECT * FROM c WHERE c.state = @state"
 _COUNT = "SELECT COUNT(1) AS records FROM c WHERE c.state = @state"
 _LISTED = (
     "id", "state", "reason", "setAsideAt", "messageId", "enqueuedNumber", "eventId", "aggregateType", "aggregateId",
