@@ -10,7 +10,7 @@ import pytest
 from outbox.accepted import Accepted
 from outbox.aggregate import AggregateKey
 from outbox.errors import NotDelivered, PreconditionFailed, Unavailable
-from outbox.feed import FeedEvent, OutboxEvent, Unread, in_order
+from outbox.feed import FeedEvent, OutboxEvent, Poison, Unread, in_order
 from outbox.marker import Marker
 from outbox.once_a_minute import OnceAMinute
 from outbox.publisher import AggregateEvents, Guarantees, Outcome, Unknown
@@ -122,6 +122,24 @@ async def test_poison_in_a_contacts_partition_lets_earlier_events_go_and_parks_l
     await relay(publisher, lot).forward([event("a", 3), poison, event("a", 1)])
     assert sent_of(publisher, "a") == ids("a", 1)
     assert [one.event_id for one, _ in await lot.waiting(contact_key("a"), 10)] == ["poison-2", *ids("a", 3)]
+
+
+async def test_an_event_whose_original_cannot_be_read_now_is_never_parked_as_it_was_delivered() -> None:
+    """Behind a refused event, behind an older block, or first: it waits, and so does its contact's rest."""
+    publisher, lot = FakePublisher(), FakeParkingLot()
+    unread = Unread(event("a", 3), "the store is away")
+    with pytest.raises(NotDelivered, match="the store is away"):
+        await relay(publisher, lot).forward([event("a", 1), large("a", 2), unread])
+    with pytest.raises(NotDelivered, match="the store is away"):
+        await relay(publisher, lot).forward([unread, event("a", 4)])
+    assert await lot.waiting(contact_key("a"), 10) == []
+
+    await relay(publisher, lot).forward([event("a", 1), large("a", 2)])
+    with pytest.raises(NotDelivered, match="the store is away"):
+        await relay(publisher, lot).forward([unread, event("b", 1)])
+    assert [one.sequence for one, _ in await lot.waiting(contact_key("a"), 10)] == [2]
+    assert sent_of(publisher, "a") == ids("a", 1)
+    assert sent_of(publisher, "b") == ids("b", 1)
 
 
 async def test_poison_of_no_contact_is_parked_alone() -> None:
@@ -260,6 +278,22 @@ async def test_a_lot_that_is_away_makes_events_wait() -> None:
     with pytest.raises(NotDelivered, match="could not be parked"):
         await relay(publisher, NoRoom()).forward([large("a", 1), event("b", 1)])
     assert sent_of(publisher, "b") == ids("b", 1)
+
+
+async def test_a_document_of_no_contact_is_not_passed_over_while_it_can_neither_be_read_nor_parked() -> None:
+    class NoRoom(FakeParkingLot):
+        async def park_alone(self, event: Poison) -> bool:
+            raise Unavailable("away")
+
+    poison, publisher = read(poison_document(None, lsn=1)), FakePublisher()
+    assert isinstance(poison, Poison)
+    with pytest.raises(NotDelivered, match="could not be parked"):
+        await relay(publisher, NoRoom()).forward([poison, event("a", 1)])
+    lot = FakeParkingLot()
+    with pytest.raises(NotDelivered, match="its original cannot be read"):
+        await relay(publisher, lot).forward([Unread(poison, "its original cannot be read"), event("a", 2)])
+    assert lot.parked == {}
+    assert sent_of(publisher, "a") == ids("a", 1, 2)
 
 
 async def test_an_empty_batch_is_done_without_looking() -> None:
