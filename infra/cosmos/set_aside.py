@@ -29,7 +29,7 @@ _WAITING = "SELECT * FROM c WHERE c.state = @state ORDER BY c.triedAt"
 _OF_ONE = "SELECT * FROM c WHERE c.state = @state AND c.aggregateId = @id"
 _OLDER = "SELECT * FROM c WHERE ARRAY_CONTAINS(@states, c.state) AND c.setAsideAt < @then"
 _ERASED = "SELECT * FROM c WHERE c.state = @state"
-_COUNT = "SELECT COUNT(1) AS records FROM c WHERE c.state = @state"
+_COUNT = "SELECT VALUE COUNT(1) FROM c WHERE c.state = @state"
 _LISTED = (
     "id", "state", "reason", "setAsideAt", "messageId", "enqueuedNumber", "eventId", "aggregateType", "aggregateId",
     "action", "sequence", "attempts", "_etag",
@@ -152,12 +152,11 @@ class CosmosSetAside:
     async def count(self, state: State) -> int:
         """How many records are in this state. Raises StoreAway."""
         try:
-            [found], _ = await self.container.page(
-                _COUNT, {"@state": state.value}, 1, None, partition_key=self.subscription
+            return await self.container.count(
+                _COUNT, {"@state": state.value}, partition_key=self.subscription
             )
         except StoreFailed as error:
             raise store_away(error.failure) from error
-        return int(found["records"])
 
     async def get(self, record_id: str) -> Record:
         """One open record. Raises NotSetAside, StoreAway."""
