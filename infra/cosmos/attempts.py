@@ -10,6 +10,10 @@ from dataclasses import dataclass, replace
 
 from infra.cosmos.errors import Failure, Kind
 
+_NOT_WRITTEN = {403, 449}
+"""Statuses of a failure that passes: a region that takes no writes now, and a write to be sent again as it is
+(https://learn.microsoft.com/rest/api/cosmos-db/http-status-codes-for-cosmosdb)."""
+
 
 @dataclass
 class Attempts:
@@ -25,7 +29,8 @@ class Attempts:
     def outcome(self, failure: Failure) -> Failure:
         """What the batch's failure means, given what became of its attempts."""
         if failure.kind is not Kind.PASSING or failure.status:
-            return replace(failure, answer_lost=self.answer_lost or failure.kind is Kind.PASSING)
+            told = failure.kind is not Kind.PASSING or failure.status in _NOT_WRITTEN
+            return replace(failure, answer_lost=self.answer_lost or not told)
         answer_lost = self.answer_lost or self.succeeded
         if self.throttled and not answer_lost:  # the deadline came while the SDK waited to try again
             return replace(failure, kind=Kind.THROTTLED)

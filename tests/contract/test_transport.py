@@ -5,7 +5,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from azure.core.rest import HttpRequest
 
-from infra.cosmos.attempts import noted
+from infra.cosmos.attempts import Attempts, noted
+from infra.cosmos.errors import Failure, Kind
 from infra.cosmos.transport import NotingTransport
 
 
@@ -41,3 +42,12 @@ async def test_an_answer_that_does_not_tell_the_outcome_is_a_lost_one(
                 await transport.send(batch)
 
     assert (attempts.answer_lost, attempts.throttled) == (answer_lost, throttled)
+
+
+@pytest.mark.parametrize(
+    ("status", "unknown"), [(403, False), (449, False), (408, True), (410, True), (500, True), (503, True)]
+)
+def test_the_last_answer_tells_whether_it_wrote_anything(status: int, unknown: bool) -> None:
+    passing = Failure(Kind.PASSING, "answered", status=status)
+    assert Attempts().outcome(passing).answer_lost is unknown
+    assert Attempts(answer_lost=True).outcome(passing).answer_lost, "an earlier attempt may have been stored"
