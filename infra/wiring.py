@@ -76,8 +76,8 @@ class Outbox:
     shedder: LoadShedder
     """Every function that stores a change asks it first."""
     events: EventReader
-    history: "Callable[[], EventHistory]"
-    """The events that are still stored."""
+    history: "Callable[[str], EventHistory]"
+    """The events that are still stored, read behind a session token of all physical partitions."""
     feed: ContainerProxy
     """The container whose change feed the relay reads."""
     leases: ContainerProxy
@@ -215,7 +215,7 @@ def wire_outbox(settings: Settings, names: WireNames) -> Outbox:
         observer=observer,
         shedder=shedder,
         events=events,
-        history=lambda: history.CosmosEventHistory(container, events),
+        history=lambda session_token: history.CosmosEventHistory(container, events, session_token),
         feed=feed,
         leases=leases,
         expiry=Expiry(database, feed, container),

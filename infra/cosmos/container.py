@@ -177,14 +177,22 @@ class Container:
     ) -> tuple[list[Item], str | None]:
         """One page of a query over one or all partitions, and the token of the next page. Raises StoreFailed."""
         async with self._queried(query, parameters, size, partition_key) as found:
-            pages = found.by_page(continuation)
-            try:
-                page = await anext(pages)
-            except StopAsyncIteration:
-                return [], None
-            items = [dict(item) async for item in page]
-            # azure.core's pager has the attribute, the pager's declared type has not
-            return items, getattr(pages, "continuation_token", None)
+            return await _one_page(found, continuation)
+
+    async def page_behind(
+        self,
+        session_token: str,
+        query: str,
+        parameters: Mapping[str, Any],
+        size: int,
+        continuation: str | None,
+    ) -> tuple[list[Item], str | None]:
+        """As :meth:`page` over all partitions, each at least as new as the token says (:mod:`infra.cosmos.fences`)."""
+        async with self._calls(token=session_token) as proxy:
+            found = proxy.query_items(
+                query, parameters=_named(parameters), max_item_count=size, session_token=session_token
+            )
+            return await _one_page(found, continuation)
 
     async def first(
         self, query: str, parameters: Mapping[str, Any], most: int, *, partition_key: str | None = None
@@ -263,6 +271,19 @@ class Container:
                     raise StoreFailed(Failure(Kind.NO_CONTAINER, failure.detail)) from error
                 raise
             self._ready = True
+
+
+async def _one_page(
+    found: AsyncItemPaged[dict[str, Any]], continuation: str | None
+) -> tuple[list[Item], str | None]:
+    pages = found.by_page(continuation)
+    try:
+        page = await anext(pages)
+    except StopAsyncIteration:
+        return [], None
+    items = [dict(item) async for item in page]
+    # azure.core's pager has the attribute, the pager's declared type has not
+    return items, getattr(pages, "continuation_token", None)
 
 
 def _named(parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
