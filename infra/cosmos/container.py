@@ -58,7 +58,7 @@ class Container:
 
     async def read_with_age(self, item_id: str, partition_key: str) -> tuple[Item, float] | None:
         """As :meth:`read`, with the seconds from the item's last write to this answer, both by the service's clock."""
-        token = self._sessions.get(partition_key)
+        token = await self._token(partition_key)
         try:
             async with self._calls(partition_key, token) as proxy:
                 item = await proxy.read_item(item_id, partition_key, session_token=token)
@@ -150,8 +150,15 @@ class Container:
             item = {"id": _FENCE, "partitionKey": partition_key, "type": _FENCE, "ttl": _FENCE_TTL_SECONDS}
             await self.execute(partition_key, [Write.upsert(item)])
 
+    async def _token(self, partition_key: str) -> str | None:
+        """What a read of this partition goes by. Raises StoreFailed."""
+        if self._sessions.is_doubted(partition_key):
+            await self._fenced_by(await self._refused(_FENCE, partition_key), partition_key)
+            self._sessions.trust(partition_key)
+        return self._sessions.get(partition_key)
+
     def seen(self, partition_key: str) -> str | None:
-        """The newest session token of an answer about this partition; None: there was none, or it is forgotten."""
+        """The newest session token of an answer about this partition; None: there was none."""
         return self._sessions.get(partition_key)
 
     async def _refused(self, item_id: str, partition_key: str) -> Failure:
@@ -213,7 +220,7 @@ class Container:
     async def _queried(
         self, query: str, parameters: Mapping[str, Any], size: int, partition_key: str | None
     ) -> AsyncIterator[AsyncItemPaged[dict[str, Any]]]:
-        token = None if partition_key is None else self._sessions.get(partition_key)
+        token = None if partition_key is None else await self._token(partition_key)
         where: dict[str, Any] = {}
         if partition_key is not None:
             where = {"partition_key": partition_key, "session_token": token}
@@ -254,7 +261,7 @@ class Container:
         else:
             return
         if failure.kind is Kind.BEHIND and partition_key is not None:
-            self._sessions.forget(partition_key, token)
+            self._sessions.doubt(partition_key, token)
         raise StoreFailed(failure)
 
     async def _connect(self) -> None:
