@@ -1,8 +1,8 @@
 """The deployed containers are read, and nothing is changed.
 
 A container's properties are metadata: an identity that may read data may read the properties too
-(https://learn.microsoft.com/azure/cosmos-db/nosql/reference-data-plane-security). Of the account its default consistency
-is told to each client; its throughput and firewall need other rights, and are not read.
+(https://learn.microsoft.com/azure/cosmos-db/nosql/reference-data-plane-security). The account tells its default
+consistency to every client; its throughput and firewall need other rights, and are not read.
 """
 
 import asyncio

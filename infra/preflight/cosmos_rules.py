@@ -137,8 +137,8 @@ def consistency(level: str | None) -> Finding:
         return ok("account", f"default consistency {level}")
     return wrong(
         "account",
-        f"its default consistency is {level}, for which the SDK sends no session tokens: an old read shows that nothing "
-        "is parked, and a later event overtakes the parked one",
+        f"its default consistency is {level}, for which the SDK sends no session tokens: an old read shows that "
+        "nothing is parked, and a later event overtakes the parked one",
         "set the account's default consistency to Session",
     )
 
