@@ -19,6 +19,7 @@ from azure.cosmos.aio import ContainerProxy, CosmosClient
 from infra.cosmos.attempts import Attempts, noted
 from infra.cosmos.documents import Item
 from infra.cosmos.errors import SDK_ERRORS, Failure, Kind, classify
+from infra.cosmos.paging import named, one_page
 from infra.cosmos.sessions import SessionTokens
 from infra.cosmos.writes import Write
 
@@ -184,7 +185,7 @@ class Container:
     ) -> tuple[list[Item], str | None]:
         """One page of a query over one or all partitions, and the token of the next page. Raises StoreFailed."""
         async with self._queried(query, parameters, size, partition_key) as found:
-            return await _one_page(found, continuation)
+            return await one_page(found, continuation)
 
     async def page_behind(
         self,
@@ -197,9 +198,9 @@ class Container:
         """As :meth:`page` over all partitions, each at least as new as the token says (:mod:`infra.cosmos.fences`)."""
         async with self._calls(token=session_token) as proxy:
             found = proxy.query_items(
-                query, parameters=_named(parameters), max_item_count=size, session_token=session_token
+                query, parameters=named(parameters), max_item_count=size, session_token=session_token
             )
-            return await _one_page(found, continuation)
+            return await one_page(found, continuation)
 
     async def first(
         self, query: str, parameters: Mapping[str, Any], most: int, *, partition_key: str | None = None
@@ -225,12 +226,12 @@ class Container:
         if partition_key is not None:
             where = {"partition_key": partition_key, "session_token": token}
         async with self._calls(partition_key, token) as proxy:
-            yield proxy.query_items(query, parameters=_named(parameters), max_item_count=size, **where)
+            yield proxy.query_items(query, parameters=named(parameters), max_item_count=size, **where)
 
     async def count(self, query: str, parameters: Mapping[str, Any]) -> int:
         """The result of a query over all partitions that counts. Raises StoreFailed."""
         async with self._calls() as proxy:
-            found = proxy.query_items(query, parameters=_named(parameters))
+            found = proxy.query_items(query, parameters=named(parameters))
             counted: list[Any] = [each async for each in found]
             return sum(map(int, counted))
 
@@ -278,23 +279,6 @@ class Container:
                     raise StoreFailed(Failure(Kind.NO_CONTAINER, failure.detail)) from error
                 raise
             self._ready = True
-
-
-async def _one_page(
-    found: AsyncItemPaged[dict[str, Any]], continuation: str | None
-) -> tuple[list[Item], str | None]:
-    pages = found.by_page(continuation)
-    try:
-        page = await anext(pages)
-    except StopAsyncIteration:
-        return [], None
-    items = [dict(item) async for item in page]
-    # azure.core's pager has the attribute, the pager's declared type has not
-    return items, getattr(pages, "continuation_token", None)
-
-
-def _named(parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return [{"name": name, "value": value} for name, value in parameters.items()]
 
 
 def _is_fence(writes: Sequence[Write]) -> bool:
