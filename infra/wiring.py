@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from infra.correlation import tag_log_lines
+from infra.cosmos.batch import Lifetimes
 from infra.cosmos.claims import CosmosClaims
 from infra.cosmos.client import ContainerProxy, CosmosClient, cosmos_client
 from infra.cosmos.container import Container
@@ -25,7 +26,7 @@ from infra.cosmos.marker_documents import Owners
 from infra.cosmos.originals import CosmosOriginals
 from infra.cosmos.parked_documents import ParkedDocuments
 from infra.cosmos.parking_lot import CosmosParkingLot
-from infra.cosmos.unit_of_work import CosmosUnitOfWork, Lifetimes
+from infra.cosmos.unit_of_work import CosmosUnitOfWork
 from infra.credentials import credential_for
 from infra.dependencies import LOOK_SECONDS, Dependency
 from infra.instance import Instance

@@ -8,9 +8,10 @@ from azure.cosmos.aio import CosmosClient
 from azure.servicebus.aio import ServiceBusClient
 
 from devstack.testing import Service
+from infra.cosmos.batch import Lifetimes
 from infra.cosmos.claims import CosmosClaims
 from infra.cosmos.container import Container
-from infra.cosmos.unit_of_work import CosmosUnitOfWork, Lifetimes
+from infra.cosmos.unit_of_work import CosmosUnitOfWork
 from infra.servicebus.message import CloudEvents
 from infra.servicebus.publisher import ServiceBusPublisher
 from outbox.aggregate import AggregateKey

@@ -9,7 +9,7 @@ import pytest
 
 from domain.contact import Contact
 from domain.values import Name
-from infra.cosmos import unit_of_work
+from infra.cosmos import batch, unit_of_work
 from infra.cosmos.container import Container, StoreFailed
 from infra.cosmos.errors import Failure, Kind
 from infra.cosmos.unit_of_work import CosmosUnitOfWork
@@ -363,7 +363,7 @@ async def test_what_passed_the_check_is_not_larger_when_the_commit_begins_a_trac
         sizes.append(measured(writes))
         return sizes[-1]
 
-    monkeypatch.setattr(unit_of_work, "size_in_bytes", noted)
+    monkeypatch.setattr(batch, "size_in_bytes", noted)
     with recording():
         async with cosmos_store.open(Origin("no trace")) as work:
             work.add(Contact.create(DETAILS, at=NOON))

@@ -24,12 +24,13 @@ from inbox.sweep import Sweep
 from inbox.walk import Counts
 from infra.contacts.directory import FORM, CosmosDirectory
 from infra.contacts.read_side import READER
+from infra.cosmos.batch import Lifetimes
 from infra.cosmos.container import Container, StoreFailed
 from infra.cosmos.entries import CosmosEntries
 from infra.cosmos.errors import Failure, Kind
 from infra.cosmos.listing import EntryListing
 from infra.cosmos.source import CosmosSource
-from infra.cosmos.unit_of_work import CosmosUnitOfWork, Lifetimes
+from infra.cosmos.unit_of_work import CosmosUnitOfWork
 from infra.cosmos.walk_lists import CosmosLists
 from infra.servicebus.message import CloudEvents, message_from_event
 from outbox.aggregates import Aggregates

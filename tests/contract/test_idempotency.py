@@ -16,7 +16,8 @@ from application.errors import ContactNotFound
 from devstack.testing import eventually
 from domain.contact import Contact
 from domain.values import Name
-from infra.cosmos import unit_of_work
+from infra.cosmos import batch
+from infra.cosmos.batch import Lifetimes
 from infra.cosmos.claims import CosmosClaims
 from infra.cosmos.documents import request_id
 from infra.cosmos.writes import Write, size_in_bytes
@@ -176,7 +177,7 @@ async def test_what_is_stored_under_a_claim_is_not_larger_than_what_was_checked_
         sizes.append(measured(writes))
         return sizes[-1]
 
-    monkeypatch.setattr(unit_of_work, "size_in_bytes", noted)
+    monkeypatch.setattr(batch, "size_in_bytes", noted)
     await create(cosmos_store)
     checked, committed = sizes
     assert committed <= checked
@@ -195,7 +196,7 @@ async def test_a_request_that_nobody_could_read_leaves_its_key_to_the_corrected_
 async def test_what_is_stored_under_a_claim_lives_at_least_as_long(cosmos_store: CosmosStore) -> None:
     """Also where the setting was lowered, or events are kept for a shorter time than keys."""
     cosmos_store.claims = CosmosClaims(cosmos_store.claim_container, 5000)
-    cosmos_store.lifetimes = unit_of_work.Lifetimes(events=60, requests=600)
+    cosmos_store.lifetimes = Lifetimes(events=60, requests=600)
     receipt, _ = await create(cosmos_store)
     contact_id = str(receipt.aggregate.id)
     record = await cosmos_store.container.read(request_id(contact_id), contact_id)
@@ -211,7 +212,7 @@ async def test_an_old_id_does_not_come_back_after_the_setting_was_lowered(cosmos
     """The claim lives by the setting before, and outlives the tombstone and the erased record of the setting now."""
     receipt, _ = await create(cosmos_store)
     cosmos_store.claims = CosmosClaims(cosmos_store.claim_container, 1)
-    cosmos_store.lifetimes = unit_of_work.Lifetimes(events=1, requests=1)
+    cosmos_store.lifetimes = Lifetimes(events=1, requests=1)
     contact_id = str(receipt.aggregate.id)
     again, replayed = await create(cosmos_store)
     assert (again.aggregate.state, replayed) == (receipt.aggregate.state, True)
@@ -238,7 +239,7 @@ async def test_a_claim_holds_neither_the_caller_nor_the_key_nor_the_contact(
 
 async def test_nothing_of_a_deleted_contact_stays_for_ever(cosmos_store: CosmosStore) -> None:
     receipt, _ = await create(cosmos_store)
-    cosmos_store.lifetimes = unit_of_work.Lifetimes(events=1, requests=2)
+    cosmos_store.lifetimes = Lifetimes(events=1, requests=2)
     contact_id = str(receipt.aggregate.id)
     await service(cosmos_store).delete(receipt.aggregate.id, ORIGIN)
     for item_id in (contact_id, request_id(contact_id)):

@@ -7,7 +7,8 @@ import pytest
 from domain.values import COMPANY_LENGTH, DESCRIPTION_LENGTH, EMAIL_LENGTH, NAME_LENGTH
 from inbox.receiver import LONGEST_CALL_SECONDS, WAIT_SECONDS
 from infra import shedding, worker
-from infra.cosmos.unit_of_work import MAX_BYTES, MAX_OPERATIONS, PATIENCE_SECONDS
+from infra.cosmos.batch import MAX_BYTES, MAX_OPERATIONS
+from infra.cosmos.unit_of_work import PATIENCE_SECONDS
 from infra.http.request import DEFAULT_PAGE_SIZE, MAX_BODY_BYTES, MAX_PAGE_SIZE
 from infra.preflight.servicebus_rules import MOST_DELIVERIES
 from infra.probes import STUCK_SECONDS

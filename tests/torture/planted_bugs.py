@@ -83,9 +83,9 @@ PLANTED = (
     ),
     Planted(
         "update-without-if-match",
-        "infra/cosmos/unit_of_work.py",
-        "        return Write.create(item) if etag is None else Write.replace(item, etag)\n",
-        '        return Write.create(item) if etag is None else Write("replace", item)\n',
+        "infra/cosmos/batch.py",
+        "    return Write.create(item) if changed.etag is None else Write.replace(item, changed.etag)\n",
+        '    return Write.create(item) if changed.etag is None else Write("replace", item)\n',
         "nothing",
         ("order", "state differs from the events"),
     ),
