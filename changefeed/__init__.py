@@ -5,7 +5,7 @@ processor, so that a .NET processor or an Azure Functions deployment can take th
 """
 
 from changefeed.errors import ChangeFeedError, FeedRangeGone, LeaseLost, LeasesUnusable
-from changefeed.feed import effective_key
+from changefeed.feed import PhysicalPartition, effective_key, physical_partitions
 from changefeed.handling import ChangeFeedContext, Changes, Handler, OnError, TwoSteps
 from changefeed.lag import FeedLag, LeaseLag, estimate_lag, session_lsn
 from changefeed.lease import EpkRange
@@ -27,6 +27,7 @@ __all__ = [
     "LeaseLost",
     "LeasesUnusable",
     "OnError",
+    "PhysicalPartition",
     "ProcessorOptions",
     "Pulse",
     "StartFrom",
@@ -34,5 +35,6 @@ __all__ = [
     "effective_key",
     "estimate_lag",
     "mend_leases",
+    "physical_partitions",
     "session_lsn",
 ]

@@ -67,8 +67,11 @@ class FeedReader:
         continuation: str | None,
         start: SdkStart,
         max_items: int | None = None,
+        session_token: str | None = None,
     ) -> FeedPage:
         """Read the next page after ``continuation``, or from ``start`` when ``continuation`` is None.
+
+        With a session token no replica answers that has not come as far; without one, the SDK sends its own.
 
         Raises:
             FeedRangeGone: the range now lies in several physical partitions.
@@ -82,6 +85,8 @@ class FeedReader:
             where = {"continuation": to_sdk(position, self.identity.container_rid)}
         if max_items is not None:
             where["max_item_count"] = max_items
+        if session_token is not None:
+            where["session_token"] = session_token
         response: Mapping[str, str] = {}
 
         def keep(headers: Mapping[str, str], _body: Mapping[str, Any]) -> None:
@@ -123,6 +128,14 @@ class FeedReader:
         if not separator:
             raise LeasesUnusable(f"the service did not tell which partition serves {feed_range}: start again")
         return partition_id
+
+
+async def physical_partitions(container: ContainerProxy) -> list[PhysicalPartition]:
+    """The present physical partitions, in the order of their ranges.
+
+    Raises the SDK's errors, and FeedRangeGone when one is split while it is asked: ask again.
+    """
+    return await (await FeedReader.open(container)).partitions()
 
 
 async def effective_key(container: ContainerProxy, partition_key: str) -> str:

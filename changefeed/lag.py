@@ -58,9 +58,16 @@ class FeedLag:
 
 
 async def estimate_lag(
-    monitored: ContainerProxy, leases: ContainerProxy, *, lease_prefix: str = ""
+    monitored: ContainerProxy,
+    leases: ContainerProxy,
+    *,
+    lease_prefix: str = "",
+    session_token: str | None = None,
 ) -> FeedLag:
     """The lag of every lease of a processor, whether the processor runs or not. Costs one small read for each lease.
+
+    A replica that lags shows less than there is. With a session token of the monitored container nothing that was
+    written before the token is left out; a token for several physical partitions is their tokens, joined by commas.
 
     Raises the SDK's errors; LeasesUnusable for a lease that cannot be read; FeedRangeGone when the partitions go on
     being split while they are read: ask again.
@@ -69,7 +76,8 @@ async def estimate_lag(
     store = LeaseStore(leases, monitored=reader.identity, prefix=lease_prefix)
     found = await store.all()
     missing = await _missing(found, store, reader)
-    return FeedLag(list(await asyncio.gather(*(_lag_of(lease, reader) for lease in found))), missing)
+    lags = await asyncio.gather(*(_lag_of(lease, reader, session_token) for lease in found))
+    return FeedLag(list(lags), missing)
 
 
 async def _missing(leases: list[Lease], store: LeaseStore, reader: FeedReader) -> list[str]:
@@ -83,10 +91,10 @@ async def _missing(leases: list[Lease], store: LeaseStore, reader: FeedReader) -
     return [lease.token for lease in leases_for(gaps, await reader.partitions(), lease_id=store.lease_id)]
 
 
-async def _lag_of(lease: Lease, reader: FeedReader) -> LeaseLag:
+async def _lag_of(lease: Lease, reader: FeedReader, session_token: str | None) -> LeaseLag:
     if lease.feed_range is None:
         return LeaseLag(lease.token, lease.owner, NOTHING_CHECKPOINTED, None)
-    pages = await _first_changes(lease.feed_range, lease.continuation, reader)
+    pages = await _first_changes(lease.feed_range, lease.continuation, reader, session_token)
     behind = sum(transactions_behind(page) for page in pages)
     return LeaseLag(
         lease.token,
@@ -100,7 +108,7 @@ async def _lag_of(lease: Lease, reader: FeedReader) -> LeaseLag:
 
 
 async def _first_changes(
-    feed_range: EpkRange, continuation: str | None, reader: FeedReader
+    feed_range: EpkRange, continuation: str | None, reader: FeedReader, session_token: str | None
 ) -> list[FeedPage]:
     """The first page after the continuation in each physical partition that holds a part of the range."""
     parts = [feed_range]
@@ -108,7 +116,13 @@ async def _first_changes(
         try:
             return await asyncio.gather(
                 *(
-                    reader.read(part, continuation=continuation, start="Beginning", max_items=1)
+                    reader.read(
+                        part,
+                        continuation=continuation,
+                        start="Beginning",
+                        max_items=1,
+                        session_token=session_token,
+                    )
                     for part in parts
                 )
             )

@@ -114,9 +114,12 @@ class RelayObserver:
     clock: Clock = utc_now
     mending_patience_seconds: float = relay_feed.LEASE_EXPIRATION_MS / 1000
 
-    async def status(self) -> RelayStatus:
-        """The status; costs one small read for each lease. Raises Unavailable, Throttled or Misconfigured."""
-        feed = await self._feed_lag()
+    async def status(self, session_token: str | None = None) -> RelayStatus:
+        """The status; costs one small read for each lease. Raises Unavailable, Throttled or Misconfigured.
+
+        Without a session token of all physical partitions, a replica that lags may hide what was just stored.
+        """
+        feed = await self._feed_lag(session_token)
         now = self.clock()
         parked = Counter(marker.aggregate.type for marker in await self.lot.blocked())
         return RelayStatus([self._lease(lag, now) for lag in feed.leases], feed.missing, parked)
@@ -188,10 +191,12 @@ class RelayObserver:
             async with asyncio.timeout(DEADLINE_SECONDS):
                 return (await self.feed.read()).get("defaultTtl") is None
 
-    async def _feed_lag(self) -> "changefeed.FeedLag":
-        with _errors_of_ours():
+    async def _feed_lag(self, session_token: str | None = None) -> "changefeed.FeedLag":
+        with _errors_of_ours(session_token):
             async with asyncio.timeout(DEADLINE_SECONDS):
-                return await changefeed.estimate_lag(self.feed, self.leases, lease_prefix=self.lease_prefix)
+                return await changefeed.estimate_lag(
+                    self.feed, self.leases, lease_prefix=self.lease_prefix, session_token=session_token
+                )
 
     async def _mend(self) -> None:
         patience = self.mending_patience_seconds
@@ -216,10 +221,14 @@ class RelayObserver:
 
 
 @contextmanager
-def _errors_of_ours() -> Iterator[None]:
+def _errors_of_ours(session_token: str | None = None) -> Iterator[None]:
     try:
         yield
     except SDK_ERRORS as error:
+        raise classify(error).error() from error
+    except KeyError as error:
+        if session_token is None:  # without a token of ours a KeyError is a bug, not a replica that lags
+            raise
         raise classify(error).error() from error
     except changefeed.FeedRangeGone as error:
         raise Unavailable("the store is splitting the container's partitions: try again later") from error

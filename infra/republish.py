@@ -22,9 +22,10 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from uuid import UUID, uuid4
 
+from infra.cosmos.fences import fence_everywhere
 from infra.errors import Misconfigured, NotForwardedYet
 from infra.service import add_argument, composition_root
 from infra.settings import Settings, load
@@ -35,6 +36,9 @@ from outbox.republish import PATIENCE_SECONDS, Nowhere, Progress, Republishing, 
 from outbox.unit_of_work import Clock, utc_now
 
 ALL, NOT_ALL, CUT_OFF = 0, 1, 2
+
+CLOCKS_DIFFER_SECONDS = 5
+"""So long after its end a time is over by the store's clock too."""
 
 _SAY_EVERY_SECONDS = 5.0
 
@@ -54,9 +58,11 @@ async def republish(outbox: Outbox, plan: Plan, progress: Progress, *, clock: Cl
     Raises NotForwardedYet, NotDelivered, Throttled, Unavailable, Misconfigured.
     """
     relay = outbox.relay
-    await _check_forwarded(outbox, plan.span, clock())
+    _check_over(plan.span, clock())
+    session_token = await fence_everywhere(outbox.container(outbox.feed.id), outbox.feed)
+    await _check_forwarded(outbox, plan.span, session_token)
     work = Republishing(
-        outbox.history(),
+        outbox.history(session_token),
         relay.parking,
         relay.originals,
         Nowhere() if plan.dry_run else relay.publisher,
@@ -71,16 +77,24 @@ async def republish(outbox: Outbox, plan: Plan, progress: Progress, *, clock: Cl
             _say(f"{_count(progress, plan)}, all that was stored before {_text(reached)}")
 
 
-async def _check_forwarded(outbox: Outbox, span: Span, now: datetime) -> None:
-    status = await outbox.observer.status()
+def _check_over(span: Span, now: datetime) -> None:
+    """What is stored later, in a second of the span, would be behind no fence. Raises NotForwardedYet."""
+    if span.to > now.timestamp() - CLOCKS_DIFFER_SECONDS:
+        raise NotForwardedYet(
+            f"the time until {_text(span.to)} is not over, or has been for less than {CLOCKS_DIFFER_SECONDS} s, by "
+            "which the store's clock may differ. Wait a few seconds, or choose an earlier --to"
+        )
+
+
+async def _check_forwarded(outbox: Outbox, span: Span, session_token: str) -> None:
+    status = await outbox.observer.status(session_token)
     if status.missing:
         raise NotForwardedYet(
             "the relay has no lease for a part of the store, so how far it is there is not known. Wait until GET "
             "/api/relay shows no missingLeases"
         )
-    ages = [lease.oldest_waiting_seconds for lease in status.leases]
-    oldest = min((now - timedelta(seconds=age + 1) for age in ages if age is not None), default=now)
-    if span.to > oldest.timestamp():
+    oldest = min((lease.waiting_since for lease in status.leases if lease.waiting_since), default=None)
+    if oldest is not None and oldest.timestamp() < span.to:
         raise NotForwardedYet(
             f"the relay has forwarded only what was stored before {_text(int(oldest.timestamp()))}. Wait until it has "
             "forwarded all before --to, or choose an earlier time"

@@ -77,8 +77,8 @@ class Outbox:
     shedder: LoadShedder
     """Every function that stores a change asks it first."""
     events: EventReader
-    history: "Callable[[], EventHistory]"
-    """The events that are still stored."""
+    history: "Callable[[str], EventHistory]"
+    """The events that are still stored, read behind a session token of all physical partitions."""
     feed: ContainerProxy
     """The container whose change feed the relay reads."""
     leases: ContainerProxy
@@ -103,32 +103,30 @@ class Outbox:
     ) -> Forwarded:
         """Forward the events among the items of a feed. Raises NotDelivered, Misconfigured."""
         with invoked(invocation):
-            async with self._in_time():
+            async with self._in_time("forwarded"):
                 return self._counted(await self.relay.forward(await self._events(items)))
 
     async def committed(self, items: Iterable[Mapping[str, Any]]) -> Committed:
         """The first half of :meth:`forward`, which sends nothing. Raises NotDelivered."""
-        async with self._in_time():
+        async with self._in_time("compared with what was committed"):
             return await self.relay.committed(await self._events(items))
 
     async def forward_committed(self, page: Committed) -> Forwarded:
         """The second half. Raises NotDelivered, Misconfigured."""
-        async with self._in_time():
+        async with self._in_time("forwarded"):
             return self._counted(await self.relay.forward_committed(page))
 
     async def _events(self, items: Iterable[Mapping[str, Any]]) -> list[FeedEvent]:
         return [event async for some in paced(items) for event in self.events.events(some)]
 
     @asynccontextmanager
-    async def _in_time(self) -> AsyncIterator[None]:
+    async def _in_time(self, done: str) -> AsyncIterator[None]:
         """Tells an operator itself: the relay, which tells of all else that waits, is cut off."""
         try:
             async with asyncio.timeout(FORWARD_SECONDS):
                 yield
         except TimeoutError:
-            reason = (
-                f"a page of the feed was not forwarded within {FORWARD_SECONDS:.0f} s, and is tried again"
-            )
+            reason = f"a page of the feed was not {done} within {FORWARD_SECONDS:.0f} s, and is tried again"
             if self.relay.saying.due():
                 _log.error("events wait: %s", reason)
             raise NotDelivered(reason) from None
@@ -218,7 +216,7 @@ def wire_outbox(settings: Settings, names: WireNames) -> Outbox:
         observer=observer,
         shedder=shedder,
         events=events,
-        history=lambda: history.CosmosEventHistory(container, events),
+        history=lambda session_token: history.CosmosEventHistory(container, events, session_token),
         feed=feed,
         leases=leases,
         expiry=Expiry(database, feed, container),

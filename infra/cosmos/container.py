@@ -19,6 +19,7 @@ from azure.cosmos.aio import ContainerProxy, CosmosClient
 from infra.cosmos.attempts import noted
 from infra.cosmos.documents import Item
 from infra.cosmos.errors import SDK_ERRORS, Failure, Kind, classify
+from infra.cosmos.paging import named, one_page
 from infra.cosmos.sessions import SessionTokens
 from infra.cosmos.writes import Write
 
@@ -58,7 +59,7 @@ class Container:
 
     async def read_with_age(self, item_id: str, partition_key: str) -> tuple[Item, float] | None:
         """As :meth:`read`, with the seconds from the item's last write to this answer, both by the service's clock."""
-        token = self._sessions.get(partition_key)
+        token = await self._token(partition_key)
         try:
             async with self._calls(partition_key, token) as proxy:
                 item = await proxy.read_item(item_id, partition_key, session_token=token)
@@ -155,8 +156,15 @@ class Container:
                 detail = "no answer has a session token: let the header x-ms-session-token pass every proxy"
                 raise StoreFailed(Failure(Kind.BEHIND, detail))
 
+    async def _token(self, partition_key: str) -> str | None:
+        """What a read of this partition goes by. Raises StoreFailed."""
+        if self._sessions.is_doubted(partition_key):
+            await self._fenced_by(await self._refused(_FENCE, partition_key), partition_key)
+            self._sessions.trust(partition_key)
+        return self._sessions.get(partition_key)
+
     def seen(self, partition_key: str) -> str | None:
-        """The newest session token of an answer about this partition; None: there was none, or it is forgotten."""
+        """The newest session token of an answer about this partition; None: there was none."""
         return self._sessions.get(partition_key)
 
     async def _refused(self, item_id: str, partition_key: str) -> Failure:
@@ -182,14 +190,22 @@ class Container:
     ) -> tuple[list[Item], str | None]:
         """One page of a query over one or all partitions, and the token of the next page. Raises StoreFailed."""
         async with self._queried(query, parameters, size, partition_key) as found:
-            pages = found.by_page(continuation)
-            try:
-                page = await anext(pages)
-            except StopAsyncIteration:
-                return [], None
-            items = [dict(item) async for item in page]
-            # azure.core's pager has the attribute, the pager's declared type has not
-            return items, getattr(pages, "continuation_token", None)
+            return await one_page(found, continuation)
+
+    async def page_behind(
+        self,
+        session_token: str,
+        query: str,
+        parameters: Mapping[str, Any],
+        size: int,
+        continuation: str | None,
+    ) -> tuple[list[Item], str | None]:
+        """As :meth:`page` over all partitions, each at least as new as the token says (:mod:`infra.cosmos.fences`)."""
+        async with self._calls(token=session_token) as proxy:
+            found = proxy.query_items(
+                query, parameters=named(parameters), max_item_count=size, session_token=session_token
+            )
+            return await one_page(found, continuation)
 
     async def first(
         self, query: str, parameters: Mapping[str, Any], most: int, *, partition_key: str | None = None
@@ -210,12 +226,12 @@ class Container:
     async def _queried(
         self, query: str, parameters: Mapping[str, Any], size: int | None, partition_key: str | None
     ) -> AsyncIterator[AsyncItemPaged[dict[str, Any]]]:
-        token = None if partition_key is None else self._sessions.get(partition_key)
+        token = None if partition_key is None else await self._token(partition_key)
         where: dict[str, Any] = {}
         if partition_key is not None:
             where = {"partition_key": partition_key, "session_token": token}
         async with self._calls(partition_key, token) as proxy:
-            yield proxy.query_items(query, parameters=_named(parameters), max_item_count=size, **where)
+            yield proxy.query_items(query, parameters=named(parameters), max_item_count=size, **where)
 
     async def count(
         self, query: str, parameters: Mapping[str, Any], *, partition_key: str | None = None
@@ -252,7 +268,7 @@ class Container:
         else:
             return
         if failure.kind is Kind.BEHIND and partition_key is not None:
-            self._sessions.forget(partition_key, token)
+            self._sessions.doubt(partition_key, token)
         raise StoreFailed(failure)
 
     async def _connect(self) -> None:
@@ -269,10 +285,6 @@ class Container:
                     raise StoreFailed(Failure(Kind.NO_CONTAINER, failure.detail)) from error
                 raise
             self._ready = True
-
-
-def _named(parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return [{"name": name, "value": value} for name, value in parameters.items()]
 
 
 def _is_fence(writes: Sequence[Write]) -> bool:

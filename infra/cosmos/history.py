@@ -29,6 +29,8 @@ class CosmosEventHistory:
 
     container: Container
     events: EventReader
+    session_token: str
+    """Of all physical partitions. What was stored before it is not missed, whatever replica answers."""
     at_once: int = AT_ONCE
 
     async def window(self, span: Span) -> Window:
@@ -65,7 +67,9 @@ class CosmosEventHistory:
         query, parameters = _EVENTS, _parameters(span)
         if span.aggregate is not None:
             query, parameters = query + _OF_ONE, parameters | {"@id": span.aggregate.id}
-        return await self.container.page(query + order, parameters, self.at_once, token)
+        return await self.container.page_behind(
+            self.session_token, query + order, parameters, self.at_once, token
+        )
 
 
 def _parameters(span: Span) -> dict[str, Any]:

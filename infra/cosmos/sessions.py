@@ -20,6 +20,8 @@ class SessionTokens:
 
     def __init__(self) -> None:
         self._tokens: OrderedDict[str, str] = OrderedDict()
+        self._doubted: dict[str, str | None] = {}
+        """With the newest token that came since the doubt."""
 
     def get(self, partition_key: str) -> str | None:
         """The newest token that an answer about this partition carried."""
@@ -29,15 +31,27 @@ class SessionTokens:
         """Take a token of an answer, unless a newer one is there already."""
         if token is None:
             return
+        if partition_key in self._doubted:
+            self._doubted[partition_key] = newest(self._doubted[partition_key], token)
         self._tokens[partition_key] = newest(self._tokens.get(partition_key), token)
         self._tokens.move_to_end(partition_key)
         if len(self._tokens) > _MOST:
-            self._tokens.popitem(last=False)
+            forgotten, _ = self._tokens.popitem(last=False)
+            self._doubted.pop(forgotten, None)
 
-    def forget(self, partition_key: str, token: str | None) -> None:
-        """No replica can satisfy this token. A newer one that came meanwhile stays."""
+    def doubt(self, partition_key: str, token: str | None) -> None:
+        """No replica could satisfy this token. A newer one that came meanwhile is not doubted."""
         if token is not None and self._tokens.get(partition_key) == token:
-            del self._tokens[partition_key]
+            self._doubted.setdefault(partition_key)
+
+    def is_doubted(self, partition_key: str) -> bool:
+        """Whether a fence has to come before the next read."""
+        return partition_key in self._doubted
+
+    def trust(self, partition_key: str) -> None:
+        """A fence was made since the doubt: what came since then is as new as the store, and holds."""
+        if token := self._doubted.pop(partition_key, None):
+            self._tokens[partition_key] = token
 
 
 def newest(known: str | None, token: str) -> str:

@@ -135,6 +135,7 @@ async def _cosmos(plan: Plan, credential: Credential | None, clock: Clock) -> li
     try:
         inspection = CosmosInspection(settings.cosmos, credential, settings.cosmos_database, clock)
         async with inspection:
+            findings.append(cosmos_rules.consistency(await inspection.consistency()))
             for need in cosmos_rules.needed(settings, plan.queried):
                 findings += await _container(plan, inspection, need)
     except Denied as error:

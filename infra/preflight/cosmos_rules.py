@@ -8,13 +8,17 @@ from typing import Any
 from infra.cosmos.entries import EntryForm
 from infra.cosmos.inspection import ContainerState
 from infra.preflight.indexing import covers, covers_everything
-from infra.preflight.report import Finding, ok, warning, written, wrong
+from infra.preflight.report import Finding, ok, unknown, warning, written, wrong
 from infra.read_model import Queried
 from infra.settings import Settings
 from infra.wire_names import WireNames
 
 CLOCK_TOLERANCE = timedelta(minutes=5)
 """Cosmos DB refuses a signature that is 15 minutes old; validators of tokens usually allow 5 minutes."""
+
+_STRONG_ENOUGH = {"Session", "BoundedStaleness", "Strong"}
+"""With the stronger two a read in the region of the writes is never old
+(https://learn.microsoft.com/azure/cosmos-db/consistency-levels)."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +123,24 @@ def _effects(container: str | None) -> Iterator[Needed]:
             items_say_their_ttl=True,
             queried=("/subscriber", "/waiting", "/holds", "/place", "/state", "/at", "/effectId"),
         )
+
+
+def consistency(level: str | None) -> Finding:
+    """Whether a read can be made as new as a write was: all that is concluded from a read behind a fence needs it."""
+    if level is None:
+        return unknown(
+            "account",
+            "its default consistency is not known: its answer does not tell it",
+            "look in the portal that it is Session",
+        )
+    if level in _STRONG_ENOUGH:
+        return ok("account", f"default consistency {level}")
+    return wrong(
+        "account",
+        f"its default consistency is {level}, for which the SDK sends no session tokens: an old read shows that "
+        "nothing is parked, and a later event overtakes the parked one",
+        "set the account's default consistency to Session",
+    )
 
 
 def judge(need: Needed, state: ContainerState | None, database: str) -> Iterator[Finding]:

@@ -1,6 +1,6 @@
 """Reads may be old, as far as Session consistency allows: nothing is refused, and nothing doubled, because of one."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -10,7 +10,7 @@ from azure.cosmos.aio import CosmosClient
 
 from application.contacts import Contacts
 from application.errors import ContactNotFound
-from devstack.testing import Service
+from devstack.testing import Service, running
 from domain.contact import Contact
 from domain.values import ContactDetails
 from inbox.event import AggregateKey
@@ -177,6 +177,47 @@ async def test_no_event_slips_past_a_marker_that_another_instance_has_just_writt
         assert [one.sequence for one in (await here.page(10, None)).items] == [1, 2]
 
 
+@pytest.fixture(scope="module")
+def faulty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A Cosmos whose replicas lag when they are told to."""
+    with running(Service("cosmos", tmp_path_factory.mktemp("cosmos") / "data", "--faults")) as service:
+        yield service
+
+
+class Shared(Container):
+    """After each fence another page of the process reads the same partition, and meets replicas that are behind."""
+
+    service: Service
+
+    async def fence(self, partition_key: str) -> None:
+        await super().fence(partition_key)
+        await self.service.faults.add("session-not-available", container=PARKED, count=None)
+        with pytest.raises(StoreFailed):
+            await self.read("another", partition_key)
+        await self.service.faults.clear()
+        await self.service.faults.add("lag", seconds=600, container=PARKED, count=None)
+
+
+async def test_a_read_that_fails_takes_from_no_other_page_the_fence_that_it_goes_by(faulty: Service) -> None:
+    """A token that no replica in reach can satisfy may be bad, as after a restore, or only new: a fence tells."""
+    async with (
+        contacts_database(faulty) as database,
+        CosmosClient.from_connection_string(faulty.connection_string) as client,
+        CosmosClient.from_connection_string(faulty.connection_string) as another,
+    ):
+        documents = ParkedDocuments(EVENTS, Owners(CONTACTS.parked))
+        shared = Shared(another, database.id, PARKED)
+        shared.service = faulty
+        here = CosmosParkingLot(Container(client, database.id, PARKED), "t", documents, ttl_seconds=60)
+        there = CosmosParkingLot(shared, "t", documents, ttl_seconds=60)
+        topic = FakePublisher(limit=1000)
+        await Relay(topic, here).forward([read(event_document("a", 1, text="x" * 2000))])
+        await Relay(topic, there).forward([read(event_document("a", 2))])
+        assert topic.sent == []
+        await faulty.faults.clear()
+        assert [one.sequence for one in (await here.page(10, None)).items] == [1, 2]
+
+
 async def test_the_fence_of_a_parking_lot_costs_one_refused_write_a_page(cosmos_server: Service) -> None:
     async with (
         contacts_database(cosmos_server) as database,
@@ -197,7 +238,7 @@ def without_tokens(container: Container, monkeypatch: pytest.MonkeyPatch) -> Non
 
     async def without_token(item_id: str, partition_key: str) -> Failure:
         failure = await refused(item_id, partition_key)
-        container._sessions.forget(partition_key, container._sessions.get(partition_key))
+        container._sessions._tokens.pop(partition_key, None)
         return replace(failure, session_token=None)
 
     monkeypatch.setattr(container, "_refused", without_token)
@@ -246,11 +287,11 @@ class BehindAProxy(Lagging):
         if lost:
             self.losses -= 1
             await super()._execute(partition_key, writes)
-            self._sessions.forget(partition_key, self._sessions.get(partition_key))
+            self._sessions._tokens.pop(partition_key, None)
         try:
             return await super()._execute(partition_key, writes)
         except StoreFailed as error:
-            self._sessions.forget(partition_key, self._sessions.get(partition_key))
+            self._sessions._tokens.pop(partition_key, None)
             raise StoreFailed(replace(error.failure, session_token=None, answer_lost=lost)) from error
 
 

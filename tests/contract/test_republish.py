@@ -19,6 +19,7 @@ from devstack.testing import Service, eventually
 from infra.contacts.documents import CONTACTS as NAMES
 from infra.cosmos.container import Container
 from infra.cosmos.documents import SCHEMA_VERSION, Item, digest
+from infra.cosmos.fences import fence_everywhere
 from infra.cosmos.history import CosmosEventHistory
 from infra.cosmos.marker_documents import Owners
 from infra.cosmos.originals import CosmosOriginals
@@ -49,6 +50,7 @@ class World:
     lot: CosmosParkingLot
     broker: ServiceBusBroker
     originals: Originals
+    session_token: str
     at_once: int = 200
     pauses: list[float] = field(default_factory=list)
 
@@ -85,7 +87,7 @@ class World:
         async def pause(seconds: float) -> None:
             self.pauses.append(seconds)
 
-        history = CosmosEventHistory(self.container, EVENTS, self.at_once)
+        history = CosmosEventHistory(self.container, EVENTS, self.session_token, self.at_once)
         publisher = publisher or self.broker.publisher
         return Republishing(history, self.lot, self.originals, publisher, run, 60.0, 20.0, pause)
 
@@ -119,7 +121,8 @@ async def world(cosmos_server: Service, servicebus_broker: ServiceBusBroker) -> 
         container = Container(client, database.id, CONTACTS)
         documents = ParkedDocuments(EVENTS, Owners(NAMES.parked))
         lot = CosmosParkingLot(Container(client, database.id, PARKED), "test", documents, ttl_seconds=600)
-        yield World(container, lot, servicebus_broker, CosmosOriginals(container, EVENTS))
+        session_token = await fence_everywhere(container, database.get_container_client(CONTACTS))
+        yield World(container, lot, servicebus_broker, CosmosOriginals(container, EVENTS), session_token)
         await client.close()
 
 

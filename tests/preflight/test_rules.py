@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from infra.cosmos.inspection import IndexingPolicy
+from infra.preflight import cosmos_rules
 from infra.preflight.__main__ import TRIGGER_SETTINGS, main
 from infra.preflight.indexing import covers
 from infra.preflight.report import exit_code, ok, unknown, warning, written, wrong
@@ -44,6 +45,27 @@ def test_the_more_precise_path_decides(included: list[str], excluded: list[str],
 
 def test_without_an_index_nothing_is_covered() -> None:
     assert not covers(IndexingPolicy(enabled=False, included=("/*",), excluded=()), "/type")
+
+
+@pytest.mark.parametrize(
+    ("level", "status"),
+    [
+        ("Session", "ok"),
+        ("BoundedStaleness", "ok"),
+        ("Strong", "ok"),
+        ("ConsistentPrefix", "wrong"),
+        ("Eventual", "wrong"),
+        ("A New One", "wrong"),
+        (None, "unknown"),
+    ],
+)
+def test_on_an_account_for_which_the_sdk_sends_no_session_tokens_no_promise_holds(
+    level: str | None, status: str
+) -> None:
+    """The emulators have Session consistency alone."""
+    finding = cosmos_rules.consistency(level)
+    assert str(finding).split()[:2] == [status, "account:"]
+    assert ("Fix: " in str(finding)) is (status != "ok")
 
 
 def test_the_exit_code_tells_wrong_from_not_known_and_lets_warnings_pass() -> None:

@@ -53,7 +53,7 @@ class Failing(Container):
         if self.fate.loss in (Loss.NO_ANSWER, Loss.THROTTLED, Loss.DIED_AFTER):
             with suppress(StoreFailed):  # a fence, or a write that is refused, and that answer is lost
                 await super().execute(partition_key, writes)
-            self._sessions.forget(partition_key, self._sessions.get(partition_key))
+            self._sessions._tokens.pop(partition_key, None)
         if self.fate.loss in (Loss.DIED_BEFORE, Loss.DIED_AFTER):
             raise ProcessDied
         kind = Kind.THROTTLED if self.fate.loss is Loss.THROTTLED else Kind.PASSING

@@ -27,12 +27,16 @@ def parked_contacts(chance: random.Random, seconds: float) -> list[Strike]:
 
 
 def interrupted_replays(chance: random.Random, seconds: float) -> list[Strike]:
-    """The broker refuses some of the sends, also those of replays, and the process that replays dies."""
-    full = {"kind": "full", "count": None, "share": 0.4, "forSeconds": 4.0}
+    """Each time the operator replays, the broker refuses some of the sends; and the process that replays dies.
+
+    Between two visits of the operator the broker takes all, so that more is parked behind what waits.
+    """
+    full = {"kind": "full", "count": None, "share": 0.5, "forSeconds": 1.5}
+    visits = list(times(chance, seconds, 2.5))
     strikes = [
-        *(Strike(at, "poison contact", "contacts") for at in times(chance, seconds, 3.0)),
-        *(Strike(at, "operator", "parked events") for at in times(chance, seconds, 2.5)),
-        *(Strike(at, "servicebus", "servicebus", fault=full) for at in times(chance, seconds, 6.0)),
+        *(Strike(at, "poison contact", "contacts") for at in times(chance, seconds, 2.0)),
+        *(Strike(at - 0.1, "servicebus", "servicebus", fault=full) for at in visits),
+        *(Strike(at, "operator", "parked events") for at in visits),
         *(Strike(at, "kill", "functions", 0.2) for at in times(chance, seconds, 30.0)),
     ]
     return in_order(strikes)

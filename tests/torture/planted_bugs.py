@@ -126,6 +126,7 @@ PLANTED = (
         "infra/cosmos/container.py",
         "            if error.failure.kind is Kind.MISSING:\n                return None\n            raise\n",
         "            if error.failure.kind is Kind.BEHIND:\n"
+        "                self._sessions = SessionTokens()\n"
         "                return await self.read_with_age(item_id, partition_key)\n"
         "            if error.failure.kind is Kind.MISSING:\n"
         "                return None\n"

@@ -203,6 +203,28 @@ async def test_what_was_accepted_of_a_page_is_not_sent_again_while_the_page_wait
     assert publisher.offered.count(contact_id("a")) == 2, "a page that is done is not remembered"
 
 
+async def test_a_page_that_went_to_another_instance_is_not_remembered_when_it_comes_from_the_beginning() -> (
+    None
+):
+    """The lease was lost for good while the page waited. Later the topic was made anew, and the leases with it."""
+    now = 0.0
+    publisher = Offered(fail_for={contact_id("b")})
+    here = replace(relay(publisher), accepted=Accepted(clock=lambda: now))
+    events = [event("a", 1), event("b", 1)]
+
+    async def attempt() -> int:
+        with pytest.raises(NotDelivered):
+            await here.forward(events)
+        return publisher.offered.count(contact_id("a"))
+
+    assert await attempt() == 1
+    for _ in range(5):  # a page in hand comes again within minutes, for as long as it waits
+        now += 599
+        assert await attempt() == 1
+    now += 600
+    assert await attempt() == 2
+
+
 async def test_a_memory_that_is_lost_at_any_time_costs_a_second_sending_and_nothing_else() -> None:
     publisher, lot = Offered(fail_for={contact_id("b")}), FakeParkingLot()
     events = [event("a", 1), large("a", 2), event("b", 1)]

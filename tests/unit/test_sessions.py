@@ -30,11 +30,34 @@ def test_an_answer_without_a_token_changes_nothing() -> None:
     assert tokens.get("a") == "0:-1#5"
 
 
-def test_a_token_that_came_while_another_failed_is_kept() -> None:
+def test_a_token_that_came_while_another_failed_is_not_doubted() -> None:
     tokens = SessionTokens()
     tokens.merge("a", "0:-1#5")
     tokens.merge("a", "0:-1#6")
-    tokens.forget("a", "0:-1#5")
-    assert tokens.get("a") == "0:-1#6"
-    tokens.forget("a", "0:-1#6")
-    assert tokens.get("a") is None
+    tokens.doubt("a", "0:-1#5")
+    assert not tokens.is_doubted("a")
+    tokens.doubt("a", "0:-1#6")
+    assert tokens.is_doubted("a")
+
+
+def test_after_a_fence_only_what_came_since_the_doubt_holds_the_newest_of_it() -> None:
+    """A token of a container that was restored is newer than any that will be given for a long time."""
+    tokens = SessionTokens()
+    tokens.merge("a", "0:-1#999")
+    tokens.doubt("a", "0:-1#999")
+    for of_a_write_or_the_fence in ("0:-1#7", "0:-1#9", "0:-1#8"):
+        tokens.merge("a", of_a_write_or_the_fence)
+    tokens.doubt("a", "0:-1#999")
+    assert tokens.get("a") == "0:-1#999"
+    tokens.trust("a")
+    tokens.trust("a")
+    assert (tokens.get("a"), tokens.is_doubted("a")) == ("0:-1#9", False)
+
+
+def test_a_partition_that_is_forgotten_is_not_doubted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("infra.cosmos.sessions._MOST", 1)
+    tokens = SessionTokens()
+    tokens.merge("a", "0:-1#5")
+    tokens.doubt("a", "0:-1#5")
+    tokens.merge("b", "0:-1#5")
+    assert not tokens.is_doubted("a")

@@ -1,0 +1,210 @@
+"""A time is published again whole, however far the replicas lag that are read, and however often partitions are split.
+
+On a devstack of its own with several physical partitions, whose every read of items is as old as Session consistency
+allows: only a session token of its own physical partition makes a read newer.
+"""
+
+import itertools
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from uuid import uuid4
+
+import pytest
+from azure.cosmos.aio import ContainerProxy, DatabaseProxy
+
+from changefeed import ChangeFeedProcessor, PhysicalPartition, physical_partitions
+from devstack.testing import Service, eventually, running
+from infra import republish as command
+from infra.contacts.documents import CONTACTS as NAMES
+from infra.cosmos import fences
+from infra.cosmos.container import Container
+from infra.cosmos.fences import fence_everywhere
+from infra.cosmos.history import CosmosEventHistory
+from infra.errors import NotForwardedYet
+from infra.republish import Plan
+from infra.settings import load
+from infra.wiring import Outbox, wire_outbox
+from outbox.errors import Unavailable
+from outbox.feed import FeedEvent
+from outbox.republish import Progress, Span
+from outbox.unit_of_work import utc_now
+from tests.changefeed.support import FAST
+from tests.support.azure import CONTACTS, LEASES, contacts_database, cosmos_connection
+from tests.support.feed import EVENTS, event_document
+
+PARTITIONS = 3
+SOME = [f"contact {number}" for number in range(24)]
+AS_OLD_AS_CAN_BE = {"seconds": 600, "count": None, "container": CONTACTS}
+ALL_TIMES = Span(0, 2**31)
+
+
+@pytest.fixture(scope="module")
+def cosmos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    folder = tmp_path_factory.mktemp("cosmos") / "data"
+    with running(Service("cosmos", folder, "--faults", f"--partitions={PARTITIONS}")) as service:
+        yield service
+
+
+@dataclass
+class World:
+    """The container of the events, as a process has it that has read and written nothing yet."""
+
+    cosmos: Service
+    database: DatabaseProxy
+    outbox: Outbox
+
+    @property
+    def container(self) -> Container:
+        return self.outbox.container(CONTACTS)
+
+    async def store(self, *names: str) -> set[str]:
+        """By another process. Returns the ids of the events."""
+        stored = [event_document(name, 1) for name in names]
+        for document in stored:
+            await self.database.get_container_client(CONTACTS).create_item(document)
+        return {str(document["id"]) for document in stored}
+
+    async def replicas_lag(self) -> None:
+        await self.cosmos.faults.add("lag", **AS_OLD_AS_CAN_BE)
+
+    async def split(self, partition: str) -> list[str]:
+        return await self.cosmos.faults.split(self.database.id, CONTACTS, partition)
+
+    async def published(self, session_token: str, at_once: int = 5) -> set[str]:
+        """All events that the windows of a run show."""
+        history = CosmosEventHistory(self.container, EVENTS, session_token, at_once)
+        found: list[FeedEvent] = []
+        reached = ALL_TIMES.since
+        while reached < ALL_TIMES.to:
+            window = await history.window(Span(reached, ALL_TIMES.to))
+            found += window.events
+            reached = window.end
+        assert len(found) == len({event.id for event in found})
+        return {event.id for event in found}
+
+
+@pytest.fixture
+async def world(cosmos: Service) -> AsyncIterator[World]:
+    async with contacts_database(cosmos) as database:
+        settings = {
+            "COSMOS": cosmos_connection(cosmos),
+            "COSMOS_DATABASE": database.id,
+            "COSMOS_LEASE_CONTAINER": LEASES,
+            "SERVICEBUS": "Endpoint=sb://127.0.0.1:1;SharedAccessKeyName=k;SharedAccessKey=AA==",
+        }
+        outbox = wire_outbox(load(settings), NAMES)
+        async with outbox.resources:
+            yield World(cosmos, database, outbox)
+        await cosmos.faults.clear()
+
+
+async def fenced(world: World) -> str:
+    return await fence_everywhere(world.container, world.outbox.feed)
+
+
+async def test_behind_the_fences_no_event_of_any_partition_is_missed(world: World) -> None:
+    stored = await world.store(*SOME)
+    await world.replicas_lag()
+    assert await world.published("") == set(), "else this test shows nothing"
+
+    assert await world.published(await fenced(world)) == stored
+    assert world.container.fences == PARTITIONS
+
+
+async def test_partitions_that_are_split_after_the_fences_hide_nothing(world: World) -> None:
+    stored = await world.store(*SOME)
+    await world.replicas_lag()
+    session_token = await fenced(world)
+    for partition in "02":
+        for child in await world.split(partition):
+            await world.split(child)
+
+    assert await world.published(session_token) == stored
+
+
+async def test_a_partition_that_is_split_between_two_fences_is_fenced_anew(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its key lies in one of the halves: the other half would have no fence."""
+    stored = await world.store(*SOME)
+    await world.replicas_lag()
+    fence, splits = world.container.fence, iter(["1"])
+
+    async def split_before(partition_key: str) -> None:
+        for partition in splits:
+            await world.split(partition)
+        await fence(partition_key)
+
+    monkeypatch.setattr(world.container, "fence", split_before)
+    session_token = await fenced(world)
+
+    named = {each.partition(":")[0] for each in session_token.split(",")}
+    assert named == {each.id for each in await physical_partitions(world.outbox.feed)}
+    assert await world.published(session_token) == stored
+
+
+async def test_a_store_that_goes_on_splitting_ends_the_fences_as_unavailable(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = itertools.count()
+
+    async def then_split(feed: ContainerProxy) -> list[PhysicalPartition]:
+        found = await physical_partitions(feed)
+        await world.split(found[next(places)].id)
+        return found
+
+    monkeypatch.setattr(fences, "physical_partitions", then_split)
+    with pytest.raises(Unavailable, match="split"):
+        await fenced(world)
+
+
+async def test_replicas_that_do_not_catch_up_are_waited_for_and_nothing_is_left_out(world: World) -> None:
+    stored = await world.store(*SOME)
+    session_token = await fenced(world)
+    await world.cosmos.faults.add("session-not-available", operation="query", count=1, container=CONTACTS)
+    with pytest.raises(Unavailable):
+        await world.published(session_token)
+    await world.cosmos.faults.clear()
+    assert await world.published(session_token) == stored
+
+
+async def test_an_event_that_no_replica_shows_yet_is_not_taken_for_forwarded(world: World) -> None:
+    """It would be published under the id of the run before the relay has sent it under its own."""
+    await world.store(*SOME)
+    outbox, forwarded = world.outbox, list[str]()
+
+    async def forward(changes: object, _: object) -> None:
+        assert isinstance(changes, list)
+        forwarded.extend(change["id"] for change in changes)
+
+    async def nothing_waits() -> bool:
+        leases = (await outbox.observer.status()).leases
+        return len(leases) == PARTITIONS and all(lease.lag == 0 for lease in leases)
+
+    prefix = outbox.observer.lease_prefix
+    async with ChangeFeedProcessor(
+        outbox.feed, outbox.leases, forward, instance_name="relay", lease_prefix=prefix, options=FAST
+    ):
+        await eventually(lambda: len(forwarded) == len(SOME))
+        await eventually(nothing_waits)
+    over, later = int(utc_now().timestamp()) + 60, utc_now() + timedelta(seconds=120)
+    plan = Plan(Span(0, over), uuid4(), dry_run=True)
+    republish = partial(command.republish, outbox, plan, clock=lambda: later)
+    progress = Progress()
+    await republish(progress)
+    assert progress.published == len(SOME)
+
+    await world.store("one more")
+    await world.cosmos.faults.add("lag", versions=1, count=None, container=CONTACTS)
+    assert await nothing_waits(), "else this test shows nothing"
+    with pytest.raises(NotForwardedYet, match="has forwarded only"):
+        await republish(Progress())
+
+
+async def test_a_time_that_may_go_on_by_another_clock_is_refused(world: World) -> None:
+    now = utc_now()
+    plan = Plan(Span(0, int(now.timestamp())), uuid4(), dry_run=True)
+    with pytest.raises(NotForwardedYet, match="is not over"):
+        await command.republish(world.outbox, plan, Progress(), clock=lambda: now)
