@@ -1,0 +1,101 @@
+"""What is proven behind a fence stays proven when another request doubts the session token of the fence.
+
+Every replica lags, so a read without a token sees nothing of what a test stored. The requests of a process share the
+tokens.
+"""
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+
+import pytest
+from azure.cosmos.aio import CosmosClient
+
+from application.contacts import Contacts
+from devstack.testing import Service, running
+from domain.contact import Contact
+from infra.cosmos.container import Container, StoreFailed
+from infra.cosmos.writes import Write
+from outbox.aggregates import Aggregates
+from outbox.unit_of_work import Receipt
+from tests.contract.conftest import CosmosStore
+from tests.support.azure import CONTACTS, contacts_database
+from tests.support.contacts import DETAILS, LATER, ORIGIN
+
+pytestmark = pytest.mark.own_stack
+
+
+class Shared(Container):
+    """Another request of the process reads right after the first refusal, on a replica that is behind its token."""
+
+    cosmos: Service
+    refused = False
+
+    async def _execute(self, partition_key: str, writes: Sequence[Write]) -> tuple[list[str], str | None]:
+        try:
+            return await super()._execute(partition_key, writes)
+        except StoreFailed:
+            if not self.refused:
+                self.refused = True
+                await self._read_on_a_replica_that_is_behind(partition_key)
+            raise
+
+    async def _read_on_a_replica_that_is_behind(self, partition_key: str) -> None:
+        await self.cosmos.faults.add("session-not-available", count=2, operation="read")
+        with pytest.raises(StoreFailed):
+            await self.read("what another request reads", partition_key)
+        assert [fault["kind"] for fault in await self.cosmos.faults.pending()] == ["lag"]
+
+
+@pytest.fixture(scope="module")
+def cosmos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with running(Service("cosmos", tmp_path_factory.mktemp("cosmos") / "data", "--faults")) as service:
+        yield service
+
+
+@pytest.fixture
+async def store(cosmos: Service) -> AsyncIterator[CosmosStore]:
+    async with contacts_database(cosmos) as database:
+        client = CosmosClient.from_connection_string(cosmos.connection_string)
+        yield CosmosStore(Container(client, database.id, CONTACTS), database.id, CONTACTS)
+        await client.close()
+    await cosmos.faults.clear()
+
+
+async def lag(cosmos: Service) -> None:
+    await cosmos.faults.add("lag", container=CONTACTS, seconds=600, count=None)
+
+
+def another(store: CosmosStore, cosmos: Service) -> CosmosStore:
+    """Another instance, which has no session yet."""
+    container = Shared(store.container._client, *store.names)
+    container.cosmos = cosmos
+    return CosmosStore(container, *store.names)
+
+
+def service(store: CosmosStore) -> Contacts:
+    return Contacts(Aggregates(store.open, store.claims), clock=lambda: LATER)
+
+
+async def create(store: CosmosStore) -> Receipt[Contact]:
+    return await service(store).create(DETAILS, ORIGIN)
+
+
+async def test_a_contact_that_is_there_is_not_called_missing(store: CosmosStore, cosmos: Service) -> None:
+    contact_id = (await create(store)).aggregate.id
+    mine = another(store, cosmos)
+    await lag(cosmos)
+    await service(mine).delete(contact_id, ORIGIN)
+
+
+async def test_an_own_commit_is_recognized(store: CosmosStore, cosmos: Service) -> None:
+    """The SDK repeats a batch whose answer was lost, and the answer is a 412 to the repetition."""
+    contact_id = (await create(store)).aggregate.id
+    mine = another(store, cosmos)
+    async with mine.open() as work:
+        found = await work.get(Contact, str(contact_id))
+        contact, etag = found.aggregate, found.etag
+        contact.describe("ours", at=LATER)
+        await lag(cosmos)
+        await cosmos.faults.add("drop-after-commit", operation="batch", container=CONTACTS)
+        receipt = (await work.commit()).receipt(contact)
+    assert receipt.etag not in (None, etag)
+    assert [event.sequence for event in await store.events(contact.key)] == [1, 2]
