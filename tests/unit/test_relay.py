@@ -10,7 +10,7 @@ import pytest
 from outbox.accepted import Accepted
 from outbox.aggregate import AggregateKey
 from outbox.errors import NotDelivered, PreconditionFailed, Unavailable
-from outbox.feed import FeedEvent, OutboxEvent, in_order
+from outbox.feed import FeedEvent, OutboxEvent, Unread, in_order
 from outbox.marker import Marker
 from outbox.once_a_minute import OnceAMinute
 from outbox.publisher import AggregateEvents, Guarantees, Outcome, Unknown
@@ -122,6 +122,24 @@ async def test_poison_in_a_contacts_partition_lets_earlier_events_go_and_parks_l
     await relay(publisher, lot).forward([event("a", 3), poison, event("a", 1)])
     assert sent_of(publisher, "a") == ids("a", 1)
     assert [one.event_id for one, _ in await lot.waiting(contact_key("a"), 10)] == ["poison-2", *ids("a", 3)]
+
+
+async def test_an_event_whose_original_cannot_be_read_now_is_never_parked_as_it_was_delivered() -> None:
+    """Behind a refused event, behind an older block, or first: it waits, and so does its contact's rest."""
+    publisher, lot = FakePublisher(), FakeParkingLot()
+    unread = Unread(event("a", 3), "the store is away")
+    with pytest.raises(NotDelivered, match="the store is away"):
+        await relay(publisher, lot).forward([event("a", 1), large("a", 2), unread])
+    with pytest.raises(NotDelivered, match="the store is away"):
+        await relay(publisher, lot).forward([unread, event("a", 4)])
+    assert await lot.waiting(contact_key("a"), 10) == []
+
+    await relay(publisher, lot).forward([event("a", 1), large("a", 2)])
+    with pytest.raises(NotDelivered, match="the store is away"):
+        await relay(publisher, lot).forward([unread, event("b", 1)])
+    assert [one.sequence for one, _ in await lot.waiting(contact_key("a"), 10)] == [2]
+    assert sent_of(publisher, "a") == ids("a", 1)
+    assert sent_of(publisher, "b") == ids("b", 1)
 
 
 async def test_poison_of_no_contact_is_parked_alone() -> None:
@@ -344,3 +362,17 @@ def test_poison_has_its_place_by_the_feed_and_events_by_their_sequence() -> None
     late = read(poison_document("a", lsn=99))
     ordered = in_order([late, *same_transaction, poison, rewritten, read(event_document("a", 4, lsn=6))])
     assert [one.sequence or one.id for one in ordered] == ["poison-5", 1, 2, 3, 4, "poison-99"]
+
+
+def test_events_without_a_sequence_of_one_transaction_keep_their_times() -> None:
+    """The feed orders transactions, and nothing inside one."""
+    first, second, third = (
+        replace(event("a", number), sequence=None, lsn=5, created_at=NOON.replace(minute=number))
+        for number in (1, 2, 3)
+    )
+    earlier, later = replace(event("a", 7), lsn=5), replace(event("a", 8), lsn=6)
+    unread = Unread(replace(first, lsn=6), "the store is away")
+
+    assert in_order([later, third, earlier, second, first]) == [first, second, third, earlier, later]
+    assert in_order([third, unread, earlier]) == [third, earlier, unread]
+    assert in_order([third, second, first]) == [first, second, third]
