@@ -18,9 +18,10 @@ from infra.http.set_aside import set_aside_functions
 from infra.late import late
 
 if TYPE_CHECKING:
+    from infra import subscriber
     from infra.contacts import directory_http as directory
 else:
-    directory = late("infra.contacts.directory_http")
+    directory, subscriber = late("infra.contacts.directory_http"), late("infra.subscriber")
 
 SWEEP_SECONDS = 120.0
 """What a run of the sweep may take; the next run goes on from there."""
@@ -133,7 +134,7 @@ async def tend_parked(timer: func.TimerRequest) -> None:
 )
 async def contact_directory(message: func.ServiceBusMessage, context: func.Context) -> None:
     """Topic -> directory. Returns when the event is applied or set aside; raises after a wait, if the store is away."""
-    await application().subscriber.receive(message, context)
+    await subscriber.receive(lambda: application().subscriber, message, context)
 
 
 @app.timer_trigger(arg_name="timer", schedule="30 * * * * *")

@@ -51,6 +51,10 @@ class Mark:
     version: str | None = None
     """None: not stored yet."""
 
+    def is_started_by(self, by: str | None) -> bool:
+        """Whether this call has started the effect, and nobody has changed that since."""
+        return self.state is MarkState.STARTED and self.by == by
+
 
 @dataclass(frozen=True)
 class Marker:

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 from uuid import uuid4
 
 from inbox import telemetry
@@ -31,6 +32,7 @@ from inbox.errors import (
 )
 from inbox.event import AggregateKey, Event
 from inbox.ledger import Ledger
+from inbox.owed import Owed, Record
 from inbox.receiver import told
 from inbox.state import utc_now
 
@@ -74,6 +76,8 @@ class EffectInbox:
     """Before a record is tried again while the store is away."""
     counts: Counter[Kept | Step | MarkState] = field(default_factory=Counter)
     """What became of the events since the process began."""
+    owed: Owed = field(default_factory=Owed)
+    """What became of effects that the store was not there to take; kept for their messages, which come again."""
 
     async def handle(self, event: Event) -> None:
         """Run the effect of an event and of what waited for it, or keep the event until its turn. Then it is done.
@@ -106,6 +110,8 @@ class EffectInbox:
             seen = await self.ledger.read(event.aggregate, event.id, fenced=fenced)
             if _is_own(seen.mark, by):  # own-start
                 return await self._run(event, seen)
+            if (record := self.owed.of(event, seen)) is not None:  # owed-record
+                return await self._paid(event, seen, record)
             decision = decide(seen, event, self.rules, Call(self.clock(), by, asked))
             if isinstance(decision, Running):
                 if not fenced:
@@ -116,13 +122,41 @@ class EffectInbox:
                 self._tell(event, decision)
                 return None
             with contextlib.suppress(RecordChanged):
-                written = await self.ledger.write(event.aggregate, decision.marker, decision.mark)
                 if decision.step is Step.START:
-                    return await self._run(event, written)
+                    return await self._run(event, await self._started(event, decision))
+                written = await self.ledger.write(event.aggregate, decision.marker, decision.mark)
                 self._tell(event, decision.step)
                 return None if decision.step is Step.WAIT else written.marker
             fenced = True  # decide-again
         raise Contended(f"{event.aggregate} changed at each of {ATTEMPTS} attempts: it is tried again later")
+
+    async def _started(self, event: Event, decision: Change) -> Seen:
+        """Write that the effect is started; while it is not known whether that was written, look (``look-for-start``).
+
+        Given up, a mark that says "started" could stay, and nobody could tell any more that the effect was not run.
+
+        Raises:
+            RecordChanged: it was not written; decide again.
+            StoreAway: the store did not tell in time.
+        """
+        try:
+            return await self.ledger.write(event.aggregate, decision.marker, decision.mark)
+        except StoreAway as error:
+            away = error
+        try:
+            async with asyncio.timeout(self.rules.before_and_after_seconds):
+                while True:
+                    await self.pause(away.retry_after_seconds)
+                    try:
+                        seen = await self.ledger.read(event.aggregate, event.id, fenced=True)
+                    except StoreAway as error:
+                        away = error
+                        continue
+                    if _is_own(seen.mark, decision.mark.by):
+                        return seen
+                    raise RecordChanged("it was not written, or changed since: decide again")
+        except TimeoutError:
+            raise away from None
 
     async def _run(self, event: Event, started: Seen) -> Marker | None:
         """Run an effect that this call has started."""
@@ -132,19 +166,33 @@ class EffectInbox:
             raise EffectRunning(
                 f"event {event.id} was started too long ago: its effect is not run by this call"
             )
+        record: Record
         try:
             async with asyncio.timeout(self.rules.effect_seconds):
                 await self.effect(event)
         except (EffectAway, EffectNotDone) as error:
-            return await self._failed(event, started, error, sure=True)
+            record = partial(self._failed, event, error=error, sure=True)
         except Exception as error:  # noqa: BLE001 - whatever it is, the effect may have taken place
-            return await self._failed(event, started, error, sure=False)
-        return await self._record(event, started, MarkState.HANDLED, "")
+            record = partial(self._failed, event, error=error, sure=False)
+        else:
+            record = partial(self._record, event, state=MarkState.HANDLED, reason="")
+        self.owed.keep(event, started.mark.by, record)
+        return await self._paid(event, started, record)
+
+    async def _paid(self, event: Event, started: Seen, record: Record) -> Marker | None:
+        """Record what became of an effect. If the store does not take it in time, it stays owed (``owed-record``)."""
+        try:
+            marker = await record(started)
+        except EffectAway:
+            self.owed.forget(event)
+            raise
+        self.owed.forget(event)
+        return marker
 
     async def _failed(self, event: Event, started: Seen, error: Exception, *, sure: bool) -> Marker | None:
         reason = told(error)
         if not sure and self.rules.unsure is Unsure.SET_ASIDE:
-            return await self._record(event, started, MarkState.UNCERTAIN, reason)
+            return await self._record(event, started, state=MarkState.UNCERTAIN, reason=reason)
         await self._write(
             event, started, lambda marker, mark: failed(marker, mark, event, self.clock(), reason)
         )
@@ -154,7 +202,7 @@ class EffectInbox:
         telemetry.decided(telemetry.Outcome.WAITING)
         return None
 
-    async def _record(self, event: Event, started: Seen, state: MarkState, reason: str) -> Marker | None:
+    async def _record(self, event: Event, started: Seen, *, state: MarkState, reason: str) -> Marker | None:
         def over(marker: Marker, mark: Mark) -> Change:
             return finished(marker, replace(mark, kept=event), state, self.clock(), reason)
 
@@ -208,7 +256,7 @@ class EffectInbox:
 
 
 def _is_own(mark: Mark | None, by: str) -> bool:
-    return mark is not None and mark.state is MarkState.STARTED and mark.by == by
+    return mark is not None and mark.is_started_by(by)
 
 
 def _is_recorded(mark: Mark | None, by: str) -> bool:

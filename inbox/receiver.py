@@ -77,6 +77,8 @@ class Receiver:
                 failure = StoreAway("the store answers so slowly that no event is applied in time")
             except StoreAway as error:
                 failure = error
+            except Exception as error:  # noqa: BLE001 - of the store's adapter: nothing is raised at once
+                failure = StoreAway(f"the store cannot be used, because of a bug: {told(error)}")
             left = give_up_at - self.time()
             if left <= 0:
                 telemetry.decided(telemetry.Outcome.WAITING)

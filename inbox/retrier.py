@@ -3,16 +3,21 @@
 A timer tries what waits; an operator may try one record now, or discard it. Applying is the inbox's: an event that was
 applied meanwhile is found to be applied, so it does not matter who tries a record beside whom. A record is closed after
 the event was applied; a crash between the two leaves a record that is closed by the next attempt.
+
+Who was looked at comes last at the next run (``looked-at-comes-last``): a few aggregates that fail, or that find the
+store away for themselves alone, would else be all that is ever tried.
 """
 
 import asyncio
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from inbox import telemetry
+from inbox.away import Away
 from inbox.errors import EffectRunning, NotApplied, NotSetAside, RecordChanged, StoreAway, Unreadable
 from inbox.event import AggregateKey
 from inbox.receiver import LONGEST_CALL_SECONDS, Handle, Read, told
@@ -58,8 +63,7 @@ class Retrier:
         until = _time() + seconds
         tried = Tried(overdue=await self._close_overdue(until))
         seen: set[AggregateKey | None] = set()
-        away: StoreAway | None = None
-        in_a_row = 0
+        away = Away(AWAY_AT)
         async for record in self.set_aside.waiting():
             if _time() >= until:
                 _log.warning(
@@ -72,15 +76,16 @@ class Retrier:
             try:
                 tried = tried.plus(await self._of_one(record.aggregate, until))
             except StoreAway as error:
-                away, in_a_row = error, in_a_row + 1
-                if in_a_row == AWAY_AT:
-                    break
+                away.found(error)
             else:
-                in_a_row = 0
+                away.answered()
+            await self._put_last(record)
+            if away.for_all:
+                break
         if tried.applied:
             _log.info("applied %d message(s) that were set aside", tried.applied)
-        if away is not None:
-            raise away
+        if away.error is not None:
+            raise away.error
         return tried
 
     async def apply(self, record_id: str) -> None:
@@ -142,6 +147,16 @@ class Retrier:
         except EffectRunning as error:
             _log.info("a record of %s is tried again by the next run: %s", aggregate, error)
             return [State.WAITING]
+
+    async def _put_last(self, seen: Record) -> None:
+        """Move the record by which its aggregate was found, if it was not tried: it may wait behind another.
+
+        Raises StoreAway: the store of the records is away, which hits all of them.
+        """
+        with suppress(NotSetAside, RecordChanged):  # it is closed, or another one tries it
+            record = await self.set_aside.get(seen.id)
+            if record.version == seen.version:
+                await self.set_aside.change(record, record.state, record.reason, attempts=record.attempts)
 
     async def _in_order(
         self, aggregate: AggregateKey | None, before: Record | None = None, until: float = math.inf

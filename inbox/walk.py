@@ -2,6 +2,9 @@
 
 What it does with an aggregate is the walker's: a sweep heals, a rebuild fills. A page whose progress was not saved is
 looked at again, so what is done with an aggregate must bear being done twice.
+
+A store may be away for one aggregate alone: it is looked at once more at the end of its page, and then left to the next
+round. Where very many in a row find it away, the walk ends, and its next run goes on with that page.
 """
 
 import asyncio
@@ -12,12 +15,20 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
 
+from inbox.away import Away
 from inbox.errors import EntryChanged, StoreAway
 from inbox.event import AggregateKey
 from inbox.receiver import told
 
 AT_ONCE = 8
 """How many aggregates are looked at at the same time."""
+
+AWAY_AT = 20
+"""How many aggregates in a row must find the store away before it is taken to be away for all.
+
+More than at a retry of messages, which begins elsewhere each time: these come in the store's order, and the same row
+would end the walk at the same place for ever.
+"""
 
 _log = logging.getLogger(__name__)
 
@@ -38,6 +49,8 @@ class Result(StrEnum):
     BLOCKED = "blocked"
     AHEAD = "ahead"
     FAILED = "failed"
+    AWAY = "away"
+    """The store did not answer for it. It counts as failed."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +95,7 @@ class Counts:
             healed=self.healed + results.count(Result.HEALED),
             blocked=self.blocked + results.count(Result.BLOCKED),
             ahead=self.ahead + results.count(Result.AHEAD),
-            failed=self.failed + results.count(Result.FAILED),
+            failed=self.failed + results.count(Result.FAILED) + results.count(Result.AWAY),
             healed_ever=self.healed_ever + sum(each.healed for each in items),
         )
 
@@ -98,6 +111,8 @@ class Progress:
     last_counts: Counts | None = None
     last_ended_at: datetime | None = None
     version: str | None = None
+    ended: bool = False
+    """Whether the page before was the last of its round. This is not saved."""
 
     def after(self, page: SeenPage, results: Sequence[Result], now: datetime) -> "Progress":
         """The progress after a page."""
@@ -106,7 +121,7 @@ class Progress:
             return replace(self, position=page.position, counts=counts)
         if self.side is Side.ENTRIES:
             return replace(self, side=Side.SOURCES, position=None, counts=counts)
-        return Progress(began_at=now, last_counts=counts, last_ended_at=now, version=self.version)
+        return Progress(now, last_counts=counts, last_ended_at=now, version=self.version, ended=True)
 
     def begun(self, now: datetime) -> "Progress":
         """A round that begins now, after what was before."""
@@ -160,37 +175,63 @@ class Walk:
         progress = await self.lists.progress() or Progress(self.now())
         if progress.at_the_beginning or self.anew(progress):
             progress = progress.begun(self.now())
+        away = Away(AWAY_AT)
         try:
             async with asyncio.timeout(seconds):
-                while True:
-                    progress = await self._page(progress)
+                while not progress.ended:
+                    progress = await self._page(progress, away)
                     self.tell(progress)
-                    if progress.at_the_beginning:
-                        self._log_end(progress)
-                        return progress
         except TimeoutError:
             _log.debug("the %s goes on at its next run", self.name)
         except EntryChanged:
             _log.info("somebody else is at this %s: this run stops", self.name)
+        else:
+            self._log_end(progress)
         return progress
 
-    async def _page(self, progress: Progress) -> Progress:
-        of_entries = progress.side is Side.ENTRIES
-        page = await (self.lists.entries if of_entries else self.lists.sources)(progress.position)
-        look, places = self.look[progress.side], asyncio.Semaphore(AT_ONCE)
+    async def _page(self, progress: Progress, away: Away) -> Progress:
+        side = progress.side
+        page = await (self.lists.entries if side is Side.ENTRIES else self.lists.sources)(progress.position)
+        results = await self._looked(side, page.items, away)
+        if again := [number for number, result in enumerate(results) if result is Result.AWAY]:
+            each_for_itself = Away(len(again) + 1)
+            second = await self._looked(side, [page.items[number] for number in again], each_for_itself)
+            if each_for_itself.in_a_row < len(again):
+                away.answered()
+            for number, result in zip(again, second, strict=True):
+                results[number] = result
+        self._log_away(side, page.items, results, away)
+        return await self.lists.save(progress.after(page, results, self.now()))
+
+    async def _looked(self, side: Side, items: Sequence[Seen], away: Away) -> list[Result]:
+        """Raises StoreAway: it is away for all."""
+        look, places = self.look[side], asyncio.Semaphore(AT_ONCE)
 
         async def one(seen: Seen) -> Result:
             async with places:
+                if away.for_all:
+                    return Result.AWAY
                 try:
-                    return await look(seen)
-                except StoreAway:
-                    raise
+                    result = await look(seen)
+                except StoreAway as error:
+                    away.found(error)
+                    return Result.AWAY
                 except Exception as error:  # noqa: BLE001 - one aggregate must not end the walk over the others
                     _log.error("the %s cannot compare %s: %s", self.name, seen.key, told(error))
-                    return Result.FAILED
+                    result = Result.FAILED
+                away.answered()
+                return result
 
-        results = await asyncio.gather(*map(one, page.items))
-        return await self.lists.save(progress.after(page, results, self.now()))
+        results = await asyncio.gather(*map(one, items))
+        if away.for_all and away.error is not None:
+            raise away.error
+        return results
+
+    def _log_away(self, side: Side, items: Sequence[Seen], results: Sequence[Result], away: Away) -> None:
+        if missed := results.count(Result.AWAY):
+            first = items[results.index(Result.AWAY)].key
+            text = "the %s leaves %d of %d %s to its next round, the first is %s: %s"
+            _log.error(text, self.name, missed, len(items), side.value, first, away.error)
 
     def _log_end(self, progress: Progress) -> None:
         counts = progress.last_counts

@@ -6,6 +6,10 @@ event that is newer than it is missed for expired; the lease after the events, s
 before that was stored; the parking lot last, since a relay parks before its lease passes. That no event waits is
 believed of a replica only that is as new as a fence behind the events: on an account whose consistency is weaker than
 Session the leases may be measured on an older one, and then it is not known what is forwarded.
+
+In which partition an aggregate is, its own document tells: it lives at least as long as its events, since each of them
+was stored in one transaction with it. Without one only the partition of its id is searched, since over all of them
+every event of every aggregate would be read.
 """
 
 from collections.abc import Iterable, Sequence
@@ -38,10 +42,10 @@ _LOOKS = 3
 
 _STATE = "SELECT * FROM c WHERE c.type = @aggregateType AND c.id = @id"
 _PLACES = (
-    "SELECT c.id, c.partitionKey, c.data.sequence FROM c"
+    "SELECT c.id, c.data.sequence FROM c"
     " WHERE c.type = @type AND (c.partitionKey = @id OR c.aggregateId = @id)"
 )
-"""Without order: the sequence is not indexed, since each change would pay for it."""
+"""Of one partition. Without order: the sequence is not indexed, since each change would pay for it."""
 _DOCUMENTS = "SELECT * FROM c WHERE c.type = @type AND ARRAY_CONTAINS(@ids, c.id)"
 
 MOST_EVENTS = 20_000
@@ -117,30 +121,25 @@ class AggregatePast:
     async def _stored(self, aggregate: AggregateKey, size: int, before: int | None) -> _Stored:
         named = {"@aggregateType": aggregate.type, "@id": aggregate.id}
         states = await self.container.first(_STATE, named, 1)
+        if not states:  # a replica may lag: only behind a fence it is surely not there
+            await self.container.fence(aggregate.id)
+            states = await self.container.first(_STATE, named, 1, partition_key=aggregate.id)
         state = states[0] if states else None
-        places = await self._places(aggregate.id, state)
+        key = str(state["partitionKey"]) if state else aggregate.id
+        of_one = {"@type": EVENT_TYPE, "@id": aggregate.id}
+        places = await self.container.first(_PLACES, of_one, MOST_EVENTS, partition_key=key)
         if not places:
-            return _Stored(state, str(state["partitionKey"]) if state else None)
+            return _Stored(state, key if state else None)
         sequences = {str(each["id"]): _place(each) for each in places}
         below = {name: place for name, place in sequences.items() if place and place < (before or NO_LIMIT)}
         newest = sorted(below, key=below.__getitem__, reverse=True)
         unnumbered = [name for name, place in sequences.items() if place is None]
         wanted = [*newest[:size], *(unnumbered[:size] if before is None else [])]
         floor = below[newest[size - 1]] if len(newest) > size else None
-        key = str(places[0]["partitionKey"])
         await self.container.fence(key)  # no event of these is missed for expired
         documents = {"@type": EVENT_TYPE, "@ids": wanted}
         events = await self.container.first(_DOCUMENTS, documents, len(wanted) + 1, partition_key=key)
         return _Stored(state, key, events, floor, whole=len(places) < MOST_EVENTS)
-
-    async def _places(self, aggregate_id: str, state: Item | None) -> Sequence[Item]:
-        """Ids and sequences of the events, from the aggregate's partition; if it is not known, from where they are."""
-        of_one = {"@type": EVENT_TYPE, "@id": aggregate_id}
-        key = str(state["partitionKey"]) if state else aggregate_id
-        places = await self.container.first(_PLACES, of_one, MOST_EVENTS, partition_key=key)
-        if places or state:
-            return places
-        return await self.container.first(_PLACES, of_one, MOST_EVENTS)
 
     async def _parked(self, aggregate: AggregateKey) -> Parked:
         marker = (await self.lot.markers([aggregate])).get(aggregate, Marker(aggregate))

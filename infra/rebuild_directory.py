@@ -54,8 +54,8 @@ async def rebuild(
 
 def bar(progress: Progress, total: int) -> str:
     """One line: how much of the sources is done, and what was found. The entries are looked at first."""
-    counts = (progress.last_counts if progress.at_the_beginning else None) or progress.counts
-    done = 1.0 if progress.at_the_beginning or not total else min(1.0, counts.sources / total)
+    counts = (progress.last_counts if progress.ended else None) or progress.counts
+    done = 1.0 if progress.ended or not total else min(1.0, counts.sources / total)
     filled = round(_BAR * done)
     return (
         f"[{'#' * filled}{'.' * (_BAR - filled)}] {counts.sources} of {total} sources, {counts.entries} entries, "
@@ -80,9 +80,7 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.
     in_place = sys.stdout.isatty()
 
     def tell(progress: Progress, total: int) -> None:
-        print(
-            bar(progress, total), end="\r" if in_place and not progress.at_the_beginning else "\n", flush=True
-        )
+        print(bar(progress, total), end="\r" if in_place and not progress.ended else "\n", flush=True)
 
     try:
         ended = asyncio.run(
@@ -95,8 +93,15 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.
         goes_on = "" if arguments.source_wins else ": it goes on from here"
         print(f"rebuild: {error}. Run the same command again{goes_on}", file=sys.stderr)
         return 1
+    if not ended.ended:
+        print(
+            "rebuild: another rebuild is at it, or an answer of the store was lost. Run the same command again when no "
+            "other one runs",
+            file=sys.stderr,
+        )
+        return 1
     counts = ended.last_counts
-    return 0 if ended.at_the_beginning and counts is not None and not counts.failed else 1
+    return 0 if counts is not None and not counts.failed else 1
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ Whatever the aggregate: a service gives the function that reads its messages, an
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -13,11 +14,12 @@ from typing import TYPE_CHECKING
 import azure.functions as func
 
 from inbox.event import Event
-from inbox.receiver import Handle, Read, Receiver
+from inbox.receiver import WAIT_SECONDS, Handle, Read, Receiver
 from inbox.retrier import Retrier
 from infra.correlation import correlated, current
 from infra.cosmos.set_aside import CosmosSetAside
 from infra.credentials import credential_for
+from infra.errors import Misconfigured
 from infra.servicebus.received import delivery_of, handling
 from infra.settings import Settings
 from infra.telemetry import gauges
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
 
 RETRY_SECONDS, COLLECT_SECONDS = 40.0, 15.0
 """What a run of the timer may take: it runs every minute."""
+
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -52,7 +57,7 @@ class Subscriber:
     queues: "Callable[[], Queues]"
     """Made when they are first needed: a process that answers HTTP alone starts without the broker's SDK."""
 
-    async def receive(self, message: func.ServiceBusMessage, context: func.Context | None = None) -> None:
+    async def receive(self, message: func.ServiceBusMessage, context: func.Context) -> None:
         """Apply a message or set it aside. Raises StoreAway, having waited."""
         delivery = delivery_of(message, message.get_body(), self.subscription)
         with invoked(context), handling(self.topic, delivery, message.correlation_id):
@@ -78,6 +83,23 @@ class Subscriber:
         ages = [(self.retrier.now() - record.set_aside_at).total_seconds() for record in oldest]
         counts = await self.retrier.counts() if oldest else {}
         gauges.set_aside(self.subscription, sum(counts.values()), max(0.0, *ages) if ages else 0.0)
+
+
+async def receive(
+    subscriber: Callable[[], Subscriber], message: func.ServiceBusMessage, context: func.Context
+) -> None:
+    """As :meth:`Subscriber.receive`, by a subscriber that is made at the first message.
+
+    Raises StoreAway, or Misconfigured when it cannot be made, each after a wait: the host brings the message back at
+    once, and counts a delivery.
+    """
+    try:
+        made = subscriber()
+    except Misconfigured as error:
+        _log.error("messages wait: %s", error)
+        await asyncio.sleep(WAIT_SECONDS)
+        raise
+    await made.receive(message, context)
 
 
 def wire_subscriber(

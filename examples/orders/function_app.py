@@ -9,7 +9,7 @@ import azure.functions as func
 from examples.orders import http as orders
 from examples.orders.bootstrap import BOARD_SUBSCRIPTION, application
 from examples.orders.http import answering
-from infra import relay_feed
+from infra import relay_feed, subscriber
 from infra.http import catch_all, request
 from infra.http.effects import effect_functions
 from infra.http.operator_functions import operator_functions
@@ -123,7 +123,7 @@ async def relay(documents: func.DocumentList, context: func.Context) -> None:
 )
 async def order_mails(message: func.ServiceBusMessage, context: func.Context) -> None:
     """Topic -> e-mail. Returns when the e-mail is sent or the event is kept; otherwise raises after a wait."""
-    await application().mails.subscriber.receive(message, context)
+    await subscriber.receive(lambda: application().mails.subscriber, message, context)
 
 
 @app.service_bus_topic_trigger(
@@ -135,7 +135,7 @@ async def order_mails(message: func.ServiceBusMessage, context: func.Context) ->
 )
 async def order_board(message: func.ServiceBusMessage, context: func.Context) -> None:
     """Topic -> board. Returns when the event is applied or set aside; otherwise raises after a wait."""
-    await application().subscriber.receive(message, context)
+    await subscriber.receive(lambda: application().subscriber, message, context)
 
 
 @app.timer_trigger(arg_name="timer", schedule="15 * * * * *")

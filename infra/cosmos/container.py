@@ -203,7 +203,7 @@ class Container:
 
     @asynccontextmanager
     async def _queried(
-        self, query: str, parameters: Mapping[str, Any], size: int, partition_key: str | None
+        self, query: str, parameters: Mapping[str, Any], size: int | None, partition_key: str | None
     ) -> AsyncIterator[AsyncItemPaged[dict[str, Any]]]:
         token = None if partition_key is None else self._sessions.get(partition_key)
         where: dict[str, Any] = {}
@@ -212,10 +212,11 @@ class Container:
         async with self._calls(partition_key, token) as proxy:
             yield proxy.query_items(query, parameters=_named(parameters), max_item_count=size, **where)
 
-    async def count(self, query: str, parameters: Mapping[str, Any]) -> int:
-        """The result of a query over all partitions that counts. Raises StoreFailed."""
-        async with self._calls() as proxy:
-            found = proxy.query_items(query, parameters=_named(parameters))
+    async def count(
+        self, query: str, parameters: Mapping[str, Any], *, partition_key: str | None = None
+    ) -> int:
+        """The result of a query over one or all partitions that counts: the sum of its pages. Raises StoreFailed."""
+        async with self._queried(query, parameters, None, partition_key) as found:
             counted: list[Any] = [each async for each in found]
             return sum(map(int, counted))
 

@@ -5,7 +5,6 @@ version that it read. A document that changed meanwhile, or whose answer was los
 has an id and a sequence, so that a late message finds that the aggregate is deleted.
 """
 
-import base64
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,14 +12,12 @@ from typing import Any
 
 from infra.cosmos.container import Container, StoreFailed
 from infra.cosmos.documents import EVENT_TYPE, REQUEST_TYPE, Item
+from infra.cosmos.erased import ERASED, emptied, note, record_names, replaced
 from infra.cosmos.errors import Kind
 from infra.cosmos.marker_documents import Owners
 from infra.cosmos.parked_documents import DISCARDED, EVENT, PARTITION
 from infra.cosmos.writes import Write
 from outbox.errors import ConcurrentChange
-
-ERASED = "erased"
-"""Stands in the place of a text that somebody wrote, such as the reason of a discarding."""
 
 _AT_ONCE = 50
 _ROUNDS = 10
@@ -96,13 +93,13 @@ class PartitionEraser:
         if item.get("type") == EVENT_TYPE:
             return None if data.get("action") in self.remains.kept_actions else _deleted(item)
         if item.get("type") == REQUEST_TYPE:
-            return _replaced(item, data={"erased": True})
+            return replaced(item, data={"erased": True})
         if self._is_ours(item):
             if not data.get("deleted"):
                 raise ConcurrentChange(
                     f"{self.remains.aggregate_type} {item['id']} is not deleted: begin again"
                 )
-            return _replaced(item, data=self.remains.data(data))
+            return replaced(item, data=self.remains.data(data))
         return None
 
 
@@ -137,7 +134,7 @@ def _parked(partition_key: str, kind: str) -> tuple[str, dict[str, Any], str]:
 
 def _without_document(item: Item) -> Write | None:
     where = {name: item["document"].get(name) for name in ("id", "partitionKey")}
-    return _replaced(item, document=where, discardReason=ERASED)
+    return replaced(item, document=where, discardReason=ERASED)
 
 
 @dataclass(frozen=True)
@@ -149,37 +146,28 @@ class SetAsideEraser:
     closed_ttl_seconds: int
 
     async def erase(self, aggregate_id: str) -> int:
-        """Close and empty the records. Returns how many. Raises as :meth:`PartitionEraser.erase` does."""
+        """Close and empty the records, and see to it that those that come are emptied. Returns how many were there.
+
+        Raises as :meth:`PartitionEraser.erase` does.
+        """
         query = "SELECT * FROM c WHERE c.aggregateId = @id OR (c.aggregateId = null AND c.body != null)"
-        closed = {
-            "state": "discarded", "reason": ERASED, "body": None, "properties": None, "ttl": self.closed_ttl_seconds,
-        }  # fmt: skip
 
         def empty(item: Item) -> Write | None:
-            if item.get("aggregateId") is None and not _names(item, aggregate_id):
+            if item.get("aggregateId") is None and not record_names(item, aggregate_id):
                 return None
-            done = item.get("state") in ("applied", "overdue")
-            return _replaced(item, **(closed | ({"state": item["state"]} if done else {})))
+            return emptied(item, self.closed_ttl_seconds)
 
+        try:  # erased-keeps-nothing: before the first look
+            await self.container.execute(
+                self.subscription, [note(aggregate_id, self.subscription, self.closed_ttl_seconds)]
+            )
+        except StoreFailed as error:
+            raise error.failure.error() from error
         return await _emptied(self.container, query, {"@id": aggregate_id}, self.subscription, empty)
-
-
-def _names(item: Item, aggregate_id: str) -> bool:
-    """Whether a message that could not be read names the aggregate, in its text or its properties."""
-    body = base64.b64decode(item.get("body") or "")
-    return aggregate_id.encode() in body or aggregate_id in map(str, (item.get("properties") or {}).values())
 
 
 def _deleted(item: Item) -> Write:
     return Write.delete(item["id"], str(item["_etag"]))
-
-
-def _replaced(item: Item, **fields: Any) -> Write | None:
-    """The item with these fields; None: it has them. Its TTL begins anew."""
-    if all(name in item and item[name] == value for name, value in fields.items()):
-        return None
-    plain = {name: value for name, value in item.items() if not name.startswith("_")}
-    return Write.replace(plain | fields, str(item["_etag"]))
 
 
 async def _pages(

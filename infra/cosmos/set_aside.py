@@ -5,18 +5,21 @@ of a message is kept as it came, in base64; a closed record has none, and expire
 """
 
 import base64
+import logging
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from inbox.errors import NotSetAside, RecordChanged
+from inbox.errors import NotSetAside, RecordChanged, StoreAway
 from inbox.event import AggregateKey
 from inbox.set_aside import Delivery, Record, RecordPage, State
+from inbox.state import ATTEMPTS
 from infra.cosmos import continuation
 from infra.cosmos.container import Container, StoreFailed
 from infra.cosmos.documents import KEEP_FOR_EVER, Item
 from infra.cosmos.entries import store_away
+from infra.cosmos.erased import ERASED, emptied, names, note_id
 from infra.cosmos.errors import Kind
 from infra.cosmos.writes import Write
 from outbox.unit_of_work import Clock, utc_now
@@ -25,7 +28,8 @@ _OPEN = "SELECT * FROM c WHERE ARRAY_CONTAINS(@states, c.state) ORDER BY c.setAs
 _WAITING = "SELECT * FROM c WHERE c.state = @state ORDER BY c.triedAt"
 _OF_ONE = "SELECT * FROM c WHERE c.state = @state AND c.aggregateId = @id"
 _OLDER = "SELECT * FROM c WHERE ARRAY_CONTAINS(@states, c.state) AND c.setAsideAt < @then"
-_COUNT = "SELECT COUNT(1) AS records FROM c WHERE c.state = @state"
+_ERASED = "SELECT * FROM c WHERE c.state = @state"
+_COUNT = "SELECT VALUE COUNT(1) FROM c WHERE c.state = @state"
 _LISTED = (
     "id", "state", "reason", "setAsideAt", "messageId", "enqueuedNumber", "eventId", "aggregateType", "aggregateId",
     "action", "sequence", "attempts", "_etag",
@@ -33,6 +37,8 @@ _LISTED = (
 """All but the message itself: a hundred of them may have many megabytes."""
 _STATES = [state.value for state in State if state.is_open]
 _PAGE = 100
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -47,18 +53,67 @@ class CosmosSetAside:
     clock: Clock = utc_now
 
     async def add(self, record: Record) -> None:
-        """Create a record, without the message where the store does not take it. Raises StoreAway."""
+        """Create a record, without the message where the store does not take it, or its person is erased.
+
+        Raises StoreAway.
+        """
         try:
             try:
-                await self._execute(Write.create(self._item(record, record.delivery)))
+                await self._create(record, record.delivery)
             except StoreFailed as error:
                 if error.failure.kind not in (Kind.TOO_LARGE, Kind.INVALID):
                     raise
-                await self._execute(Write.create(self._item(record, None)))
+                await self._create(record, None)
+            if await self._is_erased(record):  # erased-keeps-nothing
+                await self._empty(record.id)
         except StoreFailed as error:
-            if error.failure.kind is Kind.CONFLICT:
-                return  # created-once: the record is there, whatever its state
             raise store_away(error.failure) from error
+
+    async def _create(self, record: Record, delivery: Delivery | None) -> None:
+        try:
+            await self._execute(Write.create(self._item(record, delivery)))
+        except StoreFailed as error:
+            if error.failure.kind is not Kind.CONFLICT:
+                raise  # created-once: else the record is there, whatever its state
+
+    async def _is_erased(self, record: Record) -> bool:
+        """Whether the aggregate is erased: behind the answer about the record, so that no earlier note is missed."""
+        if record.aggregate is not None:
+            found = await self.container.read(note_id(record.aggregate.id), self.subscription)
+            return found is not None
+        delivery = record.delivery
+        if delivery is None:
+            return False
+        erased = [each async for each in self._erased_ids()]
+        return any(names(delivery.body, delivery.properties, each) for each in erased)
+
+    async def _erased_ids(self) -> AsyncIterator[str]:
+        token: str | None = None
+        while True:
+            notes, token = await self.container.page(
+                _ERASED, {"@state": ERASED}, _PAGE, token, partition_key=self.subscription
+            )
+            for each in notes:
+                yield each["erasedId"]
+            if token is None:
+                return
+
+    async def _empty(self, record_id: str) -> None:
+        """Raises StoreFailed, StoreAway."""
+        for _ in range(ATTEMPTS):
+            item = await self.container.read(record_id, self.subscription)
+            write = emptied(item, self.closed_ttl_seconds) if item else None
+            if write is None:
+                return
+            try:
+                await self._execute(write)
+            except StoreFailed as error:
+                if error.failure.kind not in (Kind.STALE, Kind.MISSING):
+                    raise
+            else:
+                _log.warning("record %s keeps nothing of its message: the person is erased", record_id)
+                return
+        raise StoreAway("a record of a person that is erased changed each time that it was to be emptied")
 
     async def waits(self, aggregate: AggregateKey) -> bool:
         """Whether a record of the aggregate is seen to wait. Raises StoreAway."""
@@ -97,12 +152,11 @@ class CosmosSetAside:
     async def count(self, state: State) -> int:
         """How many records are in this state. Raises StoreAway."""
         try:
-            [found], _ = await self.container.page(
-                _COUNT, {"@state": state.value}, 1, None, partition_key=self.subscription
+            return await self.container.count(
+                _COUNT, {"@state": state.value}, partition_key=self.subscription
             )
         except StoreFailed as error:
             raise store_away(error.failure) from error
-        return int(found["records"])
 
     async def get(self, record_id: str) -> Record:
         """One open record. Raises NotSetAside, StoreAway."""

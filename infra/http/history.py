@@ -15,6 +15,9 @@ from infra.relay_status import Progress
 from outbox.aggregate import AggregateKey
 from outbox.errors import AggregateNotFound
 
+_LONGEST_ID = 1023
+"""In bytes: the longest that the id of an item may be, and so that of an aggregate."""
+
 _SEQUENCE = re.compile(r"[1-9][0-9]{0,14}")
 
 
@@ -23,6 +26,8 @@ def aggregate(req: func.HttpRequest, names: Sequence[operations.Names]) -> Aggre
     path, aggregate_id = req.route_params["path"], req.route_params["id"]
     for each in names:
         if each.path == path:
+            if len(aggregate_id.encode()) > _LONGEST_ID:
+                raise AggregateNotFound("nothing can be stored under an id that is so long")
             return AggregateKey(each.aggregate_type, aggregate_id)
     paths = ", ".join(f"history/{each.path}/{{id}}" for each in names)
     raise AggregateNotFound(f"this service has no {path}: call {paths}")

@@ -13,6 +13,7 @@ from inbox.errors import StoreAway
 from inbox.set_aside import Delivery
 from infra.servicebus.bodies import body_of
 from infra.servicebus.errors import SDK_ERRORS, verdict
+from infra.servicebus.in_time import in_time
 from infra.servicebus.received import delivery_of
 
 AT_ONCE = 10
@@ -49,14 +50,13 @@ class DeadLetters:
 
         What was received is dealt with to its end: a message that is left would be hidden until its lock expires.
         """
-        until, collected, emptied = asyncio.get_running_loop().time() + seconds, 0, False
+        until, collected, emptied = _now() + seconds, 0, False
         try:
             async with self._receiver(until) as receiver:
                 while messages := await self._received(receiver, until):
                     for message in messages:
                         await keep(self._delivery(message), _reason(message))
-                        async with asyncio.timeout(_SETTLE_SECONDS):
-                            await receiver.complete_message(message)
+                        await in_time(receiver.complete_message(message), _now() + _SETTLE_SECONDS)
                         collected += 1
                 emptied = True
         except TimeoutError:
@@ -73,24 +73,27 @@ class DeadLetters:
             self.topic, self.subscription, sub_queue=ServiceBusSubQueue.DEAD_LETTER
         )
         try:
-            async with asyncio.timeout_at(until):
-                await receiver.__aenter__()
+            await in_time(receiver.__aenter__(), until)
             yield receiver
         finally:
             with suppress(*SDK_ERRORS):
-                await receiver.close()
+                await in_time(receiver.close(), _now() + _SETTLE_SECONDS)
 
     async def _received(
         self, receiver: ServiceBusReceiver, until: float
     ) -> Sequence[ServiceBusReceivedMessage]:
         """Empty: so is the queue. Raises TimeoutError: whether it is empty is not known."""
-        if asyncio.get_running_loop().time() >= until:
+        if _now() >= until:
             raise TimeoutError
-        async with asyncio.timeout_at(until + SILENCE_SECONDS):
-            return await receiver.receive_messages(AT_ONCE, max_wait_time=SILENCE_SECONDS)
+        receiving = receiver.receive_messages(AT_ONCE, max_wait_time=SILENCE_SECONDS)
+        return await in_time(receiving, until + SILENCE_SECONDS)
 
     def _delivery(self, message: ServiceBusReceivedMessage) -> Delivery:
         return delivery_of(message, body_of(message), self.subscription)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _reason(message: ServiceBusReceivedMessage) -> str:

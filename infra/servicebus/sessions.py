@@ -22,6 +22,7 @@ from inbox.errors import StoreAway
 from inbox.set_aside import Delivery
 from infra.servicebus.bodies import body_of
 from infra.servicebus.errors import SDK_ERRORS, verdict
+from infra.servicebus.in_time import in_time
 from infra.servicebus.received import delivery_of, handling
 from outbox.unit_of_work import utc_now
 
@@ -35,6 +36,7 @@ _WAIT_SECONDS = 20.0
 """For a session that has messages."""
 _OPEN_SECONDS = _WAIT_SECONDS + 10
 """The SDK itself waits for ever when its token link is detached while a receiver opens."""
+_CLOSE_SECONDS = 10.0
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 30.0
 
 Receive = Callable[[Delivery], Awaitable[None]]
@@ -96,7 +98,7 @@ class Sessions:
         receiver = self.client.get_subscription_receiver(
             self.topic, self.subscription, session_id=NEXT_AVAILABLE_SESSION, max_wait_time=_WAIT_SECONDS
         )
-        opening = asyncio.create_task(_opened(receiver))
+        opening = asyncio.create_task(in_time(receiver.__aenter__(), _now() + _OPEN_SECONDS))
         stopping = asyncio.create_task(stop.wait())
         try:
             await asyncio.wait({opening, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -111,7 +113,7 @@ class Sessions:
             # Gathered, so that an opening that failed as the stop came is looked at: else asyncio complains of it.
             await asyncio.gather(opening, stopping, return_exceptions=True)
             with contextlib.suppress(*SDK_ERRORS):
-                await receiver.close()
+                await in_time(receiver.close(), _now() + _CLOSE_SECONDS)
 
     async def _serve_one(
         self, receiver: ServiceBusReceiver, receive: Receive, stop: asyncio.Event, work: Work, pulse: Pulse
@@ -138,9 +140,8 @@ class Sessions:
             work.sessions -= 1
 
 
-async def _opened(receiver: ServiceBusReceiver) -> None:
-    async with asyncio.timeout(_OPEN_SECONDS):
-        await receiver.__aenter__()
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 @asynccontextmanager

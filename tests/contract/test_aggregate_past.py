@@ -271,20 +271,53 @@ async def test_a_broken_document_is_told_with_its_place(world: World) -> None:
     assert page.expired == []
 
 
-async def test_nothing_is_told_of_what_never_was(world: World) -> None:
+async def test_of_what_never_was_nothing_is_told_and_no_events_of_others_are_read(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the type of an event is indexed: over all partitions each event of every aggregate would be read."""
+    asked, container = list[tuple[str, str | None]](), world.past.container
+    first = container.first
+
+    async def noted(query: str, *given: Any, partition_key: str | None = None) -> list[dict[str, Any]]:
+        asked.append((query, partition_key))
+        return await first(query, *given, partition_key=partition_key)
+
+    monkeypatch.setattr(container, "first", noted)
     with pytest.raises(AggregateNotFound, match="nothing is stored of"):
         await world.page()
+    everywhere = [query for query, partition_key in asked if partition_key is None]
+    assert everywhere == ["SELECT * FROM c WHERE c.type = @aggregateType AND c.id = @id"], "ids are indexed"
+    assert container.fences == 1, "what one replica does not show is not called missing"
+
+
+async def test_a_contact_that_a_lagging_replica_does_not_show_is_not_called_missing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    container = world.past.container
+    await world.state(1)
+    first = container.first
+
+    async def lagging(query: str, *given: Any, partition_key: str | None = None) -> list[dict[str, Any]]:
+        if partition_key is None or container.seen(partition_key) is None:
+            return []
+        return await first(query, *given, partition_key=partition_key)
+
+    monkeypatch.setattr(container, "first", lagging)
+    assert (await world.page()).last_sequence == 1
 
 
 async def test_an_aggregate_may_be_stored_under_another_partition_key(world: World) -> None:
     item = event(world.contact, 1, TTL, {"name": {"firstName": "Jane"}})
     await world.feed.create_item(item | {"partitionKey": "tenant", "aggregateId": world.contact})
+    data = {"id": world.contact, "lastSequence": 1, "deleted": False}
+    own = {"id": world.contact, "partitionKey": "tenant", "type": "contact", "data": data}
+    await world.feed.create_item(own)
     other = event("tenant", 1, TTL, {})  # of the aggregate whose id is the partition key
     await world.feed.create_item(other)
     await world.forward()
     page = await world.page()
     assert [(each.event_id, each.state) for each in page.events] == [(item["id"], EventState.FORWARDED)]
-    assert (page.last_sequence, page.progress.lease) == (None, "0")
+    assert (page.last_sequence, page.progress.lease) == (1, "0")
 
 
 async def test_a_page_of_the_store_that_ends_early_is_not_the_end_of_the_events(

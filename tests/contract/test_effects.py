@@ -283,6 +283,72 @@ async def test_an_effect_that_another_call_took_over_is_counted_once(
     assert await marker(ledger) == (1, 0, None)
 
 
+@pytest.mark.parametrize("unsure", Unsure)
+@pytest.mark.parametrize("arrived", [True, False])
+async def test_an_effect_whose_start_has_lost_its_answer_is_run_by_the_same_call(
+    unsure: Unsure, arrived: bool
+) -> None:
+    """The store is away for two looks more. Left to another call, the effect would be taken for one that was run."""
+    faults = Faults({call: (StoreAway, arrived and call == 1) for call in (1, 2, 3)})
+    outbound, ledger = Outbound(), FakeLedger(faults)
+    inbox = inbox_over(ledger, outbound, Clock(), replace(RULES, unsure=unsure))
+    await inbox.handle(event(1))
+    assert outbound.asked == [event(1).id]
+    seen = await ledger.read(KEY, event(1).id, fenced=True)
+    assert seen.mark is not None
+    assert (seen.mark.state, seen.marker.last) == (MarkState.HANDLED, 1)
+
+
+@pytest.mark.parametrize("unsure", Unsure)
+@pytest.mark.parametrize("raised", [None, EffectNotDone("no such address"), ZeroDivisionError()])
+async def test_an_effect_whose_record_the_store_did_not_take_in_time_is_recorded_when_its_message_comes_again(
+    unsure: Unsure, raised: Exception | None
+) -> None:
+    """The process has not died, so it knows what became of the effect, however long the store was away."""
+    faults, clock = Faults(dict.fromkeys(range(2, 100_000), (StoreAway, False))), Clock()
+    ledger, outbound = FakeLedger(faults), Outbound(raises=[raised])
+    rules = replace(RULES, effect_seconds=0.01, call_seconds=0.03, unsure=unsure)
+    inbox = inbox_over(ledger, outbound, clock, rules)
+    with pytest.raises(StoreAway):
+        await inbox.handle(event(1))
+    faults.at = {}
+    clock.pass_by(minutes=10)
+    await inbox.handle(event(1))
+    assert outbound.asked == [event(1).id]
+    seen = await ledger.read(KEY, event(1).id, fenced=True)
+    assert seen.mark is not None
+    unknown = MarkState.UNCERTAIN if unsure is Unsure.SET_ASIDE else MarkState.WAITING
+    after = {type(None): MarkState.HANDLED, EffectNotDone: MarkState.WAITING, ZeroDivisionError: unknown}
+    assert seen.mark.state is after[type(raised)]
+    assert len(inbox.owed) == 0
+
+
+async def test_an_effect_that_another_process_took_over_is_that_ones() -> None:
+    faults, clock, outbound = Faults({2: (StoreAway, False)}), Clock(), Outbound()
+    ledger = FakeLedger(faults)
+    mine, other = (inbox_over(ledger, outbound, clock, RULES) for _ in range(2))
+
+    async def dies(_: float) -> None:
+        raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        await replace(mine, pause=dies, owed=mine.owed).handle(event(1))
+    clock.pass_by(minutes=10)
+    await other.handle(event(1))
+    await mine.handle(event(1))
+    assert outbound.asked == [event(1).id] * 2
+    assert len(mine.owed) == 0
+
+
+async def test_a_store_that_does_not_tell_of_a_start_in_time_is_away() -> None:
+    rules = replace(RULES, effect_seconds=0.01, call_seconds=0.03)
+    faults = Faults(dict.fromkeys(range(1, 100000), (StoreAway, True)))
+    outbound = Outbound()
+    with pytest.raises(StoreAway):
+        await inbox_over(FakeLedger(faults), outbound, Clock(), rules).handle(event(1))
+    assert outbound.asked == []
+
+
 async def test_an_effect_whose_record_has_lost_its_answer_is_counted_and_the_rest_follows(
     outbound: Outbound, clock: Clock
 ) -> None:

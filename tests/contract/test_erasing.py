@@ -1,7 +1,8 @@
 """Events are erased only after the relay has forwarded them, also where the replica that is asked lags."""
 
+import base64
 from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,8 @@ from azure.cosmos.aio import CosmosClient
 
 from changefeed import ChangeFeedProcessor, ProcessorOptions
 from devstack.testing import Service, eventually, running
+from inbox.event import AggregateKey as EntryKey
+from inbox.event import Event
 from inbox.set_aside import Delivery, Record, State
 from infra.bootstrap import Application, wire
 from infra.contacts.erasing import wire_eraser
@@ -25,6 +28,7 @@ from outbox.aggregate import AggregateKey
 from outbox.unit_of_work import utc_now
 from tests.support.azure import SET_ASIDE, contacts_database
 from tests.support.contacts import DETAILS, ORIGIN
+from tests.support.losses import ProcessDied
 
 BROKER = "Endpoint=sb://127.0.0.1;SharedAccessKeyName=n;SharedAccessKey=a2V5;UseDevelopmentEmulator=true;"
 
@@ -133,7 +137,107 @@ async def test_bodies_of_messages_that_nobody_can_read_are_looked_at_page_by_pag
             await records.add(Record.of(message, None, State.REFUSED, "no JSON", utc_now()))
         container.calls.clear()
         assert await SetAsideEraser(container, "s", 600).erase("a-person") == 60
-        written = [call for call in container.calls if call.startswith("write")]
-        assert container.calls == ["read", written[0], "read", written[1], "read", written[2], "read", "read"]
+        mark, *written = [call for call in container.calls if call.startswith("write")]
+        assert container.calls == [
+            mark, "read", written[0], "read", written[1], "read", written[2], "read", "read"
+        ]  # fmt: skip
         left = [await records.get(each.id) for each in (await records.page(100, None)).items]
         assert [each.delivery is not None and each.delivery.body[-7:] for each in left] == [b"another"] * 60
+
+
+PERSON, OTHER = AggregateKey("contact", "a-person"), AggregateKey("contact", "another")
+NAME = b"Quirina"
+
+
+def message(key: AggregateKey, number: int) -> Delivery:
+    return Delivery("s", f"m{number}", number, NAME + b" is " + key.id.encode(), {"id": "x"})
+
+
+def record(key: AggregateKey, number: int, state: State) -> Record:
+    """A message about an aggregate; one that is refused is none that anybody can read."""
+    owner = EntryKey(*key)
+    event = Event(f"e{number}", owner, "Changed", number, utc_now(), {}) if state is State.WAITING else None
+    return Record.of(message(key, number), event, state, "a reason", utc_now())
+
+
+@dataclass
+class SetAsides:
+    """The records of one subscription, and who erases them."""
+
+    container: Container
+    records: CosmosSetAside
+    eraser: SetAsideEraser
+
+    async def stored(self, each: Record) -> tuple[str, bytes | None, int]:
+        """State, message and TTL of a record."""
+        item = await self.container.read(each.id, "s")
+        assert item is not None
+        body = item["body"] and base64.b64decode(item["body"])
+        return item["state"], body, item["ttl"]
+
+
+@pytest.fixture
+async def set_asides(cosmos: Service) -> AsyncIterator[SetAsides]:
+    async with (
+        contacts_database(cosmos) as database,
+        CosmosClient.from_connection_string(cosmos.connection_string) as client,
+    ):
+        container = Container(client, database.id, SET_ASIDE)
+        records = CosmosSetAside(container, "s", "t", closed_ttl_seconds=600)
+        yield SetAsides(container, records, SetAsideEraser(container, "s", 600))
+
+
+@pytest.mark.parametrize("state", [State.WAITING, State.REFUSED])
+async def test_of_an_erased_person_no_record_is_stored_that_a_timer_or_a_late_message_makes(
+    set_asides: SetAsides, state: State
+) -> None:
+    """A timer has taken a dead letter, the eraser finds the queue and the records empty, then the timer goes on."""
+    assert await set_asides.eraser.erase(PERSON.id) == 0
+    of_person, of_other = record(PERSON, 1, state), record(OTHER, 2, state)
+    for each in (of_person, of_other):
+        await set_asides.records.add(each)
+    assert await set_asides.stored(of_person) == ("discarded", None, 600)
+    assert (await set_asides.stored(of_other))[:2] == (state.value, message(OTHER, 2).body)
+    assert [each.id for each in (await set_asides.records.page(10, None)).items] == [of_other.id]
+    assert await set_asides.eraser.erase(PERSON.id) == 0, "there is nothing left to erase"
+
+
+@pytest.mark.parametrize("state", [State.WAITING, State.REFUSED])
+async def test_a_record_whose_maker_died_before_it_looked_is_emptied_when_the_message_comes_again(
+    set_asides: SetAsides, monkeypatch: pytest.MonkeyPatch, state: State
+) -> None:
+    await set_asides.eraser.erase(PERSON.id)
+    each = record(PERSON, 1, state)
+
+    async def dies(*_: object, **__: object) -> None:
+        raise ProcessDied
+
+    with monkeypatch.context() as death:
+        death.setattr(set_asides.container, "read", dies)
+        death.setattr(set_asides.container, "page", dies)
+        with pytest.raises(ProcessDied):
+            await set_asides.records.add(each)
+    assert (await set_asides.stored(each))[1] is not None
+    await set_asides.records.add(each)
+    assert await set_asides.stored(each) == ("discarded", None, 600)
+
+
+async def test_a_record_that_the_timer_changes_while_it_is_emptied_is_emptied_all_the_same(
+    set_asides: SetAsides, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await set_asides.eraser.erase(PERSON.id)
+    each, read, tried = record(PERSON, 1, State.WAITING), set_asides.container.read, list[str]()
+
+    async def overtaken(item_id: str, partition_key: str) -> Item | None:
+        found = await read(item_id, partition_key)
+        if item_id == each.id and not tried:
+            tried.append(item_id)
+            await set_asides.records.change(
+                await set_asides.records.get(each.id), State.WAITING, "fails", attempts=1
+            )
+        return found
+
+    monkeypatch.setattr(set_asides.container, "read", overtaken)
+    await set_asides.records.add(each)
+    assert tried
+    assert await set_asides.stored(each) == ("discarded", None, 600)

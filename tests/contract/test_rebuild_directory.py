@@ -13,7 +13,9 @@ from devstack.testing import Service
 from examples.orders.bootstrap import wire
 from examples.orders.events import Line
 from examples.orders.order import NewOrder
+from inbox.errors import EntryChanged
 from inbox.walk import Counts, Progress
+from infra.cosmos.walk_lists import CosmosLists
 from infra.rebuild_directory import bar, main, rebuild
 from infra.settings import load
 from tests.contract.test_directory import Process, started
@@ -88,6 +90,24 @@ async def test_after_a_restore_the_source_wins(environment: dict[str, str], proc
     assert entry is not None
     assert entry.state is not None
     assert entry.state.email == "again@contoso.com"
+
+
+async def test_a_rebuild_that_somebody_else_has_overtaken_is_not_called_done(
+    environment: dict[str, str],
+    process: Process,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Its first page was not saved, and a rebuild before it had ended well: nothing of this one is known to be done."""
+    await process.create()
+    assert await asyncio.to_thread(main, [], environment) == 0
+
+    async def overtaken(*_: object) -> Progress:
+        raise EntryChanged("another rebuild was faster, or the answer was lost")
+
+    monkeypatch.setattr(CosmosLists, "save", overtaken)
+    assert await asyncio.to_thread(main, [], environment) == 1
+    assert "Run the same command again" in capsys.readouterr().err
 
 
 async def test_the_read_model_of_another_service_is_filled_too(

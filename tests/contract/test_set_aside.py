@@ -3,9 +3,11 @@
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
-from azure.cosmos.aio import CosmosClient
+from azure.core.async_paging import AsyncItemPaged
+from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from devstack.testing import Service
 from inbox.errors import NotSetAside, RecordChanged
@@ -148,6 +150,26 @@ async def test_the_last_that_was_tried_comes_last(stored: CosmosSetAside) -> Non
         await stored.get(record(1, key=AggregateKey("thing", "1")).id), State.WAITING, "", attempts=1
     )
     assert [each.sequence async for each in stored.waiting()] == [2, 1]
+
+
+async def test_records_of_very_many_are_counted_to_the_end(
+    stored: CosmosSetAside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The service ends a page early when a query takes long, also one that counts: each page has a part of the sum."""
+    for sequence in (1, 2):
+        await stored.add(record(sequence))
+    await stored.add(record(3, state=State.REFUSED))
+    assert await stored.count(State.WAITING) == 2
+    query_items = ContainerProxy.query_items
+
+    def in_parts(self: ContainerProxy, query: str, **named: Any) -> AsyncItemPaged[dict[str, Any]]:
+        assert "COUNT" in query
+        return query_items(
+            self, "SELECT VALUE 1 FROM c WHERE c.state = @state", **named | {"max_item_count": 1}
+        )
+
+    monkeypatch.setattr(ContainerProxy, "query_items", in_parts)
+    assert await stored.count(State.WAITING) == 2
 
 
 async def test_a_token_of_another_list_is_refused(stored: CosmosSetAside) -> None:

@@ -186,6 +186,7 @@ class FakeSetAside:
                 raise RecordChanged("read it again")
             self._writes += 1
             delivery = record.delivery if state.is_open else None
+            del self.records[record.id]  # the last tried come last
             self.records[record.id] = replace(
                 record,
                 state=state,

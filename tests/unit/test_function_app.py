@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from inbox.receiver import WAIT_SECONDS
+from infra.errors import Misconfigured
 from tests.support.functions import functions
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -108,6 +110,28 @@ def test_every_setting_that_a_trigger_names_is_in_the_sample(name: str) -> None:
     for value in trigger(name).values():
         if isinstance(value, str) and value.startswith("%"):
             assert value.strip("%") in sample
+
+
+@EVERY_APP
+async def test_a_message_is_given_back_only_after_a_wait_also_where_a_setting_is_missing(
+    app: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Raised at once, a message would come back at once, and use up its deliveries in a minute."""
+    waited: list[float] = []
+
+    async def wait(seconds: float) -> None:
+        waited.append(seconds)
+
+    monkeypatch.delenv("COSMOS", raising=False)
+    monkeypatch.setattr("asyncio.sleep", wait)
+    for name, each in functions(app).items():
+        if (
+            declared := each.get_trigger()
+        ) is not None and declared.get_binding_name() == "serviceBusTrigger":
+            with pytest.raises(Misconfigured):
+                await each.get_user_function()(message=None, context=None)
+            assert waited == [WAIT_SECONDS], f"{app}: let {name} call infra.subscriber.receive"
+            waited.clear()
 
 
 @EVERY_APP

@@ -193,6 +193,14 @@ async def test_a_parameter_that_stands_twice_or_is_empty_is_refused(
     assert (status, fields) == (400, [field])
 
 
+async def test_an_id_under_which_nothing_can_be_stored_has_no_history() -> None:
+    """Asked for it, the store refuses the request, which would be taken for a setting that is wrong."""
+    longest = request("GET", route={"path": "contacts", "id": "x" * 1023})
+    assert history.aggregate(longest, http.OPERATIONS).id == "x" * 1023
+    longer = request("GET", route={"path": "contacts", "id": "é" * 512})
+    assert (await refused(lambda: history.aggregate(longer, http.OPERATIONS)))[0] == 404
+
+
 def test_the_hosts_own_parameters_may_stand_in_any_query() -> None:
     assert edge.page_request(request(params={"code": "key", "clientId": "its-name"})) == (50, None)
 

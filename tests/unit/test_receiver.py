@@ -73,6 +73,14 @@ async def test_nothing_is_raised_without_having_waited() -> None:
     assert 30 <= clock.now <= 60
 
 
+async def test_a_bug_in_the_adapter_of_the_store_is_waited_for_too() -> None:
+    """Raised at once, the message would use up its deliveries, and a worker would end for it."""
+    clock, records = FakeTime(), FakeSetAside(Faults(dict.fromkeys(range(1_000), (ZeroDivisionError, False))))
+    with pytest.raises(StoreAway, match="a bug: ZeroDivisionError in run"):
+        await receiver(sick, records, clock).receive(delivery(event(1)))
+    assert clock.now >= WAIT_SECONDS
+
+
 async def test_an_hour_without_the_store_uses_few_deliveries_and_sets_nothing_aside() -> None:
     """Today's burn of ten deliveries in 20 ms cannot happen: each of them waits."""
     clock, records, deliveries = FakeTime(), FakeSetAside(), 0
@@ -338,7 +346,7 @@ async def test_a_record_whose_handling_hangs_is_left_as_failed(monkeypatch: pyte
 async def test_one_record_that_always_finds_its_store_away_does_not_keep_the_others_from_being_tried() -> (
     None
 ):
-    """The service that an effect calls is away for one customer alone, say. It stays the one that is tried first."""
+    """The service that an effect calls is away for one customer alone, say."""
     records, handled, others = FakeSetAside(), list[str](), [AggregateKey("thing", str(n)) for n in range(9)]
 
     async def away_for_some(received: Event) -> None:
@@ -352,6 +360,55 @@ async def test_one_record_that_always_finds_its_store_away_does_not_keep_the_oth
     with pytest.raises(StoreAway):
         await retrier.run(seconds=5)
     assert handled == ["2", "3"]
+
+
+@pytest.mark.parametrize("events_of_each", [1, 3])
+async def test_aggregates_that_always_find_their_store_away_come_after_the_others_at_the_next_runs(
+    events_of_each: int,
+) -> None:
+    """Else the first few would be all that is ever tried, though the store answers for everybody else."""
+    records, handled = FakeSetAside(), list[str]()
+    keys = [AggregateKey("thing", str(number)) for number in range(AWAY_AT + 3)]
+
+    async def away_for_the_first(received: Event) -> None:
+        if received.aggregate in keys[:AWAY_AT]:
+            raise StoreAway("away for this one alone")
+        handled.append(received.aggregate.id)
+
+    events = [event(sequence, key=key) for key in keys[:AWAY_AT] for sequence in range(1, events_of_each + 1)]
+    events += [event(1, key=key) for key in keys[AWAY_AT:]]
+    for number, each in enumerate(events):
+        await receiver(sick, records, FakeTime()).receive(delivery(each, number))
+    retrier = Retrier(read, away_for_the_first, records, timedelta(days=1), lambda: NOON)
+    for _ in range(events_of_each + 1):
+        with pytest.raises(StoreAway):
+            await retrier.run(seconds=5)
+    assert sorted(handled) == [key.id for key in keys[AWAY_AT:]]
+    waiting = [record for record in records.records.values() if record.state is State.WAITING]
+    assert {record.attempts for record in waiting} == {0}, "to find the store away is no attempt"
+    assert all(record.delivery for record in waiting), "and no message is lost by it"
+
+
+async def test_an_aggregate_whose_event_takes_all_the_time_does_not_take_it_at_every_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It has two records: the one that is not tried, since the first hangs, must not bring it back to the front."""
+    clock = FakeTime()
+    monkeypatch.setattr("inbox.retrier._time", clock.time)
+    records, handled, other = FakeSetAside(), list[str](), AggregateKey("thing", "8")
+
+    async def hangs_for_one(received: Event) -> None:
+        if received.aggregate == KEY:
+            await clock.sleep(LONGEST_CALL_SECONDS)
+            raise TimeoutError
+        handled.append(received.id)
+
+    for number, each in enumerate((event(1), event(2), event(1, key=other))):
+        await receiver(sick, records, FakeTime()).receive(delivery(each, number))
+    retrier = Retrier(read, hangs_for_one, records, timedelta(days=1), lambda: NOON)
+    for _ in range(3):
+        await retrier.run(seconds=40)
+    assert handled == [event(1, key=other).id]
 
 
 async def test_a_store_that_is_away_is_not_asked_for_every_record() -> None:

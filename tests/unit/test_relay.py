@@ -10,7 +10,7 @@ import pytest
 from outbox.accepted import Accepted
 from outbox.aggregate import AggregateKey
 from outbox.errors import NotDelivered, PreconditionFailed, Unavailable
-from outbox.feed import FeedEvent, OutboxEvent, Unread, in_order
+from outbox.feed import FeedEvent, OutboxEvent, Poison, Unread, in_order
 from outbox.marker import Marker
 from outbox.once_a_minute import OnceAMinute
 from outbox.publisher import AggregateEvents, Guarantees, Outcome, Unknown
@@ -278,6 +278,22 @@ async def test_a_lot_that_is_away_makes_events_wait() -> None:
     with pytest.raises(NotDelivered, match="could not be parked"):
         await relay(publisher, NoRoom()).forward([large("a", 1), event("b", 1)])
     assert sent_of(publisher, "b") == ids("b", 1)
+
+
+async def test_a_document_of_no_contact_is_not_passed_over_while_it_can_neither_be_read_nor_parked() -> None:
+    class NoRoom(FakeParkingLot):
+        async def park_alone(self, event: Poison) -> bool:
+            raise Unavailable("away")
+
+    poison, publisher = read(poison_document(None, lsn=1)), FakePublisher()
+    assert isinstance(poison, Poison)
+    with pytest.raises(NotDelivered, match="could not be parked"):
+        await relay(publisher, NoRoom()).forward([poison, event("a", 1)])
+    lot = FakeParkingLot()
+    with pytest.raises(NotDelivered, match="its original cannot be read"):
+        await relay(publisher, lot).forward([Unread(poison, "its original cannot be read"), event("a", 2)])
+    assert lot.parked == {}
+    assert sent_of(publisher, "a") == ids("a", 1, 2)
 
 
 async def test_an_empty_batch_is_done_without_looking() -> None:

@@ -1,6 +1,8 @@
 """What a sweep heals, what it leaves, and that it goes on where a run has ended."""
 
 import logging
+import math
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -13,7 +15,7 @@ from inbox.errors import EntryChanged, StoreAway
 from inbox.event import AggregateKey
 from inbox.state import StateInbox
 from inbox.sweep import YOUNG, Sweep
-from inbox.walk import Counts, Progress, Result, Seen, SeenPage, Side, Walk
+from inbox.walk import AWAY_AT, Counts, Progress, Result, Seen, SeenPage, Side, Walk
 from tests.support.inbox import NOON, FakeEntries, FakeSource, event, project
 
 State = tuple[int, ...]
@@ -187,25 +189,91 @@ async def test_one_aggregate_that_cannot_be_compared_does_not_end_the_sweep(
     assert "contoso" not in caplog.text
 
 
-async def test_a_run_that_ends_early_is_gone_on_with_and_a_page_that_failed_is_looked_at_again() -> None:
+@dataclass
+class Troubled:
+    """Makes the source unanswered for some aggregates, for so many reads of each, and counts the reads."""
+
+    world: World
+    names: Collection[str]
+    times: float = math.inf
+    reads: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self._read = self.world.source.read
+        self.world.source.read = self.read  # type: ignore[method-assign]  # a fault
+
+    async def read(self, key: AggregateKey) -> Found[State] | None:
+        self.reads[key.id] += 1
+        if key.id in self.names and self.reads[key.id] <= self.times:
+            raise StoreAway("its partition is throttled")
+        return await self._read(key)
+
+
+async def test_one_aggregate_whose_store_is_away_does_not_keep_the_sweep_from_the_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     world = World()
-    keys = [world.has(str(number), 1, 2) for number in range(6)]
-    heal, left = world.inbox.entries.put, [3]
+    keys = [world.has(name, 1, 3) for name in "abcdef"]
+    troubled = Troubled(world, {"b"})
+    counts = await world.swept()
+    assert [world.sequence(key) for key in keys] == [3, 1, 3, 3, 3, 3]
+    assert (counts.healed, counts.failed, troubled.reads["b"]) == (5, 1, 2)
+    assert (
+        "leaves 1 of 2 entries to its next round, the first is thing b: its partition is throttled"
+        in caplog.text
+    )
+    troubled.names = ()
+    assert (await world.swept()).healed == 1, "the next round comes back to it"
 
-    async def dies(*args: object, **options: object) -> None:
-        left[0] -= 1
-        if left[0] < 0:
-            raise StoreAway("away")
-        await heal(*args, **options)  # type: ignore[arg-type]  # handed through
 
-    world.entries.put = dies  # type: ignore[method-assign]  # a fault
+async def test_a_store_that_is_away_for_one_look_is_asked_once_more() -> None:
+    world = World()
+    key = world.has("a", 1, 3)
+    Troubled(world, {"a"}, times=1)
+    assert (await world.swept(), world.sequence(key)) == (Counts(entries=1, sources=1, healed=1), 3)
+
+
+async def test_a_row_of_aggregates_whose_store_is_away_is_gone_past_again_and_again() -> None:
+    """Else the walk would end there for ever, and nothing else would be swept."""
+    world = World()
+    before = world.has("before", 1, 3)
+    row = [world.has(f"away {number}", 1, 3) for number in range(AWAY_AT - 1)]
+    behind = world.has("behind", 1, 3)
+    Troubled(world, {key.id for key in row})
+    for _ in range(2):
+        for key in (before, behind):
+            world.entries.written[key] = [Entry(1, None, (1,))]
+        assert (await world.swept()).failed == len(row)
+        assert [world.sequence(key) for key in (before, behind)] == [3, 3]
+
+
+async def test_more_aggregates_of_one_page_than_make_a_row_are_left_to_the_next_round(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tests.unit.test_sweep.PAGE", 4 * AWAY_AT)
+    world = World()
+    keys = [world.has(str(number), 1, 3) for number in range(4 * AWAY_AT)]
+    Troubled(world, {key.id for key in keys[::2]})
+    assert (await world.swept()).failed == 2 * AWAY_AT
+    assert [world.sequence(key) for key in keys[1::2]] == [3] * 2 * AWAY_AT
+
+
+async def test_a_store_that_is_away_for_all_is_left_alone_and_the_sweep_goes_on_from_there() -> None:
+    world = World()
+    keys = [world.has(f"{number}", 1, 2) for number in range(100)]
+    troubled = Troubled(world, {key.id for key in keys[10:]})
     with pytest.raises(StoreAway):
         await world.sweep.run(seconds=10)
+    asked = sum(count for name, count in troubled.reads.items() if name in troubled.names)
+    assert asked <= 2 * AWAY_AT, "of 90"
     assert world.lists.saved is not None
-    assert (world.lists.saved.side, world.lists.saved.position) == (Side.ENTRIES, "2")
-    left[0] = 100
-    assert await world.swept() == Counts(entries=6, sources=6, healed=5, healed_ever=1)
-    assert [world.sequence(key) for key in keys] == [2] * 6
+    assert (world.lists.saved.side, world.lists.saved.counts.failed < AWAY_AT) == (Side.ENTRIES, True)
+    troubled.names = ()
+    counts = await world.swept()
+    assert (counts.entries, counts.sources) == (100, 100)
+    assert counts.failed < AWAY_AT, "those of the pages before"
+    await world.swept()
+    assert [world.sequence(key) for key in keys] == [2] * 100
 
 
 async def test_a_sweep_beside_another_stops() -> None:

@@ -1,0 +1,57 @@
+"""A call of the broker's SDK ends when its time is over, also where the SDK does not notice that it was cancelled.
+
+azure-servicebus waits for its frames with ``asyncio.wait_for``. In Python 3.11 that loses a cancellation which comes as
+a frame does (https://github.com/python/cpython/issues/86296). What then waits without a time of its own, as an opening
+does whose token link was detached, would wait for ever: ``asyncio.timeout`` cancels once.
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+AGAIN_SECONDS = 1.0
+"""After so long a call that has not ended is cancelled again."""
+
+CANCELLATIONS = 5
+"""How often. A call that outlives them is left alone: the connection that it waits for is closed by the client."""
+
+_left: set[asyncio.Task[Any]] = set()
+
+_log = logging.getLogger(__name__)
+
+
+async def in_time(call: Coroutine[Any, Any, T], until: float) -> T:
+    """What a call returns, even if that comes as its time is over: messages that were received are locked.
+
+    ``until`` is by the loop's clock. Raises TimeoutError, at worst some seconds after it, and what the call raises.
+    """
+    task = asyncio.create_task(call)
+    try:
+        await asyncio.wait({task}, timeout=max(0.0, until - asyncio.get_running_loop().time()))
+    finally:
+        await _ended(task)
+    if not task.done() or task.cancelled():
+        raise TimeoutError
+    return task.result()
+
+
+async def _ended(task: asyncio.Task[Any]) -> None:
+    task.add_done_callback(_look_at)
+    for _ in range(CANCELLATIONS):
+        if task.done():
+            return
+        task.cancel()
+        await asyncio.wait({task}, timeout=AGAIN_SECONDS)
+    if not task.done():
+        _left.add(task)  # a task without a reference may be collected
+        task.add_done_callback(_left.discard)
+        _log.warning("a call of the Service Bus SDK does not end, though it was cancelled: it is left alone")
+
+
+def _look_at(task: asyncio.Task[Any]) -> None:
+    """Else asyncio complains of an error that nobody waits for any more."""
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,139 @@
+"""A call of the broker's SDK ends in time, though the SDK loses a cancellation, as ``asyncio.wait_for`` of 3.11 can."""
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+
+from devstack.testing import eventually
+from infra.servicebus.dead_letters import Collected, DeadLetters
+from infra.servicebus.in_time import in_time
+from infra.servicebus.sessions import Sessions, Work
+
+PATIENCE = 20
+"""Until a test that hangs is ended, in seconds: no test takes as long."""
+
+
+async def deaf(cancellations: int) -> None:
+    """Loses so many cancellations, then ends with the next one."""
+    for _ in range(cancellations):
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            continue
+    await asyncio.Event().wait()
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("infra.servicebus.in_time.AGAIN_SECONDS", 0.01)
+
+
+@dataclass
+class Receiver:
+    """Loses one cancellation in the method of this name; receives nothing."""
+
+    deaf_in: str
+    calls: list[str] = field(default_factory=list)
+    session: Any = None
+
+    async def _called(self, name: str) -> None:
+        self.calls.append(name)
+        if name == self.deaf_in:
+            await deaf(1)
+
+    async def __aenter__(self) -> "Receiver":
+        await self._called("open")
+        return self
+
+    async def receive_messages(self, *_: object, **__: object) -> list[Any]:
+        await self._called("receive")
+        return []
+
+    async def close(self) -> None:
+        await self._called("close")
+
+
+@dataclass
+class Client:
+    """Gives receivers of one kind."""
+
+    deaf_in: str
+    given: list[Receiver] = field(default_factory=list)
+
+    def get_subscription_receiver(self, *_: object, **__: object) -> Receiver:
+        self.given.append(Receiver(self.deaf_in))
+        return self.given[-1]
+
+
+async def nothing(*_: object) -> None:
+    raise AssertionError("nothing was received")
+
+
+@pytest.mark.parametrize("deaf_in", ["open", "receive", "close"])
+async def test_collecting_dead_letters_ends_though_the_sdk_loses_a_cancellation(
+    deaf_in: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("infra.servicebus.dead_letters.SILENCE_SECONDS", 0.05)
+    monkeypatch.setattr("infra.servicebus.dead_letters._SETTLE_SECONDS", 0.05)
+    client = Client(deaf_in)
+    async with asyncio.timeout(PATIENCE):
+        found = await DeadLetters(cast(Any, client), "t", "s").collect(nothing, seconds=0.05)
+    assert found == Collected(0, emptied=deaf_in == "close")
+    assert client.given[0].calls[-1] == "close"
+
+
+@pytest.mark.parametrize("deaf_in", ["open", "close"])
+async def test_a_slot_asks_for_the_next_session_though_the_sdk_loses_a_cancellation(
+    deaf_in: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("infra.servicebus.sessions._OPEN_SECONDS", 0.05)
+    monkeypatch.setattr("infra.servicebus.sessions._CLOSE_SECONDS", 0.05)
+    monkeypatch.setattr("infra.servicebus.sessions._FIRST_PAUSE_SECONDS", 0.01)
+    client, stop = Client(deaf_in), asyncio.Event()
+    serving = asyncio.create_task(Sessions(cast(Any, client), "t", "s").serve(nothing, stop, Work(), slots=1))
+    async with asyncio.timeout(PATIENCE):
+        await eventually(lambda: len(client.given) > 2)
+        stop.set()
+        await serving
+
+
+async def test_what_comes_although_it_was_cancelled_is_not_lost() -> None:
+    """Messages that were received as the time was over are locked: nobody else would get them for a while."""
+
+    async def late() -> str:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return "messages"
+        raise AssertionError
+
+    assert await in_time(late(), asyncio.get_running_loop().time()) == "messages"
+
+
+async def test_a_call_that_no_cancellation_ends_is_left(caplog: pytest.LogCaptureFixture) -> None:
+    over = asyncio.Event()
+
+    async def never() -> None:
+        while not over.is_set():
+            try:
+                await over.wait()
+            except asyncio.CancelledError:
+                continue
+
+    async with asyncio.timeout(PATIENCE):
+        with pytest.raises(TimeoutError):
+            await in_time(never(), asyncio.get_running_loop().time())
+    assert "does not end" in caplog.text
+    over.set()
+
+
+async def test_who_waits_and_is_cancelled_ends_too() -> None:
+    loop = asyncio.get_running_loop()
+    waiting = asyncio.create_task(in_time(deaf(2), loop.time() + PATIENCE))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    async with asyncio.timeout(PATIENCE):
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
