@@ -49,7 +49,7 @@ async def create_contact(req: func.HttpRequest) -> func.HttpResponse:
     return contacts.resource.created(receipt, replayed=replayed)
 
 
-@app.route(route="contacts", methods=["GET"])
+@app.route(route="contacts", methods=catch_all.READING)
 @answering
 async def list_contacts(req: func.HttpRequest) -> func.HttpResponse:
     """GET /contacts?pageSize=&continuationToken=: list contacts, a page a call"""
@@ -57,7 +57,7 @@ async def list_contacts(req: func.HttpRequest) -> func.HttpResponse:
     return contacts.resource.listed(await application().contacts.page(size, token, request.origin(req)))
 
 
-@app.route(route="contacts/{id}", methods=["GET"])
+@app.route(route="contacts/{id}", methods=catch_all.READING)
 @answering
 async def get_contact(req: func.HttpRequest) -> func.HttpResponse:
     """GET /contacts/{id}: read a contact"""
@@ -85,7 +85,7 @@ async def delete_contact(req: func.HttpRequest) -> func.HttpResponse:
     return responses.no_content()
 
 
-@app.route(route="directory", methods=["GET"])
+@app.route(route="directory", methods=catch_all.READING)
 @answering
 async def search_directory(req: func.HttpRequest) -> func.HttpResponse:
     """GET /directory?name=&email=&company=&city=&country=&sort=&pageSize=&continuationToken=: search the directory"""

@@ -32,9 +32,25 @@ def _not_blank(text: str) -> str:
 
 
 def _readable(text: str) -> str:
-    """A line break and a tab may stand in a text; any other control character is an accident or an attack."""
+    """A line break and a tab may stand in a longer text; any other control character is an accident or an attack."""
     if any(unicodedata.category(character) == "Cc" and character not in "\n\r\t" for character in text):
         raise ValueError("must not have control characters")
+    return text
+
+
+_EMBEDDING = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
+"""Bidirectional classes (Unicode Annex 9) of what turns or sets apart all text that follows, up to the next line."""
+
+
+def _one_line(text: str) -> str:
+    """A text that is shown in a line of its own, or within another, neither breaks that line nor turns it around.
+
+    What single words of many scripts are written with, such as joiners and direction marks, may stand in it.
+    """
+    if any(unicodedata.category(character) in ("Cc", "Zl", "Zp") for character in text):
+        raise ValueError("must not have control characters, line breaks or tabs")
+    if any(unicodedata.bidirectional(character) in _EMBEDDING for character in text):
+        raise ValueError("must not have characters that change the direction of the text around them")
     return text
 
 
@@ -64,10 +80,10 @@ def _limit(length: int) -> FieldInfo:
 
 
 ShortText = Annotated[
-    str, _limit(NAME_LENGTH), input_rule(_at_most(NAME_LENGTH)), input_rule(_readable), input_rule(_not_blank)
+    str, _limit(NAME_LENGTH), input_rule(_at_most(NAME_LENGTH)), input_rule(_one_line), input_rule(_not_blank)
 ]
 CompanyText = Annotated[
-    str, _limit(COMPANY_LENGTH), input_rule(_at_most(COMPANY_LENGTH)), input_rule(_readable)
+    str, _limit(COMPANY_LENGTH), input_rule(_at_most(COMPANY_LENGTH)), input_rule(_one_line)
 ]
 CompanyName = Annotated[CompanyText, input_rule(_not_blank)]
 Email = Annotated[str, _limit(EMAIL_LENGTH), input_rule(_at_most(EMAIL_LENGTH)), input_rule(_real_address)]

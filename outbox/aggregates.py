@@ -145,7 +145,10 @@ async def _to_be_changed(  # noqa: PLR0913 - the address of the aggregate, and u
                 return found
     found = await work.get(kind, aggregate_id, partition_key=partition_key, newest=True)
     if if_match and found.etag not in if_match:
-        raise PreconditionFailed(f"{found.aggregate.key} has changed: read it again and use its new ETag")
+        raise PreconditionFailed(
+            f"{found.aggregate.key} is at another version: read it again and use its new ETag as it comes, "
+            "since a weak one matches none"
+        )
     return found
 
 

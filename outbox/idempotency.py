@@ -25,6 +25,9 @@ from outbox.unit_of_work import Origin, Receipt, RequestRecord, UnitOfWork, Unit
 
 A = TypeVar("A", bound=Aggregate[Any])
 
+_LONGEST_SECONDS = 2**31 - 1
+"""No lifetime takes more bytes: what is checked with it is not smaller than what is stored."""
+
 
 @dataclass(frozen=True)
 class KeyedRequest:
@@ -71,7 +74,7 @@ async def create_once(
     fingerprint = digest(f"{tried.aggregate_type} {request.fingerprint}")
     async with open_unit_of_work(origin) as work:
         # Rule checks_first: a request that is refused leaves its key unused.
-        _track(work, tried, fingerprint, lifetime_seconds=1)
+        _track(work, tried, fingerprint, _LONGEST_SECONDS)
         work.check()
     claim = await claims.claim(request.key_digest, fingerprint)
     if claim.fingerprint != fingerprint:

@@ -50,7 +50,7 @@ async def place_order(req: func.HttpRequest) -> func.HttpResponse:
     return orders.resource.created(receipt, replayed=replayed)
 
 
-@app.route(route="orders", methods=["GET"])
+@app.route(route="orders", methods=catch_all.READING)
 @answering
 async def list_orders(req: func.HttpRequest) -> func.HttpResponse:
     """GET /orders?pageSize=&continuationToken="""
@@ -58,7 +58,7 @@ async def list_orders(req: func.HttpRequest) -> func.HttpResponse:
     return orders.resource.listed(await application().orders.page(size, token, request.origin(req)))
 
 
-@app.route(route="orders/{id}", methods=["GET"])
+@app.route(route="orders/{id}", methods=catch_all.READING)
 @answering
 async def get_order(req: func.HttpRequest) -> func.HttpResponse:
     """GET /orders/{id}"""
@@ -86,7 +86,7 @@ async def ship_order(req: func.HttpRequest) -> func.HttpResponse:
     return orders.resource.changed(await service.ship(order_id, origin, if_match=versions))
 
 
-@app.route(route="board", methods=["GET"])
+@app.route(route="board", methods=catch_all.READING)
 @answering
 async def get_board(req: func.HttpRequest) -> func.HttpResponse:
     """GET /board?status=&pageSize=&continuationToken="""

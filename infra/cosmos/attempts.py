@@ -6,7 +6,9 @@ The notes are apart from the transport that makes them, since aiohttp is slow to
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from infra.cosmos.errors import Failure, Kind
 
 
 @dataclass
@@ -17,6 +19,17 @@ class Attempts:
     """An attempt may have reached the service, and no answer came that tells its outcome."""
     throttled: bool = False
     """The newest answer says 429."""
+    succeeded: bool = False
+    """The newest answer is a success. It may be lost all the same: what stands in it cannot be read, or not in time."""
+
+    def outcome(self, failure: Failure) -> Failure:
+        """What the batch's failure means, given what became of its attempts."""
+        if failure.kind is not Kind.PASSING or failure.status:
+            return replace(failure, answer_lost=self.answer_lost or failure.kind is Kind.PASSING)
+        answer_lost = self.answer_lost or self.succeeded
+        if self.throttled and not answer_lost:  # the deadline came while the SDK waited to try again
+            return replace(failure, kind=Kind.THROTTLED)
+        return replace(failure, answer_lost=answer_lost)
 
 
 current: ContextVar[Attempts | None] = ContextVar("attempts", default=None)

@@ -61,7 +61,7 @@ class CosmosClaims:
 
         Rule token_of_the_refusal: the container reads with the session token of the refused creation.
         """
-        usable_until = self._usable_until()
+        asked_at, usable_until = asyncio.get_running_loop().time(), self._usable_until()
         found = await self.container.read_with_age(key_digest, key_digest)
         if found is None:
             return None
@@ -72,6 +72,10 @@ class CosmosClaims:
                 "the claim of the Idempotency-Key is about to expire: send the request again afterwards",
                 retry_after_seconds=max(left, 0) + 2 * _CLOCK_STEP_SECONDS,
             )
+        # Rule lives_as_long: where the setting was lowered, the claim may outlive the tombstone of what it made. So a
+        # claim that is older than the setting still leads to the first answer, and no transaction is sent under it.
+        if self.lifetime_seconds - age - _CLOCK_STEP_SECONDS < self.longest_request_seconds:
+            usable_until = asked_at
         data = item["data"]
         return Claim(UUID(data["aggregateId"]), data["fingerprint"], usable_until, item["ttl"], is_new=False)
 

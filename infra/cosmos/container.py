@@ -16,7 +16,7 @@ from typing import Any
 from azure.core.async_paging import AsyncItemPaged
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from infra.cosmos.attempts import Attempts, noted
+from infra.cosmos.attempts import noted
 from infra.cosmos.documents import Item
 from infra.cosmos.errors import SDK_ERRORS, Failure, Kind, classify
 from infra.cosmos.sessions import SessionTokens
@@ -99,14 +99,15 @@ class Container:
             StoreFailed: the call failed; ``failure.answer_lost`` tells whether the writes may be stored all the same.
         """
         try:
-            return await self._execute(partition_key, writes)
+            return (await self._execute(partition_key, writes))[0]
         except StoreFailed as error:
             refusal = error.failure
             if refusal.session_token is None and refusal.kind in _TELLING and not _is_fence(writes):
                 await self._fence_after(refusal, partition_key)
             raise
 
-    async def _execute(self, partition_key: str, writes: Sequence[Write]) -> list[str]:
+    async def _execute(self, partition_key: str, writes: Sequence[Write]) -> tuple[list[str], str | None]:
+        """The ETags, and the session token of the answer."""
         operations = [write.operation() for write in writes]
         with noted() as attempts:
             try:
@@ -114,9 +115,10 @@ class Container:
                     results = await proxy.execute_item_batch(operations, partition_key)
             except StoreFailed as error:
                 self._sessions.merge(partition_key, error.failure.session_token)
-                raise StoreFailed(_outcome(error.failure, attempts)) from error
-        self._sessions.merge(partition_key, results.get_response_headers().get("x-ms-session-token"))
-        return [str(result.get("eTag", "")) for result in results]
+                raise StoreFailed(attempts.outcome(error.failure)) from error
+        token = results.get_response_headers().get("x-ms-session-token")
+        self._sessions.merge(partition_key, token)
+        return [str(result.get("eTag", "")) for result in results], token
 
     async def exists(self, item_id: str, partition_key: str) -> bool:
         """Whether the item is there, by a write's own answer, which no lagging replica gives. The item is not written.
@@ -148,7 +150,10 @@ class Container:
     async def _fenced_by(self, refusal: Failure, partition_key: str) -> None:
         if refusal.session_token is None:
             item = {"id": _FENCE, "partitionKey": partition_key, "type": _FENCE, "ttl": _FENCE_TTL_SECONDS}
-            await self.execute(partition_key, [Write.upsert(item)])
+            _, token = await self._execute(partition_key, [Write.upsert(item)])
+            if token is None:  # a read would prove nothing
+                detail = "no answer has a session token: let the header x-ms-session-token pass every proxy"
+                raise StoreFailed(Failure(Kind.BEHIND, detail))
 
     def seen(self, partition_key: str) -> str | None:
         """The newest session token of an answer about this partition; None: there was none, or it is forgotten."""
@@ -280,12 +285,3 @@ def _seconds(date: str | None) -> float:
         return parsedate_to_datetime(date or "").timestamp()
     except ValueError:
         return time.time()
-
-
-def _outcome(failure: Failure, attempts: Attempts) -> Failure:
-    """What a failed batch means, given what the transport saw of its attempts."""
-    if failure.kind is not Kind.PASSING or failure.status:
-        return replace(failure, answer_lost=attempts.answer_lost or failure.kind is Kind.PASSING)
-    if attempts.throttled and not attempts.answer_lost:  # the deadline came while the SDK waited to try again
-        return replace(failure, kind=Kind.THROTTLED)
-    return replace(failure, answer_lost=attempts.answer_lost)

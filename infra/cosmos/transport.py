@@ -28,7 +28,7 @@ class NotingTransport(AioHttpTransport):  # type: ignore[misc]  # azure.core exp
         except BaseException as error:  # a cancelled one too: the request is under way
             attempts.answer_lost = attempts.answer_lost or _may_have_arrived(error)
             raise
-        attempts.throttled = response.status_code == 429
+        attempts.throttled, attempts.succeeded = response.status_code == 429, response.status_code < 300
         attempts.answer_lost = attempts.answer_lost or _tells_no_outcome(response.status_code)
         return response
 

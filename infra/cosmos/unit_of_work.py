@@ -43,7 +43,7 @@ PATIENCE_SECONDS = 7.0
 
 _FIRST_PAUSE_SECONDS = 0.1
 _TAKEN = {Kind.CONFLICT, Kind.STALE, Kind.MISSING}
-_REFUSED = {Kind.INVALID, Kind.DENIED, Kind.NO_CONTAINER}
+_REFUSED = {Kind.INVALID, Kind.TOO_LARGE, Kind.DENIED, Kind.NO_CONTAINER}
 """Trying again changes nothing. None of them tells what became of an earlier attempt whose answer was lost."""
 
 _log = logging.getLogger(__name__)
@@ -232,7 +232,7 @@ class CosmosUnitOfWork:
         give_up_at = loop.time() + PATIENCE_SECONDS
         if until is not None:
             if loop.time() > until - DEADLINE_SECONDS:
-                raise Unavailable("the request took too long, and nothing is stored: send the request again")
+                raise Unavailable("the request comes too late, and stores nothing any more: send it again")
             give_up_at = min(give_up_at, until - DEADLINE_SECONDS)
         while True:
             try:
@@ -243,13 +243,10 @@ class CosmosUnitOfWork:
                 answer_lost = answer_lost or failure.answer_lost
                 if failure.kind in _TAKEN:
                     return await self._own_commit(batch)
-                if failure.kind is Kind.TOO_LARGE:
-                    raise _too_large() from error
                 final = failure.kind in _REFUSED or (failure.kind is Kind.THROTTLED and not answer_lost)
-                if final or loop.time() + pause > give_up_at:
-                    raise (_unknown(failure) if answer_lost else failure.error()) from error
+                if final or not await _waited(pause, give_up_at):
+                    raise (_unknown(failure) if answer_lost else _error(failure)) from error
             _log.warning("storing %s again: %s", _named(batch), failure.detail)
-            await asyncio.sleep(pause)
             pause *= 2
 
     async def _own_commit(self, batch: _Batch) -> Sequence[ETag | None]:
@@ -293,6 +290,19 @@ def _too_large() -> ChangeTooLarge:
         f"the change is over {MAX_OPERATIONS} documents or {MAX_BYTES} bytes, the limits of one transaction: "
         "make several smaller changes"
     )
+
+
+async def _waited(seconds: float, until: float) -> bool:
+    """Sleep, and tell whether there is still time; a process can be stopped in its sleep, for any time."""
+    loop = asyncio.get_running_loop()
+    if loop.time() + seconds > until:
+        return False
+    await asyncio.sleep(seconds)
+    return loop.time() <= until
+
+
+def _error(failure: Failure) -> Exception:
+    return _too_large() if failure.kind is Kind.TOO_LARGE else failure.error()
 
 
 def _unknown(failure: Failure) -> OutcomeUnknown:

@@ -119,7 +119,7 @@ def _problem(error: Exception, status: int, title: str) -> func.HttpResponse:
         _log.error("answered %d: %s", status, error)
     if isinstance(error, Misconfigured):
         return problem(status, title, "The service is not set up correctly; its log says what to change.")
-    return problem(status, title, str(error), errors=_fields(error), headers=_retry_after(error))
+    return problem(status, title, str(error), errors=_fields(error), headers=_headers(error))
 
 
 def _fields(error: Exception) -> Sequence[FieldError]:
@@ -130,7 +130,9 @@ def _fields(error: Exception) -> Sequence[FieldError]:
     return ()
 
 
-def _retry_after(error: Exception) -> Mapping[str, str]:
+def _headers(error: Exception) -> Mapping[str, str]:
+    if isinstance(error, UnsupportedMediaType):
+        return error.accepted
     if isinstance(error, Throttled | Unavailable | NotDelivered | StoreAway | Overloaded):
         return {"Retry-After": str(max(1, round(error.retry_after_seconds)))}
     return {}

@@ -8,6 +8,7 @@
         └── RequestTooLarge       the body is over the limit                            413
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from infra.errors import InfraError
@@ -41,7 +42,11 @@ class InvalidRequest(RequestError):
 
 
 class UnsupportedMediaType(InvalidRequest):
-    """The body is of a kind that this call does not take."""
+    """The body is of a kind that this call does not take; :attr:`accepted` is the header that tells which it takes."""
+
+    def __init__(self, *errors: FieldError, accepted: Mapping[str, str]) -> None:
+        super().__init__(*errors)
+        self.accepted = accepted
 
 
 class RequestTooLarge(InvalidRequest):

@@ -30,7 +30,9 @@ _OF_THE_HOST = ("code", "clientId")
 """A function key, and its name, may stand in any query."""
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
-_ENTITY_TAG = re.compile(r'"[\x21\x23-\x7e\x80-\xff]*"')
+_TAG = r'(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"'
+_TAGS = re.compile(rf"[ \t,]*{_TAG}(?:[ \t]*,[ \t,]*{_TAG})*[ \t,]*")
+"""A list of entity tags; its elements may be empty (RFC 9110, 5.6.1 and 8.8.3)."""
 _QUOTED_KEY = re.compile(r'"(.*)"')
 _KEY = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,255}")
 _LONGEST_NAME = 40
@@ -65,10 +67,16 @@ def json_object(request: func.HttpRequest, *media_types: str) -> dict[str, Any]:
     """The JSON object in the body, of one of these media types. Raises InvalidRequest."""
     media_type = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if media_type not in media_types:
-        wanted = " or ".join(sorted(media_types))
-        raise UnsupportedMediaType(FieldError("Content-Type", f"must be {wanted}"))
+        wanted = sorted(media_types)
+        name = "Accept-Patch" if request.method == "PATCH" else "Accept"
+        raise UnsupportedMediaType(
+            FieldError("Content-Type", f"must be {' or '.join(wanted)}"), accepted={name: ", ".join(wanted)}
+        )
     if request.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
-        raise UnsupportedMediaType(FieldError("Content-Encoding", "must be left out: send the body as it is"))
+        raise UnsupportedMediaType(
+            FieldError("Content-Encoding", "must be left out: send the body as it is"),
+            accepted={"Accept-Encoding": "identity"},
+        )
     body = request.get_body()
     if not body and "transfer-encoding" in request.headers:
         raise InvalidRequest(
@@ -108,8 +116,10 @@ def _repeated_names(body: bytes) -> list[str]:
 
 
 def if_match(request: func.HttpRequest) -> frozenset[ETag]:
-    """The versions that the caller allows (empty: any). Raises InvalidRequest when the header names no version.
+    """The versions that the caller allows (empty: any that is there, as ``*`` says). Raises InvalidRequest.
 
+    A weak version stays in the answer and is equal to none: a stored version is strong, and RFC 9110, 13.1.1, asks for
+    the strong comparison.
     ``If-None-Match`` is refused: a change that ignored the caller's condition could not be taken back.
     """
     if "If-None-Match" in request.headers:
@@ -117,17 +127,15 @@ def if_match(request: func.HttpRequest) -> frozenset[ETag]:
             FieldError("If-None-Match", "is for reading: pin the version of a change with If-Match")
         )
     header = request.headers.get("If-Match")
-    if header is None:
+    if header is None or header.strip() == "*":
         return frozenset()
-    tags = [tag.strip() for tag in header.split(",")]
-    if not all(_ENTITY_TAG.fullmatch(tag) for tag in tags):
+    if not _TAGS.fullmatch(header):
         raise InvalidRequest(
             FieldError(
-                "If-Match",
-                'must be the unchanged ETag of an answer, in quotes (not "*", no weak ETag W/"...")',
+                "If-Match", "must be the unchanged ETag of an answer, in quotes; * stands for any version"
             )
         )
-    return frozenset(tags)
+    return frozenset(re.findall(_TAG, header))
 
 
 def idempotency_key(request: func.HttpRequest) -> str | None:

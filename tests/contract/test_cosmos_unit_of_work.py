@@ -260,14 +260,14 @@ async def test_throttling_is_no_mystery_unless_an_answer_was_lost_before(
     assert receipt.etag is not None
 
 
-@pytest.mark.parametrize("kind", [Kind.DENIED, Kind.NO_CONTAINER, Kind.INVALID])
+@pytest.mark.parametrize("kind", [Kind.DENIED, Kind.NO_CONTAINER, Kind.INVALID, Kind.TOO_LARGE])
 async def test_a_store_that_refuses_to_talk_does_not_tell_what_became_of_a_lost_answer(
     cosmos_store: CosmosStore, unreliable: Unreliable, monkeypatch: pytest.MonkeyPatch, kind: Kind
 ) -> None:
     """The key was changed, or the firewall closed, after the first attempt was stored."""
     created = await create(cosmos_store)
     unreliable.before = [kind]
-    with pytest.raises((Unavailable, Misconfigured)) as caught:
+    with pytest.raises((Unavailable, Misconfigured, ChangeTooLarge)) as caught:
         await rename(cosmos_store, created.aggregate.id)
     assert not isinstance(caught.value, OutcomeUnknown), "nothing was lost, so nothing is stored"
 

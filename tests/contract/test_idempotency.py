@@ -4,6 +4,7 @@ What happens when processes die and answers get lost: ``test_lost_keys.py``.
 """
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -18,6 +19,7 @@ from domain.values import Name
 from infra.cosmos import unit_of_work
 from infra.cosmos.claims import CosmosClaims
 from infra.cosmos.documents import request_id
+from infra.cosmos.writes import Write, size_in_bytes
 from outbox.aggregate import AggregateKey
 from outbox.aggregates import Aggregates
 from outbox.errors import (
@@ -163,6 +165,23 @@ async def test_a_request_that_is_refused_as_too_large_leaves_its_key_to_the_corr
     assert not replayed
 
 
+async def test_what_is_stored_under_a_claim_is_not_larger_than_what_was_checked_before(
+    cosmos_store: CosmosStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a request of just the limit would be claimed, and refused as too large."""
+    sizes: list[int] = []
+    measured = size_in_bytes
+
+    def noted(writes: Sequence[Write]) -> int:
+        sizes.append(measured(writes))
+        return sizes[-1]
+
+    monkeypatch.setattr(unit_of_work, "size_in_bytes", noted)
+    await create(cosmos_store)
+    checked, committed = sizes
+    assert committed <= checked
+
+
 async def test_a_request_that_nobody_could_read_leaves_its_key_to_the_corrected_one(
     cosmos_store: CosmosStore,
 ) -> None:
@@ -186,6 +205,25 @@ async def test_what_is_stored_under_a_claim_lives_at_least_as_long(cosmos_store:
     tombstone = await cosmos_store.container.read(contact_id, contact_id)
     assert tombstone is not None
     assert tombstone["ttl"] == 600
+
+
+async def test_an_old_id_does_not_come_back_after_the_setting_was_lowered(cosmos_store: CosmosStore) -> None:
+    """The claim lives by the setting before, and outlives the tombstone and the erased record of the setting now."""
+    receipt, _ = await create(cosmos_store)
+    cosmos_store.claims = CosmosClaims(cosmos_store.claim_container, 1)
+    cosmos_store.lifetimes = unit_of_work.Lifetimes(events=1, requests=1)
+    contact_id = str(receipt.aggregate.id)
+    again, replayed = await create(cosmos_store)
+    assert (again.aggregate.state, replayed) == (receipt.aggregate.state, True)
+    await service(cosmos_store).delete(receipt.aggregate.id, ORIGIN)
+
+    async def gone() -> bool:
+        return await cosmos_store.container.read(contact_id, contact_id) is None
+
+    await eventually(gone)
+    with pytest.raises(Unavailable, match="stores nothing"):
+        await create(cosmos_store)
+    assert await cosmos_store.container.read(contact_id, contact_id) is None
 
 
 async def test_a_claim_holds_neither_the_caller_nor_the_key_nor_the_contact(

@@ -17,7 +17,7 @@ from infra.cosmos.documents import Item, request_id
 from infra.cosmos.errors import Failure, Kind
 from infra.cosmos.writes import Write
 from outbox.aggregate import AggregateKey
-from outbox.claims import Claim
+from outbox.claims import LONGEST_REQUEST_SECONDS, Claim
 from outbox.errors import OutcomeUnknown, Unavailable
 from outbox.unit_of_work import Receipt
 from tests.contract.conftest import CosmosStore
@@ -148,7 +148,7 @@ async def test_a_slow_request_sends_nothing_after_the_longest_request(cosmos_sto
 
     store = instance(cosmos_store)
     store.claims = Slow()
-    with pytest.raises(Unavailable, match="took too long") as caught:
+    with pytest.raises(Unavailable, match="stores nothing") as caught:
         await create(store)
     assert not isinstance(caught.value, OutcomeUnknown)
     assert await cosmos_store.events(AggregateKey("contact", "any")) == []
@@ -177,6 +177,28 @@ async def test_a_lost_answer_is_not_asked_for_again_after_the_longest_request(
     with pytest.raises(OutcomeUnknown):
         await create(store)
     assert len(sent) == 1
+
+
+async def test_a_process_that_was_stopped_in_the_pause_before_a_repetition_sends_nothing_afterwards(
+    cosmos_store: CosmosStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its claim may have expired meanwhile: another request has made another contact under the same key."""
+    store, loop, sent = instance(cosmos_store), asyncio.get_running_loop(), []
+    clock, sleep = loop.time, asyncio.sleep
+
+    async def lose() -> None:
+        sent.append("a batch")
+        await lose_the_answer()
+
+    async def stopped(seconds: float) -> None:
+        await sleep(seconds)
+        monkeypatch.setattr(loop, "time", lambda: clock() + LONGEST_REQUEST_SECONDS)
+
+    fragile(store).before = [lose] * 100
+    monkeypatch.setattr(asyncio, "sleep", stopped)
+    with pytest.raises(OutcomeUnknown):
+        await create(store)
+    assert sent == ["a batch"]
 
 
 async def test_a_refusal_without_a_record_behind_it_is_no_answer_but_a_request_to_come_again(

@@ -238,7 +238,7 @@ class BehindAProxy(Lagging):
     losses = 1
     throttled_fences = 0
 
-    async def _execute(self, partition_key: str, writes: Sequence[Write]) -> list[str]:
+    async def _execute(self, partition_key: str, writes: Sequence[Write]) -> tuple[list[str], str | None]:
         if writes[0].if_match == '"no-version"' and self.throttled_fences:
             self.throttled_fences -= 1
             raise StoreFailed(Failure(Kind.THROTTLED, "injected"))

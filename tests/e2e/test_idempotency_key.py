@@ -74,6 +74,14 @@ FAULTS: dict[str, list[tuple[str, dict[str, Any]]]] = {
         ("drop-after-commit", {"count": 1, **CLAIM}),
         ("fail-before-commit", {"count": LONG, **CLAIM_READ}),
     ],
+    "the claim's answer is lost, and its repetition is throttled": [
+        ("drop-after-commit", {"count": 1, **CLAIM}),
+        ("throttle", {"count": LONG, "retryAfterMs": 10, **CLAIM}),
+    ],
+    "the batch's answer is lost, and its repetition is throttled": [
+        ("drop-after-commit", {"count": 1, **BATCH}),
+        ("throttle", {"count": LONG, "retryAfterMs": 10, **BATCH}),
+    ],
     "the batch is not stored": [("fail-before-commit", {"count": LONG, **BATCH})],
     "the batch's answer is lost": [("drop-after-commit", {"count": LONG, **BATCH})],
     "both answers are lost": [

@@ -145,7 +145,7 @@ async def test_an_impossible_call_is_refused(
         assert answer.status == status
         assert answer.content_type == "application/problem+json"
         if status == 405:
-            assert answer.headers["Allow"] == "GET"
+            assert answer.headers["Allow"] == "GET, HEAD"
 
 
 async def test_the_relay_tells_how_it_goes_in_the_orders_own_words(api: aiohttp.ClientSession) -> None:

@@ -71,12 +71,21 @@ def test_the_route_that_takes_everything_is_tried_last(app: str) -> None:
     assert trigger("unrouted", app)["route"] == "{*path}"
 
 
+@EVERY_APP
+def test_what_takes_get_takes_head_and_nothing_else(app: str) -> None:
+    """RFC 9110, 9.1. The host does not do this by itself (azure-functions-host issue 11625)."""
+    for name in set(functions(app)) - {"unrouted"}:
+        methods = {method.value for method in trigger(name, app).get("methods", ())}
+        assert not methods & {"GET", "HEAD"} or methods == {"GET", "HEAD"}, f"{app}: {name} takes {methods}"
+
+
 def test_every_call_of_the_api_has_its_function() -> None:
     calls = {
         (trigger(name)["route"], method.value)
         for name in FUNCTIONS
         if trigger(name)["type"] == "httpTrigger" and name != "unrouted"
         for method in trigger(name)["methods"]
+        if method.value != "HEAD"
     }
     expected = {
         ("contacts", "POST"), ("contacts", "GET"), ("contacts/{id}", "GET"), ("contacts/{id}", "PATCH"),

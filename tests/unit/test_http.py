@@ -19,7 +19,7 @@ from infra.errors import InfraError, Misconfigured, Overloaded
 from infra.http import history, operations
 from infra.http import request as edge
 from infra.http.answering import STATUS_OF
-from infra.http.catch_all import IndexedApp, no_such_call
+from infra.http.catch_all import READING, IndexedApp, no_such_call
 from infra.http.errors import FieldError, InvalidRequest, RequestError, RequestTooLarge, UnsupportedMediaType
 from outbox import errors
 from outbox.unit_of_work import Page, Receipt, Versioned
@@ -107,9 +107,9 @@ async def test_a_patch_that_is_a_list_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "header", ["", "abc", "*", 'W/"abc"', '"abc', 'abc"', '"a" "b"', '"a", *', '"a",', "'a'"]
+    "header", ["", " ", ",", "abc", '"abc', 'abc"', '"a" "b"', '"a", *', "*, *", 'w/"a"', 'W/ "a"', "'a'"]
 )
-async def test_an_if_match_that_pins_no_version_is_refused(header: str) -> None:
+async def test_an_if_match_that_is_none_is_refused(header: str) -> None:
     status, fields, _ = await refused(lambda: edge.if_match(request(headers={"If-Match": header})))
     assert (status, fields) == (400, ["If-Match"])
 
@@ -119,10 +119,57 @@ async def test_a_change_with_a_condition_for_reading_is_refused() -> None:
     assert (status, fields) == (400, ["If-None-Match"])
 
 
-def test_an_if_match_names_versions() -> None:
+@pytest.mark.parametrize(
+    ("header", "versions"),
+    [
+        ('"1-a"', {'"1-a"'}),
+        ('"1", "2"', {'"1"', '"2"'}),
+        (', "1",,\t"a,b" ,', {'"1"', '"a,b"'}),  # RFC 9110, 5.6.1: an empty element of a list is ignored
+        ('W/"1"', {'W/"1"'}),  # equal to no stored version, which are all strong (RFC 9110, 13.1.1)
+        ('W/"1", "1"', {'W/"1"', '"1"'}),
+        ("*", set()),  # any version, and there is one: a contact that is not there is a 404 in any case
+        (" * ", set()),
+    ],
+)
+def test_an_if_match_names_versions(header: str, versions: set[str]) -> None:
+    assert edge.if_match(request(headers={"if-match": header})) == versions
+
+
+def test_without_an_if_match_any_version_will_do() -> None:
     assert edge.if_match(request()) == frozenset()
-    assert edge.if_match(request(headers={"If-Match": '"1-a"'})) == {'"1-a"'}
-    assert edge.if_match(request(headers={"if-match": '"1", "2"'})) == {'"1"', '"2"'}
+
+
+@pytest.mark.parametrize(
+    ("method", "headers", "taken"),
+    [
+        ("POST", {"Content-Type": "text/plain"}, {"Accept": "application/json"}),
+        (
+            "PATCH",
+            {"Content-Type": "application/json-patch+json"},
+            {"Accept-Patch": "application/json, application/merge-patch+json"},
+        ),
+        (
+            "PATCH",
+            {"Content-Type": "application/json", "Content-Encoding": "gzip"},
+            {"Accept-Encoding": "identity"},
+        ),
+    ],
+)
+async def test_who_sends_a_body_of_another_kind_is_told_which_are_taken(
+    method: str, headers: dict[str, str], taken: dict[str, str]
+) -> None:
+    """RFC 5789, 2.2, and RFC 9110, 15.5.16."""
+    sent = func.HttpRequest(method, "http://x/api/contacts/1", headers=headers, body=b"{}")
+    parse = http.revision if method == "PATCH" else http.contact_details
+
+    @http.answering
+    async def handler(req: func.HttpRequest) -> func.HttpResponse:
+        parse(req)
+        return func.HttpResponse()
+
+    answer = await handler(sent)
+    told = {name: value for name, value in dict(answer.headers).items() if name.lower().startswith("accept")}
+    assert (answer.status_code, told) == (415, taken)
 
 
 @pytest.mark.parametrize(
@@ -232,7 +279,7 @@ def test_an_id_may_be_written_in_capitals() -> None:
     ("error", "status", "retry_after"),
     [
         (InvalidRequest(FieldError("f", "r")), 400, None),
-        (UnsupportedMediaType(FieldError("f", "r")), 415, None),
+        (UnsupportedMediaType(FieldError("f", "r"), accepted={}), 415, None),
         (RequestTooLarge(FieldError("f", "r")), 413, None),
         (ContactNotFound("x"), 404, None),
         (ContactDeleted("x"), 404, None),
@@ -390,7 +437,7 @@ def test_a_list_says_where_it_goes_on() -> None:
 SMALL_APP = IndexedApp()
 
 
-@SMALL_APP.route(route="contacts", methods=["POST", "GET"])
+@SMALL_APP.route(route="contacts", methods=["POST", *READING])
 async def several(req: func.HttpRequest) -> func.HttpResponse:
     return func.HttpResponse()
 
@@ -408,7 +455,8 @@ async def whatever(req: func.HttpRequest) -> func.HttpResponse:
 @pytest.mark.parametrize(
     ("path", "status", "allow"),
     [
-        ("contacts", 405, "GET, POST"), ("contacts/", 405, "GET, POST"), ("contacts/1/notes/2", 405, "DELETE"),
+        ("contacts", 405, "GET, HEAD, POST"), ("contacts/", 405, "GET, HEAD, POST"),
+        ("contacts/1/notes/2", 405, "DELETE"),
         ("contacts/1", 404, None), ("contacts/1/notes/", 404, None), ("x", 404, None), ("", 404, None),
     ],
 )  # fmt: skip

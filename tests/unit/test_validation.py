@@ -59,6 +59,11 @@ def test_only_names_and_email_are_required() -> None:
         (changed(company={"companyName": "C", "city": "x" * 251}), {"company.city"}),
         (changed(name={"firstName": "\u200b\ufeff", "lastName": "\u2060"}), {"name.firstName", "name.lastName"}),
         (changed(name={"firstName": "J\u0000n", "lastName": "D\u001be"}), {"name.firstName", "name.lastName"}),
+        (changed(name={"firstName": "Jo\nhn", "lastName": "D\toe"}), {"name.firstName", "name.lastName"}),
+        (changed(name={"firstName": "Jo\u2028hn", "lastName": "D\r"}), {"name.firstName", "name.lastName"}),
+        (changed(name={"firstName": "\u202enhoJ", "lastName": "\u2067D"}), {"name.firstName", "name.lastName"}),
+        (changed(company={"companyName": "C\n", "street": "\u202aS\u202c", "city": "O\u2029"}),
+         {"company.companyName", "company.street", "company.city"}),
         (changed(description="bell \u0007"), {"description"}),
         (changed(company={"companyName": "C\u0008", "city": "\u0085"}), {"company.companyName", "company.city"}),
         (changed(id="x", deleted=True, lastSequence=9), {"id", "deleted", "lastSequence"}),
@@ -87,3 +92,10 @@ def test_lines_tabs_and_every_script_may_stand_in_a_text() -> None:
         name={"firstName": "Zoë-李", "lastName": "O'Neil"}, description="line one\n\tline two\r\n👩‍👧"
     )
     assert validated(ContactDetails, data).description == data["description"]
+
+
+@pytest.mark.parametrize("name", ["شهرام", "נועה", "می‌خواهم", "ශ්‍රී", "\u200fאב\u200e", "d'Été\u00a0Œ"])
+def test_a_name_of_any_script_is_taken_with_its_joiners_and_direction_marks(name: str) -> None:
+    assert (
+        validated(ContactDetails, changed(name={"firstName": name, "lastName": "D"})).name.first_name == name
+    )

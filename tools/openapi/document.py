@@ -42,7 +42,7 @@ def routes() -> Iterator[Route]:
         route = str(declared.get("route"))
         if declared.get("type") != "httpTrigger" or "{*" in route:
             continue
-        [method] = (str(each.value) for each in declared["methods"])
+        [method] = (str(each.value) for each in declared["methods"] if each.value != "HEAD")
         told = _DOCSTRING.match(function.get_user_function().__doc__ or "")
         if told is None or (told["method"], told["path"]) != (method, route):
             raise ValueError(
@@ -67,7 +67,8 @@ def document() -> dict[str, Any]:
         "info": {
             "title": "Contact service",
             "version": "1.0.0",
-            "description": "docs/api.md tells the rules: repetitions, versions, what operators do.",
+            "description": "docs/api.md tells the rules: repetitions, versions, what operators do. Whatever takes GET "
+            "takes HEAD too, and answers with the same status and headers.",
             "license": {"name": "MIT", "identifier": "MIT"},
         },
         "servers": [
@@ -127,11 +128,15 @@ def _problems() -> dict[str, Any]:
         f"problem{status}": {
             "description": title,
             "headers": {"x-correlation-id": {"$ref": "#/components/headers/x-correlation-id"}}
-            | ({"Retry-After": {"$ref": "#/components/headers/Retry-After"}} if status in (429, 503) else {}),
+            | {name: {"$ref": f"#/components/headers/{name}"} for name in _ALSO.get(status, ())},
             "content": {"application/problem+json": {"schema": schemas.ref("Problem")}},
         }
         for status, title in sorted(titles.items())
     }
+
+
+_ALSO = {415: ("Accept", "Accept-Patch", "Accept-Encoding"), 429: ("Retry-After",), 503: ("Retry-After",)}
+"""Headers of the answer to an error."""
 
 
 def _key(description: str) -> dict[str, str]:
@@ -151,6 +156,9 @@ _HEADERS = {
     "Idempotency-Replayed": _header('"true": the answer to an earlier request with this key.'),
     "Cache-Control": _header("Who may keep the answer."),
     "Retry-After": _header("In how many seconds to come back."),
+    "Accept": _header("The media types that the call takes."),
+    "Accept-Patch": _header("The media types that the PATCH takes (RFC 5789)."),
+    "Accept-Encoding": _header("The content coding that the call takes."),
 }
 
 

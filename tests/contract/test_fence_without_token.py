@@ -1,0 +1,45 @@
+"""A fence that has no session token would let an old read pass for proof: it fails."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from application.contacts import Contacts
+from infra.cosmos.container import Container, StoreFailed
+from infra.cosmos.documents import Item
+from infra.cosmos.writes import Write
+from outbox.aggregates import Aggregates
+from outbox.errors import Unavailable
+from tests.contract.conftest import CosmosStore
+from tests.support.contacts import DETAILS, LATER, ORIGIN
+
+
+class Stripped(Container):
+    """Behind a proxy that takes the session token out of every answer; its replica has seen nothing yet."""
+
+    async def _execute(self, partition_key: str, writes: Sequence[Write]) -> tuple[list[str], str | None]:
+        try:
+            etags, _ = await super()._execute(partition_key, writes)
+        except StoreFailed as error:
+            raise StoreFailed(replace(error.failure, session_token=None)) from error
+        finally:
+            self._sessions._tokens.pop(partition_key, None)
+        return etags, None
+
+    async def read(self, item_id: str, partition_key: str) -> Item | None:
+        return None
+
+
+async def test_where_no_answer_has_a_token_nothing_is_concluded_from_an_old_read(
+    cosmos_store: CosmosStore,
+) -> None:
+    """A contact that is there was answered 404, and a batch that was committed 412."""
+
+    def service(store: CosmosStore) -> Contacts:
+        return Contacts(Aggregates(store.open, store.claims), clock=lambda: LATER)
+
+    contact_id = (await service(cosmos_store).create(DETAILS, ORIGIN)).aggregate.id
+    stripped = CosmosStore(Stripped(cosmos_store.container._client, *cosmos_store.names), *cosmos_store.names)
+    with pytest.raises(Unavailable, match="session token"):
+        await service(stripped).delete(contact_id, ORIGIN)
