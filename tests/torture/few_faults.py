@@ -76,6 +76,29 @@ def lost_answers(chance: random.Random, seconds: float) -> list[Strike]:
     ]
 
 
+def regions_failing_over(chance: random.Random, seconds: float) -> list[Strike]:
+    """Answers are lost, the region takes no writes for a while, and refusals do not tell which state they are about.
+
+    All replicas lag, and contacts are parked meanwhile.
+    """
+    lag = {"kind": "lag", "seconds": 15.0, "count": None, "forSeconds": 6.0}
+    lost = {"kind": "drop-after-commit", "operation": "batch", "count": 3}
+    forbidden = {"kind": "write-forbidden", "count": None, "forSeconds": 3.5}
+    untold = {"kind": "no-session-token", "operation": "batch", "count": None, "forSeconds": 6.0}
+    strikes = [
+        *(
+            Strike(at, "cosmos", "cosmos", fault=fault | {"container": container})
+            for container in ("contacts", "parked-events", "directory", "claims", "leases")
+            for at in times(chance, seconds, 9.0)
+            for fault in (lag, lost, forbidden, untold)
+        ),
+        *(Strike(at, "poison contact", "contacts") for at in times(chance, seconds, 6.0)),
+        *(Strike(at, "operator", "parked events") for at in times(chance, seconds, 5.0)),
+        *deaths_of_relays(chance, seconds, 30.0),
+    ]
+    return in_order(strikes)
+
+
 def floods(chance: random.Random, seconds: float) -> list[Strike]:
     """Contacts whose waiting events need several batches, while the topic refuses every other send."""
     return [Strike(at, "flood", "contacts") for at in times(chance, seconds, 15.0)]

@@ -178,6 +178,7 @@ PROFILES: dict[str, Profile] = {
     "unserved-tokens": Profile(few_faults.unserved_tokens, hosts=2),
     "stolen-messages": Profile(few_faults.stolen_messages, pauses=(0.2, 0.7), hosts=2, ends_quietly=True),
     "lost-answers": Profile(few_faults.lost_answers),
+    "regions-failing-over": Profile(few_faults.regions_failing_over, hosts=2),
     "floods": Profile(few_faults.floods),
     "floods-in-small-pages": Profile(few_faults.floods, page=5),
     "nothing": Profile(few_faults.nothing),

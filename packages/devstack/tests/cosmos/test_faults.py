@@ -53,6 +53,7 @@ async def test_a_lost_answer_leaves_nothing_or_everything(
         ("unavailable", 503, None),
         ("refuse", 400, None),
         ("unauthorized", 401, None),
+        ("write-forbidden", 403, "3"),
     ],
 )
 async def test_an_error_on_demand_comes_as_often_as_told(
@@ -66,6 +67,63 @@ async def test_an_error_on_demand_comes_as_often_as_told(
     assert replies[0].sub_status == sub_status
     if status == 429:
         assert replies[0].headers["x-ms-retry-after-ms"] == "7"
+
+
+async def test_a_refusal_is_lost_as_any_other_answer(wide: ContainerProxy, faulty_raw: Raw) -> None:
+    assert (await create(faulty_raw, wide)).status == 201
+    await faulty_raw.administer("POST", "faults", {"kind": "drop-after-commit"})
+
+    with pytest.raises(aiohttp.ClientConnectionError):
+        await create(faulty_raw, wide)
+
+    assert (await create(faulty_raw, wide)).status == 409
+
+
+@pytest.mark.parametrize(
+    ("headers", "operations", "status"),
+    [
+        ({}, {"id": "1", "pk": "a"}, 409),
+        ({"x-ms-documentdb-is-upsert": "True", "If-Match": '"stale"'}, {"id": "1", "pk": "a"}, 412),
+        (
+            {"x-ms-cosmos-is-batch-request": "True", "x-ms-cosmos-batch-atomic": "True"},
+            [{"operationType": "Read", "id": "none"}],
+            207,
+        ),
+    ],
+)
+async def test_a_refusal_without_a_session_token_and_only_a_refusal(
+    wide: ContainerProxy, faulty_raw: Raw, headers: dict[str, str], operations: Any, status: int
+) -> None:
+    await faulty_raw.administer("POST", "faults", {"kind": "no-session-token", "count": 2})
+    stored = await create(faulty_raw, wide)
+
+    replies = [
+        await faulty_raw.send("POST", items_path(wide), headers={**PK, **headers}, body=operations)
+        for _ in range(2)
+    ]
+
+    assert (stored.status, "x-ms-session-token" in stored.headers) == (201, True)
+    assert [(reply.status, "x-ms-session-token" in reply.headers) for reply in replies] == [
+        (status, False),
+        (status, True),
+    ]
+
+
+async def test_while_a_region_takes_no_writes_it_is_read_and_the_sdk_asks_until_it_does(
+    wide: ContainerProxy, faulty_raw: Raw
+) -> None:
+    await wide.create_item({"id": "1", "pk": "a"})
+    await faulty_raw.administer("POST", "faults", {"kind": "write-forbidden", "count": None})
+    refused = await create(faulty_raw, wide, "2")
+    assert (refused.status, refused.sub_status) == (403, "3")
+    assert await stored(wide) == ["1"]
+    await faulty_raw.administer("DELETE", "faults")
+    await faulty_raw.administer("POST", "faults", {"kind": "write-forbidden", "count": 1})
+
+    await wide.execute_item_batch([("create", ({"id": "2", "pk": "a"},))], "a")
+
+    assert (await faulty_raw.administer("GET", "faults")).body["faults"] == []
+    assert await stored(wide) == ["1", "2"]
 
 
 async def test_a_slow_answer_takes_its_time_and_holds_nobody_else_up(

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from multidict import CIMultiDict
@@ -275,7 +276,9 @@ class LagMachine(RuleBasedStateMachine):
     def a_partition_splits(self, data: st.DataObject) -> None:
         if len(self.container.ranges) > 4:
             return
-        parent = data.draw(st.sampled_from(self.container.ranges))
+        self.split(data.draw(st.sampled_from(self.container.ranges)))
+
+    def split(self, parent: Range) -> None:
         for child in partitions.split(self.service, self.container, parent.id).children:
             self.states[child.id] = [
                 State(
@@ -323,3 +326,18 @@ class LagMachine(RuleBasedStateMachine):
 
 TestLagModel = LagMachine.TestCase
 TestLagModel.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_a_replica_of_a_new_partition_is_not_older_than_the_last_that_it_knows(changed: bool) -> None:
+    """What was before a split is known to it, so what had expired by then is gone."""
+    machine = LagMachine()
+    machine.make_container()
+    machine.several_are_written_at_once(pk="a", ids={"1"}, ttl=1)
+    machine.time_passes(seconds=2)
+    machine.one_is_created(pk="a", item_id="2")
+    machine.split(machine.part("a"))
+    if changed:
+        machine.one_is_created(pk="a", item_id="3")
+    machine.one_is_read(pk="a", item_id="1", back=0, lag=Fault(kind="lag", seconds=1))
+    machine.teardown()

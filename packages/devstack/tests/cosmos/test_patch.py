@@ -8,7 +8,14 @@ from azure.cosmos.aio import ContainerProxy
 
 from cosmos.raw import Raw, items_path
 
-START: dict[str, Any] = {"id": "1", "pk": "a", "n": 1, "list": ["x", "z"], "in": {"deep": True}}
+START: dict[str, Any] = {
+    "id": "1",
+    "pk": "a",
+    "n": 1,
+    "most": 1.7e308,
+    "list": ["x", "z"],
+    "in": {"deep": True},
+}
 
 
 @pytest.mark.parametrize(
@@ -22,6 +29,7 @@ START: dict[str, Any] = {"id": "1", "pk": "a", "n": 1, "list": ["x", "z"], "in":
         ({"op": "replace", "path": "/n", "value": "one"}, {"n": "one"}),
         ({"op": "incr", "path": "/n", "value": 2.5}, {"n": 3.5}),
         ({"op": "incr", "path": "/fresh", "value": 3}, {"fresh": 3}),
+        ({"op": "incr", "path": "/n", "value": 2**53}, {"n": 2**53}),
         ({"op": "remove", "path": "/list/0"}, {"list": ["z"]}),
         ({"op": "move", "from": "/n", "path": "/in/n"}, {"n": None, "in": {"deep": True, "n": 1}}),
     ],
@@ -44,6 +52,7 @@ async def test_operations(
         {"op": "remove", "path": "/none"},
         {"op": "incr", "path": "/in", "value": 1},
         {"op": "incr", "path": "/n", "value": "1"},
+        {"op": "incr", "path": "/most", "value": 1e308},
         {"op": "add", "path": "/none/deeper", "value": 1},
         {"op": "set", "path": "/list/9", "value": 1},
         {"op": "set", "path": "/_ts", "value": 1},

@@ -313,6 +313,31 @@ async def test_an_order_by_a_property_needs_its_index(database: AsyncDatabase) -
         )
 
 
+@pytest.mark.parametrize("root", ["/*", "/"])
+async def test_the_root_may_be_written_in_the_old_way(database: AsyncDatabase, root: str) -> None:
+    """As older clients and examples do; so does Microsoft's own test of ORDER BY."""
+    policy: Any = {"includedPaths": [{"path": root}], "excludedPaths": [{"path": "/b/"}]}
+    container = await database.create_container("c", PartitionKey("/pk"), indexing_policy=policy)
+    for number in (2, 1):
+        await container.create_item({"id": str(number), "pk": "k", "a": number, "b": {"c": number}})
+
+    query = "SELECT VALUE c.id FROM c ORDER BY c."
+    assert await all_of(container.query_items(query + "a", partition_key="k")) == ["1", "2"]
+    with pytest.raises(exceptions.CosmosHttpResponseError, match="excluded"):
+        await all_of(container.query_items(query + "b.c", partition_key="k"))
+
+
+async def test_a_container_without_an_index_serves_no_order_by(database: AsyncDatabase) -> None:
+    policy: Any = {"indexingMode": "none", "automatic": False}
+    container = await database.create_container("c", PartitionKey("/pk"), indexing_policy=policy)
+
+    for path in ("id", "_ts", "a"):
+        with pytest.raises(exceptions.CosmosHttpResponseError, match="excluded"):
+            await all_of(
+                container.query_items(f"SELECT * FROM c WHERE c.x = 1 ORDER BY c.{path}", partition_key="k")
+            )
+
+
 async def test_an_order_by_several_properties_needs_a_composite_index(database: AsyncDatabase) -> None:
     policy: Any = {
         "compositeIndexes": [[{"path": "/a", "order": "ascending"}, {"path": "/b", "order": "descending"}]]

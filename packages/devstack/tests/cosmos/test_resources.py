@@ -155,6 +155,14 @@ async def test_a_partition_key_path_may_be_nested_and_quoted(
             },
             "computed",
         ),
+        (
+            {
+                "id": "c",
+                "partitionKey": {"paths": ["/pk"]},
+                "indexingPolicy": {"includedPaths": [{"path": "/a/?"}]},
+            },
+            "mandatory indexing path",
+        ),
     ],
 )
 async def test_a_container_that_cannot_be_is_400(

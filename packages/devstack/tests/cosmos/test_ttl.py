@@ -1,13 +1,25 @@
 """An expired item is gone at once, everywhere. Each test waits for real seconds, so it looks in many places."""
 
 import asyncio
+import sqlite3
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 from azure.cosmos import PartitionKey, exceptions
-from azure.cosmos.aio import ContainerProxy, DatabaseProxy
+from azure.cosmos.aio import ContainerProxy, CosmosClient, DatabaseProxy
 
-from cosmos.raw import all_of
+from cosmos.raw import KEY, all_of
+from devstack.cosmos import server
+from devstack.cosmos.resources.service import Options, Service
+from devstack.cosmos.storage import ttl as expiry
+from devstack.cosmos.storage.catalogue import Catalogue
+from devstack.cosmos.storage.model import Container
+from devstack.cosmos.storage.partition_key import parse_definition
+from devstack.cosmos.storage.store import Store
+from devstack.cosmos.wire.auth import Authorizer
 from devstack.testing import eventually
 
 
@@ -104,3 +116,60 @@ async def test_a_containers_default_is_checked_too(database: DatabaseProxy, ttl:
         await database.create_container("bad", PartitionKey("/pk"), default_ttl=ttl)
 
     assert refused.value.status_code == 400
+
+
+async def test_a_purge_that_fails_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk was full for a while."""
+    purge, asked = expiry.purge, list[int]()
+
+    def once_failing(run: sqlite3.Connection, container: Container, now: int) -> int:
+        asked.append(now)
+        if len(asked) == 1:
+            raise sqlite3.OperationalError("disk I/O error")
+        return purge(run, container, now)
+
+    monkeypatch.setattr(expiry, "purge", once_failing)
+    monkeypatch.setattr(server, "PURGE_SECONDS", 0.01)
+    async with (
+        server.serving(0, tmp_path, Options(), Authorizer(accept_entra=False)) as address,
+        CosmosClient(address, KEY) as client,
+    ):
+        database = await client.create_database("d")
+        await database.create_container("c", PartitionKey("/pk"), default_ttl=-1)
+        await eventually(lambda: len(asked) > 1)
+
+
+async def test_a_container_that_is_deleted_during_a_purge_keeps_no_other_from_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    purge, purged = expiry.purge, list[str]()
+    with Store.opened(tmp_path) as store:
+        service = Service(store, Catalogue(store))
+
+        def change(act: Callable[[sqlite3.Connection], object]) -> None:
+            with store.transaction() as run:
+                act(run)
+            service.catalogue.reload()
+
+        def deleting_the_second(run: sqlite3.Connection, container: Container, now: int) -> int:
+            purged.append(container.id)
+            if container.id == "first":
+                second = service.catalogue.container("d", "second")
+                change(lambda run: service.catalogue.remove_container(run, second, None))
+            return purge(run, container, now)
+
+        change(lambda run: service.catalogue.add_database(run, "d", 1))
+        for name in ("first", "second", "third"):
+            change(partial(add, service, name))
+        monkeypatch.setattr(expiry, "purge", deleting_the_second)
+
+        await server.purge_expired(service)
+
+    assert purged == ["first", "third"]
+
+
+def add(service: Service, name: str, run: sqlite3.Connection) -> None:
+    database = service.catalogue.database("d")
+    properties = {"partitionKey": {"paths": ["/pk"], "kind": "Hash", "version": 2}, "defaultTtl": -1}
+    key = parse_definition(properties)
+    service.catalogue.add_container(run, database, name, properties, key=key, partitions=1, timestamp=1)

@@ -9,9 +9,15 @@ from pathlib import Path
 import pytest
 from azure.servicebus import ServiceBusMessage
 
+from devstack.servicebus.broker.description import Description
+from devstack.servicebus.broker.queue import Queue
+from devstack.servicebus.broker.sessions import SessionLock
 from devstack.servicebus.codec import encode as e
 from devstack.servicebus.codec import performatives as p
-from devstack.servicebus.codec.message import BATCH_FORMAT
+from devstack.servicebus.codec.errors import AmqpError
+from devstack.servicebus.codec.message import BATCH_FORMAT, parse
+from devstack.servicebus.engine import Engine
+from devstack.servicebus.store import Store
 from devstack.testing import Service, eventually, running
 from devstack.testing.amqp import RawClient, batch, message, raw_client
 from servicebus.support import administration, client
@@ -193,3 +199,40 @@ def test_a_damaged_file_is_named_and_left_alone(tmp_path: Path) -> None:
         Service("servicebus", folder).start()
 
     assert file.read_bytes() == b"this is no database" * 100
+
+
+class Holder:
+    """Holds a session, and lets it go when the queue is deleted, as the link of a receiver does."""
+
+    def __init__(self, engine: Engine, queue: Queue, lock: SessionLock) -> None:
+        self._engine, self._queue, self._lock = engine, queue, lock
+        engine.add_reader(queue, self)
+
+    def pump(self) -> None:
+        """Takes nothing."""
+
+    def entity_gone(self, error: AmqpError) -> None:
+        del error
+        self._queue.close_session(self._lock.session, self._engine.now())
+
+
+async def test_what_the_reader_of_a_deleted_queue_held_is_gone_with_the_queue(tmp_path: Path) -> None:
+    """Its message has expired meanwhile: if the session ended in any other way, it would be a dead letter now."""
+    now = 1000.0
+    brief = e.described(0x70, e.encode_list([b"\x40", b"\x40", e.uint(1000)])) + message(session_id="s")
+    with Store.opened(tmp_path) as store:
+        engine = Engine(store, lambda: now)
+        entity = engine.create(
+            Description(path="q", kind="queue", requires_session=True, dead_letter_on_expiration=True)
+        )
+        engine.namespace.send(entity, [parse(brief)], engine.now())
+        lock = entity.queue.sessions.accept("s", engine.now(), 60_000, lambda: None)
+        assert lock is not None
+        assert entity.queue.take(engine.now(), lock.session) is not None
+        Holder(engine, entity.queue, lock)
+        now += 2
+
+        engine.delete("q")
+
+    with Store.opened(tmp_path) as store:
+        assert Engine(store).namespace.entities() == []

@@ -160,7 +160,7 @@ class Dispatcher:
         try:
             request = Request(method, parse_path(raw_path), headers, body, unquote(raw_path))
             self._authorizer.check(request)
-            answer = self._with_faults(request)
+            answer = self._with_faults(request, activity)
         except CosmosError as error:
             answer = failure(error, activity)
         except sqlite3.Error as error:
@@ -172,12 +172,18 @@ class Dispatcher:
         answer.headers["x-ms-activity-id"] = activity
         return answer
 
-    def _with_faults(self, request: Request) -> Answer:
+    def _with_faults(self, request: Request, activity: str) -> Answer:
         request = lagging(self._faults, request)
         fault = met(self._faults, request)
         if fault is None:
             return self._within_budget(request)
-        return instead(fault, request) or changed(fault, self._within_budget(request))
+        if answer := instead(fault, request):
+            return answer
+        try:
+            answer = self._within_budget(request)
+        except CosmosError as error:
+            answer = failure(error, activity)
+        return changed(fault, answer)
 
     def _within_budget(self, request: Request) -> Answer:
         if self._budget is None or request.target.type != "docs":

@@ -24,6 +24,8 @@ NEEDS_QUERY_PLAN = Kind(400, "BadRequest", 1004)
 CONTAINER_RECREATED = Kind(400, "BadRequest", 1024)
 UNAUTHORIZED = Kind(401, "Unauthorized")
 FORBIDDEN = Kind(403, "Forbidden")
+WRITE_FORBIDDEN = Kind(403, "Forbidden", 3)
+"""This region takes no writes (any more): the account fails over."""
 NOT_FOUND = Kind(404, "NotFound")
 SESSION_NOT_AVAILABLE = Kind(404, "NotFound", 1002)
 OWNER_NOT_FOUND = Kind(404, "NotFound", 1003)

@@ -37,16 +37,21 @@ def dump_json(value: Any) -> str:
     return text
 
 
+def as_number(value: float) -> int | float:
+    """The number as it is stored. Raises ValueError for one that no double holds."""
+    double = float(value)
+    if math.isinf(double):
+        raise ValueError("a number is larger than a double")
+    return int(double) if abs(double) <= EXACT and double.is_integer() else double
+
+
 def _integer(text: str) -> int | float:
     value = int(text)
     return value if abs(value) <= EXACT else _number(text)
 
 
 def _number(text: str) -> int | float:
-    value = float(text)
-    if math.isinf(value):
-        raise ValueError("a number is larger than a double")
-    return int(value) if abs(value) <= EXACT and value.is_integer() else value
+    return as_number(float(text))
 
 
 def _no_constant(name: str) -> float:

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import email.utils
 import logging
+import sqlite3
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -118,16 +119,23 @@ async def _purge_forever(service: Service) -> None:
     """A few rows at a time, with a pause after each, so that requests go first."""
     while True:
         await asyncio.sleep(PURGE_SECONDS)
-        if service.history:
-            service.history.forget()
-        for container in list(service.catalogue.all_containers()):
-            if container.default_ttl is None:
-                continue
+        try:
+            await purge_expired(service)
+        except sqlite3.Error as error:  # the disk is full: it may be less so the next time
+            _log.warning("expired items were not purged: %s", error)
+
+
+async def purge_expired(service: Service) -> None:
+    """All of them that have expired so far; a container may be deleted meanwhile."""
+    if service.history:
+        service.history.forget()
+    for container in list(service.catalogue.all_containers()):
+        if container.default_ttl is not None:
             await _purge(service, container)
 
 
 async def _purge(service: Service, container: Container) -> None:
     kept, more = KEPT_SECONDS if service.history else 0, True
-    while more:
+    while more and service.catalogue.container_by_rid(container.rid):
         more = ttl.purge(service.store.connection, container, service.now() - kept) == ttl.PURGE_ROWS
         await asyncio.sleep(PAUSE_SECONDS)

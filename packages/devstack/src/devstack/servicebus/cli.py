@@ -28,7 +28,7 @@ def main(argv: list[str]) -> int:
         "--config", type=Path, help="Config.json of Microsoft's emulator, with entities to be made"
     )
     parser.add_argument(
-        "--faults", action="store_true", help="allow PUT /$devstack/faults on the management port"
+        "--faults", action="store_true", help="serve /_devstack/ on the management port: faults on demand"
     )
     parser.add_argument("--idle-timeout", type=float, default=DEFAULT_IDLE_SECONDS, help="seconds of silence")
     parser.add_argument("--watch-stdin", action="store_true", help="stop when standard input ends")

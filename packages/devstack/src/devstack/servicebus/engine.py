@@ -201,9 +201,12 @@ class Engine:
         return entity
 
     def delete(self, path: str) -> None:
-        for entity in self.namespace.delete(path):
-            self.store.delete_entity(entity.id)
+        removed = self.namespace.delete(path)
+        # First: a reader that lets go of what it held may still change what is stored of the entity.
+        for entity in removed:
             self._dismiss(entity, AmqpError(NOT_FOUND, f"The messaging entity '{path}' could not be found."))
+        for entity in removed:
+            self.store.delete_entity(entity.id)
 
     def _dismiss(self, entity: Entity, error: AmqpError) -> None:
         for queue in (entity.queue, entity.queue.dead_letter):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from devstack.cosmos.errors import CosmosError, bad_request, precondition_failed
-from devstack.cosmos.json_text import Json
+from devstack.cosmos.json_text import Json, as_number
 from devstack.cosmos.query.condition import holds
 from devstack.cosmos.storage.documents import SYSTEM_PROPERTIES, StoredItem
 from devstack.cosmos.storage.model import Container
@@ -116,7 +116,10 @@ def _increment(document: Json, operation: Operation) -> None:
     parent, key = _existing(document, operation.path)
     if not _is_number(parent[key]):
         raise _does_not_fit(operation.path, "is not a number")
-    parent[key] += operation.value
+    try:
+        parent[key] = as_number(parent[key] + operation.value)
+    except ValueError as error:
+        raise _does_not_fit(operation.path, "would be larger than a double") from error
 
 
 def _move(document: Json, operation: Operation) -> None:

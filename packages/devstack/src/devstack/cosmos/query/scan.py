@@ -95,20 +95,25 @@ class Order:
 def _is_indexed(container: Container, path: Path) -> bool:
     """Of an included and an excluded path the more precise one wins; ``/a/?`` is more precise than ``/a/*``.
 
+    ``id`` and ``_ts`` are indexed whatever the paths are, unless nothing is.
     https://learn.microsoft.com/azure/cosmos-db/index-policy#includeexclude-strategy
     """
     policy = container.properties["indexingPolicy"]
+    if policy["indexingMode"] == "none":
+        return False
     if path in (("id",), ("_ts",)):
         return True
     included, excluded = (
         max((_precision(part["path"], path) for part in policy.get(which, [])), default=-1)
         for which in ("includedPaths", "excludedPaths")
     )
-    return policy["indexingMode"] != "none" and included > excluded
+    return included > excluded
 
 
 def _precision(pattern: str, path: Path) -> int:
-    *named, last = (part.strip('"') for part in pattern.strip("/").split("/"))
+    """How many names of the pattern are the path's, in halves; -1: it is not about the path. ``/a/`` is ``/a/*``."""
+    whole = f"{pattern}*" if pattern.endswith("/") else pattern
+    *named, last = (part.strip('"') for part in whole.strip("/").split("/"))
     if last == "?" and tuple(named) == path:
         return 2 * len(named) + 1
     return 2 * len(named) if last == "*" and tuple(named) == path[: len(named)] else -1

@@ -163,12 +163,22 @@ def _indexing(policy: Any) -> Json:
     if mode != "none":
         # What kind of index a path has is no longer the client's choice: the service takes it and drops it.
         excluded = policy.get("excludedPaths") or []
-        nothing_else = [] if {"path": "/*"} in excluded else DEFAULT_INDEXING["includedPaths"]
+        nothing_else = [] if _has_root(excluded) else DEFAULT_INDEXING["includedPaths"]
         included = policy.get("includedPaths") or nothing_else
+        if not _has_root([*included, *excluded]):
+            raise bad_request(
+                "The special mandatory indexing path '/' is not provided in any of the path type sets: include or"
+                " exclude '/*'."
+            )
         filled["includedPaths"] = [{"path": part["path"]} for part in included]
         always = [part for part in DEFAULT_INDEXING["excludedPaths"] if part not in excluded]
         filled["excludedPaths"] = [*excluded, *always]
     return filled
+
+
+def _has_root(paths: list[Json]) -> bool:
+    """``/`` is the old way to write it."""
+    return any(part["path"] in ("/*", "/") for part in paths)
 
 
 def as_json(container: Container) -> Json:

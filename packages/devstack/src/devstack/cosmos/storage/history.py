@@ -9,7 +9,7 @@ children.
 
 import sqlite3
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from devstack.cosmos.storage.model import Container, Range
 from devstack.cosmos.storage.session import current_lsn
@@ -87,10 +87,9 @@ class History:
         """As the partition was so long ago, but not before the transaction ``at_least``."""
         newest, then = self.newest(container, part), self._clock() - seconds
         missing = self._first(container, part, "at > ?", then)
-        if missing is None:
-            return replace(newest, now=int(then))
-        if missing[0] > at_least:
-            return Replica(part, missing[0] - 1, int(then))
+        if missing is None or missing[0] > at_least:
+            lsn = newest.lsn if missing is None else missing[0] - 1
+            return Replica(part, lsn, int(max(then, self._time_of(container, part, lsn))))
         known = self._first(container, part, "lsn = ?", at_least)
         assert known is not None  # what came before it is kept
         return Replica(part, at_least, int(known[1]))
@@ -110,6 +109,16 @@ class History:
             (container.number, part.id, value),
         ).fetchone()
         return row
+
+    def _time_of(self, container: Container, part: Range, lsn: int) -> float:
+        """When the last transaction up to ``lsn`` was, before a split too; 0 for one that is no longer kept."""
+        ranges = (part.id, *part.parents)
+        at: float | None = self._run.execute(
+            "SELECT max(at) FROM commits WHERE container = ? AND lsn <= ?"
+            f" AND range IN ({', '.join('?' * len(ranges))})",
+            (container.number, lsn, *ranges),
+        ).fetchone()[0]
+        return at or 0.0
 
     def rows(self, container: Container, replicas: Iterable[Replica]) -> str:
         """SQL for the items as these replicas have them, in place of the table's name.

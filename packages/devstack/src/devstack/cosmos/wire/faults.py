@@ -13,6 +13,7 @@ from devstack.cosmos.errors import (
     SERVICE_UNAVAILABLE,
     TOO_MANY_REQUESTS,
     UNAUTHORIZED,
+    WRITE_FORBIDDEN,
     CosmosError,
     session_not_available,
 )
@@ -25,7 +26,8 @@ class Fault(fault_api.Fault):
     ``operation``: create, upsert, read, replace, patch, delete, batch, query, plan or feed. ``container``: its id.
     ``path``: a pattern of the decoded path, with ``*``. ``lag`` meets reads of items only, and keeps no other fault
     from meeting them. ``slow``: the answer waits; ``late``: so does the request, which is carried out afterwards even
-    if its client has given up.
+    if its client has given up. ``write-forbidden`` meets writes of items only. ``no-session-token``: the request is
+    carried out, and if it is refused, the answer does not say of which state.
     """
 
     kind: Literal[
@@ -39,6 +41,8 @@ class Fault(fault_api.Fault):
         "unavailable",
         "refuse",
         "session-not-available",
+        "write-forbidden",
+        "no-session-token",
         "lag",
     ]
     method: str | None = None
@@ -56,6 +60,7 @@ class Fault(fault_api.Fault):
         target = request.target
         checks = (
             self.kind not in _OF_READS or operation_of(request) in _READS,
+            self.kind != "write-forbidden" or operation_of(request) in _WRITES,
             self.kind != "session-not-available" or "x-ms-session-token" in request.headers,
             self.method in (None, request.method),
             self.operation in (None, operation_of(request)),
@@ -101,6 +106,11 @@ def instead(fault: Fault, request: Request) -> Answer | None:
             raise CosmosError(SERVICE_UNAVAILABLE, "The service is unavailable (a fault on demand).")
         case "refuse":
             raise CosmosError(BAD_REQUEST, "The request is refused (a fault on demand).")
+        case "write-forbidden":
+            raise CosmosError(
+                WRITE_FORBIDDEN,
+                "The requested operation cannot be performed at this region (a fault on demand).",
+            )
         case "session-not-available":
             raise session_not_available(f"dbs/{request.target.database}/colls/{request.target.container}")
         case "fail-before-commit":
@@ -110,16 +120,20 @@ def instead(fault: Fault, request: Request) -> Answer | None:
 
 
 def changed(fault: Fault, answer: Answer) -> Answer:
-    """The answer of a request that was carried out."""
-    if fault.kind == "drop-after-commit":
-        answer.dropped = True
-    if fault.kind == "slow":
-        answer.delay = fault.seconds
+    """The answer of a request that was carried out or refused."""
+    match fault.kind:
+        case "drop-after-commit":
+            answer.dropped = True
+        case "slow":
+            answer.delay = fault.seconds
+        case "no-session-token" if answer.is_refusal:
+            answer.headers.pop("x-ms-session-token", None)
     return answer
 
 
 _OF_READS = ("lag", "session-not-available")
 _READS = ("read", "query", "feed")
+_WRITES = ("create", "upsert", "replace", "patch", "delete", "batch")
 _BY_METHOD = {"GET": "read", "PUT": "replace", "PATCH": "patch", "DELETE": "delete"}
 
 

@@ -78,3 +78,8 @@ class Answer:
     charge: float = 1.0
     dropped: bool = False
     delay: float = 0.0
+
+    @property
+    def is_refusal(self) -> bool:
+        """Of the whole request; 207: one operation of a batch was refused, and so all were."""
+        return self.status == 207 or self.status >= 400
