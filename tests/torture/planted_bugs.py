@@ -116,8 +116,12 @@ PLANTED = (
     Planted(
         "lost-answer-then-429-is-told-as-not-written",
         "infra/cosmos/unit_of_work.py",
-        "(failure.kind is Kind.THROTTLED and not answer_lost)",
-        "failure.kind is Kind.THROTTLED",
+        "(failure.kind is Kind.THROTTLED and not answer_lost)\n"
+        "                if final or not await _waited(pause, give_up_at):\n"
+        "                    raise (_unknown(failure) if answer_lost else _error(failure)) from error\n",
+        "failure.kind is Kind.THROTTLED\n"
+        "                if final or not await _waited(pause, give_up_at):\n"
+        "                    raise _error(failure) from error\n",
         "lost-answers",
         ("refused, and done",),
     ),
