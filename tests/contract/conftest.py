@@ -1,6 +1,6 @@
 """One suite over every adapter of a port: the in-memory fakes, and the real adapters against devstack."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
 
 import pytest
@@ -8,10 +8,12 @@ from azure.cosmos.aio import CosmosClient
 from azure.servicebus.aio import ServiceBusClient
 
 from devstack.testing import Service
+from infra.cosmos import batch
 from infra.cosmos.batch import Lifetimes
 from infra.cosmos.claims import CosmosClaims
 from infra.cosmos.container import Container
 from infra.cosmos.unit_of_work import CosmosUnitOfWork
+from infra.cosmos.writes import Write, size_in_bytes
 from infra.servicebus.message import CloudEvents
 from infra.servicebus.publisher import ServiceBusPublisher
 from outbox.aggregate import AggregateKey
@@ -96,6 +98,19 @@ async def cosmos_store(cosmos_server: Service) -> AsyncIterator[CosmosStore]:
         client = CosmosClient.from_connection_string(cosmos_connection(cosmos_server))
         yield CosmosStore(Container(client, database.id, CONTACTS), database.id, CONTACTS)
         await client.close()
+
+
+@pytest.fixture
+def batch_sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The size in bytes of each batch that is checked or stored from now on."""
+    sizes: list[int] = []
+
+    def noted(writes: Sequence[Write]) -> int:
+        sizes.append(size_in_bytes(writes))
+        return sizes[-1]
+
+    monkeypatch.setattr(batch, "size_in_bytes", noted)
+    return sizes
 
 
 @pytest.fixture(params=["fake", "devstack"])

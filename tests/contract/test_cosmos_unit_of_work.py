@@ -9,11 +9,11 @@ import pytest
 
 from domain.contact import Contact
 from domain.values import Name
-from infra.cosmos import batch, unit_of_work
+from infra.cosmos import unit_of_work
 from infra.cosmos.container import Container, StoreFailed
 from infra.cosmos.errors import Failure, Kind
 from infra.cosmos.unit_of_work import CosmosUnitOfWork
-from infra.cosmos.writes import Write, size_in_bytes
+from infra.cosmos.writes import Write
 from infra.errors import Misconfigured
 from outbox.errors import (
     AggregateNotFound,
@@ -354,20 +354,12 @@ async def test_a_token_of_another_list_is_refused(cosmos_store: CosmosStore) -> 
 
 
 async def test_what_passed_the_check_is_not_larger_when_the_commit_begins_a_trace(
-    cosmos_store: CosmosStore, monkeypatch: pytest.MonkeyPatch
+    cosmos_store: CosmosStore, batch_sizes: list[int]
 ) -> None:
-    sizes: list[int] = []
-    measured = size_in_bytes
-
-    def noted(writes: Sequence[Write]) -> int:
-        sizes.append(measured(writes))
-        return sizes[-1]
-
-    monkeypatch.setattr(batch, "size_in_bytes", noted)
     with recording():
         async with cosmos_store.open(Origin("no trace")) as work:
             work.add(Contact.create(DETAILS, at=NOON))
             work.check()
             await work.commit()
-    checked, committed = sizes
+    checked, committed = batch_sizes
     assert checked == committed

@@ -4,7 +4,6 @@ What happens when processes die and answers get lost: ``test_lost_keys.py``.
 """
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -16,11 +15,9 @@ from application.errors import ContactNotFound
 from devstack.testing import eventually
 from domain.contact import Contact
 from domain.values import Name
-from infra.cosmos import batch
 from infra.cosmos.batch import Lifetimes
 from infra.cosmos.claims import CosmosClaims
 from infra.cosmos.documents import request_id
-from infra.cosmos.writes import Write, size_in_bytes
 from outbox.aggregate import AggregateKey
 from outbox.aggregates import Aggregates
 from outbox.errors import (
@@ -167,19 +164,11 @@ async def test_a_request_that_is_refused_as_too_large_leaves_its_key_to_the_corr
 
 
 async def test_what_is_stored_under_a_claim_is_not_larger_than_what_was_checked_before(
-    cosmos_store: CosmosStore, monkeypatch: pytest.MonkeyPatch
+    cosmos_store: CosmosStore, batch_sizes: list[int]
 ) -> None:
     """Else a request of just the limit would be claimed, and refused as too large."""
-    sizes: list[int] = []
-    measured = size_in_bytes
-
-    def noted(writes: Sequence[Write]) -> int:
-        sizes.append(measured(writes))
-        return sizes[-1]
-
-    monkeypatch.setattr(batch, "size_in_bytes", noted)
     await create(cosmos_store)
-    checked, committed = sizes
+    checked, committed = batch_sizes
     assert committed <= checked
 
 
