@@ -21,7 +21,7 @@ STOP_SECONDS = 10.0
 def main(argv: list[str]) -> int:
     """Run until stopped; the exit code."""
     arguments = _parse(argv)
-    logs.configure()
+    logs.configure_host()
     return service.run(partial(_serve, arguments), watch_stdin=arguments.watch_stdin)
 
 

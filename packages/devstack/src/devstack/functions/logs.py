@@ -38,8 +38,26 @@ def _is_of_use(record: logging.LogRecord) -> bool:
     return not record.getMessage().startswith("Auth level is not applied")
 
 
-def configure() -> None:
+def _is_told_by_no_listener(record: logging.LogRecord) -> bool:
+    # azure-servicebus raises an error of its own (a link whose connection ends while it opens, say) and logs
+    # it with its traceback as well; what is raised, a listener tells once.
+    return not (
+        record.name.startswith("azure.servicebus") and record.msg.startswith("Unexpected error occurred")
+    )
+
+
+def configure_worker() -> None:
     """The app's own records from INFO up, the SDKs' from WARNING up."""
+    _configure()
+
+
+def configure_host() -> None:
+    """As in the app, but for what the listeners tell themselves."""
+    handler = _configure()
+    handler.addFilter(_is_told_by_no_listener)
+
+
+def _configure() -> logging.Handler:
     handler = logging.StreamHandler(sys.stderr)
     handler.addFilter(_is_of_use)
     handler.setFormatter(_LineFormatter())
@@ -48,3 +66,4 @@ def configure() -> None:
         logging.getLogger(name).setLevel(logging.WARNING)
     # It warns at every attempt while Cosmos DB is away, which the listeners tell once.
     logging.getLogger("azure.cosmos.LocationCache").setLevel(logging.ERROR)
+    return handler

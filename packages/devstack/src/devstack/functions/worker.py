@@ -75,7 +75,7 @@ def main(descriptor: int, app: Path) -> None:
     # Ctrl-C reaches all processes of a terminal; what it means is for the host to say.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    logs.configure()
+    logs.configure_worker()
     connection = Connection(descriptor)
     try:
         worker = _Worker(connection, app)
