@@ -6,16 +6,15 @@ partition. Without that token, a read straight after a write may see the version
 """
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 from azure.core.async_paging import AsyncItemPaged
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
+from infra.cosmos.answers import NO_ANSWER, UNREADABLE, age, etags
 from infra.cosmos.attempts import noted
 from infra.cosmos.documents import Item
 from infra.cosmos.errors import SDK_ERRORS, Failure, Kind, classify
@@ -67,7 +66,10 @@ class Container:
             if error.failure.kind is Kind.MISSING:
                 return None
             raise
-        return dict(item), _seconds(item.get_response_headers().get("Date")) - item["_ts"]
+        try:
+            return dict(item), age(item, item.get_response_headers().get("Date"))
+        except UNREADABLE as error:
+            raise StoreFailed(NO_ANSWER) from error
 
     async def create(self, item: Item) -> None:
         """Store an item whose id no item of its partition has. Raises StoreFailed.
@@ -114,12 +116,17 @@ class Container:
             try:
                 async with self._calls() as proxy:
                     results = await proxy.execute_item_batch(operations, partition_key)
+                stored = etags(results, writes)
             except StoreFailed as error:
                 self._sessions.merge(partition_key, error.failure.session_token)
                 raise StoreFailed(attempts.outcome(error.failure)) from error
+            except UNREADABLE as error:
+                if not attempts.succeeded:
+                    raise
+                raise StoreFailed(attempts.outcome(NO_ANSWER)) from error
         token = results.get_response_headers().get("x-ms-session-token")
         self._sessions.merge(partition_key, token)
-        return [str(result.get("eTag", "")) for result in results], token
+        return stored, token
 
     async def exists(self, item_id: str, partition_key: str) -> bool:
         """Whether the item is there, by a write's own answer, which no lagging replica gives. The item is not written.
@@ -289,11 +296,3 @@ class Container:
 
 def _is_fence(writes: Sequence[Write]) -> bool:
     return writes[0].if_match == _NO_VERSION
-
-
-def _seconds(date: str | None) -> float:
-    """The time of an answer: without a readable date, which a proxy may have removed, this machine's."""
-    try:
-        return parsedate_to_datetime(date or "").timestamp()
-    except ValueError:
-        return time.time()
