@@ -14,7 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pydantic.alias_generators import to_camel
 
 from infra.canonical import canonical
-from infra.cosmos.publishable import check_feed_can_be_read, check_publishable
+from infra.cosmos.publishable import check_publishable, check_storable
 from infra.telemetry.tracing import valid_state
 from outbox.aggregate import STORED, Aggregate, AggregateKey, AggregateState
 from outbox.event import DomainEvent
@@ -43,10 +43,10 @@ _ID_LENGTH = 128
 def aggregate_item(aggregate: Aggregate[Any], state: AggregateState, *, ttl: int) -> Item:
     """The item of an aggregate with its new state; the item expires ``ttl`` seconds after it is written (-1: never).
 
-    Raises Unpublishable: the change feed could not be read past the item.
+    Raises Unpublishable: the store would change the state, or the change feed could not be read past the item.
     """
     data = state.model_dump(mode="json", by_alias=True)
-    check_feed_can_be_read(aggregate.aggregate_type, data)
+    check_storable(aggregate.aggregate_type, data)
     return {
         "id": aggregate.aggregate_id,
         "partitionKey": aggregate.partition_key,
