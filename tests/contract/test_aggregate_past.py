@@ -28,7 +28,7 @@ from outbox.relay import Relay
 from outbox.unit_of_work import utc_now
 from tests.support.azure import CONTACTS, LEASES, PARKED, contacts_database
 from tests.support.emulators import Gap
-from tests.support.fakes import FakePublisher
+from tests.support.fake_publisher import FakePublisher
 from tests.support.feed import EVENTS
 from tests.support.short_pages import shorten_pages
 

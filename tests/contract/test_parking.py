@@ -40,7 +40,8 @@ from outbox.unit_of_work import utc_now
 from tests.support.azure import PARKED, contacts_database, cosmos_connection
 from tests.support.contacts import NOON
 from tests.support.emulators import Gap
-from tests.support.fakes import FakeParkingLot, FakePublisher
+from tests.support.fake_parking_lot import FakeParkingLot
+from tests.support.fake_publisher import FakePublisher
 from tests.support.feed import EVENTS, contact_key, event_document, poison_document, read
 
 A = contact_key("a")
