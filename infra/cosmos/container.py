@@ -16,7 +16,7 @@ from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from infra.cosmos.answers import NO_ANSWER, UNREADABLE, age, etags
 from infra.cosmos.attempts import noted
-from infra.cosmos.documents import Item
+from infra.cosmos.documents import FENCE, Item
 from infra.cosmos.errors import SDK_ERRORS, Failure, Kind, classify
 from infra.cosmos.paging import named, one_page
 from infra.cosmos.sessions import SessionTokens
@@ -26,7 +26,7 @@ DEADLINE_SECONDS = 4.0
 """The longest that one call may take, with the SDK's own retries. A request makes few calls and answers within 10 s."""
 
 _NO_VERSION = '"no-version"'
-_FENCE, _FENCE_TTL_SECONDS = "fence", 60
+_FENCE_TTL_SECONDS = 60
 _TELLING = {Kind.CONFLICT, Kind.STALE, Kind.MISSING}
 """Refusals that say what is stored, so that the caller reads next."""
 
@@ -145,7 +145,7 @@ class Container:
         The token comes from a write that is refused. Should the service's refusal carry no token, a document is written
         that expires within a minute.
         """
-        await self._fenced_by(await self._refused(_FENCE, partition_key), partition_key)
+        await self._fenced_by(await self._refused(FENCE, partition_key), partition_key)
 
     async def _fence_after(self, refusal: Failure, partition_key: str) -> None:
         """As :meth:`fence`; a failure of it does not hide that the answer to the refused batch was lost before."""
@@ -157,7 +157,7 @@ class Container:
 
     async def _fenced_by(self, refusal: Failure, partition_key: str) -> None:
         if refusal.session_token is None:
-            item = {"id": _FENCE, "partitionKey": partition_key, "type": _FENCE, "ttl": _FENCE_TTL_SECONDS}
+            item = {"id": FENCE, "partitionKey": partition_key, "type": FENCE, "ttl": _FENCE_TTL_SECONDS}
             _, token = await self._execute(partition_key, [Write.upsert(item)])
             if token is None:  # a read would prove nothing
                 detail = "no answer has a session token: let the header x-ms-session-token pass every proxy"
@@ -166,7 +166,7 @@ class Container:
     async def _token(self, partition_key: str) -> str | None:
         """What a read of this partition goes by. Raises StoreFailed."""
         if self._sessions.is_doubted(partition_key):
-            await self._fenced_by(await self._refused(_FENCE, partition_key), partition_key)
+            await self._fenced_by(await self._refused(FENCE, partition_key), partition_key)
             self._sessions.trust(partition_key)
         return self._sessions.get(partition_key)
 

@@ -17,6 +17,7 @@ from infra.canonical import canonical
 from infra.cosmos.publishable import check_publishable, check_storable
 from infra.telemetry.tracing import valid_state
 from outbox.aggregate import STORED, Aggregate, AggregateKey, AggregateState
+from outbox.errors import Unpublishable
 from outbox.event import DomainEvent
 from outbox.feed import FeedEvent, Lifetime, OutboxEvent, Poison
 from outbox.notice import Notice
@@ -30,6 +31,8 @@ SCHEMA_VERSION = "schemaVersion"
 """Beside ``data``, and not part of the digest: the version before must be able to check what this version stores."""
 _SIGNED = ("id", "partitionKey", "type", "aggregateType", "aggregateId", "data")
 REQUEST_TYPE = "idempotencyRecord"
+FENCE = "fence"
+"""The id, and the type, of a document that only makes the service tell its state (:mod:`infra.cosmos.container`)."""
 KEEP_FOR_EVER = -1
 
 Item = dict[str, Any]
@@ -54,6 +57,16 @@ def aggregate_item(aggregate: Aggregate[Any], state: AggregateState, *, ttl: int
         "data": data,
         "ttl": ttl,
     }
+
+
+def check_id(aggregate: Aggregate[Any]) -> None:
+    """Raise Unpublishable for an id under which the outbox stores documents of its own, in the same partition."""
+    aggregate_id = aggregate.aggregate_id
+    if aggregate_id == FENCE or aggregate_id.startswith(request_id("")):
+        raise Unpublishable(
+            f"the id of a {aggregate.aggregate_type} is {FENCE}, or begins with {request_id('')}, as documents of the "
+            "outbox itself do: put something before it"
+        )
 
 
 def aggregate_from_item(kind: type[A], item: Mapping[str, Any]) -> Versioned[A]:
