@@ -1,8 +1,9 @@
 """Parked events are kept in order and replayed in order, and no event overtakes the parked events of its contact."""
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -34,7 +35,7 @@ from outbox.notice import Notice
 from outbox.parking import EXPIRED, MAX_AGE_SECONDS, Parking
 from outbox.parking_lot import Change, ParkedEvent, ParkingLot, State
 from outbox.relay import READING_SECONDS, Relay
-from outbox.replay import Replayed
+from outbox.replay import REPLAY_SECONDS, Replayed
 from outbox.ttl_guard import TtlGuard
 from outbox.unit_of_work import utc_now
 from tests.support.azure import PARKED, contacts_database, cosmos_connection
@@ -327,6 +328,30 @@ async def test_a_replay_sends_what_the_relay_parks_meanwhile(world: World) -> No
     assert not await world.is_blocked()
 
 
+async def test_a_replay_that_has_no_time_left_says_so_and_lets_another_one_go_on(world: World) -> None:
+    await world.feed(large(1), *(event(sequence) for sequence in range(2, 61)))
+    world.topic.limit = 10_000
+    seconds = itertools.count(step=REPLAY_SECONDS - 1)  # begun at 0; asked before each look at what waits
+    hurried = Parking(world.lot, world.topic, clock=world.clock, timer=lambda: next(seconds))
+    first = await hurried.replay(A)
+    assert not first.done
+    assert world.sent("a") == ids(*range(1, first.replayed + 1))
+    assert 0 < first.replayed < 60
+    assert await world.is_blocked()
+    assert await world.parking.replay(A) == Replayed(60 - first.replayed, done=True)
+    assert world.sent("a") == ids(*range(1, 61))
+
+
+async def test_a_block_behind_which_nothing_waits_ends_by_counting(world: World) -> None:
+    """As the version before leaves it, which stored no count."""
+    blocked = Marker(A).block(read(large(1)), "too large", [], world.now)
+    await world.lot.store(replace(blocked, waiting=None))
+    seconds = itertools.count(step=1)
+    hurried = Parking(world.lot, world.topic, clock=world.clock, timer=lambda: next(seconds))
+    assert await hurried.replay(A) == Replayed(0, done=True)
+    assert not await world.is_blocked()
+
+
 async def test_a_replay_that_died_after_sending_is_done_again_by_the_upkeep_without_harm(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -580,7 +605,7 @@ async def test_an_event_parked_before_documents_named_their_type_is_replayed(
     await world.feed(event(3))
     assert world.sent("a") == []
     assert [one.aggregate for one in (await world.parking.page(10, None)).items] == [A, A]
-    assert (await world.parking.replay(A)).replayed == 2
+    assert await world.parking.replay(A) == Replayed(2, done=True)
     assert world.sent("a") == ids(2, 3)
 
 
