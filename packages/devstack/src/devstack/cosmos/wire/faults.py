@@ -25,7 +25,7 @@ class Fault(fault_api.Fault):
 
     ``operation``: create, upsert, read, replace, patch, delete, batch, query, plan or feed. ``container``: its id.
     ``path``: a pattern of the decoded path, with ``*``. ``lag`` meets reads of items only, counts all of them whatever
-    its ``share``, and keeps no other fault from meeting them. ``slow``: the answer waits; ``late``: so does the request,
+    its ``share``, and keeps no other fault away. ``slow``: the answer waits; ``late``: so does the request,
     which is carried out afterwards even if its client has given up. ``write-forbidden`` meets writes of items only.
     ``no-session-token``: the request is carried out, and if it is refused, the answer does not say of which state.
     """
