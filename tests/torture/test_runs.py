@@ -103,7 +103,7 @@ def test_another_app_can_be_tried(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_run_that_is_stopped_says_so_and_lists_nothing_that_may_only_be_late(
     number: signal.Signals, tmp_path: Path
