@@ -79,11 +79,9 @@ async def test_a_coroutine_runs_on_the_loop_and_a_plain_function_in_a_thread(
 
 
 async def test_a_plain_function_does_not_hold_up_the_others(http: aiohttp.ClientSession) -> None:
-    slow = asyncio.create_task(http.get("api/slow/1"))
-    begun = time.monotonic()
+    slow = asyncio.create_task(http.get("api/slow/3"))
     async with http.get("api/echo/a") as answer:
         await described(answer)
-    assert time.monotonic() - begun < 0.9
     assert not slow.done()
     async with await slow as answer:
         assert await answer.text() == "done"
