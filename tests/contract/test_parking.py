@@ -630,3 +630,21 @@ async def test_a_replay_sends_nothing_when_its_claim_is_about_to_run_out(world: 
     with pytest.raises(NotDelivered, match="in time"):
         await world.parking.replay(A)
     assert world.sent("a") == []
+    world.lot.waiting = waiting  # type: ignore[method-assign]  # it is quick again
+    assert await world.parking.replay(A) == Replayed(2, done=True), "the claim was given back"
+
+
+@pytest.mark.known_gap(Gap.BATCH_IGNORES_ETAG)
+async def test_a_claim_whose_answer_was_lost_and_that_was_repeated_is_known_as_the_own_one(
+    world: World,
+) -> None:
+    await world.feed(large(1), event(2))
+    world.topic.limit = 10_000
+    store, losses = world.lot.store, iter([True])
+
+    async def repeated(marker: Marker) -> Marker:
+        stored = await store(marker)
+        return await store(marker) if next(losses, False) else stored  # the repetition is refused
+
+    world.lot.store = repeated  # type: ignore[method-assign]  # as the SDK repeats a write
+    assert await world.parking.replay(A) == Replayed(2, done=True)
