@@ -448,6 +448,8 @@ async def test_a_replay_while_the_broker_is_away_keeps_everything(world: World) 
     with pytest.raises(NotDelivered):
         await world.parking.replay(A)
     assert len((await world.parking.page(10, None)).items) == 2
+    world.topic.fail_for.clear()
+    assert await world.parking.replay(A) == Replayed(2, done=True), "the claim was given back"
 
 
 @pytest.mark.known_gap(Gap.BATCH_IGNORES_ETAG)
