@@ -31,9 +31,10 @@ from outbox.errors import (
 )
 from outbox.feed import FeedEvent, OutboxEvent
 from outbox.marker import Marker
-from outbox.notice import Notice
+from outbox.notice import ACTION, Notice
 from outbox.parking import EXPIRED, MAX_AGE_SECONDS, Parking
 from outbox.parking_lot import Change, ParkedEvent, ParkingLot, State
+from outbox.publisher import AggregateEvents, Outcome, Refused
 from outbox.relay import READING_SECONDS, Relay
 from outbox.replay import REPLAY_SECONDS, Replayed
 from outbox.ttl_guard import TtlGuard
@@ -392,6 +393,65 @@ async def test_a_claim_that_ran_out_ends_the_replay_that_had_it(world: World) ->
     world.lot.settle = too_late  # type: ignore[method-assign]  # another replay runs right before the removal
     assert await world.parking.replay(A) == Replayed(0, done=True)
     assert world.sent("a") == ids(1, 2)
+
+
+@pytest.mark.known_gap(Gap.BATCH_IGNORES_ETAG)
+async def test_a_replay_whose_claim_another_one_took_over_leaves_that_claim_alone(world: World) -> None:
+    await world.feed(large(1), event(2))
+    world.topic.limit = 10_000
+    settle = world.lot.settle
+
+    async def too_late(marker: Marker, delivered: Sequence[ParkedEvent], change: Change) -> Marker:
+        world.lot.settle = settle  # type: ignore[method-assign]
+        world.now += timedelta(seconds=2 * READING_SECONDS)
+        newest = await world.marker()
+        assert newest is not None
+        await world.lot.store(newest.claimed("another", world.now + timedelta(seconds=READING_SECONDS)))
+        return await settle(marker, delivered, change)
+
+    world.lot.settle = too_late  # type: ignore[method-assign]  # another replay begins right before the removal
+    with pytest.raises(BeingReplayed):
+        await world.parking.replay(A)
+    marker = await world.marker()
+    assert marker is not None
+    assert (marker.replay, marker.is_replayed(world.now)) == ("another", True)
+
+
+@pytest.mark.known_gap(Gap.BATCH_IGNORES_ETAG)
+async def test_a_refusal_is_told_when_the_answer_to_its_recording_was_lost(world: World) -> None:
+    await world.feed(event(1), large(2), event(3))
+    settle = world.lot.settle
+
+    async def repeated(marker: Marker, delivered: Sequence[ParkedEvent], change: Change) -> Marker:
+        await settle(marker, delivered, change)
+        return await settle(marker, delivered, change)  # as the SDK repeats a write: it is refused
+
+    world.lot.settle = repeated  # type: ignore[method-assign]
+    with pytest.raises(StillUnsendable, match="too large"):
+        await world.parking.replay(A)
+    assert (await world.parked(2)).state is State.IN_THE_WAY
+
+
+class NoNotices(FakePublisher):
+    """A broker that takes no notice."""
+
+    def _publish(self, group: AggregateEvents) -> Outcome:
+        actions = [event.action for event in group.events if isinstance(event, OutboxEvent)]
+        if ACTION not in actions:
+            return super()._publish(group)
+        before = actions.index(ACTION)
+        super()._publish(replace(group, events=group.events[:before]))
+        return Refused(before, "no notices")
+
+
+async def test_a_notice_that_cannot_be_sent_is_dropped_and_holds_up_nothing(world: World) -> None:
+    world.topic = NoNotices(limit=1000)
+    await world.feed(event(1), large(2), event(3))
+    await world.parking.discard((await world.parked(2)).id, "r")
+    await world.parking.upkeep()
+    assert world.sent("a") == ids(1, 3)
+    assert not await world.is_blocked()
+    assert await world.listed() == []
 
 
 async def test_the_upkeep_sends_what_a_discarding_left_and_leaves_an_operators_work_alone(
