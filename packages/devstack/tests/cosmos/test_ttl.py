@@ -79,10 +79,10 @@ async def test_an_expired_item_is_gone_from_reads_queries_batches_and_the_feed(
 
 
 async def test_a_rewrite_starts_the_ttl_anew(container: ContainerProxy) -> None:
-    await container.create_item({"id": "rewritten", "pk": "a", "ttl": 2})
-    await container.create_item({"id": "left", "pk": "a", "ttl": 2})
-    await asyncio.sleep(1.1)
-    await container.upsert_item({"id": "rewritten", "pk": "a", "ttl": 2})
+    await container.create_item({"id": "rewritten", "pk": "a", "ttl": 4})
+    await container.create_item({"id": "left", "pk": "a", "ttl": 4})
+    await asyncio.sleep(3)  # so much later the one is gone than the other
+    await container.upsert_item({"id": "rewritten", "pk": "a", "ttl": 4})
 
     await until_gone(container, "left")
 
