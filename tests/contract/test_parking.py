@@ -436,7 +436,7 @@ class NoNotices(FakePublisher):
     """A broker that takes no notice."""
 
     def _publish(self, group: AggregateEvents) -> Outcome:
-        actions = [event.action for event in group.events if isinstance(event, OutboxEvent)]
+        actions = [event.action for event in group.events]
         if ACTION not in actions:
             return super()._publish(group)
         before = actions.index(ACTION)
