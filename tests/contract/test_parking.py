@@ -637,6 +637,17 @@ async def test_aggregates_of_two_types_and_one_id_are_parked_apart(world: World)
     assert world.sent("a") == ids(2, 1, 3)
 
 
+async def test_what_waits_is_counted_anew_for_one_of_two_types_with_one_id(world: World) -> None:
+    order = AggregateKey("order", A.id)
+    await world.feed(large(1), event(2))
+    blocked = Marker(order).block(read(large(3)), "too large", [], world.now)
+    await world.lot.store(replace(blocked, waiting=None))
+    seconds = itertools.count(step=1)
+    hurried = Parking(world.lot, world.topic, clock=world.clock, timer=lambda: next(seconds))
+    assert await hurried.replay(order) == Replayed(0, done=True)
+    assert [marker.aggregate for marker in await world.lot.blocked()] == [A]
+
+
 @pytest.mark.parametrize("odd", ["a/b?c#d\\e", "x" * 128, "ä ö", "a-b"])
 async def test_an_aggregate_of_any_id_can_be_parked(world: World, odd: str) -> None:
     document = large(1)
