@@ -76,8 +76,11 @@ async def proxy(cosmos_server: Service) -> AsyncIterator[Proxy]:
 
 
 @pytest.fixture
-async def store(cosmos_server: Service, proxy: Proxy) -> AsyncIterator[CosmosStore]:
+async def store(
+    cosmos_server: Service, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[CosmosStore]:
     """Behind the proxy, on replicas that lag as far as the contract allows."""
+    monkeypatch.setattr(unit_of_work, "PATIENCE_SECONDS", 60.0)  # a busy machine loses no patience
     async with contacts_database(cosmos_server) as database:
         text = cosmos_server.connection_string.replace(proxy.target, proxy.address)
         client = cosmos_client(Connection(text), None)
