@@ -4,6 +4,7 @@ The host is the Cosmos DB trigger of Azure Functions, which reads documents with
 issue 7114).
 """
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -48,16 +49,19 @@ def _values(data: Any) -> Iterator[Any]:
 
 
 def check_storable(aggregate_type: str, state: Any) -> None:
-    """Raise Unpublishable for a state that the store would change in silence, or the feed could not be read past.
+    """Raise Unpublishable for a state that the store would refuse or change, or the feed could not be read past.
 
     Cosmos DB keeps numbers as doubles. An integer that a double holds passes however large it is: one that was stored
     before has become such a one, and must not lock its aggregate.
     """
     check_feed_can_be_read(aggregate_type, state)
-    if any(isinstance(value, int) and not is_a_double(value) for value in _values(state)):
-        raise Unpublishable(
-            f"an integer of {aggregate_type} is beyond 2^53, where the store keeps another number: write it as text"
-        )
+    for value in _values(state):
+        if isinstance(value, int) and not is_a_double(value):
+            raise Unpublishable(
+                f"an integer of {aggregate_type} is beyond 2^53, where the store keeps another number: write it as text"
+            )
+        if isinstance(value, float) and not math.isfinite(value):
+            raise Unpublishable(f"a number of {aggregate_type} is not finite: replace it")
 
 
 def check_publishable(item: Mapping[str, Any]) -> None:
