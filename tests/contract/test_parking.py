@@ -32,7 +32,7 @@ from outbox.errors import (
 from outbox.feed import FeedEvent, OutboxEvent
 from outbox.marker import Marker
 from outbox.notice import ACTION, Notice
-from outbox.parking import EXPIRED, MAX_AGE_SECONDS, Parking
+from outbox.parking import EXPIRED, MAX_AGE_SECONDS, UPKEEP_SECONDS, Parking
 from outbox.parking_lot import Change, ParkedEvent, ParkingLot, State
 from outbox.publisher import AggregateEvents, Outcome, Refused
 from outbox.relay import READING_SECONDS, Relay
@@ -463,6 +463,25 @@ async def test_the_upkeep_sends_what_a_discarding_left_and_leaves_an_operators_w
     assert world.sent("a") == [notice(1), *ids(2)]
     assert await world.is_blocked(contact_key("b"))
     assert world.sent("b") == []
+
+
+async def test_an_upkeep_that_has_no_time_left_leaves_the_rest_to_the_next_one(world: World) -> None:
+    await world.feed(large(1), large(1, "b"))
+    for one in await world.listed():
+        await world.parking.discard(one.id, "r")
+    publish, seconds = world.topic.publish, 0.0
+
+    async def slowly(page: Sequence[AggregateEvents], until: float) -> Sequence[Outcome]:
+        nonlocal seconds
+        seconds += UPKEEP_SECONDS
+        return await publish(page, until)
+
+    world.topic.publish = slowly  # type: ignore[method-assign]
+    hurried = Parking(world.lot, world.topic, clock=world.clock, timer=lambda: seconds)
+    await hurried.upkeep()
+    assert len(await world.lot.blocked()) == 1
+    await hurried.upkeep()
+    assert await world.lot.blocked() == []
 
 
 async def test_what_is_parked_for_too_long_is_discarded_and_the_rest_is_sent(world: World) -> None:
