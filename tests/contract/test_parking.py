@@ -463,6 +463,8 @@ async def test_the_upkeep_sends_what_a_discarding_left_and_leaves_an_operators_w
     assert world.sent("a") == [notice(1), *ids(2)]
     assert await world.is_blocked(contact_key("b"))
     assert world.sent("b") == []
+    [refused] = [one for one in await world.listed() if one.state is State.IN_THE_WAY]
+    assert (refused.aggregate, refused.attempts) == (contact_key("b"), 1)
 
 
 async def test_an_upkeep_that_has_no_time_left_leaves_the_rest_to_the_next_one(world: World) -> None:
@@ -495,6 +497,22 @@ async def test_what_is_parked_for_too_long_is_discarded_and_the_rest_is_sent(wor
     assert await world.listed() == []
     given_up = [one.discarding for one in await world.listed(discarded=True)]
     assert [one.reason for one in given_up if one] == [EXPIRED, EXPIRED]
+
+
+async def test_an_event_is_not_given_up_for_the_age_of_the_one_that_was_in_its_way(
+    cosmos_lot: CosmosParkingLot,
+) -> None:
+    world = World(cosmos_lot, FakePublisher(limit=1000))
+    cosmos_lot._clock = world.clock
+    await world.feed(large(1))
+    world.now += timedelta(seconds=MAX_AGE_SECONDS - 60)
+    await world.lot.park((await world.lot.markers([A]))[A], [read(large(2))])
+    await world.parking.discard((await world.parked(1)).id, "r")
+    await world.parking.upkeep()
+    assert (await world.parked(2)).state is State.IN_THE_WAY
+    world.now += timedelta(seconds=120)
+    await world.parking.upkeep()
+    assert (await world.parked(2)).state is State.IN_THE_WAY
 
 
 async def test_a_relay_that_died_after_parking_parks_nothing_twice(world: World) -> None:
