@@ -12,7 +12,7 @@ from infra import relay_feed
 from infra.bootstrap import application
 from infra.contacts import http as contacts
 from infra.contacts.http import answering
-from infra.http import catch_all, request, responses
+from infra.http import catch_all, methods, request, responses
 from infra.http.operator_functions import operator_functions
 from infra.http.set_aside import set_aside_functions
 from infra.late import late
@@ -49,7 +49,7 @@ async def create_contact(req: func.HttpRequest) -> func.HttpResponse:
     return contacts.resource.created(receipt, replayed=replayed)
 
 
-@app.route(route="contacts", methods=catch_all.READING)
+@app.route(route="contacts", methods=methods.READING)
 @answering
 async def list_contacts(req: func.HttpRequest) -> func.HttpResponse:
     """GET /contacts?pageSize=&continuationToken=: list contacts, a page a call"""
@@ -57,7 +57,7 @@ async def list_contacts(req: func.HttpRequest) -> func.HttpResponse:
     return contacts.resource.listed(await application().contacts.page(size, token, request.origin(req)))
 
 
-@app.route(route="contacts/{id}", methods=catch_all.READING)
+@app.route(route="contacts/{id}", methods=methods.READING)
 @answering
 async def get_contact(req: func.HttpRequest) -> func.HttpResponse:
     """GET /contacts/{id}: read a contact"""
@@ -85,7 +85,7 @@ async def delete_contact(req: func.HttpRequest) -> func.HttpResponse:
     return responses.no_content()
 
 
-@app.route(route="directory", methods=catch_all.READING)
+@app.route(route="directory", methods=methods.READING)
 @answering
 async def search_directory(req: func.HttpRequest) -> func.HttpResponse:
     """GET /directory?name=&email=&company=&city=&country=&sort=&pageSize=&continuationToken=: search the directory"""
@@ -93,7 +93,7 @@ async def search_directory(req: func.HttpRequest) -> func.HttpResponse:
     return directory.listed(await application().directory.search(search, size, token))
 
 
-@app.route(route="{*path}", methods=[*catch_all.METHODS])
+@app.route(route="{*path}", methods=methods.EVERY)
 @answering
 async def unrouted(req: func.HttpRequest) -> func.HttpResponse:
     """Every call that no other function takes. The name of this function must sort last."""

@@ -145,7 +145,14 @@ def transactions_behind(page: FeedPage) -> int:
 
 
 def session_lsn(session_token: str) -> int:
-    """The LSN in a session token: 12 for ``0:-1#12`` and for ``0:12``."""
+    """The LSN in a session token: 12 for ``0:-1#12`` and for ``0:12``; of tokens joined by commas the highest.
+
+    Tokens are joined where a partition was split: the numbers of a child go on from those of its parent.
+    """
+    return max(map(_lsn, session_token.split(",")))
+
+
+def _lsn(session_token: str) -> int:
     version = session_token.partition(":")[2] or session_token
     segments = version.split("#")
     return int(segments[1] if len(segments) > 1 else segments[0])

@@ -12,12 +12,13 @@ was stored in one transaction with it. Without one only the partition of its id 
 every event of every aggregate would be read.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
 from infra.cosmos.container import Container, StoreFailed
 from infra.cosmos.documents import EVENT_TYPE, EventReader, Item
+from infra.cosmos.fences import fence_everywhere
 from infra.past_events import (
     MOST_PARKED,
     NO_LIMIT,
@@ -120,13 +121,11 @@ class AggregatePast:
 
     async def _stored(self, aggregate: AggregateKey, size: int, before: int | None) -> _Stored:
         named = {"@aggregateType": aggregate.type, "@id": aggregate.id}
-        states = await self.container.first(_STATE, named, 1)
-        if not states:  # a replica may lag: only behind a fence it is surely not there
-            await self.container.fence(aggregate.id)
-            states = await self.container.first(_STATE, named, 1, partition_key=aggregate.id)
+        states = await self.container.first(_STATE, named, 1) or await self._behind_fences(named)
         state = states[0] if states else None
         key = str(state["partitionKey"]) if state else aggregate.id
         of_one = {"@type": EVENT_TYPE, "@id": aggregate.id}
+        await self.container.fence(key)  # no event of the aggregate that was read is missed for expired
         places = await self.container.first(_PLACES, of_one, MOST_EVENTS, partition_key=key)
         if not places:
             return _Stored(state, key if state else None)
@@ -136,10 +135,18 @@ class AggregatePast:
         unnumbered = [name for name, place in sequences.items() if place is None]
         wanted = [*newest[:size], *(unnumbered[:size] if before is None else [])]
         floor = below[newest[size - 1]] if len(newest) > size else None
-        await self.container.fence(key)  # no event of these is missed for expired
         documents = {"@type": EVENT_TYPE, "@ids": wanted}
         events = await self.container.first(_DOCUMENTS, documents, len(wanted) + 1, partition_key=key)
         return _Stored(state, key, events, floor, whole=len(places) < MOST_EVENTS)
+
+    async def _behind_fences(self, named: Mapping[str, str]) -> list[Item]:
+        """The aggregate's document in any partition: a replica may lag, so what one does not show may be there."""
+        fences = await fence_everywhere(self.container, self.observer.feed)
+        token: str | None = None
+        while True:
+            found, token = await self.container.page_behind(fences, _STATE, named, 1, token)
+            if found or token is None:
+                return found
 
     async def _parked(self, aggregate: AggregateKey) -> Parked:
         marker = (await self.lot.markers([aggregate])).get(aggregate, Marker(aggregate))

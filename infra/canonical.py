@@ -48,6 +48,11 @@ def as_sent(data: Any) -> bytes:
         return json.dumps(data, separators=(",", ":")).encode()
 
 
+def is_a_double(value: int) -> bool:
+    """Whether a store of doubles keeps this integer as it is."""
+    return abs(value) < _LARGEST_DOUBLE and int(float(value)) == value
+
+
 def _is_simple(value: Any) -> bool:
     """Whether the standard library's encoder, which is much faster, gives the same bytes.
 
@@ -72,10 +77,6 @@ def _with_floats(value: Any) -> Any:
         return {name: _with_floats(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
         return [_with_floats(inner) for inner in value]
-    if (
-        isinstance(value, int)
-        and _LARGEST_INTEGER < abs(value) < _LARGEST_DOUBLE
-        and int(float(value)) == value
-    ):
+    if isinstance(value, int) and abs(value) > _LARGEST_INTEGER and is_a_double(value):
         return float(value)
     return value

@@ -68,7 +68,7 @@ class Changes(Generic[State]):
 
 
 class Aggregate(ABC, Generic[State]):
-    """Keeps the state as it was loaded, the state now, and the changes between the two, in order.
+    """Keeps the state as subscribers know it, the state now, and the changes between the two, in order.
 
     A subclass sets ``aggregate_type`` and ``state_type`` (the model of its state), changes its state only through
     :meth:`_set` and :meth:`_raise`, and makes the events of its changes in :meth:`_created` and :meth:`_updated`.
@@ -79,7 +79,7 @@ class Aggregate(ABC, Generic[State]):
     state_type: ClassVar[type[AggregateState]]
 
     def __init__(self, state: State, *, is_new: bool) -> None:
-        self._loaded = state
+        self._told = state
         self._state = state
         self._is_new = is_new
         self._happened: list[str | Numbered] = []
@@ -147,11 +147,11 @@ class Aggregate(ABC, Generic[State]):
         return lambda sequence: self._updated(happened, state, sequence, at)
 
     def _set(self, name: str, value: object, at: datetime) -> None:
-        """Change one property of the state. The property's event is raised if the value differs from the loaded one."""
+        """Change one property of the state. The property's event is raised if subscribers know another value."""
         if getattr(self._state, name) == value:
             return
         self._state = self._state.model_copy(update={name: value})
-        if getattr(self._loaded, name) == value:
+        if getattr(self._told, name) == value:
             self._happened.remove(name)
         else:
             if name not in self._happened:
@@ -159,9 +159,14 @@ class Aggregate(ABC, Generic[State]):
             self._changed_at = at
 
     def _raise(self, event: Numbered, **update: object) -> None:
-        """Raise an event that no changed property explains; ``update``: the properties that change with the event."""
+        """Raise an event that no changed property explains; ``update``: the properties that change with the event.
+
+        The event tells their values: what was set before needs no event any more, and what is set later is compared
+        with these values.
+        """
         self._state = self._state.model_copy(update=update)
-        self._happened.append(event)
+        self._told = self._told.model_copy(update=update)
+        self._happened = [*(each for each in self._happened if each not in update), event]
 
     @abstractmethod
     def _created(self, state: State, sequence: int) -> DomainEvent:

@@ -54,7 +54,7 @@ class ChangeTooLarge(OutboxError):
 
 
 class Unpublishable(OutboxError):
-    """The change holds what JSON's readers do not agree on, or an id that a reader may rewrite; nothing is stored."""
+    """The change holds what JSON's readers do not agree on, or an id that it must not have; nothing is stored."""
 
 
 class UnknownContinuation(OutboxError):

@@ -160,7 +160,7 @@ class UnitOfWork(Protocol):
         Raises:
             PreconditionFailed: an aggregate was changed or deleted by another since it was read; nothing is stored.
             ChangeTooLarge: the changes do not fit one transaction; nothing is stored.
-            Unpublishable: an event holds what JSON's readers do not agree on; nothing is stored.
+            Unpublishable: an event or a state holds what JSON's readers do not agree on; nothing is stored.
             Throttled, Unavailable: the store could not answer; nothing is stored.
             OutcomeUnknown: the store's answer was lost: everything is stored, or nothing.
             ValueError: nothing is tracked, or aggregates of two partitions are changed: a bug of the caller.

@@ -1,5 +1,6 @@
 """The events of an order: each carries the order's id and all that a subscriber needs."""
 
+import unicodedata
 from typing import Annotated, Literal
 from uuid import UUID
 
@@ -13,9 +14,11 @@ SKU_LENGTH = 40
 
 
 def name_of(length: int) -> AfterValidator:
-    """The rule of a name: not blank, and at most so many characters."""
+    """The rule of a name: not blank, in one line, and at most so many characters."""
 
     def check(text: str) -> str:
+        if any(unicodedata.category(character) in ("Cc", "Zl", "Zp") for character in text):
+            raise ValueError("must not have control characters, line breaks or tabs")
         if not 1 <= len(text.strip()) <= length:
             raise ValueError(f"must have 1 to {length} characters that are not spaces around it")
         return text.strip()

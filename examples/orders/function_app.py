@@ -10,7 +10,7 @@ from examples.orders import http as orders
 from examples.orders.bootstrap import BOARD_SUBSCRIPTION, application
 from examples.orders.http import answering
 from infra import relay_feed, subscriber
-from infra.http import catch_all, request
+from infra.http import catch_all, methods, request
 from infra.http.effects import effect_functions
 from infra.http.operator_functions import operator_functions
 from infra.http.set_aside import set_aside_functions
@@ -50,7 +50,7 @@ async def place_order(req: func.HttpRequest) -> func.HttpResponse:
     return orders.resource.created(receipt, replayed=replayed)
 
 
-@app.route(route="orders", methods=catch_all.READING)
+@app.route(route="orders", methods=methods.READING)
 @answering
 async def list_orders(req: func.HttpRequest) -> func.HttpResponse:
     """GET /orders?pageSize=&continuationToken="""
@@ -58,7 +58,7 @@ async def list_orders(req: func.HttpRequest) -> func.HttpResponse:
     return orders.resource.listed(await application().orders.page(size, token, request.origin(req)))
 
 
-@app.route(route="orders/{id}", methods=catch_all.READING)
+@app.route(route="orders/{id}", methods=methods.READING)
 @answering
 async def get_order(req: func.HttpRequest) -> func.HttpResponse:
     """GET /orders/{id}"""
@@ -86,7 +86,7 @@ async def ship_order(req: func.HttpRequest) -> func.HttpResponse:
     return orders.resource.changed(await service.ship(order_id, origin, if_match=versions))
 
 
-@app.route(route="board", methods=catch_all.READING)
+@app.route(route="board", methods=methods.READING)
 @answering
 async def get_board(req: func.HttpRequest) -> func.HttpResponse:
     """GET /board?status=&pageSize=&continuationToken="""
@@ -94,7 +94,7 @@ async def get_board(req: func.HttpRequest) -> func.HttpResponse:
     return orders.on_board(await application().board.page(status, size, token))
 
 
-@app.route(route="{*path}", methods=[*catch_all.METHODS])
+@app.route(route="{*path}", methods=methods.EVERY)
 @answering
 async def unrouted(req: func.HttpRequest) -> func.HttpResponse:
     """Every call that no other function takes. The name of this function must sort last."""

@@ -10,6 +10,7 @@ from typing import Any, Self
 from infra.cosmos.documents import (
     KEEP_FOR_EVER,
     aggregate_item,
+    check_id,
     erased_request_item,
     event_item,
     request_item,
@@ -120,7 +121,10 @@ def _partition_key(aggregates: Sequence[Aggregate[Any]]) -> str:
 def _document(changed: Changed, lifetimes: Lifetimes) -> Write:
     ttl = lifetimes.tombstones if changed.aggregate.deleted else KEEP_FOR_EVER
     item = aggregate_item(changed.aggregate, changed.changes.state, ttl=ttl)
-    return Write.create(item) if changed.etag is None else Write.replace(item, changed.etag)
+    if changed.etag is not None:
+        return Write.replace(item, changed.etag)
+    check_id(changed.aggregate)  # a stored one is not locked by a rule that was made later
+    return Write.create(item)
 
 
 def _record_writes(

@@ -6,18 +6,17 @@ partition. Without that token, a read straight after a write may see the version
 """
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 from azure.core.async_paging import AsyncItemPaged
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
+from infra.cosmos.answers import NO_ANSWER, UNREADABLE, age, etags
 from infra.cosmos.attempts import noted
-from infra.cosmos.documents import Item
+from infra.cosmos.documents import FENCE, Item
 from infra.cosmos.errors import SDK_ERRORS, Failure, Kind, classify
 from infra.cosmos.paging import named, one_page
 from infra.cosmos.sessions import SessionTokens
@@ -27,7 +26,7 @@ DEADLINE_SECONDS = 4.0
 """The longest that one call may take, with the SDK's own retries. A request makes few calls and answers within 10 s."""
 
 _NO_VERSION = '"no-version"'
-_FENCE, _FENCE_TTL_SECONDS = "fence", 60
+_FENCE_TTL_SECONDS = 60
 _TELLING = {Kind.CONFLICT, Kind.STALE, Kind.MISSING}
 """Refusals that say what is stored, so that the caller reads next."""
 
@@ -67,7 +66,10 @@ class Container:
             if error.failure.kind is Kind.MISSING:
                 return None
             raise
-        return dict(item), _seconds(item.get_response_headers().get("Date")) - item["_ts"]
+        try:
+            return dict(item), age(item, item.get_response_headers().get("Date"))
+        except UNREADABLE as error:
+            raise StoreFailed(NO_ANSWER) from error
 
     async def create(self, item: Item) -> None:
         """Store an item whose id no item of its partition has. Raises StoreFailed.
@@ -114,12 +116,17 @@ class Container:
             try:
                 async with self._calls() as proxy:
                     results = await proxy.execute_item_batch(operations, partition_key)
+                stored = etags(results, writes)
             except StoreFailed as error:
                 self._sessions.merge(partition_key, error.failure.session_token)
                 raise StoreFailed(attempts.outcome(error.failure)) from error
+            except UNREADABLE as error:
+                if not attempts.succeeded:
+                    raise
+                raise StoreFailed(attempts.outcome(NO_ANSWER)) from error
         token = results.get_response_headers().get("x-ms-session-token")
         self._sessions.merge(partition_key, token)
-        return [str(result.get("eTag", "")) for result in results], token
+        return stored, token
 
     async def exists(self, item_id: str, partition_key: str) -> bool:
         """Whether the item is there, by a write's own answer, which no lagging replica gives. The item is not written.
@@ -138,7 +145,7 @@ class Container:
         The token comes from a write that is refused. Should the service's refusal carry no token, a document is written
         that expires within a minute.
         """
-        await self._fenced_by(await self._refused(_FENCE, partition_key), partition_key)
+        await self._fenced_by(await self._refused(FENCE, partition_key), partition_key)
 
     async def _fence_after(self, refusal: Failure, partition_key: str) -> None:
         """As :meth:`fence`; a failure of it does not hide that the answer to the refused batch was lost before."""
@@ -150,7 +157,7 @@ class Container:
 
     async def _fenced_by(self, refusal: Failure, partition_key: str) -> None:
         if refusal.session_token is None:
-            item = {"id": _FENCE, "partitionKey": partition_key, "type": _FENCE, "ttl": _FENCE_TTL_SECONDS}
+            item = {"id": FENCE, "partitionKey": partition_key, "type": FENCE, "ttl": _FENCE_TTL_SECONDS}
             _, token = await self._execute(partition_key, [Write.upsert(item)])
             if token is None:  # a read would prove nothing
                 detail = "no answer has a session token: let the header x-ms-session-token pass every proxy"
@@ -159,7 +166,7 @@ class Container:
     async def _token(self, partition_key: str) -> str | None:
         """What a read of this partition goes by. Raises StoreFailed."""
         if self._sessions.is_doubted(partition_key):
-            await self._fenced_by(await self._refused(_FENCE, partition_key), partition_key)
+            await self._fenced_by(await self._refused(FENCE, partition_key), partition_key)
             self._sessions.trust(partition_key)
         return self._sessions.get(partition_key)
 
@@ -289,11 +296,3 @@ class Container:
 
 def _is_fence(writes: Sequence[Write]) -> bool:
     return writes[0].if_match == _NO_VERSION
-
-
-def _seconds(date: str | None) -> float:
-    """The time of an answer: without a readable date, which a proxy may have removed, this machine's."""
-    try:
-        return parsedate_to_datetime(date or "").timestamp()
-    except ValueError:
-        return time.time()

@@ -14,9 +14,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pydantic.alias_generators import to_camel
 
 from infra.canonical import canonical
-from infra.cosmos.publishable import check_feed_can_be_read, check_publishable
+from infra.cosmos.publishable import check_publishable, check_storable
 from infra.telemetry.tracing import valid_state
 from outbox.aggregate import STORED, Aggregate, AggregateKey, AggregateState
+from outbox.errors import Unpublishable
 from outbox.event import DomainEvent
 from outbox.feed import FeedEvent, Lifetime, OutboxEvent, Poison
 from outbox.notice import Notice
@@ -30,6 +31,8 @@ SCHEMA_VERSION = "schemaVersion"
 """Beside ``data``, and not part of the digest: the version before must be able to check what this version stores."""
 _SIGNED = ("id", "partitionKey", "type", "aggregateType", "aggregateId", "data")
 REQUEST_TYPE = "idempotencyRecord"
+FENCE = "fence"
+"""The id, and the type, of a document that only makes the service tell its state (:mod:`infra.cosmos.container`)."""
 KEEP_FOR_EVER = -1
 
 Item = dict[str, Any]
@@ -43,10 +46,10 @@ _ID_LENGTH = 128
 def aggregate_item(aggregate: Aggregate[Any], state: AggregateState, *, ttl: int) -> Item:
     """The item of an aggregate with its new state; the item expires ``ttl`` seconds after it is written (-1: never).
 
-    Raises Unpublishable: the change feed could not be read past the item.
+    Raises Unpublishable: the store would change the state, or the change feed could not be read past the item.
     """
     data = state.model_dump(mode="json", by_alias=True)
-    check_feed_can_be_read(aggregate.aggregate_type, data)
+    check_storable(aggregate.aggregate_type, data)
     return {
         "id": aggregate.aggregate_id,
         "partitionKey": aggregate.partition_key,
@@ -54,6 +57,16 @@ def aggregate_item(aggregate: Aggregate[Any], state: AggregateState, *, ttl: int
         "data": data,
         "ttl": ttl,
     }
+
+
+def check_id(aggregate: Aggregate[Any]) -> None:
+    """Raise Unpublishable for an id under which the outbox stores documents of its own, in the same partition."""
+    aggregate_id = aggregate.aggregate_id
+    if aggregate_id == FENCE or aggregate_id.startswith(request_id("")):
+        raise Unpublishable(
+            f"the id of a {aggregate.aggregate_type} is {FENCE}, or begins with {request_id('')}, as documents of the "
+            "outbox itself do: put something before it"
+        )
 
 
 def aggregate_from_item(kind: type[A], item: Mapping[str, Any]) -> Versioned[A]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from infra.cosmos.container import Container, StoreFailed
-from infra.cosmos.documents import EVENT_TYPE, REQUEST_TYPE, Item
+from infra.cosmos.documents import EVENT_TYPE, FENCE, REQUEST_TYPE, Item
 from infra.cosmos.erased import ERASED, emptied, note, record_names, replaced
 from infra.cosmos.errors import Kind
 from infra.cosmos.marker_documents import Owners
@@ -23,7 +23,6 @@ _AT_ONCE = 50
 _ROUNDS = 10
 """Without progress, before ConcurrentChange is raised."""
 _CHANGED = {Kind.CONFLICT, Kind.STALE, Kind.MISSING}
-_FENCE = "fence"
 _HELD = "SELECT c.type, c._ts, c.data.deleted FROM c"
 
 Empty = Callable[[Item], Write | None]
@@ -74,7 +73,7 @@ class PartitionEraser:
         return Held(
             living,
             max(events, default=None),
-            sorted(types - {self.remains.aggregate_type, EVENT_TYPE, REQUEST_TYPE, _FENCE}),
+            sorted(types - {self.remains.aggregate_type, EVENT_TYPE, REQUEST_TYPE, FENCE}),
             self.container.seen(aggregate_id),
         )
 

@@ -17,7 +17,7 @@ CHANGED = {Kind.CONFLICT, Kind.STALE, Kind.MISSING}
 """Refusals of a transaction that say that others changed something first, or that an earlier attempt was stored."""
 
 _IDS_AT_ONCE = 200
-_ITEMS_AT_ONCE = 1000
+ITEMS_AT_ONCE = 1000
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class ParkedPartition:
         return found
 
     async def query(
-        self, query: str, parameters: Mapping[str, Any], *, size: int = _ITEMS_AT_ONCE
+        self, query: str, parameters: Mapping[str, Any], *, size: int = ITEMS_AT_ONCE
     ) -> AsyncIterator[Item]:
         """All items of a query, page by page."""
         token: str | None = None

@@ -5,7 +5,7 @@ that transaction means is found by reading again behind the refusal's own sessio
 or some of the events were parked, or removed, by an earlier attempt whose answer was lost.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -22,7 +22,7 @@ from infra.cosmos.parked_documents import (
     chunks,
     without_document,
 )
-from infra.cosmos.parked_partition import CHANGED, ParkedPartition
+from infra.cosmos.parked_partition import CHANGED, ITEMS_AT_ONCE, ParkedPartition
 from infra.cosmos.writes import Write
 from outbox.aggregate import AggregateKey
 from outbox.errors import PreconditionFailed
@@ -144,7 +144,7 @@ class CosmosParkingLot:
     async def recount(self, marker: Marker) -> Marker:
         """Count anew what waits. Raises PreconditionFailed."""
         for _ in range(_RACES):
-            count = len([item async for item in self._partition.query(*self._query(marker.aggregate))])
+            count = len([item async for item in self._of(marker.aggregate)])
             try:
                 return await self._put(_freed_at_zero(replace(marker, waiting=count)))
             except StoreFailed as error:
@@ -239,17 +239,20 @@ class CosmosParkingLot:
     async def waiting(self, aggregate: AggregateKey, limit: int) -> Sequence[tuple[ParkedEvent, FeedEvent]]:
         """An aggregate's first parked events, in order."""
         found: list[tuple[ParkedEvent, FeedEvent]] = []
-        async for item in self._partition.query(*self._query(aggregate), size=limit):
+        async for item in self._of(aggregate, size=limit):
             parked = self._documents.event(item, None)
-            if parked.aggregate == aggregate:  # aggregates of two types may have one id
-                found.append((parked, self._documents.feed_event(parked)))
+            found.append((parked, self._documents.feed_event(parked)))
             if len(found) == limit:
                 break
         return found
 
-    def _query(self, aggregate: AggregateKey) -> tuple[str, dict[str, str]]:
+    async def _of(self, aggregate: AggregateKey, *, size: int = ITEMS_AT_ONCE) -> AsyncIterator[Item]:
+        """The parked items of an aggregate, in order."""
         query = _WAITING.format(owner=self._documents.owners.field(aggregate))
-        return query, {"@type": EVENT, "@aggregateId": aggregate.id}
+        named = {"@type": EVENT, "@aggregateId": aggregate.id}
+        async for item in self._partition.query(query, named, size=size):
+            if self._documents.owners.key(item) == aggregate:  # aggregates of two types may have one id
+                yield item
 
     async def _put(self, marker: Marker, *writes: Write) -> Marker:
         """Store the marker over its version, with other writes. Raises StoreFailed."""

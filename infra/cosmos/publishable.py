@@ -1,14 +1,15 @@
-"""Nothing is stored that the change feed's host cannot read, or that readers of JSON read differently.
+"""Nothing is stored that the feed's host cannot read, the store would change, or readers of JSON read differently.
 
 The host is the Cosmos DB trigger of Azure Functions, which reads documents with Newtonsoft.Json (azure-functions-host
 issue 7114).
 """
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from infra.canonical import check
+from infra.canonical import check, is_a_double
 from outbox.errors import Unpublishable
 
 _NO_DATE = re.compile(r"9999-12-31T24:|/Date\((-?\d+)")
@@ -24,8 +25,8 @@ def check_feed_can_be_read(aggregate_type: str, data: Any) -> None:
     Newtonsoft.Json raises for a text that looks like a date outside .NET's calendar. The trigger then reads the same
     page without end, and no function ever sees the document.
     """
-    for text in _texts(data):
-        match = _NO_DATE.match(text)
+    for text in _values(data):
+        match = _NO_DATE.match(text) if isinstance(text, str) else None
         if match and (match[1] is None or int(match[1]) not in _MILLISECONDS):
             raise Unpublishable(
                 f"a text of {aggregate_type} looks like a date outside the calendar, which the change feed's "
@@ -33,17 +34,34 @@ def check_feed_can_be_read(aggregate_type: str, data: Any) -> None:
             )
 
 
-def _texts(data: Any) -> Iterator[str]:
+def _values(data: Any) -> Iterator[Any]:
+    """Each name and each value in JSON that is neither an object nor a list."""
     waiting = [data]
     while waiting:
         value = waiting.pop()
-        if isinstance(value, str):
-            yield value
-        elif isinstance(value, dict):
+        if isinstance(value, dict):
             yield from value
             waiting += value.values()
         elif isinstance(value, list | tuple):
             waiting += value
+        else:
+            yield value
+
+
+def check_storable(aggregate_type: str, state: Any) -> None:
+    """Raise Unpublishable for a state that the store would refuse or change, or the feed could not be read past.
+
+    Cosmos DB keeps numbers as doubles. An integer that a double holds passes however large it is: one that was stored
+    before has become such a one, and must not lock its aggregate.
+    """
+    check_feed_can_be_read(aggregate_type, state)
+    for value in _values(state):
+        if isinstance(value, int) and not is_a_double(value):
+            raise Unpublishable(
+                f"an integer of {aggregate_type} is beyond 2^53, where the store keeps another number: write it as text"
+            )
+        if isinstance(value, float) and not math.isfinite(value):
+            raise Unpublishable(f"a number of {aggregate_type} is not finite: replace it")
 
 
 def check_publishable(item: Mapping[str, Any]) -> None:

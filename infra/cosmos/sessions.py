@@ -1,8 +1,12 @@
 """Read-your-writes for this process: the newest session token of each partition, never one that is older than another.
 
 A session token counts for one physical partition. Answers may come in another order than the service gave them, so
-tokens are compared, not overwritten. A token that no replica can satisfy, such as one of a container that was restored,
-is forgotten: the request that met the token fails, and the next request goes on without a token.
+tokens are compared, not overwritten. Tokens of two physical partitions are both kept: when a partition is split, an
+answer of the parent may come after an answer of the child. The service goes by the newest token of a partition and its
+parents; the SDKs' own session containers keep a token for each partition too.
+
+A token that no replica can satisfy, such as one of a container that was restored, is forgotten: the request that met
+the token fails, and the next request goes on without a token.
 """
 
 import re
@@ -10,6 +14,9 @@ from collections import OrderedDict
 
 _MOST = 10_000
 """How many partitions are remembered; the one that was used longest ago is forgotten first."""
+
+_MOST_RANGES = 2
+"""A parent and its child. No answer comes so late that the child has been split meanwhile (``DEADLINE_SECONDS``)."""
 
 _TOKEN = re.compile(r"(?P<range>[^:,]+):(?P<version>-?\d+)#(?P<lsn>\d+)(#.*)?")
 """``<partition key range>:<version>#<global LSN>#<region>=<LSN>...``, as the SDKs read it."""
@@ -55,11 +62,18 @@ class SessionTokens:
 
 
 def newest(known: str | None, token: str) -> str:
-    """The newer of two tokens. Of two partition key ranges, as after a split, the one that came last."""
-    old, new = _TOKEN.fullmatch(known or ""), _TOKEN.fullmatch(token)
-    if known is None or old is None or new is None or old["range"] != new["range"]:
+    """The newer of two tokens; of two partition key ranges, as after a split, the tokens of both, joined by a comma."""
+    old, new = _by_range(known or ""), _by_range(token)
+    if old is None or new is None:  # no form that the SDKs know
         return token
-    return known if _age(old) > _age(new) else token
+    newer = {each: match for each, match in new.items() if each not in old or _age(match) >= _age(old[each])}
+    return ",".join([match[0] for match in (old | newer).values()][-_MOST_RANGES:])
+
+
+def _by_range(token: str) -> dict[str, re.Match[str]] | None:
+    """The tokens that are joined in this one; None: one of them cannot be read."""
+    found = [_TOKEN.fullmatch(each) for each in token.split(",") if each]
+    return None if None in found else {each["range"]: each for each in found if each is not None}
 
 
 def _age(token: re.Match[str]) -> tuple[int, int]:

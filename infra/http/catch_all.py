@@ -12,13 +12,6 @@ import azure.functions as func
 
 from infra.http.responses import problem
 
-READING = ("GET", "HEAD")
-"""The methods of a function that reads: who takes GET takes HEAD (RFC 9110, 9.1), which the host does not see to
-(azure-functions-host issue 11625). The function answers both alike, and the server leaves the body out."""
-
-METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-"""The methods with which the catch-all is declared."""
-
 _PARAMETER = re.compile(r"\{[^{}*]+\}")
 
 

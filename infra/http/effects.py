@@ -8,7 +8,7 @@ import azure.functions as func
 
 from inbox.effect_operator import EffectOperator, EffectPage, OpenEffect
 from inbox.errors import NotSetAside
-from infra.http import catch_all, operations, request, responses
+from infra.http import methods, operations, request, responses
 from infra.http.answering import Answering
 from infra.http.responses import json_response
 from outbox.errors import NotParked
@@ -27,14 +27,14 @@ def effect_functions(service: Callable[[], WithEffects], names: Sequence[operati
     """The functions, all with the admin key; ``service`` is called at the first request."""
     app = func.Blueprint()  # type: ignore[no-untyped-call]  # the library does not annotate its constructor
 
-    @app.route(route="effects", methods=catch_all.READING, auth_level=func.AuthLevel.ADMIN)
+    @app.route(route="effects", methods=methods.READING, auth_level=func.AuthLevel.ADMIN)
     @answering
     async def list_effects(req: func.HttpRequest) -> func.HttpResponse:
         """GET /effects?pageSize=&continuationToken=: those that wait or may have been handled, the oldest first."""
         size, token = request.page_request(req)
         return listed(await service().effects.page(size, token), names)
 
-    @app.route(route="effects/{id}", methods=catch_all.READING, auth_level=func.AuthLevel.ADMIN)
+    @app.route(route="effects/{id}", methods=methods.READING, auth_level=func.AuthLevel.ADMIN)
     @answering
     async def get_effect(req: func.HttpRequest) -> func.HttpResponse:
         """GET /effects/{id}: one effect, with its event."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import azure.functions as func
 
-from infra.http import catch_all, operations, request, responses
+from infra.http import methods, operations, request, responses
 from infra.http.answering import Answering
 from infra.late import late
 from infra.wiring import Wired
@@ -44,40 +44,40 @@ def _add_views(
     names: Sequence[operations.Names],
     lists: Sequence[str],
 ) -> None:
-    @app.route(route="operations", methods=catch_all.READING, auth_level=func.AuthLevel.ANONYMOUS)
+    @app.route(route="operations", methods=methods.READING, auth_level=func.AuthLevel.ANONYMOUS)
     @answering
     async def get_operations_page(req: func.HttpRequest) -> func.HttpResponse:
         """GET /operations: the page, which asks for the admin key and then calls the others."""
         return operations_page.shown(req)
 
-    @app.route(route="dependencies", methods=catch_all.READING, auth_level=func.AuthLevel.ADMIN)
+    @app.route(route="dependencies", methods=methods.READING, auth_level=func.AuthLevel.ADMIN)
     @answering
     async def get_dependencies(req: func.HttpRequest) -> func.HttpResponse:
         """GET /dependencies: whether the store and the broker can be used; 200 also when one cannot."""
         looks = [each.health() for each in service().outbox.dependencies]
         return operations.dependencies(await asyncio.gather(*looks))
 
-    @app.route(route="instance", methods=catch_all.READING, auth_level=func.AuthLevel.ADMIN)
+    @app.route(route="instance", methods=methods.READING, auth_level=func.AuthLevel.ADMIN)
     @answering
     async def get_instance(req: func.HttpRequest) -> func.HttpResponse:
         """GET /instance: what the process that answers has forwarded, its settings, and the service's names."""
         return operations.instance(service().outbox.instance, names, lists)
 
-    @app.route(route="history/{path}/{id}", methods=catch_all.READING, auth_level=func.AuthLevel.ADMIN)
+    @app.route(route="history/{path}/{id}", methods=methods.READING, auth_level=func.AuthLevel.ADMIN)
     @answering
     async def get_history(req: func.HttpRequest) -> func.HttpResponse:
         """GET /history/{path}/{id}?pageSize=&before=: what became of the events of one aggregate."""
         aggregate, (size, before) = history.aggregate(req, names), history.page_request(req)
         return history.told(await service().outbox.past().page(aggregate, size, before), names)
 
-    @app.route(route="health", methods=catch_all.READING, auth_level=func.AuthLevel.ANONYMOUS)
+    @app.route(route="health", methods=methods.READING, auth_level=func.AuthLevel.ANONYMOUS)
     @answering
     async def health(req: func.HttpRequest) -> func.HttpResponse:
         """GET /health: 200 when the store answers, 503 when it does not."""
         await service().outbox.check()
         return responses.healthy()
 
-    @app.route(route="relay", methods=catch_all.READING, auth_level=func.AuthLevel.ADMIN)
+    @app.route(route="relay", methods=methods.READING, auth_level=func.AuthLevel.ADMIN)
     @answering
     async def get_relay(req: func.HttpRequest) -> func.HttpResponse:
         """GET /relay: how far behind the relay is, and how many aggregates are parked."""
@@ -85,7 +85,7 @@ def _add_views(
 
 
 def _add_parked(app: func.Blueprint, service: Callable[[], Wired], names: Sequence[operations.Names]) -> None:
-    @app.route(route="parked", methods=catch_all.READING, auth_level=func.AuthLevel.ADMIN)
+    @app.route(route="parked", methods=methods.READING, auth_level=func.AuthLevel.ADMIN)
     @answering
     async def list_parked(req: func.HttpRequest) -> func.HttpResponse:
         """GET /parked?pageSize=&continuationToken=&state=: the events that cannot be sent, and those behind them."""
@@ -94,7 +94,7 @@ def _add_parked(app: func.Blueprint, service: Callable[[], Wired], names: Sequen
         page = await parking.page(size, token, discarded=discarded)
         return operations.parked_listed(page, names, parking.max_age_seconds)
 
-    @app.route(route="parked/{id}", methods=catch_all.READING, auth_level=func.AuthLevel.ADMIN)
+    @app.route(route="parked/{id}", methods=methods.READING, auth_level=func.AuthLevel.ADMIN)
     @answering
     async def get_parked(req: func.HttpRequest) -> func.HttpResponse:
         """GET /parked/{id}: one parked event, with its document."""

@@ -9,7 +9,7 @@ import azure.functions as func
 from pydantic.alias_generators import to_camel
 
 from inbox.errors import NotSetAside
-from infra.http import catch_all, operations, request, responses
+from infra.http import methods, operations, request, responses
 from infra.http.answering import Answering
 from infra.http.responses import json_response
 from outbox.errors import NotParked
@@ -45,7 +45,7 @@ def set_aside_functions(
     app = func.Blueprint()  # type: ignore[no-untyped-call]  # the library does not annotate its constructor
 
     @app.function_name(f"get_subscriber{after}")
-    @app.route(route=f"{before}subscriber", methods=catch_all.READING, auth_level=func.AuthLevel.ADMIN)
+    @app.route(route=f"{before}subscriber", methods=methods.READING, auth_level=func.AuthLevel.ADMIN)
     @answering
     async def get_subscriber(req: func.HttpRequest) -> func.HttpResponse:
         """GET /subscriber: how much is set aside, and what the sweeps have found and healed."""
@@ -53,7 +53,7 @@ def set_aside_functions(
         return subscriber_status(await made.subscriber.retrier.counts(), await _swept_so_far(made.sweep))
 
     @app.function_name(f"list_set_aside{after}")
-    @app.route(route=f"{before}set-aside", methods=catch_all.READING, auth_level=func.AuthLevel.ADMIN)
+    @app.route(route=f"{before}set-aside", methods=methods.READING, auth_level=func.AuthLevel.ADMIN)
     @answering
     async def list_set_aside(req: func.HttpRequest) -> func.HttpResponse:
         """GET /set-aside?pageSize=&continuationToken=: the messages that wait or were refused, oldest first."""
@@ -61,7 +61,7 @@ def set_aside_functions(
         return listed(await service().subscriber.retrier.page(size, token), names)
 
     @app.function_name(f"get_set_aside{after}")
-    @app.route(route=f"{before}set-aside/{{id}}", methods=catch_all.READING, auth_level=func.AuthLevel.ADMIN)
+    @app.route(route=f"{before}set-aside/{{id}}", methods=methods.READING, auth_level=func.AuthLevel.ADMIN)
     @answering
     async def get_set_aside(req: func.HttpRequest) -> func.HttpResponse:
         """GET /set-aside/{id}: one record, with its message."""

@@ -11,7 +11,16 @@ def page(session_token: str, *lsns: int) -> FeedPage:
 
 
 @pytest.mark.parametrize(
-    ("token", "lsn"), [("0:-1#12", 12), ("3:12", 12), ("-1#12", 12), ("12", 12), ("0:0#12#4=-1#5=-1", 12)]
+    ("token", "lsn"),
+    [
+        ("0:-1#12", 12),
+        ("3:12", 12),
+        ("-1#12", 12),
+        ("12", 12),
+        ("0:0#12#4=-1#5=-1", 12),
+        ("0:-1#12,1:-1#15", 15),
+        ("1:-1#15,0:-1#12", 15),
+    ],
 )
 def test_the_lsn_in_a_session_token(token: str, lsn: int) -> None:
     assert session_lsn(token) == lsn

@@ -31,7 +31,8 @@ from tests.support.azure import (
 )
 from tests.support.contacts import ORIGIN
 from tests.support.fake_claims import FakeClaims
-from tests.support.fakes import FakePublisher, FakeStore
+from tests.support.fake_publisher import FakePublisher
+from tests.support.fake_store import FakeStore
 from tests.support.feed import EVENTS
 
 

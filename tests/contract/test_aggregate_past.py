@@ -28,7 +28,7 @@ from outbox.relay import Relay
 from outbox.unit_of_work import utc_now
 from tests.support.azure import CONTACTS, LEASES, PARKED, contacts_database
 from tests.support.emulators import Gap
-from tests.support.fakes import FakePublisher
+from tests.support.fake_publisher import FakePublisher
 from tests.support.feed import EVENTS
 from tests.support.short_pages import shorten_pages
 
@@ -59,9 +59,12 @@ class World:
         for sequence in sequences:
             await self.feed.create_item(event(self.contact, sequence, ttl, data))
 
-    async def state(self, last_sequence: int, *, deleted: bool = False) -> None:
+    async def state(
+        self, last_sequence: int, *, deleted: bool = False, partition_key: str | None = None
+    ) -> None:
         data = {"id": self.contact, "lastSequence": last_sequence, "deleted": deleted}
-        item = {"id": self.contact, "partitionKey": self.contact, "type": "contact", "data": data}
+        place = partition_key or self.contact
+        item = {"id": self.contact, "partitionKey": place, "type": "contact", "data": data}
         await self.feed.upsert_item(item)
 
     async def forward(self) -> None:
@@ -287,14 +290,17 @@ async def test_of_what_never_was_nothing_is_told_and_no_events_of_others_are_rea
         await world.page()
     everywhere = [query for query, partition_key in asked if partition_key is None]
     assert everywhere == ["SELECT * FROM c WHERE c.type = @aggregateType AND c.id = @id"], "ids are indexed"
-    assert container.fences == 1, "what one replica does not show is not called missing"
+    assert container.fences == 2, (
+        "what one replica does not show is not called missing: neither contact nor event"
+    )
 
 
-async def test_a_contact_that_a_lagging_replica_does_not_show_is_not_called_missing(
-    world: World, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("partition_key", [None, "tenant"])
+async def test_an_aggregate_that_a_lagging_replica_does_not_show_is_not_called_missing(
+    world: World, monkeypatch: pytest.MonkeyPatch, partition_key: str | None
 ) -> None:
     container = world.past.container
-    await world.state(1)
+    await world.state(1, partition_key=partition_key)
     first = container.first
 
     async def lagging(query: str, *given: Any, partition_key: str | None = None) -> list[dict[str, Any]]:
@@ -304,6 +310,26 @@ async def test_a_contact_that_a_lagging_replica_does_not_show_is_not_called_miss
 
     monkeypatch.setattr(container, "first", lagging)
     assert (await world.page()).last_sequence == 1
+
+
+async def test_events_that_a_lagging_replica_does_not_show_are_not_called_expired(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The replica that told of the contact had it; the next one is as old as it can be."""
+    container = world.past.container
+    await world.state(2)
+    await world.store(1, 2)
+    first = container.first
+
+    async def lagging(query: str, *given: Any, partition_key: str | None = None) -> list[dict[str, Any]]:
+        if partition_key is not None and container.seen(partition_key) is None:
+            return []
+        return await first(query, *given, partition_key=partition_key)
+
+    monkeypatch.setattr(container, "first", lagging)
+    page = await world.page()
+    assert ([each.sequence for each in page.events], page.expired) == ([2, 1], [])
+    assert container.fences == 1
 
 
 async def test_an_aggregate_may_be_stored_under_another_partition_key(world: World) -> None:

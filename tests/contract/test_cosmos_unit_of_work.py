@@ -23,6 +23,7 @@ from outbox.errors import (
     Throttled,
     Unavailable,
     UnknownContinuation,
+    Unpublishable,
 )
 from outbox.unit_of_work import Origin, Receipt
 from tests.contract.conftest import CosmosStore
@@ -115,6 +116,45 @@ async def test_more_than_a_batch_holds_is_refused_and_not_tracked_any_more(
             await work.get(Contact, str(contact.id))
         with pytest.raises(ValueError, match="nothing is tracked"):
             await work.commit()
+
+
+class Tenanted(Contact):
+    """A contact that shares its partition with others, under an id that somebody chose."""
+
+    chosen_id = ""
+
+    @property
+    def aggregate_id(self) -> str:
+        return self.chosen_id
+
+    @property
+    def partition_key(self) -> str:
+        return "tenant"
+
+
+def tenanted(chosen_id: str) -> Tenanted:
+    contact = Tenanted.create(DETAILS, at=NOON)
+    contact.chosen_id = chosen_id
+    return contact
+
+
+@pytest.mark.parametrize("reserved", ["request-", "request-a", "fence"])
+async def test_an_id_that_the_outbox_keeps_for_itself_is_refused(
+    cosmos_store: CosmosStore, reserved: str
+) -> None:
+    """What is stored when aggregate "a" is deleted would take the place of aggregate "request-a"."""
+    async with cosmos_store.open() as work:
+        work.add(tenanted(reserved))
+        with pytest.raises(Unpublishable, match="put something before it"):
+            work.check()
+
+
+@pytest.mark.parametrize("free", ["a", "requests-1", "fences", "a-request-"])
+async def test_any_other_id_can_be_stored(cosmos_store: CosmosStore, free: str) -> None:
+    async with cosmos_store.open() as work:
+        work.add(tenanted(free))
+        await work.commit()
+    assert await cosmos_store.container.read(free, "tenant") is not None
 
 
 async def test_aggregates_of_two_partitions_do_not_fit_one_transaction(cosmos_store: CosmosStore) -> None:

@@ -13,7 +13,7 @@ from infra.cosmos.originals import CosmosOriginals
 from outbox.relay import Relay
 from tests.contract.conftest import CosmosStore, ServiceBusBroker
 from tests.support.contacts import DETAILS, NOON
-from tests.support.fakes import FakeParkingLot
+from tests.support.fake_parking_lot import FakeParkingLot
 from tests.support.feed import EVENTS
 from tests.support.paths import ROOT
 

@@ -26,7 +26,7 @@ from tests.contract.conftest import CosmosStore
 from tests.contract.test_parking_failures import Story
 from tests.support.azure import CONTACTS, PARKED, contacts_database
 from tests.support.contacts import DETAILS, LATER, NOON
-from tests.support.fakes import FakePublisher
+from tests.support.fake_publisher import FakePublisher
 from tests.support.feed import EVENTS
 
 pytestmark = pytest.mark.own_stack

@@ -20,6 +20,7 @@ from infra.cosmos.claims import CosmosClaims
 from infra.cosmos.documents import request_id
 from outbox.aggregate import AggregateKey
 from outbox.aggregates import Aggregates
+from outbox.claims import LONGEST_REQUEST_SECONDS, Claim
 from outbox.errors import (
     AnswerErased,
     ChangeTooLarge,
@@ -90,6 +91,22 @@ async def test_a_repetition_is_known_by_what_was_sent_and_not_by_what_was_unders
     understood = DETAILS.model_copy(update={"description": "a default of a later version"})
     again, replayed = await service(store).create_once(understood, ORIGIN, REQUEST)
     assert (again.aggregate.state, replayed) == (first.aggregate.state, True)
+
+
+async def test_a_contact_that_is_stored_without_a_record_is_not_taken_for_the_requests_own(
+    store: Store,
+) -> None:
+    """Nothing makes such a pair; should there be one, nobody is told that the request was answered."""
+    stored = (await service(store).create(DETAILS, ORIGIN)).aggregate
+
+    class OfTheStored:
+        async def claim(self, key_digest: str, fingerprint: str) -> Claim:
+            usable_until = asyncio.get_running_loop().time() + LONGEST_REQUEST_SECONDS
+            return Claim(stored.id, fingerprint, usable_until, 600, is_new=True)
+
+    contacts = Contacts(Aggregates(store.open, OfTheStored()), clock=lambda: LATER)
+    with pytest.raises(Unavailable, match="no record of its request"):
+        await contacts.create_once(DETAILS, ORIGIN, REQUEST)
 
 
 async def test_the_first_answer_stays_what_it_was_but_claims_no_version_that_is_gone(store: Store) -> None:

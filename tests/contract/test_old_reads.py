@@ -30,7 +30,7 @@ from outbox.unit_of_work import Receipt
 from tests.contract.conftest import CosmosStore
 from tests.support.azure import PARKED, contacts_database
 from tests.support.contacts import DETAILS, LATER, ORIGIN
-from tests.support.fakes import FakePublisher
+from tests.support.fake_publisher import FakePublisher
 from tests.support.feed import EVENTS, event_document, read
 
 

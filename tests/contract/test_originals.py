@@ -22,7 +22,8 @@ from outbox.parking import Parking
 from outbox.relay import Relay
 from tests.contract.conftest import CosmosStore
 from tests.support.contacts import DETAILS, NOON
-from tests.support.fakes import FakeParkingLot, FakePublisher
+from tests.support.fake_parking_lot import FakeParkingLot
+from tests.support.fake_publisher import FakePublisher
 from tests.support.feed import EVENTS
 
 DATE = "2024-05-01T10:00:00.000+02:00"

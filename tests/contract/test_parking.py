@@ -1,8 +1,9 @@
 """Parked events are kept in order and replayed in order, and no event overtakes the parked events of its contact."""
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -30,17 +31,19 @@ from outbox.errors import (
 )
 from outbox.feed import FeedEvent, OutboxEvent
 from outbox.marker import Marker
-from outbox.notice import Notice
-from outbox.parking import EXPIRED, MAX_AGE_SECONDS, Parking
+from outbox.notice import ACTION, Notice
+from outbox.parking import EXPIRED, MAX_AGE_SECONDS, UPKEEP_SECONDS, Parking
 from outbox.parking_lot import Change, ParkedEvent, ParkingLot, State
+from outbox.publisher import AggregateEvents, Outcome, Refused
 from outbox.relay import READING_SECONDS, Relay
-from outbox.replay import Replayed
+from outbox.replay import REPLAY_SECONDS, Replayed
 from outbox.ttl_guard import TtlGuard
 from outbox.unit_of_work import utc_now
 from tests.support.azure import PARKED, contacts_database, cosmos_connection
 from tests.support.contacts import NOON
 from tests.support.emulators import Gap
-from tests.support.fakes import FakeParkingLot, FakePublisher
+from tests.support.fake_parking_lot import FakeParkingLot
+from tests.support.fake_publisher import FakePublisher
 from tests.support.feed import EVENTS, contact_key, event_document, poison_document, read
 
 A = contact_key("a")
@@ -326,6 +329,30 @@ async def test_a_replay_sends_what_the_relay_parks_meanwhile(world: World) -> No
     assert not await world.is_blocked()
 
 
+async def test_a_replay_that_has_no_time_left_says_so_and_lets_another_one_go_on(world: World) -> None:
+    await world.feed(large(1), *(event(sequence) for sequence in range(2, 61)))
+    world.topic.limit = 10_000
+    seconds = itertools.count(step=REPLAY_SECONDS - 1)  # begun at 0; asked before each look at what waits
+    hurried = Parking(world.lot, world.topic, clock=world.clock, timer=lambda: next(seconds))
+    first = await hurried.replay(A)
+    assert not first.done
+    assert world.sent("a") == ids(*range(1, first.replayed + 1))
+    assert 0 < first.replayed < 60
+    assert await world.is_blocked()
+    assert await world.parking.replay(A) == Replayed(60 - first.replayed, done=True)
+    assert world.sent("a") == ids(*range(1, 61))
+
+
+async def test_a_block_behind_which_nothing_waits_ends_by_counting(world: World) -> None:
+    """As the version before leaves it, which stored no count."""
+    blocked = Marker(A).block(read(large(1)), "too large", [], world.now)
+    await world.lot.store(replace(blocked, waiting=None))
+    seconds = itertools.count(step=1)
+    hurried = Parking(world.lot, world.topic, clock=world.clock, timer=lambda: next(seconds))
+    assert await hurried.replay(A) == Replayed(0, done=True)
+    assert not await world.is_blocked()
+
+
 async def test_a_replay_that_died_after_sending_is_done_again_by_the_upkeep_without_harm(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -368,6 +395,65 @@ async def test_a_claim_that_ran_out_ends_the_replay_that_had_it(world: World) ->
     assert world.sent("a") == ids(1, 2)
 
 
+@pytest.mark.known_gap(Gap.BATCH_IGNORES_ETAG)
+async def test_a_replay_whose_claim_another_one_took_over_leaves_that_claim_alone(world: World) -> None:
+    await world.feed(large(1), event(2))
+    world.topic.limit = 10_000
+    settle = world.lot.settle
+
+    async def too_late(marker: Marker, delivered: Sequence[ParkedEvent], change: Change) -> Marker:
+        world.lot.settle = settle  # type: ignore[method-assign]
+        world.now += timedelta(seconds=2 * READING_SECONDS)
+        newest = await world.marker()
+        assert newest is not None
+        await world.lot.store(newest.claimed("another", world.now + timedelta(seconds=READING_SECONDS)))
+        return await settle(marker, delivered, change)
+
+    world.lot.settle = too_late  # type: ignore[method-assign]  # another replay begins right before the removal
+    with pytest.raises(BeingReplayed):
+        await world.parking.replay(A)
+    marker = await world.marker()
+    assert marker is not None
+    assert (marker.replay, marker.is_replayed(world.now)) == ("another", True)
+
+
+@pytest.mark.known_gap(Gap.BATCH_IGNORES_ETAG)
+async def test_a_refusal_is_told_when_the_answer_to_its_recording_was_lost(world: World) -> None:
+    await world.feed(event(1), large(2), event(3))
+    settle = world.lot.settle
+
+    async def repeated(marker: Marker, delivered: Sequence[ParkedEvent], change: Change) -> Marker:
+        await settle(marker, delivered, change)
+        return await settle(marker, delivered, change)  # as the SDK repeats a write: it is refused
+
+    world.lot.settle = repeated  # type: ignore[method-assign]
+    with pytest.raises(StillUnsendable, match="too large"):
+        await world.parking.replay(A)
+    assert (await world.parked(2)).state is State.IN_THE_WAY
+
+
+class NoNotices(FakePublisher):
+    """A broker that takes no notice."""
+
+    def _publish(self, group: AggregateEvents) -> Outcome:
+        actions = [event.action for event in group.events]
+        if ACTION not in actions:
+            return super()._publish(group)
+        before = actions.index(ACTION)
+        super()._publish(replace(group, events=group.events[:before]))
+        return Refused(before, "no notices")
+
+
+async def test_a_notice_that_cannot_be_sent_is_dropped_and_holds_up_nothing(world: World) -> None:
+    world.topic = NoNotices(limit=1000)
+    await world.feed(event(1), large(2), event(3))
+    await world.parking.discard((await world.parked(2)).id, "r")
+    await world.parking.upkeep()
+    assert world.sent("a") == ids(1, 3)
+    assert not await world.is_blocked()
+    assert await world.listed() == []
+
+
 async def test_the_upkeep_sends_what_a_discarding_left_and_leaves_an_operators_work_alone(
     world: World,
 ) -> None:
@@ -377,6 +463,27 @@ async def test_the_upkeep_sends_what_a_discarding_left_and_leaves_an_operators_w
     assert world.sent("a") == [notice(1), *ids(2)]
     assert await world.is_blocked(contact_key("b"))
     assert world.sent("b") == []
+    [refused] = [one for one in await world.listed() if one.state is State.IN_THE_WAY]
+    assert (refused.aggregate, refused.attempts) == (contact_key("b"), 1)
+
+
+async def test_an_upkeep_that_has_no_time_left_leaves_the_rest_to_the_next_one(world: World) -> None:
+    await world.feed(large(1), large(1, "b"))
+    for one in await world.listed():
+        await world.parking.discard(one.id, "r")
+    publish, seconds = world.topic.publish, 0.0
+
+    async def slowly(page: Sequence[AggregateEvents], until: float) -> Sequence[Outcome]:
+        nonlocal seconds
+        seconds += UPKEEP_SECONDS
+        return await publish(page, until)
+
+    world.topic.publish = slowly  # type: ignore[method-assign]
+    hurried = Parking(world.lot, world.topic, clock=world.clock, timer=lambda: seconds)
+    await hurried.upkeep()
+    assert len(await world.lot.blocked()) == 1
+    await hurried.upkeep()
+    assert await world.lot.blocked() == []
 
 
 async def test_what_is_parked_for_too_long_is_discarded_and_the_rest_is_sent(world: World) -> None:
@@ -390,6 +497,22 @@ async def test_what_is_parked_for_too_long_is_discarded_and_the_rest_is_sent(wor
     assert await world.listed() == []
     given_up = [one.discarding for one in await world.listed(discarded=True)]
     assert [one.reason for one in given_up if one] == [EXPIRED, EXPIRED]
+
+
+async def test_an_event_is_not_given_up_for_the_age_of_the_one_that_was_in_its_way(
+    cosmos_lot: CosmosParkingLot,
+) -> None:
+    world = World(cosmos_lot, FakePublisher(limit=1000))
+    cosmos_lot._clock = world.clock
+    await world.feed(large(1))
+    world.now += timedelta(seconds=MAX_AGE_SECONDS - 60)
+    await world.lot.park((await world.lot.markers([A]))[A], [read(large(2))])
+    await world.parking.discard((await world.parked(1)).id, "r")
+    await world.parking.upkeep()
+    assert (await world.parked(2)).state is State.IN_THE_WAY
+    world.now += timedelta(seconds=120)
+    await world.parking.upkeep()
+    assert (await world.parked(2)).state is State.IN_THE_WAY
 
 
 async def test_a_relay_that_died_after_parking_parks_nothing_twice(world: World) -> None:
@@ -422,6 +545,8 @@ async def test_a_replay_while_the_broker_is_away_keeps_everything(world: World) 
     with pytest.raises(NotDelivered):
         await world.parking.replay(A)
     assert len((await world.parking.page(10, None)).items) == 2
+    world.topic.fail_for.clear()
+    assert await world.parking.replay(A) == Replayed(2, done=True), "the claim was given back"
 
 
 @pytest.mark.known_gap(Gap.BATCH_IGNORES_ETAG)
@@ -549,6 +674,17 @@ async def test_aggregates_of_two_types_and_one_id_are_parked_apart(world: World)
     assert world.sent("a") == ids(2, 1, 3)
 
 
+async def test_what_waits_is_counted_anew_for_one_of_two_types_with_one_id(world: World) -> None:
+    order = AggregateKey("order", A.id)
+    await world.feed(large(1), event(2))
+    blocked = Marker(order).block(read(large(3)), "too large", [], world.now)
+    await world.lot.store(replace(blocked, waiting=None))
+    seconds = itertools.count(step=1)
+    hurried = Parking(world.lot, world.topic, clock=world.clock, timer=lambda: next(seconds))
+    assert await hurried.replay(order) == Replayed(0, done=True)
+    assert [marker.aggregate for marker in await world.lot.blocked()] == [A]
+
+
 @pytest.mark.parametrize("odd", ["a/b?c#d\\e", "x" * 128, "ä ö", "a-b"])
 async def test_an_aggregate_of_any_id_can_be_parked(world: World, odd: str) -> None:
     document = large(1)
@@ -579,7 +715,7 @@ async def test_an_event_parked_before_documents_named_their_type_is_replayed(
     await world.feed(event(3))
     assert world.sent("a") == []
     assert [one.aggregate for one in (await world.parking.page(10, None)).items] == [A, A]
-    assert (await world.parking.replay(A)).replayed == 2
+    assert await world.parking.replay(A) == Replayed(2, done=True)
     assert world.sent("a") == ids(2, 3)
 
 
@@ -604,3 +740,21 @@ async def test_a_replay_sends_nothing_when_its_claim_is_about_to_run_out(world: 
     with pytest.raises(NotDelivered, match="in time"):
         await world.parking.replay(A)
     assert world.sent("a") == []
+    world.lot.waiting = waiting  # type: ignore[method-assign]  # it is quick again
+    assert await world.parking.replay(A) == Replayed(2, done=True), "the claim was given back"
+
+
+@pytest.mark.known_gap(Gap.BATCH_IGNORES_ETAG)
+async def test_a_claim_whose_answer_was_lost_and_that_was_repeated_is_known_as_the_own_one(
+    world: World,
+) -> None:
+    await world.feed(large(1), event(2))
+    world.topic.limit = 10_000
+    store, losses = world.lot.store, iter([True])
+
+    async def repeated(marker: Marker) -> Marker:
+        stored = await store(marker)
+        return await store(marker) if next(losses, False) else stored  # the repetition is refused
+
+    world.lot.store = repeated  # type: ignore[method-assign]  # as the SDK repeats a write
+    assert await world.parking.replay(A) == Replayed(2, done=True)

@@ -27,7 +27,7 @@ from outbox.ttl_guard import TtlGuard
 from outbox.unit_of_work import utc_now
 from tests.support.azure import PARKED, contacts_database, cosmos_connection
 from tests.support.emulators import Gap
-from tests.support.fakes import FakePublisher
+from tests.support.fake_publisher import FakePublisher
 from tests.support.feed import EVENTS, contact_key, event_document, read
 from tests.support.losses import Failing, Fate, Loss, ProcessDied
 

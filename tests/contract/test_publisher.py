@@ -15,7 +15,7 @@ from outbox.publisher import Accepted, Refused, Unknown
 from outbox.relay import Relay
 from tests.contract.conftest import Broker, ServiceBusBroker
 from tests.support.azure import servicebus_connection
-from tests.support.fakes import FakeParkingLot
+from tests.support.fake_parking_lot import FakeParkingLot
 from tests.support.publishing import event, publish
 
 

@@ -19,7 +19,7 @@ from outbox.errors import Unavailable
 from outbox.unit_of_work import utc_now
 from tests.changefeed.support import FAST
 from tests.support.azure import CONTACTS, LEASES, contacts_database
-from tests.support.fakes import FakeParkingLot
+from tests.support.fake_parking_lot import FakeParkingLot
 from tests.support.feed import event_document
 
 NAMES = [f"contact {number}" for number in range(12)]

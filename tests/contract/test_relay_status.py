@@ -14,7 +14,7 @@ from infra.relay_status import RelayObserver
 from outbox.unit_of_work import utc_now
 from tests.support.azure import CONTACTS, LEASES, contacts_database, cosmos_connection
 from tests.support.emulators import Gap
-from tests.support.fakes import FakeParkingLot
+from tests.support.fake_parking_lot import FakeParkingLot
 from tests.support.feed import event_document
 from tests.support.telemetry import recording
 

@@ -84,8 +84,8 @@ PLANTED = (
     Planted(
         "update-without-if-match",
         "infra/cosmos/batch.py",
-        "    return Write.create(item) if changed.etag is None else Write.replace(item, changed.etag)\n",
-        '    return Write.create(item) if changed.etag is None else Write("replace", item)\n',
+        "        return Write.replace(item, changed.etag)\n",
+        '        return Write("replace", item)\n',
         "nothing",
         ("order", "state differs from the events"),
     ),

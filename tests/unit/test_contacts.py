@@ -19,7 +19,7 @@ from outbox.errors import ConcurrentChange, PreconditionFailed
 from outbox.unit_of_work import ETag, Origin, Receipt
 from tests.support.contacts import DETAILS_JSON, LATER, ORIGIN
 from tests.support.fake_claims import FakeClaims
-from tests.support.fakes import FakeStore, FakeUnitOfWork
+from tests.support.fake_store import FakeStore, FakeUnitOfWork
 
 
 def service(store: FakeStore) -> Contacts:

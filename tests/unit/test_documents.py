@@ -12,7 +12,7 @@ import pytest
 
 from domain.contact import Contact
 from domain.events import ContactNameUpdatedEvent
-from domain.values import Company, ContactDetails, Name
+from domain.values import Company, ContactDetails, ContactState, Name
 from infra.cosmos.documents import (
     EventReader,
     aggregate_from_item,
@@ -319,6 +319,36 @@ def test_what_readers_of_json_do_not_agree_on_is_refused(value: object, said: st
     with pytest.raises(Unpublishable, match=re.escape(said)) as refused:
         event_item(a_contact(), event, ORIGIN, ttl=1)
     assert "ud800" not in str(refused.value)
+
+
+@pytest.mark.parametrize("value", [2**53 + 1, -(2**53) - 1, 10**18 + 1, 10**400])
+def test_an_integer_of_a_state_that_the_store_would_change_is_refused(value: int) -> None:
+    contact = a_contact()
+    state = contact.state.model_copy(update={"points": [{"since": value}]})
+    with pytest.raises(Unpublishable, match=re.escape("an integer of contact is beyond 2^53")) as refused:
+        aggregate_item(contact, state, ttl=-1)
+    assert str(value) not in str(refused.value)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_a_number_of_a_state_that_json_has_no_form_for_is_refused(value: float) -> None:
+    """The store answers 400, which says to whoever asked that the service is not set up correctly."""
+
+    class Measured(ContactState):
+        points: float
+
+    contact = a_contact()
+    state = Measured(**dict(contact.state), points=value)
+    with pytest.raises(Unpublishable, match="a number of contact is not finite"):
+        aggregate_item(contact, state, ttl=-1)
+
+
+@pytest.mark.parametrize("value", [2**53, 2**60, -(10**18), True, 0.1, 1e300])
+def test_a_number_that_the_store_keeps_may_be_stored_again(value: object) -> None:
+    """An integer beyond 2^53 that was stored before has become one that a double holds: it locks no aggregate."""
+    contact = a_contact()
+    state = contact.state.model_copy(update={"points": value})
+    assert aggregate_item(contact, state, ttl=-1)["data"]["points"] == value
 
 
 @pytest.mark.parametrize(

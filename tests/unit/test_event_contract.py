@@ -16,7 +16,8 @@ from infra.servicebus.message import CloudEvents, message_from_event
 from outbox.feed import OutboxEvent
 from outbox.relay import Relay
 from tests.support.contacts import LATER, ORIGIN, a_stored_contact
-from tests.support.fakes import FakeParkingLot, FakePublisher
+from tests.support.fake_parking_lot import FakeParkingLot
+from tests.support.fake_publisher import FakePublisher
 from tests.support.feed import EVENTS
 from tests.unit.test_documents import CONTACT_ITEM, EVENT_ITEM
 from tools.events import samples

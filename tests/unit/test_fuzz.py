@@ -13,7 +13,8 @@ from infra.http import operations
 from infra.http import request as edge
 from outbox.feed import FeedEvent
 from outbox.relay import Relay
-from tests.support.fakes import FakeParkingLot, FakePublisher
+from tests.support.fake_parking_lot import FakeParkingLot
+from tests.support.fake_publisher import FakePublisher
 from tests.support.feed import EVENTS, contact_key, event_document
 
 SCALARS = (

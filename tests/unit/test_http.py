@@ -16,10 +16,10 @@ from domain.values import ContactDetails
 from inbox import errors as inbox
 from infra.contacts import http
 from infra.errors import InfraError, Misconfigured, Overloaded
-from infra.http import history, operations
+from infra.http import history, methods, operations
 from infra.http import request as edge
 from infra.http.answering import STATUS_OF
-from infra.http.catch_all import READING, IndexedApp, no_such_call
+from infra.http.catch_all import IndexedApp, no_such_call
 from infra.http.errors import FieldError, InvalidRequest, RequestError, RequestTooLarge, UnsupportedMediaType
 from outbox import errors
 from outbox.unit_of_work import Page, Receipt, Versioned
@@ -437,7 +437,7 @@ def test_a_list_says_where_it_goes_on() -> None:
 SMALL_APP = IndexedApp()
 
 
-@SMALL_APP.route(route="contacts", methods=["POST", *READING])
+@SMALL_APP.route(route="contacts", methods=["POST", *methods.READING])
 async def several(req: func.HttpRequest) -> func.HttpResponse:
     return func.HttpResponse()
 

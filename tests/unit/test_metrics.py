@@ -32,7 +32,8 @@ from outbox.relay import Relay
 from outbox.ttl_guard import TtlGuard
 from tests.support import contacts, inbox
 from tests.support.effects import Clock, FakeLedger, Outbound, inbox_over
-from tests.support.fakes import FakeParkingLot, FakePublisher
+from tests.support.fake_parking_lot import FakeParkingLot
+from tests.support.fake_publisher import FakePublisher
 from tests.support.feed import contact_id, event_document, poison_document, read
 from tests.support.publishing import event as publishable
 from tests.support.publishing import publish

@@ -17,7 +17,8 @@ from outbox.publisher import AggregateEvents, Guarantees, Outcome, Unknown
 from outbox.relay import Relay
 from outbox.ttl_guard import TtlGuard
 from tests.support.contacts import NOON
-from tests.support.fakes import FakeParkingLot, FakePublisher
+from tests.support.fake_parking_lot import FakeParkingLot
+from tests.support.fake_publisher import FakePublisher
 from tests.support.feed import contact_id, contact_key, event_document, poison_document, read
 
 

@@ -14,7 +14,11 @@ from infra.cosmos.sessions import SessionTokens, newest
         ("0:-1#9", "0:-1#10", "0:-1#10"),
         ("0:2#5#1=4#2=5", "0:1#9#1=9", "0:2#5#1=4#2=5"),
         ("0:1#5#1=4", "0:1#7#1=6", "0:1#7#1=6"),
-        ("0:-1#99", "1:-1#3", "1:-1#3"),
+        ("0:-1#99", "1:-1#3", "0:-1#99,1:-1#3"),
+        ("0:-1#99,1:-1#3", "0:-1#98", "0:-1#99,1:-1#3"),
+        ("0:-1#99,1:-1#3", "1:-1#4", "0:-1#99,1:-1#4"),
+        ("0:-1#5,1:-1#9", "3:-1#10", "1:-1#9,3:-1#10"),
+        ("0:-1#5,1:-1#9", "1:-1#8,0:-1#6", "0:-1#6,1:-1#9"),
         ("what is this", "0:-1#5", "0:-1#5"),
         ("0:-1#5", "what is this", "what is this"),
     ],
@@ -52,6 +56,24 @@ def test_after_a_fence_only_what_came_since_the_doubt_holds_the_newest_of_it() -
     tokens.trust("a")
     tokens.trust("a")
     assert (tokens.get("a"), tokens.is_doubted("a")) == ("0:-1#9", False)
+
+
+def test_the_partition_of_which_no_answer_came_for_longest_is_forgotten_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("infra.cosmos.sessions._MOST", 2)
+    tokens = SessionTokens()
+    for partition_key in ("a", "b", "a"):
+        tokens.merge(partition_key, "0:-1#5")
+    assert [tokens.get(each) for each in "ab"] == ["0:-1#5"] * 2
+    tokens.merge("c", "0:-1#5")
+    assert [each for each in "abc" if tokens.get(each)] == ["a", "c"]
+
+
+def test_a_read_that_failed_without_a_token_doubts_nothing() -> None:
+    tokens = SessionTokens()
+    tokens.doubt("a", None)
+    assert not tokens.is_doubted("a")
 
 
 def test_a_partition_that_is_forgotten_is_not_doubted(monkeypatch: pytest.MonkeyPatch) -> None:

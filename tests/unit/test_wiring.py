@@ -18,7 +18,8 @@ from outbox.marker import Marker
 from outbox.page import Committed
 from outbox.relay import Relay
 from outbox.ttl_guard import TtlGuard
-from tests.support.fakes import FakeParkingLot, FakePublisher
+from tests.support.fake_parking_lot import FakeParkingLot
+from tests.support.fake_publisher import FakePublisher
 from tests.support.feed import EVENTS, event_document
 
 SETTINGS = load(
