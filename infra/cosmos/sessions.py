@@ -5,8 +5,8 @@ tokens are compared, not overwritten. Tokens of two physical partitions are both
 answer of the parent may come after an answer of the child. The service goes by the newest token of a partition and its
 parents; the SDKs' own session containers keep a token for each partition too.
 
-A token that no replica can satisfy, such as one of a container that was restored, is forgotten: the request that met
-the token fails, and the next request goes on without a token.
+A token that no replica can satisfy, such as one of a container that was restored, is doubted: the request that met the
+token fails, and a fence comes before the next read. What was learned since the doubt then takes the token's place.
 """
 
 import re
