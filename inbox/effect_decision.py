@@ -93,13 +93,18 @@ def _known(seen: Seen, event: Event, rules: EffectRules, now: datetime) -> Kept 
     marker, mark = seen.marker, seen.mark
     if mark is not None and mark.state.is_over:
         return Kept.OVER  # over-is-final
-    if event.sequence is not None and marker.last is not None and event.sequence <= marker.last:  # passed
+    if is_passed(marker, event.sequence):  # passed
         return (
             finished(marker, mark, MarkState.DISCARDED, now, "its place is passed") if mark else Kept.PASSED
         )
     if mark is not None and mark.state is MarkState.STARTED and is_young(mark, rules, now):
         return Running.ELSEWHERE  # young-runs
     return None
+
+
+def is_passed(marker: Marker, sequence: int | None) -> bool:
+    """Whether the aggregate has gone by this place."""
+    return sequence is not None and marker.last is not None and sequence <= marker.last
 
 
 def is_young(mark: Mark, rules: EffectRules, now: datetime) -> bool:

@@ -10,7 +10,7 @@ import logging
 from dataclasses import dataclass
 
 from inbox.effect import Begin, Mark, Marker, MarkState
-from inbox.effect_decision import finished, is_young, next_place
+from inbox.effect_decision import finished, is_passed, is_young, next_place
 from inbox.effects import ATTEMPTS, EffectInbox
 from inbox.errors import (
     Contended,
@@ -23,6 +23,7 @@ from inbox.errors import (
 )
 from inbox.event import AggregateKey
 from inbox.receiver import told
+from inbox.set_aside import Record
 
 SIDE_BY_SIDE = 8
 """How many aggregates a run of the timer tends at once: one whose effect is slow does not hold up the others."""
@@ -102,17 +103,43 @@ class EffectUpkeep:
             NotInTurn: another one comes first.
             EffectRunning: its effect is running, or its process died a short time ago.
         """
+        await self._discard(key, event_id, reason, unknown=None)
+
+    async def give_up(self, record: Record, reason: str) -> None:
+        """Give up the event of a record that was set aside, so that its message runs nothing if it comes again.
+
+        Raises:
+            NotApplied: its effect has run already.
+            NotInTurn: another event comes first.
+            EffectRunning: its effect is running, or its process died a short time ago.
+        """
+        if record.aggregate is None or record.event_id is None:
+            return  # no event was read from it
+        unknown = Mark(record.event_id, MarkState.WAITING, record.sequence, self.inbox.clock())
+        became = await self._discard(record.aggregate, record.event_id, reason, unknown)
+        if became is MarkState.HANDLED:
+            raise NotApplied(
+                "its effect has run already, so there is nothing to discard: the timer closes the record"
+            )
+
+    async def _discard(
+        self, key: AggregateKey, event_id: str, reason: str, unknown: Mark | None
+    ) -> MarkState:
+        """What has become of the event; ``unknown``: its mark where the store has none. Raises NotSetAside."""
         for _ in range(ATTEMPTS):
             seen = await self.inbox.ledger.read(key, event_id, fenced=True)
-            if seen.mark is None:
+            mark = seen.mark or unknown
+            if mark is None:
                 raise NotSetAside("no event of this id is known")
-            if seen.mark.state.is_over:
-                return
-            self._must_be_in_turn(seen.marker, seen.mark.sequence)
-            if seen.mark.sequence is not None and seen.marker.running not in (None, event_id):
+            if mark.state.is_over:
+                return mark.state
+            if seen.mark is None and is_passed(seen.marker, mark.sequence):
+                return MarkState.DISCARDED
+            self._must_be_in_turn(seen.marker, mark.sequence)
+            if mark.sequence is not None and seen.marker.running not in (None, event_id):
                 raise NotInTurn(f"event {seen.marker.running} was started in its place: pass over that place")
-            if await self._over(key, seen.marker, seen.mark, MarkState.DISCARDED, reason):
-                return
+            if await self._over(key, seen.marker, mark, MarkState.DISCARDED, reason):
+                return MarkState.DISCARDED
         raise Contended(f"{key} changes all the time: try again")
 
     async def pass_over(self, key: AggregateKey, sequence: int, reason: str) -> None:
@@ -125,7 +152,7 @@ class EffectUpkeep:
         for _ in range(ATTEMPTS):
             missing = f"missing {sequence}"
             seen = await self.inbox.ledger.read(key, missing, fenced=True)
-            if seen.marker.last is not None and sequence <= seen.marker.last:
+            if is_passed(seen.marker, sequence):
                 return
             self._must_be_in_turn(seen.marker, sequence)
             mark, state = seen.mark, MarkState.DISCARDED

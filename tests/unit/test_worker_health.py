@@ -207,10 +207,10 @@ async def test_a_bug_does_not_end_the_upkeep_of_a_relay(
 async def test_a_bug_does_not_end_what_a_subscriber_does_beside_its_messages(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    work = Flaky()
-    beside = asyncio.create_task(subscriber_worker._every(0.01, work))
+    work, stop = Flaky(), asyncio.Event()
+    beside = asyncio.create_task(subscriber_worker._every(0.01, stop, "effects wait", work))
     await eventually(work.again)
-    beside.cancel()
-    await asyncio.wait([beside])
-    assert "because of a bug: ValueError in __call__" in caplog.text
+    stop.set()
+    await beside
+    assert "effects wait, because of a bug: ValueError in __call__" in caplog.text
     assert "quirina" not in caplog.text
