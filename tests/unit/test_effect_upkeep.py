@@ -1,0 +1,109 @@
+"""The timer of effects while the store, or the service that the effects call, is away: for all, or for a few."""
+
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from inbox.effect import Mark, Marker, MarkState, Seen
+from inbox.effect_upkeep import AWAY_AT, SIDE_BY_SIDE, EffectUpkeep
+from inbox.errors import EffectAway, StoreAway
+from inbox.event import AggregateKey
+from tests.support.effects import Clock, FakeLedger, Outbound, inbox_over
+from tests.support.inbox import NOON, event
+
+MANY = 60
+
+
+@dataclass
+class Partitioned(FakeLedger):
+    """A ledger whose aggregates may each be away, as a partition of a store is that is throttled."""
+
+    away: set[AggregateKey] = field(default_factory=set)
+    asked: Counter[AggregateKey] = field(default_factory=Counter)
+
+    async def waiting(self, key: AggregateKey) -> Sequence[Mark]:
+        self.asked[key] += 1
+        if key in self.away:
+            raise StoreAway("its partition is throttled")
+        return await super().waiting(key)
+
+    async def aggregates(self) -> AsyncIterator[AggregateKey]:
+        """What was written last comes last, as the store lists it."""
+        for key in sorted(self.versions, key=lambda each: int(self.versions[each][-1][0].version or 0)):
+            if self.versions[key][-1][0].waiting:
+                yield key
+
+
+def keys(count: int = MANY) -> list[AggregateKey]:
+    return [AggregateKey("thing", str(number)) for number in range(count)]
+
+
+async def holding(*held: AggregateKey) -> Partitioned:
+    """A ledger in which the effect of each aggregate's first event has failed."""
+    ledger = Partitioned()
+    for key in held:
+        first = event(1, key=key)
+        mark = Mark(first.id, MarkState.WAITING, 1, NOON, waits=first, failures=1, failing_since=NOON)
+        written: Seen = await ledger.write(key, Marker(waiting=1), mark)
+        assert written.marker.waiting == 1
+    return ledger
+
+
+async def run(upkeep: EffectUpkeep) -> None:
+    """Raises StoreAway."""
+    await upkeep.run(seconds=600)
+
+
+async def test_a_store_that_is_away_is_not_asked_for_every_aggregate() -> None:
+    ledger = await holding(*keys())
+    ledger.away |= {*keys()}
+    with pytest.raises(StoreAway, match="throttled"):
+        await run(EffectUpkeep(inbox_over(ledger, Outbound(), Clock())))
+    assert ledger.asked.total() < AWAY_AT + SIDE_BY_SIDE
+
+
+async def test_a_service_that_is_away_is_not_asked_for_every_effect() -> None:
+    outbound = Outbound(raises=[EffectAway("no mail goes out") for _ in keys()])
+    with pytest.raises(EffectAway, match="no mail"):
+        await run(EffectUpkeep(inbox_over(await holding(*keys()), outbound, Clock())))
+    assert len(outbound.asked) < AWAY_AT + SIDE_BY_SIDE
+
+
+async def test_aggregates_that_stay_away_for_themselves_do_not_keep_the_others_waiting() -> None:
+    """They come first in the store's order, since nothing can be written of them."""
+    ledger, outbound = await holding(*keys()), Outbound()
+    ledger.away |= {*keys()[: MANY // 2]}
+    upkeep = EffectUpkeep(inbox_over(ledger, outbound, Clock()))
+    for _ in range(MANY):
+        try:
+            await run(upkeep)
+        except StoreAway:
+            continue
+        break
+    assert {*outbound.asked} == {event(1, key=key).id for key in keys()[MANY // 2 :]}
+
+
+async def test_few_that_are_away_are_left_to_the_next_run_and_no_failure_of_this_one() -> None:
+    ledger, outbound = await holding(*keys(10)), Outbound()
+    ledger.away |= {*keys(AWAY_AT - 1)}
+    upkeep = EffectUpkeep(inbox_over(ledger, outbound, Clock()))
+    await run(upkeep)
+    assert len(outbound.asked) == 10 - (AWAY_AT - 1)
+    ledger.away.clear()
+    await run(upkeep)
+    assert len(outbound.asked) == 10
+
+
+async def test_all_are_run_when_the_store_is_there_again() -> None:
+    ledger, outbound = await holding(*keys()), Outbound()
+    upkeep = EffectUpkeep(inbox_over(ledger, outbound, Clock()))
+    ledger.away |= {*keys()}
+    for _ in range(3):
+        with pytest.raises(StoreAway):
+            await run(upkeep)
+    assert max(ledger.asked.values()) == 1, "each run begins with others"
+    ledger.away.clear()
+    await run(upkeep)
+    assert len(outbound.asked) == MANY
