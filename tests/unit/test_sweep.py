@@ -3,7 +3,7 @@
 import logging
 import math
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -33,6 +33,7 @@ class FakeLists:
     blocked_since: dict[AggregateKey, datetime | None] = field(default_factory=dict)
     pages: int = 0
     saves: int = 0
+    clock: Callable[[], datetime] = lambda: NOON
 
     async def entries(self, position: str | None) -> SeenPage:
         found = {key: versions[-1] for key, versions in self.inbox_entries.written.items()}
@@ -71,21 +72,23 @@ class FakeLists:
         if self.saved is not None and progress.version != self.saved.version:
             raise EntryChanged("somebody else")
         self.saves += 1
-        self.saved = replace(progress, version=str(self.saves))
-        return self.saved
+        written = replace(progress, version=str(self.saves))
+        self.saved = replace(written, saved_at=self.clock())
+        return written
 
 
 @dataclass
 class World:
-    """An inbox with its store and source, swept at noon."""
+    """An inbox with its store and source, swept at noon unless the time is moved."""
 
     entries: FakeEntries[State] = field(default_factory=FakeEntries)
     source: FakeSource[State] = field(default_factory=FakeSource)
     blocked: Collection[AggregateKey] = ()
+    now: datetime = NOON
 
     def __post_init__(self) -> None:
-        self.inbox = StateInbox(self.entries, self.source, project, lambda: NOON)
-        self.lists = FakeLists(self.entries, self.source)
+        self.inbox = StateInbox(self.entries, self.source, project, lambda: self.now)
+        self.lists = FakeLists(self.entries, self.source, clock=lambda: self.now)
         self.sweep = Sweep(self.inbox, self.lists, self._blocked)
 
     async def _blocked(self) -> Collection[AggregateKey]:
@@ -274,6 +277,46 @@ async def test_a_store_that_is_away_for_all_is_left_alone_and_the_sweep_goes_on_
     assert counts.failed < AWAY_AT, "those of the pages before"
     await world.swept()
     assert [world.sequence(key) for key in keys] == [2] * 100
+
+
+@pytest.mark.parametrize("sick_page", [0, 1])
+async def test_a_row_that_stays_away_holds_the_sweep_for_half_an_hour_at_most(
+    sick_page: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Their page, and a first round of all, are the worst: nothing of a page that ends a run is saved."""
+    monkeypatch.setattr("tests.unit.test_sweep.PAGE", 2 * AWAY_AT)
+    world, size = World(), 2 * AWAY_AT
+    keys = [world.has(f"{number:03}", 1, 3) for number in range(3 * size)]
+    row = keys[sick_page * size : sick_page * size + AWAY_AT]
+    Troubled(world, {key.id for key in row})
+    failed_runs = 0
+    while world.lists.saved is None or world.lists.saved.last_counts is None:
+        try:
+            await world.sweep.run(seconds=10)
+        except StoreAway:
+            failed_runs += 1
+            assert failed_runs <= 3, "the sweep cannot get past the row"
+            world.now += timedelta(minutes=10)
+    assert failed_runs == 3, "at 0, 10 and 20 minutes: a store that is away for all is left alone"
+    assert world.lists.saved.last_counts.failed == AWAY_AT
+    assert [world.sequence(key) for key in keys if key not in row] == [3] * 5 * AWAY_AT
+    assert f"leaves {AWAY_AT} of {size} entries to its next round, the first is {row[0]}" in caplog.text
+
+
+async def test_a_page_is_saved_anew_so_the_next_one_that_stays_away_has_its_half_an_hour_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In an outage of hours, few pages are left to the next round."""
+    monkeypatch.setattr("tests.unit.test_sweep.PAGE", AWAY_AT)
+    world = World()
+    keys = [world.has(f"{number:03}", 1, 3) for number in range(10 * AWAY_AT)]
+    Troubled(world, {key.id for key in keys})
+    for _ in range(2 * 6):  # two hours
+        with pytest.raises(StoreAway):
+            await world.sweep.run(seconds=10)
+        world.now += timedelta(minutes=10)
+    assert world.lists.saved is not None
+    assert world.lists.saved.counts.failed == 3 * AWAY_AT
 
 
 async def test_a_sweep_beside_another_stops() -> None:
