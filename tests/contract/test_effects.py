@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import time
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 
@@ -11,7 +12,7 @@ import pytest
 from azure.cosmos.aio import CosmosClient
 
 from devstack.testing import Service
-from inbox.effect import Begin, EffectRules, Mark, Marker, MarkState, Unsure
+from inbox.effect import Begin, EffectRules, Mark, Marker, MarkState, Seen, Unsure
 from inbox.effect_upkeep import EffectUpkeep
 from inbox.effects import EffectInbox
 from inbox.errors import (
@@ -323,6 +324,52 @@ async def test_an_effect_whose_record_the_store_did_not_take_in_time_is_recorded
     assert len(inbox.owed) == 0
 
 
+class TooSmall(FakeLedger):
+    """It takes no mark that holds an event, as a store does whose items are smaller than the broker's messages."""
+
+    async def write(self, key: AggregateKey, marker: Marker, mark: Mark) -> Seen:
+        if mark.waits is not None or mark.kept is not None:
+            raise Unstorable("too large")
+        return await super().write(key, marker, mark)
+
+
+async def test_an_effect_that_failed_and_whose_event_is_too_large_to_wait_is_tried_again_with_its_message() -> (
+    None
+):
+    """The receiver sets the message aside: it is the message that holds the event, and brings it each minute."""
+    ledger, clock = TooSmall(), Clock()
+    outbound = Outbound(raises=[EffectNotDone("no such address")])
+    inbox = inbox_over(ledger, outbound, clock)
+    for _ in range(5):
+        with pytest.raises(Unstorable):
+            await inbox.handle(event(1))
+    assert outbound.asked == ids(1), "not five times within the receiver's attempts"
+    for _ in range(2):
+        clock.pass_by(minutes=10)
+        with suppress(Unstorable):
+            await inbox.handle(event(1))
+    assert outbound.asked == ids(1, 1)
+    assert (await ledger.read(KEY, event(1).id, fenced=True)).marker.last == 1
+    assert len(inbox.owed) == 0
+
+
+@pytest.mark.parametrize("died", [True, False])
+async def test_an_effect_that_may_have_been_handled_is_told_though_its_event_is_too_large_to_keep(
+    died: bool,
+) -> None:
+    ledger, clock = TooSmall(), Clock()
+    inbox = inbox_over(
+        ledger, Outbound(raises=[ZeroDivisionError()]), clock, replace(RULES, unsure=Unsure.SET_ASIDE)
+    )
+    if died:
+        await started(ledger, 1)
+        clock.pass_by(minutes=10)
+    await inbox.handle(event(1))
+    seen = await ledger.read(KEY, event(1).id, fenced=True)
+    assert seen.mark is not None
+    assert (seen.mark.state, seen.mark.kept, seen.marker.last) == (MarkState.UNCERTAIN, None, 1)
+
+
 async def test_an_effect_that_another_process_took_over_is_that_ones() -> None:
     faults, clock, outbound = Faults({2: (StoreAway, False)}), Clock(), Outbound()
     ledger = FakeLedger(faults)
@@ -627,6 +674,7 @@ async def test_what_the_store_refuses_hits_one_event_and_what_it_cannot_do_hits_
         raise StoreFailed(Failure(kind, "refused"))
 
     monkeypatch.setattr(stored.container, "execute", refused)
+    rules = replace(RULES, effect_seconds=0.01, call_seconds=0.03)
     with pytest.raises(error):
-        await inbox_over(stored, outbound, clock).handle(event(1))
+        await inbox_over(stored, outbound, clock, rules).handle(event(1))
     assert outbound.asked == []
