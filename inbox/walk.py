@@ -200,10 +200,12 @@ class Walk:
     async def _page(self, progress: Progress, away: Away) -> Progress:
         side = progress.side
         page = await (self.lists.entries if side is Side.ENTRIES else self.lists.sources)(progress.position)
-        if progress.saved_at is not None and self.now() - progress.saved_at >= HELD:
+        is_held = progress.saved_at is not None and self.now() - progress.saved_at >= HELD
+        if is_held:
             away = Away(len(page.items) + 1)
         results = await self._looked(side, page.items, away)
-        if again := [number for number, result in enumerate(results) if result is Result.AWAY]:
+        again = [number for number, result in enumerate(results) if result is Result.AWAY]
+        if again and not is_held:  # to wait for so many twice could take all the time of a run
             each_for_itself = Away(len(again) + 1)
             second = await self._looked(side, [page.items[number] for number in again], each_for_itself)
             if each_for_itself.in_a_row < len(again):

@@ -288,9 +288,10 @@ async def test_a_row_that_stays_away_holds_the_sweep_for_half_an_hour_at_most(
     world, size = World(), 2 * AWAY_AT
     keys = [world.has(f"{number:03}", 1, 3) for number in range(3 * size)]
     row = keys[sick_page * size : sick_page * size + AWAY_AT]
-    Troubled(world, {key.id for key in row})
+    troubled = Troubled(world, {key.id for key in row})
     failed_runs = 0
     while world.lists.saved is None or world.lists.saved.last_counts is None:
+        troubled.reads.clear()
         try:
             await world.sweep.run(seconds=10)
         except StoreAway:
@@ -299,6 +300,7 @@ async def test_a_row_that_stays_away_holds_the_sweep_for_half_an_hour_at_most(
             world.now += timedelta(minutes=10)
     assert failed_runs == 3, "at 0, 10 and 20 minutes: a store that is away for all is left alone"
     assert world.lists.saved.last_counts.failed == AWAY_AT
+    assert {troubled.reads[key.id] for key in row} == {1}
     assert [world.sequence(key) for key in keys if key not in row] == [3] * 5 * AWAY_AT
     assert f"leaves {AWAY_AT} of {size} entries to its next round, the first is {row[0]}" in caplog.text
 
