@@ -10,6 +10,7 @@ from inbox.effect import Mark, Marker, MarkState, Seen
 from inbox.effect_upkeep import AWAY_AT, SIDE_BY_SIDE, EffectUpkeep
 from inbox.errors import EffectAway, StoreAway
 from inbox.event import AggregateKey
+from inbox.owed import MOST, Owed
 from tests.support.effects import Clock, FakeLedger, Outbound, inbox_over
 from tests.support.inbox import NOON, event
 
@@ -107,3 +108,16 @@ async def test_all_are_run_when_the_store_is_there_again() -> None:
     ledger.away.clear()
     await run(upkeep)
     assert len(outbound.asked) == MANY
+
+
+async def test_a_process_remembers_a_bounded_number_of_records_that_it_owes() -> None:
+    owed, seen = Owed(), Seen(Marker(), Mark("any", MarkState.STARTED, 1, NOON, by="me"))
+
+    async def record(_: Seen) -> Marker | None:
+        return None
+
+    for number in range(1, MOST + 2):
+        owed.keep(event(number), "me", record)
+    assert len(owed) == MOST
+    assert owed.of(event(1), seen) is None, "the oldest goes first"
+    assert owed.of(event(2), seen) is record
