@@ -52,16 +52,17 @@ class Subscribed(Protocol):
 
 @dataclass(frozen=True)
 class Health:
-    """How the subscriber is: what its slots did last, and whether the store answers."""
+    """How the subscribers are: what their slots did last, and whether the store answers."""
 
     outbox: Outbox
-    work: Work
+    works: Sequence[Work]
+    """Of each subscription: one that is served well does not hide one that is not."""
     stop: asyncio.Event
 
     @property
     def silent_seconds(self) -> float:
         """Since the slowest slot asked for a session or handled a message."""
-        return max((pulse.silent_seconds for pulse in self.work.pulses), default=0.0)
+        return max((pulse.silent_seconds for work in self.works for pulse in work.pulses), default=0.0)
 
     @property
     def longest_round_seconds(self) -> float:
@@ -72,7 +73,7 @@ class Health:
         """Why no message is applied."""
         if self.stop.is_set():
             return "the worker is told to stop"
-        if self.work.waiting_for is not None:
+        if self._waiting_for:
             return "messages wait: the log says why"
         try:
             await self.outbox.check()
@@ -82,9 +83,18 @@ class Health:
 
     def line(self) -> str:
         """The sessions, the messages, and what is in the way."""
-        work = self.work
-        waiting = f"messages wait: {work.waiting_for}" if work.waiting_for else "no failure"
-        return f"{work.sessions} session(s), {work.received} message(s) received, {waiting}"
+        sessions, received = sum(work.sessions for work in self.works), self.received
+        waiting = f"messages wait: {'; '.join(self._waiting_for)}" if self._waiting_for else "no failure"
+        return f"{sessions} session(s), {received} message(s) received, {waiting}"
+
+    @property
+    def received(self) -> int:
+        """How many messages were handled."""
+        return sum(work.received for work in self.works)
+
+    @property
+    def _waiting_for(self) -> Sequence[str]:
+        return [work.waiting_for for work in self.works if work.waiting_for is not None]
 
 
 async def run(
@@ -94,11 +104,10 @@ async def run(
 
     Raises Misconfigured.
     """
-    work = Work()
-    health = Health(service.outbox, work, stop)
+    health = Health(service.outbox, [Work() for _ in service.subscriptions], stop)
     async with service.outbox.resources, probes.answered(address, health):
         await _served(service, stop, health, slots)
-    _log.info("stopped: %d message(s) received", work.received)
+    _log.info("stopped: %d message(s) received", health.received)
 
 
 async def _served(service: Subscribed, stop: asyncio.Event, health: Health, slots: int) -> None:
@@ -113,7 +122,7 @@ async def _served(service: Subscribed, stop: asyncio.Event, health: Health, slot
         if each.sweep is not None:
             sweep = partial(each.sweep.run, seconds=SWEEP_SECONDS)
             others.append(asyncio.create_task(_every(SWEEP_EVERY_SECONDS, stop, "the sweep waits", sweep)))
-    serving = asyncio.create_task(_received(service.subscriptions, stop, health.work, slots))
+    serving = asyncio.create_task(_received(service.subscriptions, stop, health.works, slots))
     stopping = asyncio.create_task(stop.wait())
     _log.info("the subscriber works; SIGTERM stops it")
     await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -128,12 +137,12 @@ async def _served(service: Subscribed, stop: asyncio.Event, health: Health, slot
 
 
 async def _received(
-    subscriptions: Sequence[Subscription], stop: asyncio.Event, work: Work, slots: int
+    subscriptions: Sequence[Subscription], stop: asyncio.Event, works: Sequence[Work], slots: int
 ) -> None:
     """Serve the sessions of all subscriptions until ``stop`` is set. Raises Misconfigured."""
     served = [(each.subscriber.queues().sessions, each.subscriber.receiver.receive) for each in subscriptions]
     async with asyncio.TaskGroup() as group:
-        for sessions, receive in served:
+        for (sessions, receive), work in zip(served, works, strict=True):
             group.create_task(sessions.serve(receive, stop, work, slots=slots))
 
 
