@@ -195,10 +195,10 @@ async def test_when_an_instance_is_killed_the_other_takes_over_with_nothing_lost
     file = tmp_path / "handled"
     with instance(containers, "survivor", file), instance(containers, "victim", file) as victim:
         async with Writer(containers).writing() as writer:
-            await eventually(lambda: both_work(containers), within=20)
+            await eventually(lambda: both_work(containers))
             await eventually(lambda: len(handled(file)) == len(KEYS))
             victim.kill()
-            await eventually(lambda: survivor_has_all(containers), within=10)
+            await eventually(lambda: survivor_has_all(containers))
             await writer.wait_for(2)
         await eventually(lambda: all_handled(file, writer.rounds))
 

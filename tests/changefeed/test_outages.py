@@ -45,7 +45,7 @@ async def test_the_processor_goes_on_when_cosmos_has_been_away(
         await eventually(lambda: recorder.errors)
         cosmos.start()
         await containers.write("a", 2)
-        await eventually(lambda: recorder.ids == ["a-1", "a-2"], within=20)
+        await eventually(lambda: recorder.ids == ["a-1", "a-2"])
         assert processor.owned_leases == {"0"}
 
 
@@ -58,27 +58,26 @@ async def test_a_worker_that_cannot_renew_its_lease_stops_before_others_may_take
     options = replace(FAST, expiration_interval=0.8, renew_interval=0.2)
     async with recorder.processor(containers, options=options):
         await eventually(lambda: recorder.batches)
-        paused = time.monotonic()
         cosmos.pause()
         try:
-            await eventually(lambda: recorder.cancelled == 1)
-            assert time.monotonic() - paused < 0.8 + 0.5
+            await asyncio.sleep(0.8)  # on this loop, so that what holds up the worker holds up the clock too
+            await eventually(lambda: recorder.cancelled == 1, within=0.5)
         finally:
             cosmos.resume()
         recorder.go_on.set()
-        await eventually(lambda: recorder.ids == ["a-1"], within=20)
+        await eventually(lambda: recorder.ids == ["a-1"])
 
 
 async def test_a_lease_counts_from_the_question_for_it_and_not_from_a_late_answer(
     containers: Containers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Others take the lease by the time that is written in it."""
-    recorder, acquire, asked = Recorder(), LeaseStore.acquire, [0.0]
+    recorder, acquire, asked = Recorder(), LeaseStore.acquire, asyncio.Event()
     recorder.go_on.clear()
     await containers.write("a", 1)
 
     async def answered_late(store: LeaseStore, lease: Lease, owner: str) -> Lease:
-        asked[0] = time.monotonic()
+        asked.set()
         acquired = await acquire(store, lease, owner)
         await asyncio.sleep(1.5)
         return acquired
@@ -89,8 +88,9 @@ async def test_a_lease_counts_from_the_question_for_it_and_not_from_a_late_answe
     monkeypatch.setattr(LeaseStore, "acquire", answered_late)
     monkeypatch.setattr(LeaseStore, "renew", refused)
     async with recorder.processor(containers, options=replace(SHORT_LEASES, acquire_interval=60)):
-        await eventually(lambda: recorder.cancelled == 1)
-        assert time.monotonic() - asked[0] < 2.0 + 1.0, "the lease expires after 2.0 s"
+        await asked.wait()
+        await asyncio.sleep(2.0)
+        await eventually(lambda: recorder.cancelled == 1, within=1.0, what="the lease expires after 2.0 s")
         recorder.go_on.set()
 
 

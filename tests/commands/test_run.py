@@ -33,7 +33,7 @@ async def _paste(running: Command) -> dict[str, Any]:
 async def _arrived(running: Command, contact: dict[str, Any]) -> None:
     """The app's subscriber says so, in one line."""
     received = re.compile(rf"^functions +\| .*received .*{contact['id']}, sequence 1 \[.+\]$", re.MULTILINE)
-    await eventually(lambda: received.search(running.output), within=20, what="the subscriber's line")
+    await eventually(lambda: received.search(running.output), what="the subscriber's line")
 
 
 async def test_the_curl_line_works_and_its_event_arrives(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import aiohttp
 import pytest
 
 from devstack import testing
+from devstack.testing.eventually import WITHIN_SECONDS
 from devstack.testing.stack import run_beside
 from tests.support.azure import Topic
 from tests.support.contacts import DETAILS_JSON
@@ -53,7 +54,7 @@ class Stack(testing.Stack):
             contact: dict[str, Any] = await answer.json()
             return contact
 
-    async def sequences(self, contact_id: str, count: int, *, within: float = 15.0) -> list[int]:
+    async def sequences(self, contact_id: str, count: int, *, within: float = WITHIN_SECONDS) -> list[int]:
         """The sequences of the next ``count`` messages of a contact, as the observer gets them."""
         messages = await self.topic.receive(contact_id, count, within=within)
         return [int(message.application_properties[b"sequence"]) for message in messages]  # type: ignore[index]  # every message has some

@@ -26,7 +26,7 @@ async def test_the_directory_follows_the_contacts(shared_stack: Stack, http: aio
         items = await search(shared_stack, http, name="quast")
         return [item["sequence"] for item in items] == [sequence]
 
-    await eventually(lambda: shows(3), within=30)
+    await eventually(lambda: shows(3))
     [found] = await search(shared_stack, http, city="tromsø", sort="email")
     assert (found["id"], found["email"]) == (contact["id"], "hq@contoso.com")
 
@@ -36,7 +36,7 @@ async def test_the_directory_follows_the_contacts(shared_stack: Stack, http: aio
     async def is_gone() -> bool:
         return await search(shared_stack, http, name="hedwig") == []
 
-    await eventually(is_gone, within=30)
+    await eventually(is_gone)
 
 
 async def test_a_list_of_contacts_says_how_far_each_has_come(

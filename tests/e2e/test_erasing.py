@@ -188,9 +188,9 @@ async def full_of_traces(world: World) -> UUID:
     contact_id = await world.create()
     await eventually(lambda: forwarded(world))
     await world.store_poison(contact_id)
-    await eventually(lambda: all_parked(world, contact_id, 1), within=20)
+    await eventually(lambda: all_parked(world, contact_id, 1))
     await world.rename(contact_id)
-    await eventually(lambda: all_parked(world, contact_id, 2), within=20)
+    await eventually(lambda: all_parked(world, contact_id, 2))
     await world.receive(contact_id)
     await world.set_aside(contact_id)
     return contact_id
@@ -219,7 +219,7 @@ async def test_no_container_names_the_person_and_subscribers_miss_no_event(
         assert "1 discarded event(s) emptied" in said
 
         # Subscribers got every sequence, and a notice for the event that nobody could send.
-        got = await world.topic.receive(str(contact_id), 5, within=5)
+        got = await world.topic.receive(str(contact_id), 5)
         bodies = [json.loads(b"".join(message.body)) for message in got if message.message_id != "dead"]
         assert [(each["action"], each.get("sequence")) for each in bodies] == [
             ("ContactCreatedEvent", 1),

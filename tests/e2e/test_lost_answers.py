@@ -99,5 +99,5 @@ async def test_a_send_that_was_stored_but_not_acknowledged_arrives_once(
     await shared_stack.servicebus.faults.add("drop-after-commit", count=2)
     contact = await shared_stack.create(http)
     await shared_stack.patch(http, contact["id"], description="x")
-    assert await shared_stack.sequences(contact["id"], 2, within=30) == [1, 2]
+    assert await shared_stack.sequences(contact["id"], 2) == [1, 2]
     assert await shared_stack.topic.is_empty(contact["id"])

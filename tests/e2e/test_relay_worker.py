@@ -155,7 +155,7 @@ async def test_a_worker_is_not_ready_while_the_broker_is_away_and_ready_again_by
                     reason = {"status": "not ready", "reason": "events wait: the log says why"}
                     return await probe(log, "/readyz") == (503, reason)
 
-                await eventually(events_wait, within=30)
+                await eventually(events_wait)
                 assert await probe(log, "/healthz") == (200, {"status": "alive"})
                 started.servicebus.start()
                 assert await started.sequences(str(contact), 1, within=60) == [1]

@@ -115,7 +115,7 @@ async def test_an_operator_repairs_the_cause_and_applies_what_was_set_aside(
 ) -> None:
     contact_id = str((await narrow_stack.create(http, email="repaired@contoso.com"))["id"])
     query = {"email": "repaired@contoso.com"}
-    await eventually(lambda: shown(narrow_stack, http, contact_id, **query), within=30)
+    await eventually(lambda: shown(narrow_stack, http, contact_id, **query))
     whole = await broken(entries, contact_id)
     await narrow_stack.patch(http, contact_id, name={"firstName": "Repaired"})
 
@@ -123,7 +123,7 @@ async def test_an_operator_repairs_the_cause_and_applies_what_was_set_aside(
         found = await set_aside(narrow_stack, http)
         return next((item for item in found if item["contactId"] == contact_id), None)
 
-    record = await eventually(its_record, within=30)
+    record = await eventually(its_record)
     assert record is not None
     assert (record["state"], record["sequence"], record["action"]) == (
         "waiting",
@@ -158,7 +158,7 @@ async def test_a_message_that_is_no_event_is_refused_and_can_be_discarded(
     async def refused() -> list[dict[str, Any]]:
         return [item for item in await set_aside(narrow_stack, http) if item["state"] == "refused"]
 
-    [record] = await eventually(refused, within=30)
+    [record] = await eventually(refused)
     status, how = await call(http, "GET", f"{narrow_stack.url}/subscriber")
     assert (status, how["setAside"]["refused"]) == (200, 1)
     assert record["contactId"] is None

@@ -102,13 +102,13 @@ async def test_workers_apply_events_in_order_stop_at_once_and_take_over(
             async def all_at(wanted: int) -> bool:
                 return {await sequence(application, each) for each in contacts} == {wanted}
 
-            await eventually(lambda: all_at(3), within=30)
+            await eventually(lambda: all_at(3))
             first.kill()
             await send(settings, *(described(each, 4) for each in contacts))
             await eventually(lambda: all_at(4), within=60)
         stopped = tmp_path / "stopped.log"
         with worker(settings, stopped) as last:
-            await eventually(lambda: "SIGTERM stops it" in stopped.read_text(), within=30)
+            await eventually(lambda: "SIGTERM stops it" in stopped.read_text())
             assert await probe(stopped, "/healthz") == (200, {"status": "alive"})
             assert await probe(stopped, "/readyz") == (200, {"status": "ready"})
             last.send_signal(signal.SIGTERM)
@@ -129,7 +129,7 @@ async def test_a_message_that_is_no_event_is_refused_by_the_worker_too(
                     each.message_id for each in (await application.subscriber.retrier.page(10, None)).items
                 ] == ["junk"]
 
-            await eventually(refused, within=30)
+            await eventually(refused)
 
 
 async def test_a_message_whose_body_is_an_amqp_value_is_read_by_the_worker_too(
@@ -149,7 +149,7 @@ async def test_a_message_whose_body_is_an_amqp_value_is_read_by_the_worker_too(
                     await sequence(application, contact_id) == 1
                 )
 
-            await eventually(dealt_with, within=30)
+            await eventually(dealt_with)
             assert running_worker.poll() is None
 
 

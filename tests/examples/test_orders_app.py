@@ -297,4 +297,4 @@ async def test_the_operations_page_is_there_and_its_calls_speak_of_orders(api: a
         ]
         return {each["state"] for each in events} == {"forwarded"}
 
-    await eventually(both_forwarded, within=20)
+    await eventually(both_forwarded)

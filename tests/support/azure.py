@@ -15,6 +15,7 @@ from azure.servicebus.exceptions import OperationTimeoutError
 
 from devstack.administration import administration_client
 from devstack.testing import Service
+from devstack.testing.eventually import WITHIN_SECONDS
 from infra.contacts.read_side import QUERIED
 from infra.preflight.cosmos_rules import needed
 from infra.settings import load
@@ -112,7 +113,7 @@ class Topic:
             await admin.delete_topic(self.name)
 
     async def receive(
-        self, session: str, count: int, *, within: float = 10.0
+        self, session: str, count: int, *, within: float = WITHIN_SECONDS
     ) -> list[ServiceBusReceivedMessage]:
         """Complete and return ``count`` messages of a session, or as many as came in time."""
         received: list[ServiceBusReceivedMessage] = []

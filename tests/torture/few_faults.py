@@ -123,9 +123,9 @@ def nothing(_chance: random.Random, _seconds: float) -> list[Strike]:
 
 
 def failing_writes(_chance: random.Random, seconds: float) -> list[Strike]:
-    """All the time some batches fail, more often than the SDK itself repeats them."""
-    fault = {"kind": "unavailable", "operation": "batch", "container": "contacts", "count": 3}
-    return [Strike(number / 5, "cosmos", "cosmos", fault=fault) for number in range(1, int(seconds * 5))]
+    """All the time some batches fail, however fast they come, and some of them more often than the SDK repeats one."""
+    fault = {"kind": "unavailable", "share": 0.5, "count": None, "forSeconds": seconds - 0.4, **_BATCHES}
+    return [Strike(0.2, "cosmos", "cosmos", fault=fault)]
 
 
 def broker_away(_chance: random.Random, seconds: float) -> list[Strike]:

@@ -313,17 +313,18 @@ async def test_an_effect_that_is_running_is_passed_over_by_the_timer_and_told_to
 
 async def test_the_timer_begins_nothing_when_its_time_is_over_and_ends_what_it_has_begun() -> None:
     """An effect that is cut off may have taken place: it would be run again, or an operator would have to look."""
-    records, ended = FakeSetAside(), []
+    records, ended, over = FakeSetAside(), [], asyncio.Event()
 
     async def slow(received: Event) -> None:
-        await asyncio.sleep(0.2)
+        await over.wait()
         ended.append(received.id)
 
     others = [event(1, key=AggregateKey("thing", str(number))) for number in (8, 9)]
     for number, each in enumerate((event(1), event(2), *others)):
         await receiver(sick, records, FakeTime()).receive(delivery(each, number))
     retrier = Retrier(read, slow, records, timedelta(days=1), lambda: NOON)
-    assert await retrier.run(seconds=0.1) == Tried(applied=1)
+    asyncio.get_running_loop().call_later(1.1, over.set)
+    assert await retrier.run(seconds=1.0) == Tried(applied=1)
     assert ended == [event(1).id]
     assert await retrier.run(seconds=5) == Tried(applied=3)
 

@@ -10,6 +10,7 @@ A connection that ends without an answer looks the same to a client whatever it 
 nothing, ``drop-after-commit`` everything.
 """
 
+import random
 import time
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, Generic, Self, TypeVar
@@ -55,6 +56,12 @@ class Fault(Call):
     for_seconds: Annotated[float, Field(gt=0, le=86400)] | None = None
     seconds: Annotated[float, Field(ge=0, le=600)] = 1.0
     """How slow, or how old."""
+    share: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """How many of the requests that match meet it, drawn for each; only those are counted."""
+
+    def hits(self) -> bool:
+        """Whether this request is of the share."""
+        return random.random() < self.share  # noqa: S311 - no secret
 
 
 F = TypeVar("F", bound=Fault)

@@ -182,7 +182,7 @@ async def test_no_more_sessions_are_worked_on_than_allowed(
         bus, app, *(message(f"{prefix}{number}", f"{prefix}{number}", pause=1) for number in range(6))
     )
 
-    await eventually(lambda: len(app.done(prefix)) == 6, within=20)
+    await eventually(lambda: len(app.done(prefix)) == 6)
 
     assert max(call["running"] for call in app.calls(prefix)) == 4
 
@@ -249,7 +249,7 @@ async def test_locks_are_renewed_while_functions_run(bus: ServiceBusClient, app:
     await publish(bus, app, message(f"{prefix}session", prefix, pause=LONGER_THAN_LOCK))
     await enqueue(bus, app.entities.one, [message(f"{prefix}message", pause=LONGER_THAN_LOCK)])
 
-    await eventually(lambda: len(app.done(prefix)) == 2, within=20)
+    await eventually(lambda: len(app.done(prefix)) == 2)
 
     assert sorted(app.received(prefix)) == [("message", 1), ("session", 1)]
     await eventually(lambda: is_empty(bus, app.entities.one, prefix))
@@ -314,7 +314,7 @@ async def test_a_message_of_a_session_comes_again_when_the_host_stopped_while_it
     assert own_app.done(prefix) == ["0"]
 
     with running(own_app.host(HOST_JSON, "session")):
-        await eventually(lambda: own_app.done(prefix) == ["0", "0", "1"], within=20)
+        await eventually(lambda: own_app.done(prefix) == ["0", "0", "1"])
 
 
 async def test_a_retry_policy_is_applied_before_the_service_delivers_again(
@@ -351,11 +351,11 @@ async def test_what_is_cut_off_by_a_stop_or_a_crash_comes_again(
     assert own_app.done(prefix) == []
 
     killed = own_app.host(HOST_JSON, "session").start()
-    await eventually(lambda: len(own_app.received(prefix)) == 2, within=20)
+    await eventually(lambda: len(own_app.received(prefix)) == 2)
     killed.kill()
 
     with running(own_app.host(HOST_JSON, "session")):
-        await eventually(lambda: own_app.done(prefix) == ["0", "1"], within=20)
+        await eventually(lambda: own_app.done(prefix) == ["0", "1"])
     assert [each for each, _ in own_app.received(prefix)] == ["0", "0", "0", "1"]
 
 
@@ -368,7 +368,7 @@ async def test_without_renewal_and_completion_a_lock_ends_and_the_message_comes_
     with running(own_app.host(host_json, "one")):
         await eventually(lambda: own_app.done(prefix))
         assert await in_queue(bus, own_app.entities.one, prefix) == ["0"]
-        await eventually(lambda: own_app.received(prefix) == [("0", 1), ("0", 2)], within=20)
+        await eventually(lambda: own_app.received(prefix) == [("0", 1), ("0", 2)])
 
 
 def told_outages(log: str) -> set[str]:

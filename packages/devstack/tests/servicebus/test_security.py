@@ -115,7 +115,7 @@ async def test_a_link_outlives_its_token_only_when_it_was_renewed(servicebus_ser
         here = f"sb://localhost/{queue}"
         assert await put_token(raw, sas(here, expires_in=1.9), queue) == 202
         sender = await raw.attach_sender(queue)
-        assert await put_token(raw, sas(here, expires_in=3.9), queue) == 202
+        assert await put_token(raw, sas(here, expires_in=5.9), queue) == 202
         await asyncio.sleep(2)  # the life of the first token
 
         assert await raw.deliver(sender, message()) == p.Accepted()

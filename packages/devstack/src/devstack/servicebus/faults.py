@@ -1,10 +1,7 @@
 """What a client of Service Bus must survive, made to happen to its sends, its tokens or its connections."""
 
-import random
 from dataclasses import dataclass
-from typing import Annotated, Literal
-
-from pydantic import Field
+from typing import Literal
 
 from devstack import fault_api
 
@@ -32,8 +29,6 @@ class Fault(fault_api.Fault):
     ]
     condition: str = "amqp:link:detach-forced"
     """The AMQP error of the links that are detached."""
-    share: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """How many of the requests meet it."""
 
 
 class Faults(fault_api.Faults[Fault]):
@@ -41,7 +36,7 @@ class Faults(fault_api.Faults[Fault]):
 
     def happens(self, kind: str) -> Fault | None:
         """The fault of that kind that this request meets, counted as having happened."""
-        return self.take(lambda fault: fault.kind == kind and random.random() < fault.share)  # noqa: S311 - no secret
+        return self.take(lambda fault: fault.kind == kind and fault.hits())
 
     def happens_to_send(self, kind: str) -> bool:
         """The same for the kinds that meet sends, one fault a send: the one that was asked for first."""

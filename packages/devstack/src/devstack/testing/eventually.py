@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, overload
 
 POLL_SECONDS = 0.02
+WITHIN_SECONDS = 30.0
+"""Far longer than anything should take: only a test that fails waits so long, and a busy machine fails none."""
 
 T = TypeVar("T")
 
@@ -19,7 +21,7 @@ async def eventually(condition: Callable[[], Awaitable[T]], *, within: float = .
 async def eventually(condition: Callable[[], T], *, within: float = ..., what: str = ...) -> T: ...
 
 
-async def eventually(condition: Callable[[], Any], *, within: float = 10.0, what: str = "") -> Any:
+async def eventually(condition: Callable[[], Any], *, within: float = WITHIN_SECONDS, what: str = "") -> Any:
     """Poll ``condition`` until it gives something true, and return that.
 
     An ``AssertionError`` from the condition counts as "not yet"; the last one is what fails the test.

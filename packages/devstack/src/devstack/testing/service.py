@@ -12,7 +12,7 @@ from devstack.settings import COSMOS_KEY, SERVICEBUS_CONNECTION
 from devstack.testing.faults import Faults
 from devstack.testing.process import Process
 
-READY_WITHIN_SECONDS = 20.0
+READY_WITHIN_SECONDS = 40.0
 PORT_FLAGS = {"cosmos": ["--port"], "servicebus": ["--port", "--admin-port"], "functions": ["--port"]}
 """In the order of the addresses on the service's READY line."""
 

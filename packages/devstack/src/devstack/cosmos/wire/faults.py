@@ -24,10 +24,10 @@ class Fault(fault_api.Fault):
     """What is not given matches everything.
 
     ``operation``: create, upsert, read, replace, patch, delete, batch, query, plan or feed. ``container``: its id.
-    ``path``: a pattern of the decoded path, with ``*``. ``lag`` meets reads of items only, and keeps no other fault
-    from meeting them. ``slow``: the answer waits; ``late``: so does the request, which is carried out afterwards even
-    if its client has given up. ``write-forbidden`` meets writes of items only. ``no-session-token``: the request is
-    carried out, and if it is refused, the answer does not say of which state.
+    ``path``: a pattern of the decoded path, with ``*``. ``lag`` meets reads of items only, counts all of them whatever
+    its ``share``, and keeps no other fault away. ``slow``: the answer waits; ``late``: so does the request,
+    which is carried out afterwards even if its client has given up. ``write-forbidden`` meets writes of items only.
+    ``no-session-token``: the request is carried out, and if it is refused, the answer does not say of which state.
     """
 
     kind: Literal[
@@ -53,8 +53,6 @@ class Fault(fault_api.Fault):
     """What a throttled client is told to wait."""
     versions: Annotated[int, Field(ge=0, le=1_000_000)] | None = None
     """How many transactions a replica lags, instead of ``seconds``."""
-    share: Annotated[float, Field(gt=0, le=1)] = 1.0
-    """How many of the reads are answered by replicas that lag."""
 
     def meets(self, request: Request) -> bool:
         target = request.target
@@ -81,13 +79,15 @@ def lagging(faults: Faults, request: Request) -> Request:
 
 def late(faults: Faults, request: Request) -> float:
     """How many seconds the request is on its way."""
-    fault = faults.take(lambda pending: pending.kind == "late" and pending.meets(request))
+    fault = faults.take(lambda pending: pending.kind == "late" and pending.meets(request) and pending.hits())
     return 0.0 if fault is None else fault.seconds
 
 
 def met(faults: Faults, request: Request) -> Fault | None:
     """What happens to the request besides."""
-    return faults.take(lambda pending: pending.kind not in ("lag", "late") and pending.meets(request))
+    return faults.take(
+        lambda pending: pending.kind not in ("lag", "late") and pending.meets(request) and pending.hits()
+    )
 
 
 def instead(fault: Fault, request: Request) -> Answer | None:

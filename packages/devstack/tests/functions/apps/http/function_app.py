@@ -76,5 +76,6 @@ async def cookies(req: func.HttpRequest) -> func.HttpResponse:
 
 @app.route(route="slow/{seconds}")
 def slow(req: func.HttpRequest) -> str:
+    print("slow has begun", flush=True)
     time.sleep(float(req.route_params["seconds"]))
     return "done"
