@@ -78,7 +78,7 @@ def decide(seen: Seen, event: Event, rules: EffectRules, call: Call) -> Kept | R
         reason = "its process died, or its answer was lost"
         unsure = finished(marker, replace(mark, kept=event), MarkState.UNCERTAIN, call.now, reason)
         return replace(unsure, step=Step.UNSURE)
-    if old or not _is_next(marker, event, rules.begin):
+    if old or not _is_next(marker, event.id, event.sequence, rules.begin):
         return Kept.WAITS if mark is not None else _waits(marker, event, call.now, old=old)  # next-only
     mark = mark or Mark(event.id, MarkState.WAITING, event.sequence, call.now)
     if event.is_notice:
@@ -123,6 +123,13 @@ def finished(marker: Marker, mark: Mark, state: MarkState, now: datetime, reason
     return Change(Step.OVER, after, over)
 
 
+def given_up(marker: Marker, unknown: Mark, rules: EffectRules, now: datetime, reason: str) -> Change:
+    """An event that is not known here is never run (``discard-marks``); its place is passed only if it is the next."""
+    over = finished(marker, unknown, MarkState.DISCARDED, now, reason)
+    in_turn = _is_next(marker, unknown.event_id, unknown.sequence, rules.begin)
+    return over if in_turn else replace(over, marker=marker)
+
+
 def failed(marker: Marker, mark: Mark, event: Event, now: datetime, reason: str) -> Change:
     """The effect is known to have ended, and may run again: it waits for the timer, at its place."""
     since, failures = mark.failing_since or now, mark.failures + 1
@@ -144,10 +151,10 @@ def next_place(marker: Marker) -> int:
     return (marker.last or 0) + 1
 
 
-def _is_next(marker: Marker, event: Event, begin: Begin) -> bool:
-    if event.sequence is None:
+def _is_next(marker: Marker, event_id: str, sequence: int | None, begin: Begin) -> bool:
+    if sequence is None:
         return True  # by its id alone
-    if marker.running not in (None, event.id):
+    if marker.running not in (None, event_id):
         return False
     first = marker.last is None and begin is Begin.WHERE_SEEN
-    return first or event.sequence == next_place(marker)
+    return first or sequence == next_place(marker)

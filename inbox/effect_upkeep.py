@@ -9,12 +9,13 @@ written of them, so they would come first in the store's order each time.
 """
 
 import asyncio
+import contextlib
 import logging
 from dataclasses import dataclass, field
 
 from inbox.away import Away
 from inbox.effect import Begin, Mark, Marker, MarkState
-from inbox.effect_decision import finished, is_passed, is_young, next_place
+from inbox.effect_decision import finished, given_up, is_passed, is_young, next_place
 from inbox.effects import ATTEMPTS, EffectInbox
 from inbox.errors import (
     Contended,
@@ -122,43 +123,44 @@ class EffectUpkeep:
             NotInTurn: another one comes first.
             EffectRunning: its effect is running, or its process died a short time ago.
         """
-        await self._discard(key, event_id, reason, unknown=None)
+        for _ in range(ATTEMPTS):
+            seen = await self.inbox.ledger.read(key, event_id, fenced=True)
+            if seen.mark is None:
+                raise NotSetAside("no event of this id is known")
+            if seen.mark.state.is_over:
+                return
+            self._must_be_in_turn(seen.marker, seen.mark.sequence)
+            if seen.mark.sequence is not None and seen.marker.running not in (None, event_id):
+                raise NotInTurn(f"event {seen.marker.running} was started in its place: pass over that place")
+            if await self._over(key, seen.marker, seen.mark, MarkState.DISCARDED, reason):
+                return
+        raise Contended(f"{key} changes all the time: try again")
 
     async def give_up(self, record: Record, reason: str) -> None:
         """Give up the event of a record that was set aside, so that its message runs nothing if it comes again.
 
         Raises:
             NotApplied: its effect has run already.
-            NotInTurn: another event comes first.
+            NotInTurn: the event waits here too, and another one comes first.
             EffectRunning: its effect is running, or its process died a short time ago.
         """
-        if record.aggregate is None or record.event_id is None:
-            return  # no event was read from it
-        unknown = Mark(record.event_id, MarkState.WAITING, record.sequence, self.inbox.clock())
-        became = await self._discard(record.aggregate, record.event_id, reason, unknown)
-        if became is MarkState.HANDLED:
-            raise NotApplied(
-                "its effect has run already, so there is nothing to discard: the timer closes the record"
-            )
-
-    async def _discard(
-        self, key: AggregateKey, event_id: str, reason: str, unknown: Mark | None
-    ) -> MarkState:
-        """What has become of the event; ``unknown``: its mark where the store has none. Raises NotSetAside."""
+        key, event_id = record.aggregate, record.event_id
+        if key is None or event_id is None:
+            return None  # no event was read from it
         for _ in range(ATTEMPTS):
             seen = await self.inbox.ledger.read(key, event_id, fenced=True)
-            mark = seen.mark or unknown
-            if mark is None:
-                raise NotSetAside("no event of this id is known")
-            if mark.state.is_over:
-                return mark.state
-            if seen.mark is None and is_passed(seen.marker, mark.sequence):
-                return MarkState.DISCARDED
-            self._must_be_in_turn(seen.marker, mark.sequence)
-            if mark.sequence is not None and seen.marker.running not in (None, event_id):
-                raise NotInTurn(f"event {seen.marker.running} was started in its place: pass over that place")
-            if await self._over(key, seen.marker, mark, MarkState.DISCARDED, reason):
-                return MarkState.DISCARDED
+            if seen.mark is not None:
+                if seen.mark.state is MarkState.HANDLED:
+                    raise NotApplied(
+                        "its effect has run already, so there is nothing to discard: the timer closes the record"
+                    )
+                return await self.discard(key, event_id, reason)
+            unknown = Mark(event_id, MarkState.WAITING, record.sequence, self.inbox.clock())
+            after = given_up(seen.marker, unknown, self.inbox.rules, self.inbox.clock(), reason)
+            with contextlib.suppress(RecordChanged):
+                await self.inbox.ledger.write(key, after.marker, after.mark)
+                _log.warning("gave up event %s of %s, sequence %s", event_id, key, record.sequence or "none")
+                return None
         raise Contended(f"{key} changes all the time: try again")
 
     async def pass_over(self, key: AggregateKey, sequence: int, reason: str) -> None:

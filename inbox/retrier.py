@@ -116,7 +116,7 @@ class Retrier:
 
         Raises:
             NotSetAside: there is no such record, or it is closed.
-            NotApplied, NotInTurn: of an effect that has run already, or whose turn it is not.
+            NotApplied, NotInTurn: of an effect that has run already, or that waits and whose turn it is not.
             RecordChanged: somebody else changed the record: call again.
             StoreAway: the store cannot be used, or the effect is running.
         """

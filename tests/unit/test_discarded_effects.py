@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from inbox.effect import Mark, MarkState
+from inbox.effect import Mark, Marker, MarkState
 from inbox.effect_upkeep import EffectUpkeep
 from inbox.effects import EffectInbox
 from inbox.errors import EffectRunning, NotApplied, NotInTurn, NotSetAside, RecordChanged, StoreAway
@@ -85,16 +85,42 @@ async def test_an_event_without_a_sequence_is_given_up_by_its_id() -> None:
     assert mails.outbound.asked == ["another"]
 
 
-async def test_a_record_whose_turn_it_is_not_cannot_be_discarded_and_stays() -> None:
+async def test_what_comes_before_a_discarded_event_is_not_left_out() -> None:
+    """Its place is given up when it is the next, by an operator or by age, as a place whose event never came."""
     mails = Mails()
     record = await mails.set_aside(event(2))
+    await mails.retrier.discard(record, "never mind")
+    for each in (event(3), event(1), event(2)):
+        await mails.receiver.receive(delivery(each))
+    assert mails.outbound.asked == [event(1).id]
+    await EffectUpkeep(mails.inbox).pass_over(KEY, 2, "it was discarded")
+    await EffectUpkeep(mails.inbox).run(seconds=60)
+    assert mails.outbound.asked == [event(1).id, event(3).id]
+
+
+async def test_an_event_that_waits_in_the_ledger_too_is_discarded_in_its_turn_alone() -> None:
+    mails = Mails()
+    record = await mails.set_aside(event(2))
+    await mails.inbox.handle(event(2))
     with pytest.raises(NotInTurn, match="place 1 comes first"):
         await mails.retrier.discard(record, "never mind")
     assert list(mails.records.states().values()) == [State.WAITING]
-    await mails.inbox.handle(event(1))
+    await EffectUpkeep(mails.inbox).pass_over(KEY, 1, "it is lost")
     await mails.retrier.discard(record, "never mind")
+    await EffectUpkeep(mails.inbox).run(seconds=60)
     await mails.receiver.receive(delivery(event(2)))
-    assert mails.outbound.asked == [event(1).id]
+    assert mails.outbound.asked == []
+
+
+async def test_an_effect_that_runs_in_the_place_of_a_discarded_event_keeps_its_place() -> None:
+    mails, other = Mails(), event(1, event_id="other")
+    record = await mails.set_aside(event(1))
+    started = Mark(other.id, MarkState.STARTED, 1, NOON, by="a call")
+    await mails.ledger.write(KEY, Marker(running=other.id), started)
+    await mails.retrier.discard(record, "never mind")
+    await mails.receiver.receive(delivery(event(1)))
+    marker, _ = mails.ledger.versions[KEY][-1]
+    assert (mails.outbound.asked, marker.running, marker.last) == ([], other.id, None)
 
 
 async def test_the_message_of_a_record_may_be_at_its_effect_while_the_operator_discards_it() -> None:
@@ -118,14 +144,14 @@ async def test_an_operator_is_told_when_the_effect_has_run_already() -> None:
     assert (mails.outbound.asked, list(mails.records.states().values())) == ([event(1).id], [State.APPLIED])
 
 
-async def test_a_record_of_a_place_that_is_passed_is_closed_and_nothing_is_written_for_it() -> None:
+async def test_a_record_of_a_place_that_is_passed_is_closed() -> None:
     mails = Mails()
     record = await mails.set_aside(event(1))
     await EffectUpkeep(mails.inbox).pass_over(KEY, 1, "an operator passed it")
-    writes = mails.ledger.writes
     await mails.retrier.discard(record, "never mind")
     await mails.receiver.receive(delivery(event(1)))
-    assert (mails.outbound.asked, mails.ledger.writes) == ([], writes)
+    assert mails.outbound.asked == []
+    assert mails.ledger.versions[KEY][-1][0].last == 1
 
 
 @pytest.mark.parametrize("after", [False, True])

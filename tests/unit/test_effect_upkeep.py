@@ -121,3 +121,9 @@ async def test_a_process_remembers_a_bounded_number_of_records_that_it_owes() ->
     assert len(owed) == MOST
     assert owed.of(event(1), seen) is None, "the oldest goes first"
     assert owed.of(event(2), seen) is record
+
+
+async def test_a_run_without_time_asks_for_nothing() -> None:
+    ledger = await holding(*keys(3))
+    await EffectUpkeep(inbox_over(ledger, Outbound(), Clock())).run(seconds=0)
+    assert ledger.asked.total() == 0
