@@ -92,6 +92,7 @@ async def test_few_that_are_away_are_left_to_the_next_run_and_no_failure_of_this
     upkeep = EffectUpkeep(inbox_over(ledger, outbound, Clock()))
     await run(upkeep)
     assert len(outbound.asked) == 10 - (AWAY_AT - 1)
+    assert upkeep.found_away == ledger.away
     ledger.away.clear()
     await run(upkeep)
     assert len(outbound.asked) == 10
@@ -127,3 +128,13 @@ async def test_a_run_without_time_asks_for_nothing() -> None:
     ledger = await holding(*keys(3))
     await EffectUpkeep(inbox_over(ledger, Outbound(), Clock())).run(seconds=0)
     assert ledger.asked.total() == 0
+
+
+async def test_an_aggregate_of_which_nothing_waits_any_more_is_forgotten() -> None:
+    ledger = await holding(*keys(2))
+    ledger.away |= {*keys(2)}
+    upkeep = EffectUpkeep(inbox_over(ledger, Outbound(), Clock()))
+    await run(upkeep)
+    ledger.versions.clear()
+    await run(upkeep)
+    assert upkeep.found_away == set()

@@ -15,7 +15,7 @@ from inbox.errors import EntryChanged, StoreAway
 from inbox.event import AggregateKey
 from inbox.state import StateInbox
 from inbox.sweep import YOUNG, Sweep
-from inbox.walk import AWAY_AT, Counts, Progress, Result, Seen, SeenPage, Side, Walk
+from inbox.walk import AT_ONCE, AWAY_AT, Counts, Progress, Result, Seen, SeenPage, Side, Walk
 from tests.support.inbox import NOON, FakeEntries, FakeSource, event, project
 
 State = tuple[int, ...]
@@ -234,6 +234,25 @@ async def test_a_store_that_is_away_for_one_look_is_asked_once_more() -> None:
     key = world.has("a", 1, 3)
     Troubled(world, {"a"}, times=1)
     assert (await world.swept(), world.sequence(key)) == (Counts(entries=1, sources=1, healed=1), 3)
+
+
+async def test_looks_that_are_answered_the_second_time_are_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.unit.test_sweep.PAGE", AWAY_AT - 1)
+    world = World()
+    keys = [world.has(f"{number:03}", 1, 3) for number in range(3 * (AWAY_AT - 1))]
+    Troubled(world, {key.id for key in keys}, times=1)
+    counts = await world.swept()
+    assert (counts.healed, counts.failed) == (len(keys), 0)
+
+
+async def test_of_a_large_page_no_more_are_asked_for_than_make_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.unit.test_sweep.PAGE", 100)
+    world = World()
+    keys = [world.has(f"{number:03}", 1, 3) for number in range(100)]
+    troubled = Troubled(world, {key.id for key in keys})
+    with pytest.raises(StoreAway):
+        await world.sweep.run(seconds=10)
+    assert troubled.reads.total() < AWAY_AT + AT_ONCE
 
 
 async def test_a_row_of_aggregates_whose_store_is_away_is_gone_past_again_and_again() -> None:
