@@ -2,14 +2,14 @@
 
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
 from inbox.effect import Mark, Marker, MarkState, Seen
 from inbox.effect_upkeep import AWAY_AT, SIDE_BY_SIDE, EffectUpkeep
-from inbox.errors import EffectAway, StoreAway
-from inbox.event import AggregateKey
+from inbox.errors import EffectAway, EffectNotDone, StoreAway
+from inbox.event import AggregateKey, Event
 from inbox.owed import MOST, Owed
 from tests.support.effects import Clock, FakeLedger, Outbound, inbox_over
 from tests.support.inbox import NOON, event
@@ -96,6 +96,7 @@ async def test_few_that_are_away_are_left_to_the_next_run_and_no_failure_of_this
     ledger.away.clear()
     await run(upkeep)
     assert len(outbound.asked) == 10
+    assert upkeep.found_away == set()
 
 
 async def test_all_are_run_when_the_store_is_there_again() -> None:
@@ -138,3 +139,38 @@ async def test_an_aggregate_of_which_nothing_waits_any_more_is_forgotten() -> No
     ledger.versions.clear()
     await run(upkeep)
     assert upkeep.found_away == set()
+
+
+async def waiting_in(ledger: FakeLedger, *events: Event) -> None:
+    """Events of one aggregate that wait, as a timer finds them."""
+    for each in events:
+        seen = await ledger.read(each.aggregate, each.id, fenced=True)
+        mark = Mark(each.id, MarkState.WAITING, each.sequence, NOON, waits=each)
+        await ledger.write(each.aggregate, replace(seen.marker, waiting=seen.marker.waiting + 1), mark)
+
+
+async def test_the_effects_of_one_aggregate_that_take_long_do_not_prolong_a_run() -> None:
+    """The timer comes each minute; what a run has begun ends, and nothing more is begun."""
+    ledger, outbound, passed = FakeLedger(), Outbound(), [0.0]
+    await waiting_in(ledger, *(event(number) for number in range(1, 11)))
+
+    async def slow(received: Event) -> None:
+        passed[0] += 10
+        await outbound.effect(received)
+
+    inbox = replace(inbox_over(ledger, outbound, Clock()), effect=slow, time=lambda: passed[0])
+    await EffectUpkeep(inbox).run(seconds=25)
+    assert outbound.asked == [event(number).id for number in (1, 2, 3)]
+
+
+async def test_what_waits_behind_an_effect_that_fails_is_not_read_at_each_run_but_what_has_no_place_is_run() -> (
+    None
+):
+    ledger = FakeLedger()
+    outbound = Outbound(raises=[EffectNotDone("no such address")])
+    odd = event(None, event_id="odd")
+    await waiting_in(ledger, *(event(number) for number in range(1, 51)), odd)
+    before = ledger.faults.calls
+    await EffectUpkeep(inbox_over(ledger, outbound, Clock())).run(seconds=60)
+    assert outbound.asked == [event(1).id, "odd"]
+    assert ledger.faults.calls - before < 10
