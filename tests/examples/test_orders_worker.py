@@ -17,6 +17,7 @@ from azure.servicebus.aio import ServiceBusClient
 from devstack.testing import Service, eventually
 from examples.orders.bootstrap import BOARD_SUBSCRIPTION, Application, wire
 from examples.orders.events import Line
+from examples.orders.mail import LoggedMail
 from examples.orders.order import NewOrder
 from inbox.effect import Mark, Marker, MarkState
 from inbox.event import AggregateKey, Event
@@ -83,6 +84,16 @@ async def send(settings: dict[str, str], body: dict[str, Any]) -> None:
         await sender.send_messages(message)
 
 
+async def email_that_waits(service: Application) -> dict[str, Any]:
+    """An e-mail that failed once: no message brings it again."""
+    body = shipped(str(uuid4()))
+    key = AggregateKey("order", body["orderId"])
+    event = Event(body["id"], key, body["action"], 1, datetime.now(UTC), body)
+    mark = Mark(event.id, MarkState.WAITING, 1, datetime.now(UTC), waits=event, failures=1)
+    await service.mails.upkeep.inbox.ledger.write(key, Marker(waiting=1), mark)
+    return body
+
+
 async def test_the_worker_serves_the_board_and_the_emails_and_goes_on_with_emails_that_wait(
     settings: dict[str, str],
     service: Application,
@@ -91,11 +102,7 @@ async def test_the_worker_serves_the_board_and_the_emails_and_goes_on_with_email
 ) -> None:
     caplog.set_level(logging.INFO, logger="examples")
     monkeypatch.setattr(subscriber_worker, "UPKEEP_EVERY_SECONDS", 0.05)
-    waiting = shipped(str(uuid4()))
-    key = AggregateKey("order", waiting["orderId"])
-    event = Event(waiting["id"], key, waiting["action"], 1, datetime.now(UTC), waiting)
-    mark = Mark(event.id, MarkState.WAITING, 1, datetime.now(UTC), waits=event, failures=1)
-    await service.mails.upkeep.inbox.ledger.write(key, Marker(waiting=1), mark)
+    waiting = await email_that_waits(service)
     order_id = (await service.orders.place(ORDER, ORIGIN)).aggregate.aggregate_id
     told = shipped(order_id)
     async with worker(settings):
@@ -127,3 +134,28 @@ async def test_an_email_whose_record_was_discarded_is_not_sent_when_its_message_
     await subscriber.receiver.receive(delivery)
     assert "e-mail" not in caplog.text
     assert await subscriber.retrier.counts() == {State.WAITING: 0, State.REFUSED: 0}
+
+
+async def test_a_stop_lets_an_email_in_hand_end_and_its_record_be_written(
+    settings: dict[str, str], service: Application, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cut off, it may have been sent: the next worker would send it again."""
+    begun, go_on, stop = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def slow(_: LoggedMail, order_id: str, *, idempotency_key: str) -> None:
+        begun.set()
+        await go_on.wait()
+
+    monkeypatch.setattr(LoggedMail, "order_shipped", slow)
+    monkeypatch.setattr(subscriber_worker, "UPKEEP_EVERY_SECONDS", 0.05)
+    body = await email_that_waits(service)
+    running = asyncio.create_task(subscriber_worker.run(wire(load(settings)), stop, slots=1))
+    await eventually(begun.is_set, within=30)
+    stop.set()
+    await asyncio.wait({running}, timeout=1)  # in which a worker that does not wait for it has ended
+    go_on.set()
+    await running
+    key = AggregateKey("order", body["orderId"])
+    seen = await service.mails.upkeep.inbox.ledger.read(key, body["id"], fenced=True)
+    assert seen.mark is not None
+    assert seen.mark.state is MarkState.HANDLED
