@@ -363,6 +363,33 @@ async def test_a_sweep_tells_what_it_found(caplog: pytest.LogCaptureFixture) -> 
     assert "a sweep has ended: entries 1, sources 1, healed 1, blocked 0, ahead 0, failed 0" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("entry", "source", "level"),
+    [(1, 3, logging.WARNING), (3, 1, logging.WARNING), (2, 2, logging.INFO)],
+    ids=["healed", "ahead", "right"],
+)
+async def test_the_end_of_a_sweep_is_a_warning_only_if_there_is_something_to_look_at(
+    entry: int, source: int, level: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    world = World()
+    world.has("a", entry, source)
+    await world.swept()
+    [told] = [record.levelno for record in caplog.records if "a sweep has ended" in record.getMessage()]
+    assert told == level
+
+
+async def test_a_sweep_that_could_not_compare_all_ends_with_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = World()
+    world.has("a", 2, 2)
+    Troubled(world, {"a"})
+    await world.swept()
+    [told] = [record.levelno for record in caplog.records if "a sweep has ended" in record.getMessage()]
+    assert told == logging.WARNING
+
+
 async def test_a_round_begins_when_it_begins_however_long_ago_the_last_one_ended() -> None:
     world = World()
     world.has("a", 1, 1)
