@@ -205,7 +205,7 @@ class Walk:
             away = Away(len(page.items) + 1)
         results = await self._looked(side, page.items, away)
         again = [number for number, result in enumerate(results) if result is Result.AWAY]
-        if again and not is_held:  # to wait for so many twice could take all the time of a run
+        if again and (len(again) < AWAY_AT or not is_held):  # else that would take all the time of a run
             each_for_itself = Away(len(again) + 1)
             second = await self._looked(side, [page.items[number] for number in again], each_for_itself)
             if each_for_itself.in_a_row < len(again):

@@ -324,6 +324,14 @@ async def test_a_row_that_stays_away_holds_the_sweep_for_half_an_hour_at_most(
     assert f"leaves {AWAY_AT} of {size} entries to its next round, the first is {row[0]}" in caplog.text
 
 
+async def test_a_sweep_that_runs_once_a_day_asks_once_more_for_a_few_all_the_same() -> None:
+    world = World()
+    key = world.has("a", 1, 3)
+    world.lists.saved = Progress(NOON, last_counts=Counts(), version="1", saved_at=NOON - timedelta(days=1))
+    Troubled(world, {"a"}, times=1)
+    assert (await world.swept(), world.sequence(key)) == (Counts(entries=1, sources=1, healed=1), 3)
+
+
 async def test_a_page_is_saved_anew_so_the_next_one_that_stays_away_has_its_half_an_hour_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
