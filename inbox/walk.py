@@ -182,9 +182,8 @@ class Walk:
         away = Away(AWAY_AT)
         try:
             async with asyncio.timeout(seconds):
-                if (
-                    progress.version is None
-                ):  # else nothing would tell how long the first page has held the walk
+                if progress.version is None:
+                    # Else nothing would tell how long the first page of all has held the walk.
                     progress = await self.lists.save(progress)
                 while not progress.ended:
                     progress = await self._page(progress, away)
