@@ -173,6 +173,16 @@ async def test_an_old_read_of_the_source_is_no_report() -> None:
     assert (await world.swept()).ahead == 0
 
 
+async def test_a_source_that_an_old_read_shows_and_that_is_gone_since_makes_a_deleted_entry() -> None:
+    world = World(source=FakeSource(lag=1))
+    key = world.has("a", 3, 2)
+    world.source.change(key, None)
+    assert (await world.swept()).healed == 1
+    entry = world.entries.of(key)
+    assert entry is not None
+    assert entry.deleted
+
+
 async def test_one_aggregate_that_cannot_be_compared_does_not_end_the_sweep(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
