@@ -439,6 +439,20 @@ async def test_an_event_that_is_older_than_ids_are_kept_is_run_by_an_operator_al
     assert await marker(ledger) == (1, 0, None)
 
 
+async def test_an_effect_that_was_started_and_whose_message_comes_again_too_late_is_told_to_an_operator(
+    inbox: EffectInbox, ledger: Ledger, outbound: Outbound, clock: Clock
+) -> None:
+    """Also where it would be run again had it come in time; what comes after it goes on."""
+    await started(ledger, 1)
+    clock.pass_by(days=20)
+    await inbox.handle(event(1))
+    assert outbound.asked == []
+    seen = await ledger.read(KEY, event(1).id, fenced=True)
+    assert seen.mark is not None
+    assert (seen.mark.state, seen.mark.kept) == (MarkState.UNCERTAIN, event(1))
+    assert await marker(ledger) == (1, 0, None)
+
+
 async def test_an_operator_gives_up_only_what_is_in_turn_and_the_rest_follows(
     inbox: EffectInbox, ledger: Ledger, outbound: Outbound, upkeep: EffectUpkeep
 ) -> None:
