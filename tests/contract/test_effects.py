@@ -453,6 +453,37 @@ async def test_an_effect_that_was_started_and_whose_message_comes_again_too_late
     assert await marker(ledger) == (1, 0, None)
 
 
+async def test_while_an_effect_runs_its_place_is_its_own(
+    ledger: Ledger, outbound: Outbound, clock: Clock
+) -> None:
+    """Its notice comes meanwhile, and then an event that has no place and so takes none."""
+    seen_running: list[str | None] = []
+
+    async def look(received: Event) -> None:
+        await outbound.effect(received)
+        seen_running.append((await marker(ledger))[2])
+        if received.sequence == 1:
+            await own.handle(notice(1))
+            await own.handle(event(None, event_id="odd"))
+
+    own = replace(inbox_over(ledger, outbound, clock), effect=look)
+    await own.handle(event(1))
+    assert outbound.asked == [event(1).id, "odd"]
+    assert seen_running == [event(1).id, event(1).id]
+    assert await state(ledger, event(1).id) is MarkState.HANDLED
+    assert (await marker(ledger))[0] == 1
+
+
+async def test_a_call_asks_once_for_what_follows_where_it_is_not_its_turn() -> None:
+    ledger, outbound = FakeLedger(), Outbound()
+    inbox = inbox_over(ledger, outbound, Clock())
+    await inbox.handle(event(3))
+    before = ledger.faults.calls
+    await inbox.handle(event(1))
+    assert outbound.asked == ids(1)
+    assert ledger.faults.calls - before < 10
+
+
 async def test_an_operator_gives_up_only_what_is_in_turn_and_the_rest_follows(
     inbox: EffectInbox, ledger: Ledger, outbound: Outbound, upkeep: EffectUpkeep
 ) -> None:
