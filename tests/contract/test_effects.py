@@ -453,6 +453,20 @@ async def test_an_effect_that_was_started_and_whose_message_comes_again_too_late
     assert await marker(ledger) == (1, 0, None)
 
 
+async def test_a_mark_that_is_over_keeps_nothing_of_its_event(
+    inbox: EffectInbox, ledger: Ledger, upkeep: EffectUpkeep
+) -> None:
+    """The event holds personal data, and nobody runs it any more."""
+    for sequence in (2, 1, 4):
+        await inbox.handle(event(sequence))
+    await upkeep.pass_over(KEY, 3, "lost")
+    await upkeep.discard(KEY, event(4).id, "not wanted")
+    for sequence, became in ((1, "handled"), (2, "handled"), (4, "discarded")):
+        mark = (await ledger.read(KEY, event(sequence).id, fenced=True)).mark
+        assert mark is not None
+        assert (mark.state.value, mark.waits, mark.kept) == (became, None, None)
+
+
 async def test_while_an_effect_runs_its_place_is_its_own(
     ledger: Ledger, outbound: Outbound, clock: Clock
 ) -> None:
