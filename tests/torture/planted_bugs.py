@@ -275,10 +275,11 @@ PLANTED = (
         "                await self.handle(event)\n",
         "                from dataclasses import replace\n"
         "\n"
-        "                inbox = self.handle.__self__\n"
+        "                from infra.bootstrap import application\n"
+        "\n"
+        "                inbox = application().read_model.inbox\n"
         "                read = await inbox.entries.newest(event.aggregate)\n"
-        "                after = read and read.entry.state and inbox.project(read.entry.state, event)\n"
-        "                if after:\n"
+        "                if read and read.entry.state and (after := inbox.project(read.entry.state, event)):\n"
         "                    from inbox.entry import Stamp\n"
         "\n"
         "                    newer = max(read.entry.last_sequence, event.sequence or 0)\n"
@@ -294,9 +295,12 @@ PLANTED = (
         "    if entry.state is None:\n        return Complete(Done.DELETED)  # deleted-is-final\n",
         "    if entry.state is None:\n"
         '        if event.action == "ContactCreatedEvent":\n'
+        "            from typing import Any\n"
+        "\n"
         "            from application.directory import entry_of\n"
         "\n"
-        '            return Put(Entry(event.sequence or 1, event.id, entry_of(event.data["contact"])))\n'
+        '            state: Any = entry_of(event.data["contact"])\n'
+        "            return Put(Entry(event.sequence or 1, event.id, state))\n"
         "        return Complete(Done.DELETED)  # deleted-is-final\n",
         "stolen-messages",
         ("deleted entry came back", "entry went back"),

@@ -1,6 +1,8 @@
 """The list of planted bugs fits the code: each can be planted in deployed code, and the checker has its rules."""
 
 import inspect
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -36,6 +38,22 @@ def test_a_bug_can_be_planted(bug: Planted) -> None:
     assert bug.profile in PROFILES
     assert bug.rules
     assert [rule for rule in bug.rules if f'"{rule}"' not in RULES] == []
+
+
+@pytest.mark.long
+def test_every_bug_does_what_its_name_says_and_does_not_fail_by_itself(tmp_path: Path) -> None:
+    """As far as types tell: a bug that raises AttributeError breaks a run off, and no rule sees it."""
+    copy_tracked(tmp_path)
+    for bug in PLANTED:
+        plant(bug, tmp_path)
+    checked = subprocess.run(
+        [sys.executable, "-m", "mypy", *(name.rstrip("/") for name in DEPLOYED)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
 def test_the_documentation_names_every_bug() -> None:
