@@ -78,7 +78,7 @@ def decide(seen: Seen, event: Event, rules: EffectRules, call: Call) -> Kept | R
         reason = "its process died, or its answer was lost"
         unsure = finished(marker, replace(mark, kept=event), MarkState.UNCERTAIN, call.now, reason)
         return replace(unsure, step=Step.UNSURE)
-    if old or not _is_next(marker, event, rules.begin):
+    if old or not _is_next(marker, event.id, event.sequence, rules.begin):
         return Kept.WAITS if mark is not None else _waits(marker, event, call.now, old=old)  # next-only
     mark = mark or Mark(event.id, MarkState.WAITING, event.sequence, call.now)
     if event.is_notice:
@@ -93,13 +93,18 @@ def _known(seen: Seen, event: Event, rules: EffectRules, now: datetime) -> Kept 
     marker, mark = seen.marker, seen.mark
     if mark is not None and mark.state.is_over:
         return Kept.OVER  # over-is-final
-    if event.sequence is not None and marker.last is not None and event.sequence <= marker.last:  # passed
+    if is_passed(marker, event.sequence):  # passed
         return (
             finished(marker, mark, MarkState.DISCARDED, now, "its place is passed") if mark else Kept.PASSED
         )
     if mark is not None and mark.state is MarkState.STARTED and is_young(mark, rules, now):
         return Running.ELSEWHERE  # young-runs
     return None
+
+
+def is_passed(marker: Marker, sequence: int | None) -> bool:
+    """Whether the aggregate has gone by this place."""
+    return sequence is not None and marker.last is not None and sequence <= marker.last
 
 
 def is_young(mark: Mark, rules: EffectRules, now: datetime) -> bool:
@@ -116,6 +121,13 @@ def finished(marker: Marker, mark: Mark, state: MarkState, now: datetime, reason
     if mark.sequence is not None and mark.sequence > (marker.last or 0):
         after = replace(after, last=mark.sequence, running=None)
     return Change(Step.OVER, after, over)
+
+
+def given_up(marker: Marker, unknown: Mark, rules: EffectRules, now: datetime, reason: str) -> Change:
+    """An event that is not known here is never run (``discard-marks``); its place is passed only if it is the next."""
+    over = finished(marker, unknown, MarkState.DISCARDED, now, reason)
+    in_turn = _is_next(marker, unknown.event_id, unknown.sequence, rules.begin)
+    return over if in_turn else replace(over, marker=marker)
 
 
 def failed(marker: Marker, mark: Mark, event: Event, now: datetime, reason: str) -> Change:
@@ -139,10 +151,10 @@ def next_place(marker: Marker) -> int:
     return (marker.last or 0) + 1
 
 
-def _is_next(marker: Marker, event: Event, begin: Begin) -> bool:
-    if event.sequence is None:
+def _is_next(marker: Marker, event_id: str, sequence: int | None, begin: Begin) -> bool:
+    if sequence is None:
         return True  # by its id alone
-    if marker.running not in (None, event.id):
+    if marker.running not in (None, event_id):
         return False
     first = marker.last is None and begin is Begin.WHERE_SEEN
-    return first or event.sequence == next_place(marker)
+    return first or sequence == next_place(marker)

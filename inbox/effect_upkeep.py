@@ -3,14 +3,19 @@
 A message whose event waits is done, so no broker brings it again: the timer runs it (``timer-follows``). A place that
 is missing, or whose effect fails, holds up its aggregate for ``waits_at_most`` (``age-gives-up``); giving up passes the
 place (``only-in-turn``), so that what comes after it can go on. Nothing is given up in silence: a mark says why.
+
+The store may be away for some aggregates alone. Those come last at the next run (``away-comes-last``): nothing could be
+written of them, so they would come first in the store's order each time.
 """
 
 import asyncio
+import contextlib
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from inbox.away import Away
 from inbox.effect import Begin, Mark, Marker, MarkState
-from inbox.effect_decision import finished, is_young, next_place
+from inbox.effect_decision import finished, given_up, is_passed, is_young, next_place
 from inbox.effects import ATTEMPTS, EffectInbox
 from inbox.errors import (
     Contended,
@@ -23,9 +28,13 @@ from inbox.errors import (
 )
 from inbox.event import AggregateKey
 from inbox.receiver import told
+from inbox.set_aside import Record
 
 SIDE_BY_SIDE = 8
 """How many aggregates a run of the timer tends at once: one whose effect is slow does not hold up the others."""
+
+AWAY_AT = 5
+"""How many aggregates in a row must find the store away before a run takes it to be away for all."""
 
 _log = logging.getLogger(__name__)
 
@@ -35,27 +44,39 @@ class EffectUpkeep:
     """The timer's and the operator's work on what waits."""
 
     inbox: EffectInbox
+    found_away: set[AggregateKey] = field(default_factory=set)
+    """The aggregates that found the store away when they were tended last."""
 
     async def run(self, *, seconds: float) -> None:
-        """Go through all that waits; begins nothing after so many seconds. Raises StoreAway."""
+        """Go through all that waits; begins nothing after so many seconds.
+
+        Raises StoreAway: the store, or the service that the effects call, is away for all.
+        """
         until = self.inbox.time() + seconds
-        places = asyncio.Semaphore(SIDE_BY_SIDE)
+        places, away = asyncio.Semaphore(SIDE_BY_SIDE), Away(AWAY_AT)
 
         async def tend(key: AggregateKey) -> None:
             async with places:
-                if self.inbox.time() < until:
-                    await self._tend(key, until)
+                if self.inbox.time() < until and not away.for_all:
+                    await self._tend(key, until, away)
 
         keys = [key async for key in self.inbox.ledger.aggregates()]
-        await asyncio.gather(*map(tend, keys))
+        self.found_away.intersection_update(keys)
+        await asyncio.gather(*map(tend, sorted(keys, key=self.found_away.__contains__)))
+        if away.for_all and away.error is not None:
+            raise away.error
 
-    async def _tend(self, key: AggregateKey, until: float) -> None:
+    async def _tend(self, key: AggregateKey, until: float, away: Away) -> None:
+        self.found_away.discard(key)
         try:
             await self.tend(key, until)
         except StoreAway as error:
             _log.warning("what waits of %s is tried again by the next run: %s", key, error)
+            self.found_away.add(key)
+            return away.found(error)
         except Exception as error:  # noqa: BLE001 - one aggregate must not end the run over the others
             _log.error("what waits of %s cannot be tried: %s", key, told(error))
+        return away.answered()
 
     async def tend(self, key: AggregateKey, until: float) -> None:
         """Try what waits of one aggregate, each event once. Raises as :meth:`EffectInbox.handle` does."""
@@ -115,6 +136,33 @@ class EffectUpkeep:
                 return
         raise Contended(f"{key} changes all the time: try again")
 
+    async def give_up(self, record: Record, reason: str) -> None:
+        """Give up the event of a record that was set aside, so that its message runs nothing if it comes again.
+
+        Raises:
+            NotApplied: its effect has run already.
+            NotInTurn: the event waits here too, and another one comes first.
+            EffectRunning: its effect is running, or its process died a short time ago.
+        """
+        key, event_id = record.aggregate, record.event_id
+        if key is None or event_id is None:
+            return None  # no event was read from it
+        for _ in range(ATTEMPTS):
+            seen = await self.inbox.ledger.read(key, event_id, fenced=True)
+            if seen.mark is not None:
+                if seen.mark.state is MarkState.HANDLED:
+                    raise NotApplied(
+                        "its effect has run already, so there is nothing to discard: the timer closes the record"
+                    )
+                return await self.discard(key, event_id, reason)
+            unknown = Mark(event_id, MarkState.WAITING, record.sequence, self.inbox.clock())
+            after = given_up(seen.marker, unknown, self.inbox.rules, self.inbox.clock(), reason)
+            with contextlib.suppress(RecordChanged):
+                await self.inbox.ledger.write(key, after.marker, after.mark)
+                _log.warning("gave up event %s of %s, sequence %s", event_id, key, record.sequence or "none")
+                return None
+        raise Contended(f"{key} changes all the time: try again")
+
     async def pass_over(self, key: AggregateKey, sequence: int, reason: str) -> None:
         """Give up the place that is next, whose event has not come; repeating the call does nothing.
 
@@ -125,7 +173,7 @@ class EffectUpkeep:
         for _ in range(ATTEMPTS):
             missing = f"missing {sequence}"
             seen = await self.inbox.ledger.read(key, missing, fenced=True)
-            if seen.marker.last is not None and sequence <= seen.marker.last:
+            if is_passed(seen.marker, sequence):
                 return
             self._must_be_in_turn(seen.marker, sequence)
             mark, state = seen.mark, MarkState.DISCARDED

@@ -20,7 +20,7 @@ from uuid import uuid4
 
 from inbox import telemetry
 from inbox.effect import EffectRules, Mark, Marker, MarkState, Seen, Unsure
-from inbox.effect_decision import Call, Change, Kept, Running, Step, decide, failed, finished
+from inbox.effect_decision import Call, Change, Kept, Running, Step, decide, failed, finished, is_young
 from inbox.errors import (
     Contended,
     EffectAway,
@@ -29,6 +29,7 @@ from inbox.errors import (
     InboxError,
     RecordChanged,
     StoreAway,
+    Unstorable,
 )
 from inbox.event import AggregateKey, Event
 from inbox.ledger import Ledger
@@ -124,7 +125,7 @@ class EffectInbox:
             with contextlib.suppress(RecordChanged):
                 if decision.step is Step.START:
                     return await self._run(event, await self._started(event, decision))
-                written = await self.ledger.write(event.aggregate, decision.marker, decision.mark)
+                written = await self._store(event.aggregate, decision)
                 self._tell(event, decision.step)
                 return None if decision.step is Step.WAIT else written.marker
             fenced = True  # decide-again
@@ -186,8 +187,22 @@ class EffectInbox:
         except EffectAway:
             self.owed.forget(event)
             raise
+        except Unstorable:  # its message is set aside, and brings it again: then it is run again
+            assert started.mark is not None, "an effect that was started has its mark"
+            if not is_young(started.mark, self.rules, self.clock()):
+                self.owed.forget(event)
+            raise
         self.owed.forget(event)
         return marker
+
+    async def _store(self, key: AggregateKey, change: Change) -> Seen:
+        """Write it. That an effect may have been handled is told also where its event is too large to be kept."""
+        try:
+            return await self.ledger.write(key, change.marker, change.mark)
+        except Unstorable:
+            if change.mark.kept is None:
+                raise
+            return await self.ledger.write(key, change.marker, replace(change.mark, kept=None))
 
     async def _failed(self, event: Event, started: Seen, error: Exception, *, sure: bool) -> Marker | None:
         reason = told(error)
@@ -238,7 +253,7 @@ class EffectInbox:
                     return seen.marker if _is_recorded(seen.mark, started.mark.by) else None  # own-record
                 assert seen.mark is not None, "the mark of this call is one"
                 after = change(seen.marker, seen.mark)
-                return (await self.ledger.write(event.aggregate, after.marker, after.mark)).marker
+                return (await self._store(event.aggregate, after)).marker
             except RecordChanged:
                 seen = None
             except StoreAway as error:

@@ -11,7 +11,7 @@ store away for themselves alone, would else be all that is ever tried.
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -26,6 +26,9 @@ from inbox.state import utc_now
 
 AWAY_AT = 5
 """How many aggregates in a row must find the store away before a run takes it to be away for all."""
+
+GiveUp = Callable[[Record, str], Awaitable[None]]
+"""Makes sure that the event of a record is not applied any more, for this reason: its message may come again."""
 
 _log = logging.getLogger(__name__)
 
@@ -57,6 +60,8 @@ class Retrier:
     limit: timedelta
     """How long a record may wait. Older ones are closed: nobody has repaired the cause."""
     now: Callable[[], datetime] = utc_now
+    give_up: GiveUp | None = None
+    """None: to apply an event that was discarded does no harm, as in a read model, which is right after it."""
 
     async def run(self, *, seconds: float) -> Tried:
         """Try what waits; begins nothing after so many seconds, and cuts nothing off. Raises StoreAway."""
@@ -107,8 +112,17 @@ class Retrier:
             )
 
     async def discard(self, record_id: str, reason: str) -> None:
-        """Give a record up for good. Raises NotSetAside, RecordChanged, StoreAway."""
+        """Give a record up for good: its event first, since a crash may leave the record open, never the event.
+
+        Raises:
+            NotSetAside: there is no such record, or it is closed.
+            NotApplied, NotInTurn: of an effect that has run already, or that waits and whose turn it is not.
+            RecordChanged: somebody else changed the record: call again.
+            StoreAway: the store cannot be used, or the effect is running.
+        """
         record = await self.set_aside.get(record_id)
+        if self.give_up is not None:  # discard-marks
+            await self.give_up(record, reason)
         await self.set_aside.change(record, State.DISCARDED, reason, attempts=record.attempts)
         _log.warning("discarded record %s: event %s of %s", record.id, record.event_id, record.aggregate)
 
@@ -130,7 +144,8 @@ class Retrier:
             if _time() >= until:
                 break
             _log.error(
-                "gave up event %s of %s, set aside at %s: %s. Its entry is right again after the next sweep",
+                "gave up event %s of %s, set aside at %s: %s. Its entry, if it has one, is right again after the "
+                "next sweep",
                 record.event_id,
                 record.aggregate,
                 record.set_aside_at.isoformat(),

@@ -4,14 +4,15 @@ What it does with an aggregate is the walker's: a sweep heals, a rebuild fills. 
 looked at again, so what is done with an aggregate must bear being done twice.
 
 A store may be away for one aggregate alone: it is looked at once more at the end of its page, and then left to the next
-round. Where very many in a row find it away, the walk ends, and its next run goes on with that page.
+round. Where very many in a row find it away, the walk ends, and its next run goes on with that page. A page that has
+held the walk for half an hour is looked at to its end: those many may be the only ones that find the store away.
 """
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Protocol
 
@@ -27,8 +28,11 @@ AWAY_AT = 20
 """How many aggregates in a row must find the store away before it is taken to be away for all.
 
 More than at a retry of messages, which begins elsewhere each time: these come in the store's order, and the same row
-would end the walk at the same place for ever.
+would end the walk at the same place until it is held.
 """
+
+HELD = timedelta(minutes=30)
+"""So long after the progress was saved, a page holds the walk. In an outage of an hour two pages are gone by."""
 
 _log = logging.getLogger(__name__)
 
@@ -111,6 +115,8 @@ class Progress:
     last_counts: Counts | None = None
     last_ended_at: datetime | None = None
     version: str | None = None
+    saved_at: datetime | None = None
+    """When an earlier run saved it; None: this run did."""
     ended: bool = False
     """Whether the page before was the last of its round. This is not saved."""
 
@@ -125,9 +131,7 @@ class Progress:
 
     def begun(self, now: datetime) -> "Progress":
         """A round that begins now, after what was before."""
-        return Progress(
-            now, last_counts=self.last_counts, last_ended_at=self.last_ended_at, version=self.version
-        )
+        return replace(self, began_at=now, side=Side.ENTRIES, position=None, counts=Counts(), ended=False)
 
     @property
     def at_the_beginning(self) -> bool:
@@ -178,6 +182,9 @@ class Walk:
         away = Away(AWAY_AT)
         try:
             async with asyncio.timeout(seconds):
+                if progress.version is None:
+                    # Else nothing would tell how long the first page of all has held the walk.
+                    progress = await self.lists.save(progress)
                 while not progress.ended:
                     progress = await self._page(progress, away)
                     self.tell(progress)
@@ -192,8 +199,12 @@ class Walk:
     async def _page(self, progress: Progress, away: Away) -> Progress:
         side = progress.side
         page = await (self.lists.entries if side is Side.ENTRIES else self.lists.sources)(progress.position)
+        is_held = progress.saved_at is not None and self.now() - progress.saved_at >= HELD
+        if is_held:
+            away = Away(len(page.items) + 1)
         results = await self._looked(side, page.items, away)
-        if again := [number for number, result in enumerate(results) if result is Result.AWAY]:
+        again = [number for number, result in enumerate(results) if result is Result.AWAY]
+        if again and (len(again) < AWAY_AT or not is_held):  # else that would take all the time of a run
             each_for_itself = Away(len(again) + 1)
             second = await self._looked(side, [page.items[number] for number in again], each_for_itself)
             if each_for_itself.in_a_row < len(again):
@@ -201,7 +212,8 @@ class Walk:
             for number, result in zip(again, second, strict=True):
                 results[number] = result
         self._log_away(side, page.items, results, away)
-        return await self.lists.save(progress.after(page, results, self.now()))
+        after = replace(progress.after(page, results, self.now()), saved_at=None)
+        return await self.lists.save(after)
 
     async def _looked(self, side: Side, items: Sequence[Seen], away: Away) -> list[Result]:
         """Raises StoreAway: it is away for all."""

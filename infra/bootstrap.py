@@ -1,5 +1,6 @@
 """The composition root of the contact service: the use cases over an outbox and an inbox, made once per process."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from inbox.sweep import Sweep
     from infra.contacts import read_side
     from infra.read_model import Queried, ReadModel
-    from infra.subscriber import Subscriber
+    from infra.subscriber import Subscriber, Subscription
 else:
     read_side = late("infra.contacts.read_side")
 
@@ -51,6 +52,11 @@ class Application:
     def sweep(self) -> "Sweep[DirectoryEntry]":
         """What finds the changes of which no event came."""
         return self.read_model.sweep
+
+    @property
+    def subscriptions(self) -> "Sequence[Subscription]":
+        """What the subscriber worker serves."""
+        return self._read_side.subscriptions
 
     @cached_property
     def _read_side(self) -> "read_side.ReadSide":

@@ -1,24 +1,45 @@
 """The effects of a subscriber, wired: ids are kept for longer than an event can wait in all places together."""
 
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from inbox.effect import Begin, EffectRules, Unsure
 from inbox.effect_operator import EffectOperator
+from inbox.effect_upkeep import EffectUpkeep
 from inbox.effects import Effect, EffectInbox
+from inbox.receiver import Read
 from infra.cosmos.effect_list import CosmosEffectList
 from infra.cosmos.ledger import CosmosLedger
 from infra.errors import Misconfigured
 from infra.settings import TTL_MAX, Settings
+from infra.subscriber import Subscriber, Subscription, wire_subscriber
 from infra.wiring import Outbox
 
 MARGIN = timedelta(days=1)
 """For clocks that differ, and for a message that is on its way."""
 
 
+@dataclass(frozen=True)
+class EffectSubscriber:
+    """A subscriber with effects. It keeps no state, so there is nothing to sweep."""
+
+    subscriber: Subscriber
+    effects: EffectOperator
+    upkeep: EffectUpkeep
+    sweep: None = None
+
+    @property
+    def subscription(self) -> Subscription:
+        """What a worker does for it."""
+        return Subscription(self.subscriber, upkeep=self.upkeep)
+
+
 def wire_effects(
-    settings: Settings, outbox: Outbox, effect: Effect, unsure: Unsure = Unsure.RUN_AGAIN
-) -> EffectOperator:
-    """The effects of a subscriber that was there from the first event on, and its operator's work on them.
+    settings: Settings, outbox: Outbox, read: Read, effect: Effect, unsure: Unsure = Unsure.RUN_AGAIN
+) -> EffectSubscriber:
+    """A subscriber with effects that was there from the first event on, and the operator's work on them.
+
+    Its subscription is that of the settings. Opens no connection: the first use opens it.
 
     Raises Misconfigured: there is no container for them, or ids live too long.
     """
@@ -35,7 +56,13 @@ def wire_effects(
     subscriber, items = settings.servicebus_subscription, outbox.container(container)
     inbox = EffectInbox(CosmosLedger(items, subscriber, ids_ttl), effect, rules)
     scope = f"{settings.cosmos.address}/{settings.cosmos_database}/{container}/{subscriber}"
-    return EffectOperator(inbox, CosmosEffectList(items, subscriber, scope))
+    upkeep = EffectUpkeep(inbox)
+    wired = wire_subscriber(settings, outbox, read, inbox.handle)
+    return EffectSubscriber(
+        replace(wired, retrier=replace(wired.retrier, give_up=upkeep.give_up)),
+        EffectOperator(inbox, CosmosEffectList(items, subscriber, scope)),
+        upkeep,
+    )
 
 
 def effect_rules(event_ttl_seconds: int, parked_max_age_seconds: int, unsure: Unsure) -> EffectRules:

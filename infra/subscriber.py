@@ -9,13 +9,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import azure.functions as func
 
+from inbox.effect_upkeep import EffectUpkeep
 from inbox.event import Event
 from inbox.receiver import WAIT_SECONDS, Handle, Read, Receiver
 from inbox.retrier import Retrier
+from inbox.sweep import Sweep
 from infra.correlation import correlated, current
 from infra.cosmos.set_aside import CosmosSetAside
 from infra.credentials import credential_for
@@ -85,6 +87,17 @@ class Subscriber:
         gauges.set_aside(self.subscription, sum(counts.values()), max(0.0, *ages) if ages else 0.0)
 
 
+@dataclass(frozen=True)
+class Subscription:
+    """A subscriber, and what timers do for it beside :meth:`Subscriber.watch`: the worker does all of it."""
+
+    subscriber: Subscriber
+    sweep: Sweep[Any] | None = None
+    """Of a state."""
+    upkeep: EffectUpkeep | None = None
+    """Of effects."""
+
+
 async def receive(
     subscriber: Callable[[], Subscriber], message: func.ServiceBusMessage, context: func.Context
 ) -> None:
@@ -105,9 +118,10 @@ async def receive(
 def wire_subscriber(
     settings: Settings, outbox: Outbox, read: Read, handle: Handle, subscription: str | None = None
 ) -> Subscriber:
-    """Build a subscriber from settings. Opens no connection: the first use opens it.
+    """Build a subscriber from settings; one with effects is built by :func:`infra.effects.wire_effects`.
 
-    ``subscription``: of a service that has several; the others are those of the settings.
+    Opens no connection: the first use opens it. ``subscription``: of a service that has several; the others are those
+    of the settings.
     """
     subscription = subscription or settings.servicebus_subscription
     records = CosmosSetAside(

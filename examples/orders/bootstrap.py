@@ -1,5 +1,6 @@
 """The composition root of the order service: the use cases over an outbox, the board and the e-mails over an inbox."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from examples.orders.board import FORM, Board, BoardEntry, entry_of, project
@@ -7,14 +8,12 @@ from examples.orders.mail import LoggedMail
 from examples.orders.order import Order
 from examples.orders.service import Orders
 from examples.orders.subscriber import READER, effect_of
-from inbox.effect_operator import EffectOperator
-from inbox.effect_upkeep import EffectUpkeep
 from inbox.sweep import Sweep
-from infra.effects import wire_effects
+from infra.effects import EffectSubscriber, wire_effects
 from infra.http.caller import Callers
 from infra.read_model import Queried, ReadModel, ReadModelOf, wire_read_model
 from infra.settings import Settings
-from infra.subscriber import Subscriber, wire_subscriber
+from infra.subscriber import Subscriber, Subscription, wire_subscriber
 from infra.wire_names import WireNames
 from infra.wiring import OnePerProcess, Outbox, wire_outbox
 from outbox.aggregates import Aggregates
@@ -28,23 +27,13 @@ NAMES = WireNames(source="/orders")
 
 
 @dataclass(frozen=True)
-class Mails:
-    """The subscriber with effects. It keeps no state, so there is nothing to sweep."""
-
-    subscriber: Subscriber
-    effects: EffectOperator
-    upkeep: EffectUpkeep
-    sweep: None = None
-
-
-@dataclass(frozen=True)
 class Application:
     """The order service."""
 
     orders: Orders
     outbox: Outbox
     callers: Callers
-    mails: Mails
+    mails: EffectSubscriber
     subscriber: Subscriber
     """Of the board."""
     board: Board
@@ -56,6 +45,11 @@ class Application:
         """What finds the changes of which no event came."""
         return self.read_model.sweep
 
+    @property
+    def subscriptions(self) -> Sequence[Subscription]:
+        """What the subscriber worker serves."""
+        return [Subscription(self.subscriber, sweep=self.sweep), self.mails.subscription]
+
 
 def queried() -> Queried:
     """By what the order service finds its documents: preflight looks whether it is indexed."""
@@ -66,7 +60,6 @@ def wire(settings: Settings) -> Application:
     """Build the order service from settings. Opens no connection: the first use opens it."""
     outbox = wire_outbox(settings, NAMES)
     aggregates = Aggregates(outbox.open_unit_of_work, outbox.claims, settings.idempotency_old_records)
-    effects = wire_effects(settings, outbox, effect_of(LoggedMail()))
     of_orders = ReadModelOf(
         settings.cosmos_directory_container, Order.aggregate_type, FORM, entry_of, project
     )
@@ -75,11 +68,7 @@ def wire(settings: Settings) -> Application:
         orders=Orders(aggregates, utc_now),
         outbox=outbox,
         callers=Callers(settings.platform_authenticates),
-        mails=Mails(
-            wire_subscriber(settings, outbox, READER.read, effects.inbox.handle),
-            effects,
-            EffectUpkeep(effects.inbox),
-        ),
+        mails=wire_effects(settings, outbox, READER.read, effect_of(LoggedMail())),
         subscriber=wire_subscriber(settings, outbox, READER.read, model.inbox.handle, BOARD_SUBSCRIPTION),
         board=Board(model.listing),
         read_model=model,

@@ -3,6 +3,7 @@
 An instance that answers calls on contacts, or relays, starts without any of this.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from application.directory import Directory, DirectoryEntry, entry_of, project
@@ -12,7 +13,7 @@ from infra.contacts.directory import FORM, CosmosDirectory
 from infra.contacts.documents import CONTACTS
 from infra.read_model import Queried, ReadModel, ReadModelOf, wire_read_model
 from infra.settings import Settings
-from infra.subscriber import Subscriber, wire_subscriber
+from infra.subscriber import Subscriber, Subscription, wire_subscriber
 from infra.wiring import Outbox
 
 READER = MessageReader(Contact.aggregate_type, untyped=True)
@@ -28,6 +29,11 @@ class ReadSide:
     directory: Directory
     model: ReadModel[DirectoryEntry]
     subscriber: Subscriber
+
+    @property
+    def subscriptions(self) -> Sequence[Subscription]:
+        """What the subscriber worker serves."""
+        return [Subscription(self.subscriber, sweep=self.model.sweep)]
 
 
 def wire_read_side(settings: Settings, outbox: Outbox) -> ReadSide:

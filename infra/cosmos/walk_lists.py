@@ -78,6 +78,7 @@ class CosmosLists:
             last_counts=Counts(**last) if last else None,
             last_ended_at=time_or_none(item["lastEndedAt"]),
             version=item["_etag"],
+            saved_at=_time(item),
         )
 
     async def save(self, progress: Progress) -> Progress:

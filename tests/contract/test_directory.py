@@ -401,6 +401,8 @@ async def test_a_sweep_over_all_partitions_heals_both_ways_page_by_page(
     saved = await lists.progress()
     assert saved is not None
     assert saved.last_counts == progress.last_counts
+    assert saved.saved_at is not None
+    assert abs(saved.saved_at - datetime.now(UTC)) < timedelta(hours=1), "by the store's own clock"
     with pytest.raises(EntryChanged):
         await lists.save(young)
 

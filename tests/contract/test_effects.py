@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import time
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 
@@ -11,7 +12,7 @@ import pytest
 from azure.cosmos.aio import CosmosClient
 
 from devstack.testing import Service
-from inbox.effect import Begin, EffectRules, Mark, Marker, MarkState, Unsure
+from inbox.effect import Begin, EffectRules, Mark, Marker, MarkState, Seen, Unsure
 from inbox.effect_upkeep import EffectUpkeep
 from inbox.effects import EffectInbox
 from inbox.errors import (
@@ -323,6 +324,52 @@ async def test_an_effect_whose_record_the_store_did_not_take_in_time_is_recorded
     assert len(inbox.owed) == 0
 
 
+class TooSmall(FakeLedger):
+    """It takes no mark that holds an event, as a store does whose items are smaller than the broker's messages."""
+
+    async def write(self, key: AggregateKey, marker: Marker, mark: Mark) -> Seen:
+        if mark.waits is not None or mark.kept is not None:
+            raise Unstorable("too large")
+        return await super().write(key, marker, mark)
+
+
+async def test_an_effect_that_failed_and_whose_event_is_too_large_to_wait_is_tried_again_with_its_message() -> (
+    None
+):
+    """The receiver sets the message aside: it is the message that holds the event, and brings it each minute."""
+    ledger, clock = TooSmall(), Clock()
+    outbound = Outbound(raises=[EffectNotDone("no such address")])
+    inbox = inbox_over(ledger, outbound, clock)
+    for _ in range(5):
+        with pytest.raises(Unstorable):
+            await inbox.handle(event(1))
+    assert outbound.asked == ids(1), "not five times within the receiver's attempts"
+    for _ in range(2):
+        clock.pass_by(minutes=10)
+        with suppress(Unstorable):
+            await inbox.handle(event(1))
+    assert outbound.asked == ids(1, 1)
+    assert (await ledger.read(KEY, event(1).id, fenced=True)).marker.last == 1
+    assert len(inbox.owed) == 0
+
+
+@pytest.mark.parametrize("died", [True, False])
+async def test_an_effect_that_may_have_been_handled_is_told_though_its_event_is_too_large_to_keep(
+    died: bool,
+) -> None:
+    ledger, clock = TooSmall(), Clock()
+    inbox = inbox_over(
+        ledger, Outbound(raises=[ZeroDivisionError()]), clock, replace(RULES, unsure=Unsure.SET_ASIDE)
+    )
+    if died:
+        await started(ledger, 1)
+        clock.pass_by(minutes=10)
+    await inbox.handle(event(1))
+    seen = await ledger.read(KEY, event(1).id, fenced=True)
+    assert seen.mark is not None
+    assert (seen.mark.state, seen.mark.kept, seen.marker.last) == (MarkState.UNCERTAIN, None, 1)
+
+
 async def test_an_effect_that_another_process_took_over_is_that_ones() -> None:
     faults, clock, outbound = Faults({2: (StoreAway, False)}), Clock(), Outbound()
     ledger = FakeLedger(faults)
@@ -390,6 +437,65 @@ async def test_an_event_that_is_older_than_ids_are_kept_is_run_by_an_operator_al
     await upkeep.apply(KEY, event(1).id)
     assert outbound.asked == ["odd", *ids(1)]
     assert await marker(ledger) == (1, 0, None)
+
+
+async def test_an_effect_that_was_started_and_whose_message_comes_again_too_late_is_told_to_an_operator(
+    inbox: EffectInbox, ledger: Ledger, outbound: Outbound, clock: Clock
+) -> None:
+    """Also where it would be run again had it come in time; what comes after it goes on."""
+    await started(ledger, 1)
+    clock.pass_by(days=20)
+    await inbox.handle(event(1))
+    assert outbound.asked == []
+    seen = await ledger.read(KEY, event(1).id, fenced=True)
+    assert seen.mark is not None
+    assert (seen.mark.state, seen.mark.kept) == (MarkState.UNCERTAIN, event(1))
+    assert await marker(ledger) == (1, 0, None)
+
+
+async def test_a_mark_that_is_over_keeps_nothing_of_its_event(
+    inbox: EffectInbox, ledger: Ledger, upkeep: EffectUpkeep
+) -> None:
+    """The event holds personal data, and nobody runs it any more."""
+    for sequence in (2, 1, 4):
+        await inbox.handle(event(sequence))
+    await upkeep.pass_over(KEY, 3, "lost")
+    await upkeep.discard(KEY, event(4).id, "not wanted")
+    for sequence, became in ((1, "handled"), (2, "handled"), (4, "discarded")):
+        mark = (await ledger.read(KEY, event(sequence).id, fenced=True)).mark
+        assert mark is not None
+        assert (mark.state.value, mark.waits, mark.kept) == (became, None, None)
+
+
+async def test_while_an_effect_runs_its_place_is_its_own(
+    ledger: Ledger, outbound: Outbound, clock: Clock
+) -> None:
+    """Its notice comes meanwhile, and then an event that has no place and so takes none."""
+    seen_running: list[str | None] = []
+
+    async def look(received: Event) -> None:
+        await outbound.effect(received)
+        seen_running.append((await marker(ledger))[2])
+        if received.sequence == 1:
+            await own.handle(notice(1))
+            await own.handle(event(None, event_id="odd"))
+
+    own = replace(inbox_over(ledger, outbound, clock), effect=look)
+    await own.handle(event(1))
+    assert outbound.asked == [event(1).id, "odd"]
+    assert seen_running == [event(1).id, event(1).id]
+    assert await state(ledger, event(1).id) is MarkState.HANDLED
+    assert (await marker(ledger))[0] == 1
+
+
+async def test_a_call_asks_once_for_what_follows_where_it_is_not_its_turn() -> None:
+    ledger, outbound = FakeLedger(), Outbound()
+    inbox = inbox_over(ledger, outbound, Clock())
+    await inbox.handle(event(3))
+    before = ledger.faults.calls
+    await inbox.handle(event(1))
+    assert outbound.asked == ids(1)
+    assert ledger.faults.calls - before < 10
 
 
 async def test_an_operator_gives_up_only_what_is_in_turn_and_the_rest_follows(
@@ -627,6 +733,7 @@ async def test_what_the_store_refuses_hits_one_event_and_what_it_cannot_do_hits_
         raise StoreFailed(Failure(kind, "refused"))
 
     monkeypatch.setattr(stored.container, "execute", refused)
+    rules = replace(RULES, effect_seconds=0.01, call_seconds=0.03)
     with pytest.raises(error):
-        await inbox_over(stored, outbound, clock).handle(event(1))
+        await inbox_over(stored, outbound, clock, rules).handle(event(1))
     assert outbound.asked == []

@@ -10,7 +10,7 @@ from azure.core.async_paging import AsyncItemPaged
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from devstack.testing import Service
-from inbox.errors import NotSetAside, RecordChanged
+from inbox.errors import NotSetAside, RecordChanged, StoreAway
 from inbox.event import AggregateKey
 from inbox.set_aside import Record, SetAside, State
 from infra.cosmos.container import Container, StoreFailed
@@ -191,3 +191,23 @@ async def test_a_message_that_the_store_does_not_take_leaves_its_record(
     monkeypatch.setattr(stored.container, "execute", refusing)
     await stored.add(record(1))
     assert await listed(stored) == [(1, State.WAITING)]
+
+
+@pytest.mark.parametrize("kind", [Kind.THROTTLED, Kind.PASSING, Kind.DENIED])
+async def test_a_record_is_never_made_without_its_message_because_the_store_was_away(
+    stored: CosmosSetAside, monkeypatch: pytest.MonkeyPatch, kind: Kind
+) -> None:
+    """The message would be completed then, and lost."""
+    execute, refusals = stored.container.execute, [StoreFailed(Failure(kind, "not now"))]
+
+    async def refusing(partition_key: str, writes: Sequence[Write]) -> list[str]:
+        if refusals:
+            raise refusals.pop()
+        return await execute(partition_key, writes)
+
+    monkeypatch.setattr(stored.container, "execute", refusing)
+    with pytest.raises(StoreAway):
+        await stored.add(record(1))
+    assert await listed(stored) == []
+    await stored.add(record(1))
+    assert (await stored.get(record(1).id)).delivery is not None

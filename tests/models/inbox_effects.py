@@ -16,7 +16,18 @@ from functools import cache
 from typing import NamedTuple
 
 from inbox.effect import EffectRules, Mark, Marker, MarkState, Seen, Unsure
-from inbox.effect_decision import Call, Change, Kept, Running, Step, decide, failed, finished, next_place
+from inbox.effect_decision import (
+    Call,
+    Change,
+    Kept,
+    Running,
+    Step,
+    decide,
+    failed,
+    finished,
+    given_up,
+    next_place,
+)
 from inbox.event import NOTICE, AggregateKey, Event
 
 
@@ -40,12 +51,13 @@ class Rule(Enum):
     DECIDE_AGAIN = "decide-again"
     TIMER_FOLLOWS = "timer-follows"
     ONLY_IN_TURN = "only-in-turn"
+    DISCARD_MARKS = "discard-marks"
     TOO_OLD = "too-old"
     IDS_OUTLIVE_EVENTS = "ids-outlive-events"
     AGE_GIVES_UP = "age-gives-up"
 
 
-LOST, AGES, FAILS, OPERATOR, OLD = "LOST", "AGES", "FAILS", "OPERATOR", "OLD"
+LOST, AGES, FAILS, OPERATOR, OLD, DISCARD = "LOST", "AGES", "FAILS", "OPERATOR", "OLD", "DISCARD"
 _EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 _LONG_AGO, _EARLIER = _EPOCH - timedelta(days=1000), _EPOCH - timedelta(hours=1)
 KEY = AggregateKey("thing", "1")
@@ -60,7 +72,15 @@ class Story:
     """The message, counted from 0, that comes late and twice, or never."""
     what: str = ""
     """LOST: the odd message never comes; AGES: at last, events are older than ids are kept; FAILS: an effect is refused
-    once; OPERATOR: somebody gives up what is in the way; OLD: a read may be older than the newest write."""
+    once; OPERATOR: somebody gives up what is in the way; OLD: a read may be older than the newest write; DISCARD:
+    somebody discards a message that was set aside and may come again, of which nothing is known here, and at last age
+    gives up what is in the way."""
+
+    @property
+    def ages(self) -> bool:
+        """Whether a long time passes at last."""
+        return self.what in (LOST, AGES, DISCARD)
+
     unsure: Unsure = Unsure.RUN_AGAIN
 
     def __str__(self) -> str:
@@ -126,9 +146,8 @@ def first(story: Story) -> World:
     count = len(messages(story.events))
     left = tuple((0 if story.what == LOST else 2) if number == story.odd else 1 for number in range(count))
     ledger = Ledger(Marker(), (None,) * count)
-    return World(
-        ledger, left, failures_left=int(story.what == FAILS), discards_left=int(story.what == OPERATOR)
-    )
+    discards = int(story.what in (OPERATOR, DISCARD))
+    return World(ledger, left, failures_left=int(story.what == FAILS), discards_left=discards)
 
 
 @dataclass(frozen=True)
@@ -169,7 +188,7 @@ class Model:
             if later != world:
                 yield "the longest call is over", later
         idle = not any(world.processes)
-        ages = self.story.what in (LOST, AGES)
+        ages = self.story.ages
         if ages and not world.aged and idle:
             yield "a long time passes", self._expired(self._later(world))._replace(aged=True)
         if ages and not world.aged and idle and not self.holds(Rule.IDS_OUTLIVE_EVENTS):
@@ -331,10 +350,24 @@ class Model:
     # The operator, and age
 
     def _operator(self, world: World) -> Iterator[tuple[str, World]]:
-        if world.discards_left:
-            yield from self._give_up(world, world._replace(discards_left=world.discards_left - 1))
+        less = world._replace(discards_left=world.discards_left - 1)
+        if world.discards_left and self.story.what == OPERATOR:
+            yield from self._give_up(world, less)
         elif self._gives_up_by_age(world):
             yield from self._give_up(world, world)
+        if world.discards_left and self.story.what == DISCARD:
+            yield from self._discard(world, less)
+
+    def _discard(self, world: World, after: World) -> Iterator[tuple[str, World]]:
+        """A message that was set aside, and of which nothing is known here."""
+        for number, event in enumerate(messages(self.story.events)):
+            if world.ledger.marks[number] is None and world.left[number]:
+                gave = after._replace(given_up=world.given_up | {number})
+                if self.holds(Rule.DISCARD_MARKS):
+                    unknown = Mark(event.id, MarkState.WAITING, event.sequence, _EPOCH)
+                    change = given_up(world.ledger.marker, unknown, self.rules, _EPOCH, "")
+                    gave = self._stored(gave, change.marker, number, change.mark)
+                yield f"the message of {number} is discarded", gave
 
     def _gives_up_by_age(self, world: World) -> bool:
         waits = world.aged and not any(world.processes) and world.ledger.marker.waiting > 0
@@ -469,7 +502,7 @@ class Model:
 
     def _waits_for_ever(self, world: World) -> bool:
         """Nothing will come any more, and the timer moves nothing."""
-        ages = self.story.what in (LOST, AGES)
+        ages = self.story.ages
         idle = not any(world.left) and not any(world.processes) and (world.aged or not ages)
         if not idle or self._gives_up_by_age(world):
             return False

@@ -5,7 +5,18 @@ import re
 import pytest
 
 from inbox.effect import Unsure
-from tests.models.inbox_effects import AGES, FAILS, LOST, OLD, OPERATOR, Model, Rule, Story, first
+from tests.models.inbox_effects import (
+    AGES,
+    DISCARD,
+    FAILS,
+    LOST,
+    OLD,
+    OPERATOR,
+    Model,
+    Rule,
+    Story,
+    first,
+)
 from tests.models.search import search
 from tests.support.paths import ROOT
 
@@ -22,6 +33,9 @@ STORIES = [
     Story("NE", 1, OLD),
     Story("EE", 0, FAILS),
     Story("EE", 0, OPERATOR),
+    Story("EE", 0, DISCARD),
+    Story("QE", 0, DISCARD, Unsure.SET_ASIDE),
+    Story("BE", 0, DISCARD),
 ]
 
 CAUGHT_IN = {
@@ -31,6 +45,7 @@ CAUGHT_IN = {
     Rule.NOTICE_PASSES: Story("BE", 0),
     Rule.AT_ITS_VERSION: Story("EE", 0, OLD),
     Rule.ONLY_IN_TURN: Story("EE", 0, OPERATOR),
+    Rule.DISCARD_MARKS: Story("EE", 0, DISCARD),
     Rule.TOO_OLD: Story("QE", 0, AGES),
     Rule.IDS_OUTLIVE_EVENTS: Story("QE", 0, AGES),
     Rule.AGE_GIVES_UP: Story("EE", 0, LOST),

@@ -13,6 +13,7 @@ from infra.errors import Misconfigured
 from infra.settings import TTL_MAX
 from infra.wire_names import WireNames
 from infra.wiring import wire_outbox
+from tests.support.inbox import read
 
 DAY = 86_400
 SETTINGS = settings.load(
@@ -40,10 +41,11 @@ def test_ids_are_kept_for_longer_than_the_limits_of_all_places_where_an_event_ca
 async def test_limits_that_the_store_cannot_keep_are_refused_at_start() -> None:
     outbox = wire_outbox(SETTINGS, WireNames(source="/things"))
     try:
-        assert wire_effects(WITH_EFFECTS, outbox, no_effect).inbox.rules.unsure is Unsure.RUN_AGAIN
+        wired = wire_effects(WITH_EFFECTS, outbox, read, no_effect)
+        assert wired.upkeep.inbox.rules.unsure is Unsure.RUN_AGAIN
         with pytest.raises(Misconfigured, match="lower EVENT_TTL_SECONDS"):
-            wire_effects(replace(WITH_EFFECTS, event_ttl_seconds=TTL_MAX // 2), outbox, no_effect)
+            wire_effects(replace(WITH_EFFECTS, event_ttl_seconds=TTL_MAX // 2), outbox, read, no_effect)
         with pytest.raises(Misconfigured, match="COSMOS_EFFECTS_CONTAINER is missing"):
-            wire_effects(SETTINGS, outbox, no_effect)
+            wire_effects(SETTINGS, outbox, read, no_effect)
     finally:
         await outbox.resources.aclose()

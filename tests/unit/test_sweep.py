@@ -3,7 +3,7 @@
 import logging
 import math
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -15,7 +15,7 @@ from inbox.errors import EntryChanged, StoreAway
 from inbox.event import AggregateKey
 from inbox.state import StateInbox
 from inbox.sweep import YOUNG, Sweep
-from inbox.walk import AWAY_AT, Counts, Progress, Result, Seen, SeenPage, Side, Walk
+from inbox.walk import AT_ONCE, AWAY_AT, Counts, Progress, Result, Seen, SeenPage, Side, Walk
 from tests.support.inbox import NOON, FakeEntries, FakeSource, event, project
 
 State = tuple[int, ...]
@@ -33,6 +33,7 @@ class FakeLists:
     blocked_since: dict[AggregateKey, datetime | None] = field(default_factory=dict)
     pages: int = 0
     saves: int = 0
+    clock: Callable[[], datetime] = lambda: NOON
 
     async def entries(self, position: str | None) -> SeenPage:
         found = {key: versions[-1] for key, versions in self.inbox_entries.written.items()}
@@ -71,21 +72,23 @@ class FakeLists:
         if self.saved is not None and progress.version != self.saved.version:
             raise EntryChanged("somebody else")
         self.saves += 1
-        self.saved = replace(progress, version=str(self.saves))
-        return self.saved
+        written = replace(progress, version=str(self.saves))
+        self.saved = replace(written, saved_at=self.clock())
+        return written
 
 
 @dataclass
 class World:
-    """An inbox with its store and source, swept at noon."""
+    """An inbox with its store and source, swept at noon unless the time is moved."""
 
     entries: FakeEntries[State] = field(default_factory=FakeEntries)
     source: FakeSource[State] = field(default_factory=FakeSource)
     blocked: Collection[AggregateKey] = ()
+    now: datetime = NOON
 
     def __post_init__(self) -> None:
-        self.inbox = StateInbox(self.entries, self.source, project, lambda: NOON)
-        self.lists = FakeLists(self.entries, self.source)
+        self.inbox = StateInbox(self.entries, self.source, project, lambda: self.now)
+        self.lists = FakeLists(self.entries, self.source, clock=lambda: self.now)
         self.sweep = Sweep(self.inbox, self.lists, self._blocked)
 
     async def _blocked(self) -> Collection[AggregateKey]:
@@ -170,6 +173,16 @@ async def test_an_old_read_of_the_source_is_no_report() -> None:
     assert (await world.swept()).ahead == 0
 
 
+async def test_a_source_that_an_old_read_shows_and_that_is_gone_since_makes_a_deleted_entry() -> None:
+    world = World(source=FakeSource(lag=1))
+    key = world.has("a", 3, 2)
+    world.source.change(key, None)
+    assert (await world.swept()).healed == 1
+    entry = world.entries.of(key)
+    assert entry is not None
+    assert entry.deleted
+
+
 async def test_one_aggregate_that_cannot_be_compared_does_not_end_the_sweep(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -233,6 +246,25 @@ async def test_a_store_that_is_away_for_one_look_is_asked_once_more() -> None:
     assert (await world.swept(), world.sequence(key)) == (Counts(entries=1, sources=1, healed=1), 3)
 
 
+async def test_looks_that_are_answered_the_second_time_are_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.unit.test_sweep.PAGE", AWAY_AT - 1)
+    world = World()
+    keys = [world.has(f"{number:03}", 1, 3) for number in range(3 * (AWAY_AT - 1))]
+    Troubled(world, {key.id for key in keys}, times=1)
+    counts = await world.swept()
+    assert (counts.healed, counts.failed) == (len(keys), 0)
+
+
+async def test_of_a_large_page_no_more_are_asked_for_than_make_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.unit.test_sweep.PAGE", 100)
+    world = World()
+    keys = [world.has(f"{number:03}", 1, 3) for number in range(100)]
+    troubled = Troubled(world, {key.id for key in keys})
+    with pytest.raises(StoreAway):
+        await world.sweep.run(seconds=10)
+    assert troubled.reads.total() < AWAY_AT + AT_ONCE
+
+
 async def test_a_row_of_aggregates_whose_store_is_away_is_gone_past_again_and_again() -> None:
     """Else the walk would end there for ever, and nothing else would be swept."""
     world = World()
@@ -276,6 +308,56 @@ async def test_a_store_that_is_away_for_all_is_left_alone_and_the_sweep_goes_on_
     assert [world.sequence(key) for key in keys] == [2] * 100
 
 
+@pytest.mark.parametrize("sick_page", [0, 1])
+async def test_a_row_that_stays_away_holds_the_sweep_for_half_an_hour_at_most(
+    sick_page: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Their page, and a first round of all, are the worst: nothing of a page that ends a run is saved."""
+    monkeypatch.setattr("tests.unit.test_sweep.PAGE", 2 * AWAY_AT)
+    world, size = World(), 2 * AWAY_AT
+    keys = [world.has(f"{number:03}", 1, 3) for number in range(3 * size)]
+    row = keys[sick_page * size : sick_page * size + AWAY_AT]
+    troubled = Troubled(world, {key.id for key in row})
+    failed_runs = 0
+    while world.lists.saved is None or world.lists.saved.last_counts is None:
+        troubled.reads.clear()
+        try:
+            await world.sweep.run(seconds=10)
+        except StoreAway:
+            failed_runs += 1
+            assert failed_runs <= 3, "the sweep cannot get past the row"
+            world.now += timedelta(minutes=10)
+    assert failed_runs == 3, "at 0, 10 and 20 minutes: a store that is away for all is left alone"
+    assert world.lists.saved.last_counts.failed == AWAY_AT
+    assert {troubled.reads[key.id] for key in row} == {1}
+    assert [world.sequence(key) for key in keys if key not in row] == [3] * 5 * AWAY_AT
+    assert f"leaves {AWAY_AT} of {size} entries to its next round, the first is {row[0]}" in caplog.text
+
+
+async def test_a_sweep_that_runs_once_a_day_asks_once_more_for_a_few_all_the_same() -> None:
+    world = World()
+    key = world.has("a", 1, 3)
+    world.lists.saved = Progress(NOON, last_counts=Counts(), version="1", saved_at=NOON - timedelta(days=1))
+    Troubled(world, {"a"}, times=1)
+    assert (await world.swept(), world.sequence(key)) == (Counts(entries=1, sources=1, healed=1), 3)
+
+
+async def test_a_page_is_saved_anew_so_the_next_one_that_stays_away_has_its_half_an_hour_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In an outage of hours, few pages are left to the next round."""
+    monkeypatch.setattr("tests.unit.test_sweep.PAGE", AWAY_AT)
+    world = World()
+    keys = [world.has(f"{number:03}", 1, 3) for number in range(10 * AWAY_AT)]
+    Troubled(world, {key.id for key in keys})
+    for _ in range(2 * 6):  # two hours
+        with pytest.raises(StoreAway):
+            await world.sweep.run(seconds=10)
+        world.now += timedelta(minutes=10)
+    assert world.lists.saved is not None
+    assert world.lists.saved.counts.failed == 3 * AWAY_AT
+
+
 async def test_a_sweep_beside_another_stops() -> None:
     world = World()
     for number in range(6):
@@ -297,6 +379,33 @@ async def test_a_sweep_tells_what_it_found(caplog: pytest.LogCaptureFixture) -> 
     world.has("a", 1, 3)
     await world.swept()
     assert "a sweep has ended: entries 1, sources 1, healed 1, blocked 0, ahead 0, failed 0" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("entry", "source", "level"),
+    [(1, 3, logging.WARNING), (3, 1, logging.WARNING), (2, 2, logging.INFO)],
+    ids=["healed", "ahead", "right"],
+)
+async def test_the_end_of_a_sweep_is_a_warning_only_if_there_is_something_to_look_at(
+    entry: int, source: int, level: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    world = World()
+    world.has("a", entry, source)
+    await world.swept()
+    [told] = [record.levelno for record in caplog.records if "a sweep has ended" in record.getMessage()]
+    assert told == level
+
+
+async def test_a_sweep_that_could_not_compare_all_ends_with_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = World()
+    world.has("a", 2, 2)
+    Troubled(world, {"a"})
+    await world.swept()
+    [told] = [record.levelno for record in caplog.records if "a sweep has ended" in record.getMessage()]
+    assert told == logging.WARNING
 
 
 async def test_a_round_begins_when_it_begins_however_long_ago_the_last_one_ended() -> None:

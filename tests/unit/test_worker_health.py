@@ -152,7 +152,7 @@ async def test_the_slowest_loop_counts() -> None:
     assert relay(processor).silent_seconds >= 1000
     work = Work(pulses=[Pulse(), Pulse()])
     work.pulses[1]._at -= 1000
-    assert subscriber_worker.Health(outbox(), work, asyncio.Event()).silent_seconds >= 1000
+    assert subscriber_worker.Health(outbox(), [Work(), work], asyncio.Event()).silent_seconds >= 1000
 
 
 async def test_a_relay_that_is_told_to_send_for_ten_minutes_is_not_restarted_in_its_page() -> None:
@@ -161,16 +161,18 @@ async def test_a_relay_that_is_told_to_send_for_ten_minutes_is_not_restarted_in_
         cast(Outbox, settings), Idle(), relay_worker.Forwarding(), asyncio.Event(), started=True
     )
     assert health.longest_round_seconds == 3000
-    assert subscriber_worker.Health(outbox(), Work(), asyncio.Event()).longest_round_seconds == 120
+    assert subscriber_worker.Health(outbox(), [Work()], asyncio.Event()).longest_round_seconds == 120
 
 
 async def test_a_subscriber_says_why_it_applies_nothing() -> None:
-    health = subscriber_worker.Health(outbox(), Work(), asyncio.Event())
+    health = subscriber_worker.Health(outbox(), [Work(received=2), Work(received=3)], asyncio.Event())
     assert await health.trouble() is None
-    health.work.waiting_for = "Service Bus cannot be reached at secret.example"
-    assert await health.trouble() == "messages wait: the log says why"
-    health.work.waiting_for = None
-    away = subscriber_worker.Health(outbox(is_away), Work(), asyncio.Event())
+    assert health.line() == "0 session(s), 5 message(s) received, no failure"
+    health.works[0].waiting_for = "Service Bus cannot be reached at secret.example"
+    assert await health.trouble() == "messages wait: the log says why", "the other one receives"
+    assert health.line().endswith("messages wait: Service Bus cannot be reached at secret.example")
+    health.works[0].waiting_for = None
+    away = subscriber_worker.Health(outbox(is_away), [Work()], asyncio.Event())
     assert await away.trouble() == "the store cannot be used: the log says why"
     health.stop.set()
     assert await health.trouble() == "the worker is told to stop"
@@ -207,10 +209,10 @@ async def test_a_bug_does_not_end_the_upkeep_of_a_relay(
 async def test_a_bug_does_not_end_what_a_subscriber_does_beside_its_messages(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    work = Flaky()
-    beside = asyncio.create_task(subscriber_worker._every(0.01, work))
+    work, stop = Flaky(), asyncio.Event()
+    beside = asyncio.create_task(subscriber_worker._every(0.01, stop, "effects wait", work))
     await eventually(work.again)
-    beside.cancel()
-    await asyncio.wait([beside])
-    assert "because of a bug: ValueError in __call__" in caplog.text
+    stop.set()
+    await beside
+    assert "effects wait, because of a bug: ValueError in __call__" in caplog.text
     assert "quirina" not in caplog.text

@@ -1,0 +1,128 @@
+"""What was set aside: which record is tried, in which order, and how often; what the receiver leaves to others."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from inbox.errors import NotApplied, StoreAway
+from inbox.event import AggregateKey, Event
+from inbox.receiver import Receiver
+from inbox.retrier import AWAY_AT, Retrier, Tried
+from inbox.set_aside import Delivery, Record, State
+from tests.support.inbox import NOON, FakeSetAside, delivery, event, read
+
+
+class Handler:
+    """Notes what it is given; what is in ``sick`` fails, what is in ``away`` finds the store away."""
+
+    def __init__(self) -> None:
+        self.given: list[str] = []
+        self.sick: Sequence[Event] = ()
+        self.away: set[AggregateKey] = set()
+
+    async def __call__(self, received: Event) -> None:
+        self.given.append(received.id)
+        if received.aggregate in self.away:
+            raise StoreAway("its partition is throttled")
+        if received in self.sick:
+            raise ZeroDivisionError
+
+
+async def records_of(*events: Event) -> FakeSetAside:
+    """What was set aside, in the order in which the broker had it."""
+    records = FakeSetAside()
+    for number, each in enumerate(events):
+        await records.add(Record.of(delivery(each, number), each, State.WAITING, "r", NOON))
+    return records
+
+
+def retrier(handler: Handler, records: FakeSetAside) -> Retrier:
+    return Retrier(read, handler, records, timedelta(days=1), lambda: NOON)
+
+
+def record_id(records: FakeSetAside, of: Event) -> str:
+    return next(each.id for each in records.records.values() if each.event_id == of.id)
+
+
+async def test_an_aggregates_records_are_tried_by_sequence_not_as_the_broker_had_them() -> None:
+    """An event that was published again has a later number than those after it."""
+    handler, events = Handler(), (event(3), event(1), event(2))
+    records = await records_of(*events)
+    assert await retrier(handler, records).run(seconds=60) == Tried(applied=3)
+    assert handler.given == [event(number).id for number in (1, 2, 3)]
+
+
+async def test_events_without_a_sequence_are_tried_as_the_broker_had_them() -> None:
+    handler = Handler()
+    sent = [event(None, event_id=name) for name in ("c", "a", "b")]
+    await retrier(handler, await records_of(*sent)).run(seconds=60)
+    assert handler.given == ["c", "a", "b"]
+
+
+async def test_an_operator_cannot_apply_a_record_past_one_before_it_that_still_fails() -> None:
+    handler, records = Handler(), await records_of(event(1), event(2))
+    handler.sick = [event(1)]
+    with pytest.raises(NotApplied):
+        await retrier(handler, records).apply(record_id(records, event(2)))
+    assert handler.given == [event(1).id]
+    assert records.states()[event(2).id] is State.WAITING
+
+
+async def test_an_operator_applies_each_record_once_and_none_after_the_one_that_was_asked_for() -> None:
+    handler, records = Handler(), await records_of(event(1), event(2), event(3))
+    await retrier(handler, records).apply(record_id(records, event(2)))
+    assert handler.given == [event(1).id, event(2).id]
+    assert records.states()[event(3).id] is State.WAITING
+
+
+async def test_a_refused_record_of_no_aggregate_is_applied_alone() -> None:
+    handler, records = Handler(), await records_of(event(1))
+    junk = delivery(None)
+    await records.add(Record.of(junk, None, State.REFUSED, "no event", NOON))
+    with pytest.raises(NotApplied):
+        await retrier(handler, records).apply(junk.record_id)
+    assert handler.given == []
+
+
+async def test_healthy_aggregates_between_those_whose_store_is_away_show_that_it_is_not_away_for_all() -> (
+    None
+):
+    handler = Handler()
+    keys = [AggregateKey("thing", f"{number:03}") for number in range(4 * AWAY_AT)]
+    handler.away = {*keys[::2]}
+    records = await records_of(*(event(1, key=key) for key in keys))
+    with pytest.raises(StoreAway):
+        await retrier(handler, records).run(seconds=60)
+    assert len(handler.given) == len(keys), "none is left out"
+    assert [*records.states().values()].count(State.APPLIED) == 2 * AWAY_AT
+
+
+async def test_a_message_that_was_too_large_to_keep_is_refused_for_an_operator() -> None:
+    handler, records = Handler(), await records_of(event(1))
+    wanted = record_id(records, event(1))
+    records.records[wanted] = replace(records.records[wanted], delivery=None)
+    assert await retrier(handler, records).run(seconds=60) == Tried()
+    [record] = records.records.values()
+    assert (record.state, record.reason) == (State.REFUSED, "the message was too large to keep")
+
+
+async def test_a_run_without_time_closes_and_tries_nothing() -> None:
+    handler, records = Handler(), await records_of(event(1))
+    late = replace(retrier(handler, records), now=lambda: NOON + timedelta(days=2))
+    assert await late.run(seconds=0) == Tried()
+    assert await late.run(seconds=60) == Tried(overdue=1)
+
+
+def for_others(_: Delivery) -> Event | None:
+    return None
+
+
+async def test_a_message_for_others_is_done_and_neither_handled_nor_kept() -> None:
+    handler, records = Handler(), FakeSetAside()
+    await Receiver(for_others, handler, records).receive(delivery(event(1)))
+    assert (handler.given, records.records) == ([], {})
+    kept = await records_of(event(1))  # an earlier version took it for its own
+    assert await replace(retrier(handler, kept), read=for_others).run(seconds=60) == Tried(applied=1)
+    assert handler.given == []
