@@ -162,7 +162,7 @@ async def _every(
 COMMAND = worker.Command(
     "infra.subscriber_worker",
     "subscriber worker",
-    "Receive the messages of a subscription until told to stop.",
+    "Receive the messages of the service's subscriptions until told to stop.",
     run,
 )
 

@@ -78,7 +78,7 @@ def test_it_can_be_stopped_while_it_starts(tmp_path: Path) -> None:
 async def test_a_supervisor_that_is_killed_takes_its_services_along(tmp_path: Path) -> None:
     with running_command(SHOP, tmp_path, BACKENDS) as running:
         assert running.end(signal.SIGKILL) == -signal.SIGKILL
-        await eventually(lambda: running.processes() == [])
+        await eventually(lambda: running.processes() == [], within=5)
 
 
 async def test_a_service_that_was_killed_is_back_with_its_data(tmp_path: Path) -> None:
