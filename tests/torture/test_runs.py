@@ -12,7 +12,6 @@ import pytest
 
 from tests.support.paths import ROOT
 from tests.torture import planted
-from tests.torture.judge import BROKEN_OFF
 from tests.torture.plan import plan
 from tests.torture.planted_bugs import PLANTED
 
@@ -78,13 +77,11 @@ def test_nothing_is_lost_where_one_kind_of_fault_comes_often(
 
 
 @pytest.mark.long
-@pytest.mark.timeout(360)
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize("name", QUICKLY_FOUND)
 def test_a_planted_bug_is_found(name: str) -> None:
     bug = next(each for each in PLANTED if each.name == name)
     run = planted.torture(bug, seed=1, seconds=30)
-    if run.exit_code == BROKEN_OFF:  # says nothing, neither good nor bad: a machine that is very busy does it
-        run = planted.torture(bug, seed=1, seconds=30)
     assert run.caught(bug), run.output
 
 
