@@ -28,8 +28,9 @@ from changefeed.pulse import Pulse
 from changefeed.splitting import successors
 
 INITIALIZATION_POLL_SECONDS = 0.5
-RELEASE_SECONDS = 1.0
-"""How long giving a lease back may take. A lease that is not given back expires, so a stop does not wait longer."""
+RELEASE_SECONDS = 2.0
+"""How long giving a lease back may take. A lease that is not given back expires, so a stop does not wait longer; a
+container that is throttled for a second is waited for."""
 
 _log = logging.getLogger(__name__)
 
@@ -238,7 +239,8 @@ class ChangeFeedProcessor:
         try:
             await worker.run()
         except FeedRangeGone:
-            await self._follow_split(worker)
+            if await self._followed_split(worker):
+                return
         except LeaseLost as lost:
             _log.info("%s", lost)
             return
@@ -246,7 +248,9 @@ class ChangeFeedProcessor:
             del self._workers[token]
         await self._release(worker.lease)
 
-    async def _follow_split(self, worker: PartitionWorker) -> None:
+    async def _followed_split(self, worker: PartitionWorker) -> bool:
+        """Whether the parent's lease is deleted, as its children have theirs: there is nothing to release then."""
+        deleted = False
         try:
             partitions = await self._reader.partitions()
             lease = worker.lease.at(worker.position)
@@ -254,10 +258,12 @@ class ChangeFeedProcessor:
             for child in children:
                 await self._store.create(child)
             await self._store.delete(lease)
+            deleted = True
             _log.info("lease %s: split into %s", lease.token, ", ".join(each.token for each in children))
             await self._take_share()
-        except Exception as error:  # noqa: BLE001 - reported; the lease is released and its next owner tries again
+        except Exception as error:  # noqa: BLE001 - reported; a lease that is left is released, its next owner tries again
             self._on_error(worker.lease.token, error)
+        return deleted
 
     async def _release(self, lease: Lease) -> None:
         try:

@@ -18,6 +18,7 @@ import pytest
 from changefeed import ChangeFeedProcessor
 from changefeed.balancing import leases_to_take
 from changefeed.lease import Lease
+from changefeed.lease_store import LeaseStore
 from devstack.testing import Service, eventually, running
 from tests.changefeed.support import FAST, Containers, Recorder, containers_at
 from tests.support.paths import ROOT
@@ -336,6 +337,38 @@ async def test_after_a_split_the_leases_cover_the_range_of_the_parent_and_are_sh
     assert children[0]["FeedRange"]["Range"]["max"] == children[1]["FeedRange"]["Range"]["min"]
     assert children[1]["FeedRange"]["Range"]["max"] == parent["FeedRange"]["Range"]["max"]
     assert len(recorder.items) == len(KEYS)
+
+
+async def test_a_lease_that_a_split_deleted_is_not_written_again(
+    containers: Containers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is nobody to give it back to: the write would only take the time of a stop."""
+    release, released = LeaseStore.release, []
+
+    async def noted(store: LeaseStore, lease: Lease) -> None:
+        released.append(lease.token)
+        await release(store, lease)
+
+    monkeypatch.setattr(LeaseStore, "release", noted)
+    async with Recorder().processor(containers) as processor:
+        await eventually(lambda: len(processor.owned_leases) == PARTITIONS)
+        await split(containers, "3")
+        await eventually(lambda: len(processor.owned_leases) == PARTITIONS + 1)
+
+    assert sorted(released, key=int) == ["0", "1", "2", "4", "5", "6", "7", "8", "9"]
+
+
+async def test_a_split_whose_parent_could_not_be_deleted_is_followed_at_the_next_look(
+    cosmos: Service, containers: Containers
+) -> None:
+    recorder = Recorder()
+    async with recorder.processor(containers) as processor:
+        await eventually(lambda: len(processor.owned_leases) == PARTITIONS)
+        await cosmos.faults.add("refuse", operation="delete", container="leases", count=1)
+        await split(containers, "3")
+        await eventually(lambda: len(processor.owned_leases) == PARTITIONS + 1)
+        assert await lease_tokens(containers) == {"0", "1", "2", "4", "5", "6", "7", "8", "9"}
+        assert [token for token, _ in recorder.errors] == ["3"]
 
 
 async def test_a_split_while_no_instance_runs_is_followed_by_the_next(containers: Containers) -> None:
