@@ -31,6 +31,7 @@ PATIENCE_SECONDS = 150.0
 
 _LAST_ANSWERS_SECONDS = 60.0
 _PAUSE_SECONDS = 0.3
+_STOPS = (signal.SIGINT, signal.SIGTERM)
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ async def run(options: Options) -> Report:
     """All of it. A run that is broken off has a report too; a mistake of the test's own code is raised."""
     under_way = _Run(options)
     try:
-        with _cancelled_by_sigterm():
+        with _cancelled_by_signals():
             verdict = await under_way.whole()
     except (asyncio.CancelledError, AssertionError, TimeoutError, ExceptionGroup) as error:
         verdict = under_way.broken_off(_reason(error))
@@ -129,15 +130,17 @@ async def run(options: Options) -> Report:
 
 
 @contextmanager
-def _cancelled_by_sigterm() -> Iterator[None]:
-    """As asyncio.run does it for SIGINT: everything is ended in order."""
+def _cancelled_by_signals() -> Iterator[None]:
+    """Everything is ended in order. SIGINT too: asyncio.run leaves it alone where a shell had it ignored (``... &``)."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
-    loop.add_signal_handler(signal.SIGTERM, task.cancel)
+    for number in _STOPS:
+        loop.add_signal_handler(number, task.cancel)
     try:
         yield
     finally:
-        loop.remove_signal_handler(signal.SIGTERM)
+        for number in _STOPS:
+            loop.remove_signal_handler(number)
 
 
 def _reason(error: BaseException) -> str:
