@@ -1,14 +1,21 @@
 """The benchmark measures over real sockets, says what it found beside what is wanted, and draws it."""
 
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+import pytest
+
+from devstack.testing import Service
 from tests.support.paths import ROOT
+from tools.benchmarks import reading
+from tools.benchmarks.bed import Bed
 from tools.benchmarks.chart import draw
 from tools.benchmarks.measured import Chart, Row, Series
+from tools.benchmarks.reading import PROGRAM
 from tools.benchmarks.report import BEGIN, END, table, write
 
 FAST = Row("quick things", "9/s", "10/s: bare", 0.9, 0.8)
@@ -30,6 +37,52 @@ def test_one_part_prints_its_row_and_writes_no_page() -> None:
     assert run.returncode == 0, run.stdout + run.stderr
     assert re.search(r"100 events of 100 contacts +1 +sends +1 send +<= 1 send$", run.stdout, re.MULTILINE)
     assert (ROOT / "docs" / "performance.md").read_text() == before
+
+
+def test_without_the_dotnet_program_its_part_says_what_is_missing() -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "tools.benchmarks", "--only", "feed"],
+        check=False,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env={name: value for name, value in os.environ.items() if name != PROGRAM},
+    )
+    assert run.returncode == 1
+    assert re.search(r"feed: not measured: DOTNET_READER .*docs/performance\.md", run.stdout)
+    assert "dotnet build" in (ROOT / "docs" / "performance.md").read_text()
+
+
+async def test_both_readers_are_asked_for_so_many_readings(
+    cosmos_server: Service, servicebus_server: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ours in the place of the .NET one too: what is tested here is the comparison."""
+    monkeypatch.setattr(reading, "CHANGES", 500)
+    monkeypatch.setattr(reading, "PAGES", {100: 0.0})
+    monkeypatch.setattr(reading, "_PROCESSES", 1)
+    other = tmp_path / "reader"
+    other.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m tools.benchmarks.reader "$@"\n')
+    other.chmod(0o755)
+    monkeypatch.setenv(PROGRAM, str(other))
+
+    found = await reading.readings(lambda: Bed(cosmos_server, servicebus_server, tmp_path), print)
+
+    first, warm = found.rows
+    assert first.name == "reading 500 changes, pages of 100"
+    assert first.wanted == 0
+    assert warm.wanted == 1
+    for row in found.rows:
+        ours, theirs = (float(side.partition("/s")[0]) for side in (row.ours, row.bare))
+        assert row.figure == pytest.approx(ours / theirs)
+
+
+async def test_a_reader_that_fails_ends_the_benchmark(
+    cosmos_server: Service, servicebus_server: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(PROGRAM, "/bin/false")
+    monkeypatch.setattr(reading, "CHANGES", 100)
+    with pytest.raises(RuntimeError, match=r"/bin/false bench-.* ended with 1"):
+        await reading.readings(lambda: Bed(cosmos_server, servicebus_server, tmp_path), print)
 
 
 def test_what_is_not_as_wanted_is_marked() -> None:

@@ -131,7 +131,7 @@ async def run(options: Options) -> Report:
 
 @contextmanager
 def _cancelled_by_signals() -> Iterator[None]:
-    """Everything is ended in order. SIGINT too: asyncio.run leaves it alone where a shell had it ignored (``... &``)."""
+    """Everything is ended in order. SIGINT too, which asyncio.run leaves alone where a shell ignores it (``... &``)."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
     for number in _STOPS:

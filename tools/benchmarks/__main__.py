@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from devstack.testing import Stack
-from tools.benchmarks import creating, latency, relaying, report, starting
+from tools.benchmarks import creating, latency, reading, relaying, report, starting
 from tools.benchmarks.bed import Bed
 from tools.benchmarks.measured import Part
 from tools.benchmarks.relaying import NewBed, Say
@@ -31,6 +31,7 @@ PARTS: dict[str, Callable[[NewBed, Say], Awaitable[Part]]] = {
     "start": starting.starts,
     "latency": latency.latencies,
     "backlog": relaying.large_backlog,
+    "feed": reading.readings,
 }
 
 
@@ -49,7 +50,7 @@ async def measure(names: Sequence[str], say: Say) -> Part:
 
 
 def main() -> int:
-    """Measure, print one table, write the page. Exit code 1 when a figure is not as wanted."""
+    """Measure, print one table, write the page. Exit code 1 when a figure is not as wanted, or there is none."""
     parser = argparse.ArgumentParser(prog="python -m tools.benchmarks", description=__doc__)
     parser.add_argument(
         "--only", action="append", choices=PARTS, help="measure this part alone; write no page"
@@ -62,6 +63,8 @@ def main() -> int:
         print(f"{time.monotonic() - began:4.0f} s  {what}", flush=True)
 
     found = asyncio.run(measure(chosen or list(PARTS), say))
+    if not found.rows:
+        return 1
     print(f"\nMeasured on devstack: {report.machine()}\n\n{report.table(found.rows)}")
     if not chosen:
         report.write(found.rows, found.charts)
