@@ -43,7 +43,9 @@ async def test_a_change_costs_one_line_a_page_one_line_and_an_event_two_lines_at
     await eventually(all_received)
     await asyncio.gather(*(shared_stack.sequences(each, 1 + CHANGES * PROPERTIES) for each in contacts))
 
-    told = lines()
+    troubles = [text for _, text in lines() if text.startswith(("warning: ", "error: "))]
+    assert len(troubles) < events / 10, "a machine that stands still for seconds has a few of its own"
+    told = [(function, text) for function, text in lines() if text not in troubles]
     counted = Counter(function for function, _ in told)
     assert counted["create_contact"] + counted["patch_contact"] == changes
     pages = sum(text.startswith("forwarded ") for _, text in told)
