@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
+from urllib.parse import quote
 
 import azure.functions as func
 
@@ -25,9 +26,8 @@ class Resource(Generic[A]):
 
     def created(self, receipt: Receipt[A], *, replayed: bool = False) -> func.HttpResponse:
         """201 with the aggregate, its location and its version; ``replayed``: the answer to an earlier request."""
-        headers = {"Location": f"/api/{self.path}/{receipt.aggregate.aggregate_id}"} | etag_header(
-            receipt.etag
-        )
+        location = f"/api/{self.path}/{quote(receipt.aggregate.aggregate_id, safe='')}"
+        headers = {"Location": location} | etag_header(receipt.etag)
         if replayed:
             headers["Idempotency-Replayed"] = "true"
         return json_response(201, self.view(receipt.aggregate), headers)

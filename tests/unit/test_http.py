@@ -21,6 +21,7 @@ from infra.http import request as edge
 from infra.http.answering import STATUS_OF
 from infra.http.catch_all import IndexedApp, no_such_call
 from infra.http.errors import FieldError, InvalidRequest, RequestError, RequestTooLarge, UnsupportedMediaType
+from infra.http.resource import Resource
 from outbox import errors
 from outbox.unit_of_work import Page, Receipt, Versioned
 from tests.support.contacts import DETAILS, DETAILS_JSON, NOON
@@ -396,6 +397,17 @@ def test_a_repeated_answer_says_so() -> None:
         == "true"
     )
     assert "Idempotency-Replayed" not in http.resource.created(Receipt(CONTACT, '"1"')).headers
+
+
+def test_the_place_of_an_aggregate_with_a_free_id_is_an_address() -> None:
+    """RFC 9110, section 10.2.2: Location is a URI reference. A letter like ö is none, nor is a space."""
+
+    class Town(Contact):
+        aggregate_id = "Köln? 1/2"  # of a service of one's own
+
+    town = Town.create(DETAILS, at=NOON)
+    headers = Resource("towns", http.view).created(Receipt(town, '"1"')).headers
+    assert headers["Location"] == "/api/towns/K%C3%B6ln%3F%201%2F2"
 
 
 def test_created_says_where_and_which_version() -> None:
