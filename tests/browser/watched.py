@@ -44,7 +44,9 @@ async def watched(
         page.on("request", asked)
         if clock:
             await page.clock.install(time=BEGIN_SECONDS)
-            await page.clock.pause_at(BEGIN_SECONDS + 60)  # the clock goes on until then, on a slow machine for seconds
+            await page.clock.pause_at(
+                BEGIN_SECONDS + 60
+            )  # the clock goes on until then, on a slow machine for seconds
         await page.goto(url)
         yield page
         assert not complaints, complaints
