@@ -44,9 +44,8 @@ async def watched(
         page.on("request", asked)
         if clock:
             await page.clock.install(time=BEGIN_SECONDS)
-            await page.clock.pause_at(
-                BEGIN_SECONDS + 60
-            )  # the clock goes on until then, on a slow machine for seconds
+            # The clock goes on until it is stopped, on a slow machine for seconds, and cannot be set back.
+            await page.clock.pause_at(BEGIN_SECONDS + 60)
         await page.goto(url)
         yield page
         assert not complaints, complaints
