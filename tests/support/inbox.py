@@ -43,15 +43,19 @@ class FakeEntries(Generic[S]):
     lag: int = 0
     written: dict[AggregateKey, list[Entry[S]]] = field(default_factory=dict)
     stamps: dict[AggregateKey, Stamp] = field(default_factory=dict)
+    reads: int = 0
+    fences: int = 0
 
     def of(self, key: AggregateKey) -> Entry[S] | None:
         return self.written[key][-1] if key in self.written else None
 
     async def read(self, key: AggregateKey) -> VersionedEntry[S] | None:
+        self.reads += 1
         found: VersionedEntry[S] | None = self.faults.run(lambda: self._at(key, self.lag))
         return found
 
     async def newest(self, key: AggregateKey) -> VersionedEntry[S] | None:
+        self.fences += 1
         found: VersionedEntry[S] | None = self.faults.run(lambda: self._at(key, 0))
         return found
 

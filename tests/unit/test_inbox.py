@@ -37,6 +37,7 @@ async def test_events_in_order_are_applied_and_the_source_is_read_for_the_first_
     assert entries.of(KEY) == Entry(3, "7/3/Changed", (1, 2, 3))
     assert (source.reads, source.fences) == (0, 1)
     assert entries.stamps[KEY].late_seconds == 0
+    assert (entries.reads, entries.fences) == (3, 0), "a fence is a write: an event that is applied pays none"
 
 
 async def test_an_event_whose_time_names_no_zone_is_applied_as_any_other() -> None:
@@ -54,6 +55,7 @@ async def test_an_event_that_comes_again_is_not_applied_again() -> None:
         await inbox.handle(event(sequence))
     assert entries.of(KEY) == Entry(2, "7/2/Changed", (1, 2))
     assert inbox.counts[Done.APPLIED_BEFORE] == 2
+    assert (entries.reads, entries.fences) == (4, 0), "and is not looked up a second time"
 
 
 @pytest.mark.parametrize("received", [event(4), notice(2), event(2, action="Renamed")])
@@ -65,6 +67,9 @@ async def test_what_cannot_be_applied_is_read_from_the_source(received: Event) -
     await inbox.handle(received)
     assert entries.of(KEY) == Entry(4, None, (1, 2, 3, 4), healed=1)
     assert (source.reads, source.fences) == (1, 1)
+    assert entries.stamps[KEY].late_seconds is None, (
+        "the state is newer than this event: its age says nothing of it"
+    )
 
 
 async def test_an_event_without_a_sequence_is_read_from_the_source_behind_a_fence() -> None:

@@ -72,7 +72,16 @@ async def test_after_a_restore_no_entry_is_passed_over_because_an_earlier_rebuil
     assert [world.sequence(key) for key in (ahead, gone)] == [2, None]
 
 
-@pytest.mark.parametrize(("hours", "healed"), [(1, 0), (25, 1)])
+async def test_a_deleted_aggregate_without_an_entry_costs_no_look_at_the_source() -> None:
+    world = World()
+    key = world.has("a", None, None)
+    world.source.change(key, Found(4, None, OLD))
+    counts = await rebuilt(world)
+    assert (counts.healed, counts.failed) == (0, 0)
+    assert (world.source.reads, world.source.fences) == (0, 0)
+
+
+@pytest.mark.parametrize(("hours", "healed"), [(1, 0), (24, 0), (25, 1)])
 async def test_a_rebuild_that_was_cut_off_goes_on_unless_that_was_long_ago(hours: int, healed: int) -> None:
     world = World()
     world.has("a", 1, 3)
