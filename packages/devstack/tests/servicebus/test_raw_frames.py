@@ -231,6 +231,19 @@ async def test_the_session_window_holds_deliveries_back(servicebus_server: Servi
         assert [delivery.body for delivery in first + rest] == [b"0", b"1", b"2", b"3"]
 
 
+async def test_a_window_as_large_as_the_numbers_is_open(client: RawClient, queue: str) -> None:
+    """.NET's receivers give it, in ``begin`` and in each ``flow``, and never another."""
+    sender = await client.attach_sender(queue)
+    for number in range(3):
+        await client.deliver(sender, message(b"%d" % number))
+    receiver = (await client.attach_receiver(queue)).handle
+    client.send(p.Flow(0, 0xFFFFFFFF, 0, 5000, receiver, 0, 2))
+    got = [await client.receive(), await client.receive()]
+    client.send(p.Flow(1, 0xFFFFFFFF, 0, 5000, receiver, 2, 2))  # the second delivery has not been counted yet
+    got.append(await client.receive())
+    assert [delivery.body for delivery in got] == [b"0", b"1", b"2"]
+
+
 async def test_large_messages_travel_in_several_frames_both_ways(client: RawClient, queue: str) -> None:
     sender = await client.attach_sender(queue)
     body = bytes(range(256)) * 900  # 230 400 bytes

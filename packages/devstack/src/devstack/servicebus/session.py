@@ -132,9 +132,9 @@ class AmqpSession:
 
     def _on_flow(self, flow: p.Flow) -> None:
         next_incoming = 0 if flow.next_incoming_id is None else flow.next_incoming_id
-        self._remote_window = (next_incoming + flow.incoming_window - self._next_outgoing_id) & _MASK
-        if self._remote_window > 0x7FFFFFFF:
-            self._remote_window = 0
+        under_way = (self._next_outgoing_id - next_incoming) & _MASK
+        # The window itself may be as large as the numbers (.NET's is): it has no place in the arithmetic that wraps.
+        self._remote_window = max(0, flow.incoming_window - under_way)
         if flow.handle is not None:
             link = self.links.get(flow.handle)
             if link is None and flow.handle not in self._detached:
