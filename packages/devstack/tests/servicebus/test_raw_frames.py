@@ -239,7 +239,8 @@ async def test_a_window_as_large_as_the_numbers_is_open(client: RawClient, queue
     receiver = (await client.attach_receiver(queue)).handle
     client.send(p.Flow(0, 0xFFFFFFFF, 0, 5000, receiver, 0, 2))
     got = [await client.receive(), await client.receive()]
-    client.send(p.Flow(1, 0xFFFFFFFF, 0, 5000, receiver, 2, 2))  # the second delivery has not been counted yet
+    # As if the client had not counted the second delivery when it sent this.
+    client.send(p.Flow(1, 0xFFFFFFFF, 0, 5000, receiver, 2, 2))
     got.append(await client.receive())
     assert [delivery.body for delivery in got] == [b"0", b"1", b"2"]
 
