@@ -39,14 +39,15 @@ def test_one_part_prints_its_row_and_writes_no_page() -> None:
     assert (ROOT / "docs" / "performance.md").read_text() == before
 
 
-def test_without_the_dotnet_program_its_part_says_what_is_missing() -> None:
+@pytest.mark.parametrize("given", [{}, {PROGRAM: ""}, {PROGRAM: "/no/such/program"}])
+def test_without_the_dotnet_program_its_part_says_what_is_missing(given: dict[str, str]) -> None:
     run = subprocess.run(
         [sys.executable, "-m", "tools.benchmarks", "--only", "feed"],
         check=False,
         cwd=ROOT,
         capture_output=True,
         text=True,
-        env={name: value for name, value in os.environ.items() if name != PROGRAM},
+        env={name: value for name, value in os.environ.items() if name != PROGRAM} | given,
     )
     assert run.returncode == 1
     assert re.search(r"feed: not measured: DOTNET_READER .*docs/performance\.md", run.stdout)
@@ -81,7 +82,7 @@ async def test_a_reader_that_fails_ends_the_benchmark(
 ) -> None:
     monkeypatch.setenv(PROGRAM, "/bin/false")
     monkeypatch.setattr(reading, "CHANGES", 100)
-    with pytest.raises(RuntimeError, match=r"/bin/false bench-.* ended with 1"):
+    with pytest.raises(SystemExit, match=r"/bin/false bench-.* ended with 1"):
         await reading.readings(lambda: Bed(cosmos_server, servicebus_server, tmp_path), print)
 
 

@@ -6,6 +6,7 @@ of what a new instance pays, and of no later page.
 
 import asyncio
 import os
+import shutil
 import statistics
 import sys
 
@@ -14,7 +15,7 @@ from tools.benchmarks.measured import Part, Row
 from tools.benchmarks.relaying import NewBed, Say
 
 PROGRAM = "DOTNET_READER"
-"""The setting with the path of the program that is made of ``tools/benchmarks/dotnet``."""
+"""The setting with the path of the program that is built of ``tools/benchmarks/dotnet``."""
 
 CHANGES = 20_000
 PAGES = {100: 1.1, 1000: 2.5}
@@ -27,8 +28,8 @@ _OURS = [sys.executable, "-m", "tools.benchmarks.reader"]
 
 async def readings(new_bed: NewBed, say: Say) -> Part:
     """Both in turn; of several processes the median. Without the .NET program there is nothing to compare with."""
-    program = os.environ.get(PROGRAM)
-    if not program:
+    program = shutil.which(os.environ.get(PROGRAM, ""))
+    if program is None:
         say(f"feed: not measured: {PROGRAM} names no .NET program (docs/performance.md says how to build it)")
         return Part([], [])
     bed = new_bed()
@@ -64,5 +65,5 @@ async def _rates(command: list[str], bed: Bed, page: int) -> list[float]:
     )
     output, _ = await process.communicate()
     if process.returncode:
-        raise RuntimeError(f"{' '.join(arguments)} ended with {process.returncode}: what it printed says why")
+        sys.exit(f"{' '.join(arguments)} ended with {process.returncode}: what it printed above says why")
     return [float(line) for line in output.split()]
