@@ -25,15 +25,14 @@ CHART = Chart(
 )
 
 
+def benchmark(part: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tools.benchmarks", "--only", part]
+    return subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True, env=environment)
+
+
 def test_one_part_prints_its_row_and_writes_no_page() -> None:
     before = (ROOT / "docs" / "performance.md").read_text()
-    run = subprocess.run(
-        [sys.executable, "-m", "tools.benchmarks", "--only", "page"],
-        check=False,
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
+    run = benchmark("page")
     assert run.returncode == 0, run.stdout + run.stderr
     assert re.search(r"100 events of 100 contacts +1 +sends +1 send +<= 1 send$", run.stdout, re.MULTILINE)
     assert (ROOT / "docs" / "performance.md").read_text() == before
@@ -41,14 +40,7 @@ def test_one_part_prints_its_row_and_writes_no_page() -> None:
 
 @pytest.mark.parametrize("given", [{}, {PROGRAM: ""}, {PROGRAM: "/no/such/program"}])
 def test_without_the_dotnet_program_its_part_says_what_is_missing(given: dict[str, str]) -> None:
-    run = subprocess.run(
-        [sys.executable, "-m", "tools.benchmarks", "--only", "feed"],
-        check=False,
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        env={name: value for name, value in os.environ.items() if name != PROGRAM} | given,
-    )
+    run = benchmark("feed", {name: value for name, value in os.environ.items() if name != PROGRAM} | given)
     assert run.returncode == 1
     assert re.search(r"feed: not measured: DOTNET_READER .*docs/performance\.md", run.stdout)
     assert "dotnet build" in (ROOT / "docs" / "performance.md").read_text()

@@ -43,13 +43,14 @@ async def test_a_change_costs_one_line_a_page_one_line_and_an_event_two_lines_at
     await eventually(all_received)
     await asyncio.gather(*(shared_stack.sequences(each, 1 + CHANGES * PROPERTIES) for each in contacts))
 
-    troubles = [text for _, text in lines() if text.startswith(("warning: ", "error: "))]
-    assert len(troubles) < events / 10, "a machine that stands still for seconds has a few of its own"
-    told = [(function, text) for function, text in lines() if text not in troubles]
+    told = lines()
     counted = Counter(function for function, _ in told)
     assert counted["create_contact"] + counted["patch_contact"] == changes
     pages = sum(text.startswith("forwarded ") for _, text in told)
     once = [text for function, text in told if function == "relay" and "connection(s) to Service Bus" in text]
-    assert counted["relay"] - len(once) == pages <= events
+    # A page that waits, since the broker stood still, costs two lines: how many events, and why.
+    waited = sum(text.startswith("error: ") and "event(s) wait" in text for _, text in told)
+    assert counted["relay"] - len(once) == pages + 2 * waited
+    assert pages <= events
     assert counted["contact_directory"] <= 2 * events
     assert max(len(text) for _, text in told) <= LONGEST_LINE
