@@ -164,15 +164,15 @@ class CosmosSetAside:
             raise store_away(error.failure) from error
 
     async def get(self, record_id: str) -> Record:
-        """One open record. Raises NotSetAside, StoreAway."""
+        """One record, open or closed. Raises NotSetAside, StoreAway."""
         try:
             item = await self.container.read(record_id, self.subscription)
             if item is None and await self.container.exists(record_id, self.subscription):
                 item = await self.container.read(record_id, self.subscription)
         except StoreFailed as error:
             raise store_away(error.failure) from error
-        if item is None or not State(item["state"]).is_open:
-            raise NotSetAside("no open record has this id: take an id from the list of what is set aside")
+        if item is None:
+            raise NotSetAside("no record has this id: take an id from the list of what is set aside")
         return _record(item)
 
     async def change(self, record: Record, state: State, reason: str, *, attempts: int) -> None:

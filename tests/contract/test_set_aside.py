@@ -57,9 +57,11 @@ async def test_a_record_is_created_once_whatever_became_of_it(records: SetAside)
     await records.change(await records.get(record(1).id), State.APPLIED, "done", attempts=1)
     await records.add(record(1))
     assert await listed(records) == []
-    with pytest.raises(NotSetAside):
-        await records.get(record(1).id)
+    closed = await records.get(record(1).id)
+    assert (closed.state, closed.reason, closed.delivery) == (State.APPLIED, "done", None)
     assert not await records.waits(KEY)
+    with pytest.raises(NotSetAside):
+        await records.get(record(2).id)
 
 
 async def test_a_record_keeps_its_message_as_it_came(records: SetAside) -> None:
