@@ -38,6 +38,7 @@ class Wire:
     most: int = 0
     made: list[float] = field(default_factory=list)
     away: bool = False
+    ends: set[asyncio.StreamWriter] = field(default_factory=set)
 
     async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.made.append(time.monotonic())
@@ -45,9 +46,17 @@ class Wire:
             self.open += 1
             self.most = max(self.most, self.open)
             there, to_there = await asyncio.open_connection("127.0.0.1", self.port)
+            self.ends.add(writer)
             await asyncio.gather(passed(reader, to_there), passed(there, writer))
+            self.ends.discard(writer)
             self.open -= 1
         writer.close()
+
+    def cut(self) -> None:
+        """End what is connected, and whatever is connected from now on."""
+        self.away = True
+        for writer in self.ends:
+            writer.close()
 
 
 async def passed(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -167,3 +176,24 @@ async def test_a_broker_that_refuses_is_asked_ever_more_rarely_and_told_of_once(
     await eventually(lambda: worker.work.waiting_for is None)
     told = [(each.levelname, each.message) for each in caplog.records if each.name.startswith("infra")]
     assert [level for level, _ in told] == ["WARNING", "INFO"], told
+
+
+async def test_an_outage_that_hits_many_sessions_is_told_once_and_all_of_them_come_again(
+    worker: Worker, wire: Wire, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="infra")
+    worker.go_on.clear()
+    names = {f"session {number}" for number in range(SLOTS)}
+    await worker.send(*names)
+    await eventually(lambda: worker.received.keys() == names)
+    wire.cut()
+    worker.go_on.set()
+    await eventually(lambda: worker.work.waiting_for is not None and worker.work.sessions == 0)
+    assert worker.work.received == 0, "no message was completed"
+    worker.received.clear()
+    wire.away = False
+    await eventually(lambda: worker.work.received == SLOTS)
+    assert worker.received.keys() == names
+    await eventually(lambda: (wire.open, len(worker.work.pulses)) == (WAITING, WAITING))
+    told = [each.levelname for each in caplog.records if each.name.startswith("infra")]
+    assert told == ["WARNING", "INFO"], caplog.text
