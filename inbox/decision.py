@@ -39,7 +39,7 @@ Projection = Callable[[S, Event], After[S] | None]
 class Done(Enum):
     """Why nothing is to be written."""
 
-    APPLIED_BEFORE = "was applied before"
+    APPLIED_BEFORE = "is in its entry already"
     DELETED = "is of a deleted aggregate"
     GONE = "is of an aggregate that is gone"
     NOT_NEWER = "the source has nothing newer"

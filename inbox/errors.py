@@ -54,7 +54,7 @@ class Unstorable(InboxError):
 
 
 class NotSetAside(InboxError):
-    """There is no record of this id, or it is closed."""
+    """There is no record of this id, or none that is open where an open one is asked for."""
 
 
 class NotApplied(InboxError):

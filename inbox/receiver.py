@@ -147,16 +147,17 @@ class Receiver:
                     left = 1
                 left -= 1
                 if not left:
-                    return await self._put_aside(delivery, event, told(error))
+                    return await self._put_aside(delivery, event, error)
             else:
                 return self.streak.applied()
             await self.sleep(pause)
             pause *= 2
 
-    async def _put_aside(self, delivery: Delivery, event: Event, reason: str) -> None:
+    async def _put_aside(self, delivery: Delivery, event: Event, error: Exception) -> None:
+        reason = told(error)
         record = Record.of(delivery, event, State.WAITING, reason, self.now())
         await self._add(record)
-        self.streak.set_aside(event.aggregate, reason)
+        self.streak.set_aside(event.aggregate, _cause(error), reason)
         _log.error(
             "set aside %s %s of %s, sequence %s: %s. It is tried again; its record is %s",
             event.action,
@@ -173,8 +174,11 @@ def told(error: Exception) -> str:
 
     The text of another error may hold what it failed on, which is personal data.
     """
-    if isinstance(error, InboxError):
-        return str(error)
+    return str(error) if isinstance(error, InboxError) else _cause(error)
+
+
+def _cause(error: Exception) -> str:
+    """What is the same for every aggregate that a bug hits: the kind of an error, and its place."""
     place = error.__traceback__
     while place is not None and place.tb_next is not None:
         place = place.tb_next

@@ -96,15 +96,21 @@ class Retrier:
     async def apply(self, record_id: str) -> None:
         """Try one record now, and before it what waits of its aggregate and comes earlier.
 
+        One that is applied already is done: the answer to an earlier call may have been lost.
+
         Raises:
-            NotSetAside: there is no such record, or it is closed.
-            NotApplied: this record, or one before it, cannot be applied.
+            NotSetAside: there is no such record.
+            NotApplied: this record, or one before it, cannot be applied, or it was given up.
             StoreAway: the store cannot be used.
         """
         record = await self.set_aside.get(record_id)
-        states = [*await self._in_order(record.aggregate, before=record)] if record.aggregate else []
-        if State.WAITING not in states:
-            states.append(await self._try(record))
+        states = [record.state]
+        if record.state.is_open:
+            states = [*await self._in_order(record.aggregate, before=record)] if record.aggregate else []
+            if State.WAITING not in states:
+                states.append(await self._try(record))
+        if not states[-1].is_open and states[-1] is not State.APPLIED:
+            raise NotApplied(f"this record is closed as {states[-1].value}: nothing is left to apply")
         if states[-1] is not State.APPLIED:
             raise NotApplied(
                 "this record, or one of its aggregate before it, cannot be applied: read their reasons, remove the "
@@ -114,17 +120,33 @@ class Retrier:
     async def discard(self, record_id: str, reason: str) -> None:
         """Give a record up for good: its event first, since a crash may leave the record open, never the event.
 
+        A record that is discarded stays as it is, with its first reason: its operator's answer may have been lost.
+
         Raises:
-            NotSetAside: there is no such record, or it is closed.
+            NotSetAside: there is no such record.
             NotApplied, NotInTurn: of an effect that has run already, or that waits and whose turn it is not.
-            RecordChanged: somebody else changed the record: call again.
+            RecordChanged: somebody else changed the record, or closed it in another way.
             StoreAway: the store cannot be used, or the effect is running.
         """
         record = await self.set_aside.get(record_id)
-        if self.give_up is not None:  # discard-marks
-            await self.give_up(record, reason)
-        await self.set_aside.change(record, State.DISCARDED, reason, attempts=record.attempts)
-        _log.warning("discarded record %s: event %s of %s", record.id, record.event_id, record.aggregate)
+        if record.state.is_open:
+            if self.give_up is not None:  # discard-marks
+                await self.give_up(record, reason)
+            try:
+                await self.set_aside.change(record, State.DISCARDED, reason, attempts=record.attempts)
+            except (
+                RecordChanged
+            ):  # perhaps by this call: the store's client repeats a write whose answer was lost
+                record = await self.set_aside.get(record_id)
+            else:
+                _log.warning(
+                    "discarded record %s: event %s of %s", record.id, record.event_id, record.aggregate
+                )
+                return
+        if record.state.is_open:
+            raise RecordChanged("somebody else changed the record: call again")
+        if record.state is not State.DISCARDED:
+            raise RecordChanged(f"this record is closed as {record.state.value}: nothing is left to discard")
 
     async def page(self, size: int, continuation_token: str | None) -> RecordPage:
         """Open records, oldest first."""
@@ -135,8 +157,11 @@ class Retrier:
         return {state: await self.set_aside.count(state) for state in State if state.is_open}
 
     async def show(self, record_id: str) -> Record:
-        """One record with its message. Raises NotSetAside, StoreAway."""
-        return await self.set_aside.get(record_id)
+        """One open record with its message. Raises NotSetAside, StoreAway."""
+        record = await self.set_aside.get(record_id)
+        if not record.state.is_open:
+            raise NotSetAside(f"this record is closed as {record.state.value}, and its message is gone")
+        return record
 
     async def _close_overdue(self, until: float) -> int:
         closed = 0
@@ -168,9 +193,9 @@ class Retrier:
 
         Raises StoreAway: the store of the records is away, which hits all of them.
         """
-        with suppress(NotSetAside, RecordChanged):  # it is closed, or another one tries it
-            record = await self.set_aside.get(seen.id)
-            if record.version == seen.version:
+        record = await self._open(seen.id)
+        if record is not None and record.version == seen.version:
+            with suppress(RecordChanged):  # another one tries it
                 await self.set_aside.change(record, record.state, record.reason, attempts=record.attempts)
 
     async def _in_order(
@@ -182,10 +207,10 @@ class Retrier:
         for each in sorted(records, key=_order):
             if _time() >= until or (before is not None and _order(each) >= _order(before)):
                 break
-            try:
-                states.append(await self._try(await self.set_aside.get(each.id)))
-            except NotSetAside:
-                continue  # somebody else has closed it
+            record = await self._open(each.id)
+            if record is None:
+                continue
+            states.append(await self._try(record))
             if states[-1] is State.WAITING:
                 break
         return states
@@ -209,11 +234,22 @@ class Retrier:
         return await self._changed(record, State.APPLIED, record.reason)
 
     async def _changed(self, record: Record, state: State, reason: str) -> State:
+        """The record's state now: the one in which somebody else has closed it meanwhile, or else the new one."""
         try:
             await self.set_aside.change(record, state, reason, attempts=record.attempts + 1)
         except RecordChanged:
             _log.info("record %s was changed by somebody else meanwhile", record.id)
+            with suppress(NotSetAside):
+                found = await self.set_aside.get(record.id)
+                return state if found.state.is_open else found.state
         return state
+
+    async def _open(self, record_id: str) -> Record | None:
+        """The record; None: somebody has closed it."""
+        with suppress(NotSetAside):
+            record = await self.set_aside.get(record_id)
+            return record if record.state.is_open else None
+        return None
 
 
 def _time() -> float:

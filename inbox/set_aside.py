@@ -110,7 +110,7 @@ class SetAside(Protocol):
         """How many records are in this state."""
 
     async def get(self, record_id: str) -> Record:
-        """One open record, with its delivery. Raises NotSetAside."""
+        """One record, open or closed, with what is left of its delivery. Raises NotSetAside: there is none."""
 
     def waiting(self, aggregate: AggregateKey | None = None) -> AsyncIterator[Record]:
         """The records that wait, of all aggregates or of one, without their deliveries; the last tried come last."""

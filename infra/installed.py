@@ -16,6 +16,7 @@ _RUN_TIME = {
     "azure.servicebus": "azure-servicebus",
     "azure.identity": "azure-identity",
     "aiohttp": "aiohttp",
+    "certifi": "certifi",
     "pydantic": "pydantic",
     "rfc8785": "rfc8785",
     "email_validator": "email-validator",

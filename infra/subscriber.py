@@ -154,10 +154,12 @@ def _queues(settings: Settings, outbox: Outbox, subscription: str) -> Queues:
 
     credential = credential_for(settings.servicebus)
     client = servicebus_client(settings.servicebus, credential)
+    waiting = servicebus_client(settings.servicebus, credential, retries=0)  # see Sessions
     if credential:
         outbox.resources.push_async_callback(credential.close)
-    outbox.resources.push_async_callback(client.close)
+    for each in (client, waiting):
+        outbox.resources.push_async_callback(each.close)
     return Queues(
         DeadLetters(client, settings.servicebus_topic, subscription),
-        Sessions(client, settings.servicebus_topic, subscription),
+        Sessions(waiting, settings.servicebus_topic, subscription),
     )

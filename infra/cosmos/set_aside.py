@@ -26,7 +26,7 @@ from outbox.unit_of_work import Clock, utc_now
 
 _OPEN = "SELECT * FROM c WHERE ARRAY_CONTAINS(@states, c.state) ORDER BY c.setAsideAt"
 _WAITING = "SELECT * FROM c WHERE c.state = @state ORDER BY c.triedAt"
-_OF_ONE = "SELECT * FROM c WHERE c.state = @state AND c.aggregateId = @id"
+_OF_ONE = "SELECT * FROM c WHERE c.state = @state AND c.aggregateId = @id AND c.aggregateType = @type"
 _OLDER = "SELECT * FROM c WHERE ARRAY_CONTAINS(@states, c.state) AND c.setAsideAt < @then"
 _ERASED = "SELECT * FROM c WHERE c.state = @state"
 _COUNT = "SELECT VALUE COUNT(1) FROM c WHERE c.state = @state"
@@ -116,18 +116,23 @@ class CosmosSetAside:
         raise StoreAway("a record of a person that is erased changed each time that it was to be emptied")
 
     async def waits(self, aggregate: AggregateKey) -> bool:
-        """Whether a record of the aggregate is seen to wait. Raises StoreAway."""
-        return [each async for each in self.waiting(aggregate)] != []
+        """Whether a record of the aggregate is seen to wait: one is read, however many there are. Raises StoreAway."""
+        try:
+            found = await self.container.first(
+                _listed(_OF_ONE), _waiting_of(aggregate), 1, partition_key=self.subscription
+            )
+        except StoreFailed as error:
+            raise store_away(error.failure) from error
+        return found != []
 
     async def waiting(self, aggregate: AggregateKey | None = None) -> AsyncIterator[Record]:
         """The records that wait. Raises StoreAway."""
         if aggregate is None:
-            async for record in self._all(_WAITING, {"@state": State.WAITING.value}):
-                yield record
-            return
-        async for record in self._all(_OF_ONE, {"@state": State.WAITING.value, "@id": aggregate.id}):
-            if record.aggregate == aggregate:
-                yield record
+            found = self._all(_WAITING, {"@state": State.WAITING.value})
+        else:
+            found = self._all(_OF_ONE, _waiting_of(aggregate))
+        async for record in found:
+            yield record
 
     async def older(self, than: datetime) -> AsyncIterator[Record]:
         """The open records from before then. Raises StoreAway."""
@@ -159,15 +164,15 @@ class CosmosSetAside:
             raise store_away(error.failure) from error
 
     async def get(self, record_id: str) -> Record:
-        """One open record. Raises NotSetAside, StoreAway."""
+        """One record, open or closed. Raises NotSetAside, StoreAway."""
         try:
             item = await self.container.read(record_id, self.subscription)
             if item is None and await self.container.exists(record_id, self.subscription):
                 item = await self.container.read(record_id, self.subscription)
         except StoreFailed as error:
             raise store_away(error.failure) from error
-        if item is None or not State(item["state"]).is_open:
-            raise NotSetAside("no open record has this id: take an id from the list of what is set aside")
+        if item is None:
+            raise NotSetAside("no record has this id: take an id from the list of what is set aside")
         return _record(item)
 
     async def change(self, record: Record, state: State, reason: str, *, attempts: int) -> None:
@@ -222,6 +227,10 @@ class CosmosSetAside:
             "properties": dict(delivery.properties) if delivery else None,
             "ttl": KEEP_FOR_EVER if record.state.is_open else self.closed_ttl_seconds,
         }
+
+
+def _waiting_of(aggregate: AggregateKey) -> dict[str, Any]:
+    return {"@state": State.WAITING.value, "@id": aggregate.id, "@type": aggregate.type}
 
 
 def _listed(query: str) -> str:

@@ -104,9 +104,7 @@ def record_id(req: func.HttpRequest) -> str:
     try:
         return operations.parking_id(req)
     except NotParked:
-        raise NotSetAside(
-            "no open record has this id: take an id from the list of what is set aside"
-        ) from None
+        raise NotSetAside("no record has this id: take an id from the list of what is set aside") from None
 
 
 def listed(page: "RecordPage", names: Sequence[operations.Names]) -> func.HttpResponse:

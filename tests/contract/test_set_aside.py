@@ -57,9 +57,11 @@ async def test_a_record_is_created_once_whatever_became_of_it(records: SetAside)
     await records.change(await records.get(record(1).id), State.APPLIED, "done", attempts=1)
     await records.add(record(1))
     assert await listed(records) == []
-    with pytest.raises(NotSetAside):
-        await records.get(record(1).id)
+    closed = await records.get(record(1).id)
+    assert (closed.state, closed.reason, closed.delivery) == (State.APPLIED, "done", None)
     assert not await records.waits(KEY)
+    with pytest.raises(NotSetAside):
+        await records.get(record(2).id)
 
 
 async def test_a_record_keeps_its_message_as_it_came(records: SetAside) -> None:
@@ -100,6 +102,40 @@ async def test_the_records_of_one_aggregate_are_found(records: SetAside) -> None
     assert {each.aggregate async for each in records.waiting()} == {KEY, other, namesake}
     assert await records.waits(other)
     assert not await records.waits(AggregateKey("thing", "9"))
+
+
+async def test_whether_one_waits_costs_the_same_however_many_wait(
+    stored: CosmosSetAside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is asked at each new message of an aggregate that is sick."""
+    for sequence in range(1, 6):
+        await stored.add(record(sequence))
+    await stored.add(record(1, key=AggregateKey("another", "9")))
+    query_items, read = ContainerProxy.query_items, list[dict[str, Any]]()
+
+    def noted(self: ContainerProxy, query: str, **named: Any) -> AsyncItemPaged[dict[str, Any]]:
+        found = query_items(self, query, **named)
+        by_page = found.by_page
+
+        async def pages(*given: Any) -> Any:
+            async for page in by_page(*given):
+                items = [each async for each in page]
+                read.extend(items)
+                yield aiter_of(items)
+
+        monkeypatch.setattr(found, "by_page", pages)
+        return found
+
+    monkeypatch.setattr(ContainerProxy, "query_items", noted)
+    assert await stored.waits(KEY)
+    assert len(read) == 1
+    assert not await stored.waits(AggregateKey("thing", "9")), "a namesake waits"
+    assert len(read) == 1
+
+
+async def aiter_of(items: Sequence[dict[str, Any]]) -> AsyncIterator[dict[str, Any]]:
+    for each in items:
+        yield each
 
 
 async def test_a_record_is_changed_only_at_the_version_that_was_read(records: SetAside) -> None:

@@ -13,7 +13,7 @@ from infra.http.request import DEFAULT_PAGE_SIZE, MAX_BODY_BYTES, MAX_PAGE_SIZE
 from infra.preflight.servicebus_rules import MOST_DELIVERIES
 from infra.probes import STUCK_SECONDS
 from infra.relay_feed import LEASE_EXPIRATION_MS
-from infra.servicebus.sessions import IDLE_SECONDS, MOST_IN_A_ROW
+from infra.servicebus.sessions import IDLE_SECONDS, MOST_IN_A_ROW, WAITING
 from infra.settings import load
 from outbox.aggregates import ATTEMPTS
 from tests.support.paths import ROOT
@@ -46,6 +46,7 @@ TOLD = {
         f"| `maxConcurrentSessions` | {SESSIONS} |",
         f"A worker holds {SESSIONS} sessions at a time",
         f"after {MOST_IN_A_ROW} messages",
+        f"A worker at rest has {WAITING} connections",
         f"`sessionIdleTimeout` | {IDLE_SECONDS} s",
         f"waits\n  {WAIT_SECONDS:.0f} s inside a message",
         f"for up to {worker.DRAIN_SECONDS:.0f} s",

@@ -141,7 +141,8 @@ async def test_an_operator_repairs_the_cause_and_applies_what_was_set_aside(
     assert (await call(http, "POST", f"{url}/apply"))[0] == 204
     assert await shown(narrow_stack, http, contact_id, **query) == 2
     assert (await call(http, "GET", url))[0] == 404
-    assert (await call(http, "POST", f"{url}/apply"))[0] == 404
+    assert (await call(http, "POST", f"{url}/apply"))[0] == 204, "as the first time"
+    assert (await call(http, "POST", f"{url}/discard", reason="too late"))[0] == 409
 
 
 @pytest.mark.known_gap(Gap.CHANGE_FEED)
@@ -165,6 +166,8 @@ async def test_a_message_that_is_no_event_is_refused_and_can_be_discarded(
     url = f"{narrow_stack.url}/set-aside/{record['id']}"
     assert (await call(http, "POST", f"{url}/discard"))[0] == 415
     assert (await call(http, "POST", f"{url}/discard", reason="not ours"))[0] == 204
+    assert (await call(http, "POST", f"{url}/discard", reason="of another operator"))[0] == 204
+    assert (await call(http, "POST", f"{url}/apply"))[0] == 409
     assert await refused() == []
     answer = await call(http, "POST", f"{narrow_stack.url}/dead-letters/collect")
     assert answer == (200, {"collected": 0, "emptied": True})

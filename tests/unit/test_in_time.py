@@ -88,11 +88,11 @@ async def test_collecting_dead_letters_ends_though_the_sdk_loses_a_cancellation(
 async def test_a_slot_asks_for_the_next_session_though_the_sdk_loses_a_cancellation(
     deaf_in: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("infra.servicebus.sessions._OPEN_SECONDS", 0.05)
     monkeypatch.setattr("infra.servicebus.sessions._CLOSE_SECONDS", 0.05)
     monkeypatch.setattr("infra.servicebus.sessions._FIRST_PAUSE_SECONDS", 0.01)
     client, stop = Client(deaf_in), asyncio.Event()
-    serving = asyncio.create_task(Sessions(cast(Any, client), "t", "s").serve(nothing, stop, Work(), slots=1))
+    sessions = Sessions(cast(Any, client), "t", "s", wait_seconds=0.03, opening_seconds=0.02)
+    serving = asyncio.create_task(sessions.serve(nothing, stop, Work(), slots=1))
     async with asyncio.timeout(PATIENCE):
         await eventually(lambda: len(client.given) > 2)
         stop.set()

@@ -199,6 +199,16 @@ async def test_a_call_that_fails_or_whose_answer_is_lost_changes_nothing_in_the_
         assert entry.state == (None if reached == 6 else tuple(range(1, reached + 1)))
 
 
+async def test_a_first_delivery_is_not_told_as_a_second_one(caplog: pytest.LogCaptureFixture) -> None:
+    """The entry was made from a source that had the event already."""
+    caplog.set_level(logging.INFO)
+    inbox, _, _ = made(source=source_at(1, 2))
+    for sequence in (1, 2):
+        await inbox.handle(event(sequence))
+    assert "sequence 2, is in its entry already" in caplog.text
+    assert "before" not in caplog.text
+
+
 async def test_what_is_told_has_no_personal_data(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     inbox, _, _ = made(source=source_at(1))

@@ -1,12 +1,13 @@
 """What was set aside: which record is tried, in which order, and how often; what the receiver leaves to others."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
-from inbox.errors import NotApplied, StoreAway
+from inbox.errors import NotApplied, NotSetAside, RecordChanged, StoreAway
 from inbox.event import AggregateKey, Event
 from inbox.receiver import Receiver
 from inbox.retrier import AWAY_AT, Retrier, Tried
@@ -126,3 +127,85 @@ async def test_a_message_for_others_is_done_and_neither_handled_nor_kept() -> No
     kept = await records_of(event(1))  # an earlier version took it for its own
     assert await replace(retrier(handler, kept), read=for_others).run(seconds=60) == Tried(applied=1)
     assert handler.given == []
+
+
+class LostAnswers(FakeSetAside):
+    """Each change is written, and its answer is lost: it is not known, or the SDK repeats it and finds it changed."""
+
+    def __init__(self, lost: type[Exception]) -> None:
+        super().__init__()
+        self.lost: type[Exception] | None = lost
+
+    async def change(self, record: Record, state: State, reason: str, *, attempts: int) -> None:
+        await super().change(record, state, reason, attempts=attempts)
+        if self.lost is not None:
+            raise self.lost("on purpose")
+
+
+LOST = pytest.mark.parametrize("lost", [None, StoreAway, RecordChanged])
+
+
+async def one_record(lost: type[Exception] | None) -> tuple[FakeSetAside, str]:
+    records = FakeSetAside() if lost is None else LostAnswers(lost)
+    await records.add(Record.of(delivery(event(1)), event(1), State.WAITING, "r", NOON))
+    return records, delivery(event(1)).record_id
+
+
+@LOST
+async def test_an_operator_who_applies_again_gets_the_first_answer(lost: type[Exception] | None) -> None:
+    handler, (records, wanted) = Handler(), await one_record(lost)
+    with suppress(StoreAway):
+        await retrier(handler, records).apply(wanted)
+    for _ in range(2):
+        await retrier(handler, records).apply(wanted)
+    assert handler.given == [event(1).id], "once"
+    assert records.states()[event(1).id] is State.APPLIED
+
+
+@LOST
+async def test_another_operator_who_discards_again_gets_the_first_answer(
+    lost: type[Exception] | None,
+) -> None:
+    records, wanted = await one_record(lost)
+    with suppress(StoreAway):
+        await retrier(Handler(), records).discard(wanted, "the first reason")
+    await retrier(Handler(), records).discard(wanted, "another reason")
+    [record] = records.records.values()
+    assert (record.state, record.reason) == (State.DISCARDED, "the first reason")
+
+
+async def test_what_is_closed_in_another_way_is_told() -> None:
+    handler, (records, wanted) = Handler(), await one_record(None)
+    await retrier(handler, records).discard(wanted, "ours")
+    with pytest.raises(NotApplied, match="discarded"):
+        await retrier(handler, records).apply(wanted)
+    assert handler.given == []
+    applied, wanted = await one_record(None)
+    await retrier(handler, applied).apply(wanted)
+    with pytest.raises(RecordChanged, match="applied"):
+        await retrier(handler, applied).discard(wanted, "too late")
+    assert applied.states()[event(1).id] is State.APPLIED
+
+
+async def test_what_is_discarded_while_it_is_applied_is_not_told_as_applied() -> None:
+    records, wanted = await one_record(None)
+
+    async def meanwhile(_: Event) -> None:
+        await retrier(Handler(), records).discard(wanted, "meanwhile")
+
+    with pytest.raises(NotApplied):
+        await Retrier(read, meanwhile, records, timedelta(days=1), lambda: NOON).apply(wanted)
+
+
+async def test_nobody_is_told_that_what_never_was_is_applied_or_discarded() -> None:
+    made = retrier(Handler(), FakeSetAside())
+    for call in (made.apply("0" * 32), made.discard("0" * 32, "r"), made.show("0" * 32)):
+        with pytest.raises(NotSetAside):
+            await call
+
+
+async def test_a_record_that_is_closed_is_shown_to_nobody() -> None:
+    records, wanted = await one_record(None)
+    await retrier(Handler(), records).apply(wanted)
+    with pytest.raises(NotSetAside):
+        await retrier(Handler(), records).show(wanted)
