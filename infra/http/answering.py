@@ -83,13 +83,20 @@ class Answering:
         self._status_of: StatusOf = [*own, *STATUS_OF]
 
     def __call__(self, handler: Handler) -> Handler:
-        """The function, with every error turned into an answer."""
+        """The function, with every error turned into an answer; it takes no condition and no key (``HONOURED``)."""
+        return self.honouring()(handler)
 
+    def honouring(self, *headers: str) -> Callable[[Handler], Handler]:
+        """As the decorator itself, for a function that keeps what these of the headers in ``HONOURED`` ask for."""
+        return functools.partial(self._answered, headers)
+
+    def _answered(self, honoured: Sequence[str], handler: Handler) -> Handler:
         @functools.wraps(handler)
         async def answered(req: func.HttpRequest, context: func.Context | None = None) -> func.HttpResponse:
             correlation_id = request.correlation_id(req)
             with correlated(correlation_id), invoked(context):
                 try:
+                    request.refuse_unless(honoured, req)
                     answer = await handler(req)
                 except Exception as error:  # noqa: BLE001 - the edge: whatever it is, the caller gets an answer
                     answer = self.answer(error)

@@ -45,7 +45,7 @@ def _add_views(
     lists: Sequence[str],
 ) -> None:
     @app.route(route="operations", methods=methods.READING, auth_level=func.AuthLevel.ANONYMOUS)
-    @answering
+    @answering.honouring("If-None-Match")
     async def get_operations_page(req: func.HttpRequest) -> func.HttpResponse:
         """GET /operations: the page, which asks for the admin key and then calls the others."""
         return operations_page.shown(req)

@@ -25,6 +25,9 @@ from infra.http.resource import Resource
 from outbox import errors
 from outbox.unit_of_work import Page, Receipt, Versioned
 from tests.support.contacts import DETAILS, DETAILS_JSON, NOON
+from tests.support.functions import functions
+from tools.openapi.calls import CALLS
+from tools.openapi.document import routes
 
 CONTACT = Contact.create(DETAILS, at=NOON)
 
@@ -115,9 +118,62 @@ async def test_an_if_match_that_is_none_is_refused(header: str) -> None:
     assert (status, fields) == (400, ["If-Match"])
 
 
-async def test_a_change_with_a_condition_for_reading_is_refused() -> None:
-    status, fields, _ = await refused(lambda: edge.if_match(request(headers={"If-None-Match": "*"})))
-    assert (status, fields) == (400, ["If-None-Match"])
+ROUTES = {route.name: route for route in routes()}
+
+
+@pytest.mark.parametrize("header", edge.HONOURED)
+@pytest.mark.parametrize("name", sorted(ROUTES))
+async def test_a_condition_or_a_key_that_a_call_would_ignore_is_refused(name: str, header: str) -> None:
+    """Nothing is set: a call that takes the header fails in another way."""
+    method = ROUTES[name].method
+    sent = request(method, headers={header: '"1"'}, route={"id": str(CONTACT.id), "path": "contacts"})
+    answer = await functions()[name].get_user_function()(sent)
+    errors = json.loads(answer.get_body())["errors"] if answer.status_code >= 400 else []
+    taken = header in CALLS[name].headers or (method == "GET" and header == "Idempotency-Key")
+    assert (header in [error["field"] for error in errors if "honoured" in error["reason"]]) == (not taken)
+    assert taken or answer.status_code == 400
+
+
+def test_the_calls_that_take_a_condition_or_a_key_are_these() -> None:
+    assert {name: taken for name in ROUTES if (taken := {*CALLS[name].headers} & {*edge.HONOURED})} == {
+        "create_contact": {"Idempotency-Key"},
+        "get_contact": {"If-None-Match"},
+        "get_operations_page": {"If-None-Match"},
+        "patch_contact": {"If-Match"},
+        "delete_contact": {"If-Match"},
+    }
+
+
+async def test_a_path_that_is_not_there_is_not_blamed_on_a_condition() -> None:
+    sent = request("DELETE", headers={"If-Match": '"1"'}, route={"path": "nothing"})
+    assert (await functions()["unrouted"].get_user_function()(sent)).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("patch", "fields"),
+    [
+        ({"emial": None}, ["emial"]),
+        ({"name": {"firstNmae": None}}, ["name.firstNmae"]),
+        ({"company": {"companyName": "C", "tax": None}}, ["company.tax"]),
+        ({"emial": None, "name": {"x": 1, "y": None}}, ["emial", "name.y", "name.x"]),
+        ({"id": None, "createdAt": None}, ["id", "createdAt"]),
+        ({"": None}, [""]),
+    ],
+)
+async def test_a_patch_that_removes_what_no_contact_has_is_refused(
+    patch: dict[str, Any], fields: list[str]
+) -> None:
+    status, named, document = await refused(lambda: http.revised(DETAILS, patch))
+    assert (status, named) == (400, fields)
+    assert {error["reason"] for error in document["errors"]} == {"is not a field that can be set here"}
+
+
+@pytest.mark.parametrize(
+    "patch", [{"description": None}, {"company": None}, {"company": {"companyName": "C", "city": None}}]
+)
+def test_a_patch_may_remove_what_is_not_there(patch: dict[str, Any]) -> None:
+    without = DETAILS.model_copy(update={"description": None, "company": None})
+    assert http.revised(without, patch).description is None
 
 
 @pytest.mark.parametrize(
@@ -429,7 +485,11 @@ def test_a_version_that_others_have_replaced_is_not_claimed() -> None:
 
 @pytest.mark.parametrize(
     ("header", "status"),
-    [('"1"', 304), ('W/"1"', 304), ("*", 304), ('"0", "1"', 304), ('"2"', 200), ("1", 200), ("", 200)],
+    [
+        *[('"1"', 304), ('W/"1"', 304), ("*", 304), (" * ", 304), ('"0", "1"', 304), (',"0",, W/"1" ,', 304)],
+        *[('"2"', 200), ("1", 200), ("", 200)],
+        *[('"a, *, b"', 200), ('"0, "1", 2"', 200), ('"0,1"', 200), ('*, "2"', 200)],
+    ],
 )
 def test_a_version_that_the_caller_has_is_not_sent_again(header: str, status: int) -> None:
     response = http.resource.found(

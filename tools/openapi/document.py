@@ -101,7 +101,8 @@ def _operation(route: Route, call: Call) -> dict[str, Any]:
         for name in ("x-correlation-id", *call.headers)
     ]
     answers: dict[str, Any] = {str(answer.status): answer.told() for answer in call.answers}
-    problems = {*call.problems, 500} | ({429, 503} if call.uses_store else set())
+    # 400: a condition or a key that the call cannot honour
+    problems = {*call.problems, 400, 500} | ({429, 503} if call.uses_store else set())
     answers |= {
         str(status): {"$ref": f"#/components/responses/problem{status}"} for status in sorted(problems)
     }
