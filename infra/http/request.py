@@ -217,7 +217,7 @@ def parameters(request: func.HttpRequest, *names: str) -> tuple[dict[str, str], 
     times = Counter(name for name, _ in given)
     wrong = [
         FieldError(
-            name[:_LONGEST_NAME],
+            name,
             "is given twice" if name in known else f"is not one of {', '.join(sorted(known))}",
         )
         for name, number in times.items()

@@ -39,7 +39,9 @@ def problem(
         "title": title,
         "status": status,
         "detail": detail,
-        "errors": [{"field": error.field, "reason": error.reason} for error in errors],
+        "errors": [
+            {"field": each.field, "reason": each.reason} for each in (error.told() for error in errors)
+        ],
         "correlationId": correlation.current(),
     }
     return json_response(status, document, headers, mimetype="application/problem+json")

@@ -20,7 +20,14 @@ from infra.http import history, methods, operations
 from infra.http import request as edge
 from infra.http.answering import STATUS_OF
 from infra.http.catch_all import IndexedApp, no_such_call
-from infra.http.errors import FieldError, InvalidRequest, RequestError, RequestTooLarge, UnsupportedMediaType
+from infra.http.errors import (
+    LONGEST_NAME,
+    FieldError,
+    InvalidRequest,
+    RequestError,
+    RequestTooLarge,
+    UnsupportedMediaType,
+)
 from infra.http.resource import Resource
 from outbox import errors
 from outbox.unit_of_work import Page, Receipt, Versioned
@@ -158,6 +165,8 @@ async def test_a_path_that_is_not_there_is_not_blamed_on_a_condition() -> None:
         ({"emial": None, "name": {"x": 1, "y": None}}, ["emial", "name.y", "name.x"]),
         ({"id": None, "createdAt": None}, ["id", "createdAt"]),
         ({"": None}, [""]),
+        ({"x" * 1000: 1}, ["x" * 99 + "…"]),
+        ({"x" * 1000: None}, ["x" * 99 + "…"]),
     ],
 )
 async def test_a_patch_that_removes_what_no_contact_has_is_refused(
@@ -254,6 +263,32 @@ async def test_the_answer_to_a_body_of_thousands_of_mistakes_is_small() -> None:
     status, fields, document = await refused(lambda: http.contact_details(request(body=body)))
     assert (status, len(fields)) == (400, 100)
     assert len(json.dumps(document)) < 20_000
+
+
+@pytest.mark.parametrize("sign", ["x", "é", "\N{GRINNING FACE}", "\0", '"'])
+@pytest.mark.parametrize("many", [1, 40, 5_000])
+@pytest.mark.parametrize("nested", [False, True])
+async def test_the_answer_to_names_of_any_length_is_not_larger_than_what_was_sent(
+    sign: str, many: int, nested: bool
+) -> None:
+    room = 60_000 // many
+    width = len(json.dumps(sign, ensure_ascii=False).encode()) - 2
+    names = {f"{number}{sign * max(1, (room - 10) // width)}": 0 for number in range(many)}
+    sent = json.dumps(DETAILS_JSON | {"name": names} if nested else names, ensure_ascii=False).encode()[
+        :65_536
+    ]
+    status, fields, document = await refused(lambda: http.contact_details(request(body=sent)))
+    assert status == 400
+    assert fields
+    assert max(map(len, fields)) <= LONGEST_NAME
+    assert len(json.dumps(document)) < 70_000
+
+
+async def test_the_text_of_an_answer_tells_ten_mistakes_and_how_many_more() -> None:
+    body = json.dumps({f"f{number}": 0 for number in range(50)} | DETAILS_JSON).encode()
+    _, fields, document = await refused(lambda: http.contact_details(request(body=body)))
+    assert (len(fields), document["detail"].count(";")) == (50, 10)
+    assert document["detail"].endswith("; and 40 more")
 
 
 async def test_a_chunked_body_is_named_as_such() -> None:
