@@ -17,6 +17,7 @@ _RUN_TIME = {
     "azure.identity": "azure-identity",
     "aiohttp": "aiohttp",
     "pydantic": "pydantic",
+    "cryptography": "cryptography",
     "rfc8785": "rfc8785",
     "email_validator": "email-validator",
     "opentelemetry.metrics": "opentelemetry-api",
