@@ -3,6 +3,7 @@
 import functools
 import inspect
 import logging
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import azure.functions as func
@@ -76,11 +77,20 @@ _log = logging.getLogger(__name__)
 class Answering:
     """A decorator for HTTP functions: an error that the function raises is answered with the error's status.
 
-    ``own`` lists the errors of one service; they come before the common ones.
+    ``own`` lists the errors of one service; they come before the common ones. ``told_every_seconds`` is for functions
+    that need no key: an error of one kind is logged once in this time, so that nobody can fill the log by asking.
     """
 
-    def __init__(self, own: StatusOf = ()) -> None:
+    def __init__(
+        self,
+        own: StatusOf = (),
+        *,
+        told_every_seconds: float = 0.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._status_of: StatusOf = [*own, *STATUS_OF]
+        self._told_every_seconds, self._clock = told_every_seconds, clock
+        self._told_at: dict[type[Exception], float] = {}
 
     def __call__(self, handler: Handler) -> Handler:
         """The function, with every error turned into an answer; it takes no condition and no key (``HONOURED``)."""
@@ -114,16 +124,24 @@ class Answering:
         """The answer to a request that ended with this error."""
         for kind, status, title in self._status_of:
             if isinstance(error, kind):
+                if status >= 500 and not isinstance(
+                    error, Overloaded
+                ):  # which is logged once, not with each refusal
+                    self._tell(error, "answered %d: %s", status, error)
                 return _problem(error, status, title)
-        _log.error(
-            "a request failed with an unexpected error, which is a bug: report the traceback", exc_info=error
-        )
+        text = "a request failed with an unexpected error, which is a bug: report the traceback"
+        self._tell(error, text, exc_info=error)
         return problem(500, "Internal error", "The service failed. The request may have had an effect.")
+
+    def _tell(self, error: Exception, text: str, *values: object, exc_info: Exception | None = None) -> None:
+        now, kind = self._clock(), type(error)
+        told_at = self._told_at.get(kind)
+        if told_at is None or now - told_at >= self._told_every_seconds:
+            self._told_at[kind] = now
+            _log.error(text, *values, exc_info=exc_info)
 
 
 def _problem(error: Exception, status: int, title: str) -> func.HttpResponse:
-    if status >= 500 and not isinstance(error, Overloaded):  # which is logged once, not with each refusal
-        _log.error("answered %d: %s", status, error)
     if isinstance(error, Misconfigured):
         return problem(status, title, "The service is not set up correctly; its log says what to change.")
     return problem(status, title, str(error), errors=_fields(error), headers=_headers(error))

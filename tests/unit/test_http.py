@@ -18,7 +18,7 @@ from infra.contacts import http
 from infra.errors import InfraError, Misconfigured, Overloaded
 from infra.http import history, methods, operations
 from infra.http import request as edge
-from infra.http.answering import STATUS_OF
+from infra.http.answering import STATUS_OF, Answering
 from infra.http.catch_all import IndexedApp, no_such_call
 from infra.http.errors import (
     LONGEST_NAME,
@@ -115,6 +115,40 @@ def test_a_patch_is_taken_in_both_media_types(media_type: str) -> None:
 async def test_a_patch_that_is_a_list_is_refused() -> None:
     status, fields, _ = await refused(lambda: http.revision(request(body=b'[{"op": "add"}]')))
     assert (status, fields) == (400, ["body"])
+
+
+async def test_who_needs_no_key_cannot_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    now, error = 0.0, Exception()
+    anybody = Answering(told_every_seconds=60, clock=lambda: now)
+
+    @anybody
+    async def function(req: func.HttpRequest) -> func.HttpResponse:
+        raise error
+
+    async def logged(raised: Exception, times: int = 5) -> int:
+        nonlocal error
+        error = raised
+        before = len(caplog.records)
+        assert {(await function(request())).status_code for _ in range(times)} <= {500, 503}
+        return len(caplog.records) - before
+
+    assert await logged(errors.Unavailable("the store is away")) == 1
+    now = 59.0
+    assert await logged(errors.Unavailable("the store is away")) == 0
+    assert await logged(KeyError("a bug")) == 1, "another kind of error is told"
+    now = 60.0
+    assert await logged(errors.Unavailable("the store is away")) == 1
+    assert await logged(KeyError("a bug")) == 0
+
+
+async def test_what_somebody_with_a_key_meets_is_told_each_time(caplog: pytest.LogCaptureFixture) -> None:
+    @http.answering
+    async def function(req: func.HttpRequest) -> func.HttpResponse:
+        raise errors.Unavailable("the store is away")
+
+    for _ in range(3):
+        await function(request())
+    assert len(caplog.records) == 3
 
 
 @pytest.mark.parametrize(
