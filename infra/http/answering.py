@@ -66,8 +66,19 @@ STATUS_OF: StatusOf = [
 ]
 """The errors of every service; a service adds its own errors with :class:`Answering`."""
 
-UNLESS_TOLD = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
-"""Headers of every answer that has none of its own: a cache may keep what does not forbid it, a 404 too."""
+UNLESS_TOLD = {
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "Access-Control-Expose-Headers": ", ".join(
+        (
+            *("ETag", "Location", "Retry-After", "Idempotency-Replayed", request.CORRELATION_HEADER),
+            *("Allow", "Accept", "Accept-Patch", "Accept-Encoding"),
+        )
+    ),
+}
+"""Headers of every answer that has none of its own. A cache may keep what does not forbid it, a 404 too. A page of
+another origin, once the platform lets it call (CORS), may read these headers alone, beside the few that any page may.
+"""
 
 Handler = Callable[[func.HttpRequest], Awaitable[func.HttpResponse]]
 

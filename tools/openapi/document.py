@@ -129,14 +129,14 @@ def _problems() -> dict[str, Any]:
         f"problem{status}": {
             "description": title,
             "headers": {"x-correlation-id": {"$ref": "#/components/headers/x-correlation-id"}}
-            | {name: {"$ref": f"#/components/headers/{name}"} for name in _ALSO.get(status, ())},
+            | {name: {"$ref": f"#/components/headers/{name}"} for name in ALSO.get(status, ())},
             "content": {"application/problem+json": {"schema": schemas.ref("Problem")}},
         }
         for status, title in sorted(titles.items())
     }
 
 
-_ALSO = {415: ("Accept", "Accept-Patch", "Accept-Encoding"), 429: ("Retry-After",), 503: ("Retry-After",)}
+ALSO = {415: ("Accept", "Accept-Patch", "Accept-Encoding"), 429: ("Retry-After",), 503: ("Retry-After",)}
 """Headers of the answer to an error."""
 
 
