@@ -36,7 +36,7 @@ app.register_functions(set_aside_functions(application, contacts.OPERATIONS))
 
 
 @app.route(route="contacts", methods=["POST"])
-@answering
+@answering.honouring("Idempotency-Key")
 async def create_contact(req: func.HttpRequest) -> func.HttpResponse:
     """POST /contacts: create a contact"""
     details, key = contacts.contact_details(req), request.idempotency_key(req)
@@ -58,7 +58,7 @@ async def list_contacts(req: func.HttpRequest) -> func.HttpResponse:
 
 
 @app.route(route="contacts/{id}", methods=methods.READING)
-@answering
+@answering.honouring("If-None-Match")
 async def get_contact(req: func.HttpRequest) -> func.HttpResponse:
     """GET /contacts/{id}: read a contact"""
     contact_id = contacts.contact_id(req)
@@ -66,7 +66,7 @@ async def get_contact(req: func.HttpRequest) -> func.HttpResponse:
 
 
 @app.route(route="contacts/{id}", methods=["PATCH"])
-@answering
+@answering.honouring("If-Match")
 async def patch_contact(req: func.HttpRequest) -> func.HttpResponse:
     """PATCH /contacts/{id}: change a contact with a JSON Merge Patch (RFC 7396)"""
     contact_id, revision, versions = contacts.contact_id(req), contacts.revision(req), request.if_match(req)
@@ -76,7 +76,7 @@ async def patch_contact(req: func.HttpRequest) -> func.HttpResponse:
 
 
 @app.route(route="contacts/{id}", methods=["DELETE"])
-@answering
+@answering.honouring("If-Match")
 async def delete_contact(req: func.HttpRequest) -> func.HttpResponse:
     """DELETE /contacts/{id}: delete a contact"""
     contact_id, versions = contacts.contact_id(req), request.if_match(req)
@@ -94,7 +94,7 @@ async def search_directory(req: func.HttpRequest) -> func.HttpResponse:
 
 
 @app.route(route="{*path}", methods=methods.EVERY)
-@answering
+@answering.honouring(*request.HONOURED)
 async def unrouted(req: func.HttpRequest) -> func.HttpResponse:
     """Every call that no other function takes. The name of this function must sort last."""
     return catch_all.no_such_call(req, app, "contacts are at /api/contacts")

@@ -360,6 +360,7 @@ var appSettings = {
   RELAY_LEASE_PREFIX: 'relay-'
   RELAY_MAX_ITEMS: '1000'
   RELAY_POLL_DELAY_MS: '500'
+  FUNCTIONS_REQUEST_BODY_SIZE_LIMIT: '131072'
   AzureWebJobsStorage__accountName: storage.outputs.name
   AzureWebJobsStorage__credential: 'managedidentity'
   AzureWebJobsStorage__clientId: identity.outputs.clientId

@@ -18,6 +18,7 @@ _RUN_TIME = {
     "aiohttp": "aiohttp",
     "certifi": "certifi",
     "pydantic": "pydantic",
+    "cryptography": "cryptography",
     "rfc8785": "rfc8785",
     "email_validator": "email-validator",
     "opentelemetry.metrics": "opentelemetry-api",

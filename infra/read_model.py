@@ -17,6 +17,7 @@ from inbox.sweep import Sweep
 from infra.cosmos.entries import CosmosEntries, EntryForm
 from infra.cosmos.listing import EntryListing
 from infra.cosmos.source import CosmosSource
+from infra.cosmos.token_key import TokenKey
 from infra.cosmos.walk_lists import CosmosLists
 from infra.settings import TTL_MAX, Settings
 from infra.wire_names import WireNames
@@ -75,9 +76,8 @@ def wire_read_model(settings: Settings, outbox: Outbox, of: ReadModelOf[S]) -> R
         return CosmosLists(entries, outbox.container(settings.cosmos_container), of.aggregate_type, walk)
 
     scope = f"{settings.cosmos.address}/{settings.cosmos_database}/{of.container}"
-    return ReadModel(
-        inbox, Sweep(inbox, lists("sweep"), blocked), EntryListing(entries, of.form, scope), lists
-    )
+    listing = EntryListing(entries, of.form, scope, TokenKey(entries))
+    return ReadModel(inbox, Sweep(inbox, lists("sweep"), blocked), listing, lists)
 
 
 def tombstone_seconds(settings: Settings) -> int:

@@ -37,7 +37,7 @@ app.register_functions(set_aside_functions(lambda: application().mails, orders.O
 
 
 @app.route(route="orders", methods=["POST"])
-@answering
+@answering.honouring("Idempotency-Key")
 async def place_order(req: func.HttpRequest) -> func.HttpResponse:
     """POST /orders"""
     order, key = orders.new_order(req), request.idempotency_key(req)
@@ -59,7 +59,7 @@ async def list_orders(req: func.HttpRequest) -> func.HttpResponse:
 
 
 @app.route(route="orders/{id}", methods=methods.READING)
-@answering
+@answering.honouring("If-None-Match")
 async def get_order(req: func.HttpRequest) -> func.HttpResponse:
     """GET /orders/{id}"""
     order_id = orders.order_id(req)
@@ -67,7 +67,7 @@ async def get_order(req: func.HttpRequest) -> func.HttpResponse:
 
 
 @app.route(route="orders/{id}/lines", methods=["POST"])
-@answering
+@answering.honouring("If-Match")
 async def add_line(req: func.HttpRequest) -> func.HttpResponse:
     """POST /orders/{id}/lines"""
     order_id, line, versions = orders.order_id(req), orders.line(req), request.if_match(req)
@@ -77,7 +77,7 @@ async def add_line(req: func.HttpRequest) -> func.HttpResponse:
 
 
 @app.route(route="orders/{id}/ship", methods=["POST"])
-@answering
+@answering.honouring("If-Match")
 async def ship_order(req: func.HttpRequest) -> func.HttpResponse:
     """POST /orders/{id}/ship"""
     order_id, versions = orders.order_id(req), request.if_match(req)
@@ -95,7 +95,7 @@ async def get_board(req: func.HttpRequest) -> func.HttpResponse:
 
 
 @app.route(route="{*path}", methods=methods.EVERY)
-@answering
+@answering.honouring(*request.HONOURED)
 async def unrouted(req: func.HttpRequest) -> func.HttpResponse:
     """Every call that no other function takes. The name of this function must sort last."""
     return catch_all.no_such_call(req, app, "orders are at /api/orders")

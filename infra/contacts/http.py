@@ -17,7 +17,7 @@ from infra.http.answering import Answering
 from infra.http.errors import InvalidRequest
 from infra.http.merge_patch import merge_patch
 from infra.http.resource import Resource
-from infra.http.validation import known, validated
+from infra.http.validation import known, unknown_nulls, validated
 from outbox.aggregate import STORED
 
 answering = Answering([(ContactNotFound, 404, "Not found"), (ContactDeleted, 404, "Not found")])
@@ -54,13 +54,16 @@ def revised(current: ContactDetails, patch: dict[str, Any]) -> ContactDetails:
 
     A property that the patch leaves alone was stored, and stays as it is, even if its rules have changed since.
     """
-    document = merge_patch(known(current), patch)
+    document, wrong = merge_patch(known(current), patch), [*unknown_nulls(ContactDetails, patch)]
     try:
-        return validated(ContactDetails, document)
+        details = validated(ContactDetails, document)
     except InvalidRequest as invalid:
-        patched = [error for error in invalid.errors if _is_about(error.field, patch)]
-        if patched:
-            raise InvalidRequest(*patched) from None
+        wrong += [error for error in invalid.errors if _is_about(error.field, patch)]
+    else:
+        if not wrong:
+            return details
+    if wrong:
+        raise InvalidRequest(*wrong)
     return ContactDetails.model_validate(document, by_alias=True, by_name=False, context=STORED)
 
 

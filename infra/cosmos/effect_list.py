@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from inbox.effect import MarkState
 from inbox.effect_operator import EffectPage, OpenEffect
 from inbox.errors import NotSetAside
@@ -33,6 +35,7 @@ _WHERE = (
     "c.subscriber = @subscriber AND c.at >= @at"
     " AND (ARRAY_CONTAINS(@open, c.state) OR (c.state = @started AND c.at < @died))"
 )
+_POSITION = TypeAdapter(tuple[str, list[str]])
 _ONE = "SELECT * FROM c WHERE c.effectId = @id AND c.subscriber = @subscriber"
 
 
@@ -47,9 +50,7 @@ class CosmosEffectList:
 
     async def page(self, size: int, continuation_token: str | None, died_before: datetime) -> EffectPage:
         """A page of open effects. Raises UnknownContinuation, StoreAway."""
-        at, given = "", []
-        if continuation_token:
-            at, given = json.loads(continuation.unseal(self.scope, continuation_token))
+        at, given = _position(self.scope, continuation_token) if continuation_token else ("", [])
         most = size + 1 + len(given)
         query = f"SELECT TOP {most} VALUE {{{_FIELDS}, action: c.event.action}} FROM c WHERE {_WHERE} ORDER BY c.at"  # noqa: S608
         parameters = {
@@ -81,6 +82,13 @@ class CosmosEffectList:
             return await self.container.first(query, parameters, size)
         except StoreFailed as error:
             raise store_away(error.failure) from error
+
+
+def _position(scope: str, token: str) -> tuple[str, list[str]]:
+    try:
+        return _POSITION.validate_json(continuation.unseal(scope, token))
+    except ValueError:
+        raise continuation.unusable() from None
 
 
 def _effect(item: Item) -> OpenEffect:

@@ -15,10 +15,10 @@ from typing import Generic, TypeVar
 from pydantic import BaseModel
 
 from inbox.entry import Listed, ListedPage
-from infra.cosmos import continuation
 from infra.cosmos.container import Container, StoreFailed
 from infra.cosmos.documents import Item
 from infra.cosmos.entries import EntryForm, time_or_none
+from infra.cosmos.token_key import TokenKey
 
 S = TypeVar("S", bound=BaseModel)
 
@@ -34,11 +34,15 @@ class Condition:
 
 @dataclass(frozen=True)
 class EntryListing(Generic[S]):
-    """Lists the living entries of one container; ``scope`` names the container in tokens."""
+    """Lists the living entries of one container; ``scope`` names the container in tokens.
+
+    What a list is sorted by, a name say, is a part of its position: so the tokens are closed.
+    """
 
     container: Container
     form: EntryForm[S]
     scope: str
+    key: TokenKey
 
     async def page(
         self, conditions: Sequence[Sequence[Condition]], sort: str, size: int, token: str | None
@@ -48,18 +52,18 @@ class EntryListing(Generic[S]):
         Field names come from the code, never from a caller. Raises UnknownContinuation, Throttled, Unavailable.
         """
         scope = f"{self.scope}/{sort}/{conditions}"
-        after = json.loads(continuation.unseal(scope, token)) if token else None
-        query, parameters = _query(conditions, sort, size + 1, after)
         try:
+            after = json.loads(await self.key.open(scope, token)) if token else None
+            query, parameters = _query(conditions, sort, size + 1, after)
             found = await self.container.first(query, parameters, size + 1)
+            items = found[:size]
+            listed = [self._listed(item) for item in items]
+            if len(found) == len(items):
+                return ListedPage(listed, None)
+            last = [items[-1]["search"][sort], items[-1]["id"]]
+            return ListedPage(listed, await self.key.close(scope, json.dumps(last)))
         except StoreFailed as error:
             raise error.failure.error() from error
-        items = found[:size]
-        listed = [self._listed(item) for item in items]
-        if len(found) == len(items):
-            return ListedPage(listed, None)
-        last = [items[-1]["search"][sort], items[-1]["id"]]
-        return ListedPage(listed, continuation.seal(scope, json.dumps(last)))
 
     def _listed(self, item: Item) -> Listed[S]:
         return Listed(

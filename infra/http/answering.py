@@ -3,6 +3,7 @@
 import functools
 import inspect
 import logging
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import azure.functions as func
@@ -65,8 +66,19 @@ STATUS_OF: StatusOf = [
 ]
 """The errors of every service; a service adds its own errors with :class:`Answering`."""
 
-UNLESS_TOLD = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
-"""Headers of every answer that has none of its own: a cache may keep what does not forbid it, a 404 too."""
+UNLESS_TOLD = {
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "Access-Control-Expose-Headers": ", ".join(
+        (
+            *("ETag", "Location", "Retry-After", "Idempotency-Replayed", request.CORRELATION_HEADER),
+            *("Allow", "Accept", "Accept-Patch", "Accept-Encoding"),
+        )
+    ),
+}
+"""Headers of every answer that has none of its own. A cache may keep what does not forbid it, a 404 too. A page of
+another origin, once the platform lets it call (CORS), may read these headers alone, beside the few that any page may.
+"""
 
 Handler = Callable[[func.HttpRequest], Awaitable[func.HttpResponse]]
 
@@ -76,20 +88,36 @@ _log = logging.getLogger(__name__)
 class Answering:
     """A decorator for HTTP functions: an error that the function raises is answered with the error's status.
 
-    ``own`` lists the errors of one service; they come before the common ones.
+    ``own`` lists the errors of one service; they come before the common ones. ``told_every_seconds`` is for functions
+    that need no key: an error of one kind is logged once in this time, so that nobody can fill the log by asking.
     """
 
-    def __init__(self, own: StatusOf = ()) -> None:
+    def __init__(
+        self,
+        own: StatusOf = (),
+        *,
+        told_every_seconds: float = 0.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._status_of: StatusOf = [*own, *STATUS_OF]
+        self._told_every_seconds, self._clock = told_every_seconds, clock
+        self._told_at: dict[type[Exception], float] = {}
 
     def __call__(self, handler: Handler) -> Handler:
-        """The function, with every error turned into an answer."""
+        """The function, with every error turned into an answer; it takes no condition and no key (``HONOURED``)."""
+        return self.honouring()(handler)
 
+    def honouring(self, *headers: str) -> Callable[[Handler], Handler]:
+        """As the decorator itself, for a function that keeps what these of the headers in ``HONOURED`` ask for."""
+        return functools.partial(self._answered, headers)
+
+    def _answered(self, honoured: Sequence[str], handler: Handler) -> Handler:
         @functools.wraps(handler)
         async def answered(req: func.HttpRequest, context: func.Context | None = None) -> func.HttpResponse:
             correlation_id = request.correlation_id(req)
             with correlated(correlation_id), invoked(context):
                 try:
+                    request.refuse_unless(honoured, req)
                     answer = await handler(req)
                 except Exception as error:  # noqa: BLE001 - the edge: whatever it is, the caller gets an answer
                     answer = self.answer(error)
@@ -107,16 +135,24 @@ class Answering:
         """The answer to a request that ended with this error."""
         for kind, status, title in self._status_of:
             if isinstance(error, kind):
+                if status >= 500 and not isinstance(
+                    error, Overloaded
+                ):  # which is logged once, not with each refusal
+                    self._tell(error, "answered %d: %s", status, error)
                 return _problem(error, status, title)
-        _log.error(
-            "a request failed with an unexpected error, which is a bug: report the traceback", exc_info=error
-        )
+        text = "a request failed with an unexpected error, which is a bug: report the traceback"
+        self._tell(error, text, exc_info=error)
         return problem(500, "Internal error", "The service failed. The request may have had an effect.")
+
+    def _tell(self, error: Exception, text: str, *values: object, exc_info: Exception | None = None) -> None:
+        now, kind = self._clock(), type(error)
+        told_at = self._told_at.get(kind)
+        if told_at is None or now - told_at >= self._told_every_seconds:
+            self._told_at[kind] = now
+            _log.error(text, *values, exc_info=exc_info)
 
 
 def _problem(error: Exception, status: int, title: str) -> func.HttpResponse:
-    if status >= 500 and not isinstance(error, Overloaded):  # which is logged once, not with each refusal
-        _log.error("answered %d: %s", status, error)
     if isinstance(error, Misconfigured):
         return problem(status, title, "The service is not set up correctly; its log says what to change.")
     return problem(status, title, str(error), errors=_fields(error), headers=_headers(error))

@@ -13,6 +13,10 @@ from dataclasses import dataclass
 
 from infra.errors import InfraError
 
+LONGEST_NAME = 100
+LONGEST_REASON = 300
+"""In characters, of what an answer tells of one error."""
+
 
 @dataclass(frozen=True)
 class FieldError:
@@ -23,6 +27,10 @@ class FieldError:
     reason: str
     """What the field must be, for the caller to read."""
 
+    def told(self) -> "FieldError":
+        """As an answer tells it: a caller may choose a name as long as a body."""
+        return FieldError(_cut(self.field, LONGEST_NAME), _cut(self.reason, LONGEST_REASON))
+
 
 class RequestError(InfraError):
     """Base of every error of a wrong request."""
@@ -30,15 +38,22 @@ class RequestError(InfraError):
 
 MOST_ERRORS = 100
 """So many wrong fields are named: a small body may have thousands, and its answer is not to be larger by far."""
+_IN_THE_TEXT = 10
+"""So many errors are told in the error's own text; all of them are in ``errors``."""
 
 
 class InvalidRequest(RequestError):
     """The request breaks a rule; :attr:`errors` names every field that is wrong, up to ``MOST_ERRORS``."""
 
     def __init__(self, *errors: FieldError) -> None:
-        errors = errors[:MOST_ERRORS]
-        super().__init__("; ".join(f"{error.field}: {error.reason}" for error in errors))
-        self.errors = errors
+        self.errors = errors[:MOST_ERRORS]
+        told = [f"{each.field}: {each.reason}" for each in (error.told() for error in errors[:_IN_THE_TEXT])]
+        more = [f"and {len(errors) - _IN_THE_TEXT} more"] if len(errors) > _IN_THE_TEXT else []
+        super().__init__("; ".join(told + more))
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 class UnsupportedMediaType(InvalidRequest):

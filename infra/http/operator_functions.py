@@ -21,6 +21,8 @@ else:
     history, operations_page = late("infra.http.history"), late("infra.http.operations_page")
 
 answering = Answering()
+answering_anybody = Answering(told_every_seconds=60)
+"""Of the functions that need no key."""
 
 
 def operator_functions(
@@ -45,7 +47,7 @@ def _add_views(
     lists: Sequence[str],
 ) -> None:
     @app.route(route="operations", methods=methods.READING, auth_level=func.AuthLevel.ANONYMOUS)
-    @answering
+    @answering_anybody.honouring("If-None-Match")
     async def get_operations_page(req: func.HttpRequest) -> func.HttpResponse:
         """GET /operations: the page, which asks for the admin key and then calls the others."""
         return operations_page.shown(req)
@@ -71,7 +73,7 @@ def _add_views(
         return history.told(await service().outbox.past().page(aggregate, size, before), names)
 
     @app.route(route="health", methods=methods.READING, auth_level=func.AuthLevel.ANONYMOUS)
-    @answering
+    @answering_anybody
     async def health(req: func.HttpRequest) -> func.HttpResponse:
         """GET /health: 200 when the store answers, 503 when it does not."""
         await service().outbox.check()

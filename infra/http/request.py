@@ -4,7 +4,7 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 from uuid import UUID, uuid4
@@ -15,6 +15,7 @@ from pydantic_core import from_json
 from infra import correlation
 from infra.canonical import canonical
 from infra.http.errors import FieldError, InvalidRequest, RequestTooLarge, UnsupportedMediaType
+from infra.http.methods import READING
 from infra.telemetry.tracing import Trace, nearest, valid_state
 from outbox.idempotency import KeyedRequest
 from outbox.unit_of_work import ETag, Origin
@@ -25,6 +26,16 @@ DEFAULT_PAGE_SIZE = 50
 MAX_PAGE_SIZE = 100
 PAGE = ("pageSize", "continuationToken")
 """The parameters of a call that answers with a page of a list."""
+
+HONOURED = ("If-Match", "If-None-Match", "If-Unmodified-Since", "Idempotency-Key")
+"""Headers that a call honours or refuses: who sends one relies on it."""
+_ONLY_OF_CHANGES = "Idempotency-Key"
+_INSTEAD = {
+    "If-Match": "it is for a change of one version of a resource",
+    "If-None-Match": "it is for reading: pin the version of a change with If-Match",
+    "If-Unmodified-Since": "versions have no dates here: use If-Match with an ETag",
+    _ONLY_OF_CHANGES: "it is for creating, and does nothing here: leave it out",
+}
 
 _OF_THE_HOST = ("code", "clientId")
 """A function key, and its name, may stand in any query."""
@@ -115,17 +126,30 @@ def _repeated_names(body: bytes) -> list[str]:
     return repeated
 
 
+def refuse_unless(honoured: Collection[str], request: func.HttpRequest) -> None:
+    """Raises InvalidRequest for a condition or a key that the call would ignore: what it did could not be taken back.
+
+    A key on a call that only reads promises nothing that the call does not keep.
+    """
+    ignored = [
+        name
+        for name in HONOURED
+        if name in request.headers
+        and name not in honoured
+        and not (name == _ONLY_OF_CHANGES and request.method in READING)
+    ]
+    if ignored:
+        raise InvalidRequest(
+            *(FieldError(name, f"cannot be honoured by this call: {_INSTEAD[name]}") for name in ignored)
+        )
+
+
 def if_match(request: func.HttpRequest) -> frozenset[ETag]:
     """The versions that the caller allows (empty: any that is there, as ``*`` says). Raises InvalidRequest.
 
     A weak version stays in the answer and is equal to none: a stored version is strong, and RFC 9110, 13.1.1, asks for
     the strong comparison.
-    ``If-None-Match`` is refused: a change that ignored the caller's condition could not be taken back.
     """
-    if "If-None-Match" in request.headers:
-        raise InvalidRequest(
-            FieldError("If-None-Match", "is for reading: pin the version of a change with If-Match")
-        )
     header = request.headers.get("If-Match")
     if header is None or header.strip() == "*":
         return frozenset()
@@ -136,6 +160,18 @@ def if_match(request: func.HttpRequest) -> frozenset[ETag]:
             )
         )
     return frozenset(re.findall(_TAG, header))
+
+
+def has_version(request: func.HttpRequest, version: ETag) -> bool:
+    """Whether the caller has this version of the resource, or any (``If-None-Match``; RFC 9110, 13.1.2).
+
+    A header that is no list of entity tags names none. The comparison is the weak one.
+    """
+    header = request.headers.get("If-None-Match", "")
+    if header.strip() == "*":
+        return True
+    known = re.findall(_TAG, header) if _TAGS.fullmatch(header) else []
+    return version.removeprefix("W/") in {tag.removeprefix("W/") for tag in known}
 
 
 def idempotency_key(request: func.HttpRequest) -> str | None:
@@ -181,7 +217,7 @@ def parameters(request: func.HttpRequest, *names: str) -> tuple[dict[str, str], 
     times = Counter(name for name, _ in given)
     wrong = [
         FieldError(
-            name[:_LONGEST_NAME],
+            name,
             "is given twice" if name in known else f"is not one of {', '.join(sorted(known))}",
         )
         for name, number in times.items()

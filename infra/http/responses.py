@@ -8,6 +8,7 @@ import azure.functions as func
 
 from infra import correlation
 from infra.http.errors import FieldError
+from infra.http.request import has_version
 from outbox.unit_of_work import ETag
 
 
@@ -38,7 +39,9 @@ def problem(
         "title": title,
         "status": status,
         "detail": detail,
-        "errors": [{"field": error.field, "reason": error.reason} for error in errors],
+        "errors": [
+            {"field": each.field, "reason": each.reason} for each in (error.told() for error in errors)
+        ],
         "correlationId": correlation.current(),
     }
     return json_response(status, document, headers, mimetype="application/problem+json")
@@ -65,11 +68,7 @@ def unless_known(request: func.HttpRequest, answer: func.HttpResponse) -> func.H
     The 304 has all headers of the answer, its type too: a cache puts them in the place of those that it has kept
     (RFC 9111, 3.2).
     """
-    known = request.headers.get("If-None-Match")
-    if known is None:
-        return answer
-    tags = {tag.strip().removeprefix("W/") for tag in known.split(",")}  # weak comparison: RFC 9110, 13.1.2
-    if "*" not in tags and answer.headers["ETag"] not in tags:
+    if not has_version(request, answer.headers["ETag"]):
         return answer
     return func.HttpResponse(
         status_code=304, headers=dict(answer.headers), mimetype=answer.mimetype, charset=answer.charset

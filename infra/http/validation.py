@@ -1,6 +1,7 @@
 """Input becomes a model, or an error that names every wrong field by its name on the wire."""
 
-from typing import Any, TypeVar
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -8,8 +9,9 @@ from infra.http.errors import FieldError, InvalidRequest
 
 Model = TypeVar("Model", bound=BaseModel)
 
+_UNKNOWN = "is not a field that can be set here"
 _REASONS = {
-    "extra_forbidden": "is not a field that can be set here",
+    "extra_forbidden": _UNKNOWN,
     "missing": "is required",
     "model_type": "must be a JSON object",
 }
@@ -28,6 +30,19 @@ def validated(model: type[Model], data: Any) -> Model:
             for problem in problems.errors(include_url=False, include_input=False, include_context=False)
         ]
         raise InvalidRequest(*errors) from None  # the original holds the input: personal data
+
+
+def unknown_nulls(model: type[BaseModel], patch: Mapping[str, Any]) -> Iterator[FieldError]:
+    """The fields that a merge patch removes and that ``model`` never had: what is patched has no trace of them."""
+    kinds = {field.alias or attribute: field.annotation for attribute, field in model.model_fields.items()}
+    for name, value in patch.items():
+        if name not in kinds and value is None:
+            yield FieldError(name, _UNKNOWN)
+        elif name in kinds and isinstance(value, Mapping):
+            for part in (kinds[name], *get_args(kinds[name])):
+                if isinstance(part, type) and issubclass(part, BaseModel):
+                    for error in unknown_nulls(part, value):
+                        yield FieldError(f"{name}.{error.field}", error.reason)
 
 
 def known(model: BaseModel) -> dict[str, Any]:

@@ -157,6 +157,32 @@ async def test_a_key_is_asked_for_once_and_a_wrong_one_is_told(
         await expect(field).to_be_focused()
 
 
+async def test_what_was_shown_goes_with_the_key(browser: Browser, service: FakeService) -> None:
+    trouble(service)
+    service.asks_for_key = True
+    service.answers["parked"][0]["contactId"] = "the-parked-one"
+    async with watched(browser, address(service)) as page:
+        field = page.get_by_label("Key", exact=True)
+        await field.fill(KEY)
+        await field.press("Enter")
+        await shown(page)
+        await page.get_by_role("button", name="History of contact the-parked-one").click()
+        await expect(page.locator("#history tbody tr")).not_to_have_count(0)
+        await page.get_by_label("Id", exact=True).fill("somebody-else")
+        service.answers["instance"]["settings"] = {}
+        secrets = ["the-parked-one", "x" * 300, "a" * 64, "ServiceBusConnectionError"]
+        before = await page.content()
+        assert [secret for secret in secrets if secret not in before] == []
+        await page.get_by_role("button", name="Forget key").click()
+        await expect(field).to_be_focused()
+        await expect(field).to_have_value("")
+        after = await page.content()
+        assert [secret for secret in secrets if secret in after] == []
+        assert await page.get_by_label("Id", exact=True).input_value() == ""
+        assert "the-parked-one" not in page.url
+        assert await page.title() == "Operations"
+
+
 async def test_a_key_that_was_renewed_is_asked_for_again(browser: Browser, service: FakeService) -> None:
     async with watched(browser, address(service)) as page:
         await shown(page)

@@ -1,6 +1,8 @@
 """The directory in Cosmos DB: the inbox's rules over the real store, with lost answers and replicas that lag."""
 
 import asyncio
+import base64
+import contextlib
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -30,6 +32,7 @@ from infra.cosmos.entries import CosmosEntries
 from infra.cosmos.errors import Failure, Kind
 from infra.cosmos.listing import EntryListing
 from infra.cosmos.source import CosmosSource
+from infra.cosmos.token_key import TokenKey
 from infra.cosmos.unit_of_work import CosmosUnitOfWork
 from infra.cosmos.walk_lists import CosmosLists
 from infra.servicebus.message import CloudEvents, message_from_event
@@ -102,7 +105,7 @@ def started(client: CosmosClient, database: str) -> Process:
         Contacts(aggregates, lambda: LATER),
         entries,
         StateInbox(entries, CosmosSource(stored, entry_of), project),
-        CosmosDirectory(EntryListing(listed, FORM, "t")),
+        CosmosDirectory(EntryListing(listed, FORM, "t", TokenKey(listed))),
         stored,
     )
 
@@ -366,6 +369,61 @@ async def test_a_token_of_another_search_is_refused(here: Process) -> None:
     for other in (Search({Field.CITY: "bergen"}), Search({Field.CITY: "oslo"}, Field.EMAIL), Search({})):
         with pytest.raises(UnknownContinuation):
             await here.directory.search(other, 1, token)
+
+
+async def test_a_token_tells_nothing_and_is_taken_by_every_process(here: Process, there: Process) -> None:
+    """Its query stands in logs of servers that nobody here runs."""
+    await listed(here, 6)
+    for sort in Field:
+        page = await here.directory.search(Search({}, sort), 3, None)
+        token = page.continuation_token
+        assert token is not None
+        plain = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)).lower()
+        for entry in page.items:
+            texts = [
+                text for text in entry.state.model_dump().values() if isinstance(text, str) and len(text) > 2
+            ]
+            assert not [text for text in texts if text.lower().encode() in plain]
+        rest = await there.directory.search(Search({}, sort), 10, token)
+        assert len(rest.items) == 3
+        assert not {item.id for item in rest.items} & {item.id for item in page.items}
+
+
+async def test_two_processes_that_make_the_key_at_once_have_one(here: Process, there: Process) -> None:
+    """Each makes one: the one that is stored counts."""
+    made = await asyncio.gather(*(each.directory.listing.key.close("s", "p") for each in (here, there) * 3))
+    for process in (here, there):
+        assert {await process.directory.listing.key.open("s", token) for token in made} == {"p"}
+
+
+@pytest.mark.parametrize("kind", ["fail-before-commit", "drop-after-commit"])
+async def test_a_lost_answer_to_the_key_leaves_one_key(
+    cosmos: Service, here: Process, there: Process, kind: str
+) -> None:
+    await cosmos.faults.add(kind, count=1, operation="create", container=DIRECTORY)
+    with contextlib.suppress(StoreFailed):
+        await here.directory.listing.key.close("s", "p")
+    token = await there.directory.listing.key.close("s", "p")
+    assert await here.directory.listing.key.open("s", token) == "p"
+
+
+async def test_a_token_that_was_changed_is_refused(here: Process) -> None:
+    key = here.directory.listing.key
+    token = await key.close("s", '["a", "b"]')
+    for forged in (
+        "",
+        "AAAA",
+        "A" * 20_000,
+        "é",
+        token[:-2],
+        token + "AAAA",
+        "B" + token[1:],
+        token[:20] + "AAAA" + token[24:],
+    ):
+        with pytest.raises(UnknownContinuation):
+            await key.open("s", forged)
+    with pytest.raises(UnknownContinuation):
+        await key.open("t", token)
 
 
 async def test_a_sweep_over_all_partitions_heals_both_ways_page_by_page(

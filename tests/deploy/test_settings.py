@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from infra import settings
+from infra.http.request import MAX_BODY_BYTES
 from tests.deploy.bicep import MAIN
 from tests.support.functions import functions
 from tests.support.paths import ROOT
@@ -14,7 +15,8 @@ from tests.support.paths import ROOT
 SAMPLE: dict[str, str] = json.loads((ROOT / "local.settings.sample.json").read_text())["Values"]
 IN_AZURE = MAIN.declaration("var", "appSettings").properties()
 
-STORAGE = {"AzureWebJobsStorage"}
+OF_THE_HOST = {"AzureWebJobsStorage", "FUNCTIONS_REQUEST_BODY_SIZE_LIMIT"}
+"""What the host reads."""
 TELEMETRY = {"APPLICATIONINSIGHTS_CONNECTION_STRING", "APPLICATIONINSIGHTS_AUTHENTICATION_STRING"}
 ELSEWHERE = {"OTEL_EXPORTER_OTLP_ENDPOINT"}
 """Telemetry goes to Application Insights in Azure, and nowhere from a laptop, unless somebody wants it to."""
@@ -54,9 +56,20 @@ def in_the_documentation() -> set[str]:
 
 def test_the_app_the_sample_bicep_and_the_documentation_name_the_same_settings() -> None:
     expected = read_by_the_app()
-    assert connections(SAMPLE) == expected - BY_THE_PLATFORM - TELEMETRY - ELSEWHERE | STORAGE | LOCAL_ONLY
-    assert connections(IN_AZURE) == expected - BY_THE_PLATFORM - ELSEWHERE | STORAGE | TELEMETRY
-    assert in_the_documentation() == expected | STORAGE
+    assert (
+        connections(SAMPLE) == expected - BY_THE_PLATFORM - TELEMETRY - ELSEWHERE | OF_THE_HOST | LOCAL_ONLY
+    )
+    assert connections(IN_AZURE) == expected - BY_THE_PLATFORM - ELSEWHERE | OF_THE_HOST | TELEMETRY
+    assert in_the_documentation() == expected | OF_THE_HOST
+
+
+def test_the_host_takes_in_no_body_that_is_longer_by_far_than_what_the_app_takes() -> None:
+    """What is a little longer the app answers itself, and says how long a body may be."""
+    limits = {
+        SAMPLE["FUNCTIONS_REQUEST_BODY_SIZE_LIMIT"],
+        IN_AZURE["FUNCTIONS_REQUEST_BODY_SIZE_LIMIT"].strip("'"),
+    }
+    assert limits == {str(2 * MAX_BODY_BYTES)}
 
 
 def deployed() -> dict[str, str]:

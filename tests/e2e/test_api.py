@@ -1,5 +1,6 @@
 """The HTTP API over real sockets: its answers, and that bad input writes nothing."""
 
+import asyncio
 import json
 from typing import Any
 
@@ -147,6 +148,9 @@ async def test_a_bad_contact_is_refused_and_nothing_is_written(
         ([{"op": "remove"}], {}, 400, "body"),
         ({"email": "x@y.org"}, {"If-Match": "unquoted"}, 400, "If-Match"),
         ({"email": "x@y.org"}, {"If-Match": 'W/"1"'}, 412, None),
+        ({"emial": None}, {}, 400, "emial"),
+        ({"email": "x@y.org"}, {"Idempotency-Key": "k"}, 400, "Idempotency-Key"),
+        ({"email": "x@y.org"}, {"If-Unmodified-Since": "x"}, 400, "If-Unmodified-Since"),
         ({"email": "x@y.org"}, {"If-Match": ""}, 400, "If-Match"),
         ({"email": "x@y.org"}, {"If-Match": "*, *"}, 400, "If-Match"),
         ({"email": "x@y.org"}, {"If-Match": '"stale"'}, 412, None),
@@ -246,6 +250,31 @@ async def test_a_missing_path_or_contact_is_a_problem_document(
 ) -> None:
     async with http.request(method, f"{shared_stack.url}/{path}", json={}) as answer:
         await assert_problem(answer, status, None)
+
+
+async def test_a_body_that_is_longer_by_far_is_refused_by_the_host_before_it_has_come(
+    shared_stack: Stack, http: aiohttp.ClientSession
+) -> None:
+    typed = {"Content-Type": "application/json"}
+    async with http.post(f"{shared_stack.url}/contacts", data=b" " * 131_072, headers=typed) as answer:
+        await assert_problem(answer, 413, "body")
+    reader, writer = await asyncio.open_connection("127.0.0.1", shared_stack.functions.port)
+    writer.write(b"POST /api/contacts HTTP/1.1\r\nHost: x\r\nContent-Length: 131073\r\n\r\n")
+    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+    writer.close()
+    await writer.wait_closed()
+    assert head.startswith(b"HTTP/1.1 413 ")
+    assert b"Content-Length: 0\r\n" in head
+
+
+async def test_browsers_are_told_to_come_over_tls_alone(
+    shared_stack: Stack, http: aiohttp.ClientSession
+) -> None:
+    behind_tls = {"Host": "contacts.example", "X-Forwarded-Proto": "https"}
+    for path, status in (("operations", 200), (f"contacts/{NOBODY}", 404), ("contacts", 200)):
+        async with http.get(f"{shared_stack.url}/{path}", headers=behind_tls) as answer:
+            assert answer.status == status
+            assert answer.headers["Strict-Transport-Security"] == "max-age=31536000"
 
 
 async def test_health_answers(shared_stack: Stack, http: aiohttp.ClientSession) -> None:

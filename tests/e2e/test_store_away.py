@@ -34,6 +34,14 @@ async def test_without_the_store_the_api_says_so_quickly_and_recovers_by_itself(
         refused("PATCH", f"/{contact['id']}"),
     )
 
+    async def ill() -> None:
+        async with http.get(f"{own_stack.url}/health") as answer:
+            assert answer.status == 503
+
+    told = own_stack.log().count("answered 503")
+    await asyncio.gather(*(ill() for _ in range(20)))
+    assert own_stack.log().count("answered 503") == told + 1, "anybody may ask for the health"
+
     own_stack.cosmos.start()
     async with http.get(f"{url}/{contact['id']}") as answer:
         assert answer.status == 200

@@ -14,6 +14,8 @@ from infra.http.responses import json_response
 from outbox.unit_of_work import Versioned
 from tests.examples.test_order import placed
 from tests.support.contacts import DETAILS, NOON
+from tools.openapi.calls import CALLS
+from tools.openapi.document import ALSO
 
 CONTACT = Versioned(Contact.create(DETAILS, at=NOON), '"1"')
 
@@ -49,6 +51,15 @@ async def test_an_answer_is_kept_by_nobody_and_is_no_other_type_than_it_says(
     headers = await answered(answer)
     assert headers["cache-control"] == "no-store"
     assert headers["x-content-type-options"] == "nosniff"
+
+
+async def test_a_page_of_another_origin_may_read_what_the_api_tells_in_headers() -> None:
+    """Which origins may call is for the platform to say; it exposes nothing."""
+    told = {name for call in CALLS.values() for answer in call.answers for name in answer.headers}
+    told |= {name for names in ALSO.values() for name in names} | {"x-correlation-id"}
+    for answer in (json_response(200, {}), ContactNotFound("x"), KeyError("x")):
+        exposed = (await answered(answer))["access-control-expose-headers"].split(", ")
+        assert {*exposed} == told | {"Allow"}
 
 
 async def test_a_version_is_kept_by_its_caller_alone_who_asks_before_each_use() -> None:

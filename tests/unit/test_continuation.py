@@ -1,8 +1,12 @@
 """A continuation token is taken only by the list that it was made for."""
 
+from datetime import UTC, datetime
+from typing import Any
+
 import pytest
 
 from infra.cosmos.continuation import seal, unseal
+from infra.cosmos.effect_list import CosmosEffectList
 from outbox.errors import UnknownContinuation
 
 TOKEN = '{"token":"+RID:~abc#RT:1#TRC:2","range":{"min":"","max":"FF"}}'
@@ -22,3 +26,19 @@ def test_a_token_is_unsealed_as_it_was_sealed() -> None:
 def test_a_token_that_we_did_not_make_is_refused(forged: str) -> None:
     with pytest.raises(UnknownContinuation, match="start again without one"):
         unseal("contacts", forged)
+
+
+@pytest.mark.parametrize("content", ["a\r\nx-ms-other: 1", "\0", "\x7f", "é", ""])
+def test_what_cannot_stand_in_a_header_is_refused(content: str) -> None:
+    with pytest.raises(UnknownContinuation):
+        unseal("contacts", seal("contacts", content))
+
+
+@pytest.mark.parametrize(
+    "content", ["x", "1", "{}", "[]", '["a"]', '["a", "b"]', '["a", [1]]', "[null, []]", '["a", ["b"], 1]']
+)
+async def test_what_is_no_place_among_the_effects_is_refused(content: str) -> None:
+    container: Any = None  # is not asked
+    effects = CosmosEffectList(container, "mails", "effects")
+    with pytest.raises(UnknownContinuation):
+        await effects.page(1, seal("effects", content), datetime.now(UTC))

@@ -79,6 +79,44 @@ def test_a_line_about_a_message_of_another_writer_may_have_any_id(caplog: pytest
     assert caplog.records[0].getMessage() == "received it [100 %s]"
 
 
+FORGED = "x\n12:00:00 error: all is lost\r\u2028\x1b[2J\u202e\x85\x0b\ud800"
+HARMLESS = r"x\n12:00:00 error: all is lost\r\u2028\x1b[2J\u202e\x85\x0b\ud800"
+
+
+def written(record: logging.LogRecord) -> str:
+    return logging.Formatter("%(message)s").format(record)
+
+
+def test_what_others_have_written_makes_no_line_of_its_own(caplog: pytest.LogCaptureFixture) -> None:
+    """A message's subject, its correlation id, and an error that tells either."""
+    with correlated(FORGED):
+        _log.warning("the subject is %s", FORGED)
+        _log.warning("failed: %s", ValueError(FORGED))
+        _log.warning(FORGED)
+    texts = [written(record) for record in caplog.records]
+    assert texts == [
+        f"the subject is {HARMLESS} [{HARMLESS}]", f"failed: {HARMLESS} [{HARMLESS}]", f"{HARMLESS} [{HARMLESS}]",
+    ]  # fmt: skip
+    assert {record.__dict__["correlation_id"] for record in caplog.records} == {HARMLESS}
+
+
+def test_a_traceback_is_indented_whatever_its_error_says(caplog: pytest.LogCaptureFixture) -> None:
+    try:
+        int(FORGED)
+    except ValueError:
+        _log.exception("a bug")
+    first, *more = written(caplog.records[0]).split("\n")
+    assert first == "a bug"
+    assert [line for line in more if not line.startswith("  ")] == []
+    assert any("ValueError" in line and "all is lost" in line for line in more)
+    assert not {"\r", "\u2028", "\x1b", "\x85", "\x0b"} & {*"".join(more)}
+
+
+def test_a_line_whose_arguments_do_not_fit_does_not_fail_its_writer() -> None:
+    make = logging.getLogRecordFactory()
+    assert make("", logging.WARNING, "", 1, "%s and %s", ("one",), None).args == ("one",)
+
+
 ROUTED = sorted(
     (app, name)
     for app in ("function_app", "examples.orders.function_app")

@@ -18,13 +18,23 @@ from infra.contacts import http
 from infra.errors import InfraError, Misconfigured, Overloaded
 from infra.http import history, methods, operations
 from infra.http import request as edge
-from infra.http.answering import STATUS_OF
+from infra.http.answering import STATUS_OF, Answering
 from infra.http.catch_all import IndexedApp, no_such_call
-from infra.http.errors import FieldError, InvalidRequest, RequestError, RequestTooLarge, UnsupportedMediaType
+from infra.http.errors import (
+    LONGEST_NAME,
+    FieldError,
+    InvalidRequest,
+    RequestError,
+    RequestTooLarge,
+    UnsupportedMediaType,
+)
 from infra.http.resource import Resource
 from outbox import errors
 from outbox.unit_of_work import Page, Receipt, Versioned
 from tests.support.contacts import DETAILS, DETAILS_JSON, NOON
+from tests.support.functions import functions
+from tools.openapi.calls import CALLS
+from tools.openapi.document import routes
 
 CONTACT = Contact.create(DETAILS, at=NOON)
 
@@ -107,6 +117,40 @@ async def test_a_patch_that_is_a_list_is_refused() -> None:
     assert (status, fields) == (400, ["body"])
 
 
+async def test_who_needs_no_key_cannot_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    now, error = 0.0, Exception()
+    anybody = Answering(told_every_seconds=60, clock=lambda: now)
+
+    @anybody
+    async def function(req: func.HttpRequest) -> func.HttpResponse:
+        raise error
+
+    async def logged(raised: Exception, times: int = 5) -> int:
+        nonlocal error
+        error = raised
+        before = len(caplog.records)
+        assert {(await function(request())).status_code for _ in range(times)} <= {500, 503}
+        return len(caplog.records) - before
+
+    assert await logged(errors.Unavailable("the store is away")) == 1
+    now = 59.0
+    assert await logged(errors.Unavailable("the store is away")) == 0
+    assert await logged(KeyError("a bug")) == 1, "another kind of error is told"
+    now = 60.0
+    assert await logged(errors.Unavailable("the store is away")) == 1
+    assert await logged(KeyError("a bug")) == 0
+
+
+async def test_what_somebody_with_a_key_meets_is_told_each_time(caplog: pytest.LogCaptureFixture) -> None:
+    @http.answering
+    async def function(req: func.HttpRequest) -> func.HttpResponse:
+        raise errors.Unavailable("the store is away")
+
+    for _ in range(3):
+        await function(request())
+    assert len(caplog.records) == 3
+
+
 @pytest.mark.parametrize(
     "header", ["", " ", ",", "abc", '"abc', 'abc"', '"a" "b"', '"a", *', "*, *", 'w/"a"', 'W/ "a"', "'a'"]
 )
@@ -115,9 +159,64 @@ async def test_an_if_match_that_is_none_is_refused(header: str) -> None:
     assert (status, fields) == (400, ["If-Match"])
 
 
-async def test_a_change_with_a_condition_for_reading_is_refused() -> None:
-    status, fields, _ = await refused(lambda: edge.if_match(request(headers={"If-None-Match": "*"})))
-    assert (status, fields) == (400, ["If-None-Match"])
+ROUTES = {route.name: route for route in routes()}
+
+
+@pytest.mark.parametrize("header", edge.HONOURED)
+@pytest.mark.parametrize("name", sorted(ROUTES))
+async def test_a_condition_or_a_key_that_a_call_would_ignore_is_refused(name: str, header: str) -> None:
+    """Nothing is set: a call that takes the header fails in another way."""
+    method = ROUTES[name].method
+    sent = request(method, headers={header: '"1"'}, route={"id": str(CONTACT.id), "path": "contacts"})
+    answer = await functions()[name].get_user_function()(sent)
+    errors = json.loads(answer.get_body())["errors"] if answer.status_code >= 400 else []
+    taken = header in CALLS[name].headers or (method == "GET" and header == "Idempotency-Key")
+    assert (header in [error["field"] for error in errors if "honoured" in error["reason"]]) == (not taken)
+    assert taken or answer.status_code == 400
+
+
+def test_the_calls_that_take_a_condition_or_a_key_are_these() -> None:
+    assert {name: taken for name in ROUTES if (taken := {*CALLS[name].headers} & {*edge.HONOURED})} == {
+        "create_contact": {"Idempotency-Key"},
+        "get_contact": {"If-None-Match"},
+        "get_operations_page": {"If-None-Match"},
+        "patch_contact": {"If-Match"},
+        "delete_contact": {"If-Match"},
+    }
+
+
+async def test_a_path_that_is_not_there_is_not_blamed_on_a_condition() -> None:
+    sent = request("DELETE", headers={"If-Match": '"1"'}, route={"path": "nothing"})
+    assert (await functions()["unrouted"].get_user_function()(sent)).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("patch", "fields"),
+    [
+        ({"emial": None}, ["emial"]),
+        ({"name": {"firstNmae": None}}, ["name.firstNmae"]),
+        ({"company": {"companyName": "C", "tax": None}}, ["company.tax"]),
+        ({"emial": None, "name": {"x": 1, "y": None}}, ["emial", "name.y", "name.x"]),
+        ({"id": None, "createdAt": None}, ["id", "createdAt"]),
+        ({"": None}, [""]),
+        ({"x" * 1000: 1}, ["x" * 99 + "…"]),
+        ({"x" * 1000: None}, ["x" * 99 + "…"]),
+    ],
+)
+async def test_a_patch_that_removes_what_no_contact_has_is_refused(
+    patch: dict[str, Any], fields: list[str]
+) -> None:
+    status, named, document = await refused(lambda: http.revised(DETAILS, patch))
+    assert (status, named) == (400, fields)
+    assert {error["reason"] for error in document["errors"]} == {"is not a field that can be set here"}
+
+
+@pytest.mark.parametrize(
+    "patch", [{"description": None}, {"company": None}, {"company": {"companyName": "C", "city": None}}]
+)
+def test_a_patch_may_remove_what_is_not_there(patch: dict[str, Any]) -> None:
+    without = DETAILS.model_copy(update={"description": None, "company": None})
+    assert http.revised(without, patch).description is None
 
 
 @pytest.mark.parametrize(
@@ -198,6 +297,32 @@ async def test_the_answer_to_a_body_of_thousands_of_mistakes_is_small() -> None:
     status, fields, document = await refused(lambda: http.contact_details(request(body=body)))
     assert (status, len(fields)) == (400, 100)
     assert len(json.dumps(document)) < 20_000
+
+
+@pytest.mark.parametrize("sign", ["x", "é", "\N{GRINNING FACE}", "\0", '"'])
+@pytest.mark.parametrize("many", [1, 40, 5_000])
+@pytest.mark.parametrize("nested", [False, True])
+async def test_the_answer_to_names_of_any_length_is_not_larger_than_what_was_sent(
+    sign: str, many: int, nested: bool
+) -> None:
+    room = 60_000 // many
+    width = len(json.dumps(sign, ensure_ascii=False).encode()) - 2
+    names = {f"{number}{sign * max(1, (room - 10) // width)}": 0 for number in range(many)}
+    sent = json.dumps(DETAILS_JSON | {"name": names} if nested else names, ensure_ascii=False).encode()[
+        :65_536
+    ]
+    status, fields, document = await refused(lambda: http.contact_details(request(body=sent)))
+    assert status == 400
+    assert fields
+    assert max(map(len, fields)) <= LONGEST_NAME
+    assert len(json.dumps(document)) < 70_000
+
+
+async def test_the_text_of_an_answer_tells_ten_mistakes_and_how_many_more() -> None:
+    body = json.dumps({f"f{number}": 0 for number in range(50)} | DETAILS_JSON).encode()
+    _, fields, document = await refused(lambda: http.contact_details(request(body=body)))
+    assert (len(fields), document["detail"].count(";")) == (50, 10)
+    assert document["detail"].endswith("; and 40 more")
 
 
 async def test_a_chunked_body_is_named_as_such() -> None:
@@ -429,7 +554,11 @@ def test_a_version_that_others_have_replaced_is_not_claimed() -> None:
 
 @pytest.mark.parametrize(
     ("header", "status"),
-    [('"1"', 304), ('W/"1"', 304), ("*", 304), ('"0", "1"', 304), ('"2"', 200), ("1", 200), ("", 200)],
+    [
+        *[('"1"', 304), ('W/"1"', 304), ("*", 304), (" * ", 304), ('"0", "1"', 304), (',"0",, W/"1" ,', 304)],
+        *[('"2"', 200), ("1", 200), ("", 200)],
+        *[('"a, *, b"', 200), ('"0, "1", 2"', 200), ('"0,1"', 200), ('*, "2"', 200)],
+    ],
 )
 def test_a_version_that_the_caller_has_is_not_sent_again(header: str, status: int) -> None:
     response = http.resource.found(

@@ -101,7 +101,8 @@ def _operation(route: Route, call: Call) -> dict[str, Any]:
         for name in ("x-correlation-id", *call.headers)
     ]
     answers: dict[str, Any] = {str(answer.status): answer.told() for answer in call.answers}
-    problems = {*call.problems, 500} | ({429, 503} if call.uses_store else set())
+    # 400: a condition or a key that the call cannot honour
+    problems = {*call.problems, 400, 500} | ({429, 503} if call.uses_store else set())
     answers |= {
         str(status): {"$ref": f"#/components/responses/problem{status}"} for status in sorted(problems)
     }
@@ -128,14 +129,14 @@ def _problems() -> dict[str, Any]:
         f"problem{status}": {
             "description": title,
             "headers": {"x-correlation-id": {"$ref": "#/components/headers/x-correlation-id"}}
-            | {name: {"$ref": f"#/components/headers/{name}"} for name in _ALSO.get(status, ())},
+            | {name: {"$ref": f"#/components/headers/{name}"} for name in ALSO.get(status, ())},
             "content": {"application/problem+json": {"schema": schemas.ref("Problem")}},
         }
         for status, title in sorted(titles.items())
     }
 
 
-_ALSO = {415: ("Accept", "Accept-Patch", "Accept-Encoding"), 429: ("Retry-After",), 503: ("Retry-After",)}
+ALSO = {415: ("Accept", "Accept-Patch", "Accept-Encoding"), 429: ("Retry-After",), 503: ("Retry-After",)}
 """Headers of the answer to an error."""
 
 

@@ -142,7 +142,13 @@ find("sign-in-form").addEventListener("submit", (event) => {
   find("content").focus();
 });
 
-find("forget").addEventListener("click", () => askForKey(false));
+// What was shown goes with the key: only a new document holds nothing of it, the id in the address included.
+find("forget").addEventListener("click", () => {
+  key.forget();
+  leaving.asks = false;
+  window.history.replaceState(null, "", location.pathname + location.search);
+  location.reload();
+});
 find("look-now").addEventListener("click", lookAgain);
 find("pause").addEventListener("click", () => {
   looking.paused = !looking.paused;

@@ -120,9 +120,10 @@ find("work-close").addEventListener("click", () => {
   find("work").hidden = true;
 });
 
-// Whoever leaves the page stops the work.
+// Whoever leaves the page stops the work. Whoever forgets the key wants that.
+const leaving = { asks: true };
 addEventListener("beforeunload", (event) => {
-  if (isUnderWay()) event.preventDefault();
+  if (leaving.asks && isUnderWay()) event.preventDefault();
 });
 
 /** Try again what the service says will pass, when it says. */

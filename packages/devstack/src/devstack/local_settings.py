@@ -1,11 +1,12 @@
 """A settings file is read whole or refused with one line that says what to mend: nothing is half understood.
 
 The format is the ``local.settings.json`` of the Azure Functions Core Tools, ``{"IsEncrypted": false,
-"Values": {...}}`` with texts for values
+"Values": {...}}`` with texts for values, and ``"Host": {"CORS": "...", "CORSCredentials": false}`` for the host itself
 (https://learn.microsoft.com/azure/azure-functions/functions-develop-local#local-settings-file).
 """
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,29 @@ def read_values(file: Path | None) -> dict[str, str]:
         if not isinstance(value, str):
             raise CannotStart(f'{file}: the value of "{name}" is not a text; put it in double quotes')
     return values
+
+
+@dataclass(frozen=True)
+class HostSection:
+    """What the file tells the host itself."""
+
+    cors: str = ""
+    """Origins whose pages may call, with commas between them."""
+    cors_credentials: bool = False
+
+
+def read_host(file: Path | None) -> HostSection:
+    """The part ``Host``; what is not there is as nobody had asked for it. Raises :class:`CannotStart`."""
+    content = _parse(file) if file else {}
+    told = content.get("Host", {}) if isinstance(content, dict) else {}
+    host = told if isinstance(told, dict) else {"CORS": None}
+    cors, credentials = host.get("CORS", ""), str(host.get("CORSCredentials", False)).lower()
+    if not isinstance(cors, str) or credentials not in ("true", "false"):
+        raise CannotStart(
+            f'{file}: set "Host" to an object with CORS, a text of origins with commas between them, and '
+            "CORSCredentials, true or false"
+        )
+    return HostSection(cors, credentials == "true")
 
 
 def _parse(file: Path) -> Any:

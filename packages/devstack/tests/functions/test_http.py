@@ -153,10 +153,57 @@ async def megabytes(count: int) -> AsyncIterator[bytes]:
         yield bytes(1024 * 1024)
 
 
-async def test_a_body_over_100_mb_is_refused(http: aiohttp.ClientSession) -> None:
-    length = {"Content-Length": str(101 * 1024 * 1024)}
-    async with http.post("api/in_thread", data=megabytes(101), headers=length) as answer:
-        assert answer.status == 413
+async def refused_at_once(service: Service, length: int) -> None:
+    """The answer to a body of which nothing is sent."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", service.port)
+    writer.write(f"POST /api/in_thread HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n".encode())
+    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+    writer.close()
+    await writer.wait_closed()
+    assert head.startswith(b"HTTP/1.1 413 ")
+    assert b"Content-Length: 0\r\n" in head
+
+
+async def test_a_body_over_100_mb_is_refused(app: Service) -> None:
+    await refused_at_once(app, 100 * 1024 * 1024 + 1)
+
+
+async def test_a_body_over_the_setting_is_refused_before_it_has_come(tmp_path: Path) -> None:
+    with host(tmp_path, "http", {"FUNCTIONS_REQUEST_BODY_SIZE_LIMIT": "1000"}) as service:
+        async with (
+            aiohttp.ClientSession(service.address) as session,
+            session.post("api/in_thread", data=b"x" * 1000) as answer,
+        ):
+            assert (await described(answer))["body"] == "x" * 1000
+        await refused_at_once(service, 1001)
+
+
+HSTS = {"AzureFunctionsJobHost__extensions__http__hsts__isEnabled": "true"}
+
+
+@pytest.mark.parametrize(
+    ("headers", "sent"),
+    [
+        ({"Host": "app.example", "X-Forwarded-Proto": "https"}, "max-age=31536000"),
+        ({"Host": "app.example:443", "X-Forwarded-Proto": "https"}, "max-age=31536000"),
+        ({"Host": "app.example"}, None),
+        ({"Host": "localhost:7071", "X-Forwarded-Proto": "https"}, None),
+    ],
+)
+async def test_hsts_is_sent_over_tls_alone_and_not_by_a_local_host(
+    tmp_path: Path, headers: dict[str, str], sent: str | None
+) -> None:
+    days = {"AzureFunctionsJobHost__extensions__http__hsts__maxAge": "365"}
+    with host(tmp_path, "http", HSTS | days) as service:
+        async with aiohttp.ClientSession(service.address) as session:
+            for path in ("api/echo/a", "api/nothing"):
+                async with session.get(path, headers=headers) as answer:
+                    assert answer.headers.get("Strict-Transport-Security") == sent
+
+
+async def test_the_url_has_the_scheme_that_the_caller_used(http: aiohttp.ClientSession) -> None:
+    async with http.get("api/echo/a", headers={"Host": "h", "X-Forwarded-Proto": "https"}) as answer:
+        assert (await described(answer))["url"] == "https://h/api/echo/a"
 
 
 async def test_a_packed_body_reaches_the_function_as_it_is(http: aiohttp.ClientSession) -> None:

@@ -8,11 +8,12 @@ from pathlib import Path
 
 from devstack import service
 from devstack.functions import logs
-from devstack.functions.host import serve
+from devstack.functions.cors import Cors
+from devstack.functions.host import Callers, serve
 from devstack.functions.keys import FUNCTION_SETTING, MASTER_SETTING
 from devstack.functions.listener import Stop
 from devstack.functions.settings import apply_settings_file
-from devstack.local_settings import KEYS_FILE, default_file
+from devstack.local_settings import KEYS_FILE, default_file, read_host
 
 STOP_SECONDS = 10.0
 """What Azure leaves the process."""
@@ -28,14 +29,20 @@ def main(argv: list[str]) -> int:
 @contextlib.asynccontextmanager
 async def _serve(arguments: argparse.Namespace) -> AsyncIterator[str]:
     app = arguments.app.resolve()
-    if file := arguments.settings or default_file(app):
+    file = arguments.settings or default_file(app)
+    if file:
         apply_settings_file(file)
+    told = read_host(file)
+    cors = Cors.parsed(
+        told.cors if arguments.cors is None else arguments.cors,
+        credentials=arguments.cors_credentials or told.cors_credentials,
+    )
     if arguments.drain_seconds is None:
         stop = Stop(arguments.stop_seconds, drain=False)
     else:
         stop = Stop(arguments.drain_seconds, drain=True)
     data = (arguments.data or service.default_data("functions")).absolute()
-    async with serve(app, data, arguments.port, stop, asks_for_keys=arguments.keys) as address:
+    async with serve(app, data, arguments.port, stop, Callers(arguments.keys, cors)) as address:
         yield address
 
 
@@ -69,6 +76,14 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         action="store_true",
         help=f"ask callers for keys, as Azure does; they are in {KEYS_FILE} in the data folder, and "
         f"{MASTER_SETTING} and {FUNCTION_SETTING} set two of them",
+    )
+    parser.add_argument(
+        "--cors",
+        metavar="ORIGINS",
+        help='origins whose pages may call, with commas between them; default: "CORS" under "Host" in the settings',
+    )
+    parser.add_argument(
+        "--cors-credentials", action="store_true", help="those pages may send cookies and the like"
     )
     parser.add_argument("--watch-stdin", action="store_true", help="stop when standard input ends")
     return parser.parse_args(argv)

@@ -7,19 +7,22 @@ import contextlib
 import logging
 import os
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from aiohttp import web
 
 from devstack.functions.connections import Clients
+from devstack.functions.cors import Cors
 from devstack.functions.cosmos_trigger import CosmosTrigger
 from devstack.functions.host_json import HostSettings, read_host_json
-from devstack.functions.http import make_application, make_router
+from devstack.functions.http import EdgeSettings, make_application, make_router
 from devstack.functions.indexing import FunctionInfo
 from devstack.functions.invocation import Invoker
 from devstack.functions.keys import read_keys
 from devstack.functions.listener import Listener, Stop
 from devstack.functions.servicebus_trigger import ServiceBusTrigger
+from devstack.functions.settings import max_body_bytes
 from devstack.functions.timer_trigger import TimerTrigger
 from devstack.functions.workers import Workers, worker_count
 from devstack.service import CannotStart, port_errors
@@ -31,9 +34,22 @@ RETRY_TRIGGERS = ("cosmosDBTrigger", "timerTrigger")
 """Where a retry policy is meant to be; the host applies one anywhere."""
 
 
+@dataclass(frozen=True)
+class Callers:
+    """Who may call over HTTP."""
+
+    asks_for_keys: bool = False
+    cors: Cors | None = None
+    """The pages of other origins; None: none of them."""
+
+
+EVERYBODY = Callers()
+"""But for pages of other origins."""
+
+
 @contextlib.asynccontextmanager
 async def serve(
-    app: Path, data: Path, port: int, stop: Stop, *, asks_for_keys: bool = False
+    app: Path, data: Path, port: int, stop: Stop, callers: Callers = EVERYBODY
 ) -> AsyncIterator[str]:
     """Run the app in the folder ``app``; yields the address of its HTTP functions. Raises CannotStart.
 
@@ -49,8 +65,9 @@ async def serve(
         stack.push_async_callback(clients.close)
         _warn_of_retries(functions)
         listeners = _make_listeners(functions, workers, clients, settings, data)
-        keys = read_keys(data, _over_http(functions), os.environ) if asks_for_keys else None
-        application = make_application(make_router(functions, settings.route_prefix), workers, keys)
+        keys = read_keys(data, _over_http(functions), os.environ) if callers.asks_for_keys else None
+        edge = EdgeSettings(max_body_bytes(), settings.hsts, callers.cors, keys)
+        application = make_application(make_router(functions, settings.route_prefix), workers, edge)
         async with _running(application, port, listeners, stop) as address:
             _log.info("%s: %s", app.name, ", ".join(map(_described, functions)))
             yield address

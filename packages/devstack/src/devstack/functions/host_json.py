@@ -65,6 +65,8 @@ class HostSettings:
     route_prefix: str = "api"
     function_timeout: float = DEFAULT_FUNCTION_TIMEOUT
     """In seconds; :data:`FOR_EVER`: none."""
+    hsts: str | None = None
+    """The header ``Strict-Transport-Security``; None: it is not sent."""
     service_bus: ServiceBusOptions = field(default_factory=ServiceBusOptions)
 
 
@@ -125,6 +127,7 @@ def read_host_json(app: Path) -> HostSettings:
         settings = HostSettings(
             route_prefix=configuration.text("extensions:http:routeprefix", "api"),
             function_timeout=_function_timeout(configuration),
+            hsts=_hsts(configuration),
             service_bus=_service_bus(configuration),
         )
     except (OSError, ValueError, TypeError) as error:
@@ -146,6 +149,19 @@ def _function_timeout(configuration: _Configuration) -> float:
     if seconds < 1:
         raise ValueError(f'functionTimeout is "{value}"; set it to a time from 1 second up, or -1 for none')
     return seconds
+
+
+def _hsts(configuration: _Configuration) -> str | None:
+    path = "extensions:http:hsts"
+    if not configuration.boolean(f"{path}:isenabled", default=False):
+        return None
+    told = [f"max-age={configuration.seconds(f'{path}:maxage', 30 * _DAY):.0f}"]
+    told += [
+        name
+        for name in ("includeSubDomains", "preload")
+        if configuration.boolean(f"{path}:{name.lower()}", default=False)
+    ]
+    return "; ".join(told)
 
 
 def _service_bus(configuration: _Configuration) -> ServiceBusOptions:

@@ -7,12 +7,14 @@ without a body.
 
 import logging
 from collections.abc import Iterable
+from dataclasses import dataclass
 from urllib.parse import quote
 
 from aiohttp import web
 from azure.functions import meta
 from multidict import CIMultiDict, MultiMapping
 
+from devstack.functions.cors import Cors
 from devstack.functions.execution import Executor, stack_trace
 from devstack.functions.indexing import FunctionInfo
 from devstack.functions.invocation import FunctionFailed, Input, Invoker, TraceContext
@@ -21,8 +23,7 @@ from devstack.functions.logs import logged_as
 from devstack.functions.routing import Router, RouteTemplate, UnsupportedRoute, resolved_path
 from devstack.service import CannotStart
 
-MAX_BODY_BYTES = 100 * 1024 * 1024
-"""https://learn.microsoft.com/azure/azure-functions/functions-bindings-http-webhook-trigger#limits"""
+NOT_OVER_TLS = ("localhost", "127.0.0.1", "[::1]")
 HOME_PAGE = "Your Azure Functions app is up and running (devstack).\n"
 
 _log = logging.getLogger(__name__)
@@ -47,23 +48,47 @@ def make_router(functions: Iterable[FunctionInfo], prefix: str) -> Router[Functi
     return router
 
 
+@dataclass(frozen=True)
+class EdgeSettings:
+    """What the host does with every request and answer, whichever function they are for."""
+
+    max_body_bytes: int
+    hsts: str | None = None
+    """The header that tells browsers to come over TLS alone; None: it is switched off."""
+    cors: Cors | None = None
+    keys: Keys | None = None
+    """None: nobody is asked for one."""
+
+
 def make_application(
-    router: Router[FunctionInfo], invoker: Invoker, keys: Keys | None = None
+    router: Router[FunctionInfo], invoker: Invoker, settings: EdgeSettings
 ) -> web.Application:
-    """The web application that answers for all HTTP functions; ``keys`` None: nobody is asked for one."""
-    edge = _Edge(router, invoker, keys)
-    application = web.Application(client_max_size=MAX_BODY_BYTES)
+    """The web application that answers for all HTTP functions."""
+    edge = _Edge(router, invoker, settings)
+    application = web.Application(client_max_size=settings.max_body_bytes)
     application.router.add_route("*", "/{path:.*}", edge.answer)
     return application
 
 
 class _Edge:
-    def __init__(self, router: Router[FunctionInfo], invoker: Invoker, keys: Keys | None) -> None:
+    def __init__(self, router: Router[FunctionInfo], invoker: Invoker, settings: EdgeSettings) -> None:
         self._router = router
         self._invoker = invoker
-        self._keys = keys
+        self._settings = settings
+        self._keys = settings.keys
 
     async def answer(self, request: web.Request) -> web.Response:
+        cors = self._settings.cors
+        answer = cors.preflight(request) if cors else None
+        if answer is None:
+            answer = await self._answer(request)
+            if cors:
+                cors.allow(request, answer)
+        if self._settings.hsts and _scheme(request) == "https" and not _is_local(request.host):
+            answer.headers["Strict-Transport-Security"] = self._settings.hsts
+        return answer
+
+    async def _answer(self, request: web.Request) -> web.Response:
         path = resolved_path(request.rel_url.raw_path)
         found = self._router.find(request.method, path)
         if found is None:
@@ -71,6 +96,10 @@ class _Edge:
         function, parameters = found
         if refusal := self._refusal(request, function):
             return refusal
+        if (request.content_length or 0) > self._settings.max_body_bytes:
+            refused = web.Response(status=413)
+            refused.force_close()
+            return refused
         # A body that does not say how long it is, a chunked one, is not handed on.
         body = await request.read() if request.content_length else b""
         value = Input(_datum(request, path, parameters, body))
@@ -101,7 +130,7 @@ def _datum(request: web.Request, path: str, parameters: dict[str, str], body: by
     query = f"?{request.rel_url.raw_query_string}" if request.rel_url.raw_query_string else ""
     value = {
         "method": meta.Datum(request.method, "string"),
-        "url": meta.Datum(f"{request.scheme}://{request.host}{_encoded(path)}{query}", "string"),
+        "url": meta.Datum(f"{_scheme(request)}://{request.host}{_encoded(path)}{query}", "string"),
         "headers": strings(_joined(request.headers)),
         # Names without a value are left out, as the worker's protocol has no way to say null.
         "query": strings({name: value for name, value in _joined(request.query).items() if value}),
@@ -110,6 +139,16 @@ def _datum(request: web.Request, path: str, parameters: dict[str, str], body: by
         "body": meta.Datum(body, "bytes"),
     }
     return meta.Datum(value, "http")
+
+
+def _scheme(request: web.Request) -> str:
+    """As the caller used it: in Azure TLS ends before the host, which believes this header there."""
+    return request.headers.get("X-Forwarded-Proto") or request.scheme
+
+
+def _is_local(host: str) -> bool:
+    """ASP.NET Core's middleware leaves these out."""
+    return host.rpartition(":")[0] in NOT_OVER_TLS or host in NOT_OVER_TLS
 
 
 def _encoded(path: str) -> str:

@@ -17,6 +17,10 @@ from devstack.service import CannotStart
 REWRITE_SETTING = "DEVSTACK_REWRITE_TEXTS"
 TIME_ZONE_SETTINGS = ("TZ", "WEBSITE_TIME_ZONE")
 
+BODY_SETTING = "FUNCTIONS_REQUEST_BODY_SIZE_LIMIT"
+MAX_BODY_BYTES = 100 * 1024 * 1024
+"""https://learn.microsoft.com/azure/azure-functions/functions-bindings-http-webhook-trigger#limits"""
+
 _log = logging.getLogger(__name__)
 _PLACEHOLDER = re.compile(r"%([^%]+)%")
 
@@ -43,6 +47,12 @@ def resolve(text: str, *, where: str) -> str:
         return value
 
     return _PLACEHOLDER.sub(setting, text)
+
+
+def max_body_bytes() -> int:
+    """How long a request's body may be; a setting that is no number is ignored, as the host does."""
+    text = (os.environ.get(BODY_SETTING) or "").strip()
+    return int(text) if text.isascii() and text.isdigit() else MAX_BODY_BYTES
 
 
 def rewrites_texts() -> bool:
