@@ -11,17 +11,21 @@ import rfc8785
 _LARGEST_INTEGER = 2**53 - 1
 """Beyond it JSON's readers do not agree on an integer (RFC 8259, section 6)."""
 _LARGEST_DOUBLE = 2**1023
+_TOO_DEEP = "it is nested too deeply"
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
 
 def canonical(value: Any) -> bytes:
     """The canonical form of JSON as it was read. Raises ValueError when there is none, as for a lone surrogate."""
-    if _is_simple(value):
-        return _ENCODER.encode(value).encode()
     try:
-        return rfc8785.dumps(value)
-    except rfc8785.IntegerDomainError:
-        return rfc8785.dumps(_with_floats(value))
+        if _is_simple(value):
+            return _ENCODER.encode(value).encode()
+        try:
+            return rfc8785.dumps(value)
+        except rfc8785.IntegerDomainError:
+            return rfc8785.dumps(_with_floats(value))
+    except RecursionError:
+        raise ValueError(_TOO_DEEP) from None
 
 
 def check(value: Any) -> None:
@@ -33,6 +37,8 @@ def check(value: Any) -> None:
             rfc8785.dumps(value)
     except rfc8785.IntegerDomainError:
         raise ValueError("an integer is beyond 2^53: write it as text") from None
+    except RecursionError:
+        raise ValueError(_TOO_DEEP) from None
     except (rfc8785.CanonicalizationError, UnicodeEncodeError):
         raise ValueError("a text has a lone surrogate, or a number is not finite: replace it") from None
 

@@ -16,6 +16,8 @@ class Block:
 
     event: FeedEvent
     reason: str
+    by_broker: bool = False
+    """Whether the broker has answered so; False: the event itself shows it."""
 
 
 @dataclass(frozen=True)
@@ -35,11 +37,12 @@ async def deliver(
 
     ``until``: as :meth:`outbox.publisher.Publisher.publish` has it.
     """
-    sendable = [list(_sendable(group, publisher.guarantees.largest_message_bytes)) for group in groups]
+    largest = publisher.guarantees.largest_message_bytes
+    sendable = [list(_sendable(group, largest)) for group in groups]
     page = [AggregateEvents(events[0].aggregate, events) for events in sendable if events]
     outcomes = iter(await publisher.publish(page, until) if page else ())
     deliveries = [
-        _delivery(group, len(events), next(outcomes) if events else Accepted())
+        _delivery(group, len(events), next(outcomes) if events else Accepted(), largest)
         for group, events in zip(groups, sendable, strict=True)
     ]
     now = utc_now()
@@ -50,22 +53,28 @@ async def deliver(
 
 def _sendable(events: Sequence[FeedEvent], largest: int | None) -> Iterator[OutboxEvent]:
     for event in events:
-        if not isinstance(event, OutboxEvent) or _too_large(event, largest):
+        if not isinstance(event, OutboxEvent) or _unsendable(event, largest) is not None:
             return
         yield event
 
 
-def _too_large(event: OutboxEvent, largest: int | None) -> bool:
+def _unsendable(event: OutboxEvent, largest: int | None) -> str | None:
+    """Why the event itself can never be sent; None: nothing is known against it."""
     if largest is None:
-        return False
-    text = json.dumps(dict(event.data), ensure_ascii=False, separators=(",", ":"))
-    return len(text.encode(errors="replace")) > largest
+        return None
+    try:
+        text = json.dumps(dict(event.data), ensure_ascii=False, separators=(",", ":"))
+    except (ValueError, TypeError, RecursionError) as error:
+        return f"the event's data has no form in JSON ({type(error).__name__})"
+    if len(text.encode(errors="replace")) > largest:
+        return "the event is larger than any message may be"
+    return None
 
 
-def _delivery(events: Sequence[FeedEvent], offered: int, outcome: Outcome) -> Delivery:
+def _delivery(events: Sequence[FeedEvent], offered: int, outcome: Outcome, largest: int | None) -> Delivery:
     match outcome:
-        case Refused(accepted, reason):
-            return Delivery(accepted, Block(events[accepted], reason))
+        case Refused(accepted, reason, shown_by_event):
+            return Delivery(accepted, Block(events[accepted], reason, by_broker=not shown_by_event))
         case Unknown(accepted, reason):
             return Delivery(accepted, waits_for=reason)
         case Accepted():
@@ -74,9 +83,6 @@ def _delivery(events: Sequence[FeedEvent], offered: int, outcome: Outcome) -> De
             stopped = events[offered]
             if isinstance(stopped, Unread):
                 return Delivery(offered, waits_for=stopped.reason)
-            reason = (
-                stopped.reason
-                if isinstance(stopped, Poison)
-                else "the event is larger than any message may be"
-            )
-            return Delivery(offered, Block(stopped, reason))
+            why = stopped.reason if isinstance(stopped, Poison) else _unsendable(stopped, largest)
+            assert why is not None, "something stopped it"
+            return Delivery(offered, Block(stopped, why))

@@ -6,7 +6,7 @@ Poison can never be sent as it is, and is parked.
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from outbox.aggregate import AggregateKey
@@ -36,6 +36,7 @@ class OutboxEvent:
     sequence: int | None
     """None: the event is unsequenced, and has its place by ``lsn``, ``created_at`` and ``id``."""
     created_at: datetime
+    """In UTC."""
     correlation_id: str | None = None
     traceparent: str | None = None
     tracestate: str | None = None
@@ -126,6 +127,14 @@ def by_aggregate(events: Iterable[FeedEvent]) -> dict[AggregateKey | None, list[
     return {aggregate: in_order(group) for aggregate, group in groups.items()}
 
 
+def still_of(aggregate: AggregateKey, event: FeedEvent) -> FeedEvent:
+    """An event that was read again: poison where its document, as it is stored now, says that it is another's."""
+    if event.aggregate == aggregate:
+        return event
+    reason = "the stored document belongs to another aggregate now, or to none"
+    return Poison(event.id, aggregate, reason, event.lsn, event.lifetime, event.document)
+
+
 def in_order(events: Sequence[FeedEvent]) -> list[FeedEvent]:
     """One aggregate's events by sequence. An event without one has its place among the others by its LSN."""
     ordered = sorted((event for event in events if event.sequence is not None), key=_sequence)
@@ -145,7 +154,7 @@ def unsequenced_place(event: FeedEvent) -> tuple[int, str, str]:
         delivered, Poison
     ):  # within its transaction the document's place is not known: it goes first
         return event.lsn, "", event.id
-    return event.lsn, delivered.created_at.astimezone(UTC).isoformat(), event.id
+    return event.lsn, delivered.created_at.isoformat(), event.id
 
 
 def _sequence(event: FeedEvent) -> int:

@@ -7,7 +7,7 @@ nothing else.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from outbox.aggregate import AggregateKey
@@ -59,11 +59,14 @@ class Accepted:
 class Refused:
     """The broker has the first ``accepted`` events and will never take the next one as it is; no later one was sent.
 
-    ``reason`` carries no personal data.
+    ``reason`` carries no personal data, and has the same words for the same cause.
     """
 
     accepted: int
     reason: str
+    shown_by_event: bool = field(default=False, compare=False)
+    """No message can be made of the event, or it was measured to be larger than any may be. False: the broker answered
+    so, which a fault of its settings could cause as well."""
 
 
 @dataclass(frozen=True)

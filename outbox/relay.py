@@ -7,7 +7,8 @@ events that they already have.
 
 An event that can never be sent is parked durably, with all later events of its aggregate, before the page counts as
 done. Other aggregates go on. Every event of the page ends in one of four ways: the broker has it, it is parked, an
-operator has discarded it, or the broker has its place already and refuses it now, which is logged.
+operator has discarded it, or the broker has its place already and refuses it now, which is logged. Whatever one
+document makes raise makes that document poison; a broker that refuses everything alike makes the page wait.
 """
 
 import asyncio
@@ -27,6 +28,7 @@ from outbox.originals import AsDelivered, Originals
 from outbox.page import Committed, Forwarded, Progress
 from outbox.parking_lot import ParkingLot
 from outbox.publisher import Publisher
+from outbox.refused_alike import RefusedAlike
 from outbox.ttl_guard import TtlGuard
 from outbox.unit_of_work import Clock, utc_now
 
@@ -53,6 +55,7 @@ class Relay:
     """The same for all instances: how long a reading of the markers may be used."""
     guard: TtlGuard = field(default_factory=TtlGuard)
     accepted: Accepted = field(default_factory=Accepted)
+    refused_alike: RefusedAlike = field(default_factory=RefusedAlike)
     clock: Clock = utc_now
     saying: OnceAMinute = field(default_factory=OnceAMinute)
 
@@ -140,13 +143,16 @@ class Relay:
         }
         to_park: list[Marker] = []
         results = await self._deliver([*offered.values()], usable_until)
+        to_wait = self._refused_alike(dict(zip(offered, (delivery for _, delivery in results), strict=True)))
         for key, (sent, delivery) in zip(offered, results, strict=True):
             marker = markers[key]
             page.take_off(key, sent)
-            if delivery.waits_for is not None:
+            if key in to_wait:
+                page.wait(key, to_wait[key])
+            elif delivery.waits_for is not None:
                 page.wait(key, delivery.waits_for)
             elif delivery.block is not None and marker.has_place_of(delivery.block.event):
-                self._drop_refused(page, key, delivery.block)
+                self._drop_refused(page, marker, delivery.block)
             elif delivery.block is not None:
                 event, reason = delivery.block.event, delivery.block.reason
                 to_park.append(marker.block(event, reason, page.sent[key], self.clock()))
@@ -155,6 +161,16 @@ class Relay:
             else:
                 del page.open[key]
         return to_park
+
+    def _refused_alike(self, deliveries: Mapping[AggregateKey, Delivery]) -> Mapping[AggregateKey, str]:
+        """The aggregates of which the broker refuses an event as it refuses everything, and what that means."""
+        refused = {
+            key: delivery.block.reason
+            for key, delivery in deliveries.items()
+            if delivery.block is not None and delivery.block.by_broker
+        }
+        accepted = any(delivery.sent for delivery in deliveries.values())
+        return self.refused_alike.to_wait(refused, accepted=accepted)
 
     async def _deliver(
         self, groups: Sequence[Sequence[FeedEvent]], usable_until: float
@@ -175,15 +191,23 @@ class Relay:
             results.append(([event for event in group if id(event) not in unsent], delivery))
         return results
 
-    def _drop_refused(self, page: Progress, key: AggregateKey, block: Block) -> None:
-        event = block.event
+    def _drop_refused(self, page: Progress, marker: Marker, block: Block) -> None:
+        event, key = block.event, marker.aggregate
         page.drop(key, event)
+        if event.id in marker.passed:
+            told = "The broker has accepted it before: nothing needs to be done"
+        else:
+            told = (
+                f"The broker has accepted sequence {marker.accepted} before, and perhaps this event too. It is "
+                "possibly missing: if a subscriber lacks it, remove the reason and publish the aggregate again"
+            )
         _log.error(
-            "event %s of %s came again, and cannot be sent now: %s. The broker has accepted an event in its place "
-            "before: nothing needs to be done%s",
+            "event %s of %s, sequence %s, came again or late, and cannot be sent now: %s. %s%s",
             event.id,
             key,
+            event.sequence,
             block.reason,
+            told,
             caused_by(event),
         )
         if not page.open[key]:

@@ -26,7 +26,7 @@ from outbox.errors import (
     Throttled,
     Unavailable,
 )
-from outbox.feed import FeedEvent
+from outbox.feed import FeedEvent, still_of
 from outbox.marker import Marker
 from outbox.originals import AsDelivered, Originals
 from outbox.parking_lot import ParkedEvent, ParkingLot
@@ -130,10 +130,11 @@ class Replay:
         try:
             send_until = asyncio.get_running_loop().time() + self._seconds_to_send(marker)
             async with asyncio.timeout_at(send_until):
-                events = await self.originals.verified(parked)
+                verified = await self.originals.verified(parked)
         except TimeoutError:
             await self._give_back(marker)
             raise NotDelivered("the events could not be sent in time: replay again later") from None
+        events = [still_of(marker.aggregate, event) for event in verified]
         [delivery] = await deliver(self.publisher, [events], send_until)
         sent, now = events[: delivery.sent], self.clock()
         self.originals.forget(sent)

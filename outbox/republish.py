@@ -16,7 +16,7 @@ from uuid import UUID, uuid5
 from outbox.aggregate import AggregateKey
 from outbox.delivery import deliver
 from outbox.errors import NotDelivered, Throttled, Unavailable
-from outbox.feed import FeedEvent, OutboxEvent, by_aggregate, in_order
+from outbox.feed import FeedEvent, OutboxEvent, by_aggregate, in_order, still_of
 from outbox.marker import Fate, Marker
 from outbox.notice import ACTION as NOTICE
 from outbox.notice import Notice
@@ -136,16 +136,11 @@ class Republishing:
         usable_until = asyncio.get_running_loop().time() + self.reading_seconds
         markers = await self.parking.markers(left.keys())
         _take_out(left, markers, progress)
-        events = [event for group in left.values() for event in group]
-        notices = [event for event in events if _is_notice(event)]
-        originals = await self.originals.verified([event for event in events if not _is_notice(event)])
-        self.originals.forget(originals)
-        groups = by_aggregate([*originals, *notices])
+        groups = await self._as_committed(left)
         renamed = [self._renamed(group) for group in groups.values()]
         deliveries = await deliver(self.publisher, renamed, usable_until)
         waiting = None
         for (key, group), delivery in zip(groups.items(), deliveries, strict=True):
-            assert key is not None, "an event keeps its aggregate when it is read again"
             progress.published += delivery.sent
             left[key] = group[delivery.sent :]
             waiting = waiting or delivery.waits_for
@@ -155,6 +150,18 @@ class Republishing:
                 del left[key]
         if waiting is not None:
             raise NotDelivered(waiting)
+
+    async def _as_committed(
+        self, left: Mapping[AggregateKey, Sequence[FeedEvent]]
+    ) -> dict[AggregateKey, list[FeedEvent]]:
+        """Each aggregate's events as they are stored now, in order; a notice has no original."""
+        stored = [(key, event) for key, group in left.items() for event in group if not _is_notice(event)]
+        verified = await self.originals.verified([event for _, event in stored])
+        self.originals.forget(verified)
+        groups = {key: [event for event in group if _is_notice(event)] for key, group in left.items()}
+        for (key, _), event in zip(stored, verified, strict=True):
+            groups[key].append(still_of(key, event))
+        return {key: in_order(group) for key, group in groups.items()}
 
     def _renamed(self, group: Sequence[FeedEvent]) -> list[FeedEvent]:
         return [

@@ -10,16 +10,25 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from infra.canonical import canonical
 from infra.cosmos.publishable import check_publishable, check_storable
+from infra.cosmos.stored_values import (
+    LARGEST_INTEGER,
+    document_id,
+    encodable,
+    in_utc,
+    is_text,
+    lifetime,
+    lsn,
+)
 from infra.telemetry.tracing import valid_state
 from outbox.aggregate import STORED, Aggregate, AggregateKey, AggregateState
 from outbox.errors import Unpublishable
 from outbox.event import DomainEvent
-from outbox.feed import FeedEvent, Lifetime, OutboxEvent, Poison
+from outbox.feed import FeedEvent, OutboxEvent, Poison
 from outbox.notice import Notice
 from outbox.unit_of_work import Origin, RequestRecord, Versioned
 
@@ -133,10 +142,10 @@ def event_item(aggregate: Aggregate[Any], event: DomainEvent, origin: Origin, *,
 
 
 def notice_document(notice: Notice, *, partition_key: Any) -> Item:
-    """The event document of a notice, which is stored in the parking lot alone."""
+    """The event document of a notice, which is stored in the parking lot alone. A broken key is the aggregate's id."""
     item: Item = {
         "id": notice.id,
-        "partitionKey": partition_key,
+        "partitionKey": partition_key if is_text(partition_key) else notice.aggregate.id,
         "type": EVENT_TYPE,
         "aggregateType": notice.aggregate.type,
         "aggregateId": notice.aggregate.id,
@@ -174,17 +183,17 @@ class _EventData(BaseModel):
     id: Annotated[str, Field(pattern=_UUID)]
     """Unique everywhere, since the topic drops a message whose id it has seen, whatever aggregate it is of."""
     action: _Short
-    sequence: Annotated[int, Field(ge=1, lt=2**63)] | None = None
-    created_at: Annotated[datetime, Field(strict=False)]
-    correlation_id: str | None = None
-    traceparent: str | None = None
+    sequence: Annotated[int, Field(ge=1, le=LARGEST_INTEGER)] | None = None
+    created_at: Annotated[datetime, Field(strict=False), AfterValidator(in_utc)]
+    correlation_id: Annotated[str, AfterValidator(encodable)] | None = None
+    traceparent: Annotated[str, AfterValidator(encodable)] | None = None
     tracestate: Annotated[str | None, BeforeValidator(valid_state)] = None
     """No event is held back because of it: where it is none, it is left out."""
 
 
 @dataclass(frozen=True)
 class EventReader:
-    """Reads event documents as the relay sees them."""
+    """Reads event documents as the relay sees them. Raises for no document: what cannot be read is poison."""
 
     untyped: str | None = None
     """The aggregate type of events that were stored without one; None: there are no such events."""
@@ -197,11 +206,13 @@ class EventReader:
         """The event in an item of the feed; None when the item is no event document."""
         if item.get("type") != EVENT_TYPE:
             return None
-        event_id, aggregate = str(item.get("id", "")), self._aggregate(item)
+        event_id, aggregate = document_id(item), self._aggregate(item)
         try:
             data = _EventData.model_validate(item.get("data"))
         except ValidationError as problems:
             return _poison(item, aggregate, f"the document is no valid event: {_wrong_fields(problems)}")
+        except Exception as error:  # noqa: BLE001 - whatever one document makes raise, it is that document's fault
+            return _poison(item, aggregate, f"the document cannot be read ({type(error).__name__})")
         if aggregate is None:
             return _poison(
                 item,
@@ -217,8 +228,8 @@ class EventReader:
             **dict(data),
             aggregate=aggregate,
             schema_version=_schema_version(item),
-            lsn=_lsn(item),
-            lifetime=_lifetime(item),
+            lsn=lsn(item),
+            lifetime=lifetime(item),
             data=item["data"],
             document=item,
         )
@@ -232,7 +243,7 @@ class EventReader:
 
 
 def _poison(item: Mapping[str, Any], aggregate: AggregateKey | None, reason: str) -> Poison:
-    return Poison(str(item.get("id", "")), aggregate, reason, _lsn(item), _lifetime(item), item)
+    return Poison(document_id(item), aggregate, reason, lsn(item), lifetime(item), item)
 
 
 def _wrong_fields(problems: ValidationError) -> str:
@@ -248,21 +259,9 @@ def _state(kind: type[Aggregate[Any]], data: Any) -> AggregateState:
 
 
 def _is_name(value: Any) -> bool:
-    return isinstance(value, str) and 1 <= len(value) <= _ID_LENGTH
-
-
-def _lsn(item: Mapping[str, Any]) -> int:
-    lsn = item.get("_lsn")
-    return lsn if isinstance(lsn, int) else 0
+    return isinstance(value, str) and 1 <= len(value) <= _ID_LENGTH and is_text(value)
 
 
 def _schema_version(item: Mapping[str, Any]) -> int | None:
     version = item.get(SCHEMA_VERSION)
-    return version if type(version) is int and version > 0 else None
-
-
-def _lifetime(item: Mapping[str, Any]) -> Lifetime | None:
-    ttl, written_at = item.get("ttl"), item.get("_ts")
-    if not isinstance(ttl, int) or not isinstance(written_at, int) or ttl <= 0:
-        return None
-    return Lifetime(written_at, ttl)
+    return version if type(version) is int and 0 < version <= LARGEST_INTEGER else None

@@ -25,6 +25,8 @@ AT_ONCE = 8
 _KEPT = 2000
 """How many documents that were read are kept for the next attempt at their pages."""
 
+_NO_NAME = "its id or its partition key cannot be one"
+
 _Place = tuple[str, str]
 """Partition key and id."""
 
@@ -88,8 +90,10 @@ class CosmosOriginals:
             item = await self._read(place)
         except StoreFailed as error:
             if error.failure.kind is Kind.INVALID:
-                return _unverified(delivered, "its id or its partition key cannot be one")
+                return _unverified(delivered, _NO_NAME)
             return Unread(delivered, f"an event's original cannot be read: {error.failure.error()}")
+        except ValueError:  # the SDK makes no request of such names
+            return _unverified(delivered, _NO_NAME)
         if item is None:
             found: FeedEvent = _unverified(
                 delivered, "what was delivered is not what was committed, and that is gone"

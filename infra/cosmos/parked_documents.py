@@ -9,6 +9,7 @@ from typing import Any
 
 from infra.cosmos.documents import EventReader, Item, notice_document
 from infra.cosmos.marker_documents import Owners
+from infra.cosmos.stored_values import is_text, plain
 from outbox.feed import FeedEvent, OutboxEvent, Poison
 from outbox.marker import Marker, Place
 from outbox.notice import ACTION, Notice
@@ -18,6 +19,8 @@ PARTITION = "parked"
 EVENT, DISCARDED = "parkedEvent", "discardedEvent"
 _BATCH, _BATCH_BYTES = 40, 900_000
 """The most events in one transaction, and the most bytes; a single event may have more."""
+_LONGEST_KEY = 2048
+"""Of a partition key (https://learn.microsoft.com/azure/cosmos-db/concepts-limits)."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class ParkedDocuments:
 
     def _item(self, event: FeedEvent, reason: str, at: datetime) -> Item:
         return {
-            "id": _digest([event.document.get("partitionKey"), event.id]),
+            "id": _digest(event.document.get("partitionKey"), event.id),
             "partitionKey": PARTITION,
             "type": EVENT,
             "eventId": event.id,
@@ -46,14 +49,14 @@ class ParkedDocuments:
             "sequence": event.sequence,
             "reason": reason,
             "parkedAt": at.isoformat(),
-            "document": dict(event.document),
+            "document": _kept(event.document),
         }
 
     def notice_item(self, notice: Notice, discarded: Item) -> Item:
         """The item of the notice that takes the place of an event's item."""
         document = notice_document(notice, partition_key=discarded["document"].get("partitionKey"))
         return {
-            "id": _digest(["notice", discarded["id"]]),
+            "id": _digest("notice", discarded["id"]),
             "partitionKey": PARTITION,
             "type": EVENT,
             "notice": True,
@@ -134,9 +137,27 @@ def _position(place: Place) -> str:
     return f"{text}-1-{lsn:020d}-{created_at}-{event_id}" if unsequenced else f"{text}-0"
 
 
-def _digest(parts: Sequence[Any]) -> str:
+def _digest(*parts: Any) -> str:
     """An event's id is unique only in its partition, and a broken document may have any id."""
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+    return hashlib.sha256(b"[%b]" % b", ".join(map(plain, parts))).hexdigest()[:32]
+
+
+def _kept(document: Mapping[str, Any]) -> Item:
+    """The document, if there is a form of it to be stored."""
+    try:
+        json.dumps(dict(document))
+    except (ValueError, TypeError, RecursionError):
+        return _where(document)
+    return dict(document)
+
+
+def _where(document: Mapping[str, Any]) -> Item:
+    """Where the document is, in values that every store takes."""
+    place = {name: document.get(name) for name in ("id", "partitionKey")}
+    return {
+        name: value if is_text(value) and len(value) <= _LONGEST_KEY else None
+        for name, value in place.items()
+    }
 
 
 def chunks(items: Sequence[Item]) -> Iterator[list[Item]]:
@@ -156,6 +177,5 @@ def chunks(items: Sequence[Item]) -> Iterator[list[Item]]:
 
 def without_document(item: Item) -> Item:
     """The item of a parked event without the document, which the store does not take a second time."""
-    where = {name: item["document"].get(name) for name in ("id", "partitionKey")}
     reason = f"{item['reason']} (the document is too large to be kept here: see the container of the feed)"
-    return item | {"document": where, "reason": reason}
+    return item | {"document": _where(item["document"]), "reason": reason}

@@ -12,18 +12,22 @@ from azure.core.exceptions import AzureError, ClientAuthenticationError
 from azure.servicebus import exceptions as sdk
 
 SDK_ERRORS = (AzureError, asyncio.TimeoutError, OSError, ValueError)
-"""What a call of the SDK can raise; a ValueError says that the client was closed during the call."""
+"""What a call of the SDK can raise; a ValueError says that the client was closed during the call, where all messages of
+the call can be encoded (:func:`infra.servicebus.message.is_encodable`)."""
 
 
 class Verdict(Enum):
     """The meaning of a failed send for its events."""
 
     NEVER = "the topic will never take one of these messages"
+    NO_MESSAGE = "the SDK cannot encode one of these messages"
     NOT_TOGETHER = "the topic does not take these messages in one batch"
     WAIT = "send them again later"
 
 
 TOO_LARGE = "the message is larger than the topic takes"
+
+IMPOSSIBLE = "the SDK cannot make a message of it: see the limits of Service Bus"
 
 VERDICTS: dict[type[BaseException], tuple[Verdict, str]] = {
     sdk.MessageSizeExceededError: (Verdict.NEVER, TOO_LARGE),

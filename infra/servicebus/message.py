@@ -9,6 +9,7 @@ The application properties carry the CloudEvents 1.0 attributes in the AMQP bind
 
 import sys
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
@@ -28,6 +29,18 @@ _ENTRY_BYTES = 8
 
 _FRAME_BYTES = 120
 """AMQP's own bytes in a message like ours, rounded up: the heads of sections, maps and lists, and empty fields."""
+
+
+class Long(int):
+    """A number that is an AMQP long in a message, whatever its value: so a subscriber finds one type.
+
+    The SDK encodes an int of Python as an AMQP int, and raises for one that 32 bits do not hold. Its codec looks first
+    whether a value says of itself what it is.
+    """
+
+    def __getitem__(self, name: str) -> Any:
+        """What the codec asks for."""
+        return {"TYPE": "LONG", "VALUE": int(self)}[name]
 
 
 class PropertyTooLarge(ValueError):
@@ -69,9 +82,9 @@ def message_from_event(
     if event.sequence is None:
         properties["unsequenced"] = True
     else:
-        properties["sequence"] = event.sequence
+        properties["sequence"] = Long(event.sequence)
     if event.schema_version is not None:
-        properties["schemaVersion"] = event.schema_version
+        properties["schemaVersion"] = Long(event.schema_version)
     if dataschema := service.dataschema(event):
         properties["cloudEvents_dataschema"] = dataschema
     if event.message_id is not None:
@@ -117,8 +130,17 @@ def size_at_most(message: ServiceBusMessage) -> int:
     return body + sum(sizes) + 5 * len(sizes) + _FRAME_BYTES
 
 
+def is_encodable(message: ServiceBusMessage) -> bool:
+    """Whether the SDK can encode the message: what one message makes its codec raise is a fault of that message."""
+    try:
+        exact_size(message)
+    except Exception:  # noqa: BLE001 - whatever the codec raises for what the message holds
+        return False
+    return True
+
+
 def exact_size(message: ServiceBusMessage) -> int:
-    """The bytes of a message that is sent by itself, which the SDK does not measure."""
+    """The bytes of a message that is sent by itself, which the SDK does not measure. Raises what its codec raises."""
     batch = ServiceBusMessageBatch(max_size_in_bytes=sys.maxsize)
     empty = batch.size_in_bytes
     batch.add_message(message)

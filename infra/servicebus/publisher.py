@@ -3,7 +3,8 @@
 A page leaves in as few batches as its bytes allow, each with the events of several aggregates, and Service Bus accepts
 a batch whole or not at all. Batches that share no aggregate fly side by side; an aggregate's batches fly one after the
 other, and after an event that was refused or whose outcome is unknown nothing more of its aggregate is sent. A refusal
-names no message, so a refused batch is halved until the message is found. When the topic is away, the rest of the page
+names no message, so a refused batch is halved until the message is found; what one message makes the SDK raise is taken
+for that message's refusal, never for a state of the topic. When the topic is away, the rest of the page
 is not tried. Sending an event twice does no harm: the topic drops a message with a MessageId that it knows.
 """
 
@@ -13,17 +14,19 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from azure.core.exceptions import AzureError
 from azure.core.settings import settings
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
 
 from infra.servicebus.batches import Batch, Chain, Room, halves, pack
-from infra.servicebus.errors import SDK_ERRORS, TOO_LARGE, Verdict, error_type, verdict
+from infra.servicebus.errors import IMPOSSIBLE, SDK_ERRORS, TOO_LARGE, Verdict, error_type, verdict
 from infra.servicebus.message import (
     TRACEPARENT,
     CloudEvents,
     PropertyTooLarge,
     exact_size,
+    is_encodable,
     message_from_event,
     size_at_most,
 )
@@ -39,6 +42,9 @@ LEAST_BATCH_BYTES = 256 * 1024
 
 ENVELOPE_BYTES = 600
 """The SDK copies the first message's id, session and partition key to the batch, and does not count them."""
+
+_OF_THE_SERVICE = (AzureError, OSError, TimeoutError)
+"""Errors that no message's encoding raises."""
 
 _LATE = "the topic did not take the events in time"
 
@@ -64,7 +70,7 @@ class _Aggregate:
     @property
     def outcome(self) -> Outcome:
         if self.stopped is None and self.impossible is not None:
-            return Refused(self.accepted, self.impossible)
+            return Refused(self.accepted, self.impossible, shown_by_event=True)
         return self.stopped or Accepted()
 
 
@@ -164,8 +170,8 @@ class ServiceBusPublisher:
             except PropertyTooLarge:
                 aggregate.impossible = "a property of the message is larger than 32 KB"
                 break
-            except ValueError:
-                aggregate.impossible = "the SDK cannot make a message of it: see the limits of Service Bus"
+            except Exception as error:  # noqa: BLE001 - what one event makes raise, it is that event's fault
+                aggregate.impossible = f"{IMPOSSIBLE} ({type(error).__name__})"
                 break
             aggregate.messages.append(_Message(aggregate, message, size))
         return aggregate
@@ -216,12 +222,22 @@ class ServiceBusPublisher:
 
     async def _refusal(self, sender: Sender, batch: Batch[_Message]) -> tuple[Verdict, str] | None:
         """Why the topic did not accept the batch; None: it did."""
+        if len(batch) == 1 and not is_encodable(
+            batch[0].message
+        ):  # the SDK would tell it as a failure of the service
+            return Verdict.NO_MESSAGE, IMPOSSIBLE
         traceparents = (_traceparent(one.message) for one in batch)
         with messaging.sending(self._topic, len(batch), traceparents) as attempt:
             try:
                 await sender.send([one.message for one in batch])
-            except SDK_ERRORS as error:
+            except Exception as error:
                 attempt.failed(error_type(error))
+                if not isinstance(error, _OF_THE_SERVICE) and not all(
+                    is_encodable(one.message) for one in batch
+                ):
+                    return Verdict.NO_MESSAGE, IMPOSSIBLE
+                if not isinstance(error, SDK_ERRORS):
+                    raise
                 return verdict(error)
             attempt.accepted()
         for one in batch:
@@ -241,11 +257,11 @@ class ServiceBusPublisher:
         if kind is Verdict.NOT_TOGETHER and _is_mixed(batch):
             self._mix_no_more()
             _postponed(batch)
-        elif kind is not Verdict.NEVER:
+        elif kind not in (Verdict.NEVER, Verdict.NO_MESSAGE):
             page.give_up(reason, batch)
         elif len(batch) == 1:
             aggregate = batch[0].aggregate
-            aggregate.stopped = Refused(aggregate.accepted, reason)
+            aggregate.stopped = Refused(aggregate.accepted, reason, shown_by_event=kind is Verdict.NO_MESSAGE)
         else:
             for half in halves(batch):
                 await self._send(page, half)
@@ -272,7 +288,12 @@ def _stop_at_too_large(aggregates: Iterable[_Aggregate], limit: int) -> None:
 def _too_large(aggregate: _Aggregate, limit: int) -> int | None:
     """The number of the aggregate's first message that is larger."""
     sizes = enumerate(aggregate.messages)
-    return next((n for n, one in sizes if one.size > limit and exact_size(one.message) > limit), None)
+    return next((n for n, one in sizes if one.size > limit and _exceeds(one.message, limit)), None)
+
+
+def _exceeds(message: ServiceBusMessage, limit: int) -> bool:
+    """Of a message that cannot be encoded, False: its send tells that."""
+    return is_encodable(message) and exact_size(message) > limit
 
 
 def _traceparent(message: ServiceBusMessage) -> str | None:

@@ -13,6 +13,7 @@ from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
 
 from devstack.administration import administration_client
 from devstack.testing import Service, eventually, running
+from infra.servicebus.errors import IMPOSSIBLE
 from infra.servicebus.message import CloudEvents, exact_size, message_from_event
 from infra.servicebus.publisher import ServiceBusPublisher
 from outbox.feed import OutboxEvent
@@ -416,3 +417,37 @@ async def test_an_event_of_which_no_message_can_be_made_stops_its_own_contact_al
     )
     assert [type(outcome) for outcome in outcomes] == [Accepted, Refused, Accepted]
     assert await bench.received() == {"a": [1, 2], "b": [1], "c": [1, 2]}
+
+
+async def test_numbers_beyond_32_bits_arrive(bench: Bench) -> None:
+    """The SDK encodes an int of Python in 32 bits, and raises for a larger one as it does when it was closed."""
+    large = [replace(event("a", 1), sequence=n, id=f"a-{n}", schema_version=2**53) for n in (2**31, 2**53)]
+    assert await publish(bench.publisher, large, [event("b", 1)]) == [Accepted(), Accepted()]
+    assert await bench.received() == {"a": [2**31, 2**53], "b": [1]}
+
+
+@pytest.mark.parametrize("partitioned", [False, True])
+async def test_what_one_message_makes_the_sdk_raise_stops_its_own_contact_alone(
+    faulty: Service, partitioned: bool
+) -> None:
+    """In a batch and sent alone; with the SDK's own repetitions, which would take it for a state of the topic."""
+    async with a_bench(faulty, retries=3) as bench:
+        publisher = bench.new_publisher(partitioned=partitioned)
+        outcomes = await publish(publisher, *page_with_a_bad_event(replace(event("b", 2), sequence=2**70)))
+        assert outcomes == [Accepted(), Refused(1, IMPOSSIBLE), Accepted()]
+        assert isinstance(outcomes[1], Refused)
+        assert outcomes[1].shown_by_event
+        assert await bench.received() == {"a": [1, 2], "b": [1], "c": [1, 2]}
+        assert await publish(publisher, [replace(event("d", 1), sequence=2**70)]) == [Refused(0, IMPOSSIBLE)]
+        await publisher.close()
+
+
+async def test_a_client_that_was_closed_is_no_fault_of_a_message(bench: Bench) -> None:
+    """The SDK says both with a ValueError."""
+    await publish(bench.publisher, [event("a", 1)])
+    await bench.opened[0].close()
+    outcomes = await publish(bench.publisher, [event("a", 2)], [event("b", 1)])
+    assert {type(outcome) for outcome in outcomes} == {Unknown}
+    assert {outcome.reason for outcome in outcomes if isinstance(outcome, Unknown)} == {
+        "the client was closed (ValueError)"
+    }

@@ -44,7 +44,7 @@ class FakePublisher:
             return Unknown(0, "the broker is away")
         for number, event in enumerate(group.events):
             if len(json.dumps(dict(event.data))) > self.limit:
-                return Refused(number, "too large")
+                return Refused(number, "too large", shown_by_event=True)
             message_id = event.message_id or event.id
             if (owner, message_id) not in self.sent:
                 self.sent.append((owner, message_id))

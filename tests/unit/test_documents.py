@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+import time
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from functools import partial
@@ -22,7 +23,7 @@ from infra.cosmos.documents import (
 )
 from outbox.aggregate import AggregateKey
 from outbox.errors import Unpublishable
-from outbox.feed import Lifetime, OutboxEvent, Poison
+from outbox.feed import Lifetime, OutboxEvent, Poison, in_order
 from outbox.unit_of_work import Origin
 from tests.support.contacts import LATER, NOON, ORIGIN, stored
 from tests.support.feed import EVENTS
@@ -192,7 +193,12 @@ def broken(**data: Any) -> dict[str, Any]:
         (broken(sequence=0), "sequence"),
         (broken(sequence="2"), "sequence"),
         (broken(sequence=True), "sequence"),
-        (broken(sequence=2**63), "sequence"),
+        (broken(sequence=2**53 + 1), "sequence"),
+        (broken(sequence=10**400), "sequence"),
+        (broken(createdAt="0001-01-01T00:00:00+05:00"), "createdAt"),
+        (broken(createdAt="9999-12-31T23:59:59-05:00"), "createdAt"),
+        (broken(correlationId="\ud800"), "correlationId"),
+        (broken(traceparent="\ud800"), "traceparent"),
         (broken(action=""), "action"),
         (broken(action="x" * 129), "action"),
         (broken(createdAt="yesterday"), "createdAt"),
@@ -208,6 +214,70 @@ def test_a_broken_event_is_poison_with_a_reason(item: dict[str, Any], reason: st
     assert isinstance(result, Poison)
     assert reason in result.reason
     assert "Jane" not in result.reason
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("0001-01-01T00:00:00", datetime(1, 1, 1, tzinfo=UTC)),
+        ("9999-12-31T23:59:59.999999", datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)),
+        ("2026-03-01T12:00:00", datetime(2026, 3, 1, 12, tzinfo=UTC)),
+        ("2026-03-01T12:00:00+02:00", datetime(2026, 3, 1, 10, tzinfo=UTC)),
+    ],
+)
+def test_a_time_is_in_utc_whatever_the_zone_of_the_machine(
+    text: str, moment: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for zone in ("America/New_York", "Asia/Tokyo"):
+        monkeypatch.setenv("TZ", zone)
+        time.tzset()
+        event = EVENTS.event(broken(createdAt=text))
+        assert isinstance(event, OutboxEvent)
+        assert (event.created_at, event.created_at.utcoffset()) == (moment, timedelta(0))
+    monkeypatch.undo()
+    time.tzset()
+
+
+def test_events_without_a_sequence_are_sorted_at_the_ends_of_the_calendar_too() -> None:
+    times = [
+        "0001-01-01T00:00:00",
+        "2026-03-01T12:00:00",
+        "2026-03-01T15:00:00+02:00",
+        "9999-12-31T23:59:59Z",
+    ]
+    data = {name: value for name, value in EVENT_ITEM["data"].items() if name != "sequence"}
+    events = [EVENTS.events([EVENT_ITEM | {"data": data | {"createdAt": text}}])[0] for text in times]
+    assert in_order(events[::-1]) == events
+
+
+@pytest.mark.parametrize("version", [2**31, 2**53, 2**53 + 1, 10**400])
+def test_a_version_of_a_schema_that_no_message_can_tell_is_not_told(version: int) -> None:
+    event = EVENTS.event(EVENT_ITEM | {"schemaVersion": version})
+    assert isinstance(event, OutboxEvent)
+    assert event.schema_version == (version if version <= 2**53 else None)
+
+
+@pytest.mark.parametrize("system", [{"ttl": 10**400}, {"_ts": 10**400}, {"ttl": True}, {"_ts": -(2**70)}])
+def test_a_lifetime_that_is_none_is_left_out(system: dict[str, Any]) -> None:
+    event = EVENTS.event(EVENT_ITEM | {"_ts": 1} | system)
+    assert event is not None
+    assert event.lifetime is None
+
+
+def test_an_id_that_no_log_line_can_show_has_a_stand_in_of_its_own() -> None:
+    ids = ["\ud800", "a\nb", "x" * 1024, {"Jane": 1}, 7, None]
+    found = [EVENTS.event(EVENT_ITEM | {"id": each}) for each in [*ids, *ids]]
+    names = [event.id for event in found if isinstance(event, Poison)]
+    assert len(names) == 2 * len(ids)
+    assert len(set(names)) == len(ids)
+    assert all(name.startswith("unreadable-") and name.isascii() for name in names)
+
+
+@pytest.mark.parametrize("name", ["partitionKey", "aggregateId", "aggregateType"])
+def test_a_lone_surrogate_names_no_aggregate(name: str) -> None:
+    poison = EVENTS.event(EVENT_ITEM | {name: "a\ud800"})
+    assert isinstance(poison, Poison)
+    assert poison.aggregate is None
 
 
 def untyped(item: dict[str, Any]) -> dict[str, Any]:

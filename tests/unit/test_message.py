@@ -5,13 +5,15 @@ from dataclasses import replace
 
 import pytest
 from azure.servicebus import ServiceBusMessageBatch
+from azure.servicebus._pyamqp._encode import encode_value
+from azure.servicebus._pyamqp.types import TYPE, VALUE, AMQPTypes
 from hypothesis import given
 from hypothesis import strategies as st
 
 from inbox.errors import Unreadable
 from infra.contacts.documents import CONTACTS
 from infra.contacts.read_side import READER
-from infra.servicebus.message import CloudEvents, exact_size, message_from_event, size_at_most
+from infra.servicebus.message import CloudEvents, exact_size, is_encodable, message_from_event, size_at_most
 from outbox.aggregate import AggregateKey
 from outbox.feed import OutboxEvent
 from tests.support.feed import EVENTS
@@ -166,3 +168,26 @@ def test_a_message_is_never_larger_than_it_is_counted_and_hardly_smaller(
     empty = batch.size_in_bytes
     batch.add_message(message)
     assert batch.size_in_bytes - empty <= size_at_most(message) <= exact + 200
+
+
+@pytest.mark.parametrize("number", [1, 200, 2**31 - 1, 2**31, 2**53])
+def test_a_number_is_an_amqp_long_whatever_its_value(number: int) -> None:
+    """A subscriber that asks for a type finds the same one always. The constants are those of the SDK's codec."""
+    event = replace(an_event(), sequence=number, schema_version=number)
+    message = message_from_event(event, service=CloudEvents("/contacts"), partitioned=False)
+    for name in ("sequence", "schemaVersion"):
+        value = (message.application_properties or {})[name]
+        assert value == number
+        said, plain = bytearray(), bytearray()
+        encode_value(said, value)
+        encode_value(plain, {TYPE: AMQPTypes.long, VALUE: number})
+        assert said == plain
+
+
+def test_a_message_that_the_sdk_cannot_encode_is_known() -> None:
+    fine, broken = (
+        message_from_event(replace(an_event(), sequence=n), service=CloudEvents("/c"), partitioned=False)
+        for n in (1, 2**70)
+    )
+    assert is_encodable(fine)
+    assert not is_encodable(broken)

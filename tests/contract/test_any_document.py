@@ -1,0 +1,97 @@
+"""Whatever a document holds: the real store takes it into the parking lot, the real topic takes or refuses its message.
+
+``tests/unit/test_any_document.py`` does the same with thousands of documents, in memory.
+"""
+
+import random
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from azure.cosmos.aio import CosmosClient
+
+from devstack.testing import Service
+from infra.contacts.documents import CONTACTS as NAMES
+from infra.cosmos.container import Container
+from infra.cosmos.documents import digest
+from infra.cosmos.marker_documents import Owners
+from infra.cosmos.originals import CosmosOriginals
+from infra.cosmos.parked_documents import ParkedDocuments
+from infra.cosmos.parking_lot import CosmosParkingLot
+from outbox.aggregate import AggregateKey
+from outbox.errors import StillUnsendable
+from outbox.parking import Parking
+from outbox.relay import Relay
+from outbox.unit_of_work import utc_now
+from tests.contract.conftest import ServiceBusBroker
+from tests.support.any_document import any_document
+from tests.support.azure import CONTACTS, PARKED, contacts_database, cosmos_connection
+from tests.support.feed import EVENTS, contact_id, event_document
+
+CONTACTS_IN_PAGE = 40
+
+
+@dataclass
+class World:
+    lot: CosmosParkingLot
+    originals: CosmosOriginals
+    broker: ServiceBusBroker
+
+    async def give_up(self, aggregate: AggregateKey) -> None:
+        """An operator's last resort; who does not wait for the time in which a relay may still be sending."""
+        now = utc_now()
+
+        async def pause(seconds: float) -> None:
+            nonlocal now
+            now += timedelta(seconds=seconds)
+
+        parking = Parking(self.lot, self.broker.publisher, self.originals, clock=lambda: now, pause=pause)
+        for _ in range(10):
+            try:
+                if (await parking.replay(aggregate)).done:
+                    return
+            except StillUnsendable:
+                [(first, _)] = await self.lot.waiting(aggregate, 1)
+                await parking.discard(first.id, "it is poison")
+        pytest.fail(f"{aggregate} is still parked")
+
+
+@pytest.fixture
+async def world(cosmos_server: Service, servicebus_broker: ServiceBusBroker) -> AsyncIterator[World]:
+    async with (
+        contacts_database(cosmos_server) as database,
+        CosmosClient.from_connection_string(cosmos_connection(cosmos_server)) as client,
+    ):
+        documents = ParkedDocuments(EVENTS, Owners(NAMES.parked))
+        lot = CosmosParkingLot(Container(client, database.id, PARKED), "test", documents, ttl_seconds=600)
+        yield World(lot, CosmosOriginals(Container(client, database.id, CONTACTS), EVENTS), servicebus_broker)
+
+
+def signed(item: dict[str, Any]) -> dict[str, Any]:
+    """With the digest that its writer would have stored, where there is one: else it is read again."""
+    try:
+        return item | {"digest": digest(item)}
+    except ValueError:
+        return item
+
+
+@pytest.mark.parametrize("seed", [*range(3), random.SystemRandom().randrange(2**32)])
+async def test_a_document_costs_its_aggregate_alone_and_can_be_given_up(world: World, seed: int) -> None:
+    rng = random.Random(seed)
+    items = [signed(event_document("healthy", sequence)) for sequence in (1, 2, 3)]
+    for number in range(CONTACTS_IN_PAGE):
+        items.append(signed(any_document(rng, f"c{number}", 1)))
+        items.append(signed(event_document(f"c{number}", 2)))
+    rng.shuffle(items)
+    events = EVENTS.events(items)
+
+    forwarded = await Relay(world.broker.publisher, world.lot, world.originals).forward(events)
+
+    assert forwarded.sent + forwarded.parked == len(events)
+    ids = [event_document("healthy", sequence)["id"] for sequence in (1, 2, 3)]
+    assert await world.broker.received(contact_id("healthy"), 3) == ids
+    for marker in await world.lot.blocked():
+        await world.give_up(marker.aggregate)
+    assert await world.lot.blocked() == []

@@ -1,0 +1,189 @@
+"""A broker that refuses everything alike parks nobody at first; poison parks its aggregate, and ends in any case."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from outbox.errors import NotDelivered
+from outbox.feed import FeedEvent
+from outbox.marker import Marker
+from outbox.page import Forwarded
+from outbox.publisher import AggregateEvents, Outcome, Refused
+from outbox.refused_alike import PATIENCE_SECONDS, RefusedAlike
+from outbox.relay import Relay
+from outbox.ttl_guard import TtlGuard
+from tests.support.fake_parking_lot import FakeParkingLot
+from tests.support.fake_publisher import FakePublisher
+from tests.support.feed import contact_id, contact_key, event_document, poison_document, read
+
+NEVER = "a value is outside the limits"
+
+
+@dataclass
+class Refusing(FakePublisher):
+    """Answers for some aggregates that it never takes their events, or that it cannot be reached."""
+
+    reasons: dict[str, str] = field(default_factory=dict)
+    refuses_all: bool = False
+
+    async def publish(self, page: Sequence[AggregateEvents], until: float) -> Sequence[Outcome]:
+        return [self._answer(group) for group in page]
+
+    def _answer(self, group: AggregateEvents) -> Outcome:
+        reason = NEVER if self.refuses_all else self.reasons.get(group.aggregate.id)
+        return self._publish(group) if reason is None else Refused(0, reason)
+
+    def refuse(self, *contacts: str, reason: str = NEVER) -> None:
+        self.reasons |= {contact_id(contact): reason for contact in contacts}
+
+
+@dataclass
+class Bench:
+    publisher: Refusing = field(default_factory=Refusing)
+    lot: FakeParkingLot = field(default_factory=FakeParkingLot)
+    now: float = 0.0
+
+    def __post_init__(self) -> None:
+        alike = RefusedAlike(clock=lambda: self.now)
+        guard = TtlGuard(clock=lambda: 1_772_366_400)
+        self.relay = Relay(self.publisher, self.lot, refused_alike=alike, guard=guard)
+
+    async def forward(self, *contacts: str) -> Forwarded:
+        return await self.relay.forward([event(contact) for contact in contacts])
+
+    async def waits(self, *contacts: str) -> None:
+        with pytest.raises(NotDelivered, match=f"refuses the events of several aggregates alike .* {NEVER}"):
+            await self.forward(*contacts)
+
+    @property
+    def parked(self) -> set[str]:
+        blocked = {marker.aggregate for marker in self.lot.stored.values() if marker.blocked}
+        return {contact for contact in "abcdefgh" if contact_key(contact) in blocked}
+
+
+def event(contact: str, sequence: int = 1) -> FeedEvent:
+    return read(event_document(contact, sequence))
+
+
+async def test_a_page_that_is_refused_alike_waits_and_parks_nobody_while_somebody_can_still_mend_it() -> None:
+    bench = Bench()
+    bench.publisher.refuses_all = True
+    while bench.now < PATIENCE_SECONDS:
+        await bench.waits("a", "b", "c")
+        bench.now += 60
+    assert bench.parked == set()
+    bench.publisher.refuses_all = False
+    assert (await bench.forward("a", "b", "c")).sent == 3
+
+
+async def test_a_page_of_poison_alone_ends_one_aggregate_at_a_time() -> None:
+    bench = Bench()
+    bench.publisher.refuse("a", "b", "c")
+    parked = []
+    for _ in range(100):
+        try:
+            forwarded = await bench.forward("a", "b", "c")
+        except NotDelivered:
+            parked.append((bench.now, len(bench.parked)))
+            bench.now += 60
+        else:
+            break
+    assert forwarded.parked == 3
+    assert parked[9:12] == [(540, 0), (600, 1), (660, 1)]
+    assert bench.now <= 3 * PATIENCE_SECONDS + 120
+
+
+async def test_poison_of_one_aggregate_is_parked_at_once_and_of_several_beside_what_is_taken() -> None:
+    alone = Bench()
+    alone.publisher.refuse("a")
+    assert (await alone.forward("a")).parked == 1
+    several = Bench()
+    several.publisher.refuse("a", "b")
+    assert (await several.forward("a", "b", "c")).parked == 2
+    assert several.parked == {"a", "b"}
+
+
+async def test_refusals_for_different_reasons_are_of_the_documents() -> None:
+    bench = Bench()
+    bench.publisher.refuse("a")
+    bench.publisher.refuse("b", reason="the message is larger than the topic takes")
+    assert (await bench.forward("a", "b")).parked == 2
+
+
+async def test_what_an_event_itself_shows_is_never_the_brokers_fault() -> None:
+    bench = Bench()
+    large = [read(event_document(contact, 1, text="x" * 300_000)) for contact in "abc"]
+    broken = [read(poison_document(contact, lsn=1)) for contact in "de"]
+    assert (await bench.relay.forward([*large, *broken])).parked == 5
+
+
+async def test_pages_of_one_aggregate_are_seen_together() -> None:
+    """A quiet service has one aggregate a page: a broken topic would park them all, one after the other."""
+    bench = Bench()
+    bench.publisher.refuses_all = True
+    assert (await bench.forward("a")).parked == 1
+    await bench.waits("b")
+    await bench.waits("c")
+    assert bench.parked == {"a"}
+    bench.publisher.refuses_all = False
+    assert (await bench.forward("d")).sent == 1
+    bench.publisher.refuse("b")
+    assert (await bench.forward("b")).parked == 1, "the broker takes others"
+
+
+async def test_an_aggregate_whose_outcome_is_unknown_says_nothing_of_the_others() -> None:
+    bench = Bench()
+    bench.publisher.refuse("a", "b")
+    bench.publisher.fail_for.add(contact_id("c"))
+    with pytest.raises(NotDelivered):
+        await bench.forward("a", "b", "c")
+    assert bench.parked == set()
+
+
+async def test_a_waiting_that_ended_elsewhere_is_not_counted() -> None:
+    bench = Bench()
+    bench.publisher.refuses_all = True
+    await bench.waits("a", "b")
+    bench.now += 10 * PATIENCE_SECONDS
+    await bench.waits("c", "d")
+    assert bench.parked == set()
+
+
+async def test_an_event_that_was_accepted_before_waits_too_and_is_not_told_as_missing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bench = Bench()
+    bench.lot.stored[contact_key("a")] = Marker(contact_key("a"), version="7", accepted=1)
+    bench.publisher.refuses_all = True
+    await bench.waits("a", "b")
+    assert "possibly missing" not in caplog.text
+
+
+async def test_an_event_that_comes_after_its_successors_and_is_refused_is_told_as_possibly_missing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The marker knows the highest sequence that was accepted, not whether this one was."""
+    bench = Bench()
+    bench.lot.stored[contact_key("a")] = Marker(contact_key("a"), version="7", accepted=2)
+    bench.publisher.refuse("a")
+    late = event("a", 1)
+    assert (await bench.relay.forward([late])).dropped == 1
+    [told] = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert f"event {late.id} of {contact_key('a')}, sequence 1, came again or late" in told
+    assert "possibly missing" in told
+    assert "nothing needs to be done" not in told
+
+
+async def test_an_event_without_a_sequence_that_was_accepted_needs_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bench = Bench()
+    document = event_document("a", 1)
+    del document["data"]["sequence"]
+    known = read(document)
+    marker = Marker(contact_key("a"), version="7")
+    bench.lot.stored[contact_key("a")] = marker.with_accepted([known], bench.relay.clock())
+    bench.publisher.refuse("a")
+    assert (await bench.relay.forward([known])).dropped == 1
+    assert "nothing needs to be done" in caplog.text
