@@ -8,6 +8,7 @@ over (``at-its-version``), and what needs no write is true of every newer versio
 ``next-only``          Only the next sequence is applied; a higher one shows a gap, and the entry is healed.
 ``notice-healed``      A notice is never applied: the source knows what the discarded event changed.
 ``unknown-healed``     So is an action that the subscriber cannot apply.
+``other-form``         So is an entry of another form; at its own sequence it keeps its event, and no event was missing.
 ``unsequenced``        So is an event without a sequence; only a read behind a fence surely has its change.
 ``made-from-source``   The first entry is made from a source read behind a fence: an event may be late.
 ``fenced-absence``     A source that is not found is gone only if that read was behind a fence.
@@ -23,7 +24,7 @@ over (``at-its-version``), and what needs no write is true of every newer versio
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Generic, TypeVar
 
@@ -55,6 +56,7 @@ class Because(Enum):
     UNKNOWN = "the subscriber cannot apply the event"
     UNSEQUENCED = "the event has no sequence"
     SWEEP = "a sweep found the entry behind its source"
+    FORM = "the entry was made in another form"
 
 
 @dataclass(frozen=True)
@@ -91,21 +93,21 @@ def decide(entry: Entry[S] | None, event: Event, project: Projection[S]) -> Comp
     """What an event means for an entry (None: there is none)."""
     if entry is None:
         return Heal(Because.NEW, event.sequence)  # made-from-source
-    if entry.state is None:
+    if entry.deleted:
         return Complete(Done.DELETED)  # deleted-is-final
     if event.sequence is None:
         return Heal(Because.UNSEQUENCED, None)  # unsequenced
-    return _place(entry, entry.state, event, event.sequence, project)
+    return _place(entry, event, event.sequence, project)
 
 
-def _place(
-    entry: Entry[S], state: S, event: Event, sequence: int, project: Projection[S]
-) -> Complete | Put[S] | Heal:
+def _place(entry: Entry[S], event: Event, sequence: int, project: Projection[S]) -> Complete | Put[S] | Heal:
     if sequence <= entry.last_sequence:
         return Complete(Done.CONFLICT if _conflict(entry, event) else Done.APPLIED_BEFORE)  # applied-before
     if sequence > entry.last_sequence + 1:
         return Heal(Because.GAP, sequence)  # next-only
-    after = None if event.is_notice else project(state, event)
+    if entry.state is None:
+        return Heal(Because.FORM, sequence)  # other-form
+    after = None if event.is_notice else project(entry.state, event)
     if after is None:  # notice-healed, unknown-healed
         return Heal(Because.NOTICE if event.is_notice else Because.UNKNOWN, sequence)
     return Put(Entry(sequence, event.id, after.state, entry.healed))
@@ -115,7 +117,7 @@ def mend(
     entry: Entry[S] | None, heal: Heal, found: Found[S] | None, *, fenced: bool
 ) -> Complete | Put[S] | Look:
     """What the source means for an entry. ``fenced``: the read misses nothing that was committed before the entry's."""
-    if entry is not None and entry.state is None:
+    if entry is not None and entry.deleted:
         return Complete(Done.DELETED)  # deleted-is-final
     behind = found is None or (heal.at_least is not None and found.sequence < heal.at_least)
     if not fenced and (behind or entry is None or heal.at_least is None):
@@ -124,9 +126,15 @@ def mend(
         return _gone(entry, heal)
     if behind:
         return Look.LATER  # source-at-least
+    return _from_source(entry, heal, found)
+
+
+def _from_source(entry: Entry[S] | None, heal: Heal, found: Found[S]) -> Complete | Put[S]:
     if entry is not None and not _newer(entry, heal, found):
+        if entry.other_form and found.sequence == entry.last_sequence:  # other-form
+            return Put(replace(entry, state=found.state, other_form=False), Because.FORM)
         return Complete(Done.NOT_NEWER)  # only-newer
-    healed = (entry.healed if entry else 0) + (heal.because is not Because.NEW)
+    healed = (entry.healed if entry else 0) + (heal.because not in (Because.NEW, Because.FORM))
     return Put(
         Entry(found.sequence, None, found.state, healed), heal.because
     )  # healed-has-no-id, keep-the-deleted

@@ -10,7 +10,7 @@ S = TypeVar("S")
 
 @dataclass(frozen=True)
 class Entry(Generic[S]):
-    """``state`` is the aggregate after the event ``last_sequence``; None: the aggregate was deleted."""
+    """``state`` is the aggregate after the event ``last_sequence``; None: it was deleted, or is of another form."""
 
     last_sequence: int
     last_event_id: str | None
@@ -18,11 +18,13 @@ class Entry(Generic[S]):
     state: S | None
     healed: int = 0
     """How often the entry was put right from the source, because events alone did not lead here."""
+    other_form: bool = False
+    """The state was stored in another form, or cannot be read: nothing is built on it, it is read from the source."""
 
     @property
     def deleted(self) -> bool:
-        """A deleted entry keeps id and sequence, so that a late event does not bring it back."""
-        return self.state is None
+        """A deleted entry keeps id and sequence, so that a late event does not bring it back. It has every form."""
+        return self.state is None and not self.other_form
 
 
 @dataclass(frozen=True)

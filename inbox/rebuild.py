@@ -6,8 +6,10 @@ With ``source_wins``, after a restore, the source wins whatever the sequences sa
 entries whose source is gone are removed, and deleted entries of living sources come back. That breaks the rules by
 which events are applied (``only-newer``, ``deleted-is-final``): the subscriber must be stopped, and no message left.
 
+An entry of another form, or one that cannot be read, is written again.
+
 A rebuild that was cut off goes on where it ended. One in which the source wins begins anew, and so does one that began
-long ago: the progress that is stored may be that of another restore.
+long ago, since its progress may be that of another restore, and one in another form of the entries.
 """
 
 from collections.abc import Callable
@@ -16,12 +18,13 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Generic, TypeVar
 
-from inbox.decision import Put
+from inbox.decision import Because, Put
 from inbox.entry import Entry, Stamp, VersionedEntry
 from inbox.errors import Contended, EntryChanged
 from inbox.event import AggregateKey
+from inbox.progress import Progress, Result, Seen, Side
 from inbox.state import ATTEMPTS, StateInbox
-from inbox.walk import Lists, Progress, Result, Seen, Side, Walk
+from inbox.walk import Leg, Lists, Walk
 
 S = TypeVar("S")
 
@@ -40,9 +43,13 @@ class Rebuild(Generic[S]):
     async def run(self, tell: Callable[[Progress], None]) -> Progress:
         """Go on to the end. Raises StoreAway: run it again."""
         look = self._force if self.source_wins else self._heal
-        looks = {Side.ENTRIES: look, Side.SOURCES: look}
-        walk = Walk("rebuild", self.lists, looks, self.inbox.clock, tell, self._anew)
-        return await walk.run(seconds=None)
+        legs = {
+            Side.ENTRIES: Leg(lambda at: self.lists.entries(at.position), look),
+            Side.SOURCES: Leg(lambda at: self.lists.sources(at.position), look),
+        }
+        walk = Walk("rebuild", self.lists, legs, self.inbox.clock, tell)
+        progress = await self.lists.progress() or Progress(self.inbox.clock())
+        return await walk.run(walk.begun(progress) if self._anew(progress) else progress, seconds=None)
 
     def _anew(self, progress: Progress) -> bool:
         return self.source_wins or self.inbox.clock() - progress.began_at > GOES_ON
@@ -58,13 +65,16 @@ class Rebuild(Generic[S]):
         read = await self.inbox.entries.read(seen.key)
         if read is None and seen.deleted:
             return Result.RIGHT  # a deleted entry is of no use where no message of it can come
-        if read is not None and not read.entry.deleted and not seen.deleted:
+        if read is not None and read.entry.state is not None and not seen.deleted:
             found = await self.inbox.source.read(seen.key)
             if found is not None and found.sequence == read.entry.last_sequence:
                 return (
                     Result.RIGHT if found.state == read.entry.state else await self._restated(seen.key, read)
                 )
-        return Result.HEALED if isinstance(await self.inbox.heal(seen.key), Put) else Result.RIGHT
+        result = await self.inbox.heal(seen.key)
+        if not isinstance(result, Put):
+            return Result.RIGHT
+        return Result.REWRITTEN if result.because is Because.FORM else Result.HEALED
 
     async def _restated(self, key: AggregateKey, read: VersionedEntry[S]) -> Result:
         """Write the state of the entry's own sequence, of which a version that knew fewer fields kept a part."""
@@ -85,7 +95,11 @@ class Rebuild(Generic[S]):
             return Result.HEALED
         if read is None and found.state is None:
             return Result.RIGHT
-        if read is not None and (read.entry.last_sequence, read.entry.state) == (found.sequence, found.state):
+        same = read is not None and (read.entry.last_sequence, read.entry.state) == (
+            found.sequence,
+            found.state,
+        )
+        if read is not None and same and not read.entry.other_form:
             return Result.RIGHT
         entry = Entry(found.sequence, None, found.state, read.entry.healed if read else 0)
         stamp = Stamp(self.inbox.clock(), None)

@@ -70,6 +70,9 @@ class StateInbox(Generic[S]):
         result = await self._settle(key, lambda _: Heal(Because.SWEEP, None), None)
         if isinstance(result, Put):
             self.counts[result.because] += 1
+            if result.because is Because.FORM:
+                _log.debug("wrote the entry of %s again: %s", key, Because.FORM.value)
+                return result
             telemetry.gap_healed()
             _log.warning("healed %s: %s", key, Because.SWEEP.value)
         return result
@@ -122,8 +125,8 @@ class StateInbox(Generic[S]):
                 _log.info("%s %s of %s, sequence %s, %s", *told, why.value)
             case Put(_, None):
                 _log.debug("applied %s %s of %s, sequence %s", *told)
-            case Put(_, Because.NEW):
-                _log.debug("made the entry: %s %s of %s, sequence %s", *told)
+            case Put(_, Because.NEW | Because.FORM as because):
+                _log.debug("made the entry: %s %s of %s, sequence %s: %s", *told, because.value)
             case Put(_, Because() as because):
                 _log.warning("healed at %s %s of %s, sequence %s: %s", *told, because.value)
 
@@ -135,7 +138,7 @@ class StateInbox(Generic[S]):
                 telemetry.decided(telemetry.Outcome.DUPLICATE)
             case Put(_, because):
                 telemetry.decided(telemetry.Outcome.APPLIED)
-                if because is None or because is Because.NEW:
+                if because in (None, Because.NEW, Because.FORM):
                     telemetry.applied(event.created_at, self.clock())
                 elif because is Because.GAP:
                     telemetry.gap_healed()

@@ -5,6 +5,7 @@ Whatever the aggregate: a service says in :class:`ReadModelOf` what its entries 
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel
@@ -73,11 +74,13 @@ def wire_read_model(settings: Settings, outbox: Outbox, of: ReadModelOf[S]) -> R
     )
 
     def lists(walk: str) -> CosmosLists:
-        return CosmosLists(entries, outbox.container(settings.cosmos_container), of.aggregate_type, walk)
+        sources = outbox.container(settings.cosmos_container)
+        return CosmosLists(entries, sources, of.aggregate_type, walk, of.form.version)
 
     scope = f"{settings.cosmos.address}/{settings.cosmos_database}/{of.container}"
-    listing = EntryListing(entries, of.form, scope, TokenKey(entries))
-    return ReadModel(inbox, Sweep(inbox, lists("sweep"), blocked), listing, lists)
+    tombstones = timedelta(seconds=settings.event_ttl_seconds)
+    sweep = Sweep(inbox, lists("sweep"), lists("sweep-changes"), blocked, tombstones)
+    return ReadModel(inbox, sweep, EntryListing(entries, of.form, scope, TokenKey(entries)), lists)
 
 
 def tombstone_seconds(settings: Settings) -> int:

@@ -22,8 +22,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from inbox.errors import StoreAway
+from inbox.progress import Progress
 from inbox.rebuild import Rebuild
-from inbox.walk import Progress
 from infra.errors import Misconfigured
 from infra.read_model import ReadModel
 from infra.service import DEFAULT, add_argument, composition_root
@@ -59,7 +59,7 @@ def bar(progress: Progress, total: int) -> str:
     filled = round(_BAR * done)
     return (
         f"[{'#' * filled}{'.' * (_BAR - filled)}] {counts.sources} of {total} sources, {counts.entries} entries, "
-        f"{counts.healed} written, {counts.failed} failed"
+        f"{counts.healed + counts.rewritten} written, {counts.failed} failed"
     )
 
 

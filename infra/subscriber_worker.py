@@ -3,8 +3,8 @@
 The worker is the subscriber outside Functions, for containers: ``python -m infra.subscriber_worker``, and perhaps
 ``--service MODULE``. It reads the same settings, serves all subscriptions of the service, receives sessions side by
 side, and does what the timers do: it collects dead letters, tries what was set aside, goes on with effects that wait,
-and sweeps. Several workers share the sessions. A stop waits for the messages and effects in hand for some seconds, then
-leaves them to the next worker.
+and sweeps. Several workers share the sessions, and the progress of the sweep. A stop waits for the messages and effects
+in hand for some seconds, then leaves them to the next worker.
 """
 
 from infra import installed

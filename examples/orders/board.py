@@ -70,7 +70,8 @@ def project(entry: BoardEntry, event: Event) -> After[BoardEntry] | None:
 
 
 FORM = EntryForm(
-    BoardEntry,
+    version=1,
+    model=BoardEntry,
     search={"customer": lambda entry: entry.customer.casefold(), "status": lambda entry: entry.status.value},
     sorted_by=["customer"],
 )

@@ -19,7 +19,8 @@ def spelled(text: str) -> str:
 
 
 FORM = EntryForm(
-    DirectoryEntry,
+    version=1,
+    model=DirectoryEntry,
     search={
         Field.NAME.value: lambda entry: spelled(f"{entry.first_name} {entry.last_name}"),
         LAST_NAME: lambda entry: spelled(entry.last_name),

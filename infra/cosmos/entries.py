@@ -1,7 +1,8 @@
 """A subscriber's entry is one item, written over the version that was read: all of it, or nothing.
 
 State, sequence and event id are in the same item (``one-write`` in ``inbox/``). A deleted entry keeps id and sequence,
-loses everything else, and expires.
+loses everything else, and expires. An item says in which form its state was written: the state of another form, or one
+that cannot be read, is never taken for a state (``other-form`` in ``inbox/``).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Generic, TypeVar
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from inbox.entry import Entry, Stamp, VersionedEntry
 from inbox.errors import EntryChanged, StoreAway, Unstorable
@@ -29,6 +30,9 @@ TYPE = "entry"
 class EntryForm(Generic[S]):
     """How a subscriber's state is written in an item, and by what a list finds it."""
 
+    version: int
+    """Raise it with every change of the model, of a text in ``search``, or of what either is made from: entries of
+    another version are then read from their sources and written again."""
     model: type[S]
     search: Mapping[str, Callable[[S], str]]
     """The texts, by their names, that entries are searched by. Each is in every entry, since an entry without the text
@@ -40,9 +44,16 @@ class EntryForm(Generic[S]):
         """The state as JSON."""
         return state.model_dump(mode="json", by_alias=True)
 
-    def read(self, item: Item) -> S:
-        """The state in an item."""
-        return self.model.model_validate(item["data"])
+    def read(self, item: Item) -> S | None:
+        """The state in an item, of whichever version; None: it cannot be read, or there is none."""
+        try:
+            return self.model.model_validate(item.get("data"))
+        except ValidationError:
+            return None
+
+    def is_of(self, item: Item) -> bool:
+        """Whether the item was written in this form."""
+        return bool(item.get("form") == self.version)
 
     def texts(self, state: S) -> Mapping[str, str]:
         """What the state is found by."""
@@ -103,6 +114,7 @@ class CosmosEntries(Generic[S]):
             "lastSequence": entry.last_sequence,
             "lastEventId": entry.last_event_id,
             "healed": entry.healed,
+            "form": self.form.version,
             "deleted": state is None,
             "data": None if state is None else self.form.write(state),
             "search": {} if state is None else self.form.texts(state),
@@ -113,14 +125,20 @@ class CosmosEntries(Generic[S]):
         }
 
     def _entry(self, item: Item) -> VersionedEntry[S]:
-        state = None if item["deleted"] else self.form.read(item)
-        entry = Entry(item["lastSequence"], item["lastEventId"], state, item["healed"])
+        state = self.form.read(item) if self.form.is_of(item) and not item["deleted"] else None
+        other_form = state is None and not item["deleted"]
+        entry = Entry(item["lastSequence"], item["lastEventId"], state, item["healed"], other_form)
         return VersionedEntry(entry, str(item["_etag"]), time_or_none(item["blockedSince"]))
 
 
 def time_or_none(text: str | None) -> datetime | None:
     """A stored time."""
     return None if text is None else datetime.fromisoformat(text)
+
+
+def text_or_none(time: datetime | None) -> str | None:
+    """A time to be stored."""
+    return None if time is None else time.isoformat()
 
 
 async def newest_item(container: Container, key: AggregateKey) -> Item | None:

@@ -1,27 +1,30 @@
 """What a walk goes over is listed without order, so that a list over all partitions can go on from the store's token.
 
 The progress of a walk is an item beside the entries, replaced at the version that was read: two sweeps cannot both go
-on. A token that the store does not take any more, as after a split of a partition, begins its side anew.
+on. A token that the store does not take any more, as after a split of a partition, begins its side anew. What changed
+is found by ``_ts``, which every container indexes; a source that changes while it is listed is in the next list.
 """
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from inbox.errors import EntryChanged
 from inbox.event import AggregateKey
-from inbox.walk import Counts, Progress, Seen, SeenPage, Side
+from inbox.progress import Counts, Progress, Seen, SeenPage, Side
 from infra.cosmos.container import Container, StoreFailed
 from infra.cosmos.documents import Item
-from infra.cosmos.entries import store_away, time_or_none
+from infra.cosmos.entries import store_away, text_or_none, time_or_none
 from infra.cosmos.errors import Kind
 from infra.cosmos.writes import Write
 
 _ENTRIES = (
-    "SELECT c.id, c.aggregateType, c.lastSequence, c.blockedSince, c.healed, c._ts FROM c WHERE NOT c.deleted"
+    "SELECT c.id, c.aggregateType, c.lastSequence, c.blockedSince, c.healed, c.form, c._ts FROM c"
+    " WHERE NOT c.deleted"
 )
 _SOURCES = "SELECT c.id, c.type, c.data.lastSequence, c.data.deleted, c._ts FROM c WHERE c.type = @type"
+_CHANGED = f"{_SOURCES} AND c._ts >= @since AND c._ts < @until"
 _COUNT = "SELECT VALUE COUNT(1) FROM c WHERE c.type = @type"
 _PAGE = 100
 
@@ -35,17 +38,29 @@ class CosmosLists:
     aggregate_type: str
     name: str
     """Of the walk: the id and the partition of its progress. No aggregate has it, their ids are UUIDs."""
+    form: int
+    """In which entries are made now."""
 
     async def entries(self, position: str | None) -> SeenPage:
         """A page of living entries. Raises StoreAway."""
         items, token = await self._page(self.entries_container, _ENTRIES, {}, position)
-        return SeenPage([_entry(item) for item in items], token)
+        return SeenPage([self._entry(item) for item in items], token)
 
     async def sources(self, position: str | None) -> SeenPage:
         """A page of sources, deleted ones too. Raises StoreAway."""
         items, token = await self._page(
             self.sources_container, _SOURCES, {"@type": self.aggregate_type}, position
         )
+        return SeenPage([_source(item) for item in items], token)
+
+    async def changed(self, since: datetime, until: datetime, position: str | None) -> SeenPage:
+        """A page of sources, deleted ones too, that were last written in this time. Raises StoreAway."""
+        parameters = {
+            "@type": self.aggregate_type,
+            "@since": int(since.timestamp()),
+            "@until": int(until.timestamp()),
+        }
+        items, token = await self._page(self.sources_container, _CHANGED, parameters, position)
         return SeenPage([_source(item) for item in items], token)
 
     async def count_sources(self) -> int:
@@ -61,24 +76,35 @@ class CosmosLists:
         if item is None or item["_etag"] != version:
             raise EntryChanged(f"the entry of {key} has moved")
         marked = {name: value for name, value in item.items() if not name.startswith("_")}
-        marked["blockedSince"] = since.isoformat() if since else None
+        marked["blockedSince"] = text_or_none(since)
         await self._write(key.id, Write.replace(marked, version))
 
     async def progress(self) -> Progress | None:
         """The progress that was saved last, as far as this replica shows it. Raises StoreAway."""
-        item = await self._read(self.name)
-        if item is None:
+        try:
+            read = await self.entries_container.read_with_age(self.name, self.name)
+        except StoreFailed as error:
+            raise store_away(error.failure) from error
+        if read is None:
             return None
-        last = item["lastCounts"]
+        item, age = read
+        side, last = item["side"], item["lastCounts"]
         return Progress(
             began_at=datetime.fromisoformat(item["beganAt"]),
-            side=Side(item["side"]),
+            side=Side(side) if side else None,
             position=item["position"],
             counts=Counts(**item["counts"]),
             last_counts=Counts(**last) if last else None,
             last_ended_at=time_or_none(item["lastEndedAt"]),
             version=item["_etag"],
-            saved_at=_time(item),
+            form=item["form"],
+            moved_at=time_or_none(item["movedAt"]),
+            claimed_until=time_or_none(item["claimedUntil"]),
+            since=time_or_none(item["since"]),
+            until=time_or_none(item["until"]),
+            left=tuple(AggregateKey(*key) for key in item["left"]),
+            stands_at=time_or_none(item["standsAt"]),
+            as_of=_time(item) + timedelta(seconds=age),
         )
 
     async def save(self, progress: Progress) -> Progress:
@@ -87,15 +113,33 @@ class CosmosLists:
             "id": self.name,
             "partitionKey": self.name,
             "type": "progress",
+            "form": progress.form,
             "beganAt": progress.began_at.isoformat(),
-            "side": progress.side.value,
+            "side": progress.side.value if progress.side else None,
             "position": progress.position,
             "counts": asdict(progress.counts),
             "lastCounts": asdict(progress.last_counts) if progress.last_counts else None,
-            "lastEndedAt": progress.last_ended_at.isoformat() if progress.last_ended_at else None,
+            "lastEndedAt": text_or_none(progress.last_ended_at),
+            "movedAt": text_or_none(progress.moved_at),
+            "claimedUntil": text_or_none(progress.claimed_until),
+            "since": text_or_none(progress.since),
+            "until": text_or_none(progress.until),
+            "left": [[key.type, key.id] for key in progress.left],
+            "standsAt": text_or_none(progress.stands_at),
         }
         write = Write.replace(item, progress.version) if progress.version else Write.create(item)
         return replace(progress, version=await self._write(self.name, write))
+
+    def _entry(self, item: Item) -> Seen:
+        return Seen(
+            AggregateKey(item["aggregateType"], item["id"]),
+            item["lastSequence"],
+            deleted=False,
+            changed_at=_time(item),
+            blocked_since=time_or_none(item["blockedSince"]),
+            healed=item["healed"],
+            other_form=item.get("form") != self.form,
+        )
 
     async def _page(
         self, container: Container, query: str, parameters: Mapping[str, Any], position: str | None
@@ -121,17 +165,6 @@ class CosmosLists:
                 raise EntryChanged(f"another writer changed {item_id}: read it again") from error
             raise store_away(error.failure) from error
         return etag
-
-
-def _entry(item: Item) -> Seen:
-    return Seen(
-        AggregateKey(item["aggregateType"], item["id"]),
-        item["lastSequence"],
-        deleted=False,
-        changed_at=_time(item),
-        blocked_since=time_or_none(item["blockedSince"]),
-        healed=item["healed"],
-    )
 
 
 def _source(item: Item) -> Seen:

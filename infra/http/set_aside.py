@@ -15,9 +15,9 @@ from infra.http.responses import json_response
 from outbox.errors import NotParked
 
 if TYPE_CHECKING:
+    from inbox.progress import Counts, Progress
     from inbox.set_aside import Record, RecordPage, State
     from inbox.sweep import Sweep
-    from inbox.walk import Counts, Progress
     from infra.subscriber import Subscriber
 
 answering = Answering()
@@ -50,7 +50,12 @@ def set_aside_functions(
     async def get_subscriber(req: func.HttpRequest) -> func.HttpResponse:
         """GET /subscriber: how much is set aside, and what the sweeps have found and healed."""
         made = service()
-        return subscriber_status(await made.subscriber.retrier.counts(), await _swept_so_far(made.sweep))
+        counts = await made.subscriber.retrier.counts()
+        if made.sweep is None:
+            return subscriber_status(counts, None, None)
+        return subscriber_status(
+            counts, await made.sweep.lists.progress(), await made.sweep.changes.progress()
+        )
 
     @app.function_name(f"list_set_aside{after}")
     @app.route(route=f"{before}set-aside", methods=methods.READING, auth_level=func.AuthLevel.ADMIN)
@@ -95,10 +100,6 @@ def set_aside_functions(
     return app
 
 
-async def _swept_so_far(sweep: "Sweep[Any] | None") -> "Progress | None":
-    return None if sweep is None else await sweep.lists.progress()
-
-
 def record_id(req: func.HttpRequest) -> str:
     """The id in the path; it looks like that of a parked event. Raises NotSetAside when no record can have it."""
     try:
@@ -113,17 +114,29 @@ def listed(page: "RecordPage", names: Sequence[operations.Names]) -> func.HttpRe
     return json_response(200, {"items": items, "continuationToken": page.continuation_token})
 
 
-def subscriber_status(records: "Mapping[State, int]", progress: "Progress | None") -> func.HttpResponse:
-    """200 with the number of open records by state, the last whole sweep and the one that is under way."""
-    last = progress and progress.last_counts
+def subscriber_status(
+    records: "Mapping[State, int]", rounds: "Progress | None", looks: "Progress | None"
+) -> func.HttpResponse:
+    """200 with the number of open records by state, and what the sweep has found.
+
+    That is the last look at what was changed, the last whole round, and the round that is under way.
+    """
+    under_way = rounds if rounds and rounds.side else None
     return json_response(
         200,
         {
             "setAside": {state.value: count for state, count in records.items()},
-            "lastSweep": last and progress and _swept(last, "endedAt", progress.last_ended_at),
-            "sweep": progress and _swept(progress.counts, "beganAt", progress.began_at),
+            "lastLook": _last(looks),
+            "lastSweep": _last(rounds),
+            "sweep": under_way and _swept(under_way.counts, "beganAt", under_way.began_at),
         },
     )
+
+
+def _last(progress: "Progress | None") -> Mapping[str, Any] | None:
+    if progress is None or progress.last_counts is None:
+        return None
+    return _swept(progress.last_counts, "endedAt", progress.last_ended_at)
 
 
 def _swept(counts: "Counts", name: str, at: datetime | None) -> Mapping[str, Any]:

@@ -76,7 +76,7 @@ def quiet() -> Json:
                 {"name": "Service Bus", "ok": True, "milliseconds": 30, "detail": None},
             ]
         },
-        "subscriber": {"setAside": {"waiting": 0, "refused": 0}, "lastSweep": None, "sweep": None},
+        "subscriber": {"setAside": {"waiting": 0, "refused": 0}, "lastLook": None, "lastSweep": None, "sweep": None},
         "parked": [],
         "set-aside": [],
         "history": {

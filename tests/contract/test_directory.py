@@ -3,7 +3,7 @@
 import asyncio
 import base64
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -21,14 +21,15 @@ from inbox.decision import Because, Done
 from inbox.entry import Entry, Stamp
 from inbox.errors import EntryChanged, StoreAway, Unstorable
 from inbox.event import NOTICE, AggregateKey, Event
+from inbox.progress import Counts
+from inbox.reading import TolerantReader
 from inbox.state import StateInbox
 from inbox.sweep import Sweep
-from inbox.walk import Counts
 from infra.contacts.directory import FORM, CosmosDirectory
 from infra.contacts.read_side import READER
 from infra.cosmos.batch import Lifetimes
 from infra.cosmos.container import Container, StoreFailed
-from infra.cosmos.entries import CosmosEntries
+from infra.cosmos.entries import CosmosEntries, EntryForm
 from infra.cosmos.errors import Failure, Kind
 from infra.cosmos.listing import EntryListing
 from infra.cosmos.source import CosmosSource
@@ -436,15 +437,13 @@ async def test_a_sweep_over_all_partitions_heals_both_ways_page_by_page(
     await here.describe(behind, email="swept@contoso.com")
     await here.describe(parked, email="parked@contoso.com")
     await here.contacts.delete(deleted, ORIGIN)
-    lists = CosmosLists(here.entries.container, here.stored, "contact", "sweep")
-
-    async def blocked() -> list[AggregateKey]:
-        return [key_of(parked)]
-
-    young = await Sweep(here.inbox, lists, blocked).run(seconds=30)
+    held = [key_of(parked)]
+    sweep = swept(here, lambda: held)
+    lists = sweep.lists
+    young = await sweep.round(await lists.progress(), seconds=30)
     assert young.last_counts == Counts(entries=3, sources=4, blocked=1)
-    later = replace(here.inbox, clock=lambda: datetime.now(UTC) + timedelta(hours=1))
-    progress = await Sweep(later, lists, blocked).run(seconds=30)
+    sweep = replace(sweep, young=-timedelta(hours=1))
+    progress = await sweep.round(await lists.progress(), seconds=30)
     assert progress.last_counts == Counts(entries=3, sources=4, healed=3, blocked=1, healed_ever=0)
     found = {contact_id: await here.entry(contact_id) for contact_id in (behind, missing, deleted, parked)}
     assert [entry and entry.last_sequence for entry in found.values()] == [2, 1, 2, 1]
@@ -459,10 +458,115 @@ async def test_a_sweep_over_all_partitions_heals_both_ways_page_by_page(
     saved = await lists.progress()
     assert saved is not None
     assert saved.last_counts == progress.last_counts
-    assert saved.saved_at is not None
-    assert abs(saved.saved_at - datetime.now(UTC)) < timedelta(hours=1), "by the store's own clock"
+    assert saved.as_of is not None
+    assert abs(saved.as_of - datetime.now(UTC)) < timedelta(hours=1), "by the store's own clock"
     with pytest.raises(EntryChanged):
         await lists.save(young)
+
+
+def swept(process: Process, blocked: Callable[[], list[AggregateKey]], *, version: int = 1) -> Sweep[Any]:
+    async def held() -> list[AggregateKey]:
+        return blocked()
+
+    lists, changes = (
+        CosmosLists(process.entries.container, process.stored, "contact", name, version)
+        for name in ("sweep", "sweep-changes")
+    )
+    return Sweep(process.inbox, lists, changes, held, timedelta(days=10))
+
+
+async def test_a_look_at_what_was_changed_heals_over_all_partitions_and_remembers_what_is_blocked(
+    here: Process, there: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("infra.cosmos.walk_lists._PAGE", 2)
+    behind, missing, deleted, parked, right = [await here.create() for _ in range(5)]
+    for contact_id in (behind, deleted, parked, right):
+        await here.inbox.handle((await here.events(contact_id))[0])
+    held = [key_of(parked)]
+    sweep = replace(
+        swept(here, lambda: held), young=-timedelta(hours=1)
+    )  # looks at what has just been changed
+    first = await sweep.look(None, seconds=30)
+    assert first.last_counts == Counts(), "it looks at what comes after it"
+    await here.describe(behind, email="swept@contoso.com")
+    await here.describe(parked, email="parked@contoso.com")
+    await here.contacts.delete(deleted, ORIGIN)
+    look = await sweep.look(await sweep.changes.progress(), seconds=30)
+    assert look.last_counts == Counts(sources=5, healed=3, blocked=1)
+    entries = [await here.entry(contact_id) for contact_id in (behind, missing, deleted, parked, right)]
+    assert [entry and entry.last_sequence for entry in entries] == [2, 1, 2, 1, 1]
+    held.clear()
+    another = replace(swept(there, lambda: held), young=-timedelta(hours=1))
+    look = await another.look(await another.changes.progress(), seconds=30)
+    assert look.last_counts == Counts(sources=1, healed=1), (
+        "by another process, without a change of the source"
+    )
+    assert look.left == ()
+    with pytest.raises(EntryChanged):
+        await sweep.changes.save(first)
+
+
+class OldEntry(TolerantReader):
+    """The form of the entry before: it lacks what the present one needs."""
+
+    email: str
+
+
+OLD_FORM = EntryForm(
+    version=0, model=OldEntry, search={"email": lambda entry: entry.email}, sorted_by=["email"]
+)
+
+
+async def test_entries_that_cannot_be_read_any_more_are_healed_by_an_event_and_by_the_sweep(
+    here: Process, caplog: pytest.LogCaptureFixture
+) -> None:
+    old = CosmosEntries(here.entries.container, OLD_FORM, deleted_ttl_seconds=600)
+    told, silent = [await here.create() for _ in range(2)]
+    for contact_id in (told, silent):
+        state = OldEntry(email="johndoe@contoso.com")
+        [created] = await here.events(contact_id)
+        await old.put(key_of(contact_id), Entry(1, created.id, state), Stamp(NOON, None), over=None)
+    assert (await here.directory.search(Search({}), 9, None)).items == [], "no text to sort by"
+    by_mail = await here.directory.search(Search({}, Field.EMAIL), 9, None)
+    assert by_mail.items == []
+    assert "2 of 2 entries are left out of a list" in caplog.text
+    [created] = await here.events(silent)
+    await here.inbox.handle(created)
+    assert here.inbox.counts == {Done.APPLIED_BEFORE: 1}
+    await here.describe(told, email="jane@contoso.com")
+    await here.inbox.handle((await here.events(told))[-1])
+    assert here.inbox.counts[Because.FORM] == 1
+    progress = await swept(here, list).round(None, seconds=30)
+    assert progress.last_counts == Counts(entries=2, sources=2, rewritten=1)
+    entry = await here.entry(silent)
+    assert entry is not None
+    assert (entry.last_event_id, entry.state) == (
+        created.id,
+        entry_of(DETAILS.model_dump(mode="json", by_alias=True)),
+    )
+    assert len((await here.directory.search(Search({}), 9, None)).items) == 2
+
+
+async def test_an_entry_that_can_be_read_in_its_other_form_is_shown_and_never_built_upon(
+    here: Process,
+) -> None:
+    contact_id = await here.create()
+    [created] = await here.events(contact_id)
+    await here.inbox.handle(created)
+    newer = replace(FORM, version=2, search={**FORM.search, "city": lambda _: "a text of the new form"})
+    entries = CosmosEntries(here.entries.container, newer, deleted_ttl_seconds=600)
+    read = await entries.read(key_of(contact_id))
+    assert read is not None
+    assert (read.entry.other_form, read.entry.state, read.entry.deleted) == (True, None, False)
+    container = here.entries.container
+    listing = CosmosDirectory(EntryListing(container, newer, "t", TokenKey(container)))
+    assert len((await listing.search(Search({}), 9, None)).items) == 1
+    inbox = replace(here.inbox, entries=entries)
+    await inbox.heal(key_of(contact_id))
+    assert len((await listing.search(Search({Field.CITY: "a text of the new form"}), 9, None)).items) == 1
+    again = await here.entries.read(key_of(contact_id))
+    assert again is not None
+    assert again.entry.other_form, "nor by an instance of the version before"
 
 
 async def test_a_contact_of_the_version_before_is_read_as_any_other(here: Process) -> None:

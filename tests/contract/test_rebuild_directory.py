@@ -2,11 +2,14 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from azure.cosmos.aio import CosmosClient
 
+from application.directory import DirectoryEntry, entry_of
 from devstack import provision
 from devstack.settings import read_settings
 from devstack.testing import Service
@@ -14,7 +17,9 @@ from examples.orders.bootstrap import wire
 from examples.orders.events import Line
 from examples.orders.order import NewOrder
 from inbox.errors import EntryChanged
-from inbox.walk import Counts, Progress
+from inbox.progress import Counts, Progress, Side
+from infra.contacts.directory import FORM
+from infra.cosmos.entries import EntryForm
 from infra.cosmos.walk_lists import CosmosLists
 from infra.rebuild_directory import bar, main, rebuild
 from infra.settings import load
@@ -90,6 +95,48 @@ async def test_after_a_restore_the_source_wins(environment: dict[str, str], proc
     assert entry is not None
     assert entry.state is not None
     assert entry.state.email == "again@contoso.com"
+
+
+@pytest.mark.parametrize("source_wins", [False, True])
+async def test_after_a_new_form_of_the_entries_all_are_written_again(
+    environment: dict[str, str],
+    process: Process,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    source_wins: bool,
+) -> None:
+    """A form that cannot read the old entries, and in which a rebuild was cut off before the deployment."""
+    for _ in range(2):
+        await process.create()
+    arguments = ["--source-wins"] if source_wins else []
+    assert await asyncio.to_thread(main, arguments, environment) == 0
+    lists = CosmosLists(process.entries.container, process.stored, "contact", "rebuild", FORM.version)
+    cut_off = await lists.progress() or Progress(datetime.now(UTC))
+    began = cut_off.begun(datetime.now(UTC), Side.SOURCES, FORM.version)
+    await lists.save(began)
+
+    class NewEntry(DirectoryEntry):
+        badge: str
+
+    def entry_with_badge(contact: Mapping[str, Any]) -> NewEntry:
+        return NewEntry(**dict(entry_of(contact)), badge=f"badge of {contact['email']}")
+
+    texts: dict[str, Callable[[NewEntry], str]] = {**FORM.search, "lastName": lambda entry: entry.badge}
+    form = EntryForm(version=FORM.version + 1, model=NewEntry, search=texts, sorted_by=FORM.sorted_by)
+    monkeypatch.setattr("infra.contacts.read_side.FORM", form)
+    monkeypatch.setattr("infra.contacts.read_side.entry_of", entry_with_badge)
+    capsys.readouterr()
+    assert await asyncio.to_thread(main, arguments, environment) == 0
+    assert capsys.readouterr().out.splitlines()[-1].endswith("2 of 2 sources, 2 entries, 2 written, 0 failed")
+    query = "SELECT VALUE c.search.lastName FROM c WHERE c.deleted = false"
+    async with CosmosClient.from_connection_string(environment["COSMOS"]) as client:
+        directory = client.get_database_client(environment["COSMOS_DATABASE"]).get_container_client(
+            "directory"
+        )
+        found: list[Any] = [each async for each in directory.query_items(query)]
+    assert found == ["badge of johndoe@contoso.com"] * 2
+    assert await asyncio.to_thread(main, arguments, environment) == 0
+    assert capsys.readouterr().out.splitlines()[-1].endswith("0 written, 0 failed")
 
 
 async def test_a_rebuild_that_somebody_else_has_overtaken_is_not_called_done(

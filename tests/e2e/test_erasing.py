@@ -232,8 +232,7 @@ async def test_no_container_names_the_person_and_subscribers_miss_no_event(
         for number, data in enumerate(bodies):
             await world.late(data, 100 + number)
         sweep = world.application.sweep
-        in_an_hour = replace(sweep.inbox, clock=lambda: utc_now() + timedelta(hours=1))
-        await replace(sweep, inbox=in_an_hour).run(seconds=30)
+        await replace(sweep, young=-timedelta(hours=1)).round(await sweep.lists.progress(), seconds=30)
         assert await asyncio.to_thread(rebuild_directory.main, [], world.environment) == 0
         assert await asyncio.to_thread(rebuild_directory.main, ["--source-wins"], world.environment) == 0
         await published_again(world, contact_id)

@@ -9,7 +9,7 @@ import pytest
 from inbox.decision import Because, Complete, Done, Put
 from inbox.entry import Entry, Found
 from inbox.errors import Contended, EntryChanged, SourceBehind, StoreAway
-from inbox.event import Event
+from inbox.event import AggregateKey, Event
 from inbox.state import StateInbox
 from tests.support.inbox import KEY, NOON, FakeEntries, FakeSource, Faults, event, notice, project
 
@@ -161,6 +161,82 @@ async def test_the_sweep_leaves_an_entry_that_is_ahead_of_its_source() -> None:
     source.change(KEY, Found(1, (1,)))
     assert await inbox.heal(KEY) == Complete(Done.NOT_NEWER)
     assert entries.of(KEY) == Entry(3, None, (1, 2, 3))
+
+
+def of_another_form(sequence: int) -> FakeEntries[State]:
+    entries: FakeEntries[State] = FakeEntries()
+    entries.written[KEY] = [Entry(sequence, f"7/{sequence}/Changed", None, other_form=True)]
+    return entries
+
+
+async def test_no_event_is_applied_to_an_entry_of_another_form_which_is_read_from_the_source() -> None:
+    inbox, entries, _ = made(entries=of_another_form(3), source=source_at(4))
+    await inbox.handle(event(4))
+    assert entries.of(KEY) == Entry(4, None, (1, 2, 3, 4)), (
+        "no event was missing, so nothing counts as healed"
+    )
+    assert inbox.counts == {Because.FORM: 1}
+
+
+async def test_a_gap_before_an_entry_of_another_form_is_a_gap() -> None:
+    inbox, entries, _ = made(entries=of_another_form(1), source=source_at(4))
+    await inbox.handle(event(4))
+    assert entries.of(KEY) == Entry(4, None, (1, 2, 3, 4), healed=1)
+
+
+async def test_an_entry_of_another_form_knows_what_was_applied_before() -> None:
+    inbox, entries, _ = made(entries=of_another_form(3), source=source_at(3))
+    for received in (event(3), event(2), event(3, event_id="another")):
+        await inbox.handle(received)
+    assert inbox.counts == {Done.APPLIED_BEFORE: 2, Done.CONFLICT: 1}
+    assert len(entries.written[KEY]) == 1
+
+
+async def test_an_entry_written_again_at_its_sequence_keeps_its_event_and_so_the_alarm() -> None:
+    inbox, entries, _ = made(entries=of_another_form(3), source=source_at(3))
+    result = await inbox.heal(KEY)
+    assert isinstance(result, Put)
+    assert result.because is Because.FORM
+    assert entries.of(KEY) == Entry(3, "7/3/Changed", (1, 2, 3))
+    await inbox.handle(event(3, event_id="another"))
+    assert inbox.counts[Done.CONFLICT] == 1
+
+
+async def test_a_rewrite_in_another_form_does_not_take_back_what_was_applied_meanwhile() -> None:
+    inbox, entries, source = made(entries=of_another_form(3), source=source_at(3))
+    read = source.newest
+
+    async def slow(key: AggregateKey) -> Found[State] | None:
+        found = await read(key)
+        source.newest = read  # type: ignore[method-assign]  # once
+        source.change(KEY, Found(4, (1, 2, 3, 4)))
+        await inbox.handle(event(4))
+        return found
+
+    source.newest = slow  # type: ignore[method-assign]  # the subscriber is faster than this read
+    await inbox.heal(KEY)
+    assert entries.of(KEY) == Entry(4, None, (1, 2, 3, 4))
+
+
+async def test_an_entry_of_another_form_that_is_ahead_of_its_source_is_left() -> None:
+    inbox, entries, _ = made(entries=of_another_form(3), source=source_at(2))
+    assert await inbox.heal(KEY) == Complete(Done.NOT_NEWER)
+    assert len(entries.written[KEY]) == 1
+
+
+async def test_an_entry_of_another_form_whose_source_is_gone_becomes_a_deleted_one() -> None:
+    inbox, entries, _ = made(entries=of_another_form(3))
+    await inbox.heal(KEY)
+    assert entries.of(KEY) == Entry(3, None, None)
+
+
+async def test_an_event_without_a_sequence_finds_an_entry_of_another_form() -> None:
+    inbox, entries, source = made(entries=of_another_form(3), source=source_at(3))
+    await inbox.handle(event(None))
+    entry = entries.of(KEY)
+    assert entry is not None
+    assert (entry.state, entry.last_event_id, entry.other_form) == ((1, 2, 3), None, False)
+    assert (source.reads, source.fences) == (0, 1)
 
 
 async def test_an_entry_that_changes_each_time_is_given_up_for_now() -> None:

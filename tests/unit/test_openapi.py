@@ -9,9 +9,9 @@ import azure.functions as func
 import pytest
 from jsonschema import Draft202012Validator
 
+from inbox.progress import Counts, Progress, Side
 from inbox.set_aside import Delivery, Record, RecordPage
 from inbox.set_aside import State as RecordState
-from inbox.walk import Counts, Progress
 from infra.contacts.http import OPERATIONS
 from infra.dependencies import Health
 from infra.http import history, operations, set_aside
@@ -60,10 +60,12 @@ ANSWERS: list[tuple[str, func.HttpResponse]] = [
     ),
     ("Parked", operations.parked_shown(parked(State.DISCARDED), OPERATIONS)),
     ("Replayed", operations.replayed(Replayed(3, done=False))),
-    ("Subscriber", set_aside.subscriber_status({RecordState.WAITING: 1}, None)),
+    ("Subscriber", set_aside.subscriber_status({RecordState.WAITING: 1}, None, None)),
     (
         "Subscriber",
-        set_aside.subscriber_status({}, Progress(NOW, last_counts=Counts(1), last_ended_at=NOW)),
+        set_aside.subscriber_status(
+            {}, Progress(NOW, Side.SOURCES, last_counts=Counts(1), last_ended_at=NOW), Progress(NOW)
+        ),
     ),
     *(
         ("SetAsidePage", set_aside.listed(RecordPage([record(state, None)], None), OPERATIONS))

@@ -7,8 +7,8 @@ import pytest
 
 from inbox.entry import Entry, Found
 from inbox.event import AggregateKey
+from inbox.progress import Counts, Progress, Side
 from inbox.rebuild import Rebuild
-from inbox.walk import Counts, Progress, Side
 from tests.support.inbox import NOON, event
 from tests.unit.test_sweep import OLD, World
 
@@ -119,3 +119,36 @@ async def test_an_entry_that_the_subscriber_changes_meanwhile_is_written_anew_at
     counts = await rebuilt(world)
     assert (counts.healed, counts.failed) == (1, 0)
     assert world.entries.of(key) == Entry(4, "a/4/Changed", (1, 2, 3, 4))
+
+
+@pytest.mark.parametrize("source_wins", [False, True])
+async def test_entries_of_another_form_are_written_again(source_wins: bool) -> None:
+    world = World()
+    key, deleted, behind = world.has("a", 3, 3), world.has("b", 2, 2), world.has("c", 1, 3)
+    world.entries.written[deleted] = [Entry(3, "b/3/Deleted", None)]
+    world.source.change(deleted, Found(3, None, OLD))
+    for each, sequence in ((key, 3), (behind, 1)):
+        event_id = f"{each.id}/{sequence}/Changed"
+        world.entries.written[each] = [Entry(sequence, event_id, None, other_form=True)]
+    counts = await rebuilt(world, source_wins=source_wins)
+    assert (counts.healed + counts.rewritten, counts.failed) == (2, 0)
+    assert world.entries.of(key) == Entry(3, None if source_wins else "a/3/Changed", (1, 2, 3))
+    assert world.sequence(behind) == 3
+    assert len(world.entries.written[deleted]) == 1, "a deleted entry has no state, so it has every form"
+
+
+async def test_where_the_source_wins_a_deleted_source_is_not_taken_for_an_entry_of_another_form() -> None:
+    world = World()
+    key = world.has("a", 3, 3)
+    world.source.change(key, Found(3, None, OLD))
+    world.entries.written[key] = [Entry(3, None, None, other_form=True)]
+    await rebuilt(world, source_wins=True)
+    assert world.entries.of(key) == Entry(3, None, None)
+
+
+async def test_a_rebuild_in_another_form_begins_anew() -> None:
+    world = World()
+    key = world.has("a", 1, 3)
+    world.lists.saved = Progress(NOON, Side.SOURCES, "2", version="7", form=7)
+    assert (await rebuilt(world)).healed == 1
+    assert world.sequence(key) == 3

@@ -13,9 +13,10 @@ from inbox.decision import Because
 from inbox.entry import Entry, Found
 from inbox.errors import EntryChanged, StoreAway
 from inbox.event import AggregateKey
+from inbox.progress import Counts, Progress, Result, Seen, SeenPage, Side
 from inbox.state import StateInbox
 from inbox.sweep import YOUNG, Sweep
-from inbox.walk import AT_ONCE, AWAY_AT, Counts, Progress, Result, Seen, SeenPage, Side, Walk
+from inbox.walk import AT_ONCE, AWAY_AT, Leg, Walk
 from tests.support.inbox import NOON, FakeEntries, FakeSource, event, project
 
 State = tuple[int, ...]
@@ -32,14 +33,26 @@ class FakeLists:
     saved: Progress | None = None
     blocked_since: dict[AggregateKey, datetime | None] = field(default_factory=dict)
     pages: int = 0
+    listed: int = 0
     saves: int = 0
+    reads: int = 0
+    form: int = 0
     clock: Callable[[], datetime] = lambda: NOON
+    """Of the store."""
 
     async def entries(self, position: str | None) -> SeenPage:
         found = {key: versions[-1] for key, versions in self.inbox_entries.written.items()}
         return self._page(
             [
-                Seen(key, entry.last_sequence, False, OLD, self.blocked_since.get(key), entry.healed)
+                Seen(
+                    key,
+                    entry.last_sequence,
+                    False,
+                    OLD,
+                    self.blocked_since.get(key),
+                    entry.healed,
+                    entry.other_form,
+                )
                 for key, entry in found.items()
                 if not entry.deleted
             ],
@@ -47,33 +60,42 @@ class FakeLists:
         )
 
     async def sources(self, position: str | None) -> SeenPage:
-        found = {key: changes[-1] for key, changes in self.source.changes.items()}
+        return self._page(self._sources(), position)
+
+    async def changed(self, since: datetime, until: datetime, position: str | None) -> SeenPage:
+        seen = self._sources()
         return self._page(
-            [
-                Seen(key, source.sequence, source.state is None, source.changed_at or OLD)
-                for key, source in found.items()
-                if source is not None
-            ],
-            position,
+            [each for each in seen if each.changed_at and since <= each.changed_at < until], position
         )
+
+    def _sources(self) -> list[Seen]:
+        found = {key: changes[-1] for key, changes in self.source.changes.items()}
+        return [
+            Seen(key, source.sequence, source.state is None, source.changed_at or OLD)
+            for key, source in found.items()
+            if source is not None
+        ]
 
     def _page(self, items: list[Seen], position: str | None) -> SeenPage:
         self.pages += 1
         first = int(position or 0)
-        return SeenPage(items[first : first + PAGE], str(first + PAGE) if first + PAGE < len(items) else None)
+        page = items[first : first + PAGE]
+        self.listed += len(page)
+        return SeenPage(page, str(first + PAGE) if first + PAGE < len(items) else None)
 
     async def mark(self, key: AggregateKey, version: str, since: datetime | None) -> None:
         self.blocked_since[key] = since
 
     async def progress(self) -> Progress | None:
-        return self.saved
+        self.reads += 1
+        return None if self.saved is None else replace(self.saved, as_of=self.clock())
 
     async def save(self, progress: Progress) -> Progress:
         if self.saved is not None and progress.version != self.saved.version:
             raise EntryChanged("somebody else")
         self.saves += 1
         written = replace(progress, version=str(self.saves))
-        self.saved = replace(written, saved_at=self.clock())
+        self.saved = replace(written, as_of=None, ended=False)
         return written
 
 
@@ -85,13 +107,19 @@ class World:
     source: FakeSource[State] = field(default_factory=FakeSource)
     blocked: Collection[AggregateKey] = ()
     now: datetime = NOON
+    asked: int = 0
+    """How often it was asked what is blocked."""
 
     def __post_init__(self) -> None:
         self.inbox = StateInbox(self.entries, self.source, project, lambda: self.now)
         self.lists = FakeLists(self.entries, self.source, clock=lambda: self.now)
-        self.sweep = Sweep(self.inbox, self.lists, self._blocked)
+        self.changes = FakeLists(
+            self.entries, self.source, blocked_since=self.lists.blocked_since, clock=lambda: self.now
+        )
+        self.sweep = Sweep(self.inbox, self.lists, self.changes, self._blocked, timedelta(days=10))
 
     async def _blocked(self) -> Collection[AggregateKey]:
+        self.asked += 1
         return self.blocked
 
     def has(
@@ -109,8 +137,19 @@ class World:
         entry = self.entries.of(key)
         return None if entry is None else entry.last_sequence
 
+    async def go_on(self) -> Progress:
+        """With the whole round, which is due."""
+        return await self.sweep.round(await self.lists.progress(), seconds=10)
+
     async def swept(self) -> Counts:
-        progress = await self.sweep.run(seconds=10)
+        """What a whole round finds."""
+        progress = await self.go_on()
+        assert progress.last_counts is not None
+        return progress.last_counts
+
+    async def looked(self) -> Counts:
+        """What a look at what was changed finds."""
+        progress = await self.sweep.look(await self.changes.progress(), seconds=10)
         assert progress.last_counts is not None
         return progress.last_counts
 
@@ -261,7 +300,7 @@ async def test_of_a_large_page_no_more_are_asked_for_than_make_a_row(monkeypatch
     keys = [world.has(f"{number:03}", 1, 3) for number in range(100)]
     troubled = Troubled(world, {key.id for key in keys})
     with pytest.raises(StoreAway):
-        await world.sweep.run(seconds=10)
+        await world.go_on()
     assert troubled.reads.total() < AWAY_AT + AT_ONCE
 
 
@@ -295,7 +334,7 @@ async def test_a_store_that_is_away_for_all_is_left_alone_and_the_sweep_goes_on_
     keys = [world.has(f"{number}", 1, 2) for number in range(100)]
     troubled = Troubled(world, {key.id for key in keys[10:]})
     with pytest.raises(StoreAway):
-        await world.sweep.run(seconds=10)
+        await world.go_on()
     asked = sum(count for name, count in troubled.reads.items() if name in troubled.names)
     assert asked <= 2 * AWAY_AT, "of 90"
     assert world.lists.saved is not None
@@ -322,7 +361,7 @@ async def test_a_row_that_stays_away_holds_the_sweep_for_half_an_hour_at_most(
     while world.lists.saved is None or world.lists.saved.last_counts is None:
         troubled.reads.clear()
         try:
-            await world.sweep.run(seconds=10)
+            await world.go_on()
         except StoreAway:
             failed_runs += 1
             assert failed_runs <= 3, "the sweep cannot get past the row"
@@ -337,7 +376,7 @@ async def test_a_row_that_stays_away_holds_the_sweep_for_half_an_hour_at_most(
 async def test_a_sweep_that_runs_once_a_day_asks_once_more_for_a_few_all_the_same() -> None:
     world = World()
     key = world.has("a", 1, 3)
-    world.lists.saved = Progress(NOON, last_counts=Counts(), version="1", saved_at=NOON - timedelta(days=1))
+    world.lists.saved = Progress(NOON - timedelta(days=1), last_counts=Counts(), version="1")
     Troubled(world, {"a"}, times=1)
     assert (await world.swept(), world.sequence(key)) == (Counts(entries=1, sources=1, healed=1), 3)
 
@@ -352,7 +391,7 @@ async def test_a_page_is_saved_anew_so_the_next_one_that_stays_away_has_its_half
     Troubled(world, {key.id for key in keys})
     for _ in range(2 * 6):  # two hours
         with pytest.raises(StoreAway):
-            await world.sweep.run(seconds=10)
+            await world.go_on()
         world.now += timedelta(minutes=10)
     assert world.lists.saved is not None
     assert world.lists.saved.counts.failed == 3 * AWAY_AT
@@ -363,13 +402,8 @@ async def test_a_sweep_beside_another_stops() -> None:
     for number in range(6):
         world.has(str(number), 1, 1)
     world.lists.saved = Progress(NOON, version="1")
-    stale = Progress(NOON, version="0")
-
-    async def old_read() -> Progress:
-        return stale
-
-    world.lists.progress = old_read  # type: ignore[method-assign]  # a replica that lags
-    await world.sweep.run(seconds=10)
+    stale = Progress(NOON, version="0")  # a replica that lags
+    await world.sweep.round(stale, seconds=10)
     assert world.lists.saves == 0
 
 
@@ -413,10 +447,9 @@ async def test_a_round_begins_when_it_begins_however_long_ago_the_last_one_ended
     world.has("a", 1, 1)
     world.lists.saved = Progress(NOON - timedelta(days=9), last_counts=Counts(), version="7")
     began: list[datetime] = []
-    look = {Side.ENTRIES: _right, Side.SOURCES: _right}
-    await Walk("w", world.lists, look, lambda: NOON, lambda progress: began.append(progress.began_at)).run(
-        seconds=5
-    )
+    legs = {Side.ENTRIES: Leg(lambda at: world.lists.entries(at.position), _right)}
+    walk = Walk("w", world.lists, legs, lambda: NOON, lambda progress: began.append(progress.began_at))
+    await walk.run(world.lists.saved, seconds=5)
     assert set(began) == {NOON}
 
 

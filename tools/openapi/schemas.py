@@ -8,8 +8,8 @@ from pydantic.alias_generators import to_camel
 
 from application.directory import DirectoryEntry, Field
 from domain.values import ContactDetails
+from inbox.progress import Counts
 from inbox.set_aside import State as RecordState
-from inbox.walk import Counts
 from infra.contacts.directory_http import LONGEST
 from infra.contacts.http import OPERATIONS
 from infra.http import operations
@@ -172,8 +172,8 @@ SCHEMAS: dict[str, Schema] = {
     "Parked": _parked(document=_ANYTHING),
     "Replayed": _answer(replayed=_NUMBER, remaining=_BOOL),
     "Subscriber": _answer(
-        setAside={"type": "object", "additionalProperties": _NUMBER}, lastSweep=_maybe(_round("endedAt")),
-        sweep=_maybe(_round("beganAt")),
+        setAside={"type": "object", "additionalProperties": _NUMBER}, lastLook=_maybe(_round("endedAt")),
+        lastSweep=_maybe(_round("endedAt")), sweep=_maybe(_round("beganAt")),
     ),
     "SetAsidePage": _page(_answer(**_ASIDE)),
     "SetAside": _answer(**_ASIDE, message=_maybe(_answer(body=_TEXT, properties=_ANYTHING))),

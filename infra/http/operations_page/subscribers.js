@@ -96,8 +96,8 @@ function showSubscriber(prefix, hint, subscriber) {
   write(find("tile-aside"), count(waiting + refused));
   mood(find("tile-aside"), refused ? "bad" : waiting ? "warn" : null);
   write(find("tile-aside-of"), `${count(waiting)} tried again, ${count(refused)} refused`);
-  const sweep = subscriber.lastSweep;
-  const swept = sweep ? ` The last sweep ended ${when(sweep.endedAt)} and healed ${count(sweep.healed)}.` : "";
+  const look = subscriber.lastLook;
+  const swept = look ? ` The last sweep ended ${when(look.endedAt)} and healed ${count(look.healed)}.` : "";
   write(hint, `${KINDS["set-aside"].hint}${swept}`);
 }
 

@@ -1,0 +1,309 @@
+"""What the contact service asks of its store while nothing happens, counted at the SDK's transport over simulated days.
+
+The timers of ``function_app.py`` run as their schedules say, against devstack's Cosmos DB on a clock of the test's own,
+and the table in docs/operations/costs.md is made of what was counted.
+"""
+
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from aiohttp import web
+from azure.cosmos.aio import ContainerProxy
+
+from changefeed import ChangeFeedProcessor, ProcessorOptions, StartFrom, estimate_lag
+from devstack import provision
+from devstack.cosmos import server
+from devstack.cosmos.resources.service import Options
+from devstack.cosmos.resources.service import Service as Cosmos
+from devstack.cosmos.wire.auth import EMULATOR_KEY, Authorizer
+from devstack.settings import read_settings
+from devstack.testing import Service, eventually
+from inbox.progress import Counts
+from inbox.state import StateInbox
+from inbox.sweep import ROUND_EVERY
+from infra.bootstrap import Application, wire
+from infra.cosmos.transport import NotingTransport
+from infra.servicebus.dead_letters import SILENCE_SECONDS, Collected, DeadLetters
+from infra.settings import load
+from tests.support.azure import Topic
+from tests.support.contacts import DETAILS, ORIGIN
+from tests.support.functions import functions
+from tests.support.paths import ROOT
+
+PAGE = (ROOT / "docs" / "operations" / "costs.md").read_text()
+PRICES = {"read": 1.0, "write": 4.95, "query": 3.0, "listed": 1.0, "feed": 1.0, "metadata": 0.0}
+"""In request units, as in the rest of the page: of an operation on 1 KB, and of each item that a query gives.
+
+The service bills no read of an account's, a container's or a partition's properties.
+"""
+USD_A_MILLION = 0.25
+LISTED = 100
+"""How many items a page of the sweep's lists has."""
+
+MONTH = timedelta(hours=730)
+BEGIN = datetime(2026, 3, 2, tzinfo=UTC)
+
+Operations = Counter[str]
+
+
+def charge(operations: Operations) -> float:
+    return sum(PRICES[kind] * count for kind, count in operations.items())
+
+
+def kind_of(request: Any) -> str:
+    headers = {name.lower(): value for name, value in request.headers.items()}
+    last = request.url.partition("?")[0].rstrip("/").rpartition("/")[2]
+    if "x-ms-cosmos-is-query-plan-request" in headers:
+        return "metadata"
+    if headers.get("x-ms-documentdb-isquery", "").lower() == "true" or "query+json" in headers.get(
+        "content-type", ""
+    ):
+        return "query"
+    if request.method != "GET":
+        return "write"
+    if "a-im" in headers and last == "docs":
+        return "feed"
+    return "read" if "/docs/" in request.url else "metadata"
+
+
+@dataclass
+class Simulation:
+    """A deployment of the contact service on a clock of its own."""
+
+    now: datetime = BEGIN
+    operations: Operations = field(default_factory=Counter)
+
+    def clock(self) -> float:
+        return self.now.timestamp()
+
+    def taken(self) -> Operations:
+        """What was asked for since the last call."""
+        taken, self.operations = self.operations, Counter()
+        return taken
+
+
+@pytest.fixture
+def simulation(monkeypatch: pytest.MonkeyPatch) -> Simulation:
+    world = Simulation()
+    send, response = NotingTransport.send, server._response
+
+    async def counted(transport: Any, request: Any, **options: Any) -> Any:
+        answer = await send(transport, request, **options)
+        kind = kind_of(request)
+        world.operations[kind] += 1
+        if kind == "query":
+            world.operations["listed"] += int(answer.headers.get("x-ms-item-count", 0))
+        return answer
+
+    def dated(answer: Any) -> web.Response:
+        made = response(answer)
+        made.headers["Date"] = format_datetime(world.now, usegmt=True)
+        return made
+
+    monkeypatch.setattr(NotingTransport, "send", counted)
+    monkeypatch.setattr(server, "_response", dated)
+    monkeypatch.setattr(server, "Service", partial(Cosmos, clock=world.clock))
+    monkeypatch.setattr("infra.read_model.StateInbox", partial(StateInbox, clock=lambda: world.now))
+    return world
+
+
+@pytest.fixture
+async def application(
+    simulation: Simulation, servicebus_server: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Application]:
+    topic = Topic(servicebus_server)
+    await topic.create()
+    async with server.serving(0, tmp_path / "data", Options(), Authorizer()) as address:
+        environment = {
+            "COSMOS": f"AccountEndpoint={address};AccountKey={EMULATOR_KEY};",
+            "SERVICEBUS": servicebus_server.connection_string,
+            "SERVICEBUS_TOPIC": topic.name,
+            "SERVICEBUS_SUBSCRIPTION": topic.subscription,
+        }
+        await provision.cosmos(environment["COSMOS"], read_settings(environment, ROOT).app.cosmos)
+        made = wire(load(environment))
+        monkeypatch.setattr("function_app.application", lambda: made)
+        async with made.outbox.resources:
+            yield made
+    await topic.delete()
+
+
+async def filled(application: Application, simulation: Simulation, contacts: int) -> None:
+    """Contacts of a day ago, all in the directory, and a relay that has forwarded everything."""
+    first = (await application.contacts.create(DETAILS, ORIGIN)).aggregate.id
+    stored: ContainerProxy = application.outbox.feed
+    document = await stored.read_item(str(first), str(first))
+    for _ in range(contacts - 1):
+        contact_id = str(uuid4())
+        data = {**document["data"], "id": contact_id}
+        await stored.create_item({**document, "id": contact_id, "partitionKey": contact_id, "data": data})
+    simulation.now += timedelta(days=1)
+    outbox = application.outbox
+
+    async def forwarded(*_: object) -> None:
+        return
+
+    prefix = outbox.reading.lease_prefix
+    options = ProcessorOptions(start=StartFrom.beginning(), poll_interval=0.05)
+    async with ChangeFeedProcessor(
+        outbox.feed, outbox.leases, forwarded, instance_name="relay", lease_prefix=prefix, options=options
+    ):
+
+        async def at_rest() -> bool:
+            lag = await estimate_lag(outbox.feed, outbox.leases, lease_prefix=prefix)
+            return bool(lag.leases) and not any(lease.lag for lease in lag.leases)
+
+        await eventually(at_rest)
+    for _ in range(4):
+        simulation.now += timedelta(minutes=10)
+        await application.sweep.run(seconds=60)
+    progress = await application.sweep.lists.progress()
+    assert progress is not None
+    assert progress.last_counts is not None
+    assert (progress.last_counts.sources, progress.last_counts.failed) == (contacts, 0)
+
+
+def every(schedule: str) -> int:
+    """The minutes between two runs of a timer."""
+    minutes = schedule.split()[1]
+    return 1 if minutes == "*" else int(minutes.removeprefix("*/"))
+
+
+TIMERS = {
+    name: every(function.get_trigger().get_dict_repr()["schedule"])  # type: ignore[union-attr]
+    for name, function in functions().items()
+    if (function.get_trigger().get_dict_repr()["type"]) == "timerTrigger"  # type: ignore[union-attr]
+}
+
+
+async def run(name: str) -> None:
+    await functions()[name].get_user_function()(timer=None)
+
+
+async def nothing_collected(*_: object, **__: object) -> Collected:
+    """The broker's part, which has no price of its own and waits two seconds each time."""
+    return Collected(0, emptied=True)
+
+
+async def rested(
+    application: Application, simulation: Simulation, monkeypatch: pytest.MonkeyPatch, hours: int
+) -> Mapping[str, Operations]:
+    """What each timer asked for in so many hours in which nothing happens."""
+
+    monkeypatch.setattr(DeadLetters, "collect", nothing_collected)
+    for name in TIMERS:
+        await run(name)  # connects
+    simulation.now += timedelta(minutes=10)
+    asked: dict[str, Operations] = {name: Counter() for name in TIMERS}
+    simulation.taken()
+    for minute in range(60 * hours):
+        simulation.now += timedelta(minutes=1)
+        for name, minutes in TIMERS.items():
+            if minute % minutes == 0:
+                await run(name)
+                asked[name] += simulation.taken()
+    return asked
+
+
+@pytest.mark.parametrize("contacts", [3, 200])
+@pytest.mark.parametrize("hours", [1, pytest.param(48, marks=[pytest.mark.long, pytest.mark.timeout(600)])])
+async def test_at_rest_the_timers_cost_what_the_page_says_whatever_the_number_of_contacts(
+    application: Application,
+    simulation: Simulation,
+    monkeypatch: pytest.MonkeyPatch,
+    contacts: int,
+    hours: int,
+) -> None:
+    await filled(application, simulation, contacts)
+    asked = await rested(application, simulation, monkeypatch, hours)
+    for name, operations in asked.items():
+        runs = 60 * hours // TIMERS[name]
+        assert_told(f"`{name}`, every {TIMERS[name]} min", operations, runs, timedelta(hours=hours))
+
+
+async def test_all_that_is_done_at_rest_costs_less_than_a_dollar_a_month(
+    application: Application, simulation: Simulation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await filled(application, simulation, 2 * LISTED)
+    asked = await rested(application, simulation, monkeypatch, 1)
+    timers = charge(sum(asked.values(), Counter())) * (MONTH / timedelta(hours=1))
+    of_contact = await of_one_contact(application, simulation)
+    for contacts in (10_000, 1_000_000):
+        a_month = charge(of_contact) * contacts * (MONTH / ROUND_EVERY)
+        what = f"a whole round over {number(contacts)} contacts, every {ROUND_EVERY.days} days"
+        told(f"| {what} | {shown(of_contact)} a contact | {number(a_month)} |")
+        usd = (timers + a_month) * USD_A_MILLION / 1e6
+        told(f"| **together**, {number(contacts)} contacts: {usd:.2f} USD | | {number(timers + a_month)} |")
+        assert usd < 1
+
+
+async def of_one_contact(application: Application, simulation: Simulation) -> Operations:
+    """What a whole round asks for each contact: what it asks for twice as many is linear in them."""
+    sweep = application.sweep
+    simulation.taken()
+    progress = await sweep.round(await sweep.lists.progress(), seconds=60)
+    assert progress.last_counts is not None
+    assert replace(progress.last_counts, healed_ever=0) == Counts(entries=2 * LISTED, sources=2 * LISTED)
+    once = Counter({"read": 1, "write": 1, "query": 1})  # of a run: the progress, a claim, what is blocked
+    return Counter(
+        {kind: round(count / 2 / LISTED, 3) for kind, count in (simulation.taken() - once).items()}
+    )
+
+
+async def test_what_the_workers_do_beside_is_told(
+    application: Application, simulation: Simulation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each has no timers, and does what they do itself; of the sweep the workers share the progress."""
+    await filled(application, simulation, 3)
+    outbox = application.outbox
+    await outbox.observer.measure()
+    simulation.taken()
+    for _ in range(3):
+        await outbox.parking.upkeep()
+        await outbox.observer.measure()
+    minutes = timedelta(minutes=3)
+    assert_told("each relay worker, every minute", simulation.taken(), 3, minutes)
+    monkeypatch.setattr(DeadLetters, "collect", nothing_collected)
+    for _ in range(3):
+        await application.subscriber.watch()
+    assert_told("each subscriber worker, every minute", simulation.taken(), 3, minutes)
+    for _ in range(3):
+        await outbox.check()
+    assert charge(simulation.taken()) == 0, "a probe reads the container's properties, which is not billed"
+
+
+def test_the_timers_of_the_functions_plan_are_told_too() -> None:
+    runs = {name: MONTH / timedelta(minutes=minutes) for name, minutes in TIMERS.items()}
+    seconds = sum(
+        count * (SILENCE_SECONDS + 1 if name == "watch_set_aside" else 1) for name, count in runs.items()
+    )
+    gigabytes = 2 * seconds
+    told(f"{number(sum(runs.values()))} executions a month")
+    told(f"{number(seconds)} s \N{MULTIPLICATION SIGN} 2 GB = {number(gigabytes)} GB-s")
+    told(f"\N{MULTIPLICATION SIGN} 0.000026 = {(gigabytes - 100_000) * 0.000026:.2f} USD")
+    told(f"{number(gigabytes / 4)} GB-s, which is\nfree")
+
+
+def assert_told(what: str, operations: Operations, runs: int, took: timedelta) -> None:
+    of_a_run = Counter({kind: round(count / runs, 3) for kind, count in operations.items()})
+    told(f"| {what} | {shown(of_a_run)} | {number(charge(operations) * (MONTH / took))} |")
+
+
+def told(line: str) -> None:
+    assert line in PAGE, f"docs/operations/costs.md, At rest: write {line}"
+
+
+def shown(operations: Operations) -> str:
+    return ", ".join(f"{operations[kind]:g} {kind}" for kind in PRICES if PRICES[kind] and operations[kind])
+
+
+def number(value: float) -> str:
+    return f"{value:,.0f}".replace(",", " ")

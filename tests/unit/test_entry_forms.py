@@ -1,0 +1,36 @@
+"""An entry's form has a number: who changes what an entry holds raises it, and writes the new form here."""
+
+from typing import Any
+
+import pytest
+
+from examples.orders import board
+from infra.contacts import directory
+from infra.cosmos.entries import EntryForm
+
+
+@pytest.mark.parametrize(
+    ("form", "number", "fields", "texts"),
+    [
+        (
+            directory.FORM,
+            1,
+            ["first_name", "last_name", "email", "company", "city", "country"],
+            ["name", "lastName", "email", "company", "city", "country"],
+        ),
+        (board.FORM, 1, ["customer", "status", "total"], ["customer", "status"]),
+    ],
+    ids=["directory", "board"],
+)
+def test_a_form_that_changes_gets_another_number(
+    form: EntryForm[Any], number: int, fields: list[str], texts: list[str]
+) -> None:
+    assert (form.version, [*form.model.model_fields], [*form.search]) == (number, fields, texts), (
+        "raise the form's version: entries of the version before are then written again"
+    )
+
+
+@pytest.mark.parametrize("data", [{}, None, {"firstName": 7}, []])
+def test_a_state_that_cannot_be_read_is_none(data: object) -> None:
+    assert directory.FORM.read({"data": data}) is None
+    assert directory.FORM.read({}) is None
