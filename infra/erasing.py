@@ -9,7 +9,6 @@ Each step finds by itself what is left to do: the same call again goes on where 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from inbox.errors import InboxError
@@ -100,10 +99,10 @@ class Eraser:
 
     async def _forwarded(self, key: AggregateKey, patience_seconds: float) -> str:
         held = await self.partition.look(key.id)
-        if held.newest_event_at is None:
+        if not held.has_events:
             return "no event is stored"
         until = asyncio.get_running_loop().time() + patience_seconds
-        while not await self._has_forwarded(key, held.newest_event_at, held.session_token):
+        while not (await self.outbox.observer.progress(key.id)).is_past(held.session_token):
             if asyncio.get_running_loop().time() > until:
                 raise NotForwardedYet(
                     f"the relay has not forwarded all events of {key}, and subscribers would miss what is erased now. "
@@ -111,10 +110,6 @@ class Eraser:
                 )
             await asyncio.sleep(_LOOK_SECONDS)
         return "the relay has forwarded all events"
-
-    async def _has_forwarded(self, key: AggregateKey, stored_at: int, session_token: str | None) -> bool:
-        progress = await self.outbox.observer.progress(key.id)
-        return bool(progress.has_passed(datetime.fromtimestamp(stored_at, UTC), session_token))
 
     async def _unparked(self, key: AggregateKey) -> str:
         """Rule: a parked event is sent or discarded, never just removed."""
