@@ -51,7 +51,7 @@ class Held:
     has_events: bool = False
     foreign: Sequence[str] = field(default_factory=list)
     """Types of documents that are not of this aggregate: they are left."""
-    session_token: str | None = None
+    session_token: str = ""
     """Of a fence behind the look: it knows of all that was seen."""
 
 
@@ -76,7 +76,7 @@ class PartitionEraser:
             living,
             EVENT_TYPE in types,
             sorted(types - {self.remains.aggregate_type, EVENT_TYPE, REQUEST_TYPE, FENCE}),
-            self.container.seen(aggregate_id),
+            self.container.seen(aggregate_id) or "",
         )
 
     async def erase(self, aggregate_id: str) -> int:
