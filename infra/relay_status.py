@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from infra import relay_feed
+from infra.cosmos.account import read_account
 from infra.cosmos.client import ContainerProxy
 from infra.cosmos.errors import SDK_ERRORS, classify
 from infra.errors import Misconfigured
@@ -161,8 +162,9 @@ class RelayObserver:
         return max(0.0, (self.clock() - min(since)).total_seconds()) if since else 0.0
 
     async def measure(self) -> RelayStatus:
-        """The status, which is reported as metrics too. Raises as ``status``."""
+        """The status, which is reported as metrics too; and what is wrong with the account. Raises as ``status``."""
         status = await self.status()
+        await self._look_at_account()
         gauges.relay(
             backlog=sum(lease.lag for lease in status.leases),
             oldest_waiting_seconds=max(
@@ -199,6 +201,15 @@ class RelayObserver:
                 "it when the relay has caught up; else set the default TTL to -1: docs/operations/emergency-brake.md"
             )
         return status
+
+    async def _look_at_account(self) -> None:
+        with _errors_of_ours():
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                account = await read_account(self.feed.client_connection)
+        try:
+            account.check()
+        except Misconfigured as error:
+            _log.error("%s", error)
 
     async def _nothing_expires(self) -> bool:
         with _errors_of_ours():
