@@ -3,7 +3,7 @@
 It goes both ways (``sweep-both-ways``): over the entries, and over the sources, since a lost only event has no entry.
 It heals what is older than its source and leaves the rest as it is: a difference younger than ``YOUNG`` is on its way;
 an aggregate whose events the publisher holds back is marked, and its entry is left; an entry ahead of its source is
-reported, since the source was put back or two publishers write it.
+reported, since the source was put back or two publishers write it; and so is a deleted entry of a source that lives.
 
 A sweep works for a bounded time, stores how far it came, and goes on from there at its next run.
 """
@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Generic, TypeVar
 
-from inbox.decision import Put
+from inbox.decision import Put, hides
+from inbox.entry import Entry
 from inbox.errors import EntryChanged
 from inbox.event import AggregateKey
 from inbox.state import StateInbox
@@ -71,12 +72,27 @@ class Sweep(Generic[S]):
         return await self._heal(seen.key)
 
     async def _source(self, seen: Seen, blocked: Collection[AggregateKey]) -> Result:
-        """Only a missing entry is of interest: every other one was compared on its own side."""
-        if seen.deleted or await self.inbox.entries.read(seen.key) is not None:
+        """Only a missing or a deleted entry is of interest: every other one was compared on its own side."""
+        if seen.deleted:
             return Result.RIGHT
+        if (read := await self.inbox.entries.read(seen.key)) is not None:
+            return await self._beside(seen.key, read.entry)
         if self._is_young(seen.changed_at):
             return Result.YOUNG
         return Result.BLOCKED if seen.key in blocked else await self._heal(seen.key)
+
+    async def _beside(self, key: AggregateKey, entry: Entry[S]) -> Result:
+        """What an entry means for a source that a list shows as living; that list may be an old one."""
+        if not entry.deleted or not hides(entry, await self.inbox.source.newest(key)):
+            return Result.RIGHT
+        _log.error(
+            "%s lives, and its entry is a deleted one, at sequence %d, so that no list shows it: the id was used again "
+            "after a deletion, or the source was put back. Never use an id twice. To show it now, rebuild the entries "
+            "with --source-wins",
+            key,
+            entry.last_sequence,
+        )
+        return Result.AHEAD
 
     async def _heal(self, key: AggregateKey) -> Result:
         return Result.HEALED if isinstance(await self.inbox.heal(key), Put) else Result.RIGHT
