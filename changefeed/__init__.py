@@ -7,7 +7,7 @@ processor, so that a .NET processor or an Azure Functions deployment can take th
 from changefeed.errors import ChangeFeedError, FeedRangeGone, LeaseLost, LeasesUnusable
 from changefeed.feed import PhysicalPartition, effective_key, physical_partitions
 from changefeed.handling import ChangeFeedContext, Changes, Handler, OnError, TwoSteps
-from changefeed.lag import FeedLag, LeaseLag, estimate_lag, session_lsn
+from changefeed.lag import FeedLag, LeaseLag, PartitionLag, estimate_lag, session_lsn
 from changefeed.lease import EpkRange
 from changefeed.mending import mend_leases
 from changefeed.options import ProcessorOptions, StartFrom
@@ -27,6 +27,7 @@ __all__ = [
     "LeaseLost",
     "LeasesUnusable",
     "OnError",
+    "PartitionLag",
     "PhysicalPartition",
     "ProcessorOptions",
     "Pulse",

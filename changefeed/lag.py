@@ -7,6 +7,7 @@ is measured in the partitions that hold its range now.
 """
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -22,6 +23,26 @@ NOTHING_CHECKPOINTED = 1
 """The lag of a lease before its first checkpoint: the true lag is not known."""
 
 _ATTEMPTS_DURING_SPLITS = 4
+
+
+@dataclass(frozen=True)
+class PartitionLag:
+    """How far the processing is in that part of a lease's range that one physical partition holds."""
+
+    partition: str
+    """The partition's id, as session tokens name it."""
+    feed_range: EpkRange
+    newest: int
+    """The LSN of the newest transaction that the replica had which answered."""
+    waiting: int | None
+    """The LSN of the oldest change without a checkpoint, as far as that replica knew; None: none waits."""
+
+    def is_past(self, lsn: int) -> bool:
+        """Whether every change up to this LSN has a checkpoint. No clock plays a part, and no replica that lags lies.
+
+        A replica that shows a change has all that came before, in the order of the LSNs.
+        """
+        return self.newest >= lsn if self.waiting is None else self.waiting > lsn
 
 
 @dataclass(frozen=True)
@@ -42,10 +63,15 @@ class LeaseLag:
     position: int | None = None
     """The LSN up to which all is handled; None before the first checkpoint. Two readings of one lease, subtracted, are
     the transactions that were handled in between, by whichever instance."""
-    newest: int | None = None
-    """The LSN of the partition's newest transaction; None when the range lies in several partitions."""
+    partitions: Sequence[PartitionLag] = ()
+    """Those that hold the range now: several after a split that no processor has followed yet."""
     feed_range: EpkRange | None = None
     """The keys that the lease covers; None for a lease of an old .NET version."""
+
+    @property
+    def newest(self) -> int | None:
+        """The LSN of the partition's newest transaction; None when the range lies in several partitions."""
+        return self.partitions[0].newest if len(self.partitions) == 1 else None
 
 
 @dataclass(frozen=True)
@@ -55,6 +81,23 @@ class FeedLag:
     leases: list[LeaseLag]
     missing: list[str]
     """The tokens of the leases that are missing: nobody works on their partitions. All, before the first start."""
+
+    def is_past(self, session_token: str) -> bool | None:
+        """Whether every change that the token knows of has a checkpoint, in all partitions that the token names.
+
+        None: not known of one of them, which no lease covers, or which has been split since: take another token.
+        """
+        named = [(each.partition(":")[0], _lsn(each)) for each in session_token.split(",")]
+        found = [
+            [
+                part.is_past(lsn)
+                for lease in self.leases
+                for part in lease.partitions
+                if part.partition == name
+            ]
+            for name, lsn in named
+        ]
+        return all(map(all, found)) if all(found) else None
 
 
 async def estimate_lag(
@@ -94,7 +137,8 @@ async def _missing(leases: list[Lease], store: LeaseStore, reader: FeedReader) -
 async def _lag_of(lease: Lease, reader: FeedReader, session_token: str | None) -> LeaseLag:
     if lease.feed_range is None:
         return LeaseLag(lease.token, lease.owner, NOTHING_CHECKPOINTED, None)
-    pages = await _first_changes(lease.feed_range, lease.continuation, reader, session_token)
+    parts = await _first_changes(lease.feed_range, lease.continuation, reader, session_token)
+    pages = [page for _, page in parts]
     behind = sum(transactions_behind(page) for page in pages)
     return LeaseLag(
         lease.token,
@@ -102,19 +146,19 @@ async def _lag_of(lease: Lease, reader: FeedReader, session_token: str | None) -
         NOTHING_CHECKPOINTED if lease.continuation is None else behind,
         min((time for page in pages if (time := _written_at(page))), default=None),
         position=None if lease.continuation is None else int(lease.continuation.strip('"')),
-        newest=session_lsn(pages[0].session_token) if len(pages) == 1 else None,
+        partitions=[_partition_lag(*part) for part in parts],
         feed_range=lease.feed_range,
     )
 
 
 async def _first_changes(
     feed_range: EpkRange, continuation: str | None, reader: FeedReader, session_token: str | None
-) -> list[FeedPage]:
-    """The first page after the continuation in each physical partition that holds a part of the range."""
+) -> list[tuple[EpkRange, FeedPage]]:
+    """Each physical partition's part of the range, and the first page after the continuation in it."""
     parts = [feed_range]
     for _ in range(_ATTEMPTS_DURING_SPLITS):
         try:
-            return await asyncio.gather(
+            pages = await asyncio.gather(
                 *(
                     reader.read(
                         part,
@@ -128,7 +172,15 @@ async def _first_changes(
             )
         except FeedRangeGone:
             parts = common([feed_range], await reader.ranges())
+        else:
+            return list(zip(parts, pages, strict=True))
     raise FeedRangeGone(f"{feed_range} is split again and again while its lag is read: try again")
+
+
+def _partition_lag(feed_range: EpkRange, page: FeedPage) -> PartitionLag:
+    waiting = int(page.items[0]["_lsn"]) if page.items else None
+    newest = session_lsn(page.session_token)
+    return PartitionLag(page.session_token.partition(":")[0], feed_range, newest, waiting)
 
 
 def _written_at(page: FeedPage) -> datetime | None:

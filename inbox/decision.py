@@ -140,6 +140,14 @@ def _from_source(entry: Entry[S] | None, heal: Heal, found: Found[S]) -> Complet
     )  # healed-has-no-id, keep-the-deleted
 
 
+def hides(entry: Entry[S], newest: Found[S] | None) -> bool:
+    """Whether a deleted entry keeps an aggregate out of every list that lives (``deleted-is-final``).
+
+    Its id was used again, or its source was put back. ``newest``: read behind a fence, after the entry.
+    """
+    return entry.deleted and newest is not None and newest.state is not None
+
+
 def _gone(entry: Entry[S] | None, heal: Heal) -> Complete | Put[S]:
     if entry is None:
         return Complete(Done.GONE)

@@ -2,7 +2,8 @@
 
 It heals what is older than its source and leaves the rest as it is: a difference younger than ``YOUNG`` is on its way;
 an aggregate whose events the publisher holds back is marked, and its entry is left; an entry ahead of its source is
-reported, since the source was put back or two publishers write it. What has another form is written again.
+reported, since the source was put back or two publishers write it; and so is a deleted entry of a source that lives.
+What has another form is written again.
 
 An event is of a change of its source. So it is enough to look at the sources that were changed since the last look
 (``since-the-last-look``), and at what that could not settle: at rest a sweep costs the same whatever the number of
@@ -26,8 +27,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Generic, TypeVar
 
-from inbox.decision import Because, Put
-from inbox.entry import Found
+from inbox.decision import Because, Put, hides
+from inbox.entry import Entry, Found
 from inbox.errors import EntryChanged
 from inbox.event import AggregateKey
 from inbox.progress import Progress, Result, Seen, SeenPage, Side
@@ -194,9 +195,11 @@ class Sweep(Generic[S]):
         return await self._heal(seen.key)
 
     async def _source(self, seen: Seen, blocked: Collection[AggregateKey], young_from: datetime) -> Result:
-        """Only a missing entry is of interest: every other one was compared on its own side."""
-        if seen.deleted or await self.inbox.entries.read(seen.key) is not None:
+        """Only a missing or a deleted entry is of interest: every other one was compared on its own side."""
+        if seen.deleted:
             return Result.RIGHT
+        if (read := await self.inbox.entries.read(seen.key)) is not None:
+            return await self._beside(seen.key, read.entry)
         return await self._missing(seen, blocked, young_from)
 
     async def _missing(self, seen: Seen, blocked: Collection[AggregateKey], young_from: datetime) -> Result:
@@ -211,7 +214,9 @@ class Sweep(Generic[S]):
             return Result.RIGHT if seen.deleted else await self._missing(seen, blocked, young_from)
         entry = read.entry
         same = entry.last_sequence == seen.sequence and not seen.deleted
-        if entry.deleted or (same and read.blocked_since is None and not entry.other_form):
+        if entry.deleted:
+            return Result.RIGHT if seen.deleted else await self._beside(seen.key, entry)
+        if same and read.blocked_since is None and not entry.other_form:
             return Result.RIGHT
         of_entry = replace(
             seen,
@@ -230,6 +235,19 @@ class Sweep(Generic[S]):
         sequence, deleted = (found.sequence, found.state is None) if found else (0, True)
         changed_at = found.changed_at if found else None
         return await self._changed(Seen(key, sequence, deleted, changed_at), blocked, until)
+
+    async def _beside(self, key: AggregateKey, entry: Entry[S]) -> Result:
+        """What an entry means for a source that a list shows as living; that list may be an old one."""
+        if not entry.deleted or not hides(entry, await self.inbox.source.newest(key)):
+            return Result.RIGHT
+        _log.error(
+            "%s lives, and its entry is a deleted one, at sequence %d, so that no list shows it: the id was used again "
+            "after a deletion, or the source was put back. Never use an id twice. To show it now, rebuild the entries "
+            "with --source-wins",
+            key,
+            entry.last_sequence,
+        )
+        return Result.AHEAD
 
     async def _heal(self, key: AggregateKey) -> Result:
         result = await self.inbox.heal(key)

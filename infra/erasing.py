@@ -4,20 +4,26 @@ The order is the rule. First the aggregate is deleted, then all its events leave
 after the relay has forwarded it, and a parked one only after it was sent, or discarded with a notice in its place. Only
 then is anything emptied. So the sequence that subscribers see has no gap, and the event of the deletion reaches them.
 Each step finds by itself what is left to do: the same call again goes on where one was cut off.
+
+Before parked events are looked for, the aggregate's marker notes up to which transaction all was dealt with
+(``remember-erased``). A relay that was paused with a page in its hands parks at the version of the marker that it has
+read: either it has parked before the note, and that is seen, or it finds the note, and drops the page.
 """
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import changefeed
 from inbox.errors import InboxError
 from infra.cosmos.erasure import ParkedEraser, PartitionEraser, SetAsideEraser
 from infra.errors import NotErased, NotForwardedYet
 from infra.wiring import Outbox
 from outbox.aggregate import AggregateKey
-from outbox.errors import NotParked, OutboxError, StillUnsendable
+from outbox.errors import ConcurrentChange, NotParked, OutboxError, PreconditionFailed, StillUnsendable
+from outbox.marker import Marker
 
 if TYPE_CHECKING:
     from infra.servicebus.dead_letters import Collected
@@ -27,6 +33,7 @@ REASON = "a person's data is erased"
 
 _LOOK_SECONDS = 1.0
 _MOST_PARKED = 1_000
+_RACES = 5
 
 ERASING_ERRORS = (NotForwardedYet, NotErased, OutboxError, InboxError)
 """What an erasing can end with; it can be run again."""
@@ -57,7 +64,9 @@ class Eraser:
             OutboxError, InboxError: the store or the broker could not be used, or others changed the same documents.
         """
         yield await self._deleted(key)
-        yield await self._forwarded(key, patience_seconds)
+        forwarded, lsn = await self._forwarded(key, patience_seconds)
+        yield forwarded
+        await self._noted(key, lsn)
         yield await self._unparked(key)
         dead_letters, emptied = await self._collected()
         records = await self.set_aside.erase(key.id)
@@ -98,23 +107,30 @@ class Eraser:
         await self.delete(key)
         return "deleted, with its event"
 
-    async def _forwarded(self, key: AggregateKey, patience_seconds: float) -> str:
+    async def _forwarded(self, key: AggregateKey, patience_seconds: float) -> tuple[str, int]:
+        """In words; and the LSN up to which the relay has forwarded, or parked, all of the aggregate."""
         held = await self.partition.look(key.id)
-        if held.newest_event_at is None:
-            return "no event is stored"
+        lsn = changefeed.session_lsn(held.session_token)
+        if not held.has_events:
+            return "no event is stored", lsn
         until = asyncio.get_running_loop().time() + patience_seconds
-        while not await self._has_forwarded(key, held.newest_event_at, held.session_token):
+        while not (await self.outbox.observer.progress(key.id)).is_past(held.session_token):
             if asyncio.get_running_loop().time() > until:
                 raise NotForwardedYet(
                     f"the relay has not forwarded all events of {key}, and subscribers would miss what is erased now. "
                     "Nothing is erased. See GET /api/relay, and run this command again when the relay has caught up"
                 )
             await asyncio.sleep(_LOOK_SECONDS)
-        return "the relay has forwarded all events"
+        return "the relay has forwarded all events", lsn
 
-    async def _has_forwarded(self, key: AggregateKey, stored_at: int, session_token: str | None) -> bool:
-        progress = await self.outbox.observer.progress(key.id)
-        return bool(progress.has_passed(datetime.fromtimestamp(stored_at, UTC), session_token))
+    async def _noted(self, key: AggregateKey, lsn: int) -> None:
+        lot = self.outbox.observer.lot
+        for _ in range(_RACES):
+            marker = (await lot.markers([key])).get(key) or Marker(key)
+            with contextlib.suppress(PreconditionFailed):
+                await lot.store(replace(marker, erased=lsn))
+                return
+        raise ConcurrentChange(f"others changed the parked events of {key} each time: run this command again")
 
     async def _unparked(self, key: AggregateKey) -> str:
         """Rule: a parked event is sent or discarded, never just removed."""

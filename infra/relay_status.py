@@ -15,6 +15,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from infra import relay_feed
+from infra.cosmos.account import read_account
 from infra.cosmos.client import ContainerProxy
 from infra.cosmos.errors import SDK_ERRORS, classify
 from infra.errors import Misconfigured
@@ -81,25 +82,30 @@ class Progress:
     position: int | None
     waiting_since: datetime | None
     """When the oldest change that is not forwarded was written, to the second; None: none waits."""
-    newest: int | None = None
-    """The LSN of the newest transaction that the replica had which was asked; None: not known."""
+    partition: "changefeed.PartitionLag | None" = None
+    """The physical partition that holds the key, as far as the replica knew that was asked; None: not known."""
+
+    def is_past(self, session_token: str | None) -> bool:
+        """Whether every change that the answer with this token knew of is forwarded or parked; False: or not known.
+
+        By the numbers of the transactions alone: the store's clock may be turned back.
+        """
+        if self.partition is None or session_token is None:
+            return False
+        return self.partition.is_past(changefeed.session_lsn(session_token))
 
     def has_passed(self, written_at: datetime, session_token: str | None) -> bool | None:
-        """Whether a change that was written then is forwarded or parked; None: not known.
+        """What a person is told of one change that was written then: forwarded or parked; None: not known.
 
-        A change of the same second as the oldest one that waits counts as waiting. That none waits is believed only of
-        a replica as new as the answer with this token, by which the change is known.
+        Where others of that partition wait, by the store's clock: nothing is decided by it. A change of the same second
+        as the oldest one that waits counts as waiting. That none waits is believed only of a replica as new as the
+        answer with this token, by which the change is known.
         """
         if self.lease is None:
             return None
-        if self.waiting_since is not None:
-            return written_at < self.waiting_since
-        return True if self._knows(session_token) else None
-
-    def _knows(self, session_token: str | None) -> bool:
-        if session_token is None or self.newest is None:
-            return False
-        return self.newest >= changefeed.session_lsn(session_token)
+        if self.is_past(session_token):
+            return True
+        return None if self.waiting_since is None else written_at < self.waiting_since
 
 
 @dataclass(frozen=True)
@@ -114,12 +120,12 @@ class RelayObserver:
     clock: Clock = utc_now
     mending_patience_seconds: float = relay_feed.LEASE_EXPIRATION_MS / 1000
 
-    async def status(self, session_token: str | None = None) -> RelayStatus:
+    async def status(self) -> RelayStatus:
         """The status; costs one small read for each lease. Raises Unavailable, Throttled or Misconfigured.
 
-        Without a session token of all physical partitions, a replica that lags may hide what was just stored.
+        A replica that lags may hide what was just stored.
         """
-        feed = await self._feed_lag(session_token)
+        feed = await self._feed_lag()
         now = self.clock()
         parked = Counter(marker.aggregate.type for marker in await self.lot.blocked())
         return RelayStatus([self._lease(lag, now) for lag in feed.leases], feed.missing, parked)
@@ -133,8 +139,17 @@ class RelayObserver:
                 key = await changefeed.effective_key(self.feed, partition_key)
         for lag in feed.leases:
             if lag.feed_range is not None and lag.feed_range.holds(key):
-                return Progress(now, lag.lease_token, lag.position, lag.waiting_since, lag.newest)
+                parts = [part for part in lag.partitions if part.feed_range.holds(key)]
+                part = parts[0] if parts else None
+                return Progress(now, lag.lease_token, lag.position, lag.waiting_since, part)
         return Progress(now, None, None, None)
+
+    async def has_forwarded(self, session_token: str) -> bool | None:
+        """Whether all is forwarded or parked that the token, of all physical partitions, knows of.
+
+        None: not known: a lease is missing, or a partition was split since the token was given. Raises as ``status``.
+        """
+        return (await self._feed_lag(session_token)).is_past(session_token)
 
     async def oldest_waiting_seconds(self) -> float:
         """The age of the oldest change that is not forwarded, where there is a lease; 0.0: none waits.
@@ -147,8 +162,9 @@ class RelayObserver:
         return max(0.0, (self.clock() - min(since)).total_seconds()) if since else 0.0
 
     async def measure(self) -> RelayStatus:
-        """The status, which is reported as metrics too. Raises as ``status``."""
+        """The status, which is reported as metrics too; and what is wrong with the account. Raises as ``status``."""
         status = await self.status()
+        await self._look_at_account()
         gauges.relay(
             backlog=sum(lease.lag for lease in status.leases),
             oldest_waiting_seconds=max(
@@ -185,6 +201,15 @@ class RelayObserver:
                 "it when the relay has caught up; else set the default TTL to -1: docs/operations/emergency-brake.md"
             )
         return status
+
+    async def _look_at_account(self) -> None:
+        with _errors_of_ours():
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                account = await read_account(self.feed.client_connection)
+        try:
+            account.check()
+        except Misconfigured as error:
+            _log.error("%s", error)
 
     async def _nothing_expires(self) -> bool:
         with _errors_of_ours():

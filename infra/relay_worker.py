@@ -80,6 +80,7 @@ class Health:
     forwarding: Forwarding
     stop: asyncio.Event
     started: bool = False
+    saying: OnceAMinute = field(default_factory=OnceAMinute)
 
     @property
     def silent_seconds(self) -> float:
@@ -103,7 +104,9 @@ class Health:
             return "events wait: the log says why"
         try:
             await self.outbox.check()
-        except (OutboxError, InfraError):
+        except (OutboxError, InfraError) as error:
+            if self.saying.due():
+                _log.error("the store cannot be used: %s", error)
             return "the store cannot be used: the log says why"
         return None
 

@@ -3,8 +3,9 @@
     python -m infra.republish --since TIME --to TIME [--aggregate TYPE/ID] [--run ID] [--dry-run]
 
 Exit code 0: all published; 1: all but what is listed; 2: it could not begin, or was cut off and can be started again.
-It does not begin before the relay has forwarded everything of that time: an event's first message must not come after
-its second one.
+Nothing is sent before the relay has forwarded it: an event's first message must not come after its second one. So each
+window is read, then a fence is made, and the window waits until the relay has forwarded all that the fence knows of.
+The numbers of the transactions decide, not the times: a clock may be turned back.
 """
 
 from infra import installed
@@ -32,7 +33,7 @@ from infra.settings import Settings, load
 from infra.wiring import Outbox, Wired
 from outbox.aggregate import AggregateKey
 from outbox.errors import OutboxError
-from outbox.republish import PATIENCE_SECONDS, Nowhere, Progress, Republishing, Span
+from outbox.republish import PATIENCE_SECONDS, EventHistory, Nowhere, Progress, Republishing, Span, Window
 from outbox.unit_of_work import Clock, utc_now
 
 ALL, NOT_ALL, CUT_OFF = 0, 1, 2
@@ -41,6 +42,7 @@ CLOCKS_DIFFER_SECONDS = 5
 """So long after its end a time is over by the store's clock too."""
 
 _SAY_EVERY_SECONDS = 5.0
+_LOOK_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -59,10 +61,8 @@ async def republish(outbox: Outbox, plan: Plan, progress: Progress, *, clock: Cl
     """
     relay = outbox.relay
     _check_over(plan.span, clock())
-    session_token = await fence_everywhere(outbox.container(outbox.feed.id), outbox.feed)
-    await _check_forwarded(outbox, plan.span, session_token)
     work = Republishing(
-        outbox.history(session_token),
+        _Forwarded(outbox, outbox.history(await _fence(outbox))),
         relay.parking,
         relay.originals,
         Nowhere() if plan.dry_run else relay.publisher,
@@ -86,19 +86,38 @@ def _check_over(span: Span, now: datetime) -> None:
         )
 
 
-async def _check_forwarded(outbox: Outbox, span: Span, session_token: str) -> None:
-    status = await outbox.observer.status(session_token)
-    if status.missing:
-        raise NotForwardedYet(
-            "the relay has no lease for a part of the store, so how far it is there is not known. Wait until GET "
-            "/api/relay shows no missingLeases"
-        )
-    oldest = min((lease.waiting_since for lease in status.leases if lease.waiting_since), default=None)
-    if oldest is not None and oldest.timestamp() < span.to:
-        raise NotForwardedYet(
-            f"the relay has forwarded only what was stored before {_text(int(oldest.timestamp()))}. Wait until it has "
-            "forwarded all before --to, or choose an earlier time"
-        )
+async def _fence(outbox: Outbox) -> str:
+    return await fence_everywhere(outbox.container(outbox.feed.id), outbox.feed)
+
+
+@dataclass(frozen=True)
+class _Forwarded:
+    """The windows of a history, each handed out when the relay has forwarded or parked all that is in it."""
+
+    outbox: Outbox
+    history: EventHistory
+
+    async def window(self, span: Span) -> Window:
+        """As of the history. Raises NotForwardedYet too."""
+        window = await self.history.window(span)
+        if window.events:
+            await self._forwarded()
+        return window
+
+    async def _forwarded(self) -> None:
+        token, give_up_at = await _fence(self.outbox), time.monotonic() + PATIENCE_SECONDS
+        while not (passed := await self.outbox.observer.has_forwarded(token)):
+            if time.monotonic() >= give_up_at:
+                raise NotForwardedYet(
+                    "the relay has no lease for a part of the store, so how far it is there is not known. Wait until "
+                    "GET /api/relay shows no missingLeases"
+                    if passed is None
+                    else "the relay has not forwarded all that is stored, and an event's second message must not come "
+                    "before its first. See GET /api/relay, and wait until the relay has caught up"
+                )
+            await asyncio.sleep(_LOOK_SECONDS)
+            if passed is None:  # a partition was split meanwhile
+                token = await _fence(self.outbox)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -115,10 +134,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     _say(f"run {plan.run}: events that were stored from {_text(span.since)} until before {_text(span.to)}")
     try:
         asyncio.run(_wired(composition_root(arguments.service).wire, plan, progress))
-    except (NotForwardedYet, Misconfigured) as error:
+    except Misconfigured as error:
         print(f"republish: {error}", file=sys.stderr)
         return CUT_OFF
-    except OutboxError as error:
+    except (NotForwardedYet, OutboxError) as error:
         return _cut_off(str(error), plan, progress)
     except KeyboardInterrupt:
         return _cut_off("interrupted", plan, progress)

@@ -16,7 +16,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
@@ -30,6 +30,7 @@ from infra.subscriber import Subscription
 from infra.wiring import Outbox
 from infra.worker import DRAIN_SECONDS
 from outbox.errors import OutboxError
+from outbox.once_a_minute import OnceAMinute
 
 SLOTS = 32
 """How many sessions of a subscription are held at the same time, as in host.json."""
@@ -58,6 +59,7 @@ class Health:
     works: Sequence[Work]
     """Of each subscription: one that is served well does not hide one that is not."""
     stop: asyncio.Event
+    saying: OnceAMinute = field(default_factory=OnceAMinute)
 
     @property
     def silent_seconds(self) -> float:
@@ -77,7 +79,9 @@ class Health:
             return "messages wait: the log says why"
         try:
             await self.outbox.check()
-        except (OutboxError, InfraError):
+        except (OutboxError, InfraError) as error:
+            if self.saying.due():
+                _log.error("the store cannot be used: %s", error)
             return "the store cannot be used: the log says why"
         return None
 

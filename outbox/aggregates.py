@@ -40,10 +40,21 @@ class Aggregates:
     """Whether answers of versions without claims are looked for: see :mod:`outbox.before_claims`."""
 
     async def create(self, aggregate: A, origin: Origin) -> Receipt[A]:
-        """Store a new aggregate with its events. Raises ChangeTooLarge."""
+        """Store a new aggregate with its events.
+
+        Raises:
+            PreconditionFailed: an aggregate has this id, or had it and was deleted a while ago. For ids that are
+                chosen; a UUID that was made for this aggregate is not taken.
+            ChangeTooLarge: the aggregate does not fit one transaction.
+        """
         async with self.open_unit_of_work(origin) as work:
             work.add(aggregate)
-            return _logged("created", (await work.commit()).receipt(aggregate))
+            try:
+                return _logged("created", (await work.commit()).receipt(aggregate))
+            except PreconditionFailed:
+                raise PreconditionFailed(
+                    f"the id of {aggregate.key} is taken, or was until lately: an id is used once. Choose another one"
+                ) from None
 
     async def create_once(
         self, make: Callable[[UUID], A], request: KeyedRequest, origin: Origin, *, before_claims: WireModel

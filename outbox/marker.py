@@ -26,6 +26,7 @@ class Fate(Enum):
     SEND_AGAIN = "the broker has its place in the order: it is sent again under its own id, and may get lost"
     PARK = "it waits behind a parked event"
     DROP = "an operator gave it up"
+    ERASED = "it was dealt with, then the data of its aggregate was erased: it is not sent or parked again"
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,8 @@ class Marker:
     """The ids of events that an operator gave up, each with the time."""
     passed: Mapping[str, datetime] = field(default_factory=dict)
     """The ids of events without a sequence that the broker accepted, each with the time."""
+    erased: int | None = None
+    """The LSN up to which all events were dealt with when the aggregate's data was erased; None: it was not."""
 
     @property
     def blocked(self) -> bool:
@@ -81,7 +84,11 @@ class Marker:
         return self.replay_until is not None and now < self.replay_until
 
     def fate(self, event: FeedEvent) -> Fate:
-        """Rules ``remember-discarded`` and ``remember-accepted``: a second delivery of a page undoes nothing."""
+        """Rules ``remember-discarded``, ``remember-accepted`` and ``remember-erased``: a page that comes again undoes
+        nothing.
+        """
+        if self.erased is not None and event.lsn <= self.erased:
+            return Fate.ERASED
         if event.id in self.discarded:
             return Fate.DROP
         if self.has_place_of(event):

@@ -7,8 +7,9 @@ events that they already have.
 
 An event that can never be sent is parked durably, with all later events of its aggregate, before the page counts as
 done. Other aggregates go on. Every event of the page ends in one of four ways: the broker has it, it is parked, an
-operator has discarded it, or the broker has its place already and refuses it now, which is logged. Whatever one
-document makes raise makes that document poison; a broker that refuses everything alike makes the page wait.
+operator has discarded it, or it was dealt with before: the broker has its place and refuses it now, or its data was
+erased, which is logged. Whatever one document makes raise makes that document poison; a broker that refuses everything
+alike makes the page wait.
 """
 
 import asyncio
@@ -120,10 +121,10 @@ class Relay:
             raise NotDelivered(f"the parked events cannot be read: {error}") from error
         known = {key: markers.get(key) or Marker(key) for key in page.open}
         for key, marker in known.items():
-            self._drop_discarded(page, key, marker)
+            self._drop_given_up(page, key, marker)
         await self._park(page, await self._send(page, known, usable_until))
 
-    def _drop_discarded(self, page: Progress, key: AggregateKey, marker: Marker) -> None:
+    def _drop_given_up(self, page: Progress, key: AggregateKey, marker: Marker) -> None:
         for event in [each for each in page.open[key] if marker.fate(each) is Fate.DROP]:
             _log.warning(
                 "event %s of %s was discarded by an operator: it is not sent%s",
@@ -131,6 +132,9 @@ class Relay:
                 key,
                 caused_by(event),
             )
+            page.drop(key, event)
+        for event in [each for each in page.open[key] if marker.fate(each) is Fate.ERASED]:
+            _log.warning("event %s of %s came again after its data was erased: it is dropped", event.id, key)
             page.drop(key, event)
 
     async def _send(

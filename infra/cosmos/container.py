@@ -14,6 +14,7 @@ from typing import Any
 from azure.core.async_paging import AsyncItemPaged
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
+from infra.cosmos.account import read_account
 from infra.cosmos.answers import NO_ANSWER, UNREADABLE, age, etags
 from infra.cosmos.attempts import noted
 from infra.cosmos.documents import FENCE, Item
@@ -249,12 +250,14 @@ class Container:
             return sum(map(int, counted))
 
     async def check(self) -> None:
-        """Return if the container answers. Raises Unavailable, Throttled or Misconfigured."""
+        """Return if the container answers, of a right account. Raises Unavailable, Throttled or Misconfigured."""
         try:
             async with self._calls() as proxy:
                 await proxy.read()
+                account = await read_account(self._client.client_connection)
         except StoreFailed as error:
             raise error.failure.error() from error
+        account.check()
 
     @asynccontextmanager
     async def _calls(

@@ -23,7 +23,7 @@ _AT_ONCE = 50
 _ROUNDS = 10
 """Without progress, before ConcurrentChange is raised."""
 _CHANGED = {Kind.CONFLICT, Kind.STALE, Kind.MISSING}
-_HELD = "SELECT c.type, c._ts, c.data.deleted FROM c"
+_HELD = "SELECT c.type, c.data.deleted FROM c"
 
 Empty = Callable[[Item], Write | None]
 """The write that takes the person's data out of an item; None: there is none in it."""
@@ -48,12 +48,11 @@ class Held:
 
     living: bool = False
     """The aggregate is there and not deleted."""
-    newest_event_at: int | None = None
-    """When the newest event document was stored (``_ts``)."""
+    has_events: bool = False
     foreign: Sequence[str] = field(default_factory=list)
     """Types of documents that are not of this aggregate: they are left."""
-    session_token: str | None = None
-    """How new the store was when this was seen."""
+    session_token: str = ""
+    """Of a fence behind the look: it knows of all that was seen."""
 
 
 @dataclass(frozen=True)
@@ -64,17 +63,20 @@ class PartitionEraser:
     remains: Remains
 
     async def look(self, aggregate_id: str) -> Held:
-        """What is there, behind a fence. Raises Throttled, Unavailable, Misconfigured."""
-        living, events, types = False, list[int](), set[str]()
+        """What is there, between two fences. Raises Throttled, Unavailable, Misconfigured."""
+        living, types = False, set[str]()
         async for page in _pages(self.container, _HELD, {}, aggregate_id):
             living = living or any(self._is_ours(item) and not item.get("deleted") for item in page)
-            events += [item["_ts"] for item in page if item.get("type") == EVENT_TYPE]
             types |= {str(item.get("type")) for item in page}
+        try:
+            await self.container.fence(aggregate_id)  # the first one may be older than what was seen
+        except StoreFailed as error:
+            raise error.failure.error() from error
         return Held(
             living,
-            max(events, default=None),
+            EVENT_TYPE in types,
             sorted(types - {self.remains.aggregate_type, EVENT_TYPE, REQUEST_TYPE, FENCE}),
-            self.container.seen(aggregate_id),
+            self.container.seen(aggregate_id) or "",
         )
 
     async def erase(self, aggregate_id: str) -> int:

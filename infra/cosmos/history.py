@@ -2,8 +2,8 @@
 
 The order is by ``_ts``, the time of the write: it is a number, indexed in every container, and of one clock, while
 ``createdAt`` is a text of the writer's clock. All documents of a transaction have one ``_ts``. So an aggregate's events
-change places between two windows only where a document was written again, or the store's clock went back: the change
-feed, too, would then deliver them in that order. Within a window they are sorted by sequence.
+change places between two windows only where a document was written again, or the store's clock went back. Within a
+window they are sorted by sequence. What the relay has forwarded is not told by ``_ts`` (:mod:`infra.republish`).
 A query that is ordered over several partitions gives no token to go on from: the next window begins at the last second
 that was seen.
 """

@@ -2,7 +2,7 @@
 
 A container's properties are metadata: an identity that may read data may read the properties too
 (https://learn.microsoft.com/azure/cosmos-db/nosql/reference-data-plane-security). The account tells its default
-consistency to every client; its throughput and firewall need other rights, and are not read.
+consistency and its regions to every client; its throughput and firewall need other rights, and are not read.
 """
 
 import asyncio
@@ -20,6 +20,7 @@ from azure.core.exceptions import ClientAuthenticationError
 from azure.cosmos.exceptions import CosmosHttpResponseError
 
 from infra.connections import Connection
+from infra.cosmos.account import Account, read_account
 from infra.cosmos.client import CosmosClient, cosmos_client
 from infra.cosmos.errors import SDK_ERRORS, Kind, classify
 from infra.credentials import Credential
@@ -78,14 +79,11 @@ class CosmosInspection(AbstractAsyncContextManager["CosmosInspection"]):
     async def __aexit__(self, *_: object) -> None:
         await self._client.close()
 
-    async def consistency(self) -> str | None:
-        """The account's default consistency level; None: its answer does not tell. Raises Denied, CannotCheck."""
+    async def account(self) -> Account:
+        """What the account tells every client. Raises Denied, CannotCheck."""
         with _reported(self._read_clock):
             async with asyncio.timeout(DEADLINE_SECONDS):
-                # The synchronous client has the same call without the underscore. A test pins that it is there.
-                account = await self._client._get_database_account()  # noqa: SLF001
-        policy: Mapping[str, str] = account.ConsistencyPolicy or {}
-        return policy.get("defaultConsistencyLevel")
+                return await read_account(self._client.client_connection)
 
     async def container(self, name: str) -> ContainerState | None:
         """The container, or None when it or its database does not exist. Raises Denied, CannotCheck."""

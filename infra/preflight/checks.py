@@ -135,7 +135,8 @@ async def _cosmos(plan: Plan, credential: Credential | None, clock: Clock) -> li
     try:
         inspection = CosmosInspection(settings.cosmos, credential, settings.cosmos_database, clock)
         async with inspection:
-            findings.append(cosmos_rules.consistency(await inspection.consistency()))
+            account = await inspection.account()
+            findings += [cosmos_rules.consistency(account.consistency), cosmos_rules.write_regions(account)]
             for need in cosmos_rules.needed(settings, plan.queried):
                 findings += await _container(plan, inspection, need)
     except Denied as error:

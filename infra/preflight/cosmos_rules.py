@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from infra.cosmos.account import Account
 from infra.cosmos.entries import EntryForm
 from infra.cosmos.inspection import ContainerState
 from infra.preflight.indexing import covers, covers_everything
@@ -140,6 +141,19 @@ def consistency(level: str | None) -> Finding:
         f"its default consistency is {level}, for which the SDK sends no session tokens: an old read shows that "
         "nothing is parked, and a later event overtakes the parked one",
         "set the account's default consistency to Session",
+    )
+
+
+def write_regions(account: Account) -> Finding:
+    """Whether one region decides what is committed: ETags, sequences and leases need it."""
+    if not account.writes_in_several_regions:
+        return ok("account", "takes writes in one region")
+    return wrong(
+        "account",
+        "it takes writes in several regions, and the last writer wins: changes overwrite one another in silence, "
+        "sequences are given twice, and a lease has two owners",
+        "turn multi-region writes off; read regions and a failover between them are no problem "
+        "(docs/operations/regions.md)",
     )
 
 

@@ -23,6 +23,7 @@ from inbox.errors import EntryChanged, StoreAway, Unstorable
 from inbox.event import NOTICE, AggregateKey, Event
 from inbox.progress import Counts
 from inbox.reading import TolerantReader
+from inbox.rebuild import Rebuild
 from inbox.state import StateInbox
 from inbox.sweep import Sweep
 from infra.contacts.directory import FORM, CosmosDirectory
@@ -36,6 +37,7 @@ from infra.cosmos.source import CosmosSource
 from infra.cosmos.token_key import TokenKey
 from infra.cosmos.unit_of_work import CosmosUnitOfWork
 from infra.cosmos.walk_lists import CosmosLists
+from infra.cosmos.writes import Write
 from infra.servicebus.message import CloudEvents, message_from_event
 from outbox.aggregates import Aggregates
 from outbox.errors import UnknownContinuation
@@ -425,6 +427,29 @@ async def test_a_token_that_was_changed_is_refused(here: Process) -> None:
             await key.open("s", forged)
     with pytest.raises(UnknownContinuation):
         await key.open("t", token)
+
+
+async def test_an_id_that_lives_again_after_its_tombstone_has_expired_is_in_no_list_until_a_rebuild_and_is_told(
+    here: Process, caplog: pytest.LogCaptureFixture
+) -> None:
+    contact_id = await here.create()
+    await here.contacts.delete(contact_id, ORIGIN)
+    for event in await here.events(contact_id):
+        await here.inbox.handle(event)
+    for item in (await here.stored.page("SELECT * FROM c", {}, 9, None, partition_key=str(contact_id)))[0]:
+        await here.stored.execute(str(contact_id), [Write.delete(item["id"], item["_etag"])])  # as TTL does
+    await here.contacts.aggregates.create(Contact.create(DETAILS, at=LATER, contact_id=contact_id), ORIGIN)
+    [created] = await here.events(contact_id)
+    await here.inbox.handle(created)
+    sweep = swept(here, lambda: [])
+    progress = await sweep.round(await sweep.lists.progress(), seconds=30)
+    assert progress.last_counts == Counts(sources=1, ahead=1)
+    assert f"contact {contact_id} lives, and its entry is a deleted one, at sequence 2" in caplog.text
+    assert (await here.directory.search(Search({}), 9, None)).items == []
+
+    again = CosmosLists(here.entries.container, here.stored, "contact", "source-wins", FORM.version)
+    await Rebuild(here.inbox, again, source_wins=True).run(lambda _: None)
+    assert [item.id for item in (await here.directory.search(Search({}), 9, None)).items] == [str(contact_id)]
 
 
 async def test_a_sweep_over_all_partitions_heals_both_ways_page_by_page(

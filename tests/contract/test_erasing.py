@@ -103,8 +103,37 @@ async def test_that_no_event_waits_is_not_believed_of_a_replica_that_lags(
         async with relay(application):
             await erased(eraser, str(contact_id), patience_seconds=20)
         held = await eraser.partition.look(str(contact_id))
-    assert held.newest_event_at is not None, "the event of the deletion stays"
+    assert held.has_events, "the event of the deletion stays"
     assert (await contacts.read(other, ORIGIN)).aggregate.details == DETAILS
+
+
+async def test_an_event_that_waits_behind_a_clock_that_was_turned_back_is_not_taken_for_forwarded(
+    application: Application, cosmos: Service
+) -> None:
+    """The oldest change that waits was stored at a later time than the person's events behind it in the feed."""
+    contacts = application.contacts
+    await contacts.create(DETAILS, ORIGIN)
+    async with relay(application):
+        await eventually(lambda: caught_up(application))
+    await contacts.create(DETAILS, ORIGIN)
+    settings = load(
+        {
+            "COSMOS": cosmos.connection_string,
+            "COSMOS_DATABASE": application.outbox.feed.container_link.split("/")[1],
+            "SERVICEBUS": BROKER,
+        }
+    )
+    eraser = eraser_of(application, settings)
+    try:
+        await cosmos.faults.turn_clock(-600)
+        contact_id = (await contacts.create(DETAILS, ORIGIN)).aggregate.id
+        await contacts.delete(contact_id, ORIGIN)
+        with pytest.raises(NotForwardedYet):
+            await erased(eraser, str(contact_id), patience_seconds=0)
+        async with relay(application):
+            await erased(eraser, str(contact_id), patience_seconds=20)
+    finally:
+        await cosmos.faults.turn_clock(0)
 
 
 class Watched(Container):

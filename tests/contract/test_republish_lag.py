@@ -14,7 +14,12 @@ from uuid import uuid4
 import pytest
 from azure.cosmos.aio import ContainerProxy, DatabaseProxy
 
-from changefeed import ChangeFeedProcessor, PhysicalPartition, physical_partitions
+from changefeed import (
+    ChangeFeedProcessor,
+    PhysicalPartition,
+    effective_key,
+    physical_partitions,
+)
 from devstack.testing import Service, eventually, running
 from infra import republish as command
 from infra.contacts.documents import CONTACTS as NAMES
@@ -32,7 +37,7 @@ from outbox.republish import Progress, Span
 from outbox.unit_of_work import utc_now
 from tests.changefeed.support import FAST
 from tests.support.azure import CONTACTS, LEASES, contacts_database, cosmos_connection
-from tests.support.feed import EVENTS, event_document
+from tests.support.feed import EVENTS, contact_id, event_document
 
 PARTITIONS = 3
 SOME = [f"contact {number}" for number in range(24)]
@@ -59,9 +64,9 @@ class World:
     def container(self) -> Container:
         return self.outbox.container(CONTACTS)
 
-    async def store(self, *names: str) -> set[str]:
+    async def store(self, *names: str, sequence: int = 1) -> set[str]:
         """By another process. Returns the ids of the events."""
-        stored = [event_document(name, 1) for name in names]
+        stored = [event_document(name, sequence) for name in names]
         for document in stored:
             await self.database.get_container_client(CONTACTS).create_item(document)
         return {str(document["id"]) for document in stored}
@@ -170,37 +175,76 @@ async def test_replicas_that_do_not_catch_up_are_waited_for_and_nothing_is_left_
     assert await world.published(session_token) == stored
 
 
-async def test_an_event_that_no_replica_shows_yet_is_not_taken_for_forwarded(world: World) -> None:
+def relay(world: World) -> ChangeFeedProcessor:
+    async def forward(*_: object) -> None:
+        """All of it."""
+
+    outbox = world.outbox
+    return ChangeFeedProcessor(
+        outbox.feed,
+        outbox.leases,
+        forward,
+        instance_name="relay",
+        lease_prefix=outbox.observer.lease_prefix,
+        options=FAST,
+    )
+
+
+async def nothing_waits(world: World) -> bool:
+    leases = (await world.outbox.observer.status()).leases
+    return len(leases) == PARTITIONS and all(lease.lag == 0 for lease in leases)
+
+
+async def test_an_event_that_no_replica_shows_yet_is_not_taken_for_forwarded(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It would be published under the id of the run before the relay has sent it under its own."""
     await world.store(*SOME)
-    outbox, forwarded = world.outbox, list[str]()
-
-    async def forward(changes: object, _: object) -> None:
-        assert isinstance(changes, list)
-        forwarded.extend(change["id"] for change in changes)
-
-    async def nothing_waits() -> bool:
-        leases = (await outbox.observer.status()).leases
-        return len(leases) == PARTITIONS and all(lease.lag == 0 for lease in leases)
-
-    prefix = outbox.observer.lease_prefix
-    async with ChangeFeedProcessor(
-        outbox.feed, outbox.leases, forward, instance_name="relay", lease_prefix=prefix, options=FAST
-    ):
-        await eventually(lambda: len(forwarded) == len(SOME))
-        await eventually(nothing_waits)
+    async with relay(world):
+        await eventually(lambda: nothing_waits(world))
     over, later = int(utc_now().timestamp()) + 60, utc_now() + timedelta(seconds=120)
     plan = Plan(Span(0, over), uuid4(), dry_run=True)
-    republish = partial(command.republish, outbox, plan, clock=lambda: later)
+    republish = partial(command.republish, world.outbox, plan, clock=lambda: later)
     progress = Progress()
     await republish(progress)
     assert progress.published == len(SOME)
 
     await world.store("one more")
     await world.cosmos.faults.add("lag", versions=1, count=None, container=CONTACTS)
-    assert await nothing_waits(), "else this test shows nothing"
-    with pytest.raises(NotForwardedYet, match="has forwarded only"):
+    assert await nothing_waits(world), "else this test shows nothing"
+    monkeypatch.setattr(command, "PATIENCE_SECONDS", 0.0)
+    with pytest.raises(NotForwardedYet, match="has not forwarded"):
         await republish(Progress())
+
+
+async def test_what_waits_behind_a_clock_that_was_turned_back_is_not_taken_for_forwarded(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its time is over and old; what waits before it in the feed was stored later by that clock."""
+    await world.store(*SOME)
+    outbox = world.outbox
+    async with relay(world):
+        await eventually(lambda: nothing_waits(world))
+    places = {name: await effective_key(outbox.feed, contact_id(name)) for name in SOME}
+    [first, *_] = await physical_partitions(outbox.feed)
+    one, other, *_ = [name for name, place in places.items() if first.feed_range.holds(place)]
+    before = int(utc_now().timestamp()) - 300
+    await world.store(other, sequence=2)
+    try:
+        await world.cosmos.faults.turn_clock(-600)
+        await world.store(one, sequence=2)
+    finally:
+        await world.cosmos.faults.turn_clock(0)
+    plan = Plan(Span(0, before), uuid4(), dry_run=True)
+    progress = Progress()
+    with monkeypatch.context() as impatient:
+        impatient.setattr(command, "PATIENCE_SECONDS", 0.0)
+        with pytest.raises(NotForwardedYet):
+            await command.republish(outbox, plan, progress)
+    assert progress.published == 0
+    async with relay(world):
+        await command.republish(outbox, plan, progress)
+    assert progress.published == 1, "the one that the clock has put into that time"
 
 
 async def test_a_time_that_may_go_on_by_another_clock_is_refused(world: World) -> None:

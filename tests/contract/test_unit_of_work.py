@@ -13,6 +13,7 @@ import pytest
 from domain.contact import Contact
 from domain.values import Name
 from outbox.aggregate import Aggregate, AggregateKey
+from outbox.aggregates import Aggregates
 from outbox.errors import AggregateNotFound, PreconditionFailed
 from tests.contract.conftest import Store
 from tests.support.contacts import DETAILS, LATER, NOON, ORIGIN
@@ -243,6 +244,25 @@ async def test_aggregates_of_two_partitions_are_refused(store: Store) -> None:
         work.add(ImportFile.upload("b", at=NOON))
         with pytest.raises(ValueError, match="partitions"):
             await work.commit()
+
+
+async def test_an_id_of_an_aggregate_that_is_there_or_was_deleted_lately_is_refused_by_name(
+    store: Store,
+) -> None:
+    """Where a service lets its callers choose ids: used again, an id would hide the new aggregate from subscribers."""
+    aggregates = Aggregates(store.open, store.claims)
+    contact_id = uuid4()
+
+    async def again() -> None:
+        await aggregates.create(Contact.create(DETAILS, at=NOON, contact_id=contact_id), ORIGIN)
+
+    await again()
+    with pytest.raises(PreconditionFailed, match=rf"contact {contact_id}.* is used once"):
+        await again()
+    await change(store, contact_id, lambda contact: contact.delete(at=LATER))
+    with pytest.raises(PreconditionFailed, match=rf"contact {contact_id}.* is used once"):
+        await again()
+    assert [event.sequence for event in await store.events(key(contact_id))] == [1, 2]
 
 
 async def test_one_aggregate_read_twice_and_changed_twice_is_a_bug_that_is_told(store: Store) -> None:

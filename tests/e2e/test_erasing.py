@@ -3,11 +3,11 @@
 import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 from uuid import UUID, uuid4
 
 import pytest
@@ -29,11 +29,16 @@ from infra.servicebus.dead_letters import Collected
 from infra.settings import Settings, load
 from outbox.aggregate import AggregateKey
 from outbox.errors import AnswerErased
+from outbox.feed import FeedEvent
 from outbox.idempotency import KeyedRequest
+from outbox.marker import Marker
+from outbox.parking_lot import ParkingLot
 from outbox.republish import Progress, Span
 from outbox.unit_of_work import utc_now
 from tests.support.azure import Topic, contacts_database
 from tests.support.contacts import ORIGIN
+from tests.support.fake_publisher import FakePublisher
+from tests.support.feed import EVENTS
 from tests.support.losses import Failing, Fate, Loss, ProcessDied
 
 SUBSCRIPTION = "directory"
@@ -256,6 +261,86 @@ async def published_again(world: World, contact_id: UUID) -> None:
     await eventually(lambda: forwarded(world))
     await republish.republish(world.application.outbox, plan, progress)
     assert progress.published <= 1
+
+
+async def delivered(world: World, contact_id: UUID) -> list[dict[str, Any]]:
+    """The contact's events as the feed delivers them, and as the host writes their texts anew."""
+    feed = world.database.get_container_client("contacts").query_items_change_feed(
+        partition_key=str(contact_id), start_time="Beginning"
+    )
+    found = [dict(item) async for item in feed if item["type"] == "domainEvent"]
+    for item in found:
+        if "createdAt" in item["data"]:
+            item["data"] = item["data"] | {"createdAt": item["data"]["createdAt"].replace("Z", "+00:00")}
+    return found
+
+
+@pytest.mark.parametrize("poison", [True, False])
+async def test_a_relay_that_holds_a_page_of_the_person_parks_nothing_of_it_when_it_wakes(
+    world: World, *, poison: bool
+) -> None:
+    """Its originals are gone, so none can be verified; the poison among them is discarded, and all else was sent."""
+    async with relaying(world):
+        contact_id = await world.create()
+        await eventually(lambda: forwarded(world))
+        if poison:
+            await world.store_poison(contact_id)
+        await world.rename(contact_id)
+        page = await delivered(world, contact_id)
+        assert await world.erase(contact_id) == 0
+        assert await world.traces() == []
+        done = await world.application.outbox.relay.forward(EVENTS.events(page))
+        assert (done.sent, done.parked, done.dropped) == (0, 0, 2 + poison)
+        assert await world.traces() == []
+        assert await all_parked(world, contact_id, 0)
+
+
+@dataclass
+class Asleep:
+    """A parking lot whose relay is paused between its decision to park and the parking."""
+
+    lot: ParkingLot
+    meanwhile: Callable[[], Awaitable[None]]
+    parkings: int = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.lot, name)
+
+    async def park(self, marker: Marker, events: Sequence[FeedEvent]) -> Collection[str]:
+        self.parkings += 1
+        if self.parkings == 1:
+            await self.meanwhile()
+        return await self.lot.park(marker, events)
+
+
+async def test_a_relay_that_was_about_to_park_an_event_of_the_person_does_not_park_it_when_it_wakes(
+    world: World,
+) -> None:
+    """It found the event too large, and nothing parked. Another relay has sent the event."""
+    async with relaying(world):
+        contact_id = await world.create()
+        page = EVENTS.events(await delivered(world, contact_id))
+
+        async def erase() -> None:
+            assert await world.erase(contact_id) == 0
+
+        relay = world.application.outbox.relay
+        asleep = Asleep(relay.parking, erase)
+        paused = replace(relay, parking=cast(ParkingLot, asleep), publisher=FakePublisher(limit=10))
+        done = await paused.forward(page)
+        assert (asleep.parkings, done.parked, done.dropped) == (1, 0, 1)
+        assert await world.traces() == []
+
+
+async def test_a_life_that_begins_after_the_erasing_under_the_same_id_is_forwarded_and_parked_as_any(
+    world: World,
+) -> None:
+    async with relaying(world):
+        contact_id = await world.create()
+        assert await world.erase(contact_id) == 0
+    await world.store_poison(contact_id)
+    [_, new] = EVENTS.events(await delivered(world, contact_id))
+    assert (await world.application.outbox.relay.forward([new])).parked == 1
 
 
 async def test_nothing_is_erased_before_the_relay_has_forwarded_it(

@@ -3,12 +3,13 @@
 import asyncio
 import json
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
 from devstack import provision
 from devstack.settings import read_settings
-from devstack.testing import Service
+from devstack.testing import Service, running
 from infra.preflight.__main__ import main
 from tests.preflight.deployment import ContainerOf, Deployment, deployed, indexed, preflight, sorted_by
 from tests.support.paths import ROOT
@@ -34,6 +35,7 @@ async def test_a_right_deployment_passes_and_every_promise_has_its_line(
     assert capsys.readouterr().out.splitlines() == [
         "ok       EVENT_TTL_SECONDS: events are kept for 10 d, an outage of 1 h is shorter",
         "ok       account: default consistency Session",
+        "ok       account: takes writes in one region",
         "ok       container contacts: partition key /partitionKey",
         "ok       container contacts: an item expires only by a TTL of its own",
         "ok       container contacts: indexed: /type/?, /data/deleted/?",
@@ -60,7 +62,7 @@ async def test_a_right_deployment_passes_and_every_promise_has_its_line(
         f"ok       {subscription}: 2000 deliveries of a message outlast a store that is away for 25 h",
         f"ok       {subscription}: a message that expires is kept as a dead letter",
         f"ok       {subscription}: is not deleted when it is not used",
-        "28 ok",
+        "29 ok",
     ]
     assert code == 0
 
@@ -97,6 +99,17 @@ async def test_tombstones_that_a_call_may_outlive_are_wrong(
     )
     code, [line] = await preflight(environment, capsys, "--survive", "1m")
     assert (code, line.startswith("wrong    EVENT_TTL_SECONDS: tombstones are kept for 2 min")) == (1, True)
+
+
+async def test_an_account_that_takes_writes_in_several_regions_is_wrong(
+    tmp_path: Path, servicebus_server: Service, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with running(Service("cosmos", tmp_path / "data", "--faults")) as cosmos:
+        environment = await deployed(RIGHT, cosmos, servicebus_server)
+        await cosmos.faults.allow_multiple_writes(allowed=True)
+        code, [line] = await preflight(environment, capsys, "--survive", "1h")
+    assert (code, line.startswith("wrong    account: it takes writes in several regions")) == (1, True)
+    assert "Fix: turn multi-region writes off" in line
 
 
 async def test_few_deliveries_are_used_up_by_an_outage(

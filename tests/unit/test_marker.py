@@ -1,8 +1,9 @@
 """A marker counts how often the broker refused the event in the way, and of no other."""
 
+from dataclasses import replace
 from datetime import timedelta
 
-from outbox.marker import Marker
+from outbox.marker import Fate, Marker
 from tests.support.contacts import NOON
 from tests.support.feed import contact_key
 from tests.support.publishing import event
@@ -36,3 +37,15 @@ def test_a_replay_has_its_time_and_no_more() -> None:
 
     assert replayed.is_replayed(NOON - timedelta(microseconds=1))
     assert not replayed.is_replayed(NOON)
+
+
+def test_up_to_the_transaction_of_an_erasing_nothing_is_sent_or_parked_whatever_the_marker_says_besides() -> (
+    None
+):
+    """A later life of the id has later transactions, and is not touched."""
+    for marker in (Marker(contact_key("a")), BLOCKED, BLOCKED.freed()):
+        erased = replace(marker, erased=7)
+        old, new = replace(event("a", 9), lsn=7), replace(event("a", 9), lsn=8)
+        assert erased.fate(old) is Fate.ERASED
+        assert erased.fate(new) is marker.fate(new)
+    assert replace(BLOCKED, erased=7).claimed("r", NOON).given_back().freed().erased == 7

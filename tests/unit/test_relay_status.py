@@ -4,46 +4,95 @@ from datetime import UTC, datetime
 
 import pytest
 
+from changefeed import EpkRange, FeedLag, LeaseLag, PartitionLag
 from infra.relay_status import Progress
+
+WRITTEN = datetime.fromtimestamp(1000, UTC)
+ALL = EpkRange("", "FF")
 
 
 def at(second: int | None) -> datetime | None:
     return None if second is None else datetime.fromtimestamp(second, UTC)
 
 
+def part(newest: int, waiting: int | None, name: str = "0") -> PartitionLag:
+    return PartitionLag(name, ALL, newest, waiting)
+
+
+@pytest.mark.parametrize(
+    ("newest", "waiting", "token", "past"),
+    [
+        (7, None, "0:-1#7", True),
+        (7, 8, "0:-1#7", True),
+        (8, None, "0:-1#7", True),
+        (7, 7, "0:-1#7", False),
+        (9, 3, "0:-1#7", False),
+        (6, None, "0:-1#7", False),  # a replica that lags
+        (6, 5, "0:-1#7", False),
+        (7, None, "0:-1#8#1=6", False),
+        (7, None, "0:-1#5,1:-1#8", False),  # of a partition that was split: the child counts on
+        (8, None, "0:-1#5,1:-1#8", True),
+        (7, None, "0:7", True),
+        (7, None, None, False),
+    ],
+)
+def test_by_the_numbers_of_transactions_alone(
+    newest: int, waiting: int | None, token: str | None, *, past: bool
+) -> None:
+    """A waiting change that the clock has put after the change, or before it, says nothing."""
+    for waits_since in (None, at(1), at(1001)):
+        assert Progress(WRITTEN, "0", 5, waits_since, part(newest, waiting)).is_past(token) is past
+
+
+def test_without_a_partition_nothing_is_known() -> None:
+    assert not Progress(WRITTEN, None, None, None).is_past("0:-1#7")
+    assert not Progress(WRITTEN, "0", 5, None).is_past("0:-1#7")
+
+
 @pytest.mark.parametrize(
     ("lease", "waiting", "passed"),
     [
-        ("0", None, True),
+        ("0", None, None),
         ("0", 1001, True),
         ("0", 1000, False),  # it may be the very event
         ("0", 999, False),
         (None, None, None),
     ],
 )
-def test_what_was_stored_at_1000_is_forwarded(
+def test_of_one_change_among_others_that_wait_a_person_is_told_by_the_clock(
     lease: str | None, waiting: int | None, *, passed: bool | None
 ) -> None:
-    written = datetime.fromtimestamp(1000, UTC)
-    assert Progress(written, lease, 5, at(waiting), 7).has_passed(written, "0:-1#7") is passed
+    progress = Progress(WRITTEN, lease, 5, at(waiting), part(6, None if waiting is None else 6))
+    assert progress.has_passed(WRITTEN, "0:-1#7") is passed
+
+
+def test_of_one_change_that_is_surely_past_the_clock_says_nothing() -> None:
+    assert Progress(WRITTEN, "0", 5, at(999), part(9, 8)).has_passed(WRITTEN, "0:-1#7") is True
+    assert Progress(WRITTEN, "0", 5, None, part(7, None)).has_passed(WRITTEN, "0:-1#7") is True
+
+
+def lease(*parts: PartitionLag) -> LeaseLag:
+    return LeaseLag("l", None, 0, None, 5, parts, ALL)
 
 
 @pytest.mark.parametrize(
-    ("newest", "token", "passed"),
+    ("leases", "token", "past"),
     [
-        (7, "0:-1#7", True),
-        (8, "0:-1#7#1=6", True),
-        (6, "0:-1#7", None),
-        (None, "0:-1#7", None),
-        (7, None, None),
-        (7, "0:7", True),
+        ([lease(part(7, None)), lease(part(90, None, "1"))], "0:-1#7,1:-1#90", True),
+        ([lease(part(7, None)), lease(part(90, 90, "1"))], "0:-1#7,1:-1#90", False),
+        ([lease(part(7, None), part(90, 90, "1"))], "0:-1#7,1:-1#90", False),  # a split nobody has followed
+        ([lease(part(7, None), part(90, 91, "1"))], "0:-1#7,1:-1#90", True),
+        (
+            [lease(part(7, 7)), lease(part(7, None))],
+            "0:-1#7",
+            False,
+        ),  # the lease of the parent is still there
+        ([lease(part(7, None))], "0:-1#7,1:-1#90", None),  # no lease, or no such partition any more
+        ([lease(part(7, 3))], "0:-1#7,1:-1#90", None),
+        ([], "0:-1#7", None),
     ],
 )
-def test_that_nothing_waits_is_not_known_of_a_replica_that_lags(
-    newest: int | None, token: str | None, *, passed: bool | None
+def test_of_all_partitions_each_goes_by_its_own_numbers(
+    leases: list[LeaseLag], token: str, *, past: bool | None
 ) -> None:
-    written = datetime.fromtimestamp(1000, UTC)
-    assert Progress(written, "0", 5, None, newest).has_passed(written, token) is passed
-    assert Progress(written, "0", 5, at(1001), newest).has_passed(written, token) is True, (
-        "what waits is younger"
-    )
+    assert FeedLag(leases, []).is_past(token) is past

@@ -163,6 +163,42 @@ async def test_an_entry_that_is_behind_and_one_that_is_missing_are_healed() -> N
     assert await world.swept() == Counts(entries=3, sources=3, healed_ever=2)
 
 
+@pytest.mark.parametrize("sequence", [1, 3, 9])
+async def test_an_id_that_is_used_again_while_its_entry_is_a_deleted_one_is_told_by_name_and_left(
+    caplog: pytest.LogCaptureFixture, sequence: int
+) -> None:
+    """No event and no healing brings the entry back: without this nobody would know why no list shows it."""
+    world = World()
+    key = world.has("a", 3, sequence)
+    deleted = Entry[State](3, None, None)
+    world.entries.written[key] = [deleted]
+    assert await world.swept() == Counts(sources=1, ahead=1)
+    assert world.entries.of(key) == deleted
+    [line] = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
+    assert "thing a" in line
+    assert "used again" in line
+    assert "--source-wins" in line
+
+
+async def test_a_list_that_shows_a_deleted_source_as_it_was_is_no_id_that_is_used_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The list may come from a replica that lags; only a read behind a fence counts."""
+    world = World()
+    key = world.has("a", 3, 2)
+    world.entries.written[key] = [Entry(3, None, None)]
+    listed = await world.lists.sources(None)
+
+    async def lagging(position: str | None) -> SeenPage:
+        return listed
+
+    world.lists.sources = lagging  # type: ignore[method-assign]  # a replica that lags
+    for newest in (Found[State](3, None, OLD), None):
+        world.source.change(key, newest)
+        assert await world.swept() == Counts(sources=1)
+    assert [record for record in caplog.records if record.levelno == logging.ERROR] == []
+
+
 async def test_an_entry_whose_source_is_gone_or_deleted_becomes_a_deleted_one() -> None:
     world = World()
     gone, deleted = world.has("a", 2, None), world.has("b", 2, 2)

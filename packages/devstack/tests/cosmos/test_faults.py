@@ -227,3 +227,26 @@ async def test_clients_back_off_from_a_budget_and_get_through(poor_server: Servi
 
     assert len(written) == 30
     assert any("x-ms-throttle-retry-count" in item.get_response_headers() for item in written)
+
+
+async def test_a_clock_that_is_turned_back_turns_back_ts_and_not_the_order_of_the_feed(
+    wide: ContainerProxy, faulty_raw: Raw
+) -> None:
+    try:
+        await create(faulty_raw, wide, "before")
+        assert (await faulty_raw.administer("POST", "clock", {"ahead": -600})).status == 200
+        await create(faulty_raw, wide, "after")
+    finally:
+        await faulty_raw.administer("POST", "clock", {"ahead": 0})
+    feed = wide.query_items_change_feed(partition_key="a", start_time="Beginning")
+    before, after = [item async for item in feed]
+    assert (before["id"], after["id"]) == ("before", "after")
+    assert before["_lsn"] < after["_lsn"]
+    assert 590 <= before["_ts"] - after["_ts"] <= 600
+
+
+async def test_the_account_says_that_it_takes_writes_in_several_regions(faulty_raw: Raw) -> None:
+    for said in (True, False):
+        await faulty_raw.administer("POST", "account", {"enableMultipleWriteLocations": said})
+        answer = await faulty_raw.send("GET", "/")
+        assert answer.body["enableMultipleWriteLocations"] is said

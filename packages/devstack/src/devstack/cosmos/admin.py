@@ -3,9 +3,15 @@
 Beside the faults of :mod:`devstack.fault_api`::
 
     POST   /_devstack/split   {"database": "shop", "container": "orders", "range": "0"}
+    POST   /_devstack/clock   {"ahead": -600}
+    POST   /_devstack/account {"enableMultipleWriteLocations": true}
 """
 
+import time
+from typing import Annotated
+
 from aiohttp import web
+from pydantic import Field
 
 from devstack.cosmos.errors import CosmosError
 from devstack.cosmos.resources import partitions
@@ -18,6 +24,14 @@ class _SplitCall(Call):
     database: str
     container: str
     range: str
+
+
+class _ClockCall(Call):
+    ahead: Annotated[float, Field(ge=-86_400, le=86_400)]
+
+
+class _AccountCall(Call):
+    enable_multiple_write_locations: bool
 
 
 def routes(service: Service, faults: Faults) -> list[web.RouteDef]:
@@ -34,7 +48,19 @@ def routes(service: Service, faults: Faults) -> list[web.RouteDef]:
             {"parent": str(done.parent.id), "children": [str(child.id) for child in done.children]}
         )
 
+    async def clock(request: web.Request) -> web.Response:
+        wanted = await _ClockCall.read(request)
+        service.clock = lambda: time.time() + wanted.ahead
+        return web.json_response({"ahead": wanted.ahead})
+
+    async def account(request: web.Request) -> web.Response:
+        wanted = await _AccountCall.read(request)
+        service.multiple_writes = wanted.enable_multiple_write_locations
+        return web.json_response({"enableMultipleWriteLocations": service.multiple_writes})
+
     return [
         *fault_routes(Fault, faults, lambda _: False),
         web.post("/_devstack/split", answering(split)),
+        web.post("/_devstack/clock", answering(clock)),
+        web.post("/_devstack/account", answering(account)),
     ]

@@ -43,6 +43,14 @@ class Faults:
         children: list[str] = (await self._call("POST", "split", body))["children"]
         return children
 
+    async def turn_clock(self, ahead: float) -> None:
+        """Let the clock of a Cosmos DB, by which ``_ts`` and TTL count, be so many seconds ahead; below 0: behind."""
+        await self._call("POST", "clock", {"ahead": ahead})
+
+    async def allow_multiple_writes(self, allowed: bool) -> None:
+        """Let the account of a Cosmos DB say that it takes writes in several regions; it goes on working as one."""
+        await self._call("POST", "account", {"enableMultipleWriteLocations": allowed})
+
     async def _call(self, method: str, call: str, body: dict[str, Any] | None = None) -> Any:
         url = f"{self._address}/_devstack/{call}"
         timeout = aiohttp.ClientTimeout(CALL_SECONDS)

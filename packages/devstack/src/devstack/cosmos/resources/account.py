@@ -16,7 +16,7 @@ def read(service: Service, _request: Request) -> Answer:
         "_dbs": "//dbs/",
         "writableLocations": [region],
         "readableLocations": [region],
-        "enableMultipleWriteLocations": False,
+        "enableMultipleWriteLocations": service.multiple_writes,
         "userReplicationPolicy": {"asyncReplication": False, "minReplicaSetSize": 1, "maxReplicasetSize": 1},
         "userConsistencyPolicy": {"defaultConsistencyLevel": "Session"},
         "systemReplicationPolicy": {"minReplicaSetSize": 1, "maxReplicasetSize": 1},

@@ -35,6 +35,8 @@ class Service:
     endpoint: str = ""
     clock: Callable[[], float] = time.time
     history: History | None = None
+    multiple_writes: bool = False
+    """What the account's document says of its regions; nothing else follows from it."""
 
     def now(self) -> int:
         """The whole second that ``_ts`` and TTL count in."""

@@ -1,0 +1,88 @@
+"""An account that takes writes in several regions is refused where the app looks at its store, and said in the log."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from devstack.testing import Service, eventually, running
+from infra import relay_worker
+from infra.bootstrap import Application, wire
+from infra.errors import Misconfigured
+from infra.servicebus.sessions import Work
+from infra.settings import load
+from infra.subscriber_worker import Health
+from tests.support.azure import contacts_database
+
+BROKER = "Endpoint=sb://127.0.0.1:1;SharedAccessKeyName=n;SharedAccessKey=a2V5;UseDevelopmentEmulator=true;"
+
+
+@pytest.fixture(scope="module")
+def cosmos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    with running(Service("cosmos", tmp_path_factory.mktemp("cosmos") / "data", "--faults")) as service:
+        yield service
+
+
+@pytest.fixture
+async def application(cosmos: Service) -> AsyncIterator[Application]:
+    async with contacts_database(cosmos) as database:
+        settings = {
+            "COSMOS": cosmos.connection_string,
+            "COSMOS_DATABASE": database.id,
+            "SERVICEBUS": BROKER,
+        }
+        yield wire(load(settings))
+        await cosmos.faults.allow_multiple_writes(allowed=False)
+
+
+async def test_it_is_no_store_that_can_be_used_until_it_writes_in_one_region(
+    application: Application, cosmos: Service
+) -> None:
+    store = application.outbox.container("contacts")
+    async with application.outbox.resources:
+        await store.check()
+        await cosmos.faults.allow_multiple_writes(allowed=True)
+        with pytest.raises(Misconfigured, match=r"several regions.*docs/operations/regions\.md"):
+            await store.check()
+        await cosmos.faults.allow_multiple_writes(allowed=False)
+        await store.check()
+
+
+async def test_a_worker_does_not_begin_on_it(application: Application, cosmos: Service) -> None:
+    await cosmos.faults.allow_multiple_writes(allowed=True)
+    with pytest.raises(Misconfigured, match="several regions"):
+        await asyncio.wait_for(relay_worker.run(application, asyncio.Event()), 20)
+
+
+async def test_a_relay_says_it_whenever_it_is_measured_and_goes_on_measuring(
+    application: Application, cosmos: Service, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with application.outbox.resources:
+        await application.outbox.observer.measure()
+        assert "several regions" not in caplog.text
+        await cosmos.faults.allow_multiple_writes(allowed=True)
+        status = await application.outbox.observer.measure()
+    assert status.missing == ["0"]
+    [line] = [record for record in caplog.records if "several regions" in record.getMessage()]
+    assert line.levelno == logging.ERROR
+
+
+async def test_a_subscriber_that_runs_on_it_is_not_ready_and_the_log_says_why(
+    application: Application, cosmos: Service, caplog: pytest.LogCaptureFixture
+) -> None:
+    health = Health(application.outbox, [Work()], asyncio.Event())
+    async with application.outbox.resources:
+
+        async def ready() -> bool:
+            return await health.trouble() is None
+
+        await eventually(ready)
+        await cosmos.faults.allow_multiple_writes(allowed=True)
+
+        async def in_trouble() -> bool:
+            return await health.trouble() is not None
+
+        await eventually(in_trouble)
+        await health.trouble()
+    assert caplog.text.count("several regions") == 1, "once a minute"
