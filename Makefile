@@ -52,9 +52,9 @@ demo: venv ## see the path of an event, step by step
 bench: venv ## measure the ratios to the bare SDKs, and write docs/performance.md (ARGS="--only create": one part)
 	@exec $(BIN) -m tools.benchmarks $(ARGS)
 
-lock: venv ## renew deploy/requirements.lock: the newest versions that requirements.txt allows, with their hashes
+lock: venv ## renew deploy/requirements.txt: the newest versions that requirements.txt allows, with their hashes
 	@.venv/bin/uv pip compile requirements.txt --universal --python-version 3.11 --generate-hashes --upgrade --quiet \
-	--no-config --custom-compile-command "make lock" --output-file deploy/requirements.lock
+	--no-config --custom-compile-command "make lock" --output-file deploy/requirements.txt
 
 clean: ## delete the data of the local Azure
 	@python=$$(scripts/find-python) && PYTHONPATH=packages/devstack/src exec "$$python" -m devstack clean

@@ -67,7 +67,7 @@ def test_without_a_python_one_line_says_what_to_do(checkout: Path, bare: Path) -
     result = _run(checkout, "bootstrap", bare)
     assert result.returncode == 2
     assert result.stdout == ""
-    assert result.stderr.startswith("no Python 3.11 to 3.13 with venv found; install one")
+    assert result.stderr.startswith("no Python 3.11 to 3.14 with venv found; install one")
     assert result.stderr.count("\n") == 1
     assert not (checkout / ".venv").exists()
 
@@ -109,12 +109,12 @@ def test_python_overrides_the_search_and_is_refused_when_it_does_not_run(checkou
     assert result.returncode == 2
     assert (
         result.stderr
-        == f"PYTHON is {other / 'missing'}, which does not run; set PYTHON to a Python 3.11 to 3.13\n"
+        == f"PYTHON is {other / 'missing'}, which does not run; set PYTHON to a Python 3.11 to 3.14\n"
     )
     broken = _python(other, "broken", "exit 1")
     result = _run(checkout, "bootstrap", bare, PYTHON=str(broken))
     assert result.returncode == 2
-    assert result.stderr.startswith(f"PYTHON is {broken}, which is no working Python 3.11 to 3.13")
+    assert result.stderr.startswith(f"PYTHON is {broken}, which is no working Python 3.11 to 3.14")
 
 
 @pytest.mark.long

@@ -117,6 +117,27 @@ def test_the_lines_of_the_cost_table_add_up_to_its_total() -> None:
     assert f"{TIMES} {records} records" in table
 
 
+def test_the_instances_of_each_group_are_those_of_the_template_and_of_the_functions() -> None:
+    """HTTP is one group on Flex Consumption, and each other function is one of its own."""
+    section = DEPLOY_MD.partition("### How many instances")[2].partition("\n### ")[0]
+    rows = [
+        [cell.strip() for cell in line.split("|")[1:3]] for line in section.splitlines() if line[:1] == "|"
+    ]
+    told = {name: most for names, most in rows[2:] for name in names.replace("`", "").split(", ")}
+    others = {name: each for name, each in functions().items() if not each.is_http_function()}
+    assert set(told) == {"HTTP", *others}
+    assert f"this app has {len(told)} groups" in section
+
+    host = json.loads((ROOT / "host.json").read_text())["extensions"]["serviceBus"]
+    most, concurrency = (int(MAIN.defaults()[name]) for name in ("maximumInstanceCount", "httpConcurrency"))
+    assert told["HTTP"] == f"{most}, together {most * concurrency} requests at once"
+    sessions = most * host["maxConcurrentSessions"]
+    assert told["contact_directory"] == f"{most}, together {sessions} contacts at once"
+    timers = [name for name, each in others.items() if "timerTrigger" in str(each)]
+    assert {told[name] for name in timers} == {"1 each"}
+    assert f"That is {2 * most + len(timers)} instances and one for each lease" in section
+
+
 def test_the_records_of_a_change_add_up() -> None:
     table = COSTS_MD.partition("## What is logged for a change")[2].partition("\n\nA change with")[0]
     numbers = [int(line.split("|")[2]) for line in table.splitlines() if re.search(r"\| \d+ \|$", line)]
