@@ -21,7 +21,8 @@ venv: ## make .venv and install what run, test and lint need
 	@scripts/bootstrap
 
 # "exec": make's child is the stack itself, so that the stack gets the Ctrl-C and make prints no error about it.
-run: venv ## start the local Azure and the app (APP=examples/orders: another one); Ctrl-C stops
+run: ## start the local Azure and the app (APP=examples/orders: another one); Ctrl-C stops
+	@scripts/bootstrap run
 	@PYTHONPATH=. exec $(BIN) -m devstack --app "$(APP)" $(ARGS)
 
 PYTEST = $(BIN) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder

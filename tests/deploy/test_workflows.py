@@ -77,7 +77,7 @@ def test_dependabot_looks_at_each_place_with_something_to_update_and_nowhere_els
         for pattern in ("*.txt", "*/*.txt")
         for file in (ROOT / directory.lstrip("/")).glob(pattern)
     }
-    assert {ROOT / "requirements.txt", ROOT / "requirements-dev.txt", ROOT / LOCK} <= seen
+    assert {*ROOT.glob("requirements*.txt"), ROOT / LOCK} <= seen
 
 
 def test_azd_finds_the_template_and_the_app_that_it_publishes_to() -> None:
