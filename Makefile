@@ -21,7 +21,8 @@ venv: ## make .venv and install what run, test and lint need
 	@scripts/bootstrap
 
 # "exec": make's child is the stack itself, so that the stack gets the Ctrl-C and make prints no error about it.
-run: venv ## start the local Azure and the app (APP=examples/orders: another one); Ctrl-C stops
+run: ## start the local Azure and the app (APP=examples/orders: another one); Ctrl-C stops
+	@scripts/bootstrap run
 	@PYTHONPATH=. exec $(BIN) -m devstack --app "$(APP)" $(ARGS)
 
 PYTEST = $(BIN) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
@@ -52,9 +53,9 @@ demo: venv ## see the path of an event, step by step
 bench: venv ## measure the ratios to the bare SDKs, and write docs/performance.md (ARGS="--only create": one part)
 	@exec $(BIN) -m tools.benchmarks $(ARGS)
 
-lock: venv ## renew deploy/requirements.lock: the newest versions that requirements.txt allows, with their hashes
+lock: venv ## renew deploy/requirements.txt: the newest versions that requirements.txt allows, with their hashes
 	@.venv/bin/uv pip compile requirements.txt --universal --python-version 3.11 --generate-hashes --upgrade --quiet \
-	--no-config --custom-compile-command "make lock" --output-file deploy/requirements.lock
+	--no-config --custom-compile-command "make lock" --output-file deploy/requirements.txt
 
 clean: ## delete the data of the local Azure
 	@python=$$(scripts/find-python) && PYTHONPATH=packages/devstack/src exec "$$python" -m devstack clean

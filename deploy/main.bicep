@@ -60,17 +60,22 @@ param parkedMaxAgeSeconds int = 2592000
 @maxValue(2147483647)
 param shedLoadAfterSeconds int = 0
 
-@allowed(['3.11', '3.12', '3.13'])
+@allowed(['3.11', '3.12', '3.13', '3.14'])
 @description('The version of Python on Flex Consumption.')
 param pythonVersion string = '3.12'
 
 @allowed([512, 2048, 4096])
 param instanceMemoryMB int = 2048
 
-@minValue(40)
+@minValue(1)
 @maxValue(1000)
-@description('Of all functions together.')
+@description('Instances on demand of each group: the HTTP functions are one group, every other function is one of its own. Not every region takes less than 40.')
 param maximumInstanceCount int = 40
+
+@minValue(1)
+@maxValue(1000)
+@description('Requests that an instance answers at once, before another instance is added. Azure takes 1 for Python unless told: this app waits for its stores, and needs no instance for each request.')
+param httpConcurrency int = 16
 
 @minValue(0)
 @description('Instances of the relay that never go away: with 0 the first event after a quiet time waits for a cold start.')
@@ -383,6 +388,7 @@ module app 'modules/functions.bicep' = {
     pythonVersion: pythonVersion
     instanceMemoryMB: instanceMemoryMB
     maximumInstanceCount: maximumInstanceCount
+    httpConcurrency: httpConcurrency
     zoneRedundant: zoneRedundant
     allowedOrigins: allowedOrigins
     subnetId: privateNetworking ? network!.outputs.appSubnetId : ''
@@ -404,6 +410,7 @@ module relay 'modules/functions.bicep' = if (separateRelay) {
     pythonVersion: pythonVersion
     instanceMemoryMB: instanceMemoryMB
     maximumInstanceCount: maximumInstanceCount
+    httpConcurrency: httpConcurrency
     zoneRedundant: zoneRedundant
     allowedOrigins: []
     subnetId: privateNetworking ? network!.outputs.appSubnetId : ''
@@ -455,4 +462,5 @@ output SERVICEBUS_TOPIC string = topicName
 output SERVICEBUS_TOPIC_PARTITIONED string = string(topicPartitioned)
 output SERVICEBUS_SUBSCRIPTION string = subscriptionName
 output EVENT_TTL_SECONDS string = string(eventTtlSeconds)
+output APP_PYTHON_VERSION string = pythonVersion
 output APP_PRINCIPAL_ID string = identity.outputs.principalId

@@ -1,21 +1,30 @@
-"""What is published is the app and nothing else, with exactly the locked packages.
+"""What is published is the app and its locked packages, for the app's Python on Linux: nothing is built in Azure.
 
-    python -m tools.package [FOLDER]
+    .venv/bin/python -m tools.package [FOLDER]
 
-The remote build of Azure Functions installs the ``requirements.txt`` that it finds in the package, and pip asks for a
-hash of every package as soon as one has a hash. So the lock goes into the package under that name; in the checkout,
-``requirements.txt`` says what the app needs. Only the standard library is used here: azd starts this with any Python.
-https://github.com/microsoft/Oryx/blob/main/doc/runtimes/python.md
+The remote build of Azure Functions has taken another Python than the app's, and packages that are compiled for one
+Python cannot be imported by another (https://github.com/Azure/azure-dev/issues/8538). So the packages are installed
+here, where the Functions worker looks for them, from the lock and with its hashes. uv does so, on any system: pip
+evaluates the markers of a lock for the Python that it runs on, whatever it is told.
+
+APP_PYTHON_VERSION names the Python: an output of deploy/main.bicep, whose default holds when the variable is not set.
 """
 
+import os
+import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-LOCK = Path("deploy") / "requirements.lock"
+LOCK = Path("deploy") / "requirements.txt"
 DEFAULT = Path(".package") / "app"
+PACKAGES = Path(".python_packages") / "lib" / "site-packages"
+"""https://learn.microsoft.com/azure/azure-functions/functions-reference-python#folder-structure"""
+PLATFORM = "x86_64-manylinux_2_28"
+"""Flex Consumption runs on x86-64, and each of its images has glibc 2.31 or later."""
 
 
 def left_out(root: Path) -> list[str]:
@@ -24,24 +33,74 @@ def left_out(root: Path) -> list[str]:
     return [line.rstrip("/") for line in lines]
 
 
-def make(root: Path, folder: Path) -> None:
-    """Write the package of the app in ``root`` to ``folder``, anew. Raises ValueError when it is another folder."""
+def python_of_the_app(root: Path) -> str:
+    """The version that the deployment has, 3.12 say. Raises ValueError when it may have no such version."""
+    bicep = (root / "deploy" / "main.bicep").read_text()
+    found = re.search(
+        r"^@allowed\(\[([^\]]*)\]\)\n(?:@.*\n)*param pythonVersion string = '([^']*)'", bicep, re.MULTILINE
+    )
+    assert found, "deploy/main.bicep declares pythonVersion"
+    allowed, chosen = re.findall(r"'([^']*)'", found[1]), os.environ.get("APP_PYTHON_VERSION") or found[2]
+    if chosen not in allowed:
+        raise ValueError(
+            f"APP_PYTHON_VERSION is {chosen}: set it to the output of the deployment, one of {', '.join(allowed)}"
+        )
+    return chosen
+
+
+def uv() -> str:
+    """Where uv is. Raises ValueError when it is not there."""
+    near = [Path(sys.executable).parent, ROOT / ".venv" / "bin", ROOT / ".venv" / "Scripts"]
+    found = shutil.which("uv", path=os.pathsep.join([*map(str, near), os.environ.get("PATH", "")]))
+    if found is None:
+        raise ValueError(
+            f"uv is not there: run make venv and use .venv/bin/python, or {sys.executable} -m pip install uv"
+        )
+    return found
+
+
+def make(root: Path, folder: Path, python: str, platform: str = PLATFORM) -> None:
+    """Write the package of the app in ``root`` to ``folder``, anew.
+
+    Raises:
+        ValueError: ``folder`` is another folder, uv is not there, or the packages cannot be had.
+    """
     if folder.exists() and not (folder / "host.json").exists():
         raise ValueError(f"{folder} is no package of a function app: name a folder that may be replaced")
+    program = uv()
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(root, folder, ignore=shutil.ignore_patterns(*left_out(root)))
     shutil.copyfile(root / LOCK, folder / "requirements.txt")
+    command = [
+        program,
+        "pip",
+        "install",
+        "--quiet",
+        "--no-config",
+        "--link-mode",
+        "copy",
+        "--target",
+        str(folder / PACKAGES),
+    ]
+    command += ["--python-version", python, "--python-platform", platform]
+    command += ["--require-hashes", "--only-binary", ":all:", "--requirements", str(root / LOCK)]
+    if subprocess.run(command, check=False).returncode != 0:  # noqa: S603  # our own command: no shell, no foreign text
+        raise ValueError(
+            f"the packages of {LOCK} could not be installed for Python {python}: read uv's message above"
+        )
+    (folder / PACKAGES / ".lock").unlink(missing_ok=True)
 
 
 def main(arguments: Sequence[str]) -> int:
     """Make the package and say where it is."""
     folder = ROOT / (arguments[0] if arguments else DEFAULT)
     try:
-        make(ROOT, folder)
+        python = python_of_the_app(ROOT)
+        make(ROOT, folder, python)
     except (OSError, ValueError) as error:
         print(f"package: {error}", file=sys.stderr)
         return 1
-    print(f"The package is in {folder}")
+    print(f"The package for Python {python} is in {folder}")
     return 0
 
 

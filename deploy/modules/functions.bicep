@@ -12,6 +12,7 @@ param alwaysReady object[]
 param pythonVersion string
 param instanceMemoryMB int
 param maximumInstanceCount int
+param httpConcurrency int
 param zoneRedundant bool
 param allowedOrigins array
 
@@ -80,6 +81,11 @@ resource site 'Microsoft.Web/sites@2024-04-01' = {
         instanceMemoryMB: instanceMemoryMB
         maximumInstanceCount: maximumInstanceCount
         alwaysReady: alwaysReady
+        triggers: {
+          http: {
+            perInstanceConcurrency: httpConcurrency
+          }
+        }
       }
     }
   }

@@ -1,6 +1,7 @@
 """The scripts behind the Makefile find a Python and install packages, or say in one line what to do."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -35,7 +36,8 @@ def checkout(tmp_path: Path) -> Path:
     for script in ("bootstrap", "find-python"):
         shutil.copy(ROOT / "scripts" / script, folder / "scripts" / script)
     (folder / "requirements.txt").write_text("")
-    (folder / "requirements-dev.txt").write_text("-r requirements.txt\n")
+    (folder / "requirements-run.txt").write_text("-r requirements.txt\n")
+    (folder / "requirements-dev.txt").write_text("-r requirements-run.txt\n")
     (folder / "packages" / "devstack").mkdir(parents=True)
     (folder / DEVSTACK).write_text("")
     return folder
@@ -53,9 +55,11 @@ def _real(folder: Path, name: str) -> Path:
     return _python(folder, name, f'exec "{Path(sys.base_prefix) / "bin" / "python3"}" "$@"')
 
 
-def _run(checkout: Path, script: str, path: Path, **environment: str) -> "subprocess.CompletedProcess[str]":
+def _run(
+    checkout: Path, script: str, path: Path, *arguments: str, **environment: str
+) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [str(checkout / "scripts" / script)],
+        [str(checkout / "scripts" / script), *arguments],
         env={"PATH": str(path), "PIP_NO_INDEX": "1", **environment},
         capture_output=True,
         text=True,
@@ -67,7 +71,7 @@ def test_without_a_python_one_line_says_what_to_do(checkout: Path, bare: Path) -
     result = _run(checkout, "bootstrap", bare)
     assert result.returncode == 2
     assert result.stdout == ""
-    assert result.stderr.startswith("no Python 3.11 to 3.13 with venv found; install one")
+    assert result.stderr.startswith("no Python 3.11 to 3.14 with venv found; install one")
     assert result.stderr.count("\n") == 1
     assert not (checkout / ".venv").exists()
 
@@ -109,12 +113,12 @@ def test_python_overrides_the_search_and_is_refused_when_it_does_not_run(checkou
     assert result.returncode == 2
     assert (
         result.stderr
-        == f"PYTHON is {other / 'missing'}, which does not run; set PYTHON to a Python 3.11 to 3.13\n"
+        == f"PYTHON is {other / 'missing'}, which does not run; set PYTHON to a Python 3.11 to 3.14\n"
     )
     broken = _python(other, "broken", "exit 1")
     result = _run(checkout, "bootstrap", bare, PYTHON=str(broken))
     assert result.returncode == 2
-    assert result.stderr.startswith(f"PYTHON is {broken}, which is no working Python 3.11 to 3.13")
+    assert result.stderr.startswith(f"PYTHON is {broken}, which is no working Python 3.11 to 3.14")
 
 
 @pytest.mark.long
@@ -123,7 +127,7 @@ def test_it_installs_once_and_again_when_the_requirements_change(checkout: Path,
     # What is there is no help: it does not run, though it says that all is installed.
     (checkout / ".venv" / "bin").mkdir(parents=True)
     _python(checkout / ".venv" / "bin", "python", "exit 126")
-    (checkout / ".venv" / "requirements.installed").write_text("-r requirements.txt\n")
+    (checkout / ".venv" / "dev.installed").write_text("-r requirements.txt\n-r requirements-run.txt\n")
 
     first = _run(checkout, "bootstrap", bare)
     assert first.returncode == 0, first.stderr
@@ -151,6 +155,43 @@ def test_it_installs_once_and_again_when_the_requirements_change(checkout: Path,
     (checkout / DEVSTACK).write_text("# another dependency of devstack\n")
     assert "Installing" in _run(checkout, "bootstrap", bare).stdout
     assert _run(checkout, "bootstrap", bare).stdout == ""
+
+
+@pytest.mark.long
+def test_run_installs_what_runs_and_tests_add_the_rest(checkout: Path, bare: Path) -> None:
+    _real(bare, "python3")
+    asked = bare.parent / "asked"
+    _python(bare, "uv", f'echo "$@" >>"{asked}"')
+
+    first = _run(checkout, "bootstrap", bare, "run")
+    assert (first.returncode, first.stderr) == (0, "")
+    assert first.stdout.splitlines()[1] == "Installing the packages of requirements-run.txt into .venv"
+    assert _run(checkout, "bootstrap", bare, "run").stdout == ""
+
+    assert "requirements-dev.txt" in _run(checkout, "bootstrap", bare).stdout
+    for arguments in ([], ["run"]):  # all is there, also for a run
+        assert _run(checkout, "bootstrap", bare, *arguments).stdout == ""
+    told = "pip install --quiet --python .venv/bin/python -r requirements-"
+    assert asked.read_text() == f"{told}run.txt\n{told}dev.txt\n"
+
+    # A change of what runs is one for the tests too; pip does what uv cannot.
+    (checkout / "requirements-run.txt").write_text("# another package\n")
+    _python(bare, "uv", "echo no such index >&2; exit 2")
+    for arguments in (["run"], []):
+        again = _run(checkout, "bootstrap", bare, *arguments)
+        assert (again.returncode, again.stderr) == (0, "")
+        assert "Installing" in again.stdout
+
+
+def test_what_runs_is_the_app_and_devstack_without_what_tests() -> None:
+    def lines(name: str) -> set[str]:
+        return {line for line in (ROOT / name).read_text().splitlines() if line and line[0] != "#"}
+
+    assert lines("requirements-run.txt") == {"-r requirements.txt", "--editable ./packages/devstack"}
+    assert "-r requirements-run.txt" in lines("requirements-dev.txt")
+    run = re.search(r"^run:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert run
+    assert run[1].splitlines()[0] == "\t@scripts/bootstrap run"
 
 
 def test_help_names_every_target() -> None:

@@ -251,6 +251,16 @@ def test_the_partitioned_topic_and_the_setting_that_it_needs_are_one_parameter()
     assert load(environment).servicebus_topic_partitioned, "string(true) is True in a template"
 
 
+def test_the_instances_of_both_apps_are_bounded_by_the_parameters() -> None:
+    scale = bicep.read("modules/functions.bicep").declaration("resource", "site").properties()
+    assert scale["maximumInstanceCount"] == "maximumInstanceCount"
+    assert scale["perInstanceConcurrency"] == "httpConcurrency"
+    for app in ("app", "relay"):
+        given = MAIN.declaration("module", app).properties()
+        assert given["maximumInstanceCount"] == "maximumInstanceCount"
+        assert given["httpConcurrency"] == "httpConcurrency"
+
+
 def test_only_the_app_that_answers_http_lets_browsers_in() -> None:
     assert MAIN.declaration("module", "app").properties()["allowedOrigins"] == "allowedOrigins"
     assert MAIN.declaration("module", "relay").properties()["allowedOrigins"] == "[]"

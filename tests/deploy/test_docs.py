@@ -1,16 +1,11 @@
 """Each command in the documents works, or at least names files and options that exist."""
 
-import asyncio
 import json
 import re
 import subprocess
 import sys
-import uuid
 from pathlib import Path
 
-from azure.cosmos.aio import CosmosClient
-
-from devstack.testing import Service
 from tests.deploy import bicep
 from tests.deploy.bicep import MAIN
 from tests.deploy.test_workflows import smoke
@@ -20,6 +15,30 @@ from tests.support.paths import ROOT
 
 OPERATIONS = ROOT / "docs" / "operations"
 DEPLOY_MD, COSTS_MD = ((OPERATIONS / name).read_text() for name in ("deploy.md", "costs.md"))
+AZ_AND_FUNC = {
+    "func azure functionapp publish": {"--no-build", "--python"},
+    "func start": {"--port"},
+    "az login": set(),
+    "az group create": {"--name", "--location"},
+    "az group delete": {"--name"},
+    "az provider register": {"--namespace"},
+    "az deployment group create": {"--name", "--resource-group", "--template-file", "--parameters", "--output"},
+    "az deployment group show": {"--name", "--resource-group", "--query", "--output"},
+    "az functionapp keys list": {"--name", "--resource-group", "--query", "--output"},
+    "az functionapp config appsettings set": {"--name", "--resource-group", "--settings", "--output"},
+    "az functionapp config appsettings delete": {"--name", "--resource-group", "--setting-names", "--output"},
+    "az cosmosdb sql container show": {"--resource-group", "--account-name", "--database-name", "--name", "--query",
+                                       "--output"},
+    "az cosmosdb sql container update": {"--resource-group", "--account-name", "--database-name", "--name", "--ttl"},
+    "az cosmosdb sql role assignment create": {"--resource-group", "--account-name", "--scope", "--principal-id",
+                                               "--role-definition-id"},
+    "az servicebus namespace show": {"--resource-group", "--name", "--query", "--output"},
+    "az resource update": {"--ids", "--api-version", "--remove"},
+    "az role assignment create": {"--role", "--assignee", "--scope"},
+}  # fmt: skip
+"""The commands of the Azure CLI and the Core Tools that the pages may use, each with options that it has.
+https://learn.microsoft.com/cli/azure/reference-index, https://learn.microsoft.com/azure/azure-functions/functions-core-tools-reference
+"""
 TIMES = "\N{MULTIPLICATION SIGN}"
 
 
@@ -70,6 +89,25 @@ def test_the_container_has_all_that_the_relay_worker_imports(tmp_path: Path) -> 
     assert ended.stderr.startswith("relay worker: neither COSMOS nor")
 
 
+def test_the_pages_call_commands_of_azure_with_options_that_these_have() -> None:
+    workflow = (ROOT / ".github" / "workflows" / "deploy.yml").read_text()
+    pages = "\n".join(block for page in OPERATIONS.glob("*.md") for block in shell(page.read_text()))
+    text = (pages + workflow).replace("\\\n", " ")
+    used = re.findall(r"\$\((az [^()]*)\)", text)  # one inside of another; then what is left
+    text = re.sub(r"\$\(az [^()]*\)", "", text)
+    used += re.findall(r"(?:^|[;|&(] *)((?:az|func) [a-z][^\n|;)]*)", text, re.MULTILINE)
+    assert len(used) > 15
+    for line in used:
+        [command] = [each for each in AZ_AND_FUNC if f"{line} ".startswith(f"{each} ")] or [line]
+        assert command in AZ_AND_FUNC, f"{line}: look it up, and add it here"
+        assert set(re.findall(r" (--[a-z-]+)", line)) <= AZ_AND_FUNC[command], line
+
+
+def shell(page: str) -> list[str]:
+    """The blocks of commands in a page."""
+    return re.findall(r"^```sh\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+
+
 def test_the_arithmetic_of_what_a_change_costs_is_right() -> None:
     always = 1.0 + 9.9 + 2.0 + 5.95 + 2.0 + 4.95
     alone, together = round(always + (3 + 4.95), 1), round(always + (3 + 4.95) / 50, 1)
@@ -118,32 +156,31 @@ def test_the_lines_of_the_cost_table_add_up_to_its_total() -> None:
     assert f"{TIMES} {records} records" in table
 
 
+def test_the_instances_of_each_group_are_those_of_the_template_and_of_the_functions() -> None:
+    """HTTP is one group on Flex Consumption, and each other function is one of its own."""
+    section = DEPLOY_MD.partition("### How many instances")[2].partition("\n### ")[0]
+    rows = [
+        [cell.strip() for cell in line.split("|")[1:3]] for line in section.splitlines() if line[:1] == "|"
+    ]
+    told = {name: most for names, most in rows[2:] for name in names.replace("`", "").split(", ")}
+    others = {name: each for name, each in functions().items() if not each.is_http_function()}
+    assert set(told) == {"HTTP", *others}
+    assert f"this app has {len(told)} groups" in section
+
+    host = json.loads((ROOT / "host.json").read_text())["extensions"]["serviceBus"]
+    most, concurrency = (int(MAIN.defaults()[name]) for name in ("maximumInstanceCount", "httpConcurrency"))
+    assert told["HTTP"] == f"{most}, together {most * concurrency} requests at once"
+    sessions = most * host["maxConcurrentSessions"]
+    assert told["contact_directory"] == f"{most}, together {sessions} contacts at once"
+    timers = [name for name, each in others.items() if "timerTrigger" in str(each)]
+    assert {told[name] for name in timers} == {"1 each"}
+    assert f"That is {2 * most + len(timers)} instances and one for each lease" in section
+
+
 def test_the_records_of_a_change_add_up() -> None:
     table = COSTS_MD.partition("## What is logged for a change")[2].partition("\n\nA change with")[0]
     numbers = [int(line.split("|")[2]) for line in table.splitlines() if re.search(r"\| \d+ \|$", line)]
     assert sum(numbers[:-1]) == numbers[-1]
-
-
-async def test_the_snippet_makes_the_containers_as_func_md_says(
-    cosmos_server: Service, tmp_path: Path
-) -> None:
-    [snippet] = re.findall(r"<<'END'\n(.*?)END\n", (OPERATIONS / "func.md").read_text(), re.DOTALL)
-    settings = json.loads((ROOT / "local.settings.sample.json").read_text())
-    database = f"db-{uuid.uuid4().hex[:12]}"
-    settings["Values"] |= {"COSMOS": cosmos_server.connection_string, "COSMOS_DATABASE": database}
-    (tmp_path / "local.settings.json").write_text(json.dumps(settings))
-
-    command = [sys.executable, "-c", snippet]
-    await asyncio.to_thread(subprocess.run, command, cwd=tmp_path, timeout=30, check=True)
-
-    async with CosmosClient.from_connection_string(cosmos_server.connection_string) as client:
-        made = [each async for each in client.get_database_client(database).list_containers()]
-    assert {each["id"]: (each["partitionKey"]["paths"], each["defaultTtl"]) for each in made} == {
-        "contacts": (["/partitionKey"], -1),
-        "leases": (["/id"], -1),
-        "parked-events": (["/partitionKey"], -1),
-        "claims": (["/partitionKey"], -1),
-    }
 
 
 def test_the_smoke_test_passes_when_an_event_goes_all_the_way(tmp_path: Path) -> None:

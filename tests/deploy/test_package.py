@@ -1,5 +1,6 @@
 """What is published is the app with the locked packages; the lock is complete, and fits ``requirements.txt``."""
 
+import platform
 import re
 import shutil
 import subprocess
@@ -16,8 +17,9 @@ from packaging.version import Version
 
 from tests.deploy.bicep import MAIN
 from tests.deploy.test_settings import deployable
+from tests.support.functions import functions
 from tests.support.paths import ROOT
-from tools.package import LOCK, main, make
+from tools.package import LOCK, PACKAGES, PLATFORM, main, make, python_of_the_app
 
 LOCKED = re.compile(
     r"^([\w.-]+)==([\w.+!-]+)(?: ; (.+?))? \\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", re.MULTILINE
@@ -84,20 +86,109 @@ def test_the_lock_is_what_the_requirements_ask_for_and_all_that_comes_with_it(py
     assert {name for name, _ in seen} == set(packages), "what nobody asks for is locked: run make lock"
 
 
-def test_a_package_holds_the_app_and_the_lock_as_its_requirements(tmp_path: Path) -> None:
+def run(code: str, folder: Path, *paths: Path) -> subprocess.CompletedProcess[str]:
+    """A program that has the standard library and what is in ``paths``, and no package of this environment."""
+    found = "".join(f"sys.path.append({str(path)!r})\n" for path in paths)
+    return subprocess.run(
+        [sys.executable, "-I", "-S", "-W", "error", "-c", f"import sys\n{found}{code}"],
+        cwd=folder,
+        env={"PATH": "/nowhere"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+HERE = {
+    ("Linux", "x86_64"): PLATFORM,
+    ("Linux", "aarch64"): "aarch64-manylinux_2_28",
+    ("Darwin", "arm64"): "aarch64-apple-darwin",
+    ("Darwin", "x86_64"): "x86_64-apple-darwin",
+}
+
+
+@pytest.mark.long
+def test_a_package_holds_the_app_with_all_that_it_imports_and_the_lock(tmp_path: Path) -> None:
+    """For the Python of this run and this machine, so that it can be imported here. Needs the package index."""
     folder = tmp_path / "package"
-    make(ROOT, folder)
-    assert {entry.name for entry in folder.iterdir()} == deployable()
+    here = HERE[platform.system(), platform.machine()]
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    make(ROOT, folder, python, here)
+    assert {entry.name for entry in folder.iterdir()} == {*deployable(), PACKAGES.parts[0]}
     assert (folder / "requirements.txt").read_text() == TEXT
     assert not [*folder.rglob("__pycache__")]
     for entry in deployable() - {"requirements.txt"}:
         files = (file for file in (ROOT / entry).rglob("*") if "__pycache__" not in file.parts)
-        here = {file.relative_to(ROOT) for file in files if file.name != "README.md"}
-        assert {file.relative_to(folder) for file in (folder / entry).rglob("*")} == here
+        of_app = {file.relative_to(ROOT) for file in files if file.name != "README.md"}
+        assert {file.relative_to(folder) for file in (folder / entry).rglob("*")} == of_app
+    there = {
+        canonicalize_name(found.name): Version(found.version)
+        for found in metadata.distributions(path=[str(folder / PACKAGES)])
+    }
+    assert there == locked(python)
+
+    code = """
+import function_app, infra.bootstrap, infra.relay_worker, infra.subscriber_worker, infra.preflight.__main__
+import azure.monitor.opentelemetry.exporter, opentelemetry.exporter.otlp.proto.http
+print(len(function_app.app.get_functions()))
+"""
+    imported = run(code, tmp_path, folder, folder / PACKAGES)
+    assert (imported.returncode, imported.stderr) == (0, "")
+    assert int(imported.stdout) == len(functions())
+    without = run(code, tmp_path, folder)
+    assert "ModuleNotFoundError" in without.stderr, "the program has packages that are not the package's"
 
     (folder / "infra" / "left_over.py").touch()
-    make(ROOT, folder)
+    make(ROOT, folder, python, here)
     assert not (folder / "infra" / "left_over.py").exists()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("python", MAIN.allowed("pythonVersion"))
+def test_a_package_is_made_for_the_python_of_the_app_whatever_python_makes_it(
+    python: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "package"
+    make(ROOT, folder, python)
+    there = {
+        canonicalize_name(found.name): Version(found.version)
+        for found in metadata.distributions(path=[str(folder / PACKAGES)])
+    }
+    assert there == locked(python)
+    compiled = [*(folder / PACKAGES).rglob("*.so")]
+    assert compiled
+    fitting = (f".cpython-{python.replace('.', '')}-x86_64-linux-gnu.so", ".abi3.so")
+    assert [file.name for file in compiled if not file.name.endswith(fitting)] == []
+    for file in compiled:
+        header = file.read_bytes()[:20]
+        assert (header[:4], header[18:20]) == (b"\x7fELF", b"\x3e\x00"), (
+            f"{file.name} is not for Linux on x86-64"
+        )
+
+
+def test_the_python_of_a_package_is_the_deployments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("APP_PYTHON_VERSION", raising=False)
+    assert python_of_the_app(ROOT) == MAIN.defaults()["pythonVersion"]
+    for version in MAIN.allowed("pythonVersion"):
+        monkeypatch.setenv("APP_PYTHON_VERSION", version)
+        assert python_of_the_app(ROOT) == version
+    monkeypatch.setenv("APP_PYTHON_VERSION", "3.10")
+    with pytest.raises(
+        ValueError, match=r"APP_PYTHON_VERSION is 3\.10: set it to the output of the deployment"
+    ):
+        python_of_the_app(ROOT)
+    assert MAIN.declaration("output", "APP_PYTHON_VERSION").text.endswith("= pythonVersion")
+
+
+def test_without_uv_a_package_is_refused_and_the_old_one_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "host.json").touch()
+    monkeypatch.setattr("tools.package.shutil.which", lambda name, path: None)
+    with pytest.raises(ValueError, match="uv is not there: run make venv"):
+        make(ROOT, tmp_path, "3.12")
+    assert (tmp_path / "host.json").exists()
 
 
 def test_a_folder_that_is_no_package_is_left_alone(

@@ -11,6 +11,7 @@ import yaml
 
 from tests.deploy.bicep import MAIN
 from tests.support.paths import ROOT
+from tools.package import LOCK
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 MAKEFILE = (ROOT / "Makefile").read_text()
@@ -68,6 +69,15 @@ def test_dependabot_looks_at_each_place_with_something_to_update_and_nowhere_els
         "deploy/emulators/compose.yaml",
     ):
         assert (ROOT / manifest).exists(), f"{manifest} has moved: change .github/dependabot.yml too"
+    # For pip: the files *.txt and *.in of a directory, and of each folder in it. No other name is looked at.
+    # https://github.com/dependabot/dependabot-core/blob/main/python/lib/dependabot/python/shared_file_fetcher.rb
+    seen = {
+        file
+        for directory in folders["pip"]
+        for pattern in ("*.txt", "*/*.txt")
+        for file in (ROOT / directory.lstrip("/")).glob(pattern)
+    }
+    assert {*ROOT.glob("requirements*.txt"), ROOT / LOCK} <= seen
 
 
 def test_azd_finds_the_template_and_the_app_that_it_publishes_to() -> None:
@@ -85,7 +95,9 @@ def test_azd_publishes_the_package_and_the_second_app_only_where_the_template_ma
     for name, service in azd["services"].items():
         assert service["dist"] == f".package/{name}"
         commands = [hook["run"] for hook in service["hooks"]["prepackage"].values()]
-        assert [command.split()[1:] for command in commands] == [["-m", "tools.package", service["dist"]]] * 2
+        for command in commands:
+            assert command.split()[-3:] == ["-m", "tools.package", service["dist"]]
+        assert service["remoteBuild"] is False, "the package has its packages"
     parameters = json.loads((ROOT / azd["infra"]["path"] / "main.parameters.json").read_text())["parameters"]
     assert azd["services"]["relay"]["condition"] == parameters["separateRelay"]["value"]
     assert "condition" not in azd["services"]["app"]
@@ -101,7 +113,8 @@ def test_the_deployment_publishes_before_preflight_which_gets_its_roles_and_can_
     [template] = [command for command in commands if "deployment group create" in command]
     assert 'grantPreflight="$PREFLIGHT"' in template
     published = [number for number, command in enumerate(commands) if "functionapp publish" in command]
-    [packaged] = [number for number, command in enumerate(commands) if command == "python -m tools.package"]
+    [packaged] = [number for number, command in enumerate(commands) if command.endswith("-m tools.package")]
+    assert all(" --no-build " in commands[number] for number in published), "the package has its packages"
     [checked] = [number for number, command in enumerate(commands) if "infra.preflight" in command]
     assert packaged < published[0]
     assert published[-1] < checked
