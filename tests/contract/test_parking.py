@@ -27,14 +27,15 @@ from outbox.errors import (
     NotParked,
     PreconditionFailed,
     StillUnsendable,
+    Unavailable,
     UnknownContinuation,
 )
 from outbox.feed import FeedEvent, OutboxEvent
 from outbox.marker import Marker
 from outbox.notice import ACTION, Notice
-from outbox.parking import EXPIRED, MAX_AGE_SECONDS, UPKEEP_SECONDS, Parking
+from outbox.parking import EXPIRED, MAX_AGE_SECONDS, SHARE_SECONDS, UPKEEP_SECONDS, Parking
 from outbox.parking_lot import Change, ParkedEvent, ParkingLot, State
-from outbox.publisher import AggregateEvents, Outcome, Refused
+from outbox.publisher import AggregateEvents, Outcome, Refused, Unknown
 from outbox.relay import READING_SECONDS, Relay
 from outbox.replay import REPLAY_SECONDS, Replayed
 from outbox.ttl_guard import TtlGuard
@@ -484,6 +485,101 @@ async def test_an_upkeep_that_has_no_time_left_leaves_the_rest_to_the_next_one(w
     assert len(await world.lot.blocked()) == 1
     await hurried.upkeep()
     assert await world.lot.blocked() == []
+
+
+class Hanging(FakePublisher):
+    """A broker that gives no answer for some aggregates; the others' events take no time."""
+
+    def __init__(self, hangs: set[str]) -> None:
+        super().__init__()
+        self.hangs = hangs
+        self.seconds = 0.0
+        self.asked: list[str] = []
+
+    def timer(self) -> float:
+        return self.seconds
+
+    async def publish(self, page: Sequence[AggregateEvents], until: float) -> Sequence[Outcome]:
+        [group] = page
+        self.asked.append(group.aggregate.id)
+        if group.aggregate.id in self.hangs:
+            self.seconds += min(20.0, until - asyncio.get_running_loop().time())
+            return [Unknown(0, "the broker does not answer")]
+        return await super().publish(page, until)
+
+
+async def all_but_hanging_replayed(world: World, hanging: int, healthy: int) -> tuple[int, Hanging]:
+    """So many upkeeps it takes, each by a process that knows nothing of the one before."""
+    names = [f"h{number}" for number in range(hanging)] + [f"g{number}" for number in range(healthy)]
+    for name in names:
+        await world.feed(large(1, name))
+    for one in await world.listed():
+        await world.parking.discard(one.id, "r")
+    world.topic = topic = Hanging({contact_key(name).id for name in names[:hanging]})
+    for upkeep in itertools.count(1):
+        await Parking(world.lot, topic, clock=world.clock, timer=topic.timer).upkeep()
+        world.now += timedelta(minutes=3)
+        if len(await world.lot.blocked()) == hanging:
+            return upkeep, topic
+        assert upkeep < 200, "some parked aggregates are never replayed"
+    raise AssertionError
+
+
+async def test_two_replays_that_get_no_answer_leave_time_for_all_others(world: World) -> None:
+    upkeeps, topic = await all_but_hanging_replayed(world, hanging=2, healthy=3)
+    assert upkeeps == 1
+    assert topic.seconds <= UPKEEP_SECONDS
+
+
+async def test_however_many_replays_get_no_answer_no_aggregate_waits_for_ever() -> None:
+    """More of them than one upkeep has time for, and they are the first of the list."""
+    world = World(FakeParkingLot(), FakePublisher(limit=1000))
+    _, topic = await all_but_hanging_replayed(world, hanging=12, healthy=6)
+    assert {owner for owner, _ in topic.sent} == {contact_key(f"g{number}").id for number in range(6)}
+
+
+async def test_a_long_replay_takes_turns_with_the_others_and_goes_on_with_the_time_that_is_left(
+    world: World,
+) -> None:
+    await world.feed(large(1), large(1, "b"))
+    for one in await world.listed():
+        await world.parking.discard(one.id, "r")
+    await world.feed(*(event(sequence, name) for name in "ab" for sequence in range(2, 501)))
+    publish, seconds, asked = world.topic.publish, 0.0, list[str]()
+
+    async def slowly(page: Sequence[AggregateEvents], until: float) -> Sequence[Outcome]:
+        nonlocal seconds
+        seconds += SHARE_SECONDS / 2
+        asked.append(next(name for name in "ab" if contact_key(name) == page[0].aggregate))
+        return await publish(page, until)
+
+    world.topic.publish = slowly  # type: ignore[method-assign]
+    hurried = Parking(world.lot, world.topic, clock=world.clock, timer=lambda: seconds)
+    await hurried.upkeep()
+    assert seconds == UPKEEP_SECONDS
+    first, second = asked[0], "ab".replace(asked[0], "")
+    assert asked == [first] * 2 + [second] * 2 + [first] * 2 + [second] * 2
+    for name in "ab":
+        assert world.sent(name)[1:] == [event(n, name)["id"] for n in range(2, len(world.sent(name)) + 1)]
+
+
+async def test_a_document_that_cannot_be_given_up_keeps_no_other_from_it(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    await world.feed(*(poison_document(None, lsn=lsn) for lsn in (1, 2, 3)))
+    world.now += timedelta(seconds=MAX_AGE_SECONDS + 60)
+    refused = next(one for one in await world.listed() if one.event_id == "poison-1")
+    discard_alone = world.lot.discard_alone
+
+    async def not_that_one(parked: ParkedEvent, reason: str) -> None:
+        if parked.id == refused.id:
+            raise Unavailable("the store refuses it")
+        await discard_alone(parked, reason)
+
+    monkeypatch.setattr(world.lot, "discard_alone", not_that_one)
+    await world.parking.upkeep()
+    assert [one.event_id for one in await world.listed()] == ["poison-1"]
+    assert "poison-1" in caplog.text
 
 
 async def test_what_is_parked_for_too_long_is_discarded_and_the_rest_is_sent(world: World) -> None:
