@@ -10,6 +10,7 @@ from enum import Enum
 
 from azure.core.exceptions import AzureError, ClientAuthenticationError
 from azure.servicebus import exceptions as sdk
+from azure.servicebus._pyamqp.error import MessageException  # a test pins what it is raised for
 
 SDK_ERRORS = (AzureError, asyncio.TimeoutError, OSError, ValueError)
 """What a call of the SDK can raise; a ValueError says that the client was closed during the call."""
@@ -24,6 +25,8 @@ class Verdict(Enum):
 
 
 TOO_LARGE = "the message is larger than the topic takes"
+
+_OUTCOME_UNKNOWN = (sdk.ServiceBusConnectionError, sdk.OperationTimeoutError)
 
 VERDICTS: dict[type[BaseException], tuple[Verdict, str]] = {
     sdk.MessageSizeExceededError: (Verdict.NEVER, TOO_LARGE),
@@ -78,6 +81,14 @@ def verdict(error: BaseException) -> tuple[Verdict, str]:
             found, reason = VERDICTS[kind]
             return found, f"{reason} ({type(error).__name__})"
     return Verdict.WAIT, f"Service Bus cannot be used ({type(error).__name__})"
+
+
+def is_answer(error: BaseException) -> bool:
+    """Whether a send failed because the topic refused it, over a connection and a link that go on."""
+    if not isinstance(error, sdk.ServiceBusError) or isinstance(error, _OUTCOME_UNKNOWN):
+        return False
+    # Only what answers a message itself is one: when a link or a connection ends, the SDK has other kinds of errors.
+    return isinstance(error.inner_exception, MessageException)
 
 
 def error_type(error: BaseException) -> str:

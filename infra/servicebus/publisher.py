@@ -231,7 +231,7 @@ class ServiceBusPublisher:
     def _still_to_be_sent(self, page: _Page, batch: Batch[_Message]) -> Batch[_Message]:
         """Decided anew when the batch has its sender: other sends may have failed while it waited for that."""
         if page.away is None and asyncio.get_running_loop().time() >= page.until:
-            page.away = _LATE  # also where the SDK has lost the cancellation, as it can with Python 3.11
+            page.away = _LATE  # the cancellation may still be on its way
         if page.away is not None:
             page.give_up(page.away, batch)
         batch = [one for one in batch if one.aggregate.stopped is None and not one.aggregate.postponed]
