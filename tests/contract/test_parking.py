@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -46,6 +47,7 @@ from tests.support.emulators import Gap
 from tests.support.fake_parking_lot import FakeParkingLot
 from tests.support.fake_publisher import FakePublisher
 from tests.support.feed import EVENTS, contact_key, event_document, poison_document, read
+from tests.support.losses import Failing, Fate, Loss, ProcessDied
 
 A = contact_key("a")
 
@@ -703,7 +705,7 @@ async def test_a_document_that_leaves_no_room_for_a_wrapping_is_parked_without_i
     world = World(cosmos_lot, FakePublisher(limit=1000))
     await world.feed(event(1, text="x" * (2 * 1024 * 1024 - 700)), event(2))
     first, second = [parked for parked, _ in await cosmos_lot.waiting(A, 10)]
-    assert "too large to be kept here" in first.reason
+    assert "does not take the document here" in first.reason
     assert first.document["id"] == ids(1)[0]
     assert second.document["data"]["sequence"] == 2
 
@@ -739,6 +741,56 @@ async def test_what_the_store_does_not_take_again_is_parked_without_its_content_
         with pytest.raises(NotDelivered, match="could not be parked: the store refuses a request"):
             await world.feed(large(1, "c"), event(2, "b"))
         assert world.sent("b") == [event(1, "b")["id"], event(2, "b")["id"]]
+
+
+class Picky(Failing):
+    """Does not take some documents, as Cosmos DB does not take one that is nested too deep; and loses one write."""
+
+    refused: Kind = Kind.INVALID
+
+    async def execute(self, partition_key: str, writes: Sequence[Write]) -> list[str]:
+        documents = [write.item["document"] for write in writes if "document" in write.item]
+        if any(document.get("data", {}).get("text") == "odd" for document in documents):
+            raise StoreFailed(Failure(self.refused, "refused"))
+        return await super().execute(partition_key, writes)
+
+
+@pytest.mark.known_gap(Gap.BATCH_IGNORES_ETAG)
+@pytest.mark.parametrize("refused", [Kind.INVALID, Kind.TOO_LARGE])
+@pytest.mark.parametrize("loss", [None, Loss.NOT_WRITTEN, Loss.NO_ANSWER, Loss.REPEATED, Loss.DIED_AFTER])
+async def test_a_document_that_the_store_does_not_take_costs_no_neighbour_its_document(
+    cosmos_server: Service, refused: Kind, loss: Loss | None
+) -> None:
+    """Whichever write of the parking is lost besides, each event is parked once, and counted once."""
+    async with (
+        contacts_database(cosmos_server) as database,
+        CosmosClient.from_connection_string(cosmos_connection(cosmos_server)) as client,
+    ):
+        struck, write = True, 0
+        while struck:
+            write += 1
+            fate = Fate(loss or Loss.NOT_WRITTEN, write if loss else 0)
+            container = Picky(client, database.id, PARKED)
+            container.refused, container.fate = refused, fate
+            documents = ParkedDocuments(EVENTS, Owners(CONTACTS.parked))
+            lot = CosmosParkingLot(container, "test", documents, ttl_seconds=60)
+            world, name = World(lot, FakePublisher(limit=1000)), f"w{write}"
+            odd = {4, 5, 30}
+            page = [large(1, name), *(event(n, name, text="odd" if n in odd else "") for n in range(2, 41))]
+            for _ in range(4):
+                with suppress(NotDelivered, ProcessDied, BaseExceptionGroup):
+                    await world.feed(*page)
+                    break
+            struck = loss is not None and fate.struck
+            fate.write = 0
+
+            marker = await world.marker(contact_key(name))
+            assert marker is not None
+            assert marker.waiting == 40
+            parked = [one for one, _ in await lot.waiting(contact_key(name), 100)]
+            assert [one.document["id"] for one in parked] == [event(n, name)["id"] for n in range(1, 41)]
+            assert {n for n, one in enumerate(parked, 1) if "data" not in one.document} == odd
+            assert {n for n, one in enumerate(parked, 1) if "does not take" in one.reason} == odd
 
 
 @pytest.mark.parametrize("few_markers", [2, 500])
