@@ -137,7 +137,7 @@ class ServiceBusPublisher:
                 limits = await self._senders.limits(batches=1)
         except SDK_ERRORS as error:
             messaging.no_link(self._topic, len(page.unsent), error_type(error))
-            page.give_up(verdict(error)[1], page.unsent)
+            page.give_up(self._verdict(error)[1], page.unsent)
             return
         _stop_at_too_large(page.aggregates, limits.message_bytes)
         await self._send_page(page, limits)
@@ -204,7 +204,7 @@ class ServiceBusPublisher:
             sender = await self._senders.take()
         except SDK_ERRORS as error:
             messaging.no_link(self._topic, len(batch), error_type(error))
-            page.give_up(verdict(error)[1], batch)
+            page.give_up(self._verdict(error)[1], batch)
             return
         try:
             batch = self._still_to_be_sent(page, batch)
@@ -222,11 +222,14 @@ class ServiceBusPublisher:
                 await sender.send([one.message for one in batch])
             except SDK_ERRORS as error:
                 attempt.failed(error_type(error))
-                return verdict(error)
+                return self._verdict(error)
             attempt.accepted()
         for one in batch:
             one.aggregate.accepted += 1
         return None
+
+    def _verdict(self, error: BaseException) -> tuple[Verdict, str]:
+        return verdict(error, f"topic {self._topic} (SERVICEBUS_TOPIC)")
 
     def _still_to_be_sent(self, page: _Page, batch: Batch[_Message]) -> Batch[_Message]:
         """Decided anew when the batch has its sender: other sends may have failed while it waited for that."""
