@@ -13,6 +13,10 @@ TTL_MAX = 2_147_483_647
 
 EVENT_TTL_SECONDS = 864_000
 
+LEAST_SEND_SECONDS = 5
+"""One more than a call of the store may take (:data:`infra.cosmos.container.DEADLINE_SECONDS`): in less, the time could
+be over each time before the parked events are read and a connection is open, and nothing would ever be sent."""
+
 LONGEST_SEND_SECONDS = 120
 """Less than a page of the feed is given in all (:data:`infra.wiring.FORWARD_SECONDS`): a page that is cut off there
 begins anew, while a page that has sent for its time goes on with what is left."""
@@ -109,9 +113,7 @@ def load(environment: Mapping[str, str]) -> Settings:
         relay_senders=_number(environment, "RELAY_SENDERS", default=6, lowest=1, highest=100),
         event_ttl_seconds=_seconds(environment, "EVENT_TTL_SECONDS", default=EVENT_TTL_SECONDS),
         parked_max_age_seconds=_seconds(environment, "PARKED_MAX_AGE_SECONDS", default=2_592_000),
-        relay_send_seconds=_number(
-            environment, "RELAY_SEND_SECONDS", default=60, lowest=1, highest=LONGEST_SEND_SECONDS
-        ),
+        relay_send_seconds=_send_seconds(environment),
         idempotency_ttl_seconds=_seconds(
             environment, "IDEMPOTENCY_TTL_SECONDS", default=86_400, least=2 * int(LONGEST_REQUEST_SECONDS)
         ),
@@ -155,6 +157,17 @@ def _shed_load_after(environment: Mapping[str, str]) -> int | None:
         return None
     highest = _seconds(environment, "EVENT_TTL_SECONDS", default=EVENT_TTL_SECONDS)
     return _number(environment, "SHED_LOAD_AFTER_SECONDS", default=0, lowest=5, highest=highest)
+
+
+def _send_seconds(environment: Mapping[str, str]) -> int:
+    seconds = _number(environment, "RELAY_SEND_SECONDS", default=60, lowest=1, highest=LONGEST_SEND_SECONDS)
+    if seconds < LEAST_SEND_SECONDS:
+        raise Misconfigured(
+            f"RELAY_SEND_SECONDS is {seconds}: set it to {LEAST_SEND_SECONDS} or more. In less time the store may "
+            "not have told which events are parked, or no connection to the topic may be open, and then nothing is "
+            "ever sent"
+        )
+    return seconds
 
 
 def _flag(environment: Mapping[str, str], name: str) -> bool:

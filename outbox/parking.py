@@ -6,7 +6,9 @@ brought to an end by the upkeep.
 
 import asyncio
 import logging
+import random
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -27,7 +29,7 @@ from outbox.originals import AsDelivered, Originals
 from outbox.parking_lot import ParkedEvent, ParkedPage, ParkingLot, State
 from outbox.publisher import Publisher
 from outbox.relay import READING_SECONDS
-from outbox.replay import Replay, Replayed
+from outbox.replay import REPLAY_SECONDS, Replay, Replayed
 from outbox.unit_of_work import Clock, utc_now
 
 MAX_AGE_SECONDS = 30 * 24 * 3600
@@ -38,6 +40,9 @@ EXPIRED = "parked for longer than the service keeps such events"
 
 UPKEEP_SECONDS = 40.0
 """How long one upkeep goes on beginning replays; the next upkeep begins the others."""
+
+SHARE_SECONDS = 10.0
+"""How long one replay of an upkeep goes on, and may wait for the broker, until another aggregate has its turn."""
 
 _CLOCKS_DIFFER = 1.1
 _RACES = 5
@@ -74,8 +79,11 @@ class Parking:
 
     async def replay(self, aggregate: AggregateKey) -> Replayed:
         """Send an aggregate's parked events in order. Raises as :class:`outbox.replay.Replay` does."""
+        return await self._replay(aggregate, REPLAY_SECONDS)
+
+    async def _replay(self, aggregate: AggregateKey, seconds: float) -> Replayed:
         replay = Replay(
-            self.lot, self.publisher, self.originals, self.reading_seconds, self.timer, self.clock
+            self.lot, self.publisher, self.originals, self.reading_seconds, self.timer, self.clock, seconds
         )
         return await replay(aggregate)
 
@@ -109,26 +117,37 @@ class Parking:
         """Bring to an end what a crash left half done, and discard what has been parked for too long.
 
         An event that an operator has to look at is left alone. What fails is logged, and tried at the next upkeep.
+
+        The aggregates have their turns in an order that is new each time. So none is always behind others that take all
+        the time, whichever instance does the next upkeep, and whatever became of this one: nobody has to remember where
+        it ended. A replay that has used up its share goes on when all others have had theirs.
         """
         until = self.timer() + UPKEEP_SECONDS
         too_old = self.clock() - timedelta(seconds=self.max_age_seconds)
         markers = await self.lot.blocked()
         telemetry.blocked([one.blocked_since for one in markers if one.blocked_since], self.clock())
-        for marker in markers:
-            if self.timer() < until and not marker.is_replayed(self.clock()):
-                await self._tend(marker, too_old)
+        free = [one for one in markers if not one.is_replayed(self.clock())]
+        turns = deque(random.sample(free, len(free)))
+        while turns and self.timer() < until:
+            marker = turns.popleft()
+            if not await self._tended(marker, too_old):
+                turns.append(marker)
         for event in await self.lot.alone_since_before(too_old):
-            await self.discard(event.id, EXPIRED)
+            try:
+                await self.discard(event.id, EXPIRED)
+            except OutboxError as error:
+                _log.warning("document %s, which belongs to no aggregate, stays: %s", event.event_id, error)
 
-    async def _tend(self, marker: Marker, too_old: datetime) -> None:
-        """Rule ``timer-heals``: an aggregate in whose way no refused event stands is replayed."""
+    async def _tended(self, marker: Marker, too_old: datetime) -> bool:
+        """Rule ``timer-heals``: an aggregate in whose way no refused event stands is replayed. False: it goes on."""
         try:
             if marker.in_the_way is None or await self._discarded_by_age(marker, too_old):
-                await self.replay(marker.aggregate)
+                return (await self._replay(marker.aggregate, SHARE_SECONDS)).done
         except (NotParked, BeingReplayed, NotInTheWay):
             _log.debug("%s is tended by others", marker.aggregate)
         except OutboxError as error:
             _log.warning("the parked events of %s wait: %s", marker.aggregate, error)
+        return True
 
     async def _discarded_by_age(self, marker: Marker, too_old: datetime) -> bool:
         """Discard the event in the way when it is too old; False when it is to be left alone."""

@@ -35,7 +35,7 @@ from outbox.relay import READING_SECONDS
 from outbox.unit_of_work import Clock, utc_now
 
 REPLAY_SECONDS = 20.0
-"""How long one replay runs before it answers, finished or not: an HTTP caller does not wait for ever."""
+"""How long one replay runs for a caller before it answers, finished or not: nobody waits for ever."""
 
 _CLAIM_MARGIN_SECONDS = 30.0
 """How much longer than its sending a replay is believed to live: it reads and writes the parking lot as well."""
@@ -70,6 +70,8 @@ class Replay:
     """As the relay has it."""
     timer: Callable[[], float] = time.monotonic
     clock: Clock = utc_now
+    seconds: float = REPLAY_SECONDS
+    """How long it goes on, and how long the last events that it sends may wait for the broker."""
 
     async def __call__(self, aggregate: AggregateKey) -> Replayed:
         """Send an aggregate's parked events in order; new ones queue up behind them until all are sent.
@@ -83,7 +85,7 @@ class Replay:
             Throttled, Unavailable: the store could not answer.
         """
         marker = await self._claim(aggregate)
-        replayed, until = 0, self.timer() + REPLAY_SECONDS
+        replayed, until = 0, self.timer() + self.seconds
         try:
             while marker.blocked and self.timer() < until:
                 waiting = await self.lot.waiting(aggregate, _CHUNK)
@@ -151,12 +153,12 @@ class Replay:
         return await self.lot.settle(marker, out, change), len(out)
 
     def _seconds_to_send(self, marker: Marker) -> float:
-        """Until the claim runs out. Raises TimeoutError when nothing may be sent any more."""
+        """Never longer than the claim lasts. Raises TimeoutError when nothing may be sent any more."""
         assert marker.replay_until is not None, "a replay sends under a claim"
         left = (marker.replay_until - self.clock()).total_seconds() - _CLOCKS_DIFFER_SECONDS
         if left <= 0:
             raise TimeoutError
-        return min(self.reading_seconds, left)
+        return min(self.reading_seconds, self.seconds, left)
 
     async def _refused(
         self, marker: Marker, waiting: _Waiting, accepted: int, sent: Sequence[FeedEvent], block: Block

@@ -46,6 +46,7 @@ class Container:
     def __init__(self, client: CosmosClient, database: str, container: str) -> None:
         self._client = client
         self._proxy: ContainerProxy = client.get_database_client(database).get_container_client(container)
+        self._name = f"container {container} of database {database}"
         self._ready = False
         self._set_up = asyncio.Lock()
         self._sessions = SessionTokens()
@@ -270,7 +271,7 @@ class Container:
                     await self._connect()
                 yield self._proxy
         except SDK_ERRORS as error:
-            failure = classify(error)
+            failure = replace(classify(error), container=self._name)
         except KeyError as error:
             if token is None:  # without a token of ours a KeyError is a bug, not a replica that lags
                 raise
@@ -287,13 +288,7 @@ class Container:
             if self._ready:
                 return
             await self._client.__aenter__()
-            try:
-                await self._proxy.read()
-            except SDK_ERRORS as error:
-                failure = classify(error)
-                if failure.kind is Kind.MISSING:
-                    raise StoreFailed(Failure(Kind.NO_CONTAINER, failure.detail)) from error
-                raise
+            await self._proxy.read()
             self._ready = True
 
 

@@ -6,9 +6,11 @@ caller that sees CONFLICT, STALE or MISSING must look for its own write before i
 """
 
 import asyncio
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from urllib.parse import unquote, urlsplit
 
 from azure.core.exceptions import AzureError, ClientAuthenticationError
 from azure.cosmos.exceptions import CosmosBatchOperationError, CosmosHttpResponseError
@@ -21,6 +23,9 @@ SDK_ERRORS = (AzureError, asyncio.TimeoutError, OSError)
 
 _SESSION_NOT_AVAILABLE = 1002
 _OWNER_NOT_FOUND = 1003
+_ASKED = re.compile(r"/dbs/([^/]+)/colls/([^/]+)/?(?P<item>.*)$")
+"""The path of a request. Without what follows the container's name it is the container itself that is read."""
+
 _FAILING_OVER = {3, 1008}
 """Of 403: this region takes no writes, or none at all, any more (the SDK's ``SubStatusCodes``); it asks another."""
 
@@ -67,6 +72,8 @@ class Failure:
     """The service's answer; 0: there was none."""
     answer_lost: bool = False
     """Of a write: an attempt may have been stored, although this is how the call ended."""
+    container: str = ""
+    """The container that was asked, in words, with its name."""
 
     def passing(self) -> Throttled | Unavailable:
         """As :meth:`error`, for a caller that waits whatever the reason is, until an operator has removed it."""
@@ -83,9 +90,8 @@ class Failure:
                 )
             case Kind.NO_CONTAINER:
                 return Misconfigured(
-                    "the database in COSMOS_DATABASE or a container in COSMOS_CONTAINER, COSMOS_LEASE_CONTAINER, "
-                    f"COSMOS_PARKED_CONTAINER, COSMOS_CLAIM_CONTAINER does not exist ({self.detail}): create it by the "
-                    "deployment, or correct the setting; python -m infra.preflight says which it is"
+                    f"{self.container or 'a container, or the database,'} does not exist ({self.detail}): create it as "
+                    "the deployment does, or correct the setting that names it; python -m infra.preflight looks at all"
                 )
             case Kind.INVALID | Kind.TOO_LARGE:
                 return Misconfigured(
@@ -110,18 +116,27 @@ def classify(error: BaseException) -> Failure:
     if isinstance(error, CosmosHttpResponseError | CosmosBatchOperationError):
         status, sub_status = int(error.status_code or 0), int(error.sub_status or 0)
         headers: Mapping[str, str] = error.headers or {}
+        asked = _ASKED.search(_path(error))
+        kind = _by_status(status, sub_status)
         return Failure(
-            kind=_by_status(status, sub_status),
+            kind=Kind.NO_CONTAINER if kind is Kind.MISSING and asked and not asked["item"] else kind,
             detail=f"{detail} {status}/{sub_status}",
             retry_after_seconds=_milliseconds(headers.get("x-ms-retry-after-ms")) / 1000,
             session_token=headers.get("x-ms-session-token"),
             status=status,
+            container=f"container {unquote(asked[2])} of database {unquote(asked[1])}" if asked else "",
         )
     if isinstance(error, KeyError):
         return Failure(Kind.BEHIND, detail)
     if isinstance(error, ClientAuthenticationError):
         return Failure(Kind.DENIED, detail)
     return Failure(Kind.PASSING, detail)
+
+
+def _path(error: CosmosHttpResponseError | CosmosBatchOperationError) -> str:
+    """Of the request that was refused; empty where the SDK does not keep it, as of a batch."""
+    request = getattr(getattr(error, "response", None), "request", None)
+    return urlsplit(str(getattr(request, "url", ""))).path
 
 
 def _by_status(status: int, sub_status: int) -> Kind:

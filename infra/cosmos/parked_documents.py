@@ -111,7 +111,7 @@ class ParkedDocuments:
     def feed_event(self, parked: ParkedEvent) -> FeedEvent:
         """The event as the feed delivered it, or the notice, to be sent by a replay."""
         event = self.events.event(parked.document)
-        return event or Poison(parked.event_id, parked.aggregate, "the document was too large to keep")
+        return event or Poison(parked.event_id, parked.aggregate, "the store did not take the document")
 
 
 def _discarding(item: Mapping[str, Any]) -> Discarding | None:
@@ -176,6 +176,6 @@ def chunks(items: Sequence[Item]) -> Iterator[list[Item]]:
 
 
 def without_document(item: Item) -> Item:
-    """The item of a parked event without the document, which the store does not take a second time."""
-    reason = f"{item['reason']} (the document is too large to be kept here: see the container of the feed)"
+    """The item of a parked event without the document, which the store does not take inside this item."""
+    reason = f"{item['reason']} (the store does not take the document here: see the container of the feed)"
     return item | {"document": _where(item["document"]), "reason": reason}

@@ -101,12 +101,15 @@ class CosmosParkingLot:
         return parked
 
     async def _park(self, marker: Marker, new: list[Item]) -> tuple[Marker, list[Item]]:
+        """One transaction; in halves where the store refuses it, since a refusal names no document."""
         for _ in range(_RACES):
             if not new:
                 return marker, new
             try:
                 return await self._put(_counted(marker, len(new)), *map(Write.create, new)), new
             except StoreFailed as error:
+                if error.failure.kind in _REFUSED_CONTENT and len(new) > 1:
+                    return await self._park_halves(marker, new)
                 if error.failure.kind in _REFUSED_CONTENT and any(map(_has_document, new)):
                     new = [without_document(item) for item in new]
                     continue
@@ -116,6 +119,13 @@ class CosmosParkingLot:
             parked = {item["id"] for item in await self._partition.read_many([item["id"] for item in new])}
             new = [item for item in new if item["id"] not in parked]
         raise _changed()
+
+    async def _park_halves(self, marker: Marker, new: list[Item]) -> tuple[Marker, list[Item]]:
+        """Only the documents that the store does not take are left out, and each of their neighbours is kept."""
+        middle = len(new) // 2
+        marker, first = await self._park(marker, new[:middle])
+        marker, second = await self._park(marker, new[middle:])
+        return marker, first + second
 
     async def _must_be_at(self, marker: Marker) -> None:
         newest = await self._partition.read(marker_id(marker.aggregate))

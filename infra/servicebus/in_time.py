@@ -40,15 +40,16 @@ async def in_time(call: Coroutine[Any, Any, T], until: float) -> T:
 
 async def _ended(task: asyncio.Task[Any]) -> None:
     task.add_done_callback(_look_at)
+    if task.done():
+        return
+    _left.add(task)  # a task without a reference may be collected, and who waits here may be cancelled too
+    task.add_done_callback(_left.discard)
     for _ in range(CANCELLATIONS):
-        if task.done():
-            return
         task.cancel()
         await asyncio.wait({task}, timeout=AGAIN_SECONDS)
-    if not task.done():
-        _left.add(task)  # a task without a reference may be collected
-        task.add_done_callback(_left.discard)
-        _log.warning("a call of the Service Bus SDK does not end, though it was cancelled: it is left alone")
+        if task.done():
+            return
+    _log.warning("a call of the Service Bus SDK does not end, though it was cancelled: it is left alone")
 
 
 def _look_at(task: asyncio.Task[Any]) -> None:

@@ -18,14 +18,16 @@ from azure.servicebus.exceptions import (
     OperationTimeoutError,
     ServiceBusAuthenticationError,
     ServiceBusAuthorizationError,
+    ServiceBusError,
     SessionCannotBeLockedError,
 )
 
 from infra.connections import Connection
 from infra.credentials import Credential
-from infra.inspection import CannotCheck, Denied, UnusableConnection, first_line
+from infra.inspection import CannotCheck, Denied, InspectionError, UnusableConnection, first_line
 from infra.servicebus.administration import administration_client
-from infra.servicebus.errors import SDK_ERRORS
+from infra.servicebus.errors import NAMED_IN_SETTINGS, SDK_ERRORS, is_missing, missing
+from infra.servicebus.in_time import in_time
 
 DEADLINE_SECONDS = 15.0
 """The longest that one call may take, with its retries and a sign-in."""
@@ -113,7 +115,7 @@ class ServiceBusInspection(AbstractAsyncContextManager["ServiceBusInspection"]):
     async def try_receiving(self, topic: str, subscription: str) -> None:
         """Open a session that no other client has, and receive nothing. Raises Denied, CannotCheck."""
         session = f"preflight-{uuid.uuid4()}"
-        with _reported():
+        with _reported(entity=f"subscription {subscription} of topic {topic}"):
             async with (
                 asyncio.timeout(DEADLINE_SECONDS),
                 _client(self._connection, self._credential) as client,
@@ -126,13 +128,13 @@ async def try_sending(
     connection: Connection, credential: Credential | None, topic: str, *, seconds: float
 ) -> None:
     """Open a sender, as the relay does, and send nothing. Raises Denied, CannotCheck; within ``seconds``."""
-    with _reported(seconds):
-        async with (
-            asyncio.timeout(seconds),
-            _client(connection, credential) as client,
-            client.get_topic_sender(topic),
-        ):
+
+    async def opened() -> None:
+        async with _client(connection, credential) as client, client.get_topic_sender(topic):
             pass
+
+    with _reported(seconds, f"topic {topic}"):
+        await in_time(opened(), asyncio.get_running_loop().time() + seconds)
 
 
 def _client(connection: Connection, credential: Credential | None) -> ServiceBusClient:
@@ -147,11 +149,11 @@ class _NotThere(Exception):
 
 
 @contextmanager
-def _reported(seconds: float | None = None) -> Iterator[None]:
+def _reported(seconds: float | None = None, entity: str = NAMED_IN_SETTINGS) -> Iterator[None]:
     try:
         yield
     except (ServiceBusAuthenticationError, ServiceBusAuthorizationError) as error:
-        raise Denied(first_line(error)) from error
+        raise _refused(error, entity) from error
     except (OperationTimeoutError, SessionCannotBeLockedError) as error:
         raise CannotCheck(f"does not answer in time ({type(error).__name__})") from error
     except HttpResponseError as error:
@@ -168,6 +170,12 @@ def _reported(seconds: float | None = None) -> Iterator[None]:
         raise CannotCheck(f"does not answer within {seconds or DEADLINE_SECONDS:g} s") from error
     except SDK_ERRORS as error:
         raise CannotCheck(f"cannot be reached ({type(error).__name__})") from error
+
+
+def _refused(error: ServiceBusError, entity: str) -> InspectionError:
+    if is_missing(error):
+        return CannotCheck(missing(entity, type(error).__name__))
+    return Denied(first_line(error))
 
 
 def _is_active(entity: Any) -> bool:

@@ -143,7 +143,7 @@ class ServiceBusPublisher:
                 limits = await self._senders.limits(batches=1)
         except SDK_ERRORS as error:
             messaging.no_link(self._topic, len(page.unsent), error_type(error))
-            page.give_up(verdict(error)[1], page.unsent)
+            page.give_up(self._verdict(error)[1], page.unsent)
             return
         _stop_at_too_large(page.aggregates, limits.message_bytes)
         await self._send_page(page, limits)
@@ -210,7 +210,7 @@ class ServiceBusPublisher:
             sender = await self._senders.take()
         except SDK_ERRORS as error:
             messaging.no_link(self._topic, len(batch), error_type(error))
-            page.give_up(verdict(error)[1], batch)
+            page.give_up(self._verdict(error)[1], batch)
             return
         try:
             batch = self._still_to_be_sent(page, batch)
@@ -238,16 +238,19 @@ class ServiceBusPublisher:
                     return Verdict.NO_MESSAGE, IMPOSSIBLE
                 if not isinstance(error, SDK_ERRORS):
                     raise
-                return verdict(error)
+                return self._verdict(error)
             attempt.accepted()
         for one in batch:
             one.aggregate.accepted += 1
         return None
 
+    def _verdict(self, error: BaseException) -> tuple[Verdict, str]:
+        return verdict(error, f"topic {self._topic} (SERVICEBUS_TOPIC)")
+
     def _still_to_be_sent(self, page: _Page, batch: Batch[_Message]) -> Batch[_Message]:
         """Decided anew when the batch has its sender: other sends may have failed while it waited for that."""
         if page.away is None and asyncio.get_running_loop().time() >= page.until:
-            page.away = _LATE  # also where the SDK has lost the cancellation, as it can with Python 3.11
+            page.away = _LATE  # the cancellation may still be on its way
         if page.away is not None:
             page.give_up(page.away, batch)
         batch = [one for one in batch if one.aggregate.stopped is None and not one.aggregate.postponed]

@@ -1,8 +1,11 @@
-"""A sender serves one send at a time, and is closed after any failure before anything else is sent.
+"""A sender serves one send at a time, and is closed after a send without an answer before anything else is sent.
 
-After a failure the state of a sender's link is unknown: a send that got no answer may still be on its way. Each sender
-has a connection of its own. Opening one takes several round trips, and the SDK's pauses between them, so whoever waits
-for a sender gets the next one that is free, be it new or given back.
+A send that got no answer may still be on its way. Then the connection may have died in silence, and others with it, as
+when a firewall has dropped what was idle: no idle sender is used again, since each of them could take as long to fail.
+A refusal is an answer, and closes nothing.
+
+Each sender has a connection of its own. Opening one takes several round trips, and the SDK's pauses between them, so
+whoever waits for a sender gets the next one that is free, be it new or given back.
 """
 
 import asyncio
@@ -14,7 +17,8 @@ from dataclasses import dataclass
 from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
 from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
 
-from infra.servicebus.errors import SDK_ERRORS
+from infra.servicebus.errors import SDK_ERRORS, is_answer
+from infra.servicebus.in_time import in_time
 from infra.servicebus.unmeasured import unmeasured
 
 SEND_TIMEOUT_SECONDS = 20.0
@@ -38,7 +42,7 @@ class Sender:
     def __init__(self, link: ServiceBusSender) -> None:
         self._link = link
         self.usable = True
-        """False after a failure, also after a cancelled call."""
+        """False while a call waits for its answer, and when none came, also since the call was cancelled."""
         self.outdated = False
         """The topic may take other sizes than this link tells, which learned them when it was opened."""
 
@@ -58,24 +62,29 @@ class Sender:
                 for message in messages:
                     what.add_message(message)
         self.usable = False
-        async with asyncio.timeout(SEND_TIMEOUT_SECONDS):
-            await self._link.send_messages(what, timeout=SEND_TIMEOUT_SECONDS)
+        try:
+            await in_time(
+                self._link.send_messages(what, timeout=SEND_TIMEOUT_SECONDS), _after(SEND_TIMEOUT_SECONDS)
+            )
+        except SDK_ERRORS as error:
+            self.usable = is_answer(error)
+            raise
         self.usable = True
 
     async def close(self) -> None:
         """Raises nothing: a link that cannot be closed in time is left to the service."""
         with contextlib.suppress(*SDK_ERRORS):
-            async with asyncio.timeout(_CLOSE_TIMEOUT_SECONDS):
-                await self._link.close()
+            await in_time(self._link.close(), _after(_CLOSE_TIMEOUT_SECONDS))
 
     async def _new_batch(self) -> ServiceBusMessageBatch:
-        self.usable = False
-        async with asyncio.timeout(
-            SEND_TIMEOUT_SECONDS
-        ):  # the first call opens the link, to learn the limits
-            batch = await self._link.create_message_batch()
+        self.usable = False  # the first call opens the link, to learn the limits
+        batch = await in_time(self._link.create_message_batch(), _after(SEND_TIMEOUT_SECONDS))
         self.usable = True
         return batch
+
+
+def _after(seconds: float) -> float:
+    return asyncio.get_running_loop().time() + seconds
 
 
 class Senders:
@@ -124,12 +133,16 @@ class Senders:
             raise
 
     async def give_back(self, sender: Sender) -> None:
-        """The next in turn gets it; a sender that has failed is closed, and its place is free for a new one."""
+        """The next in turn gets it; one that got no answer is closed, with all that are idle, and leaves its place."""
         if sender.usable and not sender.outdated:
             self._hand_on(sender)
             return
+        closing = [sender]
+        if not sender.usable:
+            closing += self._idle
+            self._idle = []
         try:
-            await sender.close()
+            await asyncio.gather(*(one.close() for one in closing))
         finally:
             self._lent.discard(sender)
             self._open_for_the_waiting()

@@ -29,7 +29,7 @@ async def stack(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stack
     """The contact service, whose host asks for keys."""
     settings = {
         "PYTHONPATH": str(ROOT),
-        "RELAY_SEND_SECONDS": "2",
+        "RELAY_SEND_SECONDS": "5",
         "DEVSTACK_MASTER_KEY": MASTER,
         "DEVSTACK_FUNCTION_KEY": FUNCTION,
         # A timer that comes at some second would do what the operator is about to do.

@@ -441,7 +441,7 @@ async def test_an_id_that_lives_again_after_its_tombstone_has_expired_is_in_no_l
     await here.contacts.aggregates.create(Contact.create(DETAILS, at=LATER, contact_id=contact_id), ORIGIN)
     [created] = await here.events(contact_id)
     await here.inbox.handle(created)
-    sweep = swept(here, lambda: [])
+    sweep = swept(here, list)
     progress = await sweep.round(await sweep.lists.progress(), seconds=30)
     assert progress.last_counts == Counts(sources=1, ahead=1)
     assert f"contact {contact_id} lives, and its entry is a deleted one, at sequence 2" in caplog.text

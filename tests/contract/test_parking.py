@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -27,14 +28,15 @@ from outbox.errors import (
     NotParked,
     PreconditionFailed,
     StillUnsendable,
+    Unavailable,
     UnknownContinuation,
 )
 from outbox.feed import FeedEvent, OutboxEvent
 from outbox.marker import Marker
 from outbox.notice import ACTION, Notice
-from outbox.parking import EXPIRED, MAX_AGE_SECONDS, UPKEEP_SECONDS, Parking
+from outbox.parking import EXPIRED, MAX_AGE_SECONDS, SHARE_SECONDS, UPKEEP_SECONDS, Parking
 from outbox.parking_lot import Change, ParkedEvent, ParkingLot, State
-from outbox.publisher import AggregateEvents, Outcome, Refused
+from outbox.publisher import AggregateEvents, Outcome, Refused, Unknown
 from outbox.relay import READING_SECONDS, Relay
 from outbox.replay import REPLAY_SECONDS, Replayed
 from outbox.ttl_guard import TtlGuard
@@ -45,6 +47,7 @@ from tests.support.emulators import Gap
 from tests.support.fake_parking_lot import FakeParkingLot
 from tests.support.fake_publisher import FakePublisher
 from tests.support.feed import EVENTS, contact_key, event_document, poison_document, read
+from tests.support.losses import Failing, Fate, Loss, ProcessDied
 
 A = contact_key("a")
 
@@ -486,6 +489,101 @@ async def test_an_upkeep_that_has_no_time_left_leaves_the_rest_to_the_next_one(w
     assert await world.lot.blocked() == []
 
 
+class Hanging(FakePublisher):
+    """A broker that gives no answer for some aggregates; the others' events take no time."""
+
+    def __init__(self, hangs: set[str]) -> None:
+        super().__init__()
+        self.hangs = hangs
+        self.seconds = 0.0
+        self.asked: list[str] = []
+
+    def timer(self) -> float:
+        return self.seconds
+
+    async def publish(self, page: Sequence[AggregateEvents], until: float) -> Sequence[Outcome]:
+        [group] = page
+        self.asked.append(group.aggregate.id)
+        if group.aggregate.id in self.hangs:
+            self.seconds += min(20.0, until - asyncio.get_running_loop().time())
+            return [Unknown(0, "the broker does not answer")]
+        return await super().publish(page, until)
+
+
+async def all_but_hanging_replayed(world: World, hanging: int, healthy: int) -> tuple[int, Hanging]:
+    """So many upkeeps it takes, each by a process that knows nothing of the one before."""
+    names = [f"h{number}" for number in range(hanging)] + [f"g{number}" for number in range(healthy)]
+    for name in names:
+        await world.feed(large(1, name))
+    for one in await world.listed():
+        await world.parking.discard(one.id, "r")
+    world.topic = topic = Hanging({contact_key(name).id for name in names[:hanging]})
+    for upkeep in itertools.count(1):
+        await Parking(world.lot, topic, clock=world.clock, timer=topic.timer).upkeep()
+        world.now += timedelta(minutes=3)
+        if len(await world.lot.blocked()) == hanging:
+            return upkeep, topic
+        assert upkeep < 200, "some parked aggregates are never replayed"
+    raise AssertionError
+
+
+async def test_two_replays_that_get_no_answer_leave_time_for_all_others(world: World) -> None:
+    upkeeps, topic = await all_but_hanging_replayed(world, hanging=2, healthy=3)
+    assert upkeeps == 1
+    assert topic.seconds <= UPKEEP_SECONDS
+
+
+async def test_however_many_replays_get_no_answer_no_aggregate_waits_for_ever() -> None:
+    """More of them than one upkeep has time for, and they are the first of the list."""
+    world = World(FakeParkingLot(), FakePublisher(limit=1000))
+    _, topic = await all_but_hanging_replayed(world, hanging=12, healthy=6)
+    assert {owner for owner, _ in topic.sent} == {contact_key(f"g{number}").id for number in range(6)}
+
+
+async def test_a_long_replay_takes_turns_with_the_others_and_goes_on_with_the_time_that_is_left(
+    world: World,
+) -> None:
+    await world.feed(large(1), large(1, "b"))
+    for one in await world.listed():
+        await world.parking.discard(one.id, "r")
+    await world.feed(*(event(sequence, name) for name in "ab" for sequence in range(2, 501)))
+    publish, seconds, asked = world.topic.publish, 0.0, list[str]()
+
+    async def slowly(page: Sequence[AggregateEvents], until: float) -> Sequence[Outcome]:
+        nonlocal seconds
+        seconds += SHARE_SECONDS / 2
+        asked.append(next(name for name in "ab" if contact_key(name) == page[0].aggregate))
+        return await publish(page, until)
+
+    world.topic.publish = slowly  # type: ignore[method-assign]
+    hurried = Parking(world.lot, world.topic, clock=world.clock, timer=lambda: seconds)
+    await hurried.upkeep()
+    assert seconds == UPKEEP_SECONDS
+    first, second = asked[0], "ab".replace(asked[0], "")
+    assert asked == [first] * 2 + [second] * 2 + [first] * 2 + [second] * 2
+    for name in "ab":
+        assert world.sent(name)[1:] == [event(n, name)["id"] for n in range(2, len(world.sent(name)) + 1)]
+
+
+async def test_a_document_that_cannot_be_given_up_keeps_no_other_from_it(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    await world.feed(*(poison_document(None, lsn=lsn) for lsn in (1, 2, 3)))
+    world.now += timedelta(seconds=MAX_AGE_SECONDS + 60)
+    refused = next(one for one in await world.listed() if one.event_id == "poison-1")
+    discard_alone = world.lot.discard_alone
+
+    async def not_that_one(parked: ParkedEvent, reason: str) -> None:
+        if parked.id == refused.id:
+            raise Unavailable("the store refuses it")
+        await discard_alone(parked, reason)
+
+    monkeypatch.setattr(world.lot, "discard_alone", not_that_one)
+    await world.parking.upkeep()
+    assert [one.event_id for one in await world.listed()] == ["poison-1"]
+    assert "poison-1" in caplog.text
+
+
 async def test_what_is_parked_for_too_long_is_discarded_and_the_rest_is_sent(world: World) -> None:
     await world.feed(large(1), event(2), poison_document(None, lsn=9))
     world.now += timedelta(seconds=MAX_AGE_SECONDS - 60)
@@ -607,7 +705,7 @@ async def test_a_document_that_leaves_no_room_for_a_wrapping_is_parked_without_i
     world = World(cosmos_lot, FakePublisher(limit=1000))
     await world.feed(event(1, text="x" * (2 * 1024 * 1024 - 700)), event(2))
     first, second = [parked for parked, _ in await cosmos_lot.waiting(A, 10)]
-    assert "too large to be kept here" in first.reason
+    assert "does not take the document here" in first.reason
     assert first.document["id"] == ids(1)[0]
     assert second.document["data"]["sequence"] == 2
 
@@ -643,6 +741,56 @@ async def test_what_the_store_does_not_take_again_is_parked_without_its_content_
         with pytest.raises(NotDelivered, match="could not be parked: the store refuses a request"):
             await world.feed(large(1, "c"), event(2, "b"))
         assert world.sent("b") == [event(1, "b")["id"], event(2, "b")["id"]]
+
+
+class Picky(Failing):
+    """Does not take some documents, as Cosmos DB does not take one that is nested too deep; and loses one write."""
+
+    refused: Kind = Kind.INVALID
+
+    async def execute(self, partition_key: str, writes: Sequence[Write]) -> list[str]:
+        documents = [write.item["document"] for write in writes if "document" in write.item]
+        if any(document.get("data", {}).get("text") == "odd" for document in documents):
+            raise StoreFailed(Failure(self.refused, "refused"))
+        return await super().execute(partition_key, writes)
+
+
+@pytest.mark.known_gap(Gap.BATCH_IGNORES_ETAG)
+@pytest.mark.parametrize("refused", [Kind.INVALID, Kind.TOO_LARGE])
+@pytest.mark.parametrize("loss", [None, Loss.NOT_WRITTEN, Loss.NO_ANSWER, Loss.REPEATED, Loss.DIED_AFTER])
+async def test_a_document_that_the_store_does_not_take_costs_no_neighbour_its_document(
+    cosmos_server: Service, refused: Kind, loss: Loss | None
+) -> None:
+    """Whichever write of the parking is lost besides, each event is parked once, and counted once."""
+    async with (
+        contacts_database(cosmos_server) as database,
+        CosmosClient.from_connection_string(cosmos_connection(cosmos_server)) as client,
+    ):
+        struck, write = True, 0
+        while struck:
+            write += 1
+            fate = Fate(loss or Loss.NOT_WRITTEN, write if loss else 0)
+            container = Picky(client, database.id, PARKED)
+            container.refused, container.fate = refused, fate
+            documents = ParkedDocuments(EVENTS, Owners(CONTACTS.parked))
+            lot = CosmosParkingLot(container, "test", documents, ttl_seconds=60)
+            world, name = World(lot, FakePublisher(limit=1000)), f"w{write}"
+            odd = {4, 5, 30}
+            page = [large(1, name), *(event(n, name, text="odd" if n in odd else "") for n in range(2, 41))]
+            for _ in range(4):
+                with suppress(NotDelivered, ProcessDied, BaseExceptionGroup):
+                    await world.feed(*page)
+                    break
+            struck = loss is not None and fate.struck
+            fate.write = 0
+
+            marker = await world.marker(contact_key(name))
+            assert marker is not None
+            assert marker.waiting == 40
+            parked = [one for one, _ in await lot.waiting(contact_key(name), 100)]
+            assert [one.document["id"] for one in parked] == [event(n, name)["id"] for n in range(1, 41)]
+            assert {n for n, one in enumerate(parked, 1) if "data" not in one.document} == odd
+            assert {n for n, one in enumerate(parked, 1) if "does not take" in one.reason} == odd
 
 
 @pytest.mark.parametrize("few_markers", [2, 500])

@@ -350,6 +350,75 @@ async def test_after_a_time_out_the_sender_is_closed_and_nothing_of_the_batch_is
     assert await bench.received() == {"z": [1], "a": [1, 2, 3], "b": [1]}
 
 
+async def three_idle(bench: Bench) -> None:
+    """Three connections that were used and are open."""
+    page = [[event(f"z{number}", 1, "x" * 200_000)] for number in range(3)]
+    assert await publish(bench.publisher, *page) == [Accepted()] * 3
+    await eventually(lambda: len(bench.publisher._senders._idle) == 3)
+
+
+@pytest.mark.parametrize("answers_at_all", [False, True])
+async def test_after_one_send_without_an_answer_no_idle_connection_is_tried(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, *, answers_at_all: bool
+) -> None:
+    """A firewall has dropped all that was idle: tried one by one, each would take the whole timeout to fail."""
+    await three_idle(bench)
+    monkeypatch.setattr("infra.servicebus.senders.SEND_TIMEOUT_SECONDS", 0.5)
+    dead = list(bench.opened)
+
+    async def silent(self: ServiceBusSender, *arguments: object, **options: object) -> None:
+        if self in dead:
+            await asyncio.Event().wait()
+        await send(self, *arguments, **options)  # type: ignore[arg-type]  # passed on as they came
+
+    send = ServiceBusSender.send_messages
+    monkeypatch.setattr(ServiceBusSender, "send_messages", silent)
+    within = 60.0 if answers_at_all else 0.2  # the caller's time may be over before the send's
+    [outcome] = await publish(bench.publisher, [event("a", 1)], within=within)
+    assert isinstance(outcome, Unknown)
+
+    monkeypatch.setattr("infra.servicebus.senders.SEND_TIMEOUT_SECONDS", 20.0)
+    assert await publish(bench.publisher, [event("a", 1)]) == [Accepted()]
+    assert len(bench.opened) == 4
+    for sender in dead:
+        with pytest.raises(ValueError, match="shutdown"):
+            await sender.create_message_batch()
+
+
+@pytest.mark.parametrize("refusal", ["throttle", "full"])
+async def test_a_refusal_is_an_answer_and_closes_no_connection(bench: Bench, refusal: str) -> None:
+    await three_idle(bench)
+    await bench.service.faults.add(refusal, count=None)
+    for _ in range(3):
+        [outcome] = await publish(bench.publisher, [event("a", 1)])
+        assert isinstance(outcome, Unknown)
+    await bench.service.faults.clear()
+    assert await publish(bench.publisher, [event("a", 1)]) == [Accepted()]
+    assert len(bench.opened) == 3
+    assert (await bench.received())["a"] == [1]
+
+
+async def test_a_refused_message_that_is_searched_in_halves_costs_no_connection(bench: Bench) -> None:
+    """The topic's limit was lowered while the link is open: only the service can know."""
+    await bench.limit_to(1024)
+    await publish(bench.publisher, [event("z", 1)])
+    await bench.limit_to(256)
+    outcomes = await publish(bench.publisher, *page_with_a_bad_event(event("b", 2, LARGE)))
+    assert [type(outcome) for outcome in outcomes] == [Accepted, Refused, Accepted]
+    assert len(bench.opened) == 1
+
+
+@sockets_left_open
+async def test_when_connections_end_loudly_the_idle_ones_are_replaced_too(bench: Bench) -> None:
+    await three_idle(bench)
+    await bench.service.faults.add("drop-after-commit")
+    [outcome] = await publish(bench.publisher, [event("a", 1)])
+    assert isinstance(outcome, Unknown)
+    assert bench.publisher._senders._idle == []
+    assert await publish(bench.publisher, [event("a", 1), event("a", 2)]) == [Accepted()]
+    assert (await bench.received())["a"] == [1, 2]
+
+
 async def test_after_a_quiet_time_in_which_the_service_has_closed_the_links_the_first_page_gets_through(
     faulty: Service,
 ) -> None:

@@ -83,8 +83,8 @@ async def test_a_relay_that_has_left_no_lease_is_late(
     assert "no lease" in caplog.text
 
 
-async def test_containers_that_are_not_there_are_named_by_their_settings(cosmos_server: Service) -> None:
+async def test_a_container_that_is_not_there_is_told_by_its_name(cosmos_server: Service) -> None:
     async with CosmosClient.from_connection_string(cosmos_connection(cosmos_server)) as client:
         missing = client.get_database_client("no-such").get_container_client("no-such")
-        with pytest.raises(Misconfigured, match="COSMOS_CONTAINER"):
+        with pytest.raises(Misconfigured, match="container no-such of database no-such does not exist"):
             await RelayObserver(missing, missing, FakeParkingLot(), LEASE_PREFIX, 1000).status()

@@ -69,7 +69,7 @@ def stack(folder: Path, *, app: Path = ROOT, **settings: str) -> Iterator[Stack]
         "SERVICEBUS_TOPIC": f"topic-{unique}",
         "SERVICEBUS_SUBSCRIPTION": SUBSCRIBER,
         "PYTHONPATH": str(ROOT),
-        "RELAY_SEND_SECONDS": "2",
+        "RELAY_SEND_SECONDS": "5",
         # A timer that comes at some second of a test would do what the test's operator is about to do.
         "AzureWebJobs.tend_parked.Disabled": "true",
     }

@@ -165,7 +165,7 @@ async def world(cosmos_server: Service, servicebus_server: Service) -> AsyncIter
             "SERVICEBUS": servicebus_server.connection_string,
             "SERVICEBUS_TOPIC": topic.name,
             "SERVICEBUS_SUBSCRIPTION": SUBSCRIPTION,
-            "RELAY_SEND_SECONDS": "3",
+            "RELAY_SEND_SECONDS": "5",
             "RELAY_POLL_DELAY_MS": "50",
         }
         application = wire(load(environment))

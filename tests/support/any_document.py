@@ -63,3 +63,11 @@ def any_document(rng: random.Random, contact: str, sequence: int, *, depth: int 
             else:
                 level[name] = rng.choice(TIMES) if name == "createdAt" else any_value(rng, depth=depth)
     return document
+
+
+def drawn(seed: int | None) -> int:
+    """Drawn inside the test: all test processes have to collect the same tests."""
+    if seed is None:
+        seed = random.SystemRandom().randrange(2**32)
+        print(f"seed {seed}")
+    return seed

@@ -6,11 +6,11 @@ import pytest
 from azure.core.exceptions import ClientAuthenticationError, ServiceRequestError, ServiceResponseError
 from azure.cosmos import exceptions as cosmos
 from azure.servicebus import exceptions as servicebus
-from azure.servicebus._pyamqp.error import ErrorCondition, MessageException
+from azure.servicebus._pyamqp.error import AMQPLinkError, ErrorCondition, MessageException, MessageSendFailed
 
 from infra.cosmos.errors import Kind, classify
 from infra.errors import Misconfigured
-from infra.servicebus.errors import SDK_ERRORS, VERDICTS, Verdict, verdict
+from infra.servicebus.errors import SDK_ERRORS, VERDICTS, Verdict, is_answer, verdict
 from outbox.errors import Throttled, Unavailable
 
 
@@ -162,3 +162,25 @@ def test_an_answer_without_an_error_class_is_known_by_its_condition(
     answer = MessageException(condition, description="no")
     error = servicebus.ServiceBusError("no", error=answer, condition=condition)
     assert verdict(error)[0] is expected
+
+
+BUSY, FULL = b"com.microsoft:server-busy", ErrorCondition.ResourceLimitExceeded
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (servicebus.ServiceBusServerBusyError(error=MessageException(BUSY)), True),
+        (servicebus.ServiceBusQuotaExceededError(error=MessageSendFailed(FULL)), True),
+        (servicebus.ServiceBusError("no", error=MessageSendFailed(ErrorCondition.NotAllowed)), True),
+        (servicebus.ServiceBusQuotaExceededError(error=AMQPLinkError(FULL)), False),
+        (servicebus.ServiceBusConnectionError(error=MessageSendFailed(ErrorCondition.UnknownError)), False),
+        (servicebus.OperationTimeoutError(error=MessageException(b"com.microsoft:timeout")), False),
+        (servicebus.OperationTimeoutError(), False),
+        (servicebus.MessageSizeExceededError(), False),
+        (TimeoutError(), False),
+        (ValueError(), False),
+    ],
+)
+def test_an_answer_to_a_send_is_told_from_the_end_of_its_link(error: Exception, *, expected: bool) -> None:
+    assert is_answer(error) is expected

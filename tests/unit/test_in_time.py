@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from devstack.testing import eventually
 from infra.servicebus.dead_letters import Collected, DeadLetters
 from infra.servicebus.in_time import in_time
+from infra.servicebus.senders import Senders
 from infra.servicebus.sessions import Sessions, Work
 
 PATIENCE = 20
@@ -65,6 +67,81 @@ class Client:
     def get_subscription_receiver(self, *_: object, **__: object) -> Receiver:
         self.given.append(Receiver(self.deaf_in))
         return self.given[-1]
+
+
+@dataclass
+class Link:
+    """A sender of the SDK that loses one cancellation in the method of this name, and gives no answer there."""
+
+    deaf_in: str
+    closed: bool = False
+    _max_message_size_on_link = 2_000
+
+    async def _called(self, name: str) -> None:
+        if name == self.deaf_in:
+            await deaf(1)
+
+    async def create_message_batch(self) -> Any:
+        await self._called("open")
+        return SimpleNamespace(max_size_in_bytes=1_000)
+
+    async def send_messages(self, _message: object, **_: object) -> None:
+        await self._called("send")
+
+    async def close(self) -> None:
+        self.closed = True
+        await self._called("close")
+
+
+@dataclass
+class SendingClient:
+    """Gives links, the first ones deaf."""
+
+    deaf_in: list[str]
+    links: list[Link] = field(default_factory=list)
+
+    def get_topic_sender(self, _topic: str) -> Link:
+        self.links.append(Link(self.deaf_in.pop(0) if self.deaf_in else "nowhere"))
+        return self.links[-1]
+
+
+@pytest.mark.parametrize("deaf_in", ["open", "send", "close"])
+async def test_sending_goes_on_though_the_sdk_loses_a_cancellation_of_each_sender(
+    deaf_in: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many senders as there may be: if their places stayed taken, nothing would ever be sent again."""
+    monkeypatch.setattr("infra.servicebus.senders.SEND_TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr("infra.servicebus.senders._CLOSE_TIMEOUT_SECONDS", 0.05)
+    client = SendingClient([deaf_in] * 2)
+    senders = Senders(cast(Any, client), "topic", 2)
+
+    async def send_one() -> None:
+        async with asyncio.timeout(PATIENCE):
+            sender = await senders.take()
+            try:
+                await sender.send([cast(Any, "message")])
+                sender.usable = deaf_in != "close"  # as after a failure: it is closed
+            finally:
+                await senders.give_back(sender)
+
+    outcomes = await asyncio.gather(send_one(), send_one(), return_exceptions=True)
+    expected = type(None) if deaf_in == "close" else TimeoutError
+    assert [type(outcome) for outcome in outcomes] == [expected] * 2
+    await asyncio.gather(send_one(), send_one())
+    assert [link.closed for link in client.links[:2]] == [True, True]
+    async with asyncio.timeout(PATIENCE):
+        await senders.close()
+
+
+async def test_senders_are_closed_though_the_sdk_loses_the_cancellation_of_an_opening() -> None:
+    client = SendingClient(["open"])
+    senders = Senders(cast(Any, client), "topic", 1)
+    waiting = asyncio.create_task(senders.take())
+    await eventually(lambda: bool(client.links))
+    async with asyncio.timeout(PATIENCE):
+        await senders.close()
+        with pytest.raises(ValueError, match="closed"):
+            await waiting
 
 
 async def nothing(*_: object) -> None:

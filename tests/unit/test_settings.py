@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from infra.connections import Connection
+from infra.cosmos.container import DEADLINE_SECONDS
 from infra.credentials import credential_for
 from infra.errors import Misconfigured
-from infra.settings import load
+from infra.settings import LEAST_SEND_SECONDS, load
 
 LOCAL = {"COSMOS": "AccountEndpoint=http://c/;AccountKey=k", "SERVICEBUS": "Endpoint=sb://s"}
 ROOT = Path(__file__).resolve().parents[2]
@@ -69,6 +70,11 @@ def test_the_exact_name_beats_the_prefix() -> None:
         (LOCAL | {"RELAY_POLL_DELAY_MS": "0.5"}, "RELAY_POLL_DELAY_MS"),
         (LOCAL | {"RELAY_SENDERS": "101"}, "RELAY_SENDERS"),
         (LOCAL | {"RELAY_SEND_SECONDS": "121"}, "RELAY_SEND_SECONDS"),
+        (
+            LOCAL | {"RELAY_SEND_SECONDS": "4"},
+            "RELAY_SEND_SECONDS is 4: set it to 5 or more. .* nothing is ever sent",
+        ),
+        (LOCAL | {"RELAY_SEND_SECONDS": "0"}, "RELAY_SEND_SECONDS"),
         (LOCAL | {"RELAY_LEASE_PREFIX": "a/b"}, "RELAY_LEASE_PREFIX"),
         (
             {"COSMOS__accountEndpoint": "https://a", "COSMOS__credential": "sas", "SERVICEBUS": "x"},
@@ -79,6 +85,10 @@ def test_the_exact_name_beats_the_prefix() -> None:
 def test_a_missing_or_wrong_setting_is_named(environment: dict[str, str], named: str) -> None:
     with pytest.raises(Misconfigured, match=named):
         load(environment)
+
+
+def test_the_shortest_time_for_sending_is_longer_than_a_call_of_the_store_may_take() -> None:
+    assert DEADLINE_SECONDS < LEAST_SEND_SECONDS
 
 
 def test_secrets_do_not_show() -> None:

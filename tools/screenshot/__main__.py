@@ -37,7 +37,7 @@ async def _take(url: str, picture: Path, scheme: Scheme) -> None:
 
 
 async def _play(folder: Path, picture: Path, scheme: Scheme) -> None:
-    with Stack(folder, {"PYTHONPATH": str(ROOT), "RELAY_SEND_SECONDS": "2"}) as stack:
+    with Stack(folder, {"PYTHONPATH": str(ROOT), "RELAY_SEND_SECONDS": "5"}) as stack:
         stack.make(ROOT)
         stack.run(ROOT)
         async with staged(stack, TOPIC) as stage:
