@@ -22,6 +22,7 @@ from devstack.functions.listener import Listener, Stop
 from devstack.functions.servicebus_trigger import ServiceBusTrigger
 from devstack.functions.timer_trigger import TimerTrigger
 from devstack.functions.workers import Workers, worker_count
+from devstack.http_server import http_runner
 from devstack.service import CannotStart, port_errors
 
 _log = logging.getLogger(__name__)
@@ -74,7 +75,7 @@ def _warn_of_retries(functions: Sequence[FunctionInfo]) -> None:
 async def _running(
     application: web.Application, port: int, listeners: Sequence[Listener], stop: Stop
 ) -> AsyncIterator[str]:
-    runner = web.AppRunner(application, access_log=None, shutdown_timeout=stop.seconds, auto_decompress=False)
+    runner = http_runner(application, shutdown_timeout=stop.seconds, auto_decompress=False)
     await runner.setup()
     tasks: list[asyncio.Task[None]] = []
     try:

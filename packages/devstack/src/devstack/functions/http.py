@@ -19,6 +19,7 @@ from devstack.functions.invocation import FunctionFailed, Input, Invoker, TraceC
 from devstack.functions.keys import Keys, Level, wanted
 from devstack.functions.logs import logged_as
 from devstack.functions.routing import Router, RouteTemplate, UnsupportedRoute, resolved_path
+from devstack.http_server import EVERY_PATH
 from devstack.service import CannotStart
 
 MAX_BODY_BYTES = 100 * 1024 * 1024
@@ -53,7 +54,7 @@ def make_application(
     """The web application that answers for all HTTP functions; ``keys`` None: nobody is asked for one."""
     edge = _Edge(router, invoker, keys)
     application = web.Application(client_max_size=MAX_BODY_BYTES)
-    application.router.add_route("*", "/{path:.*}", edge.answer)
+    application.router.add_route("*", EVERY_PATH, edge.answer)
     return application
 
 
@@ -80,7 +81,7 @@ class _Edge:
             return _response(await Executor(function, self._invoker).run(value, trace))
         except FunctionFailed as error:
             with logged_as(function.name):
-                _log.error("failed: %s %s%s", request.method, request.path, stack_trace(error))
+                _log.error("failed: %s %s%s", request.method, request.rel_url.raw_path, stack_trace(error))
             return web.Response(status=500)
 
     def _refusal(self, request: web.Request, function: FunctionInfo) -> web.Response | None:
