@@ -11,6 +11,7 @@ from pathlib import Path
 
 from aiohttp import web
 
+from devstack.functions.administration import administration
 from devstack.functions.connections import Clients
 from devstack.functions.cosmos_trigger import CosmosTrigger
 from devstack.functions.host_json import HostSettings, read_host_json
@@ -51,7 +52,9 @@ async def serve(
         _warn_of_retries(functions)
         listeners = _make_listeners(functions, workers, clients, settings, data)
         keys = read_keys(data, _over_http(functions), os.environ) if asks_for_keys else None
-        application = make_application(make_router(functions, settings.route_prefix), workers, keys)
+        timers = [listener for listener in listeners if isinstance(listener, TimerTrigger)]
+        router = make_router(functions, settings.route_prefix)
+        application = make_application(router, workers, keys, administration(timers, keys))
         async with _running(application, port, listeners, stop) as address:
             _log.info("%s: %s", app.name, ", ".join(map(_described, functions)))
             yield address

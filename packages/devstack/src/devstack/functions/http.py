@@ -49,11 +49,18 @@ def make_router(functions: Iterable[FunctionInfo], prefix: str) -> Router[Functi
 
 
 def make_application(
-    router: Router[FunctionInfo], invoker: Invoker, keys: Keys | None = None
+    router: Router[FunctionInfo],
+    invoker: Invoker,
+    keys: Keys | None = None,
+    own: Iterable[web.RouteDef] = (),
 ) -> web.Application:
-    """The web application that answers for all HTTP functions; ``keys`` None: nobody is asked for one."""
+    """The web application that answers for all HTTP functions; ``keys`` None: nobody is asked for one.
+
+    ``own``: calls of the host itself, which come before those of the app.
+    """
     edge = _Edge(router, invoker, keys)
     application = web.Application(client_max_size=MAX_BODY_BYTES)
+    application.router.add_routes(own)
     application.router.add_route("*", EVERY_PATH, edge.answer)
     return application
 
