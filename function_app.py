@@ -93,7 +93,7 @@ async def search_directory(req: func.HttpRequest) -> func.HttpResponse:
     return directory.listed(await application().directory.search(search, size, token))
 
 
-@app.route(route="{*path}", methods=methods.EVERY)
+@app.route(route="{*path}")  # with every method; a list of azure-functions cannot name TRACE
 @answering.honouring(*request.HONOURED)
 async def unrouted(req: func.HttpRequest) -> func.HttpResponse:
     """Every call that no other function takes. The name of this function must sort last."""

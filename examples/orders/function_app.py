@@ -94,7 +94,7 @@ async def get_board(req: func.HttpRequest) -> func.HttpResponse:
     return orders.on_board(await application().board.page(status, size, token))
 
 
-@app.route(route="{*path}", methods=methods.EVERY)
+@app.route(route="{*path}")  # with every method; a list of azure-functions cannot name TRACE
 @answering.honouring(*request.HONOURED)
 async def unrouted(req: func.HttpRequest) -> func.HttpResponse:
     """Every call that no other function takes. The name of this function must sort last."""

@@ -3,6 +3,3 @@
 READING = ("GET", "HEAD")
 """Of a function that reads. The host does not see to HEAD (azure-functions-host issue 11625): the function answers both
 alike, and the server leaves the body out."""
-
-EVERY = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-"""Of the catch-all."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from yarl import URL
 
 from tests.e2e.conftest import Stack
 from tests.support.contacts import DETAILS_JSON
@@ -243,12 +244,18 @@ async def test_a_bad_page_is_refused(
         ("GET", f"contacts/{NOBODY}/events", 404),
         ("PUT", f"contacts/{NOBODY}", 405),
         ("DELETE", "contacts", 405),
+        ("TRACE", "contacts", 405),
+        ("TRACE", "people", 404),
+        ("GET", "contacts/a%0Ab", 404),
+        ("GET", "a%0Ab", 404),
+        ("DELETE", "a%0Ab/c", 404),
     ],
 )
 async def test_a_missing_path_or_contact_is_a_problem_document(
     shared_stack: Stack, http: aiohttp.ClientSession, method: str, path: str, status: int
 ) -> None:
-    async with http.request(method, f"{shared_stack.url}/{path}", json={}) as answer:
+    url = URL(f"{shared_stack.url}/{path}", encoded=True)
+    async with http.request(method, url, json=None if method == "TRACE" else {}) as answer:
         await assert_problem(answer, status, None)
 
 

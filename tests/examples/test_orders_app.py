@@ -132,6 +132,7 @@ async def test_orders_are_listed(api: aiohttp.ClientSession) -> None:
         ("GET", "orders/7", None, 404),
         ("GET", "contacts", None, 404),
         ("DELETE", "orders/7", None, 405),
+        ("TRACE", "orders/7", None, 405),
         ("POST", "parked/orders/7/replay", None, 404),
         ("GET", "history/orders/7", None, 404),
         ("GET", "history/contacts/7", None, 404),

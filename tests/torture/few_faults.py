@@ -104,6 +104,11 @@ def floods(chance: random.Random, seconds: float) -> list[Strike]:
     return [Strike(at, "flood", "contacts") for at in times(chance, seconds, 15.0)]
 
 
+def deaths_between_pages(chance: random.Random, seconds: float) -> list[Strike]:
+    """The second relay dies while the broker refuses a page; it has read the page ahead, before the last checkpoint."""
+    return [Strike(at, "death between pages", "worker") for at in times(chance, seconds, 14.0)]
+
+
 def stolen_messages(chance: random.Random, seconds: float) -> list[Strike]:
     """The app's subscriber meets lost, late and repeated messages, sick entries, late writes, and old reads."""
     source = {"kind": "lag", "operation": "read", "container": "contacts", "seconds": 8.0, "count": None}

@@ -126,7 +126,7 @@ class Judge:
         self._read_on()
         settled = await self.operator.settle()
         if self.history.stolen:
-            settled = await self.operator.apply_what_was_set_aside() and settled
+            settled = await self.operator.leave_it_to_the_timer() and settled
         contacts = await whole_list(f"{self.operator.url}/contacts")
         self.history.still_parked, self.history.found = self.operator.parked, contacts or []
         second = await self._second_look(contacts or [])

@@ -35,6 +35,14 @@ _NO_FEED: Mapping[str, Any] = {
 """The SDK waits for so long by itself: no relay makes longer pauses because of it."""
 _FULL: Mapping[str, Any] = {"kind": "full", "count": None, "share": 0.5, "forSeconds": 6.0}
 """The SDK does not repeat a send that a full topic refuses: one batch of a flood is given up, the next would pass."""
+_SOME_PAGES_SECONDS = 1.5
+_SLOW: Mapping[str, Any] = {
+    "kind": "slow",
+    "count": None,
+    "forSeconds": 2 * _SOME_PAGES_SECONDS,
+    "seconds": 0.3,
+}
+_ALL_REFUSED: Mapping[str, Any] = {"kind": "full", "count": None, "forSeconds": 2 * _SOME_PAGES_SECONDS}
 _ATTEMPTS_TO_FIND_A_VICTIM = 10
 _PAUSE_SECONDS = 0.5
 _SPLITS_IN_A_ROW = 2
@@ -94,6 +102,7 @@ class Nemesis:
             "poison contact": lambda: self._poison_a_contact(strike.seconds),
             "other version": self._other_version,
             "flood": self._flood,
+            "death between pages": self._death_between_pages,
             "operator": self.operator.settle,
             "thief": lambda: self._steal(strike.seconds),
             "refuse entry": lambda: self._refuse_an_entry(strike.fault),
@@ -194,6 +203,20 @@ class Nemesis:
         self.victim.directory.saw(contact, None)
         await asyncio.sleep(max(0.0, readable - 0.2 - time.monotonic()))
         return await _arrange(self.stack.servicebus.faults.add(**_FULL))
+
+    async def _death_between_pages(self) -> bool:
+        """No relay reads the feed for a while; then sends are slow, then refused, and the second relay is killed.
+
+        Of the events that waited, it then has one page with the broker, and the next one read ahead.
+        """
+        if not await _arrange(self.stack.cosmos.faults.add(**_NO_FEED)):
+            return False
+        await asyncio.sleep(_NO_FEED_SECONDS)
+        done = await _arrange(self.stack.servicebus.faults.add(**_SLOW))
+        await asyncio.sleep(_SOME_PAGES_SECONDS)
+        done = await _arrange(self.stack.servicebus.faults.add(**_ALL_REFUSED)) and done
+        await asyncio.sleep(_SOME_PAGES_SECONDS)
+        return await self._kill("worker", 0.2) and done
 
     async def _steal(self, seconds: float) -> bool:
         connection = self.stack.servicebus.connection_string

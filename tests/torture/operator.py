@@ -15,6 +15,7 @@ from tests.torture.listing import whole_list
 _REASON = "the torture test broke it"
 _TIMEOUT_SECONDS = 12.0
 _OK, _DONE, _CLOSED = 200, 204, 404
+_TIMER = "watch_set_aside"
 
 
 @dataclass
@@ -57,6 +58,20 @@ class Operator:
             not left and not found["collected"] and bool(found.get("emptied", True))
         )  # the version before tells it not
 
+    async def leave_it_to_the_timer(self) -> bool:
+        """Collect the dead letters, and run the timer while something is set aside; whether nothing is.
+
+        Nobody but the timer tries what is set aside from here on: what it does not try stays there, and is found.
+        """
+        collected = await self._post("dead-letters/collect", {})
+        waiting = await whole_list(f"{self.url}/set-aside")
+        if collected is None or collected.status != _OK or waiting is None:
+            return False
+        if waiting:
+            await self._send(f"{self.url.removesuffix('/api')}/admin/functions/{_TIMER}", {})
+        found = collected.json()
+        return not found["collected"] and bool(found["emptied"])
+
     async def _discard(self, item: dict[str, Any]) -> None:
         answer = await self._post(f"parked/{item['id']}/discard", {"reason": _REASON})
         if answer is not None and answer.status == _DONE:
@@ -68,7 +83,10 @@ class Operator:
             self.journal.write(Free(contact=contact))
 
     async def _post(self, path: str, body: dict[str, str]) -> once.Answer | None:
+        return await self._send(f"{self.url}/{path}", body)
+
+    async def _send(self, url: str, body: dict[str, str]) -> once.Answer | None:
         """The answer, if one came. What fails now is done at the next look."""
         with contextlib.suppress(once.NotSent, once.NoAnswer):
-            return await once.send("POST", f"{self.url}/{path}", body=body, within=_TIMEOUT_SECONDS)
+            return await once.send("POST", url, body=body, within=_TIMEOUT_SECONDS)
         return None

@@ -15,7 +15,8 @@ class Profile:
 
     ``hosts``: how many Functions hosts serve the clients, each with a memory of its own. ``workers``: how many worker
     processes each host has; the batches of one lease go to them in turn. ``page``: how many changes a relay reads at
-    once; with few, a page waits behind another that fails.
+    once; with few, a page waits behind another that fails. ``page_of_the_worker``: the same of the second relay, which
+    reads a page ahead; None: as the others.
     """
 
     strikes: Callable[[random.Random, float], list[Strike]]
@@ -23,6 +24,7 @@ class Profile:
     hosts: int = 1
     workers: int = 1
     page: int = 1000
+    page_of_the_worker: int | None = None
     ends_quietly: bool = False
     """Whether the run ends without one more change of every contact: what is wrong then stays wrong."""
 
@@ -126,6 +128,7 @@ def everything(chance: random.Random, seconds: float) -> list[Strike]:
         *leases_lost(chance, seconds, 40.0, ("one", "half")),
         *_unattended_splits(chance, seconds, 40.0),
         *(Strike(at, "flood", "contacts") for at in times(chance, seconds, 45.0)),
+        *(Strike(at, "death between pages", "worker") for at in times(chance, seconds, 30.0)),
         *_throttled_after_a_lost_answer(chance, seconds, 9.0),
         *(Strike(at, "other version", "contacts") for at in times(chance, seconds, 9.0)),
         *thieves(chance, seconds, number=2, interval=4.0),
@@ -167,8 +170,8 @@ def old_reads(chance: random.Random, seconds: float) -> list[Strike]:
 
 PROFILES: dict[str, Profile] = {
     # A process reads its own writes and not those of another one: two hosts, so that lagging replicas show.
-    "everything": Profile(everything, hosts=2),
-    "everything-in-two-workers": Profile(everything, workers=2),
+    "everything": Profile(everything, hosts=2, page_of_the_worker=5),
+    "everything-in-two-workers": Profile(everything, workers=2, page_of_the_worker=5),
     "old-reads": Profile(old_reads, hosts=2),
     "lost-leases": Profile(lost_leases, hosts=2),
     "unattended-splits": Profile(unattended_splits, hosts=2),
@@ -180,6 +183,7 @@ PROFILES: dict[str, Profile] = {
     "lost-answers": Profile(few_faults.lost_answers),
     "regions-failing-over": Profile(few_faults.regions_failing_over, hosts=2),
     "floods": Profile(few_faults.floods),
+    "deaths-between-pages": Profile(few_faults.deaths_between_pages, page_of_the_worker=5),
     "floods-in-small-pages": Profile(few_faults.floods, page=5),
     "nothing": Profile(few_faults.nothing),
     # Without pauses a fault meets each request of a change as often as any other.

@@ -305,4 +305,31 @@ PLANTED = (
         "stolen-messages",
         ("deleted entry came back", "entry went back"),
     ),
+    Planted(
+        "publishes-what-the-host-delivers",
+        "infra/wiring.py",
+        "        relay=Relay(publisher, lot, originals, settings.relay_send_seconds),\n",
+        "        relay=Relay(publisher, lot, reading_seconds=settings.relay_send_seconds),\n",
+        "nothing",
+        ("wrong content",),
+    ),
+    Planted(
+        "checkpoint-at-the-page-read-ahead",
+        "changefeed/partition_worker.py",
+        "            await self._checkpoint(page.continuation)\n",
+        "            ahead = self._ahead\n"
+        "            read = ahead is not None and ahead.done() and ahead.exception() is None\n"
+        "            reached = ahead.result().page if ahead is not None and read else page\n"
+        "            await self._checkpoint(reached.continuation)\n",
+        "deaths-between-pages",
+        _GAP,
+    ),
+    Planted(
+        "what-was-set-aside-is-never-tried",
+        "infra/subscriber.py",
+        "            self.collect(), self.retrier.run(seconds=RETRY_SECONDS), return_exceptions=True\n",
+        "            self.collect(), return_exceptions=True\n",
+        "stolen-messages",
+        ("directory",),
+    ),
 )

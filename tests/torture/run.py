@@ -81,6 +81,7 @@ class _Run:
                     hosts=profile.hosts,
                     workers=profile.workers,
                     page=profile.page,
+                    page_of_the_worker=profile.page_of_the_worker or profile.page,
                 )
             )
             journal = Journal(stack.clients_log)

@@ -99,7 +99,14 @@ class Stack(testing.Stack):
 
 @contextlib.asynccontextmanager
 async def running(
-    folder: Path, app: Path, *, seed: int, hosts: int = 1, workers: int = 1, page: int = 1000
+    folder: Path,
+    app: Path,
+    *,
+    seed: int,
+    hosts: int = 1,
+    workers: int = 1,
+    page: int = 1000,
+    page_of_the_worker: int = 1000,
 ) -> AsyncIterator[Stack]:
     """Everything started and deployed, in ``folder``; the data stays there for whoever looks for a cause."""
     stack = Stack(folder, workers, page)
@@ -108,7 +115,9 @@ async def running(
         await _make_topic(stack.servicebus)  # what the app declares of it is there already
         await asyncio.to_thread(stack.make, ROOT)
         others: list[Process] = [Subscriber(stack, seed)]
-        others += [Leashed("worker", folder, stack.settings)] if app == ROOT else []
+        if app == ROOT:
+            few = {"RELAY_MAX_ITEMS": str(page_of_the_worker)}
+            others.append(Leashed("worker", folder, stack.settings | few))
         host = asyncio.to_thread(stack.run, app)
         await asyncio.gather(host, *(asyncio.to_thread(stack.add, each) for each in others))
         for number in range(2, hosts + 1):

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tests.torture.checker import check
-from tests.torture.history import History
+from tests.torture.history import History, value_of
 from tests.torture.journal import (
     Answered,
     Attempted,
@@ -27,7 +27,7 @@ def details(operation: str) -> dict[str, Any]:
     return {
         "name": {"firstName": operation, "lastName": "Doe"},
         "email": f"{operation}@example.com",
-        "description": operation,
+        "description": value_of(operation, "description"),
         "company": {"companyName": operation},
     }
 

@@ -18,6 +18,7 @@ Kind = Literal[
     "poison contact",
     "other version",
     "flood",
+    "death between pages",
     "operator",
     "thief",
     "refuse entry",
@@ -101,7 +102,8 @@ def thieves(chance: random.Random, seconds: float, *, number: int, interval: flo
         yield Strike(at, "cosmos", "cosmos", fault=late)
     for at in times(chance, seconds, 5.0 * interval):
         yield Strike(at, "refuse entry", "directory", fault=refused)
-    for at in times(chance, seconds, 3.0 * interval):
+    # What is set aside after the operator has gone home is left to the timer.
+    for at in times(chance, 0.6 * seconds, 3.0 * interval):
         yield Strike(at, "operator of the subscriber", "set-aside")
 
 

@@ -6,13 +6,15 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import UTC
 from pathlib import Path
 
 import pytest
 
+from devstack.functions.rewriting import rewritten
 from tests.support import once
 from tests.torture.clients import Client, Directory
-from tests.torture.history import History
+from tests.torture.history import History, value_of
 from tests.torture.journal import Journal, Reader
 
 CONTACT = "11111111-1111-4111-8111-111111111111"
@@ -118,3 +120,9 @@ async def test_an_attempt_that_could_not_connect_was_refused(
         bound.bind(("127.0.0.1", 0))
         answer = await client_of(f"http://127.0.0.1:{bound.getsockname()[1]}").patch(CONTACT)
     assert (answer.outcome, answer.status) == ("refused", None)
+
+
+def test_every_description_is_one_that_the_host_writes_anew_and_no_two_are_alike() -> None:
+    texts = [value_of(f"c{client}-{number}", "description") for client in range(6) for number in range(500)]
+    assert len(set(texts)) == len(texts)
+    assert [text for text in texts if rewritten(text, UTC) == text] == []

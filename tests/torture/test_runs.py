@@ -158,6 +158,7 @@ def test_old_reads_are_planned_beside_all_other_faults() -> None:
         ("lost-leases", "delete leases"),
         ("unattended-splits", "split unattended"),
         ("parked-contacts", "other version"),
+        ("deaths-between-pages", "death between pages"),
     ],
 )
 def test_a_short_run_has_the_fault_that_its_profile_is_for(profile: str, kind: str, seed: int) -> None:

@@ -22,7 +22,7 @@ ROOMS = {
 }
 """What each room of the Cosmos DB may import, besides itself."""
 
-SHARED = {"connection_settings", "fault_api", "local_settings", "service", "sqlite_file"}
+SHARED = {"connection_settings", "fault_api", "http_server", "local_settings", "service", "sqlite_file"}
 """Modules beside the services that the services may use."""
 
 

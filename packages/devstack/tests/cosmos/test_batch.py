@@ -7,6 +7,7 @@ from azure.cosmos import exceptions
 from azure.cosmos.aio import ContainerProxy
 
 from cosmos.raw import Raw, items_path
+from devstack.testing import Service
 
 BATCH = {
     "x-ms-documentdb-partitionkey": '["a"]',
@@ -182,7 +183,7 @@ async def test_a_batch_that_is_not_atomic_is_refused_not_guessed(container: Cont
 
 @pytest.mark.parametrize("atomic", ["True", "False"])
 async def test_a_batch_in_hybrid_row_is_refused_and_the_answer_says_what_is_not_supported(
-    container: ContainerProxy, raw: Raw, atomic: str
+    container: ContainerProxy, raw: Raw, cosmos_server: Service, atomic: str
 ) -> None:
     # TransactionalBatch is atomic and bulk is not; both begin with the version of HybridRow and a schema id.
     headers = {**BATCH, "x-ms-cosmos-batch-ordered": "True", "x-ms-cosmos-batch-atomic": atomic}
@@ -196,3 +197,8 @@ async def test_a_batch_in_hybrid_row_is_refused_and_the_answer_says_what_is_not_
         "application/json"
     )  # else the .NET SDK does not look for a message
     assert "does not support batches in HybridRow" in reply.body["message"]
+    # Of a refused bulk the .NET SDK shows no message.
+    told = cosmos_server.log.read_text().count(
+        "a request was refused: 400/0 devstack does not support batches in"
+    )
+    assert told == 1

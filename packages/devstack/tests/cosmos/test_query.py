@@ -1,5 +1,6 @@
 """Queries through the SDK: what they give, over one partition key and over four physical partitions alike."""
 
+import json
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -9,7 +10,7 @@ from azure.cosmos import ContainerProxy, CosmosClient, PartitionKey, exceptions
 from azure.cosmos.aio import ContainerProxy as AsyncContainer
 from azure.cosmos.aio import DatabaseProxy as AsyncDatabase
 
-from cosmos.raw import KEY, Raw, all_of, items_path
+from cosmos.raw import KEY, Raw, Reply, all_of, items_path
 from devstack.testing import Service
 
 DOCUMENTS: list[dict[str, Any]] = [
@@ -286,6 +287,136 @@ async def test_groups_in_one_partition_key(container: AsyncContainer) -> None:
     ]
 
 
+DOTNET_FEATURES = (
+    "Aggregate, CompositeAggregate, Distinct, GroupBy, MultipleOrderBy, MultipleAggregates, NonValueAggregate, OrderBy,"
+    " OffsetAndLimit, Top, DCount, NonStreamingOrderBy"
+)
+"""What Microsoft.Azure.Cosmos for .NET says of itself; @azure/cosmos for JavaScript says much the same."""
+
+
+async def plan_of(raw: Raw, container: AsyncContainer, query: str, features: str) -> Reply:
+    headers = {
+        "x-ms-cosmos-is-query-plan-request": "True",
+        "x-ms-cosmos-supported-query-features": features,
+        "Content-Type": "application/query+json",
+    }
+    return await raw.send("POST", items_path(container), headers=headers, body={"query": query})
+
+
+async def test_a_client_that_merges_groups_gets_the_plan_for_them(
+    wide: AsyncContainer, faulty_raw: Raw
+) -> None:
+    """.NET asks for the plan of GROUP BY inside one partition key too, and reads groups in this form alone."""
+    for number, (kind, n) in enumerate([("even", 2), ("odd", 1), ("even", 4), ("none", None)]):
+        more = {} if n is None else {"n": n}
+        await wide.create_item({"id": str(number), "pk": "a", "kind": kind, **more})
+    await wide.create_item({"id": "5", "pk": "b", "kind": "even", "n": 6})
+    query = (
+        "SELECT TOP 2 c.kind, COUNT(1) AS number, AVG(c.n) AS mean, MAX(c.n), UPPER(c.kind) AS loud"
+        " FROM c WHERE c.pk = 'a' GROUP BY c.kind, UPPER(c.kind)"
+    )
+
+    plan = await plan_of(faulty_raw, wide, query, DOTNET_FEATURES)
+
+    info = plan.body["queryInfo"]
+    assert plan.status == 200
+    assert info["groupByExpressions"] == ['c["kind"]', 'UPPER(c["kind"])']
+    assert info["groupByAliases"] == ["kind", "number", "mean", "$1", "loud"]
+    assert info["groupByAliasToAggregateType"] == {
+        "kind": None,
+        "number": "Count",
+        "mean": "Average",
+        "$1": "Max",
+        "loud": None,
+    }
+    assert (info["aggregates"], info["hasSelectValue"], info["top"]) == ([], False, 2)
+    answer = await faulty_raw.send(
+        "POST",
+        items_path(wide),
+        headers={
+            "x-ms-documentdb-isquery": "True",
+            "Content-Type": "application/query+json",
+            "x-ms-documentdb-partitionkey": '["a"]',
+        },
+        body={"query": info["rewrittenQuery"]},
+    )
+    assert sorted(answer.body["Documents"], key=lambda group: str(group["groupByItems"])) == [
+        {
+            "groupByItems": [{"item": "even"}, {"item": "EVEN"}],
+            "payload": {
+                "kind": "even",
+                "number": {"item": 2},
+                "mean": {"item": {"sum": 6, "count": 2}},
+                "$1": {"item": 4, "item2": {"max": 4, "count": 2}},
+                "loud": "EVEN",
+            },
+        },
+        {
+            "groupByItems": [{"item": "none"}, {"item": "NONE"}],
+            "payload": {
+                "kind": "none",
+                "number": {"item": 1},
+                "mean": {"item": {"sum": 0, "count": 0}},
+                "$1": {"item2": {"count": 0}},
+                "loud": "NONE",
+            },
+        },
+        {
+            "groupByItems": [{"item": "odd"}, {"item": "ODD"}],
+            "payload": {
+                "kind": "odd",
+                "number": {"item": 1},
+                "mean": {"item": {"sum": 1, "count": 1}},
+                "$1": {"item": 1, "item2": {"max": 1, "count": 1}},
+                "loud": "ODD",
+            },
+        },
+    ]
+
+
+@pytest.mark.parametrize(
+    ("query", "payload", "aggregates"),
+    [
+        (
+            "SELECT VALUE c.pk FROM c GROUP BY c.pk",
+            '{"item": c["pk"]}] AS groupByItems, c["pk"] AS payload',
+            [],
+        ),
+        ("SELECT VALUE COUNT(1) FROM c GROUP BY c.pk", '[{"item": COUNT(1)}] AS payload', ["Count"]),
+    ],
+)
+async def test_groups_of_one_value_have_no_names(
+    wide: AsyncContainer, faulty_raw: Raw, query: str, payload: str, aggregates: list[str]
+) -> None:
+    info = (await plan_of(faulty_raw, wide, query, DOTNET_FEATURES)).body["queryInfo"]
+
+    assert payload in info["rewrittenQuery"]
+    assert (info["aggregates"], info["hasSelectValue"]) == (aggregates, True)
+    assert (info["groupByAliases"], info["groupByAliasToAggregateType"]) == ([], {})
+
+
+async def test_a_client_that_cannot_merge_groups_is_told_so(wide: AsyncContainer, faulty_raw: Raw) -> None:
+    query = "SELECT c.kind, COUNT(1) AS number FROM c GROUP BY c.kind"
+
+    refused = await plan_of(faulty_raw, wide, query, DOTNET_FEATURES.replace("GroupBy, ", ""))
+    with pytest.raises(
+        exceptions.CosmosHttpResponseError, match="GroupBy, which the calling client does not"
+    ):
+        await all_of(wide.query_items(query))
+
+    assert refused.status == 400
+    assert "Query contained GroupBy, which the calling client does not support." in refused.body["message"]
+
+
+async def test_a_minimum_tells_of_how_many_values_it_is(wide: AsyncContainer, faulty_raw: Raw) -> None:
+    """.NET takes a partition's missing minimum for one that is undefined, unless the number is there."""
+    plan = await plan_of(faulty_raw, wide, "SELECT VALUE MIN(c.n) FROM c", DOTNET_FEATURES)
+
+    assert plan.body["queryInfo"]["rewrittenQuery"] == (
+        'SELECT VALUE [{"item": MIN(c["n"]), "item2": {"min": MIN(c["n"]), "count": COUNT(c["n"])}}] FROM c AS c'
+    )
+
+
 async def test_an_order_by_a_property_needs_its_index(database: AsyncDatabase) -> None:
     policy: Any = {
         "includedPaths": [{"path": "/a/?"}, {"path": "/b/*"}],
@@ -411,6 +542,8 @@ async def test_over_partitions_a_merging_query_is_sent_for_its_plan(
     pinned = await ask("SELECT * FROM c WHERE c.pk = 'a'", x_ms_documentdb_query_enablecrosspartition="False")
 
     assert (ordered.status, ordered.sub_status) == (400, "1004")
+    plan = await plan_of(faulty_raw, wide, "SELECT * FROM c ORDER BY c.x", "OrderBy")
+    assert json.loads(ordered.body["additionalErrorInfo"]) == plan.body
     assert plain.status == 200
     assert refused.status == 400
     assert "Cross partition query is required but disabled" in refused.body["message"]

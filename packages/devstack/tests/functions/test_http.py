@@ -10,6 +10,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from yarl import URL
 
 from devstack.testing import Service, eventually
 from functions.support import host, make_host
@@ -283,3 +284,20 @@ async def test_at_the_end_a_function_that_hangs_is_cut_off(tmp_path: Path) -> No
         with pytest.raises(aiohttp.ClientError):
             await hanging
     assert "cut off" in service.log.read_text()
+
+
+async def test_a_line_break_in_a_path_is_a_value_and_no_line_of_the_log(
+    http: aiohttp.ClientSession, app: Service
+) -> None:
+    async with http.get(URL(f"{app.address}api/echo/a%0Ab", encoded=True)) as answer:
+        assert (await described(answer))["route"] == {"name": "a\nb"}
+    async with http.get(
+        URL(f"{app.address}api/raises/a%0A12:00:00.000%20host%20forged", encoded=True)
+    ) as answer:
+        assert answer.status == 500
+    assert "failed: GET /api/raises/a%0A12:00:00.000%20host%20forged" in app.log.read_text()
+
+
+async def test_trace_is_a_method_like_others(http: aiohttp.ClientSession) -> None:
+    async with http.request("TRACE", "api/echo/a") as answer:
+        assert (await described(answer))["method"] == "TRACE"

@@ -2,9 +2,11 @@
 
 import asyncio
 import fcntl
+import json
 import time
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from devstack.testing import Service, eventually, running
@@ -31,6 +33,25 @@ async def test_a_stop_waits_for_the_running_function_and_no_longer(tmp_path: Pat
     assert time.monotonic() - begun < 7
     assert len(recorded(file)) == 1
     assert "cut off" not in service.log.read_text()
+
+
+async def test_an_administrator_runs_a_timer_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "record"
+    settings = {"BINDINGS": "timer", "RECORD": str(file), "TIMER_SCHEDULE": "0 0 0 1 1 *"}
+    async with aiohttp.ClientSession() as http:
+        with host(tmp_path / "host", "bus", settings, "--keys") as service:
+            keys = json.loads((tmp_path / "host" / "keys.json").read_text())
+            await eventually(lambda: len(recorded(file)) == 1)  # at its start
+
+            async def run(name: str, key: str) -> int:
+                url = f"{service.address}admin/functions/{name}"
+                async with http.post(url, json={}, headers={"x-functions-key": key}) as answer:
+                    return answer.status
+
+            assert await run("timer", keys["default"]) == 401
+            assert await run("nobody", keys["master"]) == 404
+            assert await run("timer", keys["master"]) == 202
+            await eventually(lambda: len(recorded(file)) == 2)
 
 
 async def test_of_several_hosts_one_fires_and_another_takes_over(tmp_path: Path) -> None:

@@ -311,6 +311,23 @@ def test_application_properties_are_merged_and_the_sdk_reads_the_result() -> Non
     assert decode_payload(memoryview(bare)).application_properties == {b"new": 1}
 
 
+# A value of every type, in the shortest form that the type has for the value.
+SIMPLE = """
+    40 41 42 43 44 50ff 51ff 6000ff 61ffff 5280 70000003e8 54ff 71fffffc18 53ff 80ffffffffffffffff 55ff
+    817fffffffffffffff 723fc00000 823ff8000000000000 7300000041 7422500001 842234000000000017
+    9422080000000000000000000000000017
+    83000000e8d4a51000 9800112233445566778899aabbccddeeff a003010203 a103e282ac a30461626364
+    c10502540254ff c0050341540840 00532440
+"""
+
+
+@pytest.mark.parametrize("raw", SIMPLE.split())
+def test_a_value_is_written_as_the_type_that_it_was_read_as(raw: str) -> None:
+    encoded = bytes.fromhex(raw)
+
+    assert encode(decode(encoded)[0]) == encoded
+
+
 def test_message_ids_of_every_type_are_text() -> None:
     for encoded, text in (("a1026964", "id"), ("5307", "7"), ("a0020aff", "0aff"), ("a0026964", "id")):
         fields = bytes.fromhex(encoded)

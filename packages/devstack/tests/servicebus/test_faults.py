@@ -18,6 +18,7 @@ from devstack.servicebus.codec.composites import read_as
 from devstack.testing import Service, running
 from devstack.testing.amqp import message, raw_client
 from servicebus.support import administration, client, new_queue, new_subscription
+from servicebus.test_security import put_token, sas
 
 
 @pytest.fixture(scope="module")
@@ -141,6 +142,20 @@ async def test_links_can_be_detached_and_connections_dropped(faulty: Service) ->
         assert error.condition == "amqp:link:detach-forced"
         await faulty.faults.add("disconnect")
         assert await raw.closed() is None
+
+
+async def test_a_detach_meets_the_links_to_entities_and_their_management_alone(faulty: Service) -> None:
+    """The service detaches links of an entity. ``$cbs`` is none: a client whose token link ends cannot come back."""
+    async with new_queue(faulty) as queue, raw_client(faulty.port) as raw:
+        token = sas(f"sb://localhost/{queue}")
+        assert await put_token(raw, token, queue) == 202
+        sender = await raw.attach_sender(queue)
+        receiver = (await raw.attach_receiver(f"{queue}/$management")).handle
+
+        await faulty.faults.add("detach")
+
+        assert {(await raw.expect(p.Detach)).handle for _ in range(2)} == {sender, receiver}
+        assert await put_token(raw, token, queue) == 202
 
 
 async def test_answers_can_be_slow(faulty: Service) -> None:

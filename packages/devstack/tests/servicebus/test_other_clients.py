@@ -10,8 +10,13 @@ from devstack.servicebus.codec import encode as e
 from devstack.servicebus.codec import performatives as p
 from devstack.servicebus.codec.composites import read_as
 from devstack.servicebus.codec.decode import decode_list
-from devstack.servicebus.codec.message import read_application_properties, read_properties
-from devstack.servicebus.codec.values import Array, Described, Int
+from devstack.servicebus.codec.message import (
+    parse,
+    raw_application_properties,
+    read_application_properties,
+    read_properties,
+)
+from devstack.servicebus.codec.values import Array, Described, Int, Raw, Symbol
 from devstack.testing import Service
 from devstack.testing.amqp import Delivery, RawClient, batch, message, raw_client, raw_socket
 from servicebus.support import administration, new_queue, new_subscription
@@ -122,6 +127,82 @@ async def test_deferring_counts_and_abandoning_a_deferred_message_leaves_it_defe
             counts = await admin.get_queue_runtime_properties(queue)
         assert status == 200
         assert counts.active_message_count == 1
+
+
+# -- properties that are changed
+
+CHANGES: dict[str, bytes] = {
+    "int": bytes.fromhex("7100030d40"),
+    "small int": bytes.fromhex("5405"),
+    "uint": bytes.fromhex("70000003e8"),
+    "ulong": bytes.fromhex("80ffffffffffffffff"),
+    "ubyte": bytes.fromhex("50ff"),
+    "byte": bytes.fromhex("51ff"),
+    "ushort": bytes.fromhex("6000ff"),
+    "short": bytes.fromhex("61ffff"),
+    "long": bytes.fromhex("81000000e8d4a51000"),
+    "float": bytes.fromhex("723fc00000"),
+    "char": bytes.fromhex("7300000041"),
+    "decimal": bytes.fromhex("9422080000000000000000000000000017"),
+}
+"""What .NET's and Java's clients write for int, uint, short, float, decimal and so on, each with its own AMQP type."""
+
+
+def changes(name: object = str) -> dict[Any, Any]:
+    return {Symbol(key) if name is Symbol else key: Raw(value) for key, value in CHANGES.items()}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "sub_queue"),
+    [
+        (ABANDON._replace(message_annotations=changes(Symbol)), ""),
+        (p.Modified(undeliverable_here=True, message_annotations=changes(Symbol)), ""),
+        (p.Rejected(p.ErrorField("com.microsoft:dead-letter", None, changes(Symbol))), "/$deadletterqueue"),
+    ],
+    ids=["abandon", "defer", "dead-letter"],
+)
+async def test_a_changed_message_keeps_the_type_of_each_value(
+    servicebus_server: Service, raw: RawClient, outcome: Any, sub_queue: str
+) -> None:
+    async with new_queue(servicebus_server) as queue:
+        await send(raw, queue, message())
+        receiver = (await raw.attach_receiver(queue)).handle
+        raw.credit(receiver, 1)
+        await raw.settle(await raw.receive(), outcome)
+
+        peeked = await peek(raw, queue + sub_queue)
+
+        assert {name: peeked.get(name) for name in CHANGES} == CHANGES
+
+
+async def test_a_message_that_is_changed_through_management_keeps_the_type_of_each_value(
+    servicebus_server: Service, raw: RawClient
+) -> None:
+    async with new_queue(servicebus_server) as queue:
+        await send(raw, queue, message())
+        receiver = (await raw.attach_receiver(queue)).handle
+        raw.credit(receiver, 1)
+        token = uuid.UUID(bytes_le=(await raw.receive()).tag)
+        await raw.request(
+            f"{queue}/$management",
+            "com.microsoft:update-disposition",
+            {
+                "disposition-status": "abandoned",
+                "lock-tokens": Array((token,)),
+                "properties-to-modify": changes(),
+            },
+        )
+
+        peeked = await peek(raw, queue)
+
+        assert {name: peeked.get(name) for name in CHANGES} == CHANGES
+
+
+async def peek(raw: RawClient, queue: str) -> dict[str, bytes]:
+    """The application properties of the queue's first message, encoded."""
+    asked = {"from-sequence-number": 0, "message-count": Int(1)}
+    _, answer, _ = await raw.request(f"{queue}/$management", "com.microsoft:peek-message", asked)
+    return raw_application_properties(parse(answer["messages"][0]["message"]))
 
 
 # -- links on AMQP sessions of their own

@@ -205,7 +205,8 @@ class Dispatcher:
 def failure(error: CosmosError, activity: str = "") -> Answer:
     """The service's form of a refusal."""
     kind = error.kind
-    body = {"code": kind.code, "message": f"{error.message}\r\nActivityId: {activity}, devstack"}
+    message = f"{error.message}\r\nActivityId: {activity}, devstack"
+    body = {"code": kind.code, "message": message, **error.details}
     headers = dict(error.headers)
     if kind.sub_status:
         headers["x-ms-substatus"] = str(kind.sub_status)

@@ -48,6 +48,8 @@ class CosmosError(Exception):
     kind: Kind
     message: str
     headers: Mapping[str, str] = field(default_factory=dict)
+    details: Mapping[str, str] = field(default_factory=dict)
+    """What the body says besides its code and message."""
 
     def __str__(self) -> str:
         return f"{self.kind.status}/{self.kind.sub_status} {self.message}"

@@ -23,6 +23,7 @@ from devstack.cosmos.storage.store import Store
 from devstack.cosmos.wire.auth import Authorizer
 from devstack.cosmos.wire.faults import Faults
 from devstack.cosmos.wire.messages import Answer
+from devstack.http_server import EVERY_PATH, http_runner
 from devstack.service import port_errors
 
 HOST = "127.0.0.1"
@@ -44,9 +45,8 @@ async def serving(port: int, folder: Path, options: Options, authorizer: Authori
     with Store.opened(folder) as store:
         history = History(store.connection, time.time) if options.faults else None
         service = Service(store, Catalogue(store, history), options, history=history)
-        runner = web.AppRunner(
+        runner = http_runner(
             _application(service, authorizer),
-            access_log=None,
             shutdown_timeout=1.0,
             max_field_size=MAX_HEADER_BYTES,
         )
@@ -67,7 +67,7 @@ def _application(service: Service, authorizer: Authorizer) -> web.Application:
     dispatcher = Dispatcher(service, authorizer, faults)
     if service.options.faults:
         application.router.add_routes(admin.routes(service, faults))
-    application.router.add_route("*", "/{path:.*}", _handler(dispatcher))
+    application.router.add_route("*", EVERY_PATH, _handler(dispatcher))
     return application
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from aiohttp import web
 
+from devstack.functions.administration import administration
 from devstack.functions.connections import Clients
 from devstack.functions.cors import Cors
 from devstack.functions.cosmos_trigger import CosmosTrigger
@@ -25,6 +26,7 @@ from devstack.functions.servicebus_trigger import ServiceBusTrigger
 from devstack.functions.settings import max_body_bytes
 from devstack.functions.timer_trigger import TimerTrigger
 from devstack.functions.workers import Workers, worker_count
+from devstack.http_server import http_runner
 from devstack.service import CannotStart, port_errors
 
 _log = logging.getLogger(__name__)
@@ -67,7 +69,9 @@ async def serve(
         listeners = _make_listeners(functions, workers, clients, settings, data)
         keys = read_keys(data, _over_http(functions), os.environ) if callers.asks_for_keys else None
         edge = EdgeSettings(max_body_bytes(), settings.hsts, callers.cors, keys)
-        application = make_application(make_router(functions, settings.route_prefix), workers, edge)
+        timers = [listener for listener in listeners if isinstance(listener, TimerTrigger)]
+        router = make_router(functions, settings.route_prefix)
+        application = make_application(router, workers, edge, administration(timers, keys))
         async with _running(application, port, listeners, stop) as address:
             _log.info("%s: %s", app.name, ", ".join(map(_described, functions)))
             yield address
@@ -91,7 +95,7 @@ def _warn_of_retries(functions: Sequence[FunctionInfo]) -> None:
 async def _running(
     application: web.Application, port: int, listeners: Sequence[Listener], stop: Stop
 ) -> AsyncIterator[str]:
-    runner = web.AppRunner(application, access_log=None, shutdown_timeout=stop.seconds, auto_decompress=False)
+    runner = http_runner(application, shutdown_timeout=stop.seconds, auto_decompress=False)
     await runner.setup()
     tasks: list[asyncio.Task[None]] = []
     try:

@@ -21,6 +21,7 @@ from devstack.functions.invocation import FunctionFailed, Input, Invoker, TraceC
 from devstack.functions.keys import Keys, Level, wanted
 from devstack.functions.logs import logged_as
 from devstack.functions.routing import Router, RouteTemplate, UnsupportedRoute, resolved_path
+from devstack.http_server import EVERY_PATH
 from devstack.service import CannotStart
 
 NOT_OVER_TLS = ("localhost", "127.0.0.1", "[::1]")
@@ -61,12 +62,16 @@ class EdgeSettings:
 
 
 def make_application(
-    router: Router[FunctionInfo], invoker: Invoker, settings: EdgeSettings
+    router: Router[FunctionInfo], invoker: Invoker, settings: EdgeSettings, own: Iterable[web.RouteDef] = ()
 ) -> web.Application:
-    """The web application that answers for all HTTP functions."""
+    """The web application that answers for all HTTP functions.
+
+    ``own``: calls of the host itself, which come before those of the app.
+    """
     edge = _Edge(router, invoker, settings)
     application = web.Application(client_max_size=settings.max_body_bytes)
-    application.router.add_route("*", "/{path:.*}", edge.answer)
+    application.router.add_routes(own)
+    application.router.add_route("*", EVERY_PATH, edge.answer)
     return application
 
 
@@ -109,7 +114,7 @@ class _Edge:
             return _response(await Executor(function, self._invoker).run(value, trace))
         except FunctionFailed as error:
             with logged_as(function.name):
-                _log.error("failed: %s %s%s", request.method, request.path, stack_trace(error))
+                _log.error("failed: %s %s%s", request.method, request.rel_url.raw_path, stack_trace(error))
             return web.Response(status=500)
 
     def _refusal(self, request: web.Request, function: FunctionInfo) -> web.Response | None:

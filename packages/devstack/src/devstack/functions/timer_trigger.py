@@ -44,6 +44,19 @@ class TimerTrigger:
         self._stopped = False
         self._last: datetime | None = None
         self._task: asyncio.Task[object] | None = None
+        self._asked: set[asyncio.Task[None]] = set()
+        """Runs out of turn."""
+
+    @property
+    def name(self) -> str:
+        """The function's."""
+        return self._function.name
+
+    def run_now(self) -> None:
+        """One run out of turn, on this host, whether or not another one is under way: as when an administrator asks."""
+        task = asyncio.create_task(self._run_out_of_turn())
+        self._asked.add(task)
+        task.add_done_callback(self._asked.discard)
 
     async def run(self) -> None:
         self._task = asyncio.current_task()
@@ -60,14 +73,18 @@ class TimerTrigger:
             await asyncio.sleep((self._next - now).total_seconds())
             await self._fire()
 
+    async def _run_out_of_turn(self) -> None:
+        with logged_as(self._function.name):
+            await self._fire()
+
     async def stop(self, stop: Stop) -> None:
         self._stopped = True
         self._executor.stop_retrying()
-        if self._task is None:
-            return
-        if self._task in self._running:
-            await asyncio.wait([self._task], timeout=stop.seconds)
-        self._task.cancel()
+        tasks = [*self._asked] if self._task is None else [self._task, *self._asked]
+        if running := [task for task in tasks if task in self._running]:
+            await asyncio.wait(running, timeout=stop.seconds)
+        for task in tasks:
+            task.cancel()
 
     async def _fire(self) -> None:
         now = datetime.now(UTC)

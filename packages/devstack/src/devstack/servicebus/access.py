@@ -42,8 +42,6 @@ class Access:
 
     def _detach_unauthorised(self) -> None:
         for link in self._links():
-            if link.path.startswith("$"):
-                continue
             try:
                 self.check(link.path)
             except AmqpError as error:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from devstack.servicebus import sasl
+from devstack.servicebus import cbs, sasl
 from devstack.servicebus.access import Access
 from devstack.servicebus.cbs import SasKey
 from devstack.servicebus.codec import performatives as p
@@ -157,12 +157,12 @@ class Connection(asyncio.Protocol):
         self.context.attach(session, attach)
 
     def links(self) -> Iterator[Link]:
-        """The links of every AMQP session of the connection."""
+        """The links to entities, of every AMQP session; those for tokens stay for as long as the connection."""
         for session in list(self._sessions.values()):
-            yield from list(session.links.values())
+            yield from [link for link in session.links.values() if link.path != cbs.NODE]
 
     def detach_all(self, error: AmqpError) -> None:
-        """Detach every link of the connection."""
+        """Detach every link to an entity."""
         for link in self.links():
             link.session.detach(link, error)
 

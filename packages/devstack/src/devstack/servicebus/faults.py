@@ -13,7 +13,8 @@ class Fault(fault_api.Fault):
     ``resource-limit-exceeded``, which the SDKs do not repeat) meet sends; ``refuse-mixed`` batches of several sessions;
     ``slow`` answers to sends and settlements; ``unauthorized`` tokens.
 
-    ``detach`` and ``disconnect`` wait for nothing: they end every link, with ``condition``, or every connection.
+    ``detach`` and ``disconnect`` wait for nothing: they end every link but those for tokens, with ``condition``, or
+    every connection.
     """
 
     kind: Literal[

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from aiohttp import web
 
+from devstack.http_server import http_runner
 from devstack.service import port_errors
 from devstack.servicebus.admin.application import make_application
 from devstack.servicebus.cbs import DEVELOPMENT_KEY
@@ -81,7 +82,7 @@ async def _amqp(context: Context, connections: set[Connection], options: Options
 
 @contextlib.asynccontextmanager
 async def _admin(application: web.Application, options: Options) -> AsyncIterator[str]:
-    runner = web.AppRunner(application, access_log=None)
+    runner = http_runner(application)
     await runner.setup()
     try:
         site = web.TCPSite(runner, HOST, options.admin_port, shutdown_timeout=1.0)

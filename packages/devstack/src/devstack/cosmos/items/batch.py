@@ -4,6 +4,8 @@ https://learn.microsoft.com/azure/cosmos-db/nosql/transactional-batch: at most 1
 partition. All succeed: 200. One fails: 207, with its own status at its place and 424 at all others.
 """
 
+import functools
+import logging
 from typing import Any
 
 from devstack.cosmos.errors import FAILED_DEPENDENCY, TOO_LARGE, CosmosError, bad_request, unsupported
@@ -21,6 +23,15 @@ MAX_BYTES = 2 * 1024 * 1024
 
 HYBRID_ROW = b"\x81"
 """A body that begins so is HybridRow, version 1: what the .NET SDK makes of TransactionalBatch and of bulk."""
+
+
+_log = logging.getLogger(__name__)
+
+
+@functools.cache
+def _tell_once(text: str) -> None:
+    """In the log too: of a refused bulk the .NET SDK shows its caller the status, and an empty reason."""
+    _log.warning(text)
 
 
 class _OperationFailed(Exception):
@@ -53,11 +64,13 @@ def _operations(request: Request) -> list[Json]:
     if len(request.body) > MAX_BYTES:
         raise CosmosError(TOO_LARGE, "Request size is too large: a batch may have at most 2 MB.")
     if request.body.startswith(HYBRID_ROW):
-        raise unsupported(
+        refused = unsupported(
             "batches in HybridRow, the binary form in which the .NET SDK sends TransactionalBatch and bulk operations."
             " Write item by item without AllowBulkExecution, or use an SDK that sends batches as JSON (Python, Java,"
             " JavaScript)"
         )
+        _tell_once(f"a request was refused: {refused}")
+        raise refused
     if not request.flag("x-ms-cosmos-batch-atomic"):
         raise unsupported("batches that are not atomic")
     operations = parse_json(request.body)

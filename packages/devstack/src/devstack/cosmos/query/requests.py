@@ -27,6 +27,7 @@ from devstack.cosmos.wire import charge
 from devstack.cosmos.wire.messages import Answer, Request
 
 ALL_ITEMS = "SELECT * FROM c"
+SUPPORTED_FEATURES = "x-ms-cosmos-supported-query-features"
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ def query_items(service: Service, request: Request) -> Answer:
     scope = _pinned(container, query, statement, asked)
     scope.check_named(request)
     if not asked.named:
-        _check_servable(request, query)
+        _check_servable(request, query, statement.parameters)
     return _answer(service, request, container, scope, statement, query)
 
 
@@ -80,7 +81,9 @@ def plan(service: Service, request: Request) -> Answer:
     container = service.container(request)
     components = _pinned_key(container, query, statement.parameters)
     effective = None if components is None else container.key.effective(components)
-    return Answer(200, dump_json(query_plan(query, statement.parameters, effective)), charge=0.0)
+    features = [name.strip() for name in request.headers.get(SUPPORTED_FEATURES, "").split(",")]
+    made = query_plan(query, statement.parameters, effective, features=features)
+    return Answer(200, dump_json(made), charge=0.0)
 
 
 def query_resources(documents: tuple[str, list[Json]], request: Request, name: str) -> Answer:
@@ -100,14 +103,19 @@ def list_resources(documents: tuple[str, list[Json]], name: str) -> Answer:
     return Answer(200, dump_json(body), {"x-ms-item-count": str(len(rows))})
 
 
-def _check_servable(request: Request, query: tree.Query) -> None:
-    """Raises 400/1004 for a query over all partitions whose results must be merged."""
+def _check_servable(request: Request, query: tree.Query, parameters: Mapping[str, Any]) -> None:
+    """Raises 400/1004 for a query over all partitions whose results must be merged.
+
+    The refusal has the plan with it, and JavaScript's client asks for none otherwise.
+    """
     if not request.flag("x-ms-documentdb-query-enablecrosspartition"):
         return
     if is_whole(query) or query.order_by or query.top or query.offset or query.limit:
+        made = query_plan(query, parameters, None, features=["GroupBy"])
         raise CosmosError(
             NEEDS_QUERY_PLAN,
             "The provided cross partition query can not be directly served by the gateway: ask for its plan.",
+            details={"additionalErrorInfo": dump_json(made)},
         )
 
 

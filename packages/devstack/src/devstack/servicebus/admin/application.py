@@ -9,6 +9,7 @@ from urllib.parse import unquote
 from aiohttp import web
 
 from devstack.fault_api import fault_routes
+from devstack.http_server import EVERY_PATH
 from devstack.servicebus.admin import atom_reader, atom_writer
 from devstack.servicebus.broker.description import Description, Rule, entity_path
 from devstack.servicebus.broker.entity import Entity
@@ -50,7 +51,7 @@ def make_application(
         happens_now = partial(_happens_now, connections)
         application.router.add_routes(fault_routes(Fault, faults, happens_now))
         application.router.add_routes([web.get("/_devstack/traffic", partial(_traffic, traffic))])
-    application.router.add_route("*", "/{path:.*}", admin.handle)
+    application.router.add_route("*", EVERY_PATH, admin.handle)
     return application
 
 

@@ -9,7 +9,21 @@ from collections.abc import Callable
 from typing import Any
 
 from devstack.servicebus.codec.errors import malformed
-from devstack.servicebus.codec.values import Described, Symbol, Timestamp
+from devstack.servicebus.codec.values import (
+    Byte,
+    Char,
+    Described,
+    Float,
+    Int,
+    Raw,
+    Short,
+    Symbol,
+    Timestamp,
+    UByte,
+    UInt,
+    ULong,
+    UShort,
+)
 
 MAX_DEPTH = 32
 """Nested compounds in one value. Ours: AMQP sets no bound, and the SDKs stop at 32 or more."""
@@ -98,14 +112,14 @@ def _uuid(buffer: bytes, position: int, _depth: int) -> tuple[Any, int]:
     return uuid.UUID(bytes=bytes(raw)), position + 16
 
 
-def _decimal(width: int) -> Decoder:
+def _decimal(constructor: int, width: int) -> Decoder:
     """No rule of the broker reads a decimal, so its bytes are kept as they are."""
 
     def decoder(buffer: bytes, position: int, _depth: int) -> tuple[Any, int]:
         raw = buffer[position : position + width]
         if len(raw) != width:
             raise IndexError
-        return bytes(raw), position + width
+        return Raw(bytes((constructor, *raw))), position + width
 
     return decoder
 
@@ -114,7 +128,7 @@ def _char(buffer: bytes, position: int, _depth: int) -> tuple[Any, int]:
     code = int.from_bytes(buffer[position : position + 4], "big")
     if position + 4 > len(buffer) or code > 0x10FFFF:
         raise IndexError
-    return chr(code), position + 4
+    return Char(chr(code)), position + 4
 
 
 def _variable(width: int, make: Callable[[bytes], Any]) -> Decoder:
@@ -226,29 +240,29 @@ _BY_CONSTRUCTOR: dict[int, Decoder] = {
     0x40: _constant(None),
     0x41: _constant(True),
     0x42: _constant(False),
-    0x43: _constant(0),
-    0x44: _constant(0),
+    0x43: _constant(UInt(0)),
+    0x44: _constant(ULong(0)),
     0x45: _empty_list,
-    0x50: _fixed(">B"),
-    0x51: _fixed(">b"),
-    0x52: _fixed(">B"),
-    0x53: _fixed(">B"),
-    0x54: _fixed(">b"),
+    0x50: _fixed(">B", UByte),
+    0x51: _fixed(">b", Byte),
+    0x52: _fixed(">B", UInt),
+    0x53: _fixed(">B", ULong),
+    0x54: _fixed(">b", Int),
     0x55: _fixed(">b"),
     0x56: _boolean,
-    0x60: _fixed(">H"),
-    0x61: _fixed(">h"),
-    0x70: _fixed(">I"),
-    0x71: _fixed(">i"),
-    0x72: _fixed(">f"),
+    0x60: _fixed(">H", UShort),
+    0x61: _fixed(">h", Short),
+    0x70: _fixed(">I", UInt),
+    0x71: _fixed(">i", Int),
+    0x72: _fixed(">f", Float),
     0x73: _char,
-    0x74: _decimal(4),
-    0x80: _fixed(">Q"),
+    0x74: _decimal(0x74, 4),
+    0x80: _fixed(">Q", ULong),
     0x81: _fixed(">q"),
     0x82: _fixed(">d"),
     0x83: _fixed(">q", Timestamp),
-    0x84: _decimal(8),
-    0x94: _decimal(16),
+    0x84: _decimal(0x84, 8),
+    0x94: _decimal(0x94, 16),
     0x98: _uuid,
     0xA0: _variable(1, bytes),
     0xA1: _variable(1, _text),

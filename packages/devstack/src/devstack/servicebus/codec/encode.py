@@ -5,7 +5,22 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
-from devstack.servicebus.codec.values import Array, Described, Int, Raw, Symbol, Timestamp, UByte, UInt, ULong
+from devstack.servicebus.codec.values import (
+    Array,
+    Byte,
+    Char,
+    Described,
+    Float,
+    Int,
+    Raw,
+    Short,
+    Symbol,
+    Timestamp,
+    UByte,
+    UInt,
+    ULong,
+    UShort,
+)
 
 
 def encode(value: Any) -> bytes:
@@ -145,10 +160,15 @@ _ENCODERS: dict[type, Callable[[Any], bytes]] = {
     dict: _map,
     Symbol: symbol,
     Timestamp: timestamp,
+    Byte: lambda value: struct.pack(">Bb", 0x51, value),
+    Short: lambda value: struct.pack(">Bh", 0x61, value),
+    Int: _int,
     UByte: ubyte,
+    UShort: ushort,
     UInt: uint,
     ULong: ulong,
-    Int: _int,
+    Float: lambda value: struct.pack(">Bf", 0x72, value),
+    Char: lambda value: struct.pack(">BI", 0x73, ord(value)),
     Array: _array,
     Described: lambda value: b"\x00" + encode(value.descriptor) + encode(value.value),
     Raw: lambda value: value.encoded,

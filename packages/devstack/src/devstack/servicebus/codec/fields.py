@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
 from devstack.servicebus.codec import encode as e
+from devstack.servicebus.codec import values as v
 from devstack.servicebus.codec.values import Symbol
 
 T = TypeVar("T")
@@ -25,10 +26,13 @@ class FieldType:
 
 Text = Annotated[str, FieldType(e.string, (str, Symbol))]
 Name = Annotated[str, FieldType(e.symbol, (Symbol, str))]
-UByte = Annotated[int, FieldType(e.ubyte, (int,))]
-UShort = Annotated[int, FieldType(e.ushort, (int,))]
-UInt = Annotated[int, FieldType(e.uint, (int,))]
-ULong = Annotated[int, FieldType(e.ulong, (int,))]
+_INTEGERS = (v.UInt, v.ULong, v.UByte, v.UShort, int, v.Int, v.Short, v.Byte)
+"""Of a number only the value counts: a client that writes it wider or narrower is understood."""
+
+UByte = Annotated[int, FieldType(e.ubyte, _INTEGERS)]
+UShort = Annotated[int, FieldType(e.ushort, _INTEGERS)]
+UInt = Annotated[int, FieldType(e.uint, _INTEGERS)]
+ULong = Annotated[int, FieldType(e.ulong, _INTEGERS)]
 Bool = Annotated[bool, FieldType(e.boolean, (bool,))]
 Binary = Annotated[bytes, FieldType(e.binary, (bytes,))]
 

@@ -11,6 +11,7 @@ from typing import Any
 from devstack.servicebus.codec import encode as e
 from devstack.servicebus.codec.decode import decode, decode_list, skip
 from devstack.servicebus.codec.errors import malformed
+from devstack.servicebus.codec.values import Timestamp
 
 BATCH_FORMAT = 0x80013700
 """The message format of a batch: each data section is one encoded message. Source: the Azure SDKs."""
@@ -239,7 +240,7 @@ def _number(fields: list[Any], index: int) -> int | None:
     value = fields[index] if len(fields) > index else None
     if value is None:
         return None
-    if type(value) is not int:
+    if not isinstance(value, int) or isinstance(value, bool | Timestamp):
         raise malformed("a field of the header has the wrong type")
     return value
 

@@ -92,8 +92,9 @@ if "many" in _wanted:
 
 
 if "timer" in _wanted:
+    schedule = os.environ.get("TIMER_SCHEDULE", "* * * * * *")
 
-    @app.timer_trigger(arg_name="timer", schedule="* * * * * *", run_on_startup=True)
+    @app.timer_trigger(arg_name="timer", schedule=schedule, run_on_startup=True)
     def timer(timer: func.TimerRequest) -> None:
         record(what="timer", past_due=timer.past_due)
         time.sleep(float(os.environ.get("TIMER_SECONDS", "0")))

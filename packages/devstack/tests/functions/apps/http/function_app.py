@@ -50,7 +50,7 @@ async def named_by_its_function(req: func.HttpRequest, context: func.Context) ->
     return _described(req, function=context.function_name)
 
 
-@app.route(route="raises")
+@app.route(route="raises/{name?}")
 async def raises(req: func.HttpRequest) -> func.HttpResponse:
     raise ValueError("the function's own mistake")
 
