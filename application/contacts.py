@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from application.errors import ContactNotFound
+from cosmos_outbox.outbox.aggregates import Aggregates
+from cosmos_outbox.outbox.errors import AggregateNotFound
+from cosmos_outbox.outbox.idempotency import KeyedRequest
+from cosmos_outbox.outbox.unit_of_work import Clock, ETag, Origin, Page, Receipt, Versioned
 from domain.contact import Contact
 from domain.errors import ContactDeleted
 from domain.values import ContactDetails
-from outbox.aggregates import Aggregates
-from outbox.errors import AggregateNotFound
-from outbox.idempotency import KeyedRequest
-from outbox.unit_of_work import Clock, ETag, Origin, Page, Receipt, Versioned
 
 Revision = Callable[[ContactDetails], ContactDetails]
 """Makes a contact's new details from its present ones. After a lost race the revision is called again."""
@@ -50,12 +50,12 @@ class Contacts:
         def make(contact_id: UUID) -> Contact:
             return Contact.create(details, at=at, contact_id=contact_id)
 
-        return await self.aggregates.create_once(make, request, origin, before_claims=details)
+        return await self.aggregates.create_once(make, request, origin)
 
-    async def read(self, contact_id: UUID, origin: Origin) -> Versioned[Contact]:
-        """The contact and its version. Raises ContactNotFound."""
+    async def read(self, contact_id: UUID, origin: Origin, *, newest: bool = False) -> Versioned[Contact]:
+        """The contact and its version; ``newest``: no older than this call. Raises ContactNotFound."""
         with _found(contact_id):
-            return await self.aggregates.read(Contact, str(contact_id), origin)
+            return await self.aggregates.read(Contact, str(contact_id), origin, newest=newest)
 
     async def page(self, size: int, continuation_token: str | None, origin: Origin) -> Page[Contact]:
         """A page of contacts that are not deleted. Raises UnknownContinuation."""

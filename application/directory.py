@@ -11,9 +11,9 @@ from typing import Any, Protocol
 
 from pydantic import ValidationError
 
-from inbox.entry import After, ListedPage
-from inbox.event import Event
-from inbox.reading import TolerantReader
+from cosmos_outbox.inbox.entry import After, ListedPage
+from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.inbox.reading import TolerantReader
 
 
 class _Name(TolerantReader):

@@ -1,6 +1,6 @@
 // What the promises rest on is declared here, and nothing else makes it: the app has no right to create a container, a
 // topic or a subscription. tests/deploy holds this against the settings and the documentation;
-// `python -m infra.preflight` holds a deployment against both.
+// `python -m cosmos_outbox preflight` holds a deployment against both.
 targetScope = 'resourceGroup'
 
 @minLength(1)
@@ -84,7 +84,7 @@ param relayAlwaysReady int = 0
 @description('Two function apps with the same code: one answers HTTP, one relays. Each has its own instances in any case.')
 param separateRelay bool = false
 
-@description('The container of what a subscriber with effects remembers, for a service that has one. Empty: none is made.')
+@description('The container of what a subscriber with effects remembers, for a service that has one: the name in its declaration. Empty: none is made.')
 param effectsContainer string = ''
 
 @description('Cosmos DB, Service Bus and storage are reached over private endpoints only. Needs Service Bus Premium.')
@@ -198,11 +198,11 @@ var otherFunctions = [
   'patch_contact'
   'replay_parked'
   'search_directory'
-  'sweep_directory'
-  'unrouted'
+  'sweep_contact_directory'
   'tend_parked'
+  'unrouted'
+  'watch_contact_directory'
   'watch_relay'
-  'watch_set_aside'
 ]
 
 module identity 'modules/identity.bicep' = {
@@ -335,7 +335,8 @@ module serviceBusEndpoint 'modules/private-endpoint.bicep' = if (privateNetworki
   }
 }
 
-// What both apps have. The names are those of infra/settings.py; "__" parts them from the fields of an identity.
+// What both apps have. The names are those of cosmos_outbox/settings/ and of infra/bootstrap.py; "__" parts them from the
+// fields of an identity.
 var appSettings = {
   COSMOS__accountEndpoint: cosmos.outputs.endpoint
   COSMOS__credential: 'managedidentity'
@@ -346,7 +347,6 @@ var appSettings = {
   COSMOS_PARKED_CONTAINER: parkedContainerName
   COSMOS_DIRECTORY_CONTAINER: directoryContainerName
   COSMOS_SET_ASIDE_CONTAINER: setAsideContainerName
-  COSMOS_EFFECTS_CONTAINER: effectsContainer
   COSMOS_CLAIM_CONTAINER: claimContainerName
   SERVICEBUS__fullyQualifiedNamespace: serviceBus.outputs.fullyQualifiedNamespace
   SERVICEBUS__credential: 'managedidentity'
@@ -357,7 +357,6 @@ var appSettings = {
   EVENT_SCHEMAS: eventSchemas
   EVENT_TTL_SECONDS: string(eventTtlSeconds)
   IDEMPOTENCY_TTL_SECONDS: string(idempotencyTtlSeconds)
-  IDEMPOTENCY_OLD_RECORDS: 'false'
   PARKED_MAX_AGE_SECONDS: string(parkedMaxAgeSeconds)
   SHED_LOAD_AFTER_SECONDS: string(shedLoadAfterSeconds)
   RELAY_SEND_SECONDS: '60'

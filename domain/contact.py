@@ -5,6 +5,8 @@ from datetime import datetime
 from typing import Any, ClassVar, Self
 from uuid import UUID, uuid4
 
+from cosmos_outbox.outbox.aggregate import Aggregate, AggregateState
+from cosmos_outbox.outbox.event import DomainEvent, WireModel
 from domain.errors import ContactDeleted
 from domain.events import (
     ContactCompanyUpdatedEvent,
@@ -12,13 +14,9 @@ from domain.events import (
     ContactDeletedEvent,
     ContactDescriptionUpdatedEvent,
     ContactEmailUpdatedEvent,
-    ContactEvent,
     ContactNameUpdatedEvent,
-    PublishedContact,
 )
 from domain.values import Company, ContactDetails, ContactState, Name
-from outbox.aggregate import Aggregate, AggregateState
-from outbox.event import WireModel
 
 
 class Contact(Aggregate[ContactState]):
@@ -26,6 +24,14 @@ class Contact(Aggregate[ContactState]):
 
     aggregate_type: ClassVar[str] = "contact"
     state_type: ClassVar[type[AggregateState]] = ContactState
+    created_event: ClassVar[type[DomainEvent] | None] = ContactCreatedEvent
+    changed_events: ClassVar[Mapping[str, type[DomainEvent]]] = {
+        "name": ContactNameUpdatedEvent,
+        "email": ContactEmailUpdatedEvent,
+        "description": ContactDescriptionUpdatedEvent,
+        "company": ContactCompanyUpdatedEvent,
+        "deleted": ContactDeletedEvent,
+    }
 
     @classmethod
     def create(cls, details: ContactDetails, *, at: datetime, contact_id: UUID | None = None) -> Self:
@@ -103,38 +109,6 @@ class Contact(Aggregate[ContactState]):
         if self._state.deleted:
             raise ContactDeleted(f"contact {self.id} was deleted: create a new one")
         self._set(name, _with_unknown_fields(getattr(self._state, name), value), at)
-
-    def _created(self, state: ContactState, sequence: int) -> ContactEvent:
-        return ContactCreatedEvent(
-            contact_id=self.id,
-            sequence=sequence,
-            created_at=state.created_at,
-            contact=PublishedContact.of(state),
-        )
-
-    def _updated(self, name: str, state: ContactState, sequence: int, at: datetime) -> ContactEvent:
-        match name:
-            case "name":
-                return ContactNameUpdatedEvent(
-                    contact_id=state.id, sequence=sequence, created_at=at, name=state.name
-                )
-            case "email":
-                return ContactEmailUpdatedEvent(
-                    contact_id=state.id, sequence=sequence, created_at=at, email=state.email
-                )
-            case "description":
-                return ContactDescriptionUpdatedEvent(
-                    contact_id=state.id, sequence=sequence, created_at=at, description=state.description
-                )
-            case "company":
-                return ContactCompanyUpdatedEvent(
-                    contact_id=state.id, sequence=sequence, created_at=at, company=state.company
-                )
-            case "deleted":
-                return ContactDeletedEvent(
-                    contact_id=state.id, sequence=sequence, created_at=at, deleted_at=at
-                )
-        raise AssertionError(f"no event tells that {name} of a contact changed: add a case here")
 
     def _stamps(self, changed: Collection[str], at: datetime) -> Mapping[str, Any]:
         return {"modified_at": at, "deleted_at": at if "deleted" in changed else None}

@@ -3,8 +3,8 @@
 from typing import Literal
 from uuid import UUID
 
-from domain.values import Company, ContactDetails, ContactState, Name
-from outbox.event import DomainEvent, Timestamp
+from cosmos_outbox.outbox.event import DomainEvent, Timestamp
+from domain.values import Company, ContactDetails, Name
 
 
 class ContactEvent(DomainEvent):
@@ -19,11 +19,6 @@ class PublishedContact(ContactDetails):
     id: UUID
     created_at: Timestamp
     modified_at: Timestamp | None = None
-
-    @classmethod
-    def of(cls, state: ContactState) -> "PublishedContact":
-        """The published part of a stored contact."""
-        return cls.model_construct(**{name: getattr(state, name) for name in cls.model_fields})
 
 
 class ContactCreatedEvent(ContactEvent):

@@ -11,8 +11,8 @@ from uuid import UUID
 from pydantic import Field
 from pydantic.fields import FieldInfo
 
-from outbox.aggregate import AggregateState, input_rule
-from outbox.event import Timestamp, WireModel
+from cosmos_outbox.outbox.aggregate import AggregateState, input_rule
+from cosmos_outbox.outbox.event import Timestamp, WireModel
 
 NAME_LENGTH = 100
 COMPANY_LENGTH = 250

@@ -1,81 +1,112 @@
-"""The composition root of the contact service: the use cases over an outbox and an inbox, made once per process."""
+"""The composition root of the contact service: what it is called, what it keeps, and the use cases over that."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING
 
 from application.contacts import Contacts
-from infra.contacts.documents import CONTACTS
-from infra.http.caller import Callers
-from infra.late import late
-from infra.settings import Settings
-from infra.wiring import OnePerProcess, Outbox, wire_outbox
-from outbox.aggregates import Aggregates
-from outbox.unit_of_work import utc_now
+from application.directory import Directory, DirectoryEntry, entry_of, project
+from cosmos_outbox.inbox.sweep import Sweep
+from cosmos_outbox.outbox.unit_of_work import utc_now
+from cosmos_outbox.settings.environment import Settings
+from cosmos_outbox.settings.names import Named, Names
+from cosmos_outbox.wiring.kept import ReadModel
+from cosmos_outbox.wiring.outbox import Outbox
+from cosmos_outbox.wiring.service import Service, Wired
+from cosmos_outbox.wiring.subscription import Subscriber, Subscription
+from domain.contact import Contact
+from domain.events import ContactDeletedEvent
+from infra.directory import FORM, CosmosDirectory
 
-if TYPE_CHECKING:
-    from application.directory import Directory, DirectoryEntry
-    from inbox.sweep import Sweep
-    from infra.contacts import read_side
-    from infra.read_model import Queried, ReadModel
-    from infra.subscriber import Subscriber, Subscription
-else:
-    read_side = late("infra.contacts.read_side")
+service = Service(
+    "contacts",
+    aggregates=[Contact],
+    names=Names(
+        database="contacts",
+        container="contacts",
+        topic="contact-events",
+        leases="leases",
+        parked="parked-events",
+        claims="claims",
+        set_aside="set-aside",
+    ),
+    untyped=Contact.aggregate_type,  # the article's events do not name their aggregate's type
+)
+
+DIRECTORY = service.read_model(
+    "contact-directory",
+    of=Contact,
+    form=FORM,
+    state_of=entry_of,
+    project=project,
+    subscription=Named("SERVICEBUS_SUBSCRIPTION", "contact-directory"),
+    container=Named("COSMOS_DIRECTORY_CONTAINER", "directory"),
+)
+
+service.erases(Contact, delete=Contact.delete, remains=Contact.erased, kept=[ContactDeletedEvent])
 
 
 @dataclass(frozen=True)
 class Application:
     """The contact service and its directory, wired."""
 
-    contacts: Contacts
-    outbox: Outbox
-    callers: Callers
-    settings: Settings
+    wired: Wired
 
     @property
-    def directory(self) -> "Directory":
+    def contacts(self) -> Contacts:
+        """The use cases on contacts."""
+        return Contacts(self.wired.aggregates, utc_now)
+
+    @property
+    def outbox(self) -> Outbox:
+        """What stores and forwards."""
+        return self.wired.outbox
+
+    @property
+    def settings(self) -> Settings:
+        """The settings."""
+        return self.wired.settings
+
+    @property
+    def directory(self) -> Directory:
         """The search."""
-        return self._read_side.directory
+        return CosmosDirectory(self.read_model.listing)
 
     @property
-    def read_model(self) -> "ReadModel[DirectoryEntry]":
+    def read_model(self) -> ReadModel[DirectoryEntry]:
         """What keeps the directory, from events and from the contacts."""
-        return self._read_side.model
+        return self.wired.read_model(DIRECTORY)
 
     @property
-    def subscriber(self) -> "Subscriber":
+    def subscriber(self) -> Subscriber:
         """What receives the events."""
-        return self._read_side.subscriber
+        return self.wired.subscriptions[DIRECTORY.name].subscriber
 
     @property
-    def sweep(self) -> "Sweep[DirectoryEntry]":
+    def sweep(self) -> Sweep[DirectoryEntry]:
         """What finds the changes of which no event came."""
         return self.read_model.sweep
 
     @property
-    def subscriptions(self) -> "Sequence[Subscription]":
+    def resources(self) -> AsyncExitStack:
+        """Closes all clients."""
+        return self.wired.resources
+
+    async def check(self) -> None:
+        """Returns if the store answers. Raises Unavailable, Throttled or Misconfigured."""
+        await self.wired.check()
+
+    @property
+    def subscriptions(self) -> Mapping[str, Subscription]:
         """What the subscriber worker serves."""
-        return self._read_side.subscriptions
-
-    @cached_property
-    def _read_side(self) -> "read_side.ReadSide":
-        return read_side.wire_read_side(self.settings, self.outbox)
+        return self.wired.subscriptions
 
 
-def queried() -> "Queried":
-    """By what the contact service finds its documents: preflight looks whether it is indexed."""
-    return read_side.QUERIED
+def wire(environment: Mapping[str, str]) -> Application:
+    """Build the contact service from settings. Opens no connection. Raises Misconfigured."""
+    return Application(service.wire(environment))
 
 
-def wire(settings: Settings) -> Application:
-    """Build the contact service from settings. Opens no connection: the first use opens it."""
-    outbox = wire_outbox(settings, CONTACTS)
-    aggregates = Aggregates(outbox.open_unit_of_work, outbox.claims, settings.idempotency_old_records)
-    return Application(
-        Contacts(aggregates, utc_now), outbox, Callers(settings.platform_authenticates), settings
-    )
-
-
-application = OnePerProcess(wire)
-"""The application of this process: call ``application()`` inside the running loop."""
+def application() -> Application:
+    """The contact service of this process: call it inside the running loop. Raises Misconfigured."""
+    return Application(service())

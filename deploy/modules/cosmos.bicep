@@ -165,7 +165,6 @@ resource parked 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers@2
           { path: '/type/?' }
           { path: '/aggregateType/?' }
           { path: '/aggregateId/?' }
-          { path: '/contactId/?' }
           { path: '/position/?' }
           { path: '/parkedAt/?' }
         ]
@@ -250,6 +249,7 @@ resource setAside 'Microsoft.DocumentDB/databaseAccounts/sqlDatabases/containers
           { path: '/state/?' }
           { path: '/setAsideAt/?' }
           { path: '/triedAt/?' }
+          { path: '/aggregateType/?' }
           { path: '/aggregateId/?' }
         ]
         excludedPaths: [

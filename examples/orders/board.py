@@ -12,11 +12,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from inbox.entry import After, ListedPage
-from inbox.event import Event
-from inbox.reading import TolerantReader
-from infra.cosmos.entries import EntryForm
-from infra.cosmos.listing import Condition, EntryListing
+from cosmos_outbox.inbox.entry import After, ListedPage
+from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.inbox.form import Condition, EntryForm, Listing
+from cosmos_outbox.inbox.reading import TolerantReader
 
 
 class _Line(TolerantReader):
@@ -81,7 +80,7 @@ FORM = EntryForm(
 class Board:
     """The board, for readers."""
 
-    listing: EntryListing[BoardEntry]
+    listing: Listing[BoardEntry]
 
     async def page(
         self, status: Status | None, size: int, continuation_token: str | None

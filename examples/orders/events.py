@@ -6,8 +6,8 @@ from uuid import UUID
 
 from pydantic import AfterValidator, Field
 
-from outbox.aggregate import input_rule
-from outbox.event import DomainEvent, Timestamp, WireModel
+from cosmos_outbox.outbox.aggregate import input_rule
+from cosmos_outbox.outbox.event import DomainEvent, Timestamp, WireModel
 
 MOST_PIECES = 1000
 SKU_LENGTH = 40

@@ -5,27 +5,26 @@ from uuid import UUID
 
 import azure.functions as func
 
+from cosmos_outbox.http import request
+from cosmos_outbox.http.answering import Answering
+from cosmos_outbox.http.errors import FieldError, InvalidRequest
+from cosmos_outbox.http.resource import Resource
+from cosmos_outbox.http.responses import json_response
+from cosmos_outbox.http.validation import known, validated
+from cosmos_outbox.inbox.entry import ListedPage
+from cosmos_outbox.outbox.errors import AggregateNotFound
 from examples.orders.board import BoardEntry, Status
 from examples.orders.errors import OrderFull, OrderShipped
 from examples.orders.events import Line
 from examples.orders.order import NewOrder, Order
-from inbox.entry import ListedPage
-from infra.http import operations, request
-from infra.http.answering import Answering
-from infra.http.errors import FieldError, InvalidRequest
-from infra.http.resource import Resource
-from infra.http.responses import json_response
-from infra.http.validation import known, validated
-from outbox.errors import AggregateNotFound
+from examples.orders.service import service
 
-answering = Answering([(OrderShipped, 409, "Conflict"), (OrderFull, 409, "Conflict")])
 
-OPERATIONS = [
-    operations.Names(
-        aggregate_type=Order.aggregate_type, path="orders", owner="orderId", count="parkedOrders"
-    )
-]
-"""What operators call each type of aggregate."""
+def _check_load() -> None:
+    service().outbox.shedder.check()
+
+
+answering = Answering([(OrderShipped, 409, "Conflict"), (OrderFull, 409, "Conflict")], check_load=_check_load)
 
 
 def order_id(req: func.HttpRequest) -> UUID:

@@ -4,21 +4,21 @@ This aggregate shows both ways to raise an event. ``shipped_at`` is a property: 
 with its value. A new line is an event of its own, which no changed property explains, and is raised at once.
 """
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, ClassVar, Self
 from uuid import UUID, uuid4
 
+from cosmos_outbox.outbox.aggregate import Aggregate, AggregateState, input_rule
+from cosmos_outbox.outbox.event import DomainEvent, Timestamp, WireModel
 from examples.orders.errors import OrderFull, OrderShipped
 from examples.orders.events import (
     Line,
-    OrderEvent,
     OrderLineAddedEvent,
     OrderPlacedEvent,
     OrderShippedEvent,
     name_of,
 )
-from outbox.aggregate import Aggregate, AggregateState, input_rule
-from outbox.event import Timestamp, WireModel
 
 MOST_LINES = 50
 CUSTOMER_LENGTH = 100
@@ -41,7 +41,7 @@ class OrderState(NewOrder, AggregateState):
     """An order as it is stored."""
 
     id: UUID
-    placed_at: Timestamp
+    created_at: Timestamp
     shipped_at: Timestamp | None = None
 
 
@@ -50,11 +50,13 @@ class Order(Aggregate[OrderState]):
 
     aggregate_type: ClassVar[str] = "order"
     state_type: ClassVar[type[AggregateState]] = OrderState
+    created_event: ClassVar[type[DomainEvent] | None] = OrderPlacedEvent
+    changed_events: ClassVar[Mapping[str, type[DomainEvent]]] = {"shipped_at": OrderShippedEvent}
 
     @classmethod
     def place(cls, order: NewOrder, *, at: datetime, order_id: UUID | None = None) -> Self:
         """A new order, not stored yet. ``at``: when the order is placed (UTC)."""
-        return cls(OrderState(**dict(order), id=order_id or uuid4(), placed_at=at), is_new=True)
+        return cls(OrderState(**dict(order), id=order_id or uuid4(), created_at=at), is_new=True)
 
     @property
     def aggregate_id(self) -> str:
@@ -83,16 +85,3 @@ class Order(Aggregate[OrderState]):
             raise OrderShipped(
                 f"order {self.aggregate_id} was shipped and takes no change: place another order"
             )
-
-    def _created(self, state: OrderState, sequence: int) -> OrderEvent:
-        return OrderPlacedEvent(
-            order_id=state.id,
-            sequence=sequence,
-            created_at=state.placed_at,
-            customer=state.customer,
-            lines=state.lines,
-        )
-
-    def _updated(self, name: str, state: OrderState, sequence: int, at: datetime) -> OrderEvent:
-        assert name == "shipped_at", f"no event tells that {name} changed: add a case here"
-        return OrderShippedEvent(order_id=state.id, sequence=sequence, created_at=at, shipped_at=at)

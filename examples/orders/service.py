@@ -1,63 +1,36 @@
-"""The use cases on orders; storing, repeating and racing are the outbox's part."""
+"""The order service: what it is called, what it keeps, and what it does when its events arrive."""
 
-from collections.abc import Collection
-from dataclasses import dataclass
-from uuid import UUID
+from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.outbox.unit_of_work import utc_now
+from cosmos_outbox.settings.names import Names
+from cosmos_outbox.wiring.service import Service
+from examples.orders.board import FORM, Board, entry_of, project
+from examples.orders.events import OrderShippedEvent
+from examples.orders.mail import LoggedMail, Mail
+from examples.orders.order import Order
+from examples.orders.use_cases import Orders
 
-from examples.orders.events import Line
-from examples.orders.order import NewOrder, Order
-from outbox.aggregates import Aggregates
-from outbox.idempotency import KeyedRequest
-from outbox.unit_of_work import Clock, ETag, Origin, Page, Receipt, Versioned
+service = Service(
+    "orders", aggregates=[Order], names=Names(database="orders", container="orders", topic="order-events")
+)
+
+BOARD = service.read_model("order-board", of=Order, form=FORM, state_of=entry_of, project=project)
+
+mail: Mail = LoggedMail()
 
 
-@dataclass(frozen=True)
-class Orders:
-    """The order service. A call raises the errors of :class:`outbox.aggregates.Aggregates` and those of an order."""
+@service.effect("order-mails", of=Order)
+async def tell_customer(event: Event) -> None:
+    """One e-mail when the order is shipped; the event's id is its idempotency key, by which a repetition is known."""
+    if event.action == OrderShippedEvent.__name__:
+        await mail.order_shipped(event.aggregate.id, idempotency_key=event.id)
 
-    aggregates: Aggregates
-    clock: Clock
 
-    async def place(self, order: NewOrder, origin: Origin) -> Receipt[Order]:
-        """Store a new order."""
-        return await self.aggregates.create(Order.place(order, at=self.clock()), origin)
+def orders() -> Orders:
+    """The use cases, in this process."""
+    return Orders(service().aggregates, utc_now)
 
-    async def place_once(
-        self, order: NewOrder, origin: Origin, request: KeyedRequest
-    ) -> tuple[Receipt[Order], bool]:
-        """As :meth:`place`, but a repetition with the same key gets the first answer; True: it did."""
 
-        at = self.clock()
-
-        def make(order_id: UUID) -> Order:
-            return Order.place(order, at=at, order_id=order_id)
-
-        return await self.aggregates.create_once(make, request, origin, before_claims=order)
-
-    async def read(self, order_id: UUID, origin: Origin) -> Versioned[Order]:
-        """The order and its version."""
-        return await self.aggregates.read(Order, str(order_id), origin)
-
-    async def page(self, size: int, continuation_token: str | None, origin: Origin) -> Page[Order]:
-        """A page of orders."""
-        return await self.aggregates.page(Order, size, continuation_token, origin)
-
-    async def add_line(
-        self, order_id: UUID, line: Line, origin: Origin, *, if_match: Collection[ETag] = ()
-    ) -> Receipt[Order]:
-        """Add a line."""
-
-        def add(order: Order) -> None:
-            order.add_line(line, at=self.clock())
-
-        return await self.aggregates.change(Order, str(order_id), add, origin, if_match=if_match)
-
-    async def ship(
-        self, order_id: UUID, origin: Origin, *, if_match: Collection[ETag] = ()
-    ) -> Receipt[Order]:
-        """Ship the order."""
-
-        def ship(order: Order) -> None:
-            order.ship(at=self.clock())
-
-        return await self.aggregates.change(Order, str(order_id), ship, origin, if_match=if_match)
+def board() -> Board:
+    """The board, for readers."""
+    return Board(service().read_model(BOARD).listing)

@@ -15,7 +15,7 @@ from typing import Any
 import azure.functions as func
 from aiohttp import web
 
-from infra.http import operations_page
+from cosmos_outbox.functions.operator import operations_page
 
 KEY = "the-admin-key"
 PREFIX = "/some/prefix"

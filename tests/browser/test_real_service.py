@@ -34,7 +34,7 @@ async def stack(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stack
         "DEVSTACK_FUNCTION_KEY": FUNCTION,
         # A timer that comes at some second would do what the operator is about to do.
         "AzureWebJobs.tend_parked.Disabled": "true",
-        "AzureWebJobs.watch_set_aside.Disabled": "true",
+        "AzureWebJobs.watch_contact_directory.Disabled": "true",
         "AzureWebJobs.watch_relay.Disabled": "true",
     }
     with Stack(tmp_path_factory.mktemp("stack"), settings) as started:

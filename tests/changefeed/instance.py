@@ -13,7 +13,7 @@ from typing import Any
 
 from azure.cosmos.aio import CosmosClient
 
-from changefeed import ChangeFeedContext, ChangeFeedProcessor
+from cosmos_changefeed import ChangeFeedContext, ChangeFeedProcessor
 from devstack.settings import COSMOS_KEY
 from tests.changefeed.support import MENDING
 

@@ -10,7 +10,14 @@ from typing import Any
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from changefeed import ChangeFeedContext, ChangeFeedProcessor, Changes, ProcessorOptions, StartFrom, TwoSteps
+from cosmos_changefeed import (
+    ChangeFeedContext,
+    ChangeFeedProcessor,
+    Changes,
+    ProcessorOptions,
+    StartFrom,
+    TwoSteps,
+)
 from devstack.settings import COSMOS_KEY
 
 FAST = ProcessorOptions(
@@ -97,6 +104,9 @@ class Recorder:
 
     def on_error(self, lease_token: str | None, error: Exception) -> None:
         self.errors.append((lease_token, error))
+
+    def has(self, count: int) -> bool:
+        return len(self.items) >= count
 
     @property
     def ids(self) -> list[str]:

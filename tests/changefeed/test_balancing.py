@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from changefeed.balancing import leases_to_take
-from changefeed.lease import Lease
+from cosmos_changefeed.balancing import leases_to_take
+from cosmos_changefeed.lease import Lease
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 EXPIRATION = 60.0

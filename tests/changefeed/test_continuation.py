@@ -6,9 +6,9 @@ import json
 import pytest
 from azure.cosmos._change_feed.change_feed_state import ChangeFeedState, ChangeFeedStateV2
 
-from changefeed.continuation import Position, from_sdk, parse_sdk_feed_range, sdk_feed_range, to_sdk
-from changefeed.errors import LeasesUnusable
-from changefeed.lease import EpkRange
+from cosmos_changefeed.continuation import Position, from_sdk, parse_sdk_feed_range, sdk_feed_range, to_sdk
+from cosmos_changefeed.errors import LeasesUnusable
+from cosmos_changefeed.lease import EpkRange
 
 RID = "qicAAPEw9bE="
 HALF = EpkRange("", "1FFFFFFFFFFFFFFFFFFFFFFFFFFFFFFF")

@@ -2,9 +2,9 @@
 
 import pytest
 
-from changefeed.coverage import common, gaps, leases_for
-from changefeed.feed import PhysicalPartition
-from changefeed.lease import EpkRange, LeaseVersion
+from cosmos_changefeed.coverage import common, gaps, leases_for
+from cosmos_changefeed.feed import PhysicalPartition
+from cosmos_changefeed.lease import EpkRange, LeaseVersion
 
 PARTITIONS = [
     PhysicalPartition("1", EpkRange("", "3F")),

@@ -15,10 +15,10 @@ from typing import Any
 import aiohttp
 import pytest
 
-from changefeed import ChangeFeedProcessor
-from changefeed.balancing import leases_to_take
-from changefeed.lease import Lease
-from changefeed.lease_store import LeaseStore
+from cosmos_changefeed import ChangeFeedProcessor
+from cosmos_changefeed.balancing import leases_to_take
+from cosmos_changefeed.lease import Lease
+from cosmos_changefeed.lease_store import LeaseStore
 from devstack.testing import Service, eventually, running
 from tests.changefeed.support import FAST, Containers, Recorder, containers_at
 from tests.support.paths import ROOT
@@ -230,7 +230,7 @@ async def test_the_leases_of_a_dead_instance_are_taken_at_the_first_look_after_t
         looks.append((now, len(taken)))
         return taken
 
-    monkeypatch.setattr("changefeed.processor.leases_to_take", looked)
+    monkeypatch.setattr("cosmos_changefeed.processor.leases_to_take", looked)
     expired = datetime.now(UTC) + timedelta(seconds=3)
     await leave_all_leases_to(
         containers, "dead", renewed=expired - timedelta(seconds=FAST.expiration_interval)

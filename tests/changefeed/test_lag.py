@@ -2,7 +2,7 @@
 
 import time
 
-from changefeed import effective_key, estimate_lag
+from cosmos_changefeed import effective_key, estimate_lag
 from devstack.testing import eventually
 from tests.changefeed.support import Containers, Recorder
 

@@ -6,7 +6,7 @@ from operator import attrgetter
 
 import pytest
 
-from changefeed import LeaseLag, estimate_lag
+from cosmos_changefeed import LeaseLag, estimate_lag
 from devstack.testing import Service, eventually, running
 from tests.changefeed.support import Containers, Recorder, containers_at
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from changefeed.feed import FeedPage
-from changefeed.lag import session_lsn, transactions_behind
+from cosmos_changefeed.feed import FeedPage
+from cosmos_changefeed.lag import session_lsn, transactions_behind
 
 
 def page(session_token: str, *lsns: int) -> FeedPage:

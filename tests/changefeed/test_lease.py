@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from changefeed.lease import EpkRange, Lease, LeaseVersion
+from cosmos_changefeed.lease import EpkRange, Lease, LeaseVersion
 
 PREFIX = "relay-127.0.0.1_qicAAA==_qicAAPEw9bE="
 DOTNET_DOCUMENT = {

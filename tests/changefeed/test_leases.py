@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 import pytest
 from azure.cosmos.aio import CosmosClient
 
-from changefeed import ChangeFeedProcessor, LeasesUnusable
-from changefeed.feed import identify
+from cosmos_changefeed import ChangeFeedProcessor, LeasesUnusable
+from cosmos_changefeed.feed import identify
 from devstack.settings import COSMOS_KEY
 from devstack.testing import Service, eventually
 from tests.changefeed.support import FAST, Containers, Recorder

@@ -9,11 +9,11 @@ from functools import partial
 
 import pytest
 
-from changefeed import ChangeFeedProcessor
-from changefeed.feed import FeedReader
-from changefeed.lease import EpkRange, Lease
-from changefeed.lease_store import LeaseStore
-from changefeed.mending import LeaseMender
+from cosmos_changefeed import ChangeFeedProcessor
+from cosmos_changefeed.feed import FeedReader
+from cosmos_changefeed.lease import EpkRange, Lease
+from cosmos_changefeed.lease_store import LeaseStore
+from cosmos_changefeed.mending import LeaseMender
 from devstack.testing import Service, eventually, running
 from tests.changefeed.support import FAST, MENDING, Containers, Recorder, containers_at
 

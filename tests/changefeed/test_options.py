@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from changefeed import ProcessorOptions, StartFrom
-from changefeed.partition_worker import pause_after
+from cosmos_changefeed import ProcessorOptions, StartFrom
+from cosmos_changefeed.partition_worker import pause_after
 
 STARTED = datetime(2026, 1, 2, 3, 4, 5, 678901, UTC)
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from azure.core.exceptions import ServiceRequestError
 
-from changefeed.lease import Lease
-from changefeed.lease_store import LeaseStore
+from cosmos_changefeed.lease import Lease
+from cosmos_changefeed.lease_store import LeaseStore
 from devstack.testing import Service, eventually, running
 from tests.changefeed.support import FAST, SHORT_LEASES, Containers, Recorder, containers_at
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from changefeed import StartFrom
+from cosmos_changefeed import StartFrom
 from devstack.testing import eventually
 from tests.changefeed.support import FAST, Containers, Recorder
 

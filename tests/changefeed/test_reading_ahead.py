@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from changefeed import Changes, Handler, TwoSteps
-from changefeed.feed import FeedPage, FeedReader
+from cosmos_changefeed import Changes, Handler, TwoSteps
+from cosmos_changefeed.feed import FeedPage, FeedReader
 from devstack.testing import eventually
 from tests.changefeed.support import FAST, Containers, Recorder
 

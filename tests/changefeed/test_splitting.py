@@ -2,10 +2,10 @@
 
 import pytest
 
-from changefeed.errors import LeasesUnusable
-from changefeed.feed import PhysicalPartition
-from changefeed.lease import EpkRange, Lease, LeaseVersion
-from changefeed.splitting import successors
+from cosmos_changefeed.errors import LeasesUnusable
+from cosmos_changefeed.feed import PhysicalPartition
+from cosmos_changefeed.lease import EpkRange, Lease, LeaseVersion
+from cosmos_changefeed.splitting import successors
 
 PARTITIONS = [
     PhysicalPartition("1", EpkRange("", "3F")),

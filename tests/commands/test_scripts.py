@@ -187,7 +187,11 @@ def test_what_runs_is_the_app_and_devstack_without_what_tests() -> None:
     def lines(name: str) -> set[str]:
         return {line for line in (ROOT / name).read_text().splitlines() if line and line[0] != "#"}
 
-    assert lines("requirements-run.txt") == {"-r requirements.txt", "--editable ./packages/devstack"}
+    assert lines("requirements-run.txt") == {
+        "-r requirements.txt",
+        "--editable ./packages/changefeed",
+        "--editable ./packages/devstack",
+    }
     assert "-r requirements-run.txt" in lines("requirements-dev.txt")
     run = re.search(r"^run:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert run

@@ -7,20 +7,20 @@ import pytest
 from azure.cosmos.aio import CosmosClient
 from azure.servicebus.aio import ServiceBusClient
 
+from cosmos_outbox.cosmos.aggregates import batch
+from cosmos_outbox.cosmos.aggregates.batch import Lifetimes
+from cosmos_outbox.cosmos.aggregates.claims import CosmosClaims
+from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork
+from cosmos_outbox.cosmos.store.container import Container
+from cosmos_outbox.cosmos.store.writes import Write, size_in_bytes
+from cosmos_outbox.outbox.aggregate import AggregateKey
+from cosmos_outbox.outbox.claims import Claims
+from cosmos_outbox.outbox.feed import OutboxEvent
+from cosmos_outbox.outbox.publisher import Publisher
+from cosmos_outbox.outbox.unit_of_work import Origin, UnitOfWork
+from cosmos_outbox.servicebus.message import CloudEvents
+from cosmos_outbox.servicebus.publisher import ServiceBusPublisher
 from devstack.testing import Service
-from infra.cosmos import batch
-from infra.cosmos.batch import Lifetimes
-from infra.cosmos.claims import CosmosClaims
-from infra.cosmos.container import Container
-from infra.cosmos.unit_of_work import CosmosUnitOfWork
-from infra.cosmos.writes import Write, size_in_bytes
-from infra.servicebus.message import CloudEvents
-from infra.servicebus.publisher import ServiceBusPublisher
-from outbox.aggregate import AggregateKey
-from outbox.claims import Claims
-from outbox.feed import OutboxEvent
-from outbox.publisher import Publisher
-from outbox.unit_of_work import Origin, UnitOfWork
 from tests.support.azure import (
     CLAIMS,
     CONTACTS,

@@ -11,21 +11,19 @@ from uuid import uuid4
 import pytest
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from changefeed import ChangeFeedProcessor
+from cosmos_changefeed import ChangeFeedProcessor
+from cosmos_outbox.cosmos.relay.parked_documents import ParkedDocuments
+from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
+from cosmos_outbox.cosmos.store.container import Container
+from cosmos_outbox.operations.aggregate_past import AggregatePast
+from cosmos_outbox.operations.past_events import EventState, Expired, Past
+from cosmos_outbox.operations.relay_status import RelayObserver
+from cosmos_outbox.outbox.aggregate import AggregateKey
+from cosmos_outbox.outbox.errors import AggregateNotFound
+from cosmos_outbox.outbox.parking import Parking
+from cosmos_outbox.outbox.relay import Relay
+from cosmos_outbox.outbox.unit_of_work import utc_now
 from devstack.testing import Service, eventually, running
-from infra.aggregate_past import AggregatePast
-from infra.contacts.documents import CONTACTS as NAMES
-from infra.cosmos.container import Container
-from infra.cosmos.marker_documents import Owners
-from infra.cosmos.parked_documents import ParkedDocuments
-from infra.cosmos.parking_lot import CosmosParkingLot
-from infra.past_events import EventState, Expired, Past
-from infra.relay_status import RelayObserver
-from outbox.aggregate import AggregateKey
-from outbox.errors import AggregateNotFound
-from outbox.parking import Parking
-from outbox.relay import Relay
-from outbox.unit_of_work import utc_now
 from tests.support.azure import CONTACTS, LEASES, PARKED, contacts_database
 from tests.support.emulators import Gap
 from tests.support.fake_publisher import FakePublisher
@@ -114,7 +112,7 @@ async def world_of(cosmos: Service) -> AsyncIterator[World]:
         lot = CosmosParkingLot(
             Container(client, database.id, PARKED),
             "test",
-            ParkedDocuments(EVENTS, Owners(NAMES.parked)),
+            ParkedDocuments(EVENTS),
             ttl_seconds=TTL,
         )
         past = AggregatePast(
@@ -362,7 +360,7 @@ async def test_a_page_of_the_store_that_ends_early_is_not_the_end_of_the_events(
 async def test_of_more_events_than_are_looked_at_none_is_said_to_have_expired(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("infra.aggregate_past.MOST_EVENTS", 3)
+    monkeypatch.setattr("cosmos_outbox.operations.aggregate_past.MOST_EVENTS", 3)
     await world.store(1, 2, 3, 4, 5)
     await world.state(5)
     page = await world.page()

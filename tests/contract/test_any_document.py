@@ -12,19 +12,17 @@ from typing import Any
 import pytest
 from azure.cosmos.aio import CosmosClient
 
+from cosmos_outbox.cosmos.aggregates.documents import digest
+from cosmos_outbox.cosmos.relay.originals import CosmosOriginals
+from cosmos_outbox.cosmos.relay.parked_documents import ParkedDocuments
+from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
+from cosmos_outbox.cosmos.store.container import Container
+from cosmos_outbox.outbox.aggregate import AggregateKey
+from cosmos_outbox.outbox.errors import StillUnsendable
+from cosmos_outbox.outbox.parking import Parking
+from cosmos_outbox.outbox.relay import Relay
+from cosmos_outbox.outbox.unit_of_work import utc_now
 from devstack.testing import Service
-from infra.contacts.documents import CONTACTS as NAMES
-from infra.cosmos.container import Container
-from infra.cosmos.documents import digest
-from infra.cosmos.marker_documents import Owners
-from infra.cosmos.originals import CosmosOriginals
-from infra.cosmos.parked_documents import ParkedDocuments
-from infra.cosmos.parking_lot import CosmosParkingLot
-from outbox.aggregate import AggregateKey
-from outbox.errors import StillUnsendable
-from outbox.parking import Parking
-from outbox.relay import Relay
-from outbox.unit_of_work import utc_now
 from tests.contract.conftest import ServiceBusBroker
 from tests.support.any_document import any_document, drawn
 from tests.support.azure import CONTACTS, PARKED, contacts_database, cosmos_connection
@@ -64,7 +62,7 @@ async def world(cosmos_server: Service, servicebus_broker: ServiceBusBroker) -> 
         contacts_database(cosmos_server) as database,
         CosmosClient.from_connection_string(cosmos_connection(cosmos_server)) as client,
     ):
-        documents = ParkedDocuments(EVENTS, Owners(NAMES.parked))
+        documents = ParkedDocuments(EVENTS)
         lot = CosmosParkingLot(Container(client, database.id, PARKED), "test", documents, ttl_seconds=600)
         yield World(lot, CosmosOriginals(Container(client, database.id, CONTACTS), EVENTS), servicebus_broker)
 

@@ -5,14 +5,15 @@ from uuid import UUID
 
 import pytest
 
+from cosmos_outbox.cosmos.aggregates.claims import CosmosClaims
+from cosmos_outbox.cosmos.store.container import Container, StoreFailed
+from cosmos_outbox.cosmos.store.errors import Failure, Kind
+from cosmos_outbox.cosmos.store.item import Item
+from cosmos_outbox.cosmos.store.partition_key import Key
+from cosmos_outbox.outbox.claims import LONGEST_REQUEST_SECONDS, Claim
+from cosmos_outbox.outbox.errors import Throttled, Unavailable
+from cosmos_outbox.settings.errors import Misconfigured
 from devstack.testing import eventually
-from infra.cosmos.claims import CosmosClaims
-from infra.cosmos.container import Container, StoreFailed
-from infra.cosmos.documents import Item
-from infra.cosmos.errors import Failure, Kind
-from infra.errors import Misconfigured
-from outbox.claims import LONGEST_REQUEST_SECONDS, Claim
-from outbox.errors import Throttled, Unavailable
 from tests.contract.conftest import CosmosStore, Store
 from tests.support.emulators import Gap
 
@@ -74,7 +75,7 @@ class Faulty(Container):
             self.lost -= 1
             raise StoreFailed(Failure(Kind.PASSING, "injected: the answer was lost"))
 
-    async def read_with_age(self, item_id: str, partition_key: str) -> tuple[Item, float] | None:
+    async def read_with_age(self, item_id: str, partition_key: Key) -> tuple[Item, float] | None:
         return self.reads.pop(0) if self.reads else await super().read_with_age(item_id, partition_key)
 
 

@@ -7,15 +7,13 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from domain.contact import Contact
-from domain.values import Name
-from infra.cosmos import unit_of_work
-from infra.cosmos.container import Container, StoreFailed
-from infra.cosmos.errors import Failure, Kind
-from infra.cosmos.unit_of_work import CosmosUnitOfWork
-from infra.cosmos.writes import Write
-from infra.errors import Misconfigured
-from outbox.errors import (
+from cosmos_outbox.cosmos.aggregates import unit_of_work
+from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork
+from cosmos_outbox.cosmos.store.container import Container, StoreFailed
+from cosmos_outbox.cosmos.store.errors import Failure, Kind
+from cosmos_outbox.cosmos.store.partition_key import Key
+from cosmos_outbox.cosmos.store.writes import Write
+from cosmos_outbox.outbox.errors import (
     AggregateNotFound,
     ChangeTooLarge,
     OutcomeUnknown,
@@ -25,10 +23,15 @@ from outbox.errors import (
     UnknownContinuation,
     Unpublishable,
 )
-from outbox.unit_of_work import Origin, Receipt
+from cosmos_outbox.outbox.on_commit import OnCommit
+from cosmos_outbox.outbox.unit_of_work import Origin, Receipt
+from cosmos_outbox.settings.errors import Misconfigured
+from domain.contact import Contact
+from domain.values import Name
 from tests.contract.conftest import CosmosStore
 from tests.support.contacts import DETAILS, LATER, NOON, ORIGIN
 from tests.support.emulators import Gap
+from tests.support.imports import ImportTask, TaskState
 from tests.support.telemetry import recording
 
 JANE = Name(first_name="Jane", last_name="Doe")
@@ -118,8 +121,8 @@ async def test_more_than_a_batch_holds_is_refused_and_not_tracked_any_more(
             await work.commit()
 
 
-class Tenanted(Contact):
-    """A contact that shares its partition with others, under an id that somebody chose."""
+class Tenanted(ImportTask):
+    """A task that shares its partition with others, under an id that somebody chose."""
 
     chosen_id = ""
 
@@ -133,12 +136,12 @@ class Tenanted(Contact):
 
 
 def tenanted(chosen_id: str) -> Tenanted:
-    contact = Tenanted.create(DETAILS, at=NOON)
-    contact.chosen_id = chosen_id
-    return contact
+    task = Tenanted(TaskState(id=uuid4(), file_id=uuid4(), created_at=NOON), is_new=True)
+    task.chosen_id = chosen_id
+    return task
 
 
-@pytest.mark.parametrize("reserved", ["request-", "request-a", "fence"])
+@pytest.mark.parametrize("reserved", ["request-", "request-a", "outbox-fence"])
 async def test_an_id_that_the_outbox_keeps_for_itself_is_refused(
     cosmos_store: CosmosStore, reserved: str
 ) -> None:
@@ -171,7 +174,7 @@ class Unreliable(Container):
     before: Sequence[Kind] = ()
     after: Sequence[Kind] = ()
 
-    async def execute(self, partition_key: str, writes: Sequence[Write]) -> list[str]:
+    async def execute(self, partition_key: Key, writes: Sequence[Write]) -> list[str]:
         if self.before:
             kind, *self.before = self.before
             raise StoreFailed(Failure(kind, "injected before", answer_lost=kind is Kind.PASSING))
@@ -323,6 +326,38 @@ async def test_a_store_that_refuses_to_talk_does_not_tell_what_became_of_a_lost_
     with pytest.raises(OutcomeUnknown):
         await rename(cosmos_store, created.aggregate.id)
     assert [event.sequence for event in await cosmos_store.events(created.aggregate.key)] == [1, 2]
+
+
+async def test_every_end_that_may_have_stored_events_is_told_at_once(
+    cosmos_store: CosmosStore, unreliable: Unreliable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A relay in this process looks then: it need not wait for its poll."""
+    monkeypatch.setattr(unit_of_work, "PATIENCE_SECONDS", 0.3)
+    created = await create(cosmos_store)
+    told: list[str] = []
+    on_commit = OnCommit()
+
+    async def rename_it(name: str, *fails: Kind) -> None:
+        work = CosmosUnitOfWork(cosmos_store.container, "test", ORIGIN, cosmos_store.lifetimes, on_commit)
+        contact = (await work.get(Contact, str(created.aggregate.id), newest=True)).aggregate
+        contact.rename(Name(first_name=name, last_name="Roe"), at=LATER)
+        unreliable.before = [*fails]
+        await work.commit()
+
+    with on_commit.listening(lambda: told.append("woken")):
+        await rename_it("One")
+        assert len(told) == 1
+        await rename_it("One")
+        assert len(told) == 1, "nothing changed, so nothing was stored"
+        with pytest.raises((Unavailable, Misconfigured)):
+            await rename_it("Two", Kind.DENIED)
+        assert len(told) == 1, "nothing was stored"
+        with pytest.raises(OutcomeUnknown):
+            await rename_it("Three", *[Kind.PASSING] * 20)
+        assert len(told) == 2
+        unreliable.before = []
+    await rename_it("Four")
+    assert len(told) == 2, "nobody listens any more"
 
 
 async def test_a_planted_event_document_is_not_mistaken_for_our_own_commit(cosmos_store: CosmosStore) -> None:

@@ -10,12 +10,13 @@ import pytest
 from azure.cosmos.aio import CosmosClient
 
 from application.contacts import Contacts
+from cosmos_outbox.cosmos.store.container import Container, StoreFailed
+from cosmos_outbox.cosmos.store.partition_key import Key
+from cosmos_outbox.cosmos.store.writes import Write
+from cosmos_outbox.outbox.aggregates import Aggregates
+from cosmos_outbox.outbox.unit_of_work import Receipt
 from devstack.testing import Service, running
 from domain.contact import Contact
-from infra.cosmos.container import Container, StoreFailed
-from infra.cosmos.writes import Write
-from outbox.aggregates import Aggregates
-from outbox.unit_of_work import Receipt
 from tests.contract.conftest import CosmosStore
 from tests.support.azure import CONTACTS, contacts_database
 from tests.support.contacts import DETAILS, LATER, ORIGIN
@@ -29,7 +30,7 @@ class Shared(Container):
     cosmos: Service
     refused = False
 
-    async def _execute(self, partition_key: str, writes: Sequence[Write]) -> tuple[list[str], str | None]:
+    async def _execute(self, partition_key: Key, writes: Sequence[Write]) -> tuple[list[str], str | None]:
         try:
             return await super()._execute(partition_key, writes)
         except StoreFailed:
@@ -38,7 +39,7 @@ class Shared(Container):
                 await self._read_on_a_replica_that_is_behind(partition_key)
             raise
 
-    async def _read_on_a_replica_that_is_behind(self, partition_key: str) -> None:
+    async def _read_on_a_replica_that_is_behind(self, partition_key: Key) -> None:
         await self.cosmos.faults.add("session-not-available", count=2, operation="read")
         with pytest.raises(StoreFailed):
             await self.read("what another request reads", partition_key)

@@ -7,11 +7,13 @@ from datetime import datetime
 import pytest
 from azure.cosmos.aio import CosmosClient
 
-from devstack.testing import Service
-from inbox.effect import Mark, Marker, MarkState, Seen, Unsure
-from inbox.effect_operator import EffectOperator, EffectPage, OpenEffect
-from inbox.effects import EffectInbox
-from inbox.errors import (
+from cosmos_outbox.cosmos.inbox.effect_list import CosmosEffectList
+from cosmos_outbox.cosmos.inbox.ledger import CosmosLedger, effect_id
+from cosmos_outbox.cosmos.store.container import Container
+from cosmos_outbox.inbox.effect import Mark, Marker, MarkState, Seen, Unsure
+from cosmos_outbox.inbox.effect_operator import EffectOperator, EffectPage, OpenEffect
+from cosmos_outbox.inbox.effects import EffectInbox
+from cosmos_outbox.inbox.errors import (
     EffectAway,
     EffectNotDone,
     EffectRunning,
@@ -21,11 +23,9 @@ from inbox.errors import (
     NotSetAside,
     StoreAway,
 )
-from inbox.event import AggregateKey, Event
-from infra.cosmos.container import Container
-from infra.cosmos.effect_list import CosmosEffectList
-from infra.cosmos.ledger import CosmosLedger, effect_id
-from outbox.errors import UnknownContinuation
+from cosmos_outbox.inbox.event import AggregateKey, Event
+from cosmos_outbox.outbox.errors import UnknownContinuation
+from devstack.testing import Service
 from tests.support.azure import EFFECTS, contacts_database
 from tests.support.effects import RULES, Clock, FakeLedger, Outbound, inbox_over
 from tests.support.emulators import Gap

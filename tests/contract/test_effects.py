@@ -11,11 +11,13 @@ from datetime import timedelta
 import pytest
 from azure.cosmos.aio import CosmosClient
 
-from devstack.testing import Service
-from inbox.effect import Begin, EffectRules, Mark, Marker, MarkState, Seen, Unsure
-from inbox.effect_upkeep import EffectUpkeep
-from inbox.effects import EffectInbox
-from inbox.errors import (
+from cosmos_outbox.cosmos.inbox.ledger import CosmosLedger, mark_id
+from cosmos_outbox.cosmos.store.container import Container, StoreFailed
+from cosmos_outbox.cosmos.store.errors import Failure, Kind
+from cosmos_outbox.inbox.effect import Begin, EffectRules, Mark, Marker, MarkState, Seen, Unsure
+from cosmos_outbox.inbox.effect_upkeep import EffectUpkeep
+from cosmos_outbox.inbox.effects import EffectInbox
+from cosmos_outbox.inbox.errors import (
     EffectAway,
     EffectNotDone,
     EffectRunning,
@@ -25,11 +27,9 @@ from inbox.errors import (
     StoreAway,
     Unstorable,
 )
-from inbox.event import AggregateKey, Event
-from inbox.ledger import Ledger
-from infra.cosmos.container import Container, StoreFailed
-from infra.cosmos.errors import Failure, Kind
-from infra.cosmos.ledger import CosmosLedger, mark_id
+from cosmos_outbox.inbox.event import AggregateKey, Event
+from cosmos_outbox.inbox.ledger import Ledger
+from devstack.testing import Service
 from tests.support.azure import EFFECTS, contacts_database
 from tests.support.effects import RULES, Clock, FakeLedger, Outbound, inbox_over
 from tests.support.inbox import KEY, NOON, Faults, event, notice
@@ -659,7 +659,7 @@ async def test_aggregates_that_wait_for_long_do_not_hide_the_others(
     stored: CosmosLedger, outbound: Outbound, clock: Clock, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
     """What waits for a missing event is not written, so it stays the oldest in the list."""
-    monkeypatch.setattr("infra.cosmos.ledger._AGGREGATES_AT_ONCE", at_once)
+    monkeypatch.setattr("cosmos_outbox.cosmos.inbox.ledger._AGGREGATES_AT_ONCE", at_once)
     inbox = inbox_over(stored, outbound, clock)
     for number in range(3):
         if number:
@@ -671,7 +671,7 @@ async def test_aggregates_that_wait_for_long_do_not_hide_the_others(
 async def test_of_many_aggregates_that_wait_since_one_second_none_is_left_out(
     stored: CosmosLedger, outbound: Outbound, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("infra.cosmos.ledger._AGGREGATES_AT_ONCE", 3)
+    monkeypatch.setattr("cosmos_outbox.cosmos.inbox.ledger._AGGREGATES_AT_ONCE", 3)
     inbox = inbox_over(stored, outbound, clock)
     await asyncio.sleep(1 - time.time() % 1)  # the store's times are in seconds: all of these are in one
     keys = {AggregateKey("thing", str(number)) for number in range(11)}

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field, replace
 import pytest
 from azure.cosmos.aio import CosmosClient
 
+from cosmos_outbox.cosmos.inbox.ledger import CosmosLedger
+from cosmos_outbox.inbox.effect import Unsure
+from cosmos_outbox.inbox.effect_upkeep import EffectUpkeep
+from cosmos_outbox.inbox.effects import EffectInbox
+from cosmos_outbox.inbox.errors import InboxError
+from cosmos_outbox.inbox.event import AggregateKey, Event
 from devstack.testing import Service
-from inbox.effect import Unsure
-from inbox.effect_upkeep import EffectUpkeep
-from inbox.effects import EffectInbox
-from inbox.errors import InboxError
-from inbox.event import AggregateKey, Event
-from infra.cosmos.ledger import CosmosLedger
 from tests.support.azure import EFFECTS, contacts_database
 from tests.support.effects import RULES, Clock, Outbound, inbox_over
 from tests.support.emulators import Gap

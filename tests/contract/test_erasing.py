@@ -8,24 +8,24 @@ from typing import Any
 import pytest
 from azure.cosmos.aio import CosmosClient
 
-from changefeed import ChangeFeedProcessor, ProcessorOptions
+from cosmos_changefeed import ChangeFeedProcessor, ProcessorOptions
+from cosmos_outbox.cosmos.inbox.set_aside import CosmosSetAside
+from cosmos_outbox.cosmos.store.container import Container
+from cosmos_outbox.cosmos.store.item import Item
+from cosmos_outbox.cosmos.store.partition_key import Key
+from cosmos_outbox.cosmos.store.writes import Write
+from cosmos_outbox.cosmos.upkeep.erasure import SetAsideEraser
+from cosmos_outbox.inbox.event import AggregateKey as EntryKey
+from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.inbox.set_aside import Delivery, Record, State
+from cosmos_outbox.operations.erasing import Eraser
+from cosmos_outbox.outbox.aggregate import AggregateKey
+from cosmos_outbox.outbox.unit_of_work import utc_now
+from cosmos_outbox.servicebus.dead_letters import Collected
+from cosmos_outbox.settings.errors import NotForwardedYet
+from cosmos_outbox.wiring.erasing import wire_eraser
 from devstack.testing import Service, eventually, running
-from inbox.event import AggregateKey as EntryKey
-from inbox.event import Event
-from inbox.set_aside import Delivery, Record, State
-from infra.bootstrap import Application, wire
-from infra.contacts.erasing import wire_eraser
-from infra.cosmos.container import Container
-from infra.cosmos.documents import Item
-from infra.cosmos.erasure import SetAsideEraser
-from infra.cosmos.set_aside import CosmosSetAside
-from infra.cosmos.writes import Write
-from infra.erasing import Eraser
-from infra.errors import NotForwardedYet
-from infra.servicebus.dead_letters import Collected
-from infra.settings import Settings, load
-from outbox.aggregate import AggregateKey
-from outbox.unit_of_work import utc_now
+from infra.bootstrap import Application, service, wire
 from tests.support.azure import SET_ASIDE, contacts_database
 from tests.support.contacts import DETAILS, ORIGIN
 from tests.support.losses import ProcessDied
@@ -43,17 +43,17 @@ def cosmos(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 async def application(cosmos: Service) -> AsyncIterator[Application]:
     async with contacts_database(cosmos) as database:
         application = wire(
-            load({"COSMOS": cosmos.connection_string, "COSMOS_DATABASE": database.id, "SERVICEBUS": BROKER})
+            {"COSMOS": cosmos.connection_string, "COSMOS_DATABASE": database.id, "SERVICEBUS": BROKER}
         )
         async with application.outbox.resources:
             yield application
 
 
-def eraser_of(application: Application, settings: Settings) -> Eraser:
+def eraser_of(application: Application) -> Eraser:
     async def collected() -> Collected:
         return Collected(0, emptied=True)
 
-    return replace(wire_eraser(settings, application), collect=collected)
+    return replace(wire_eraser(application.wired, service.erasables[0]), collect=collected)
 
 
 async def erased(eraser: Eraser, contact_id: str, *, patience_seconds: float) -> None:
@@ -87,15 +87,15 @@ async def test_that_no_event_waits_is_not_believed_of_a_replica_that_lags(
         await eventually(lambda: caught_up(application))
     contact_id = (await contacts.create(DETAILS, ORIGIN)).aggregate.id
     await contacts.delete(contact_id, ORIGIN)
-    settings = load(
+    other_process = wire(
         {
             "COSMOS": cosmos.connection_string,
             "COSMOS_DATABASE": application.outbox.feed.container_link.split("/")[1],
             "SERVICEBUS": BROKER,
         }
     )
-    eraser = eraser_of(wire(settings), settings)
-    async with eraser.outbox.resources:
+    eraser = eraser_of(other_process)
+    async with other_process.outbox.resources:
         await cosmos.faults.add("lag", container="contacts", seconds=600, count=None)
         with pytest.raises(NotForwardedYet):
             await erased(eraser, str(contact_id), patience_seconds=0)
@@ -116,14 +116,7 @@ async def test_an_event_that_waits_behind_a_clock_that_was_turned_back_is_not_ta
     async with relay(application):
         await eventually(lambda: caught_up(application))
     await contacts.create(DETAILS, ORIGIN)
-    settings = load(
-        {
-            "COSMOS": cosmos.connection_string,
-            "COSMOS_DATABASE": application.outbox.feed.container_link.split("/")[1],
-            "SERVICEBUS": BROKER,
-        }
-    )
-    eraser = eraser_of(application, settings)
+    eraser = eraser_of(application)
     try:
         await cosmos.faults.turn_clock(-600)
         contact_id = (await contacts.create(DETAILS, ORIGIN)).aggregate.id
@@ -145,7 +138,7 @@ class Watched(Container):
         self.calls.append("read")
         return await super().page(*arguments, **named)
 
-    async def execute(self, partition_key: str, writes: Sequence[Write]) -> list[str]:
+    async def execute(self, partition_key: Key, writes: Sequence[Write]) -> list[str]:
         done = await super().execute(partition_key, writes)
         self.calls.append(f"write {len(writes)}")
         return done

@@ -7,10 +7,10 @@ from typing import Any
 from azure.servicebus import ServiceBusReceivedMessage
 from jsonschema import Draft202012Validator
 
+from cosmos_outbox.cosmos.relay.originals import CosmosOriginals
+from cosmos_outbox.outbox.relay import Relay
 from domain.contact import Contact
 from domain.values import ContactDetails, Name
-from infra.cosmos.originals import CosmosOriginals
-from outbox.relay import Relay
 from tests.contract.conftest import CosmosStore, ServiceBusBroker
 from tests.support.contacts import DETAILS, NOON
 from tests.support.fake_parking_lot import FakeParkingLot

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from infra.telemetry.export import FLUSH_SECONDS
+from cosmos_outbox.telemetry.export import FLUSH_SECONDS
 from tests.support.otlp import collector
 from tests.support.paths import ROOT
 from tests.support.serving import serving
@@ -28,14 +28,13 @@ import asyncio, logging, os, sys, threading
 logging.basicConfig(level=logging.INFO)
 import function_app
 from infra.bootstrap import wire
-from infra.settings import load
-from infra.telemetry import gauges, tracing
-from infra.telemetry.messaging import sending
-from outbox import telemetry
-from outbox.unit_of_work import Origin
+from cosmos_outbox.telemetry import gauges, tracing
+from cosmos_outbox.telemetry.messaging import sending
+from cosmos_outbox.outbox import telemetry
+from cosmos_outbox.outbox.unit_of_work import Origin
 
 async def main():
-    application = wire(load(os.environ))
+    application = wire(os.environ)
     async with application.outbox.resources:
         work()
 
@@ -135,7 +134,7 @@ def test_an_endpoint_that_is_away_costs_a_line_a_minute_and_no_end_waits_for_it(
         ended = run(
             "export = 'telemetry'\n"
             "async def long():\n"
-            "    application = wire(load(os.environ))\n"
+            "    application = wire(os.environ)\n"
             "    async with application.outbox.resources:\n"
             "        for _ in range(30):\n"
             "            work(); await asyncio.sleep(0.1)\n"
@@ -150,7 +149,7 @@ def test_an_endpoint_that_is_away_costs_a_line_a_minute_and_no_end_waits_for_it(
     assert time.monotonic() - began < 30
     told = [line for line in ended.stderr.splitlines() if line.strip()]
     assert 1 <= len(told) <= 2, f"one for each library: {told}"
-    assert all(line.startswith("WARNING:infra.telemetry.export:telemetry: ") for line in told)
+    assert all(line.startswith("WARNING:cosmos_outbox.telemetry.export:telemetry: ") for line in told)
 
 
 def test_an_endpoint_that_never_answers_holds_up_no_work_and_the_end_for_no_longer_than_told() -> None:
@@ -160,7 +159,7 @@ def test_an_endpoint_that_never_answers_holds_up_no_work_and_the_end_for_no_long
         ended = run(
             "import time\n"
             "async def long():\n"
-            "    application = wire(load(os.environ))\n"
+            "    application = wire(os.environ)\n"
             "    slowest = 0.0\n"
             "    async with application.outbox.resources:\n"
             "        work()\n"
@@ -207,9 +206,7 @@ def test_the_sdk_is_set_up_once_a_process_and_survives_the_end_of_a_loop() -> No
 
 
 def test_what_is_no_connection_string_is_said_in_a_line_that_names_the_setting() -> None:
-    program = (
-        "try:\n    wire(load(os.environ))\nexcept Exception as error:\n    print(type(error).__name__, error)"
-    )
+    program = "try:\n    wire(os.environ)\nexcept Exception as error:\n    print(type(error).__name__, error)"
     ended = run(program, APPLICATIONINSIGHTS_CONNECTION_STRING="InstrumentationKey=secret-no-uuid")
     assert ended.stdout.startswith(
         "Misconfigured APPLICATIONINSIGHTS_CONNECTION_STRING is no connection string"
@@ -237,4 +234,4 @@ def test_an_exporter_that_cannot_be_loaded_is_no_reason_not_to_work() -> None:
         f"{broken}\nasyncio.run(main())\nprint('worked')", OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:1"
     )
     assert ended.stdout.strip() == "worked"
-    assert "ERROR:infra.telemetry.export:no metrics and traces are exported" in ended.stderr
+    assert "ERROR:cosmos_outbox.telemetry.export:no metrics and traces are exported" in ended.stderr

@@ -9,19 +9,17 @@ from uuid import UUID
 
 import pytest
 
+from cosmos_outbox.cosmos.relay.parked_documents import ParkedDocuments
+from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
+from cosmos_outbox.cosmos.store.client import CosmosClient, cosmos_client
+from cosmos_outbox.cosmos.store.container import Container
+from cosmos_outbox.outbox.errors import OutcomeUnknown, PreconditionFailed, Unavailable
+from cosmos_outbox.outbox.notice import Notice
+from cosmos_outbox.outbox.unit_of_work import Receipt
+from cosmos_outbox.settings.connections import Connection
 from devstack.testing import Service, running
 from domain.contact import Contact
 from domain.values import Name
-from infra.connections import Connection
-from infra.contacts.documents import CONTACTS as DOCUMENTS
-from infra.cosmos.client import CosmosClient, cosmos_client
-from infra.cosmos.container import Container
-from infra.cosmos.marker_documents import Owners
-from infra.cosmos.parked_documents import ParkedDocuments
-from infra.cosmos.parking_lot import CosmosParkingLot
-from outbox.errors import OutcomeUnknown, PreconditionFailed, Unavailable
-from outbox.notice import Notice
-from outbox.unit_of_work import Receipt
 from tests.contract.conftest import CosmosStore
 from tests.contract.test_parking_failures import Story
 from tests.support.azure import CONTACTS, PARKED, contacts_database
@@ -136,7 +134,7 @@ async def test_a_relay_parks_and_publishes_each_event_once_and_in_order(
     topic = FakePublisher(limit=1000)
 
     def make() -> CosmosParkingLot:
-        documents = ParkedDocuments(EVENTS, Owners(DOCUMENTS.parked))
+        documents = ParkedDocuments(EVENTS)
         return CosmosParkingLot(Container(client, store.names[0], PARKED), "t", documents, ttl_seconds=600)
 
     story = Story(f"failing-over-{lost}", make, topic)

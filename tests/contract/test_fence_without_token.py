@@ -6,11 +6,12 @@ from dataclasses import replace
 import pytest
 
 from application.contacts import Contacts
-from infra.cosmos.container import Container, StoreFailed
-from infra.cosmos.documents import Item
-from infra.cosmos.writes import Write
-from outbox.aggregates import Aggregates
-from outbox.errors import Unavailable
+from cosmos_outbox.cosmos.store.container import Container, StoreFailed
+from cosmos_outbox.cosmos.store.item import Item
+from cosmos_outbox.cosmos.store.partition_key import Key
+from cosmos_outbox.cosmos.store.writes import Write
+from cosmos_outbox.outbox.aggregates import Aggregates
+from cosmos_outbox.outbox.errors import Unavailable
 from tests.contract.conftest import CosmosStore
 from tests.support.contacts import DETAILS, LATER, ORIGIN
 
@@ -18,16 +19,16 @@ from tests.support.contacts import DETAILS, LATER, ORIGIN
 class Stripped(Container):
     """Behind a proxy that takes the session token out of every answer; its replica has seen nothing yet."""
 
-    async def _execute(self, partition_key: str, writes: Sequence[Write]) -> tuple[list[str], str | None]:
+    async def _execute(self, partition_key: Key, writes: Sequence[Write]) -> tuple[list[str], str | None]:
         try:
             etags, _ = await super()._execute(partition_key, writes)
         except StoreFailed as error:
             raise StoreFailed(replace(error.failure, session_token=None)) from error
         finally:
-            self._sessions._tokens.pop(partition_key, None)
+            self._sessions._tokens.pop(self.paths.text(partition_key), None)
         return etags, None
 
-    async def read(self, item_id: str, partition_key: str) -> Item | None:
+    async def read(self, item_id: str, partition_key: Key) -> Item | None:
         return None
 
 

@@ -12,24 +12,24 @@ import pytest
 
 from application.contacts import Contacts
 from application.errors import ContactNotFound
-from devstack.testing import eventually
-from domain.contact import Contact
-from domain.values import Name
-from infra.cosmos.batch import Lifetimes
-from infra.cosmos.claims import CosmosClaims
-from infra.cosmos.documents import request_id
-from outbox.aggregate import AggregateKey
-from outbox.aggregates import Aggregates
-from outbox.claims import LONGEST_REQUEST_SECONDS, Claim
-from outbox.errors import (
+from cosmos_outbox.cosmos.aggregates.batch import Lifetimes
+from cosmos_outbox.cosmos.aggregates.claims import CosmosClaims
+from cosmos_outbox.cosmos.aggregates.documents import request_id
+from cosmos_outbox.outbox.aggregate import AggregateKey
+from cosmos_outbox.outbox.aggregates import Aggregates
+from cosmos_outbox.outbox.claims import LONGEST_REQUEST_SECONDS, Claim
+from cosmos_outbox.outbox.errors import (
     AnswerErased,
     ChangeTooLarge,
     IdempotencyKeyReused,
     Unavailable,
     Unpublishable,
 )
-from outbox.idempotency import KeyedRequest
-from outbox.unit_of_work import Receipt
+from cosmos_outbox.outbox.idempotency import KeyedRequest
+from cosmos_outbox.outbox.unit_of_work import Receipt
+from devstack.testing import eventually
+from domain.contact import Contact
+from domain.values import Name
 from tests.contract.conftest import CosmosStore, Store
 from tests.support.contacts import DETAILS, LATER, ORIGIN
 from tests.support.emulators import Gap
@@ -175,7 +175,7 @@ async def test_a_request_that_is_refused_as_too_large_leaves_its_key_to_the_corr
 
     aggregates = Aggregates(store.open, store.claims)
     with pytest.raises(ChangeTooLarge):
-        await aggregates.create_once(huge, REQUEST, ORIGIN, before_claims=DETAILS)
+        await aggregates.create_once(huge, REQUEST, ORIGIN)
     _, replayed = await create(store, replace(REQUEST, fingerprint="the corrected body"))
     assert not replayed
 

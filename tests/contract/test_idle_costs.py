@@ -18,7 +18,12 @@ import pytest
 from aiohttp import web
 from azure.cosmos.aio import ContainerProxy
 
-from changefeed import ChangeFeedProcessor, ProcessorOptions, StartFrom, estimate_lag
+from cosmos_changefeed import ChangeFeedProcessor, ProcessorOptions, StartFrom, estimate_lag
+from cosmos_outbox.cosmos.store.transport import NotingTransport
+from cosmos_outbox.inbox.progress import Counts
+from cosmos_outbox.inbox.state import StateInbox
+from cosmos_outbox.inbox.sweep import ROUND_EVERY
+from cosmos_outbox.servicebus.dead_letters import SILENCE_SECONDS, Collected, DeadLetters
 from devstack import provision
 from devstack.cosmos import server
 from devstack.cosmos.resources.service import Options
@@ -26,13 +31,7 @@ from devstack.cosmos.resources.service import Service as Cosmos
 from devstack.cosmos.wire.auth import EMULATOR_KEY, Authorizer
 from devstack.settings import read_settings
 from devstack.testing import Service, eventually
-from inbox.progress import Counts
-from inbox.state import StateInbox
-from inbox.sweep import ROUND_EVERY
-from infra.bootstrap import Application, wire
-from infra.cosmos.transport import NotingTransport
-from infra.servicebus.dead_letters import SILENCE_SECONDS, Collected, DeadLetters
-from infra.settings import load
+from infra.bootstrap import Application, service, wire
 from tests.support.azure import Topic
 from tests.support.contacts import DETAILS, ORIGIN
 from tests.support.functions import functions
@@ -111,7 +110,9 @@ def simulation(monkeypatch: pytest.MonkeyPatch) -> Simulation:
     monkeypatch.setattr(NotingTransport, "send", counted)
     monkeypatch.setattr(server, "_response", dated)
     monkeypatch.setattr(server, "Service", partial(Cosmos, clock=world.clock))
-    monkeypatch.setattr("infra.read_model.StateInbox", partial(StateInbox, clock=lambda: world.now))
+    monkeypatch.setattr(
+        "cosmos_outbox.wiring.read_model.StateInbox", partial(StateInbox, clock=lambda: world.now)
+    )
     return world
 
 
@@ -129,10 +130,12 @@ async def application(
             "SERVICEBUS_SUBSCRIPTION": topic.subscription,
         }
         await provision.cosmos(environment["COSMOS"], read_settings(environment, ROOT).app.cosmos)
-        made = wire(load(environment))
-        monkeypatch.setattr("function_app.application", lambda: made)
+        made = wire(environment)
+        before = vars(service)["_per_process"]
+        object.__setattr__(service, "_per_process", lambda: made.wired)  # a frozen object has it so
         async with made.outbox.resources:
             yield made
+        object.__setattr__(service, "_per_process", before)
     await topic.delete()
 
 
@@ -283,7 +286,8 @@ async def test_what_the_workers_do_beside_is_told(
 def test_the_timers_of_the_functions_plan_are_told_too() -> None:
     runs = {name: MONTH / timedelta(minutes=minutes) for name, minutes in TIMERS.items()}
     seconds = sum(
-        count * (SILENCE_SECONDS + 1 if name == "watch_set_aside" else 1) for name, count in runs.items()
+        count * (SILENCE_SECONDS + 1 if name == "watch_contact_directory" else 1)
+        for name, count in runs.items()
     )
     gigabytes = 2 * seconds
     told(f"{number(sum(runs.values()))} executions a month")

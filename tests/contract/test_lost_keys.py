@@ -10,16 +10,18 @@ from uuid import UUID
 
 import pytest
 
+from cosmos_outbox.cosmos.aggregates import unit_of_work
+from cosmos_outbox.cosmos.aggregates.documents import request_id
+from cosmos_outbox.cosmos.store.container import Container, StoreFailed
+from cosmos_outbox.cosmos.store.errors import Failure, Kind
+from cosmos_outbox.cosmos.store.item import Item
+from cosmos_outbox.cosmos.store.partition_key import Key
+from cosmos_outbox.cosmos.store.writes import Write
+from cosmos_outbox.outbox.aggregate import AggregateKey
+from cosmos_outbox.outbox.claims import LONGEST_REQUEST_SECONDS, Claim
+from cosmos_outbox.outbox.errors import OutcomeUnknown, Unavailable
+from cosmos_outbox.outbox.unit_of_work import Receipt
 from domain.contact import Contact
-from infra.cosmos import unit_of_work
-from infra.cosmos.container import Container, StoreFailed
-from infra.cosmos.documents import Item, request_id
-from infra.cosmos.errors import Failure, Kind
-from infra.cosmos.writes import Write
-from outbox.aggregate import AggregateKey
-from outbox.claims import LONGEST_REQUEST_SECONDS, Claim
-from outbox.errors import OutcomeUnknown, Unavailable
-from outbox.unit_of_work import Receipt
 from tests.contract.conftest import CosmosStore
 from tests.contract.test_idempotency import create, one_contact, service
 from tests.support.contacts import ORIGIN
@@ -34,7 +36,7 @@ class Fragile(Container):
     old_reads = 0
     """So many reads are answered by a replica that has seen nothing yet."""
 
-    async def execute(self, partition_key: str, writes: Sequence[Write]) -> list[str]:
+    async def execute(self, partition_key: Key, writes: Sequence[Write]) -> list[str]:
         is_creation = any(write.kind == "create" for write in writes)
         if is_creation and self.before:
             await self.before.pop(0)()
@@ -43,8 +45,8 @@ class Fragile(Container):
             await self.after.pop(0)()
         return etags
 
-    async def read(self, item_id: str, partition_key: str) -> Item | None:
-        if self.old_reads and self._sessions.get(partition_key) is None:
+    async def read(self, item_id: str, partition_key: Key) -> Item | None:
+        if self.old_reads and self.seen(partition_key) is None:
             self.old_reads -= 1
             return None
         return await super().read(item_id, partition_key)

@@ -10,23 +10,22 @@ from azure.cosmos.aio import CosmosClient
 
 from application.contacts import Contacts
 from application.errors import ContactNotFound
+from cosmos_outbox.cosmos.inbox.entries import newest_item
+from cosmos_outbox.cosmos.relay.parked_documents import PARTITION, ParkedDocuments
+from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
+from cosmos_outbox.cosmos.store.container import Container, StoreFailed
+from cosmos_outbox.cosmos.store.errors import Failure, Kind
+from cosmos_outbox.cosmos.store.item import Item
+from cosmos_outbox.cosmos.store.partition_key import Key
+from cosmos_outbox.cosmos.store.writes import Write
+from cosmos_outbox.inbox.event import AggregateKey
+from cosmos_outbox.outbox.aggregates import Aggregates
+from cosmos_outbox.outbox.errors import PreconditionFailed
+from cosmos_outbox.outbox.relay import Relay
+from cosmos_outbox.outbox.unit_of_work import Receipt
 from devstack.testing import Service, running
 from domain.contact import Contact
 from domain.values import ContactDetails
-from inbox.event import AggregateKey
-from infra.contacts.documents import CONTACTS
-from infra.cosmos.container import Container, StoreFailed
-from infra.cosmos.documents import Item
-from infra.cosmos.entries import newest_item
-from infra.cosmos.errors import Failure, Kind
-from infra.cosmos.marker_documents import Owners
-from infra.cosmos.parked_documents import PARTITION, ParkedDocuments
-from infra.cosmos.parking_lot import CosmosParkingLot
-from infra.cosmos.writes import Write
-from outbox.aggregates import Aggregates
-from outbox.errors import PreconditionFailed
-from outbox.relay import Relay
-from outbox.unit_of_work import Receipt
 from tests.contract.conftest import CosmosStore
 from tests.support.azure import PARKED, contacts_database
 from tests.support.contacts import DETAILS, LATER, ORIGIN
@@ -39,8 +38,8 @@ class Lagging(Container):
 
     old: dict[str, Item]
 
-    async def read(self, item_id: str, partition_key: str) -> Item | None:
-        if self._sessions.get(partition_key) is None:
+    async def read(self, item_id: str, partition_key: Key) -> Item | None:
+        if self.seen(partition_key) is None:
             return self.old.get(item_id)
         return await super().read(item_id, partition_key)
 
@@ -97,6 +96,17 @@ async def test_the_newest_etag_is_not_refused_because_a_replica_does_not_know_it
     assert lagging.container.fences == 1
 
 
+async def test_a_read_of_the_newest_state_finds_what_a_replica_does_not_know_yet(
+    cosmos_store: CosmosStore, lagging: CosmosStore
+) -> None:
+    """What ``Cache-Control: no-cache`` asks for: another team heals from such an answer."""
+    contact_id = (await create(cosmos_store)).aggregate.id
+    with pytest.raises(ContactNotFound):
+        await service(lagging).read(contact_id, ORIGIN)
+    found = await service(lagging).read(contact_id, ORIGIN, newest=True)
+    assert found.aggregate.id == contact_id
+
+
 async def test_a_change_is_not_dropped_because_an_old_state_had_that_value_already(
     cosmos_store: CosmosStore, lagging: CosmosStore
 ) -> None:
@@ -151,9 +161,9 @@ class LaggingLot(Lagging):
         size: int,
         continuation: str | None,
         *,
-        partition_key: str | None = None,
+        partition_key: Key | None = None,
     ) -> tuple[list[Item], str | None]:
-        if partition_key is not None and self._sessions.get(partition_key) is None:
+        if partition_key is not None and self.seen(partition_key) is None:
             return [], None
         return await super().page(query, parameters, size, continuation, partition_key=partition_key)
 
@@ -165,7 +175,7 @@ async def test_no_event_slips_past_a_marker_that_another_instance_has_just_writt
         contacts_database(cosmos_server) as database,
         CosmosClient.from_connection_string(cosmos_server.connection_string) as client,
     ):
-        documents = ParkedDocuments(EVENTS, Owners(CONTACTS.parked))
+        documents = ParkedDocuments(EVENTS)
         lagging = LaggingLot(client, database.id, PARKED)
         lagging.old = {}
         here = CosmosParkingLot(Container(client, database.id, PARKED), "t", documents, ttl_seconds=60)
@@ -189,7 +199,7 @@ class Shared(Container):
 
     service: Service
 
-    async def fence(self, partition_key: str) -> None:
+    async def fence(self, partition_key: Key) -> None:
         await super().fence(partition_key)
         await self.service.faults.add("session-not-available", container=PARKED, count=None)
         with pytest.raises(StoreFailed):
@@ -205,7 +215,7 @@ async def test_a_read_that_fails_takes_from_no_other_page_the_fence_that_it_goes
         CosmosClient.from_connection_string(faulty.connection_string) as client,
         CosmosClient.from_connection_string(faulty.connection_string) as another,
     ):
-        documents = ParkedDocuments(EVENTS, Owners(CONTACTS.parked))
+        documents = ParkedDocuments(EVENTS)
         shared = Shared(another, database.id, PARKED)
         shared.service = faulty
         here = CosmosParkingLot(Container(client, database.id, PARKED), "t", documents, ttl_seconds=60)
@@ -224,9 +234,7 @@ async def test_the_fence_of_a_parking_lot_costs_one_refused_write_a_page(cosmos_
         CosmosClient.from_connection_string(cosmos_server.connection_string) as client,
     ):
         container = Container(client, database.id, PARKED)
-        lot = CosmosParkingLot(
-            container, "t", ParkedDocuments(EVENTS, Owners(CONTACTS.parked)), ttl_seconds=60
-        )
+        lot = CosmosParkingLot(container, "t", ParkedDocuments(EVENTS), ttl_seconds=60)
         await Relay(FakePublisher(), lot).forward([read(event_document(name, 1)) for name in "abcdef"])
         assert container.fences == 1
         assert await container.page("SELECT * FROM c", {}, 10, None, partition_key=PARTITION) == ([], None)
@@ -251,7 +259,7 @@ async def test_a_fence_holds_where_a_refusal_carries_no_session_token(
     without_tokens(container, monkeypatch)
     await container.fence("p")
     assert container._sessions.get("p") is not None
-    item = await container.read("fence", "p")
+    item = await container.read("outbox-fence", "p")
     assert item is not None
     assert item["ttl"] == 60
 
@@ -268,7 +276,7 @@ async def test_what_is_there_is_read_at_its_newest_also_where_a_refusal_carries_
     assert item["data"]["description"] == "newest"
     never = AggregateKey("contact", "b5e2e7aa-4982-4735-9422-c39a7c4af5c2")
     assert await newest_item(lagging.container, never) is None
-    assert await cosmos_store.container.read("fence", never.id) is None, (
+    assert await cosmos_store.container.read("outbox-fence", never.id) is None, (
         "nothing is stored for an id of nobody"
     )
 
@@ -279,7 +287,7 @@ class BehindAProxy(Lagging):
     losses = 1
     throttled_fences = 0
 
-    async def _execute(self, partition_key: str, writes: Sequence[Write]) -> tuple[list[str], str | None]:
+    async def _execute(self, partition_key: Key, writes: Sequence[Write]) -> tuple[list[str], str | None]:
         if writes[0].if_match == '"no-version"' and self.throttled_fences:
             self.throttled_fences -= 1
             raise StoreFailed(Failure(Kind.THROTTLED, "injected"))
@@ -287,11 +295,11 @@ class BehindAProxy(Lagging):
         if lost:
             self.losses -= 1
             await super()._execute(partition_key, writes)
-            self._sessions._tokens.pop(partition_key, None)
+            self._sessions._tokens.pop(self.paths.text(partition_key), None)
         try:
             return await super()._execute(partition_key, writes)
         except StoreFailed as error:
-            self._sessions._tokens.pop(partition_key, None)
+            self._sessions._tokens.pop(self.paths.text(partition_key), None)
             raise StoreFailed(replace(error.failure, session_token=None, answer_lost=lost)) from error
 
 

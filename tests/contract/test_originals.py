@@ -9,17 +9,19 @@ from typing import Any
 
 import pytest
 
+from cosmos_outbox.cosmos.aggregates.documents import digest
+from cosmos_outbox.cosmos.relay.originals import CosmosOriginals
+from cosmos_outbox.cosmos.store.container import Container, StoreFailed
+from cosmos_outbox.cosmos.store.errors import Failure, Kind
+from cosmos_outbox.cosmos.store.item import Item
+from cosmos_outbox.cosmos.store.partition_key import Key
+from cosmos_outbox.cosmos.store.writes import Write
+from cosmos_outbox.outbox.canonical import as_sent
+from cosmos_outbox.outbox.errors import NotDelivered, StillUnsendable
+from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent, Poison, Unread
+from cosmos_outbox.outbox.parking import Parking
+from cosmos_outbox.outbox.relay import Relay
 from domain.contact import Contact
-from infra.canonical import as_sent
-from infra.cosmos.container import Container, StoreFailed
-from infra.cosmos.documents import Item, digest
-from infra.cosmos.errors import Failure, Kind
-from infra.cosmos.originals import CosmosOriginals
-from infra.cosmos.writes import Write
-from outbox.errors import NotDelivered, StillUnsendable
-from outbox.feed import FeedEvent, OutboxEvent, Poison, Unread
-from outbox.parking import Parking
-from outbox.relay import Relay
 from tests.contract.conftest import CosmosStore
 from tests.support.contacts import DETAILS, NOON
 from tests.support.fake_parking_lot import FakeParkingLot
@@ -38,7 +40,7 @@ class Counting(Container):
     stale = 0
     """So many reads see nothing, as on a replica that lags."""
 
-    async def read(self, item_id: str, partition_key: str) -> Item | None:
+    async def read(self, item_id: str, partition_key: Key) -> Item | None:
         self.reads += 1
         if self.failures:
             kind, *self.failures = self.failures

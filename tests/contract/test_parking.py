@@ -11,17 +11,15 @@ from typing import Any
 import pytest
 from azure.cosmos.aio import CosmosClient
 
-from devstack.testing import Service
-from infra.contacts.documents import CONTACTS
-from infra.cosmos import parking_lot
-from infra.cosmos.container import Container, StoreFailed
-from infra.cosmos.errors import Failure, Kind
-from infra.cosmos.marker_documents import Owners
-from infra.cosmos.parked_documents import PARTITION, ParkedDocuments
-from infra.cosmos.parking_lot import CosmosParkingLot
-from infra.cosmos.writes import Write
-from outbox.aggregate import AggregateKey
-from outbox.errors import (
+from cosmos_outbox.cosmos.relay import parking_lot
+from cosmos_outbox.cosmos.relay.parked_documents import ParkedDocuments
+from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
+from cosmos_outbox.cosmos.store.container import Container, StoreFailed
+from cosmos_outbox.cosmos.store.errors import Failure, Kind
+from cosmos_outbox.cosmos.store.partition_key import Key
+from cosmos_outbox.cosmos.store.writes import Write
+from cosmos_outbox.outbox.aggregate import AggregateKey
+from cosmos_outbox.outbox.errors import (
     BeingReplayed,
     NotDelivered,
     NotInTheWay,
@@ -31,16 +29,17 @@ from outbox.errors import (
     Unavailable,
     UnknownContinuation,
 )
-from outbox.feed import FeedEvent, OutboxEvent
-from outbox.marker import Marker
-from outbox.notice import ACTION, Notice
-from outbox.parking import EXPIRED, MAX_AGE_SECONDS, SHARE_SECONDS, UPKEEP_SECONDS, Parking
-from outbox.parking_lot import Change, ParkedEvent, ParkingLot, State
-from outbox.publisher import AggregateEvents, Outcome, Refused, Unknown
-from outbox.relay import READING_SECONDS, Relay
-from outbox.replay import REPLAY_SECONDS, Replayed
-from outbox.ttl_guard import TtlGuard
-from outbox.unit_of_work import utc_now
+from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent
+from cosmos_outbox.outbox.marker import Marker
+from cosmos_outbox.outbox.notice import ACTION, Notice
+from cosmos_outbox.outbox.parking import EXPIRED, MAX_AGE_SECONDS, SHARE_SECONDS, UPKEEP_SECONDS, Parking
+from cosmos_outbox.outbox.parking_lot import Change, ParkedEvent, ParkingLot, State
+from cosmos_outbox.outbox.publisher import AggregateEvents, Outcome, Refused, Unknown
+from cosmos_outbox.outbox.relay import READING_SECONDS, Relay
+from cosmos_outbox.outbox.replay import REPLAY_SECONDS, Replayed
+from cosmos_outbox.outbox.ttl_guard import TtlGuard
+from cosmos_outbox.outbox.unit_of_work import utc_now
+from devstack.testing import Service
 from tests.support.azure import PARKED, contacts_database, cosmos_connection
 from tests.support.contacts import NOON
 from tests.support.emulators import Gap
@@ -124,7 +123,7 @@ async def cosmos_lot(cosmos_server: Service) -> AsyncIterator[CosmosParkingLot]:
     async with contacts_database(cosmos_server) as database:
         client = CosmosClient.from_connection_string(cosmos_connection(cosmos_server))
         container = Container(client, database.id, PARKED)
-        documents = ParkedDocuments(EVENTS, Owners(CONTACTS.parked))
+        documents = ParkedDocuments(EVENTS)
         yield CosmosParkingLot(container, "test", documents, ttl_seconds=60)
         await client.close()
 
@@ -347,9 +346,9 @@ async def test_a_replay_that_has_no_time_left_says_so_and_lets_another_one_go_on
 
 
 async def test_a_block_behind_which_nothing_waits_ends_by_counting(world: World) -> None:
-    """As the version before leaves it, which stored no count."""
+    """Whoever removed what waits, by hand, say, and told the count nothing."""
     blocked = Marker(A).block(read(large(1)), "too large", [], world.now)
-    await world.lot.store(replace(blocked, waiting=None))
+    await world.lot.store(replace(blocked, waiting=3))
     seconds = itertools.count(step=1)
     hurried = Parking(world.lot, world.topic, clock=world.clock, timer=lambda: next(seconds))
     assert await hurried.replay(A) == Replayed(0, done=True)
@@ -715,7 +714,7 @@ class Refusing(Container):
 
     takes_the_rest = True
 
-    async def execute(self, partition_key: str, writes: Sequence[Write]) -> list[str]:
+    async def execute(self, partition_key: Key, writes: Sequence[Write]) -> list[str]:
         documents = [write.item["document"] for write in writes if "document" in write.item]
         if documents and (not self.takes_the_rest or any("data" in document for document in documents)):
             raise StoreFailed(Failure(Kind.INVALID, "400"))
@@ -730,7 +729,7 @@ async def test_what_the_store_does_not_take_again_is_parked_without_its_content_
         CosmosClient.from_connection_string(cosmos_connection(cosmos_server)) as client,
     ):
         container = Refusing(client, database.id, PARKED)
-        documents = ParkedDocuments(EVENTS, Owners(CONTACTS.parked))
+        documents = ParkedDocuments(EVENTS)
         lot = CosmosParkingLot(container, "test", documents, ttl_seconds=60)
         world = World(lot, FakePublisher(limit=1000))
         await world.feed(large(1), event(2), event(1, "b"), poison_document(None, lsn=1))
@@ -748,7 +747,7 @@ class Picky(Failing):
 
     refused: Kind = Kind.INVALID
 
-    async def execute(self, partition_key: str, writes: Sequence[Write]) -> list[str]:
+    async def execute(self, partition_key: Key, writes: Sequence[Write]) -> list[str]:
         documents = [write.item["document"] for write in writes if "document" in write.item]
         if any(document.get("data", {}).get("text") == "odd" for document in documents):
             raise StoreFailed(Failure(self.refused, "refused"))
@@ -772,7 +771,7 @@ async def test_a_document_that_the_store_does_not_take_costs_no_neighbour_its_do
             fate = Fate(loss or Loss.NOT_WRITTEN, write if loss else 0)
             container = Picky(client, database.id, PARKED)
             container.refused, container.fate = refused, fate
-            documents = ParkedDocuments(EVENTS, Owners(CONTACTS.parked))
+            documents = ParkedDocuments(EVENTS)
             lot = CosmosParkingLot(container, "test", documents, ttl_seconds=60)
             world, name = World(lot, FakePublisher(limit=1000)), f"w{write}"
             odd = {4, 5, 30}
@@ -826,7 +825,7 @@ async def test_what_waits_is_counted_anew_for_one_of_two_types_with_one_id(world
     order = AggregateKey("order", A.id)
     await world.feed(large(1), event(2))
     blocked = Marker(order).block(read(large(3)), "too large", [], world.now)
-    await world.lot.store(replace(blocked, waiting=None))
+    await world.lot.store(replace(blocked, waiting=3))
     seconds = itertools.count(step=1)
     hurried = Parking(world.lot, world.topic, clock=world.clock, timer=lambda: next(seconds))
     assert await hurried.replay(order) == Replayed(0, done=True)
@@ -842,37 +841,6 @@ async def test_an_aggregate_of_any_id_can_be_parked(world: World, odd: str) -> N
     assert await world.is_blocked(key)
     world.topic.limit = 10_000
     assert (await world.parking.replay(key)).done
-
-
-async def test_an_event_parked_before_documents_named_their_type_is_replayed(
-    cosmos_lot: CosmosParkingLot,
-) -> None:
-    """As the version before stored a parked contact."""
-    document = event_document("a", 2)
-    marker = {
-        "id": f"contact-{A.id}", "partitionKey": PARTITION, "type": "parkedContact", "contactId": A.id,
-        "blockedBy": document["id"], "reason": "too large", "position": f"{2:020d}-{2:020d}",
-    }  # fmt: skip
-    waiting = {
-        "id": "0" * 32, "partitionKey": PARTITION, "type": "parkedEvent", "eventId": document["id"],
-        "contactId": A.id, "action": "Changed", "sequence": 2, "position": f"{2:020d}-{2:020d}",
-        "reason": "too large", "parkedAt": "2026-03-01T12:00:00+00:00", "document": document,
-    }  # fmt: skip
-    await cosmos_lot._partition.write(*[Write.create(marker), Write.create(waiting)])
-    world = World(cosmos_lot, FakePublisher())
-    await world.feed(event(3))
-    assert world.sent("a") == []
-    assert [one.aggregate for one in (await world.parking.page(10, None)).items] == [A, A]
-    assert await world.parking.replay(A) == Replayed(2, done=True)
-    assert world.sent("a") == ids(2, 3)
-
-
-async def test_the_version_before_can_read_what_is_parked(cosmos_lot: CosmosParkingLot) -> None:
-    """While old and new instances run side by side: the names that the version before goes by."""
-    await World(cosmos_lot, FakePublisher(limit=1000)).feed(large(1), poison_document(None, lsn=1))
-    items, _ = await cosmos_lot._partition.page("SELECT * FROM c", {}, 10, None)
-    found = {(item["type"], item["contactId"]) for item in items}
-    assert found == {("parkedContact", A.id), ("parkedEvent", A.id), ("parkedEvent", None)}
 
 
 async def test_a_replay_sends_nothing_when_its_claim_is_about_to_run_out(world: World) -> None:

@@ -13,18 +13,16 @@ from typing import Any
 import pytest
 from azure.cosmos.aio import CosmosClient
 
+from cosmos_outbox.cosmos.relay.parked_documents import ParkedDocuments
+from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
+from cosmos_outbox.outbox.aggregate import AggregateKey
+from cosmos_outbox.outbox.errors import NotInTheWay, NotParked, OutboxError
+from cosmos_outbox.outbox.notice import Notice
+from cosmos_outbox.outbox.parking import Parking
+from cosmos_outbox.outbox.relay import Relay
+from cosmos_outbox.outbox.ttl_guard import TtlGuard
+from cosmos_outbox.outbox.unit_of_work import utc_now
 from devstack.testing import Service
-from infra.contacts.documents import CONTACTS
-from infra.cosmos.marker_documents import Owners
-from infra.cosmos.parked_documents import ParkedDocuments
-from infra.cosmos.parking_lot import CosmosParkingLot
-from outbox.aggregate import AggregateKey
-from outbox.errors import NotInTheWay, NotParked, OutboxError
-from outbox.notice import Notice
-from outbox.parking import Parking
-from outbox.relay import Relay
-from outbox.ttl_guard import TtlGuard
-from outbox.unit_of_work import utc_now
 from tests.support.azure import PARKED, contacts_database, cosmos_connection
 from tests.support.emulators import Gap
 from tests.support.fake_publisher import FakePublisher
@@ -122,7 +120,7 @@ async def test_whatever_write_is_lost_the_contacts_events_arrive_once_in_order(
         contacts_database(cosmos_server) as database,
         CosmosClient.from_connection_string(cosmos_connection(cosmos_server)) as client,
     ):
-        documents, topic = ParkedDocuments(EVENTS, Owners(CONTACTS.parked)), FakePublisher(limit=1000)
+        documents, topic = ParkedDocuments(EVENTS), FakePublisher(limit=1000)
         struck = True
         write = 0
         while struck:

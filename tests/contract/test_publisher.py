@@ -7,12 +7,12 @@ import pytest
 from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
 from azure.servicebus.exceptions import ServiceBusConnectionError
 
+from cosmos_outbox.outbox.errors import NotDelivered
+from cosmos_outbox.outbox.publisher import Accepted, Refused, Unknown
+from cosmos_outbox.outbox.relay import Relay
+from cosmos_outbox.servicebus.message import CloudEvents
+from cosmos_outbox.servicebus.publisher import ServiceBusPublisher
 from devstack.testing import Service
-from infra.servicebus.message import CloudEvents
-from infra.servicebus.publisher import ServiceBusPublisher
-from outbox.errors import NotDelivered
-from outbox.publisher import Accepted, Refused, Unknown
-from outbox.relay import Relay
 from tests.contract.conftest import Broker, ServiceBusBroker
 from tests.support.azure import servicebus_connection
 from tests.support.fake_parking_lot import FakeParkingLot

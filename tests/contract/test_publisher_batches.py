@@ -11,13 +11,13 @@ from dataclasses import replace
 import pytest
 from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
 
+from cosmos_outbox.outbox.feed import OutboxEvent
+from cosmos_outbox.outbox.publisher import Accepted, Refused, Unknown
+from cosmos_outbox.servicebus.errors import IMPOSSIBLE
+from cosmos_outbox.servicebus.message import CloudEvents, exact_size, message_from_event
+from cosmos_outbox.servicebus.publisher import ServiceBusPublisher
 from devstack.administration import administration_client
 from devstack.testing import Service, eventually, running
-from infra.servicebus.errors import IMPOSSIBLE
-from infra.servicebus.message import CloudEvents, exact_size, message_from_event
-from infra.servicebus.publisher import ServiceBusPublisher
-from outbox.feed import OutboxEvent
-from outbox.publisher import Accepted, Refused, Unknown
 from tests.support.azure import Topic, servicebus_connection
 from tests.support.publishing import event, publish
 
@@ -334,7 +334,7 @@ async def test_after_a_time_out_the_sender_is_closed_and_nothing_of_the_batch_is
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await publish(bench.publisher, [event("z", 1)])
-    monkeypatch.setattr("infra.servicebus.senders.SEND_TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr("cosmos_outbox.servicebus.senders.SEND_TIMEOUT_SECONDS", 0.2)
     await bench.service.faults.add("slow", seconds=30)
     page = [[event("a", 1), event("a", 2)], [event("b", 1)]]
 
@@ -363,7 +363,7 @@ async def test_after_one_send_without_an_answer_no_idle_connection_is_tried(
 ) -> None:
     """A firewall has dropped all that was idle: tried one by one, each would take the whole timeout to fail."""
     await three_idle(bench)
-    monkeypatch.setattr("infra.servicebus.senders.SEND_TIMEOUT_SECONDS", 0.5)
+    monkeypatch.setattr("cosmos_outbox.servicebus.senders.SEND_TIMEOUT_SECONDS", 0.5)
     dead = list(bench.opened)
 
     async def silent(self: ServiceBusSender, *arguments: object, **options: object) -> None:
@@ -377,7 +377,7 @@ async def test_after_one_send_without_an_answer_no_idle_connection_is_tried(
     [outcome] = await publish(bench.publisher, [event("a", 1)], within=within)
     assert isinstance(outcome, Unknown)
 
-    monkeypatch.setattr("infra.servicebus.senders.SEND_TIMEOUT_SECONDS", 20.0)
+    monkeypatch.setattr("cosmos_outbox.servicebus.senders.SEND_TIMEOUT_SECONDS", 20.0)
     assert await publish(bench.publisher, [event("a", 1)]) == [Accepted()]
     assert len(bench.opened) == 4
     for sender in dead:

@@ -3,26 +3,33 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from azure.cosmos.aio import CosmosClient
 
 from application.directory import DirectoryEntry, entry_of
+from cosmos_outbox.cli.rebuild import bar, main, rebuild
+from cosmos_outbox.cosmos.inbox.walk_lists import CosmosLists
+from cosmos_outbox.inbox.errors import EntryChanged
+from cosmos_outbox.inbox.form import EntryForm
+from cosmos_outbox.inbox.progress import Counts, Progress, Side
+from cosmos_outbox.outbox.unit_of_work import utc_now
+from cosmos_outbox.wiring.service import ReadModelOf
 from devstack import provision
 from devstack.settings import read_settings
 from devstack.testing import Service
-from examples.orders.bootstrap import wire
+from examples.orders.board import Board
 from examples.orders.events import Line
 from examples.orders.order import NewOrder
-from inbox.errors import EntryChanged
-from inbox.progress import Counts, Progress, Side
-from infra.contacts.directory import FORM
-from infra.cosmos.entries import EntryForm
-from infra.cosmos.walk_lists import CosmosLists
-from infra.rebuild_directory import bar, main, rebuild
-from infra.settings import load
+from examples.orders.service import BOARD
+from examples.orders.service import service as order_service
+from examples.orders.use_cases import Orders
+from infra.bootstrap import DIRECTORY
+from infra.bootstrap import service as contact_service
+from infra.directory import FORM
 from tests.contract.test_directory import Process, started
 from tests.support.azure import contacts_database
 from tests.support.contacts import ORIGIN
@@ -76,11 +83,11 @@ async def test_after_a_restore_the_source_wins(environment: dict[str, str], proc
         stored = client.get_database_client(environment["COSMOS_DATABASE"]).get_container_client("contacts")
         await stored.replace_item(str(contact_id), before)  # as a point-in-time restore leaves it
         await stored.delete_item(str(later), str(later))
-    await rebuild(environment, source_wins=False, tell=lambda *_: None)
+    await rebuild(environment, source_wins=False, tell=lambda *_: None, service=contact_service)
     ahead = await process.entry(contact_id)
     assert ahead is not None
     assert ahead.last_sequence == 2
-    progress = await rebuild(environment, source_wins=True, tell=lambda *_: None)
+    progress = await rebuild(environment, source_wins=True, tell=lambda *_: None, service=contact_service)
     assert progress.last_counts is not None
     assert progress.last_counts.failed == 0
     entry = await process.entry(contact_id)
@@ -123,8 +130,8 @@ async def test_after_a_new_form_of_the_entries_all_are_written_again(
 
     texts: dict[str, Callable[[NewEntry], str]] = {**FORM.search, "lastName": lambda entry: entry.badge}
     form = EntryForm(version=FORM.version + 1, model=NewEntry, search=texts, sorted_by=FORM.sorted_by)
-    monkeypatch.setattr("infra.contacts.read_side.FORM", form)
-    monkeypatch.setattr("infra.contacts.read_side.entry_of", entry_with_badge)
+    declared = replace(cast("ReadModelOf[Any]", DIRECTORY), form=form, state_of=entry_with_badge)
+    monkeypatch.setitem(vars(contact_service), "subscribers", [declared])
     capsys.readouterr()
     assert await asyncio.to_thread(main, arguments, environment) == 0
     assert capsys.readouterr().out.splitlines()[-1].endswith("2 of 2 sources, 2 entries, 2 written, 0 failed")
@@ -165,14 +172,14 @@ async def test_the_read_model_of_another_service_is_filled_too(
         "COSMOS": cosmos_server.connection_string,
     }
     await provision.cosmos(environment["COSMOS"], read_settings(environment, ORDERS).app.cosmos)
-    service = wire(load(environment))
-    async with service.outbox.resources:
+    wired = order_service.wire(environment)
+    async with wired.outbox.resources:
         new = NewOrder(customer="Contoso", lines=(Line(sku="A-1", quantity=2),))
-        placed = await service.orders.place(new, ORIGIN)
-        arguments = ["--service", "examples.orders.bootstrap"]
+        placed = await Orders(wired.aggregates, utc_now).place(new, ORIGIN)
+        arguments = ["--service", "examples.orders.service"]
         assert await asyncio.to_thread(main, arguments, environment) == 0
         assert capsys.readouterr().out.splitlines()[-1].endswith("1 written, 0 failed")
-        [entry] = (await service.board.page(None, 10, None)).items
+        [entry] = (await Board(wired.read_model(BOARD).listing).page(None, 10, None)).items
         assert (entry.id, entry.sequence, entry.state.total) == (placed.aggregate.aggregate_id, 1, 2)
 
 

@@ -12,11 +12,11 @@ import pytest
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
 
+from cosmos_outbox.inbox.set_aside import Delivery
+from cosmos_outbox.servicebus.client import servicebus_client
+from cosmos_outbox.servicebus.sessions import WAITING, Sessions, Work
+from cosmos_outbox.settings.connections import Connection
 from devstack.testing import Service, eventually
-from inbox.set_aside import Delivery
-from infra.connections import Connection
-from infra.servicebus.client import servicebus_client
-from infra.servicebus.sessions import WAITING, Sessions, Work
 from tests.support.azure import Topic
 
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
@@ -162,8 +162,8 @@ async def test_some_still_wait_while_others_hold_their_sessions_for_long(worker:
 async def test_a_broker_that_refuses_is_asked_ever_more_rarely_and_told_of_once(
     worker: Worker, wire: Wire, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    caplog.set_level(logging.INFO, logger="infra")
-    monkeypatch.setattr("infra.servicebus.sessions._FIRST_PAUSE_SECONDS", FIRST_PAUSE)
+    caplog.set_level(logging.INFO, logger="cosmos_outbox")
+    monkeypatch.setattr("cosmos_outbox.servicebus.sessions._FIRST_PAUSE_SECONDS", FIRST_PAUSE)
     await eventually(lambda: wire.open == WAITING)
     wire.away, before = True, len(wire.made)
     await eventually(lambda: len(wire.made) >= before + 5 * WAITING)
@@ -174,14 +174,16 @@ async def test_a_broker_that_refuses_is_asked_ever_more_rarely_and_told_of_once(
     await worker.send("when it is back")
     await eventually(lambda: worker.received)
     await eventually(lambda: worker.work.waiting_for is None)
-    told = [(each.levelname, each.message) for each in caplog.records if each.name.startswith("infra")]
+    told = [
+        (each.levelname, each.message) for each in caplog.records if each.name.startswith("cosmos_outbox")
+    ]
     assert [level for level, _ in told] == ["WARNING", "INFO"], told
 
 
 async def test_an_outage_that_hits_many_sessions_is_told_once_and_all_of_them_come_again(
     worker: Worker, wire: Wire, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, logger="infra")
+    caplog.set_level(logging.INFO, logger="cosmos_outbox")
     worker.go_on.clear()
     names = {f"session {number}" for number in range(SLOTS)}
     await worker.send(*names)
@@ -195,5 +197,5 @@ async def test_an_outage_that_hits_many_sessions_is_told_once_and_all_of_them_co
     await eventually(lambda: worker.work.received == SLOTS)
     assert worker.received.keys() == names
     await eventually(lambda: (wire.open, len(worker.work.pulses)) == (WAITING, WAITING))
-    told = [each.levelname for each in caplog.records if each.name.startswith("infra")]
+    told = [each.levelname for each in caplog.records if each.name.startswith("cosmos_outbox")]
     assert told == ["WARNING", "INFO"], caplog.text

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from azure.cosmos.aio import DatabaseProxy
 
-from changefeed import ChangeFeedProcessor
+from cosmos_changefeed import ChangeFeedProcessor
+from cosmos_outbox.operations.relay_status import RelayObserver
+from cosmos_outbox.outbox.errors import Unavailable
+from cosmos_outbox.outbox.unit_of_work import utc_now
+from cosmos_outbox.settings.errors import Misconfigured
 from devstack.testing import Service, eventually, running
-from infra.errors import Misconfigured
-from infra.relay_status import RelayObserver
-from outbox.errors import Unavailable
-from outbox.unit_of_work import utc_now
 from tests.changefeed.support import FAST
 from tests.support.azure import CONTACTS, LEASES, contacts_database
 from tests.support.fake_parking_lot import FakeParkingLot
@@ -144,7 +144,7 @@ async def test_the_timer_makes_missing_leases_again_and_a_relay_without_mending_
     assert (await observer.status()).missing == []
     assert "no lease" in caplog.text
     assert "it is made again and reads from the beginning" in caplog.text
-    [mended] = {record.levelno for record in caplog.records if record.name == "changefeed.mending"}
+    [mended] = {record.levelno for record in caplog.records if record.name == "cosmos_changefeed.mending"}
     assert mended == logging.ERROR
 
 

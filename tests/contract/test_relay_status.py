@@ -7,11 +7,11 @@ from datetime import timedelta
 import pytest
 from azure.cosmos.aio import CosmosClient
 
-from changefeed import ChangeFeedProcessor
+from cosmos_changefeed import ChangeFeedProcessor
+from cosmos_outbox.operations.relay_status import RelayObserver
+from cosmos_outbox.outbox.unit_of_work import utc_now
+from cosmos_outbox.settings.errors import Misconfigured
 from devstack.testing import Service
-from infra.errors import Misconfigured
-from infra.relay_status import RelayObserver
-from outbox.unit_of_work import utc_now
 from tests.support.azure import CONTACTS, LEASES, contacts_database, cosmos_connection
 from tests.support.emulators import Gap
 from tests.support.fake_parking_lot import FakeParkingLot

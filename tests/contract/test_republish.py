@@ -15,27 +15,26 @@ from azure.cosmos.aio import CosmosClient
 from azure.servicebus.aio import ServiceBusSender
 from azure.servicebus.exceptions import ServiceBusConnectionError
 
+from cosmos_outbox.cosmos.aggregates.documents import SCHEMA_VERSION, digest
+from cosmos_outbox.cosmos.relay.history import CosmosEventHistory
+from cosmos_outbox.cosmos.relay.originals import CosmosOriginals
+from cosmos_outbox.cosmos.relay.parked_documents import ParkedDocuments
+from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
+from cosmos_outbox.cosmos.store.container import Container
+from cosmos_outbox.cosmos.store.fences import fence_everywhere
+from cosmos_outbox.cosmos.store.item import Item
+from cosmos_outbox.cosmos.store.writes import Write
+from cosmos_outbox.outbox.aggregate import AggregateKey
+from cosmos_outbox.outbox.errors import NotDelivered, Unavailable
+from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent
+from cosmos_outbox.outbox.marker import Marker
+from cosmos_outbox.outbox.originals import Originals
+from cosmos_outbox.outbox.parking import Parking
+from cosmos_outbox.outbox.publisher import Accepted, AggregateEvents, Outcome, Publisher, Unknown
+from cosmos_outbox.outbox.relay import Relay
+from cosmos_outbox.outbox.republish import Nowhere, Progress, Republishing, Span, Window
+from cosmos_outbox.outbox.unit_of_work import utc_now
 from devstack.testing import Service, eventually
-from infra.contacts.documents import CONTACTS as NAMES
-from infra.cosmos.container import Container
-from infra.cosmos.documents import SCHEMA_VERSION, Item, digest
-from infra.cosmos.fences import fence_everywhere
-from infra.cosmos.history import CosmosEventHistory
-from infra.cosmos.marker_documents import Owners
-from infra.cosmos.originals import CosmosOriginals
-from infra.cosmos.parked_documents import ParkedDocuments
-from infra.cosmos.parking_lot import CosmosParkingLot
-from infra.cosmos.writes import Write
-from outbox.aggregate import AggregateKey
-from outbox.errors import NotDelivered, Unavailable
-from outbox.feed import FeedEvent, OutboxEvent
-from outbox.marker import Marker
-from outbox.originals import Originals
-from outbox.parking import Parking
-from outbox.publisher import Accepted, AggregateEvents, Outcome, Publisher, Unknown
-from outbox.relay import Relay
-from outbox.republish import Nowhere, Progress, Republishing, Span, Window
-from outbox.unit_of_work import utc_now
 from tests.contract.conftest import ServiceBusBroker
 from tests.support.azure import CONTACTS, PARKED, contacts_database, cosmos_connection
 from tests.support.feed import EVENTS, contact_id, contact_key, event_document
@@ -119,7 +118,7 @@ async def world(cosmos_server: Service, servicebus_broker: ServiceBusBroker) -> 
     async with contacts_database(cosmos_server) as database:
         client = CosmosClient.from_connection_string(cosmos_connection(cosmos_server))
         container = Container(client, database.id, CONTACTS)
-        documents = ParkedDocuments(EVENTS, Owners(NAMES.parked))
+        documents = ParkedDocuments(EVENTS)
         lot = CosmosParkingLot(Container(client, database.id, PARKED), "test", documents, ttl_seconds=600)
         session_token = await fence_everywhere(container, database.get_container_client(CONTACTS))
         yield World(container, lot, servicebus_broker, CosmosOriginals(container, EVENTS), session_token)

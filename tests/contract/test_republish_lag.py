@@ -14,27 +14,21 @@ from uuid import uuid4
 import pytest
 from azure.cosmos.aio import ContainerProxy, DatabaseProxy
 
-from changefeed import (
-    ChangeFeedProcessor,
-    PhysicalPartition,
-    effective_key,
-    physical_partitions,
-)
+from cosmos_changefeed import ChangeFeedProcessor, PhysicalPartition, effective_key, physical_partitions
+from cosmos_outbox.cli import publish_again as command
+from cosmos_outbox.cli.publish_again import Plan
+from cosmos_outbox.cosmos.relay.history import CosmosEventHistory
+from cosmos_outbox.cosmos.store import fences
+from cosmos_outbox.cosmos.store.container import Container
+from cosmos_outbox.cosmos.store.fences import fence_everywhere
+from cosmos_outbox.outbox.errors import Unavailable
+from cosmos_outbox.outbox.feed import FeedEvent
+from cosmos_outbox.outbox.republish import Progress, Span
+from cosmos_outbox.outbox.unit_of_work import utc_now
+from cosmos_outbox.settings.errors import NotForwardedYet
+from cosmos_outbox.wiring.outbox import Outbox, wire_outbox
 from devstack.testing import Service, eventually, running
-from infra import republish as command
-from infra.contacts.documents import CONTACTS as NAMES
-from infra.cosmos import fences
-from infra.cosmos.container import Container
-from infra.cosmos.fences import fence_everywhere
-from infra.cosmos.history import CosmosEventHistory
-from infra.errors import NotForwardedYet
-from infra.republish import Plan
-from infra.settings import load
-from infra.wiring import Outbox, wire_outbox
-from outbox.errors import Unavailable
-from outbox.feed import FeedEvent
-from outbox.republish import Progress, Span
-from outbox.unit_of_work import utc_now
+from infra.bootstrap import service as contact_service
 from tests.changefeed.support import FAST
 from tests.support.azure import CONTACTS, LEASES, contacts_database, cosmos_connection
 from tests.support.feed import EVENTS, contact_id, event_document
@@ -99,7 +93,7 @@ async def world(cosmos: Service) -> AsyncIterator[World]:
             "COSMOS_LEASE_CONTAINER": LEASES,
             "SERVICEBUS": "Endpoint=sb://127.0.0.1:1;SharedAccessKeyName=k;SharedAccessKey=AA==",
         }
-        outbox = wire_outbox(load(settings), NAMES)
+        outbox = wire_outbox(contact_service.settings(settings), contact_service.wire_names)
         async with outbox.resources:
             yield World(cosmos, database, outbox)
         await cosmos.faults.clear()

@@ -8,9 +8,10 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 import pytest
 from azure.cosmos.aio import CosmosClient
 
+from cosmos_outbox.cosmos.store.container import Container
+from cosmos_outbox.cosmos.store.partition_key import Key
+from cosmos_outbox.cosmos.store.writes import Write
 from devstack.testing import Service, running
-from infra.cosmos.container import Container
-from infra.cosmos.writes import Write
 from tests.support.azure import CONTACTS, contacts_database
 
 pytestmark = pytest.mark.own_stack
@@ -23,18 +24,18 @@ class LateOnce(Container):
     database: str
     writes = 0
 
-    async def _execute(self, partition_key: str, writes: Sequence[Write]) -> tuple[list[str], str | None]:
+    async def _execute(self, partition_key: Key, writes: Sequence[Write]) -> tuple[list[str], str | None]:
         self.writes += 1
         if self.writes > 1:
             return await super()._execute(partition_key, writes)
         etags, of_the_parent = await super()._execute(partition_key, writes)
         await self.cosmos.faults.split(self.database, CONTACTS, "0")
         await self.execute(partition_key, [note("second", partition_key)])
-        self._sessions.merge(partition_key, of_the_parent)
+        self._sessions.merge(self.paths.text(partition_key), of_the_parent)
         return etags, of_the_parent
 
 
-def note(item_id: str, partition_key: str) -> Write:
+def note(item_id: str, partition_key: Key) -> Write:
     return Write.create({"id": item_id, "partitionKey": partition_key, "type": "note"})
 
 

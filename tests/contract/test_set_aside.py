@@ -1,23 +1,26 @@
-"""The records of what was set aside, in memory and in Cosmos DB: one suite over both."""
+"""The records of what was set aside, in memory, in Cosmos DB and in SQLite: one suite over all."""
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from azure.core.async_paging import AsyncItemPaged
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
+from cosmos_outbox.cosmos.inbox.set_aside import CosmosSetAside
+from cosmos_outbox.cosmos.store.container import Container, StoreFailed
+from cosmos_outbox.cosmos.store.errors import Failure, Kind
+from cosmos_outbox.cosmos.store.writes import Write
+from cosmos_outbox.inbox.errors import NotSetAside, RecordChanged, StoreAway
+from cosmos_outbox.inbox.event import AggregateKey
+from cosmos_outbox.inbox.set_aside import Record, SetAside, State
+from cosmos_outbox.outbox.errors import UnknownContinuation
+from cosmos_outbox.sqlite.database import Database
+from cosmos_outbox.sqlite.set_aside import SqliteSetAside
 from devstack.testing import Service
-from inbox.errors import NotSetAside, RecordChanged, StoreAway
-from inbox.event import AggregateKey
-from inbox.set_aside import Record, SetAside, State
-from infra.cosmos.container import Container, StoreFailed
-from infra.cosmos.errors import Failure, Kind
-from infra.cosmos.set_aside import CosmosSetAside
-from infra.cosmos.writes import Write
-from outbox.errors import UnknownContinuation
 from tests.support.azure import SET_ASIDE, contacts_database
 from tests.support.inbox import KEY, NOON, FakeSetAside, delivery, event
 
@@ -35,9 +38,18 @@ async def stored(cosmos_server: Service) -> AsyncIterator[CosmosSetAside]:
         )
 
 
-@pytest.fixture(params=["fake", "devstack"])
-def records(request: pytest.FixtureRequest, stored: CosmosSetAside) -> SetAside:
-    return FakeSetAside() if request.param == "fake" else stored
+@pytest.fixture(params=["fake", "devstack", "sqlite"])
+async def records(
+    request: pytest.FixtureRequest, stored: CosmosSetAside, tmp_path: Path
+) -> AsyncIterator[SetAside]:
+    database = Database(tmp_path / "store.db")
+    kinds: dict[str, SetAside] = {
+        "fake": FakeSetAside(),
+        "devstack": stored,
+        "sqlite": SqliteSetAside(database, "s", CLOSED_TTL),
+    }
+    yield kinds[request.param]
+    await database.close()
 
 
 def record(
@@ -168,6 +180,19 @@ async def test_a_closed_record_has_no_message_and_expires(stored: CosmosSetAside
     assert after is not None
     assert (before["ttl"], before["body"] is None) == (-1, False)
     assert (after["ttl"], after["body"], after["properties"]) == (CLOSED_TTL, None, None)
+
+
+async def test_a_closed_record_of_sqlite_is_gone_after_its_time(tmp_path: Path) -> None:
+    now = NOON
+    database = Database(tmp_path / "store.db")
+    records = SqliteSetAside(database, "s", CLOSED_TTL, lambda: now)
+    await records.add(record(1))
+    await records.change(await records.get(record(1).id), State.DISCARDED, "x", attempts=0)
+    assert (await records.get(record(1).id)).delivery is None
+    now += timedelta(seconds=CLOSED_TTL + 1)
+    with pytest.raises(NotSetAside):
+        await records.get(record(1).id)
+    await database.close()
 
 
 @pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")  # aiohttp's advice above 1 MiB

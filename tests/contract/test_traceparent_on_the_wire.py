@@ -13,11 +13,11 @@ from azure.core.settings import settings
 from azure.core.tracing.ext.opentelemetry_span import OpenTelemetrySpan
 from azure.servicebus.aio import ServiceBusClient
 
+from cosmos_outbox.outbox.feed import OutboxEvent
+from cosmos_outbox.outbox.publisher import Accepted
+from cosmos_outbox.servicebus.message import CloudEvents
+from cosmos_outbox.servicebus.publisher import ServiceBusPublisher
 from devstack.testing import Service
-from infra.servicebus.message import CloudEvents
-from infra.servicebus.publisher import ServiceBusPublisher
-from outbox.feed import OutboxEvent
-from outbox.publisher import Accepted
 from tests.support.azure import Topic
 from tests.support.publishing import event, publish
 from tests.support.telemetry import recording

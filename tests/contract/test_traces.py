@@ -13,13 +13,13 @@ import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind, StatusCode, format_span_id, format_trace_id
 
+from cosmos_outbox.outbox.unit_of_work import Origin
+from cosmos_outbox.telemetry import tracing
+from cosmos_outbox.telemetry.messaging import MOST_LINKS, processing, sending
+from cosmos_outbox.worker import relay as relay_worker
+from cosmos_outbox.worker import subscriber as subscriber_worker
 from devstack.testing import Service, eventually
-from infra import relay_worker, subscriber_worker
 from infra.bootstrap import wire
-from infra.settings import load
-from infra.telemetry import tracing
-from infra.telemetry.messaging import MOST_LINKS, processing, sending
-from outbox.unit_of_work import Origin
 from tests.support.azure import Topic, contacts_database
 from tests.support.contacts import DETAILS_JSON
 from tests.support.functions import functions
@@ -63,8 +63,8 @@ async def workers() -> AsyncIterator[None]:
     """Both, each with clients of its own."""
     stop = asyncio.Event()
     running = [
-        asyncio.create_task(relay_worker.run(wire(load(os.environ)), stop)),
-        asyncio.create_task(subscriber_worker.run(wire(load(os.environ)), stop, slots=2)),
+        asyncio.create_task(relay_worker.run(wire(os.environ), stop)),
+        asyncio.create_task(subscriber_worker.run(wire(os.environ), stop, slots=2)),
     ]
     try:
         yield
@@ -175,10 +175,10 @@ async def test_the_workers_report_the_gauges_as_the_timers_do(
 
 
 async def test_a_commit_that_stores_nothing_makes_no_span(recorded: Recorded, topic: Topic) -> None:
-    async with wire(load(os.environ)).outbox.resources:
+    async with wire(os.environ).outbox.resources:
         await post(GIVEN, None)
         recorded.exporter.clear()
-        app = wire(load(os.environ))
+        app = wire(os.environ)
         async with app.outbox.resources:
             contact = (await app.contacts.page(1, None, Origin("c"))).items[0]
             uow = app.outbox.open_unit_of_work(Origin("c"))

@@ -5,9 +5,9 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from azure.core.rest import HttpRequest
 
-from infra.cosmos.attempts import Attempts, noted
-from infra.cosmos.errors import Failure, Kind
-from infra.cosmos.transport import NotingTransport
+from cosmos_outbox.cosmos.store.attempts import Attempts, noted
+from cosmos_outbox.cosmos.store.errors import Failure, Kind
+from cosmos_outbox.cosmos.store.transport import NotingTransport
 
 
 @pytest.mark.parametrize(

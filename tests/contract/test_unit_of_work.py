@@ -10,11 +10,11 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from cosmos_outbox.outbox.aggregate import Aggregate, AggregateKey
+from cosmos_outbox.outbox.aggregates import Aggregates
+from cosmos_outbox.outbox.errors import AggregateNotFound, PreconditionFailed
 from domain.contact import Contact
 from domain.values import Name
-from outbox.aggregate import Aggregate, AggregateKey
-from outbox.aggregates import Aggregates
-from outbox.errors import AggregateNotFound, PreconditionFailed
 from tests.contract.conftest import Store
 from tests.support.contacts import DETAILS, LATER, NOON, ORIGIN
 from tests.support.emulators import Gap

@@ -9,15 +9,16 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from azure.cosmos.aio import ContainerProxy
 
+from cosmos_outbox.cosmos.aggregates import unit_of_work
+from cosmos_outbox.cosmos.store.client import cosmos_client
+from cosmos_outbox.cosmos.store.container import Container
+from cosmos_outbox.cosmos.store.item import Item
+from cosmos_outbox.cosmos.store.partition_key import Key
+from cosmos_outbox.outbox.errors import OutcomeUnknown
+from cosmos_outbox.outbox.unit_of_work import Receipt
+from cosmos_outbox.settings.connections import Connection
 from devstack.testing import Service
 from domain.contact import Contact
-from infra.connections import Connection
-from infra.cosmos import unit_of_work
-from infra.cosmos.client import cosmos_client
-from infra.cosmos.container import Container
-from infra.cosmos.documents import Item
-from outbox.errors import OutcomeUnknown
-from outbox.unit_of_work import Receipt
 from tests.contract.conftest import CosmosStore
 from tests.support.azure import CONTACTS, contacts_database
 from tests.support.contacts import DETAILS, NOON
@@ -91,7 +92,7 @@ async def store(
 class Lagging(Container):
     """A read without a session token sees nothing."""
 
-    async def read_with_age(self, item_id: str, partition_key: str) -> tuple[Item, float] | None:
+    async def read_with_age(self, item_id: str, partition_key: Key) -> tuple[Item, float] | None:
         if self.seen(partition_key) is None:
             return None
         return await super().read_with_age(item_id, partition_key)

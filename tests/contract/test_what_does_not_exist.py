@@ -6,17 +6,17 @@ import pytest
 from azure.cosmos.aio import CosmosClient
 from azure.servicebus.aio import ServiceBusClient
 
+from cosmos_outbox.cosmos.store.container import Container, StoreFailed
+from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, Kind, classify
+from cosmos_outbox.cosmos.store.writes import Write
+from cosmos_outbox.outbox.publisher import Unknown
+from cosmos_outbox.servicebus.inspection import try_sending
+from cosmos_outbox.servicebus.message import CloudEvents
+from cosmos_outbox.servicebus.publisher import ServiceBusPublisher
+from cosmos_outbox.settings.errors import Misconfigured
+from cosmos_outbox.settings.inspection import CannotCheck
 from devstack.testing import Service
-from infra.cosmos.container import Container, StoreFailed
-from infra.cosmos.errors import SDK_ERRORS, Kind, classify
-from infra.cosmos.writes import Write
-from infra.errors import Misconfigured
-from infra.inspection import CannotCheck
-from infra.servicebus.inspection import try_sending
-from infra.servicebus.message import CloudEvents
-from infra.servicebus.publisher import ServiceBusPublisher
-from infra.settings import load
-from outbox.publisher import Unknown
+from infra.bootstrap import service as contact_service
 from tests.support.azure import (
     CONTACTS,
     Topic,
@@ -109,7 +109,7 @@ async def test_a_missing_topic_is_told_as_what_it_is(servicebus_server: Service)
 
 
 async def test_a_look_at_a_missing_topic_says_so_too(servicebus_server: Service) -> None:
-    settings = load(
+    settings = contact_service.settings(
         {"COSMOS": "AccountEndpoint=x;AccountKey=y;", "SERVICEBUS": servicebus_connection(servicebus_server)}
     )
     with pytest.raises(CannotCheck, match="topic no-such-topic does not exist"):

@@ -6,13 +6,12 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
+from cosmos_outbox.servicebus.sessions import Work
+from cosmos_outbox.settings.errors import Misconfigured
+from cosmos_outbox.worker import relay as relay_worker
+from cosmos_outbox.worker.subscriber import Health
 from devstack.testing import Service, eventually, running
-from infra import relay_worker
 from infra.bootstrap import Application, wire
-from infra.errors import Misconfigured
-from infra.servicebus.sessions import Work
-from infra.settings import load
-from infra.subscriber_worker import Health
 from tests.support.azure import contacts_database
 
 BROKER = "Endpoint=sb://127.0.0.1:1;SharedAccessKeyName=n;SharedAccessKey=a2V5;UseDevelopmentEmulator=true;"
@@ -32,7 +31,7 @@ async def application(cosmos: Service) -> AsyncIterator[Application]:
             "COSMOS_DATABASE": database.id,
             "SERVICEBUS": BROKER,
         }
-        yield wire(load(settings))
+        yield wire(settings)
         await cosmos.faults.allow_multiple_writes(allowed=False)
 
 

@@ -13,30 +13,31 @@ import pytest
 from pydantic import TypeAdapter
 
 from application.directory import Field
-from infra.contacts.directory import FORM
-from infra.contacts.documents import CONTACTS
-from infra.cosmos.inspection import ContainerState, IndexingPolicy
-from infra.preflight.cosmos_rules import Needed, judge, needed
-from infra.preflight.report import Finding, Status
-from infra.preflight.servicebus_rules import judge_subscription, judge_topic
-from infra.service import composition_root
-from infra.servicebus.inspection import SubscriptionState, TopicState
-from infra.settings import load
+from cosmos_outbox.cosmos.upkeep.inspection import ContainerState, IndexingPolicy
+from cosmos_outbox.preflight.cosmos_rules import Needed, judge, needed
+from cosmos_outbox.preflight.report import Finding, Status
+from cosmos_outbox.preflight.servicebus_rules import judge_subscription, judge_topic
+from cosmos_outbox.servicebus.inspection import SubscriptionState, TopicState
+from examples.orders.service import service as order_service
+from infra.bootstrap import service as contact_service
+from infra.directory import FORM
 from tests.deploy import bicep
 from tests.deploy.bicep import MAIN
 from tests.support.functions import functions
 from tests.support.paths import ROOT
 
-SETTINGS = load({"COSMOS": "x", "SERVICEBUS": "x", "COSMOS_EFFECTS_CONTAINER": "effects"})
-SERVICES = {"contacts": "infra.bootstrap", "orders": "examples.orders.bootstrap"}
-"""Each service that a deployment of this Bicep is made for, with its composition root."""
+CONNECTED = {"COSMOS": "x", "SERVICEBUS": "x"}
+SETTINGS = contact_service.settings(CONNECTED)
+SERVICES = {"contacts": contact_service, "orders": order_service}
+"""Each service that a deployment of this Bicep is made for."""
 
 
 def containers(service: str) -> dict[str, Needed]:
-    queried = composition_root(SERVICES[service]).queried()
-    return {need.setting: need for need in needed(SETTINGS, queried)}
+    declared = SERVICES[service]
+    return {need.setting: need for need in needed(declared.settings(CONNECTED), declared)}
 
 
+NEEDED = [(service, setting) for service in SERVICES for setting in containers(service)]
 CONTAINERS = containers("contacts")
 DECLARED = {
     "COSMOS_CONTAINER": "contacts",
@@ -45,7 +46,8 @@ DECLARED = {
     "COSMOS_DIRECTORY_CONTAINER": "directory",
     "COSMOS_SET_ASIDE_CONTAINER": "setAside",
     "COSMOS_CLAIM_CONTAINER": "claims",
-    "COSMOS_EFFECTS_CONTAINER": "effects",
+    "ORDER_BOARD_CONTAINER": "directory",
+    "ORDER_MAILS_CONTAINER": "effects",
 }
 """The resource of each container in modules/cosmos.bicep."""
 
@@ -56,10 +58,10 @@ def faults(findings: Iterator[Finding]) -> list[str]:
     return [str(finding) for finding in findings if finding.status is not Status.OK]
 
 
-@pytest.mark.parametrize("service", SERVICES)
-@pytest.mark.parametrize("setting", CONTAINERS)
-def test_preflight_finds_nothing_wrong_with_a_container(setting: str, service: str) -> None:
-    need, form = containers(service)[setting], composition_root(SERVICES[service]).queried().read_model
+@pytest.mark.parametrize(("service", "setting"), NEEDED)
+def test_preflight_finds_nothing_wrong_with_a_container(service: str, setting: str) -> None:
+    need = containers(service)[setting]
+    [form] = [each.form for each in SERVICES[service].subscribers if each.form is not None]
     lists = {"directorySearchedBy": [*form.search], "directorySortedBy": form.sorted_by}
     container = (
         bicep.read("modules/cosmos.bicep").declaration("resource", DECLARED[setting]).with_lists(lists)
@@ -76,8 +78,7 @@ def test_preflight_finds_nothing_wrong_with_a_container(setting: str, service: s
         ),
     )
     assert faults(judge(need, state, "contacts")) == []
-    old_names = {"/contactId/?"} if setting == "COSMOS_PARKED_CONTAINER" else set()
-    assert set(state.indexing.included) - old_names == {f"{path}/?" for path in need.queried} - old_names
+    assert set(state.indexing.included) == {f"{path}/?" for path in need.queried}
 
 
 def test_the_deployment_names_what_the_directory_is_searched_and_sorted_by() -> None:
@@ -91,10 +92,10 @@ def test_the_deployment_names_what_the_directory_is_searched_and_sorted_by() -> 
 @pytest.mark.parametrize(
     ("setting", "source"),
     [
-        ("COSMOS_CONTAINER", "infra/cosmos/repository.py"),
-        ("COSMOS_PARKED_CONTAINER", "infra/cosmos/parking_lot.py"),
-        ("COSMOS_LEASE_CONTAINER", "changefeed/lease_store.py"),
-        ("COSMOS_SET_ASIDE_CONTAINER", "infra/cosmos/set_aside.py"),
+        ("COSMOS_CONTAINER", "cosmos_outbox/cosmos/aggregates/repository.py"),
+        ("COSMOS_PARKED_CONTAINER", "cosmos_outbox/cosmos/relay/parking_lot.py"),
+        ("COSMOS_LEASE_CONTAINER", "cosmos_changefeed/lease_store.py"),
+        ("COSMOS_SET_ASIDE_CONTAINER", "cosmos_outbox/cosmos/inbox/set_aside.py"),
     ],
 )
 def test_preflight_knows_each_property_by_which_a_container_is_queried(setting: str, source: str) -> None:
@@ -103,13 +104,7 @@ def test_preflight_knows_each_property_by_which_a_container_is_queried(setting: 
         for node in ast.walk(ast.parse((ROOT / source).read_text()))
         if isinstance(node, ast.Constant)
     ]
-    owner = CONTACTS.parked.owner if CONTACTS.parked else ""
-    queries = [
-        text.replace("{owner}", name)
-        for text in texts
-        if isinstance(text, str) and text.startswith("SELECT ")
-        for name in (owner, "aggregateId")  # of the one type that has old names, and of every other
-    ]
+    queries = [text for text in texts if isinstance(text, str) and text.startswith("SELECT ")]
     assert queries
     used = {"/" + path.replace(".", "/") for text in queries for path in re.findall(r"\bc\.([\w.]+)", text)}
     assert used - {"/id"} == set(CONTAINERS[setting].queried)
@@ -117,20 +112,28 @@ def test_preflight_knows_each_property_by_which_a_container_is_queried(setting: 
 
 def test_preflight_knows_by_what_effects_are_found() -> None:
     queries = "".join(
-        (ROOT / "infra" / "cosmos" / name).read_text().partition("@dataclass")[0]
+        (ROOT / "cosmos_outbox" / "cosmos" / "inbox" / name).read_text().partition("@dataclass")[0]
         for name in ("ledger.py", "effect_list.py")
     )
     # The fields of a list are no conditions, and _ts is indexed in any case.
     conditions = queries.replace("c.{name}", "").replace("c._ts", "")
     used = {f"/{path}" for path in re.findall(r"\bc\.(\w+)", conditions)}
-    assert used == set(CONTAINERS["COSMOS_EFFECTS_CONTAINER"].queried)
+    assert used == set(containers("orders")["ORDER_MAILS_CONTAINER"].queried)
 
 
-@pytest.mark.parametrize(("service", "home"), [("contacts", "."), ("orders", "examples/orders")])
-def test_preflight_and_the_local_stack_know_by_what_a_read_model_is_sorted(service: str, home: str) -> None:
+@pytest.mark.parametrize(
+    ("service", "home", "setting", "name"),
+    [
+        ("contacts", ".", "COSMOS_DIRECTORY_CONTAINER", "%COSMOS_DIRECTORY_CONTAINER%"),
+        ("orders", "examples/orders", "ORDER_BOARD_CONTAINER", "order-board"),
+    ],
+)
+def test_preflight_and_the_local_stack_know_by_what_a_read_model_is_sorted(
+    service: str, home: str, setting: str, name: str
+) -> None:
     declared = tomllib.loads((ROOT / home / "devstack.toml").read_text())["cosmos"]["containers"]
-    [local] = [each for each in declared if each["name"] == "%COSMOS_DIRECTORY_CONTAINER%"]
-    need = containers(service)["COSMOS_DIRECTORY_CONTAINER"]
+    [local] = [each for each in declared if each["name"] == name]
+    need = containers(service)[setting]
     assert tuple(map(tuple, local["composite_indexes"])) == need.composite
 
 
@@ -143,14 +146,14 @@ def test_a_board_that_cannot_be_sorted_and_parked_orders_that_cannot_be_found_ar
     """What the contact service's indexes would mean for the orders."""
     needs = containers("orders")
     state = ContainerState(("/partitionKey",), -1, IndexingPolicy(True, ("/deleted/?",), ("/*",), ()))
-    [told] = faults(judge(needs["COSMOS_DIRECTORY_CONTAINER"], state, "orders"))
+    [told] = faults(judge(needs["ORDER_BOARD_CONTAINER"], state, "orders"))
     assert "/search/customer/?, /search/status/? is queried and not indexed" in told
     everything = replace(state, indexing=IndexingPolicy(True, ("/*",), (), ()))
-    [told] = faults(judge(needs["COSMOS_DIRECTORY_CONTAINER"], everything, "orders"))
+    [told] = faults(judge(needs["ORDER_BOARD_CONTAINER"], everything, "orders"))
     assert "no composite index over /search/customer, /id" in told
-    parked = ("/type/?", "/aggregateType/?", "/contactId/?", "/position/?", "/parkedAt/?")
-    contacts_own = replace(state, indexing=IndexingPolicy(True, parked, ("/*",), ()))
-    [told] = faults(judge(needs["COSMOS_PARKED_CONTAINER"], contacts_own, "orders"))
+    parked = ("/type/?", "/aggregateType/?", "/position/?", "/parkedAt/?")
+    by_type_alone = replace(state, indexing=IndexingPolicy(True, parked, ("/*",), ()))
+    [told] = faults(judge(needs["COSMOS_PARKED_CONTAINER"], by_type_alone, "orders"))
     assert "/aggregateId/? is queried and not indexed" in told
 
 
@@ -248,7 +251,9 @@ def test_the_partitioned_topic_and_the_setting_that_it_needs_are_one_parameter()
     setting = MAIN.declaration("var", "appSettings").properties()["SERVICEBUS_TOPIC_PARTITIONED"]
     assert setting == "string(topicPartitioned)"
     environment = {"COSMOS": "x", "SERVICEBUS": "x", "SERVICEBUS_TOPIC_PARTITIONED": "True"}
-    assert load(environment).servicebus_topic_partitioned, "string(true) is True in a template"
+    assert contact_service.settings(environment).servicebus_topic_partitioned, (
+        "string(true) is True in a template"
+    )
 
 
 def test_the_instances_of_both_apps_are_bounded_by_the_parameters() -> None:

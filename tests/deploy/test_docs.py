@@ -79,14 +79,14 @@ def test_the_container_has_all_that_the_relay_worker_imports(tmp_path: Path) -> 
     ended = subprocess.run(
         [sys.executable, *command[1:]],
         cwd=tmp_path,
-        env={},
+        env=dict(re.findall(r"^ENV (\w+)=(.*)$", dockerfile, re.MULTILINE)),
         capture_output=True,
         text=True,
         timeout=30,
         check=False,
     )
     assert ended.returncode == 2
-    assert ended.stderr.startswith("relay worker: neither COSMOS nor")
+    assert ended.stderr.startswith("relay: neither COSMOS nor")
 
 
 def test_the_pages_call_commands_of_azure_with_options_that_these_have() -> None:

@@ -120,7 +120,7 @@ def test_a_package_holds_the_app_with_all_that_it_imports_and_the_lock(tmp_path:
     assert not [*folder.rglob("__pycache__")]
     for entry in deployable() - {"requirements.txt"}:
         files = (file for file in (ROOT / entry).rglob("*") if "__pycache__" not in file.parts)
-        of_app = {file.relative_to(ROOT) for file in files if file.name != "README.md"}
+        of_app = {file.relative_to(ROOT) for file in files if not {"README.md", "templates"} & {*file.parts}}
         assert {file.relative_to(folder) for file in (folder / entry).rglob("*")} == of_app
     there = {
         canonicalize_name(found.name): Version(found.version)
@@ -129,7 +129,8 @@ def test_a_package_holds_the_app_with_all_that_it_imports_and_the_lock(tmp_path:
     assert there == locked(python)
 
     code = """
-import function_app, infra.bootstrap, infra.relay_worker, infra.subscriber_worker, infra.preflight.__main__
+import function_app, infra.bootstrap, cosmos_outbox.worker.relay, cosmos_outbox.worker.subscriber
+import cosmos_outbox.cli.preflight
 import azure.monitor.opentelemetry.exporter, opentelemetry.exporter.otlp.proto.http
 print(len(function_app.app.get_functions()))
 """
@@ -217,13 +218,12 @@ def test_the_package_of_a_service_of_its_own_has_all_that_its_function_app_impor
         shutil.move(tmp_path / "examples" / "orders" / name, tmp_path / name)
     code = """
 import asyncio, function_app, os
-from examples.orders.bootstrap import application
+from examples.orders.service import board
 os.environ["COSMOS"] = "AccountEndpoint=http://127.0.0.1:1/;AccountKey=a2V5"
-os.environ |= {"SERVICEBUS": "Endpoint=sb://b", "COSMOS_EFFECTS_CONTAINER": "effects"}
+os.environ["SERVICEBUS"] = "Endpoint=sb://b"
 
 async def main():
-    service = application()
-    print(len(function_app.app.get_functions()), type(service.board).__name__)
+    print(len(function_app.app.get_functions()), type(board()).__name__)
 
 asyncio.run(main())
 """

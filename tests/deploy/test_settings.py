@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from infra import settings
-from infra.http.request import MAX_BODY_BYTES
+from cosmos_outbox.http.request import MAX_BODY_BYTES
+from infra.bootstrap import DIRECTORY
+from infra.bootstrap import service as contact_service
 from tests.deploy.bicep import MAIN
 from tests.support.functions import functions
 from tests.support.paths import ROOT
@@ -34,17 +35,18 @@ def connections(names: Iterable[str]) -> set[str]:
 
 
 def read_by_the_app() -> set[str]:
-    """What the triggers name as %NAME% or as a connection, and what infra/settings.py reads."""
+    """What the triggers name as a connection, what the service names, and what the library's settings read."""
     bindings = [
         text
         for function in functions().values()
         for binding in function.get_bindings()
         for text in binding.get_dict_repr().items()
     ]
-    of_triggers = {name for _, text in bindings for name in re.findall(r"%(\w+)%", str(text))}
-    of_triggers |= {text for key, text in bindings if key.lower().endswith("connection")}
-    source = (ROOT / "infra" / "settings.py").read_text()
-    return of_triggers | set(re.findall(r'environment(?:\.get\(|, )"([A-Z_]+)"', source))
+    of_triggers = {text for key, text in bindings if key.lower().endswith("connection")}
+    source = (ROOT / "cosmos_outbox" / "settings" / "environment.py").read_text()
+    names = {each.setting for each in contact_service.names.all.values()}
+    names |= {each.setting for of in contact_service.subscribers for each in (of.subscription, of.container)}
+    return of_triggers | names | set(re.findall(r'environment(?:\.get\(|, )"([A-Z_]+)"', source))
 
 
 def in_the_documentation() -> set[str]:
@@ -88,7 +90,7 @@ def deployed() -> dict[str, str]:
 
 
 def test_the_app_reads_the_settings_of_bicep_as_those_of_the_sample_with_an_identity() -> None:
-    here, there = settings.load(SAMPLE), settings.load(deployed())
+    here, there = contact_service.settings(SAMPLE), contact_service.settings(deployed())
     for connection, name in ((there.cosmos, "COSMOS"), (there.servicebus, "SERVICEBUS")):
         assert connection.connection_string is None
         assert connection.managed_identity_only
@@ -98,9 +100,7 @@ def test_the_app_reads_the_settings_of_bicep_as_those_of_the_sample_with_an_iden
         "cosmos_container",
         "cosmos_lease_container",
         "cosmos_parked_container",
-        "cosmos_directory_container",
         "cosmos_set_aside_container",
-        "servicebus_subscription",
         "cosmos_claim_container",
         "servicebus_topic",
         "servicebus_topic_partitioned",
@@ -108,6 +108,8 @@ def test_the_app_reads_the_settings_of_bicep_as_those_of_the_sample_with_an_iden
         "idempotency_ttl_seconds",
     ):
         assert getattr(there, name) == getattr(here, name), name
+    for named in (DIRECTORY.subscription, DIRECTORY.container):
+        assert there.name(named) == here.name(named), named.setting
 
 
 def test_the_emulator_has_the_topic_and_subscription_of_the_settings() -> None:

@@ -115,7 +115,7 @@ def test_the_deployment_publishes_before_preflight_which_gets_its_roles_and_can_
     published = [number for number, command in enumerate(commands) if "functionapp publish" in command]
     [packaged] = [number for number, command in enumerate(commands) if command.endswith("-m tools.package")]
     assert all(" --no-build " in commands[number] for number in published), "the package has its packages"
-    [checked] = [number for number, command in enumerate(commands) if "infra.preflight" in command]
+    [checked] = [number for number, command in enumerate(commands) if "cosmos_outbox preflight" in command]
     assert packaged < published[0]
     assert published[-1] < checked
     assert all(found[number]["working-directory"] == ".package/app" for number in published)

@@ -8,33 +8,46 @@ import sys
 
 import pytest
 
+from cosmos_outbox.cli.main import PARTS
 from tests.support.paths import ROOT
 
 CPU_SECONDS = 3.0
 """It takes half a second. Of the processor's time: the machine of the tests is busy."""
 
-COMMANDS = sorted(
-    ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__main__")
-    for folder in ("infra", "examples")
-    for file in (ROOT / folder).rglob("*.py")
-    if 'if __name__ == "__main__":\n    sys.exit(' in file.read_text() or file.name == "__main__.py"
-)
+COMMANDS = {f"cosmos_outbox {part}": f"cosmos-outbox {part}" for part in PARTS}
+"""What stands behind ``python -m``, and what the command calls itself."""
 
 
 def test_the_commands_are_found() -> None:
-    assert {"infra.relay_worker", "infra.subscriber_worker", "infra.preflight"} <= set(COMMANDS)
+    assert {"cosmos_outbox relay", "cosmos_outbox preflight"} <= set(COMMANDS)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_explains_itself_without_any_environment(command: str) -> None:
     began = cpu_seconds_of_children()
     ended = subprocess.run(
-        [sys.executable, "-m", command, "--help"],
+        [sys.executable, "-m", *command.split(), "--help"],
         cwd=ROOT, env={}, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert (ended.returncode, ended.stderr) == (0, "")
-    assert ended.stdout.startswith(f"usage: python -m {command} ")
+    assert ended.stdout.startswith(f"usage: {COMMANDS[command]} ")
     assert cpu_seconds_of_children() - began < CPU_SECONDS
+
+
+@pytest.mark.parametrize(("arguments", "code"), [([], 2), (["--help"], 0), (["pause"], 2)])
+def test_the_command_lists_its_parts(arguments: list[str], code: int) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "cosmos_outbox", *arguments],
+        cwd=ROOT, env={}, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert ended.returncode == code
+    if arguments == ["pause"]:
+        assert "there is no command 'pause'" in ended.stderr
+    else:
+        assert all(
+            re.search(rf"^  {part} +{re.escape(PARTS[part].does)}$", ended.stdout, re.MULTILINE)
+            for part in PARTS
+        )
 
 
 def cpu_seconds_of_children() -> float:
@@ -56,7 +69,7 @@ def told() -> list[tuple[str, str]]:
         for page in sorted((ROOT / "docs" / "operations").glob("*.md"))
         for block in re.findall(r"```sh\n(.*?)```", page.read_text(), re.DOTALL)
         for line in block.replace("\\\n", " ").splitlines()
-        if (match := re.match(r"\S*python -m (infra\.[^#]*)", line))
+        if (match := re.match(r"\S*python -m (cosmos_outbox [^#]*)", line))
     ]
 
 

@@ -6,13 +6,14 @@ import re
 
 import pytest
 
-from infra.contacts.http import answering
+from infra.contacts_http import answering
 from tests.support.paths import ROOT
 
 PAGE = (ROOT / "docs" / "errors.md").read_text()
 MODULES = [
-    "domain.errors", "outbox.errors", "inbox.errors", "application.errors", "infra.errors", "infra.inspection",
-    "infra.http.errors", "changefeed.errors",
+    "domain.errors", "application.errors", "cosmos_outbox.outbox.errors", "cosmos_outbox.inbox.errors",
+    "cosmos_outbox.settings.errors", "cosmos_outbox.settings.inspection", "cosmos_outbox.http.errors",
+    "cosmos_changefeed.errors",
 ]  # fmt: skip
 SHOWN = dict(re.findall(r"^ [ │├└─]*([A-Z]\w+) .*?(\d{3})?$", PAGE, re.MULTILINE))
 """Each error in the picture and its status, which is empty for an error that no caller gets."""

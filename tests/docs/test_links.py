@@ -10,17 +10,22 @@ from tests.support.paths import ROOT
 OURS = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
-    ROOT / "changefeed" / "README.md",
+    ROOT / "cosmos_changefeed" / "README.md",
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 """Documents that name files from the top of the repository."""
-ELSEWHERE = sorted([*(ROOT / "packages").glob("*/README.md"), *(ROOT / "examples").glob("*/README.md")])
+ELSEWHERE = sorted(
+    each
+    for folder in ("packages", "examples")
+    for each in (ROOT / folder).glob("*/README.md")
+    if not each.is_symlink()  # another document, which is looked at where it is
+)
 """Documents that name files from their own folder."""
 DECISIONS = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
 
 _LINK = re.compile(r"\]\((?!\w+:)([^)\s]+)\)")
 _NAMED = re.compile(
-    r"`((?:\.devcontainer|application(?!/(?:json|merge|problem))|changefeed|deploy|docs|domain|examples|infra|outbox|packages|scripts|tests|tools)"
+    r"`((?:\.devcontainer|application(?!/(?:json|merge|problem))|cosmos_changefeed|cosmos_outbox|deploy|docs|domain|examples|infra|packages|scripts|tests|tools)"
     r"/[\w./-]*)`"
 )
 _FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)

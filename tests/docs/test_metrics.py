@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from inbox.telemetry import Outcome
-from infra.telemetry.messaging import MOST_LINKS
-from infra.telemetry.tracing import CORRELATION_ID
-from outbox.telemetry import OFTEN, SELDOM, Why
+from cosmos_outbox.inbox.telemetry import Outcome
+from cosmos_outbox.outbox.telemetry import OFTEN, SELDOM, Why
+from cosmos_outbox.telemetry.messaging import MOST_LINKS
+from cosmos_outbox.telemetry.tracing import CORRELATION_ID
 from tests.support.paths import ROOT
 
 PAGE = (ROOT / "docs" / "operations" / "metrics.md").read_text()
 STORY = (ROOT / "docs" / "operations" / "README.md").read_text()
-MODULES = [ROOT / "outbox" / "telemetry.py", ROOT / "inbox" / "telemetry.py", *(ROOT / "infra").rglob("*.py")]
+MODULES = [*(ROOT / "cosmos_outbox").rglob("*.py"), *(ROOT / "infra").rglob("*.py")]
 TESTS = [*(ROOT / "tests" / "unit").glob("*.py"), *(ROOT / "tests" / "contract").glob("*.py")]
 KINDS = {
     "create_counter": "counter",

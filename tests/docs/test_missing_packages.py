@@ -8,12 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from infra import installed
+from cosmos_outbox.cli import installed
+from cosmos_outbox.cli.main import PARTS
 from tests.support.paths import ROOT
 
 NOT_OURS = ("pytest", "ruff", "mypy", "devstack")
 """Python itself says in one line that one of these is missing; devstack is a project of its own."""
-COMMANDS = {"infra.relay_worker", "infra.preflight", "infra.republish", "tools.events", "tools.openapi"} | {
+COMMANDS = {
+    *(f"cosmos_outbox {part}" for part in PARTS),
+    "tools.events",
+    "tools.openapi",
+} | {
     name
     for name in re.findall(r"-m ([\w.]+)", (ROOT / "Makefile").read_text())
     if name.partition(".")[0] not in NOT_OURS
@@ -30,7 +35,7 @@ def empty_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("command", sorted(COMMANDS))
 def test_a_command_says_which_package_is_missing_and_what_to_run(empty_python: Path, command: str) -> None:
-    ended = run(empty_python, "-m", command)
+    ended = run(empty_python, "-m", *command.split())
     assert ended.returncode == installed.EXIT_CODE
     assert ended.stdout == ""
     [line] = ended.stderr.splitlines()

@@ -4,21 +4,22 @@ import json
 
 import pytest
 
+from cosmos_outbox.cosmos.aggregates.batch import MAX_BYTES, MAX_OPERATIONS
+from cosmos_outbox.cosmos.aggregates.unit_of_work import PATIENCE_SECONDS
+from cosmos_outbox.http.request import DEFAULT_PAGE_SIZE, MAX_BODY_BYTES, MAX_PAGE_SIZE
+from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS, WAIT_SECONDS
+from cosmos_outbox.operations import shedding
+from cosmos_outbox.outbox.aggregates import ATTEMPTS
+from cosmos_outbox.preflight.servicebus_rules import MOST_DELIVERIES
+from cosmos_outbox.servicebus.sessions import IDLE_SECONDS, MOST_IN_A_ROW, WAITING
+from cosmos_outbox.settings.relay_feed import LEASE_EXPIRATION_MS
+from cosmos_outbox.worker.probes import STUCK_SECONDS
+from cosmos_outbox.worker.vitals import DRAIN_SECONDS
 from domain.values import COMPANY_LENGTH, DESCRIPTION_LENGTH, EMAIL_LENGTH, NAME_LENGTH
-from inbox.receiver import LONGEST_CALL_SECONDS, WAIT_SECONDS
-from infra import shedding, worker
-from infra.cosmos.batch import MAX_BYTES, MAX_OPERATIONS
-from infra.cosmos.unit_of_work import PATIENCE_SECONDS
-from infra.http.request import DEFAULT_PAGE_SIZE, MAX_BODY_BYTES, MAX_PAGE_SIZE
-from infra.preflight.servicebus_rules import MOST_DELIVERIES
-from infra.probes import STUCK_SECONDS
-from infra.relay_feed import LEASE_EXPIRATION_MS
-from infra.servicebus.sessions import IDLE_SECONDS, MOST_IN_A_ROW, WAITING
-from infra.settings import load
-from outbox.aggregates import ATTEMPTS
+from infra.bootstrap import service as contact_service
 from tests.support.paths import ROOT
 
-SETTINGS = load({"COSMOS": "x", "SERVICEBUS": "x"})
+SETTINGS = contact_service.settings({"COSMOS": "x", "SERVICEBUS": "x"})
 DAY = 86_400
 SESSIONS = json.loads((ROOT / "host.json").read_text())["extensions"]["serviceBus"]["maxConcurrentSessions"]
 
@@ -49,7 +50,7 @@ TOLD = {
         f"A worker at rest has {WAITING} connections",
         f"`sessionIdleTimeout` | {IDLE_SECONDS} s",
         f"waits\n  {WAIT_SECONDS:.0f} s inside a message",
-        f"for up to {worker.DRAIN_SECONDS:.0f} s",
+        f"for up to {DRAIN_SECONDS:.0f} s",
         f"has not come round for {STUCK_SECONDS:.0f} s",
         f"longest call, which is {['', 'one', 'two'][int(LONGEST_CALL_SECONDS // 60)]} minutes",
     ],

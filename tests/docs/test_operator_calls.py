@@ -9,15 +9,15 @@ from typing import Any
 import azure.functions as func
 import pytest
 
-from infra.contacts import http as contacts
-from infra.dependencies import Health
-from infra.http import history, operations
-from infra.instance import Instance
-from infra.past_events import EventState, Expired, Past, PastEvent
-from infra.relay_status import LeaseStatus, Progress, RelayStatus
-from outbox.aggregate import AggregateKey
+from cosmos_outbox.functions.operator import history, operations
+from cosmos_outbox.operations.dependencies import Health
+from cosmos_outbox.operations.instance import Instance
+from cosmos_outbox.operations.past_events import EventState, Expired, Past, PastEvent
+from cosmos_outbox.operations.relay_status import LeaseStatus, Progress, RelayStatus
+from cosmos_outbox.outbox.aggregate import AggregateKey
 from tests.support.functions import functions
 from tests.support.paths import ROOT
+from tools.openapi.schemas import OPERATIONS
 
 PAGE = (ROOT / "docs" / "api.md").read_text().partition("## Calls for operators")[2].partition("## Errors")[0]
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -52,9 +52,9 @@ def answers() -> list[func.HttpResponse]:
     return [
         operations.dependencies([Health("Cosmos DB", True, 4, None)]),
         operations.instance(
-            Instance({"EVENT_TTL_SECONDS": 1, "SERVICEBUS_TOPIC": "t"}), contacts.OPERATIONS, ["set-aside"]
+            Instance({"EVENT_TTL_SECONDS": 1, "SERVICEBUS_TOPIC": "t"}), OPERATIONS, ["set-aside"]
         ),
-        history.told(past, contacts.OPERATIONS),
+        history.told(past, OPERATIONS),
     ]
 
 
@@ -69,10 +69,10 @@ def test_the_answer_about_the_relay_is_shown_with_the_fields_that_it_has() -> No
     section = (ROOT / "docs" / "operations" / "README.md").read_text().partition("## How is the relay?")[2]
     shown, *_ = re.findall(r"```json\n(.*?)```", section, re.DOTALL)
     status = RelayStatus([LeaseStatus("0", "owner", 3, 2, 0.0, position=4711, newest=4714)], [], Counter())
-    answer = operations.relay_status(status, contacts.OPERATIONS)
+    answer = operations.relay_status(status, OPERATIONS)
     assert shape(json.loads(shown)) == shape(json.loads(answer.get_body())), (
         "docs/operations/README.md, How is the relay?: show the answer with all of its fields, such as the "
-        "count of each aggregate in OPERATIONS"
+        "count of each aggregate of the service"
     )
 
 

@@ -5,17 +5,16 @@ import re
 import azure.functions as func
 
 import function_app
-from infra import relay_feed
+from cosmos_outbox.functions.function_app import App
 from infra.bootstrap import application
-from infra.http.catch_all import IndexedApp
 from tests.support.paths import ROOT
 
 
 def test_a_second_reader_has_a_place_of_its_own_and_the_relays_endless_retry() -> None:
     page = (ROOT / "docs" / "settings.md").read_text().partition("## A second reader of the feed")[2]
     [snippet] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    app = IndexedApp()
-    exec(snippet, {"app": app, "func": func, "relay_feed": relay_feed, "application": application})
+    app = App()
+    exec(snippet, {"app": app, "func": func, "application": application})
     [audit] = app.get_functions()
     [relay] = [each for each in function_app.app.get_functions() if each.get_function_name() == "relay"]
 

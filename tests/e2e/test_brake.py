@@ -10,11 +10,11 @@ import pytest
 from azure.cosmos.aio import DatabaseProxy
 from azure.cosmos.exceptions import CosmosHttpResponseError
 
+from cosmos_outbox.cli import brake
+from cosmos_outbox.worker import relay as relay_worker
 from devstack.testing import Service, eventually
 from domain.values import ContactDetails
-from infra import expiry, relay_worker
 from infra.bootstrap import Application, wire
-from infra.settings import load
 from tests.support.azure import Topic, contacts_database
 from tests.support.contacts import DETAILS, ORIGIN
 
@@ -50,7 +50,7 @@ def environment(database: DatabaseProxy, topic: Topic, cosmos_server: Service) -
 @asynccontextmanager
 async def relaying(environment: dict[str, str]) -> AsyncIterator[Application]:
     stop = asyncio.Event()
-    service = wire(load(environment))
+    service = wire(environment)
     relay = asyncio.create_task(relay_worker.run(service, stop))
     yield service
     stop.set()
@@ -59,13 +59,13 @@ async def relaying(environment: dict[str, str]) -> AsyncIterator[Application]:
 
 @asynccontextmanager
 async def application_of(environment: dict[str, str]) -> AsyncIterator[Application]:
-    application = wire(load(environment))
+    application = wire(environment)
     async with application.outbox.resources:
         yield application
 
 
 async def run(environment: dict[str, str], *arguments: str) -> int:
-    return await asyncio.to_thread(expiry.main, arguments, environment)
+    return await asyncio.to_thread(brake.main, arguments, environment)
 
 
 async def events(database: DatabaseProxy) -> list[dict[str, Any]]:

@@ -15,26 +15,27 @@ from azure.cosmos.aio import CosmosClient, DatabaseProxy
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
 
+from cosmos_outbox.cli import erase, publish_again
+from cosmos_outbox.cli import rebuild as rebuild_directory
+from cosmos_outbox.cosmos.store.container import Container, StoreFailed
+from cosmos_outbox.inbox.event import AggregateKey as EntryKey
+from cosmos_outbox.inbox.set_aside import Delivery
+from cosmos_outbox.operations.erasing import ERASING_ERRORS, Eraser
+from cosmos_outbox.outbox.aggregate import AggregateKey
+from cosmos_outbox.outbox.errors import AnswerErased
+from cosmos_outbox.outbox.feed import FeedEvent
+from cosmos_outbox.outbox.idempotency import KeyedRequest
+from cosmos_outbox.outbox.marker import Marker
+from cosmos_outbox.outbox.parking_lot import ParkingLot
+from cosmos_outbox.outbox.republish import Progress, Span
+from cosmos_outbox.outbox.unit_of_work import utc_now
+from cosmos_outbox.servicebus.dead_letters import Collected
+from cosmos_outbox.settings.errors import NotErased
+from cosmos_outbox.wiring.erasing import AllSetAside, wire_eraser
+from cosmos_outbox.worker import relay as relay_worker
 from devstack.testing import Service, eventually
 from domain.values import Company, ContactDetails, Name
-from inbox.event import AggregateKey as EntryKey
-from inbox.set_aside import Delivery
-from infra import erase_contact, rebuild_directory, relay_worker, republish
-from infra.bootstrap import Application, wire
-from infra.contacts.erasing import wire_eraser
-from infra.cosmos.container import Container, StoreFailed
-from infra.erasing import ERASING_ERRORS, Eraser
-from infra.errors import NotErased
-from infra.servicebus.dead_letters import Collected
-from infra.settings import Settings, load
-from outbox.aggregate import AggregateKey
-from outbox.errors import AnswerErased
-from outbox.feed import FeedEvent
-from outbox.idempotency import KeyedRequest
-from outbox.marker import Marker
-from outbox.parking_lot import ParkingLot
-from outbox.republish import Progress, Span
-from outbox.unit_of_work import utc_now
+from infra.bootstrap import Application, service, wire
 from tests.support.azure import Topic, contacts_database
 from tests.support.contacts import ORIGIN
 from tests.support.fake_publisher import FakePublisher
@@ -63,17 +64,13 @@ class World:
     """That made the newest contact."""
 
     @property
-    def settings(self) -> Settings:
-        return load(self.environment)
-
-    @property
     def eraser(self) -> Eraser:
         """An eraser that does not wait two seconds for dead letters."""
 
         async def collected() -> Collected:
             return Collected(0, emptied=True)
 
-        return replace(wire_eraser(self.settings, self.application), collect=collected)
+        return replace(wire_eraser(self.application.wired, service.erasables[0]), collect=collected)
 
     async def documents(self) -> list[dict[str, Any]]:
         """Every document of every container."""
@@ -151,7 +148,11 @@ class World:
         )
 
     async def erase(self, contact_id: UUID, *arguments: str) -> int:
-        return await asyncio.to_thread(erase_contact.main, [str(contact_id), *arguments], self.environment)
+        return await asyncio.to_thread(
+            erase.main,
+            ["contact", str(contact_id), *arguments, "--service", "infra.bootstrap"],
+            self.environment,
+        )
 
 
 @pytest.fixture
@@ -168,7 +169,7 @@ async def world(cosmos_server: Service, servicebus_server: Service) -> AsyncIter
             "RELAY_SEND_SECONDS": "5",
             "RELAY_POLL_DELAY_MS": "50",
         }
-        application = wire(load(environment))
+        application = wire(environment)
         async with application.outbox.resources:
             yield World(environment, database, topic, application)
     await topic.delete()
@@ -177,7 +178,7 @@ async def world(cosmos_server: Service, servicebus_server: Service) -> AsyncIter
 @asynccontextmanager
 async def relaying(world: World) -> AsyncIterator[None]:
     stop = asyncio.Event()
-    relay = asyncio.create_task(relay_worker.run(wire(world.settings), stop))
+    relay = asyncio.create_task(relay_worker.run(wire(world.environment), stop))
     yield
     stop.set()
     await relay
@@ -255,11 +256,11 @@ async def test_no_container_names_the_person_and_subscribers_miss_no_event(
 
 async def published_again(world: World, contact_id: UUID) -> None:
     """Only the event of the deletion is still stored, and it names nobody."""
-    over = int(utc_now().timestamp()) - republish.CLOCKS_DIFFER_SECONDS
-    plan = republish.Plan(Span(0, over, AggregateKey("contact", str(contact_id))), uuid4())
+    over = int(utc_now().timestamp()) - publish_again.CLOCKS_DIFFER_SECONDS
+    plan = publish_again.Plan(Span(0, over, AggregateKey("contact", str(contact_id))), uuid4())
     progress = Progress()
     await eventually(lambda: forwarded(world))
-    await republish.republish(world.application.outbox, plan, progress)
+    await publish_again.republish(world.application.outbox, plan, progress)
     assert progress.published <= 1
 
 
@@ -402,6 +403,7 @@ async def test_an_erasing_that_loses_any_write_is_ended_by_the_next(world: World
 
 def failing_eraser(world: World, client: CosmosClient, fate: Fate) -> Eraser:
     eraser = world.eraser
+    assert isinstance(eraser.set_aside, AllSetAside)
 
     def failing(name: str) -> Container:
         container = Failing(client, world.database.id, name)
@@ -412,7 +414,9 @@ def failing_eraser(world: World, client: CosmosClient, fate: Fate) -> Eraser:
         eraser,
         partition=replace(eraser.partition, container=failing("contacts")),
         parked=replace(eraser.parked, container=failing("parked-events")),
-        set_aside=replace(eraser.set_aside, container=failing("set-aside")),
+        set_aside=AllSetAside(
+            [replace(each, container=failing("set-aside")) for each in eraser.set_aside.each]
+        ),
     )
 
 
@@ -499,12 +503,12 @@ async def test_a_store_that_is_away_ends_in_one_line(
 
     contact_id = await world.create()
     monkeypatch.setattr(Container, "fence", away)
-    assert await world.erase(contact_id) == 1
+    assert await world.erase(contact_id) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith("erase: the store could not be used")
 
 
 def _failure() -> Any:
-    from infra.cosmos.errors import Failure, Kind  # noqa: PLC0415
+    from cosmos_outbox.cosmos.store.errors import Failure, Kind  # noqa: PLC0415
 
     return Failure(Kind.PASSING, "lost")

@@ -5,8 +5,8 @@ from urllib.parse import quote
 import aiohttp
 import pytest
 
-from infra import settings
-from infra.cosmos.continuation import seal
+from cosmos_outbox.cosmos.store.continuation import seal
+from infra.bootstrap import DIRECTORY, service
 from tests.e2e.conftest import Stack
 
 CONTENTS = [
@@ -18,15 +18,15 @@ CONTENTS = [
 
 def lists(stack: Stack) -> dict[str, str]:
     """The list at each path, as tokens name it: whoever knows the names of a deployment can work it out."""
-    made = settings.load(stack.settings)
+    made = service.settings(stack.settings)
     database = f"{made.cosmos.address}/{made.cosmos_database}"
     contacts = f"{database}/{made.cosmos_container}"
     return {
         "contacts": f"{contacts}/contact",
-        "directory": f"{database}/{made.cosmos_directory_container}/name/[]",
+        "directory": f"{database}/{made.name(DIRECTORY.container)}/name/[]",
         "parked": f"{contacts}/parked",
         "parked?state=discarded": f"{contacts}/parked/discarded",
-        "set-aside": f"{database}/{made.cosmos_set_aside_container}/{made.servicebus_subscription}",
+        "set-aside": f"{database}/{made.cosmos_set_aside_container}/{made.name(DIRECTORY.subscription)}",
     }
 
 

@@ -16,7 +16,6 @@ from azure.servicebus.exceptions import OperationTimeoutError
 
 from domain.values import ContactDetails, Name
 from infra.bootstrap import wire
-from infra.settings import load
 from tests.e2e.conftest import Stack, stack
 from tests.e2e.test_relay_worker import settings
 from tests.support.contacts import DETAILS, ORIGIN
@@ -33,7 +32,7 @@ def _make_it(details: ContactDetails, _: ContactDetails) -> ContactDetails:
 
 async def write_backlog(started: Stack) -> list[str]:
     """Written straight through the use cases: HTTP is not the matter here."""
-    application = wire(load(settings(started)))
+    application = wire(settings(started))
     places = asyncio.Semaphore(8)
 
     async def one() -> str:

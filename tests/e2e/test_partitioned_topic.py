@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import aiohttp
 import pytest
 
+from cosmos_outbox.cli.preflight import main as preflight
 from devstack.testing import eventually
-from infra.preflight.__main__ import main as preflight
 from tests.e2e.conftest import SUBSCRIBER, Stack, stack
 
 pytestmark = pytest.mark.own_stack  # Microsoft's emulator has no partitioned entities

@@ -53,4 +53,7 @@ def test_every_setting_is_documented_and_in_the_sample() -> None:
 
 
 def sources() -> list[str]:
-    return [path.read_text() for path in (ROOT / "infra" / "settings.py", ROOT / "function_app.py")]
+    return [
+        path.read_text()
+        for path in (ROOT / "infra" / "bootstrap.py", *(ROOT / "cosmos_outbox" / "settings").glob("*.py"))
+    ]

@@ -18,7 +18,6 @@ from azure.cosmos.aio import CosmosClient
 from application.contacts import Contacts
 from devstack.testing import eventually
 from infra.bootstrap import wire
-from infra.settings import load
 from tests.e2e.conftest import Stack, stack
 from tests.support.azure import LEASES
 from tests.support.contacts import DETAILS, ORIGIN
@@ -40,7 +39,7 @@ def settings(started: Stack) -> dict[str, str]:
 def worker(started: Stack, log: Path) -> Iterator[subprocess.Popen[bytes]]:
     with log.open("ab") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "infra.relay_worker", "--probes", "0"], cwd=ROOT, stderr=output,
+            [sys.executable, "-m", "cosmos_outbox", "relay", "--probes", "0"], cwd=ROOT, stderr=output,
             env={**os.environ, **settings(started)},
         )  # fmt: skip
         try:
@@ -65,7 +64,7 @@ async def probe(log: Path, path: str) -> tuple[int, dict[str, str]]:
 
 @asynccontextmanager
 async def service(started: Stack) -> AsyncIterator[Contacts]:
-    application = wire(load(settings(started)))
+    application = wire(settings(started))
     async with application.outbox.resources:
         yield application.contacts
 
@@ -191,7 +190,7 @@ async def delete_leases(started: Stack) -> None:
 
 def test_a_worker_with_a_missing_setting_says_so_in_one_line() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "infra.relay_worker"],
+        [sys.executable, "-m", "cosmos_outbox", "relay"],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -10,8 +10,8 @@ from typing import Any
 import aiohttp
 import pytest
 
+from cosmos_outbox.cli import publish_again
 from devstack.testing import eventually
-from infra import republish
 from tests.e2e.conftest import Stack, stack
 from tests.e2e.test_parking import insert, parked, poison
 from tests.e2e.test_relay_worker import create, delete_leases, service
@@ -35,11 +35,11 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stack]:
 
 
 async def command(*arguments: str) -> int:
-    return await asyncio.to_thread(republish.main, [*arguments])
+    return await asyncio.to_thread(publish_again.main, [*arguments])
 
 
 def times(since: int, to: int) -> list[str]:
-    return ["--since", republish._text(since), "--to", republish._text(to)]
+    return ["--since", publish_again._text(since), "--to", publish_again._text(to)]
 
 
 async def published(stack: Stack, http: aiohttp.ClientSession) -> tuple[dict[str, Any], list[str]]:
@@ -55,7 +55,7 @@ async def forwarded(when: list[str], capsys: pytest.CaptureFixture[str]) -> None
     """Until the time is over and the relay has its checkpoint, the command refuses."""
 
     async def ready() -> bool:
-        return await command(*when, "--dry-run") == republish.ALL
+        return await command(*when, "--dry-run") == publish_again.ALL
 
     await eventually(ready)
     assert "2 event(s) would be published" in capsys.readouterr().out
@@ -68,24 +68,24 @@ async def test_a_time_is_published_again_and_a_contact_that_is_parked_is_listed(
     await forwarded(when, capsys)
     assert await started.topic.is_empty(contact["id"]), "a dry run sends nothing"
 
-    assert await command(*when) == republish.ALL
+    assert await command(*when) == publish_again.ALL
     told = capsys.readouterr()
     assert told.err == ""
     assert "2 event(s) published" in told.out
     [run] = re.findall(r"run ([0-9a-f-]{36}):", told.out)
     assert await started.sequences(contact["id"], 2) == [1, 2]
-    assert await command(*when, "--run", run) == republish.ALL
+    assert await command(*when, "--run", run) == publish_again.ALL
     assert await started.topic.is_empty(contact["id"]), "the topic knows this run"
 
-    assert await command(*when, "--aggregate", "contact/someone-else") == republish.ALL
+    assert await command(*when, "--aggregate", "contact/someone-else") == publish_again.ALL
     assert "0 event(s) published" in capsys.readouterr().out
 
     bad = poison(contact["id"], secret="Xanthippe")
     await insert(started, bad)
     await eventually(lambda: parked(started, http, eventId=bad["id"]), what="the poison is parked")
-    assert await command(*when) == republish.NOT_ALL
+    assert await command(*when) == publish_again.NOT_ALL
     told = capsys.readouterr()
-    assert f"republish: skipped contact {contact['id']}: it is parked" in told.out
+    assert f"publish-again: skipped contact {contact['id']}: it is parked" in told.out
     assert "0 event(s) published, 1 aggregate(s) skipped" in told.out
     assert await started.topic.is_empty(contact["id"])
 
@@ -100,13 +100,13 @@ async def test_a_broker_that_is_away_ends_in_one_line_and_the_run_goes_on_later(
     contact, when = await published(started, http)
     await forwarded(when, capsys)
     started.servicebus.kill()
-    monkeypatch.setattr(republish, "PATIENCE_SECONDS", 0.0)
-    assert await command(*when) == republish.CUT_OFF
+    monkeypatch.setattr(publish_again, "PATIENCE_SECONDS", 0.0)
+    assert await command(*when) == publish_again.CUT_OFF
     [line] = capsys.readouterr().err.splitlines()
     [run] = re.findall(r"--run ([0-9a-f-]{36})", line)
-    assert line.startswith("republish: cut off after 0 event(s) published: ")
+    assert line.startswith("publish-again: cut off after 0 event(s) published: ")
     started.servicebus.start()
-    assert await command(*when, "--run", run) == republish.ALL
+    assert await command(*when, "--run", run) == publish_again.ALL
     assert await started.sequences(contact["id"], 2) == [1, 2]
 
 
@@ -119,22 +119,22 @@ async def test_what_the_relay_has_not_forwarded_is_not_published_again(
 ) -> None:
     contact, when = await published(started, http)
     await forwarded(when, capsys)
-    monkeypatch.setattr(republish, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(publish_again, "PATIENCE_SECONDS", 0.0)
     started.functions.kill()
     clearly_later = time.time() + 3
     await eventually(lambda: time.time() > clearly_later)
     async with service(started) as contacts:
         waits = await create(contacts)
     over = int(time.time()) + 2
-    await eventually(lambda: time.time() > over + republish.CLOCKS_DIFFER_SECONDS)
-    assert await command(*times(0, over)) == republish.CUT_OFF
+    await eventually(lambda: time.time() > over + publish_again.CLOCKS_DIFFER_SECONDS)
+    assert await command(*times(0, over)) == publish_again.CUT_OFF
     [line] = capsys.readouterr().err.splitlines()
-    assert line.startswith("republish: cut off after 0 event(s) published: the relay has not forwarded")
+    assert line.startswith("publish-again: cut off after 0 event(s) published: the relay has not forwarded")
     assert await started.topic.is_empty(contact["id"])
     assert await started.topic.is_empty(str(waits))
 
     await delete_leases(started)
-    assert await command(*when) == republish.CUT_OFF
+    assert await command(*when) == publish_again.CUT_OFF
     assert "no lease" in capsys.readouterr().err
 
 
@@ -152,12 +152,12 @@ def test_arguments_that_make_no_sense_are_refused(
     arguments: list[str], reason: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
-        republish.main(arguments)
-    assert ended.value.code == republish.CUT_OFF
+        publish_again.main(arguments)
+    assert ended.value.code == publish_again.CUT_OFF
     assert reason in capsys.readouterr().err
 
 
 def test_a_missing_setting_ends_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert republish.main(times(0, 1)) == republish.CUT_OFF
+    assert publish_again.main(times(0, 1)) == publish_again.CUT_OFF
     [line] = capsys.readouterr().err.splitlines()
     assert "COSMOS__accountEndpoint" in line

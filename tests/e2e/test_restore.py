@@ -14,13 +14,15 @@ from uuid import UUID
 import pytest
 from azure.cosmos.aio import DatabaseProxy
 
+from cosmos_outbox.cli import brake
+from cosmos_outbox.cli import rebuild as rebuild_directory
+from cosmos_outbox.cli.publish_again import CLOCKS_DIFFER_SECONDS
+from cosmos_outbox.inbox.event import AggregateKey
+from cosmos_outbox.worker import relay as relay_worker
+from cosmos_outbox.worker import subscriber as subscriber_worker
 from devstack.testing import Service, eventually
 from domain.values import ContactDetails
-from inbox.event import AggregateKey
-from infra import expiry, rebuild_directory, relay_worker, subscriber_worker
 from infra.bootstrap import Application, wire
-from infra.republish import CLOCKS_DIFFER_SECONDS
-from infra.settings import load
 from tests.support.azure import CONTACTS, DIRECTORY, PARKED, Topic, contacts_database
 from tests.support.contacts import DETAILS, ORIGIN
 from tests.support.paths import ROOT
@@ -52,8 +54,8 @@ def environment(cosmos: Service, database: DatabaseProxy, topic: Topic) -> dict[
 async def at_work(settings: dict[str, str], *workers: Any) -> AsyncIterator[Application]:
     """The service's use cases, with these workers beside them."""
     stop = asyncio.Event()
-    running = [asyncio.create_task(worker(wire(load(settings)), stop)) for worker in workers]
-    application = wire(load(settings))
+    running = [asyncio.create_task(worker(wire(settings), stop)) for worker in workers]
+    application = wire(settings)
     async with application.outbox.resources:
         yield application
     stop.set()
@@ -121,7 +123,7 @@ async def test_an_earlier_state_goes_on_where_it_was_and_the_directory_follows(
     async with contacts_database(cosmos_server) as restored:
         settings = environment(cosmos_server, restored, topic)
         # Restored with TTL off; the directory stands for a subscriber's store that was not restored.
-        assert await asyncio.to_thread(expiry.main, ["stop"], settings) == 0
+        assert await asyncio.to_thread(brake.main, ["stop"], settings) == 0
         await put(restored, CONTACTS, backup)
         await put(restored, DIRECTORY, ahead)
         assert await copied(restored, PARKED) == []
@@ -148,8 +150,8 @@ async def test_an_earlier_state_goes_on_where_it_was_and_the_directory_follows(
                 return await asyncio.to_thread(published_again, settings) >= 3
 
             await eventually(published)
-            assert await asyncio.to_thread(expiry.main, ["resume"], settings) == 0
-        assert await asyncio.to_thread(expiry.main, ["status"], settings) == 0
+            assert await asyncio.to_thread(brake.main, ["resume"], settings) == 0
+        assert await asyncio.to_thread(brake.main, ["status"], settings) == 0
 
 
 def published_again(settings: dict[str, str]) -> int:
@@ -157,10 +159,10 @@ def published_again(settings: dict[str, str]) -> int:
     now = datetime.now(UTC).replace(microsecond=0)
     since, to = now - timedelta(hours=1), now - timedelta(seconds=CLOCKS_DIFFER_SECONDS)
     ended = subprocess.run(
-        [sys.executable, "-m", "infra.republish", "--since", since.isoformat(), "--to", to.isoformat()],
+        [sys.executable, "-m", "cosmos_outbox", "publish-again", "--since", since.isoformat(), "--to", to.isoformat()],
         cwd=ROOT, env={**os.environ, **settings}, capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
-    [count] = re.findall(r"^republish: ([0-9]+) event\(s\) published$", ended.stdout, re.MULTILINE)
+    [count] = re.findall(r"^publish-again: ([0-9]+) event\(s\) published$", ended.stdout, re.MULTILINE)
     return int(count)
 
 

@@ -64,9 +64,14 @@ async def shown(stack: Stack, http: aiohttp.ClientSession, contact_id: str, **qu
 
 
 async def broken(entries: ContainerProxy, contact_id: str) -> dict[str, Any]:
-    """Break the entry of a contact, so that no event of it can be applied; the entry as it was."""
+    """Break the entry of a contact, so that no event of it can be applied; the entry as it was.
+
+    A state that cannot be read would be read anew from the contact. What has no sequence has no place to go on from.
+    """
     whole = dict(await entries.read_item(contact_id, contact_id))
-    await entries.replace_item(contact_id, {**whole, "data": {"not": "an entry"}})
+    await entries.replace_item(
+        contact_id, {name: value for name, value in whole.items() if name != "lastSequence"}
+    )
     return whole
 
 
@@ -130,7 +135,7 @@ async def test_an_operator_repairs_the_cause_and_applies_what_was_set_aside(
         2,
         "ContactNameUpdatedEvent",
     )
-    assert record["reason"].startswith("ValidationError")
+    assert record["reason"].startswith("KeyError")
     assert "message" not in record
     url = f"{narrow_stack.url}/set-aside/{record['id']}"
     status, whole_record = await call(http, "GET", url)

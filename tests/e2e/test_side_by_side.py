@@ -12,7 +12,7 @@ from tests.e2e.conftest import stack
 from tests.support.contacts import DETAILS_JSON
 from tests.support.paths import ROOT
 
-APP = ("application", "changefeed", "domain", "inbox", "infra", "outbox")
+APP = ("application", "cosmos_changefeed", "cosmos_outbox", "domain", "infra")
 FILES = ("function_app.py", "host.json", "local.settings.sample.json", "devstack.toml")
 
 EVENT = """class ContactNicknameUpdatedEvent(ContactEvent):
@@ -21,17 +21,15 @@ EVENT = """class ContactNicknameUpdatedEvent(ContactEvent):
 
 
 """
-CASE = """            case "nickname":
-                from domain.events import ContactNicknameUpdatedEvent
-
-                return ContactNicknameUpdatedEvent(
-                    contact_id=state.id, sequence=sequence, created_at=at, nickname=state.nickname
-                )
-"""
 NEXT = [
     ("domain/values.py", "    company: Company | None = None\n", "    nickname: Description | None = None\n"),
     ("domain/events.py", "class ContactDeletedEvent(ContactEvent):\n", EVENT),
-    ("domain/contact.py", '            case "deleted":\n', CASE),
+    ("domain/contact.py", "    ContactNameUpdatedEvent,\n", "    ContactNicknameUpdatedEvent,\n"),
+    (
+        "domain/contact.py",
+        '        "deleted": ContactDeletedEvent,\n',
+        '        "nickname": ContactNicknameUpdatedEvent,\n',
+    ),
     (
         "domain/contact.py",
         "        self.change_email(details.email, at=at)\n",

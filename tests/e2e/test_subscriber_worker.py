@@ -17,10 +17,9 @@ from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageProperties
 
+from cosmos_outbox.inbox.event import AggregateKey
 from devstack.testing import Service, eventually
-from inbox.event import AggregateKey
 from infra.bootstrap import Application, wire
-from infra.settings import load
 from tests.e2e.test_relay_worker import probe
 from tests.support.azure import Topic, contacts_database
 from tests.support.contacts import DETAILS, ORIGIN
@@ -33,7 +32,7 @@ SUBSCRIPTION = "directory"
 def worker(settings: dict[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
     with log.open("ab") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "infra.subscriber_worker", "--probes", "0"], cwd=ROOT, stderr=output,
+            [sys.executable, "-m", "cosmos_outbox", "subscriber", "--probes", "0"], cwd=ROOT, stderr=output,
             env={**os.environ, **settings},
         )  # fmt: skip
         try:
@@ -61,7 +60,7 @@ async def settings(cosmos_server: Service, servicebus_server: Service) -> AsyncI
 
 @asynccontextmanager
 async def service(settings: dict[str, str]) -> AsyncIterator[Application]:
-    application = wire(load(settings))
+    application = wire(settings)
     async with application.outbox.resources:
         yield application
 
@@ -108,7 +107,7 @@ async def test_workers_apply_events_in_order_stop_at_once_and_take_over(
             await eventually(lambda: all_at(4), within=60)
         stopped = tmp_path / "stopped.log"
         with worker(settings, stopped) as last:
-            await eventually(lambda: "SIGTERM stops it" in stopped.read_text())
+            await eventually(lambda: "the subscriber works" in stopped.read_text())
             assert await probe(stopped, "/healthz") == (200, {"status": "alive"})
             assert await probe(stopped, "/readyz") == (200, {"status": "ready"})
             last.send_signal(signal.SIGTERM)
@@ -161,7 +160,7 @@ def of_value(name: str, value: Any) -> AmqpAnnotatedMessage:
 
 def test_a_setting_that_is_missing_is_one_line() -> None:
     ended = subprocess.run(
-        [sys.executable, "-m", "infra.subscriber_worker"],
+        [sys.executable, "-m", "cosmos_outbox", "subscriber"],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -169,5 +168,5 @@ def test_a_setting_that_is_missing_is_one_line() -> None:
         timeout=30,
     )
     assert ended.returncode == 2
-    assert ended.stderr.startswith("subscriber worker: ")
+    assert ended.stderr.startswith("subscriber: ")
     assert len(ended.stderr.splitlines()) == 1

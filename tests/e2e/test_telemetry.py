@@ -91,10 +91,13 @@ async def test_one_trace_and_the_metrics_of_a_request_reach_the_collector(
     assert "order-4711" not in of_metrics
 
 
-def worker(module: str, settings: dict[str, str], log: Path) -> subprocess.Popen[bytes]:
+def worker(part: str, settings: dict[str, str], log: Path) -> subprocess.Popen[bytes]:
     with log.open("ab") as output:
         return subprocess.Popen(
-            [sys.executable, "-m", module], cwd=ROOT, stderr=output, env={**os.environ, **settings}
+            [sys.executable, "-m", "cosmos_outbox", part],
+            cwd=ROOT,
+            stderr=output,
+            env={**os.environ, **settings},
         )
 
 
@@ -117,11 +120,9 @@ async def test_the_workers_export_the_same_and_what_is_left_when_they_end(
             "OTEL_BSP_SCHEDULE_DELAY": "3600000",
         }
         # Each reads from the beginning, beside the app: a lease prefix and a subscription of its own.
-        relay = worker(
-            "infra.relay_worker", settings | {"RELAY_LEASE_PREFIX": "own-"}, tmp_path / "relay.log"
-        )
+        relay = worker("relay", settings | {"RELAY_LEASE_PREFIX": "own-"}, tmp_path / "relay.log")
         subscriber = worker(
-            "infra.subscriber_worker",
+            "subscriber",
             settings | {"SERVICEBUS_SUBSCRIPTION": traced.topic.subscription},
             tmp_path / "subscriber.log",
         )

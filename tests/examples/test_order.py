@@ -7,10 +7,10 @@ from uuid import uuid4
 import pytest
 from pydantic import ValidationError
 
+from cosmos_outbox.outbox.aggregate import STORED
 from examples.orders.errors import OrderFull, OrderShipped
 from examples.orders.events import Line
 from examples.orders.order import MOST_LINES, NewOrder, Order, OrderState
-from outbox.aggregate import STORED
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 LATER = datetime(2026, 3, 1, 13, tzinfo=UTC)
@@ -101,7 +101,7 @@ def test_a_rule_that_callers_must_keep_makes_no_stored_order_unreadable(data: di
     whole = {"customer": "Contoso", "lines": [{"sku": "A-1", "quantity": 2}], **data}
     with pytest.raises(ValidationError):
         NewOrder.model_validate(whole)
-    kept = {**whole, "id": str(uuid4()), "placedAt": "2026-03-01T12:00:00Z", "lastSequence": 1}
+    kept = {**whole, "id": str(uuid4()), "createdAt": "2026-03-01T12:00:00Z", "lastSequence": 1}
     order = Order.load(OrderState.model_validate(kept, context=STORED))
     order.ship(at=LATER)
     assert raised(order) == [("OrderShippedEvent", 2)]

@@ -5,17 +5,19 @@ from datetime import UTC, datetime
 
 import pytest
 
+from cosmos_outbox.inbox.decision import Because, Done, Put
+from cosmos_outbox.inbox.entry import Found
+from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.inbox.set_aside import Delivery
+from cosmos_outbox.inbox.state import StateInbox
 from examples.orders.board import BoardEntry, Status, entry_of, project
 from examples.orders.events import Line
 from examples.orders.order import NewOrder, Order
-from examples.orders.subscriber import READER
-from inbox.decision import Because, Done, Put
-from inbox.entry import Found
-from inbox.event import Event
-from inbox.set_aside import Delivery
-from inbox.state import StateInbox
+from examples.orders.service import BOARD
 from tests.support.inbox import FakeEntries, FakeSource
+from tests.support.reading import reader_of
 
+READER = reader_of(BOARD)
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 

@@ -5,13 +5,15 @@ from datetime import UTC, datetime
 
 import pytest
 
+from cosmos_outbox.inbox.errors import Unreadable
+from cosmos_outbox.inbox.set_aside import Delivery
+from examples.orders import service
 from examples.orders.events import Line
 from examples.orders.order import NewOrder, Order
-from examples.orders.subscriber import READER, effect_of
-from inbox.errors import Unreadable
-from inbox.set_aside import Delivery
 from tests.support.effects import Clock, FakeLedger, Outbound, inbox_over
+from tests.support.reading import reader_of
 
+READER = reader_of(service.tell_customer)
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
@@ -38,10 +40,13 @@ def bodies() -> list[bytes]:
     return [event.model_dump_json(by_alias=True).encode() for event in (*placed.events, *shipped.events)]
 
 
-async def test_a_shipped_order_is_one_email_with_the_events_id_as_its_key() -> None:
+async def test_a_shipped_order_is_one_email_with_the_events_id_as_its_key(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     mails, clock = Mails(), Clock()
+    monkeypatch.setattr(service, "mail", mails)
     inbox = inbox_over(FakeLedger(), Outbound(), clock)
-    inbox = type(inbox)(inbox.ledger, effect_of(mails), inbox.rules, clock)
+    inbox = type(inbox)(inbox.ledger, service.tell_customer.run, inbox.rules, clock)
     placed, shipped = bodies()
     for body in (shipped, placed, shipped):
         event = READER.read(delivery(body))

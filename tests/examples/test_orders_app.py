@@ -198,15 +198,15 @@ async def test_each_subscriber_has_its_own_records(service: Command, api: aiohtt
             return [item["id"] for item in (await answer.json())["items"] if item["state"] == "refused"]
 
     of_mails, of_board = [
-        await eventually(partial(refused, path)) for path in ("mails/set-aside", "set-aside")
+        await eventually(partial(refused, path)) for path in ("order-mails/set-aside", "set-aside")
     ]
     assert set(of_mails).isdisjoint(of_board)
-    async with api.get("/api/mails/subscriber") as answer:
+    async with api.get("/api/order-mails/subscriber") as answer:
         status = await answer.json()
     assert status == {
         "setAside": {"waiting": 0, "refused": 1}, "lastLook": None, "lastSweep": None, "sweep": None
     }  # fmt: skip
-    for path, record in (("mails/set-aside", of_mails[0]), ("set-aside", of_board[0])):
+    for path, record in (("order-mails/set-aside", of_mails[0]), ("set-aside", of_board[0])):
         async with api.post(f"/api/{path}/{record}/discard", json={"reason": "a test"}) as answer:
             assert answer.status == 204, await answer.text()
 
@@ -238,7 +238,7 @@ async def test_an_email_that_waits_for_events_that_never_come_is_an_operators_to
     event_id = await send(service, order_id, 3)
 
     async def listed() -> dict[str, Any] | None:
-        async with api.get("/api/effects") as answer:
+        async with api.get("/api/order-mails/effects") as answer:
             assert answer.status == 200, await answer.text()
             items = (await answer.json())["items"]
         return next((item for item in items if item["eventId"] == event_id), None)
@@ -251,7 +251,7 @@ async def test_an_email_that_waits_for_events_that_never_come_is_an_operators_to
     assert waits["reason"] == "comes before an event that is missing"
     assert 0 <= waits["ageSeconds"] < 60
     assert "event" not in waits
-    where = f"/api/effects/{waits['id']}"
+    where = f"/api/order-mails/effects/{waits['id']}"
     async with api.get(where) as answer:
         assert (await answer.json())["event"]["id"] == event_id
     for call, status in (
@@ -264,7 +264,11 @@ async def test_an_email_that_waits_for_events_that_never_come_is_an_operators_to
         async with api.post(f"{where}/{call}", json={"reason": "they were never sent"}) as answer:
             assert answer.status == status, await answer.text()
     await eventually(lambda: f"e-mail {event_id}: order {order_id} is on its way" in service.output)
-    for path, status in ((f"{where}/discard", 404), (f"{where}/apply", 404), ("/api/effects/7/apply", 404)):
+    for path, status in (
+        (f"{where}/discard", 404),
+        (f"{where}/apply", 404),
+        ("/api/order-mails/effects/7/apply", 404),
+    ):
         async with api.post(path, json={"reason": "r"}) as answer:
             assert answer.status == status
     assert await listed() is None
@@ -280,7 +284,7 @@ async def test_the_operations_page_is_there_and_its_calls_speak_of_orders(api: a
     for listed in told["lists"]:
         async with api.get(f"/api/{listed}") as answer:
             assert answer.status == 200
-    assert told["lists"] == ["set-aside", "mails/set-aside", "effects"]
+    assert told["lists"] == ["set-aside", "order-mails/set-aside", "order-mails/effects"]
     async with api.get("/api/dependencies") as answer:
         assert [each["ok"] for each in (await answer.json())["items"]] == [True, True]
     order = await place(api)

@@ -1,7 +1,7 @@
 """An effect that may have been handled, and two operators who want it run again, as a model.
 
-What a call writes is what ``inbox.effect_operator`` decides; in which order it reads, writes, runs and records is
-written down here. Processes die, effects fail and answers are lost at any time. Each rule can be turned off.
+What a call writes is what ``cosmos_outbox.inbox.effect_operator`` decides; in which order it reads, writes, runs and
+records is written down here. Processes die, effects fail and answers are lost at any time. Each rule can be turned off.
 """
 
 from collections.abc import Iterator
@@ -10,11 +10,11 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import NamedTuple
 
-from inbox.effect import EffectRules, Mark, MarkState
-from inbox.effect_decision import Call
-from inbox.effect_operator import claimed, ended
-from inbox.errors import EffectNotDone, EffectRunning, NotSetAside
-from inbox.event import AggregateKey, Event
+from cosmos_outbox.inbox.effect import EffectRules, Mark, MarkState
+from cosmos_outbox.inbox.effect_decision import Call
+from cosmos_outbox.inbox.effect_operator import claimed, ended
+from cosmos_outbox.inbox.errors import EffectNotDone, EffectRunning, NotSetAside
+from cosmos_outbox.inbox.event import AggregateKey, Event
 
 
 class Rule(Enum):

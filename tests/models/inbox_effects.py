@@ -1,8 +1,9 @@
 """The inbox's effect mode as a model: three events of one aggregate, two processes, a timer and an operator.
 
-The decisions are those of ``inbox.effect_decision`` itself. What is around them (what is read, written, run and
-recorded, and in which order) is written down here step by step, as ``inbox.effects`` and ``inbox.effect_upkeep`` do it.
-Processes die, answers are lost and reads are old at any time. Each rule can be turned off.
+The decisions are those of ``cosmos_outbox.inbox.effect_decision`` itself. What is around them (what is read, written,
+run and recorded, and in which order) is written down here step by step, as ``cosmos_outbox.inbox.effects`` and
+``cosmos_outbox.inbox.effect_upkeep`` do it. Processes die, answers are lost and reads are old at any time. Each rule
+can be turned off.
 
 Versions are compared by what they hold: a marker that has become again what it was counts as unchanged, which the real
 one does not. Time has two steps only: the longest call is over, and events are older than ids are kept.
@@ -15,8 +16,8 @@ from enum import Enum
 from functools import cache
 from typing import NamedTuple
 
-from inbox.effect import EffectRules, Mark, Marker, MarkState, Seen, Unsure
-from inbox.effect_decision import (
+from cosmos_outbox.inbox.effect import EffectRules, Mark, Marker, MarkState, Seen, Unsure
+from cosmos_outbox.inbox.effect_decision import (
     Call,
     Change,
     Kept,
@@ -28,7 +29,7 @@ from inbox.effect_decision import (
     given_up,
     next_place,
 )
-from inbox.event import NOTICE, AggregateKey, Event
+from cosmos_outbox.inbox.event import NOTICE, AggregateKey, Event
 
 
 class Rule(Enum):

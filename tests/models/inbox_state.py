@@ -1,8 +1,8 @@
 """The inbox's state mode as a model: one aggregate with three changes, two processes, old reads and crashes anywhere.
 
-The decisions are those of ``inbox.decision`` itself. What is around them (when the entry is read, when it is written,
-when the message is completed) is written down here step by step, as ``inbox.state`` does it. Each rule can be turned
-off.
+The decisions are those of ``cosmos_outbox.inbox.decision`` itself. What is around them (when the entry is read, when it
+is written, when the message is completed) is written down here step by step, as ``cosmos_outbox.inbox.state`` does it.
+Each rule can be turned off.
 """
 
 from collections.abc import Iterator
@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import NamedTuple
 
-from inbox.decision import Because, Complete, Done, Heal, Look, Put, decide, mend
-from inbox.entry import After, Entry, Found
-from inbox.event import NOTICE, AggregateKey, Event
+from cosmos_outbox.inbox.decision import Because, Complete, Done, Heal, Look, Put, decide, mend
+from cosmos_outbox.inbox.entry import After, Entry, Found
+from cosmos_outbox.inbox.event import NOTICE, AggregateKey, Event
 
 RULES = (
     "applied-before", "next-only", "notice-healed", "unknown-healed", "unsequenced", "made-from-source",

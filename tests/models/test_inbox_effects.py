@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from inbox.effect import Unsure
+from cosmos_outbox.inbox.effect import Unsure
 from tests.models.inbox_effects import (
     AGES,
     DISCARD,
@@ -76,5 +76,5 @@ def test_without_any_one_of_the_rules_something_goes_wrong(rule: Rule) -> None:
 )
 def test_each_rule_is_in_the_decision_and_in_the_code_by_its_name(name: str) -> None:
     assert f"`{name}`" in (ROOT / "docs/decisions/0018-effects.md").read_text()
-    code = "".join(path.read_text() for path in (ROOT / "inbox").glob("*.py"))
+    code = "".join(path.read_text() for path in (ROOT / "cosmos_outbox" / "inbox").glob("*.py"))
     assert re.search(rf"\b{name}\b", code)

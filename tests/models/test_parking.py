@@ -29,6 +29,8 @@ def test_each_rule_is_in_the_decision_and_in_the_code_by_its_name(rule: Rule) ->
     decision = (ROOT / "docs/decisions/0009-parking.md").read_text()
     assert f"`{rule.value}`" in decision
     code = "".join(
-        path.read_text() for folder in ("outbox", "infra/cosmos") for path in (ROOT / folder).glob("*.py")
+        path.read_text()
+        for folder in ("outbox", "cosmos/relay")
+        for path in (ROOT / "cosmos_outbox" / folder).glob("*.py")
     )
     assert re.search(rf"\b{rule.value}\b", code)

@@ -11,9 +11,9 @@ import pytest
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import CosmosClient
 
+from cosmos_outbox.cli.preflight import main
 from devstack.administration import administration_client
 from devstack.testing import Service
-from infra.preflight.__main__ import main
 
 SORTED_BY = ("name", "email", "company", "city", "country")
 SUBSCRIPTION = "contact-directory"
@@ -55,16 +55,14 @@ class Deployment:
     contacts: ContainerOf | None = ContainerOf(indexing=indexed("/type/?", "/data/deleted/?"))
     leases: ContainerOf | None = ContainerOf("/id", indexing=indexed())
     parked: ContainerOf | None = ContainerOf(
-        indexing=indexed(
-            "/type/?", "/aggregateType/?", "/aggregateId/?", "/contactId/?", "/position/?", "/parkedAt/?"
-        )
+        indexing=indexed("/type/?", "/aggregateType/?", "/aggregateId/?", "/position/?", "/parkedAt/?")
     )
     directory: ContainerOf | None = ContainerOf(
         indexing=indexed("/deleted/?", *(f"/search/{name}/?" for name in (*SORTED_BY, "lastName")))
         | {"compositeIndexes": sorted_by(*SORTED_BY)["compositeIndexes"]}
     )
     set_aside: ContainerOf | None = ContainerOf(
-        indexing=indexed("/state/?", "/setAsideAt/?", "/triedAt/?", "/aggregateId/?")
+        indexing=indexed("/state/?", "/setAsideAt/?", "/triedAt/?", "/aggregateType/?", "/aggregateId/?")
     )
     claims: ContainerOf | None = ContainerOf(indexing=indexed())
     topic: Mapping[str, Any] | None = field(default_factory=dict)

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from infra.cosmos.inspection import IndexingPolicy
-from infra.preflight import cosmos_rules
-from infra.preflight.__main__ import TRIGGER_SETTINGS, main
-from infra.preflight.indexing import covers
-from infra.preflight.report import exit_code, ok, unknown, warning, written, wrong
+from cosmos_outbox.cli.preflight import main
+from cosmos_outbox.cosmos.upkeep.inspection import IndexingPolicy
+from cosmos_outbox.preflight import cosmos_rules
+from cosmos_outbox.preflight.indexing import covers
+from cosmos_outbox.preflight.report import exit_code, ok, unknown, warning, written, wrong
 from tests.support.functions import functions
 from tests.support.paths import ROOT
 
@@ -84,11 +84,11 @@ def test_durations_are_written_in_the_largest_whole_unit(seconds: int, text: str
     assert written(timedelta(seconds=seconds)) == text
 
 
-def test_the_triggers_take_no_other_names_from_the_settings() -> None:
+def test_the_triggers_take_no_name_from_the_settings_that_preflight_does_not_look_at() -> None:
+    """The host would take ``%NAME%`` from a setting; the library reads the names, and preflight reads the same ones."""
     declared = [trigger.get_dict_repr() for one in functions().values() if (trigger := one.get_trigger())]
     texts = {value for trigger in declared for value in trigger.values() if isinstance(value, str)}
-    named = {text for text in texts if text.startswith("%") and text.endswith("%")}
-    assert named == {f"%{name}%" for name in TRIGGER_SETTINGS}
+    assert not [text for text in texts if "%" in text]
 
 
 @pytest.mark.parametrize("time", ["", "1", "0h", "1w", "-1h", "1.5h", "1h30m", "99999999d"])
@@ -144,7 +144,7 @@ def test_the_command_reads_a_settings_file_and_the_environment_beats_it(tmp_path
     sample["Values"]["COSMOS"] = "AccountEndpoint=http://127.0.0.1:1/;AccountKey=a2V5;"
     file.write_text(json.dumps(sample))
     ended = subprocess.run(
-        [sys.executable, "-m", "infra.preflight", "--settings", str(file)],
+        [sys.executable, "-m", "cosmos_outbox", "preflight", "--settings", str(file)],
         cwd=ROOT,
         env={**os.environ, "SERVICEBUS_ADMIN_PORT": "1", "EVENT_TTL_SECONDS": "300"},
         capture_output=True,

@@ -71,10 +71,10 @@ async def test_the_host_is_told_to_retry_the_relay_for_ever(host: Host) -> None:
 
 async def test_the_host_is_told_how_to_read_the_feed_and_the_subscription(host: Host) -> None:
     feed, subscription = host.trigger("relay"), host.trigger("contact_directory")
-    assert (feed["connection"], feed["containerName"]) == ("COSMOS", "%COSMOS_CONTAINER%")
+    assert (feed["connection"], feed["containerName"]) == ("COSMOS", "contacts")
     assert (feed["startFromBeginning"], feed["createLeaseContainerIfNotExists"]) == (True, False)
     assert (subscription["connection"], subscription["isSessionsEnabled"]) == ("SERVICEBUS", True)
-    assert subscription["subscriptionName"] == "%SERVICEBUS_SUBSCRIPTION%"
+    assert subscription["subscriptionName"] == "contact-directory"
 
 
 @pytest.mark.usefixtures("contacts")
@@ -234,10 +234,12 @@ async def test_the_subscriber_takes_a_message_as_the_host_sends_it(
 ) -> None:
     contact_id = await two_changes(host)
     event = EVENT | {"contactId": contact_id}
-    with caplog.at_level(logging.INFO, "inbox.receiver"):
+    with caplog.at_level(logging.INFO, "cosmos_outbox.inbox.receiver"):
         received = await host.invoke("contact_directory", *message(event, contact_id, **properties))
     assert received.result.status == StatusResult.Success, received.result.exception.message
-    lines = [record.getMessage() for record in caplog.records if record.name == "inbox.receiver"]
+    lines = [
+        record.getMessage() for record in caplog.records if record.name == "cosmos_outbox.inbox.receiver"
+    ]
     assert (
         f"received {event['action']} {event['id']} of contact {contact_id}, sequence 2 [request-1]" in lines
     )
@@ -249,10 +251,10 @@ async def test_a_message_of_another_aggregate_is_done_without_a_trace(
     host: Host, contacts: ContainerProxy, caplog: pytest.LogCaptureFixture
 ) -> None:
     payload = message(INVOICE_EVENT, INVOICE_EVENT["invoiceId"], aggregateType="invoice")
-    with caplog.at_level(logging.INFO, "inbox.receiver"):
+    with caplog.at_level(logging.INFO, "cosmos_outbox.inbox.receiver"):
         received = await host.invoke("contact_directory", *payload)
     assert received.result.status == StatusResult.Success, received.result.exception.message
-    assert [record for record in caplog.records if record.name == "inbox.receiver"] == []
+    assert [record for record in caplog.records if record.name == "cosmos_outbox.inbox.receiver"] == []
 
 
 async def test_a_message_that_is_no_event_is_kept_as_refused_and_done(

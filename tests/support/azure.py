@@ -13,12 +13,13 @@ from azure.servicebus import ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.exceptions import OperationTimeoutError
 
+from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.preflight.cosmos_rules import needed
+from cosmos_outbox.wiring.service import Service as Declared
 from devstack.administration import administration_client
 from devstack.testing import Service
 from devstack.testing.eventually import WITHIN_SECONDS
-from infra.contacts.read_side import QUERIED
-from infra.preflight.cosmos_rules import needed
-from infra.settings import load
+from infra.bootstrap import service as contact_service
 
 CONTACTS = "contacts"
 LEASES = "leases"
@@ -31,9 +32,16 @@ EFFECTS = "effects"
 _SETTINGS = {
     "COSMOS": "AccountEndpoint=http://localhost/;AccountKey=a2V5;",
     "SERVICEBUS": "Endpoint=sb://localhost;SharedAccessKeyName=n;SharedAccessKey=a2V5;",
-    "COSMOS_EFFECTS_CONTAINER": EFFECTS,
 }
 """Every container has the name that it has where no setting names another."""
+
+_WITH_EFFECTS = Declared("effects", aggregates=[], names=contact_service.names)
+
+
+@_WITH_EFFECTS.effect("effects", of="contact", container=EFFECTS)
+async def _no_effect(event: Event) -> None:
+    """The contact service has none; the tests of effects use its containers."""
+
 
 EMULATORS_LONGEST_WINDOW, EMULATORS_LONGEST_TTL = timedelta(minutes=5), timedelta(hours=1)
 """What Microsoft's Service Bus emulator takes, so that every topic of a test can be made there too.
@@ -50,17 +58,25 @@ def servicebus_connection(service: Service, *, admin: bool = False) -> str:
 
 
 @asynccontextmanager
-async def contacts_database(service: Service) -> AsyncIterator[DatabaseProxy]:
-    """A database of the test's own, with the containers as a deployment makes them."""
-    async with CosmosClient.from_connection_string(service.connection_string) as client:
+async def database_of(server: Service, *services: Declared) -> AsyncIterator[DatabaseProxy]:
+    """A database of the test's own, with the containers of these services as a deployment makes them."""
+    needs = {need.name: need for each in services for need in needed(each.settings(_SETTINGS), each)}
+    async with CosmosClient.from_connection_string(server.connection_string) as client:
         database = await client.create_database(f"db-{uuid.uuid4().hex[:12]}")
-        for need in needed(load(_SETTINGS), QUERIED):
+        for need in needs.values():
             await database.create_container(
                 need.name,
                 PartitionKey(need.partition_key),
                 default_ttl=-1 if need.ttl_needed else None,
                 indexing_policy=indexed(*need.queried, composite=need.composite),
             )
+        yield database
+
+
+@asynccontextmanager
+async def contacts_database(service: Service) -> AsyncIterator[DatabaseProxy]:
+    """The containers of the contact service, and one for effects."""
+    async with database_of(service, contact_service, _WITH_EFFECTS) as database:
         yield database
 
 

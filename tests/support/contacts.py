@@ -3,9 +3,9 @@
 from datetime import UTC, datetime
 from typing import Any
 
+from cosmos_outbox.outbox.unit_of_work import Origin
 from domain.contact import Contact
 from domain.values import Company, ContactDetails, ContactState, Name
-from outbox.unit_of_work import Origin
 
 NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 LATER = datetime(2026, 3, 1, 13, 30, tzinfo=UTC)

@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from inbox.effect import EffectRules, Mark, Marker, Seen
-from inbox.effects import EffectInbox
-from inbox.errors import RecordChanged
-from inbox.event import AggregateKey, Event
-from inbox.ledger import Ledger
+from cosmos_outbox.inbox.effect import EffectRules, Mark, Marker, Seen
+from cosmos_outbox.inbox.effects import EffectInbox
+from cosmos_outbox.inbox.errors import RecordChanged
+from cosmos_outbox.inbox.event import AggregateKey, Event
+from cosmos_outbox.inbox.ledger import Ledger
 from tests.support.inbox import NOON, Faults
 
 RULES = EffectRules(

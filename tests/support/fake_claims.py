@@ -4,8 +4,8 @@ import asyncio
 from dataclasses import dataclass, field, replace
 from uuid import uuid4
 
-from outbox.claims import LONGEST_REQUEST_SECONDS, Claim
-from outbox.errors import Unavailable
+from cosmos_outbox.outbox.claims import LONGEST_REQUEST_SECONDS, Claim
+from cosmos_outbox.outbox.errors import Unavailable
 
 
 @dataclass

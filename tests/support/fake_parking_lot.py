@@ -5,14 +5,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from infra.cosmos.documents import EventReader, notice_document
-from outbox.aggregate import AggregateKey
-from outbox.errors import PreconditionFailed
-from outbox.feed import FeedEvent, OutboxEvent, Poison
-from outbox.marker import Marker, Place
-from outbox.notice import Notice
-from outbox.parking_lot import Change, Discarding, ParkedEvent, ParkedPage, State
-from outbox.unit_of_work import utc_now
+from cosmos_outbox.cosmos.aggregates.documents import EventReader, notice_document
+from cosmos_outbox.outbox.aggregate import AggregateKey
+from cosmos_outbox.outbox.errors import PreconditionFailed
+from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent, Poison
+from cosmos_outbox.outbox.marker import Marker, Place
+from cosmos_outbox.outbox.notice import Notice
+from cosmos_outbox.outbox.parking_lot import Change, Discarding, ParkedEvent, ParkedPage, State
+from cosmos_outbox.outbox.unit_of_work import utc_now
 
 
 @dataclass

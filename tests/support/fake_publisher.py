@@ -5,9 +5,9 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from infra.canonical import as_sent
-from outbox.aggregate import AggregateKey
-from outbox.publisher import Accepted, AggregateEvents, Guarantees, Outcome, Refused, Unknown
+from cosmos_outbox.outbox.aggregate import AggregateKey
+from cosmos_outbox.outbox.canonical import as_sent
+from cosmos_outbox.outbox.publisher import Accepted, AggregateEvents, Guarantees, Outcome, Refused, Unknown
 
 LARGEST_MESSAGE_BYTES = 256 * 1024
 ANYTHING_GOES = Guarantees(ordered=True, deduplicates=True, mixes_aggregates=True, largest_message_bytes=None)

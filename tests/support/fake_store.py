@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from infra.cosmos.documents import EventReader, event_item
-from outbox.aggregate import Aggregate, AggregateKey, Changes
-from outbox.errors import AggregateNotFound, ChangeTooLarge, PreconditionFailed, Unavailable
-from outbox.feed import OutboxEvent
-from outbox.unit_of_work import Commit, ETag, Origin, Page, Receipt, RequestRecord, Versioned
+from cosmos_outbox.cosmos.aggregates.documents import EventReader, event_item
+from cosmos_outbox.outbox.aggregate import Aggregate, AggregateKey, Changes
+from cosmos_outbox.outbox.errors import AggregateNotFound, ChangeTooLarge, PreconditionFailed, Unavailable
+from cosmos_outbox.outbox.feed import OutboxEvent
+from cosmos_outbox.outbox.unit_of_work import Commit, ETag, Origin, Page, Receipt, RequestRecord, Versioned
 
 A = TypeVar("A", bound=Aggregate[Any])
 

@@ -3,12 +3,12 @@
 from typing import Any
 from uuid import UUID, uuid5
 
-from infra.contacts.documents import CONTACTS
-from infra.cosmos.documents import EventReader
-from outbox.aggregate import AggregateKey
-from outbox.feed import FeedEvent
+from cosmos_outbox.cosmos.aggregates.documents import EventReader
+from cosmos_outbox.outbox.aggregate import AggregateKey
+from cosmos_outbox.outbox.feed import FeedEvent
+from infra.bootstrap import service as contact_service
 
-EVENTS = EventReader(CONTACTS.untyped)
+EVENTS = EventReader(contact_service.wire_names.untyped)
 """Reads as the deployed app does."""
 
 _NAMESPACE = UUID("00000000-0000-4000-8000-000000000000")

@@ -4,8 +4,8 @@ from datetime import datetime
 from typing import ClassVar, Literal, Self
 from uuid import UUID, uuid4
 
-from outbox.aggregate import Aggregate, AggregateState
-from outbox.event import DomainEvent
+from cosmos_outbox.outbox.aggregate import Aggregate, AggregateState
+from cosmos_outbox.outbox.event import DomainEvent
 
 
 class FileState(AggregateState):

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 
-from inbox.entry import After, Entry, Found, Stamp, VersionedEntry
-from inbox.errors import EntryChanged, NotSetAside, RecordChanged, Unreadable
-from inbox.event import NOTICE, AggregateKey, Event
-from inbox.set_aside import Delivery, Record, RecordPage, State
+from cosmos_outbox.inbox.entry import After, Entry, Found, Stamp, VersionedEntry
+from cosmos_outbox.inbox.errors import EntryChanged, NotSetAside, RecordChanged, Unreadable
+from cosmos_outbox.inbox.event import NOTICE, AggregateKey, Event
+from cosmos_outbox.inbox.set_aside import Delivery, Record, RecordPage, State
 
 S = TypeVar("S")
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

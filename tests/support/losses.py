@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from infra.cosmos.container import Container, StoreFailed
-from infra.cosmos.documents import Item
-from infra.cosmos.errors import Failure, Kind
-from infra.cosmos.writes import Write
+from cosmos_outbox.cosmos.store.container import Container, StoreFailed
+from cosmos_outbox.cosmos.store.errors import Failure, Kind
+from cosmos_outbox.cosmos.store.item import Item
+from cosmos_outbox.cosmos.store.partition_key import Key
+from cosmos_outbox.cosmos.store.writes import Write
 
 
 class Loss(Enum):
@@ -43,7 +44,7 @@ class Failing(Container):
 
     fate: Fate
 
-    async def execute(self, partition_key: str, writes: Sequence[Write]) -> list[str]:
+    async def execute(self, partition_key: Key, writes: Sequence[Write]) -> list[str]:
         self.fate.writes += 1
         if self.fate.writes != self.fate.write:
             return await super().execute(partition_key, writes)
@@ -53,14 +54,14 @@ class Failing(Container):
         if self.fate.loss in (Loss.NO_ANSWER, Loss.THROTTLED, Loss.DIED_AFTER):
             with suppress(StoreFailed):  # a fence, or a write that is refused, and that answer is lost
                 await super().execute(partition_key, writes)
-            self._sessions._tokens.pop(partition_key, None)
+            self._sessions._tokens.pop(self.paths.text(partition_key), None)
         if self.fate.loss in (Loss.DIED_BEFORE, Loss.DIED_AFTER):
             raise ProcessDied
         kind = Kind.THROTTLED if self.fate.loss is Loss.THROTTLED else Kind.PASSING
         raise StoreFailed(Failure(kind, "lost", answer_lost=True))
 
-    async def read(self, item_id: str, partition_key: str) -> Item | None:
-        if self._sessions.get(partition_key) is None:
+    async def read(self, item_id: str, partition_key: Key) -> Item | None:
+        if self.seen(partition_key) is None:
             return None
         return await super().read(item_id, partition_key)
 
@@ -71,15 +72,15 @@ class Failing(Container):
         size: int,
         continuation: str | None,
         *,
-        partition_key: str | None = None,
+        partition_key: Key | None = None,
     ) -> tuple[list[Item], str | None]:
-        if partition_key is not None and self._sessions.get(partition_key) is None:
+        if partition_key is not None and self.seen(partition_key) is None:
             return [], None
         return await super().page(query, parameters, size, continuation, partition_key=partition_key)
 
     async def first(
-        self, query: str, parameters: Mapping[str, Any], most: int, *, partition_key: str | None = None
+        self, query: str, parameters: Mapping[str, Any], most: int, *, partition_key: Key | None = None
     ) -> list[Item]:
-        if partition_key is not None and self._sessions.get(partition_key) is None:
+        if partition_key is not None and self.seen(partition_key) is None:
             return []
         return await super().first(query, parameters, most, partition_key=partition_key)

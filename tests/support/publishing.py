@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Sequence
 
-from outbox.aggregate import AggregateKey
-from outbox.feed import OutboxEvent
-from outbox.publisher import AggregateEvents, Outcome, Publisher
+from cosmos_outbox.outbox.aggregate import AggregateKey
+from cosmos_outbox.outbox.feed import OutboxEvent
+from cosmos_outbox.outbox.publisher import AggregateEvents, Outcome, Publisher
 from tests.support.contacts import NOON
 
 

@@ -1,6 +1,6 @@
 """``python -m tests.torture --seconds 60 --seed 7``: exit code 0: no violation; 1: violations; 2: broken off."""
 
-from infra import installed
+from cosmos_outbox.cli import installed
 
 if __name__ == "__main__":
     installed.require("torture", "requirements-dev.txt")

@@ -15,7 +15,7 @@ from tests.torture.listing import whole_list
 _REASON = "the torture test broke it"
 _TIMEOUT_SECONDS = 12.0
 _OK, _DONE, _CLOSED = 200, 204, 404
-_TIMER = "watch_set_aside"
+_TIMER = "watch_contact_directory"
 
 
 @dataclass

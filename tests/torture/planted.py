@@ -4,7 +4,7 @@ Exit code 0: every bug was caught with every seed; 1: some were not; 2: a run wa
 same profiles and seeds without a bug: then every run must be good.
 """
 
-from infra import installed
+from cosmos_outbox.cli import installed
 
 if __name__ == "__main__":
     installed.require("torture", "requirements-dev.txt")

@@ -29,7 +29,7 @@ _SEEN = ("entry went back", "entry differs from the events", "applied twice", "d
 PLANTED = (
     Planted(
         "undelivered-page-counts-as-done",
-        "outbox/relay.py",
+        "cosmos_outbox/outbox/relay.py",
         "            raise\n        self.saying.reset()\n",
         "            return Forwarded()\n        self.saying.reset()\n",
         "floods",
@@ -37,25 +37,26 @@ PLANTED = (
     ),
     Planted(
         "feed-moves-on-before-the-broker-has-the-events",
-        "function_app.py",
-        "    await application().outbox.forward(documents, context)\n",
-        "    import asyncio\n"
+        "cosmos_outbox/functions/relay.py",
+        "        await service().outbox.forwarding.forward(documents, context)\n",
+        "        import asyncio\n"
         "\n"
-        "    asyncio.get_running_loop().create_task(application().outbox.forward(documents, context))\n",
+        "        forwarding = service().outbox.forwarding\n"
+        "        asyncio.get_running_loop().create_task(forwarding.forward(documents, context))\n",
         "floods",
         _GAP,
     ),
     Planted(
         "gives-up-after-some-retries",
-        "function_app.py",
-        '    max_retry_count="-1",\n',
-        '    max_retry_count="2",\n',
+        "cosmos_outbox/functions/relay.py",
+        '        max_retry_count="-1",\n',
+        '        max_retry_count="2",\n',
         "broker-away",
         _GAP,
     ),
     Planted(
         "feed-order-instead-of-sequence",
-        "outbox/feed.py",
+        "cosmos_outbox/outbox/feed.py",
         "    ordered = sorted((event for event in events if event.sequence is not None), key=_sequence)\n",
         "    ordered = [event for event in events if event.sequence is not None]\n",
         "nothing",
@@ -63,7 +64,7 @@ PLANTED = (
     ),
     Planted(
         "goes-on-after-a-failed-batch",
-        "infra/servicebus/publisher.py",
+        "cosmos_outbox/servicebus/publisher.py",
         "        if page.away is not None:\n"
         "            page.give_up(page.away, batch)\n"
         "        batch = [one for one in batch if one.aggregate.stopped is None and not one.aggregate.postponed]\n",
@@ -73,17 +74,19 @@ PLANTED = (
     ),
     Planted(
         "events-in-a-second-write",
-        "infra/cosmos/unit_of_work.py",
-        "                etags = await self._container.execute(batch.partition_key, batch.writes)\n",
-        "                first, then = batch.writes[: len(batch.changed)], batch.writes[len(batch.changed) :]\n"
-        "                etags = await self._container.execute(batch.partition_key, first)\n"
-        "                await self._container.execute(batch.partition_key, then)\n",
+        "cosmos_outbox/cosmos/aggregates/unit_of_work.py",
+        "        once = Once(self._container, batch.partition_key, batch.writes, lambda _: self._own_commit(batch))\n"
+        "        etags = await once.store(give_up_at)\n",
+        "        first, then = batch.writes[: len(batch.changed)], batch.writes[len(batch.changed) :]\n"
+        "        once = Once(self._container, batch.partition_key, first, lambda _: self._own_commit(batch))\n"
+        "        etags = await once.store(give_up_at)\n"
+        "        await self._container.execute(batch.partition_key, then)\n",
         "failing-writes",
         (*_NO_EFFECT, "not found, but there", "done twice", "doubled contact"),
     ),
     Planted(
         "update-without-if-match",
-        "infra/cosmos/batch.py",
+        "cosmos_outbox/cosmos/aggregates/batch.py",
         "        return Write.replace(item, changed.etag)\n",
         '        return Write("replace", item)\n',
         "nothing",
@@ -91,7 +94,7 @@ PLANTED = (
     ),
     Planted(
         "message-id-is-new-at-each-send",
-        "infra/servicebus/message.py",
+        "cosmos_outbox/servicebus/message.py",
         "        message_id=event.message_id or event.id,\n",
         '        message_id=str(__import__("uuid").uuid4()),\n',
         "nothing",
@@ -99,7 +102,7 @@ PLANTED = (
     ),
     Planted(
         "markers-read-without-a-fence",
-        "infra/cosmos/parking_lot.py",
+        "cosmos_outbox/cosmos/relay/parking_lot.py",
         "        await self._partition.fence()\n        items = ",
         "        items = ",
         "moving-leases",
@@ -107,7 +110,7 @@ PLANTED = (
     ),
     Planted(
         "discarded-id-is-forgotten",
-        "outbox/marker.py",
+        "cosmos_outbox/outbox/marker.py",
         "        return replace(self, stands=False, discarded={**self.discarded, event_id: now})\n",
         "        return replace(self, stands=False)\n",
         "parked-contacts",
@@ -115,19 +118,20 @@ PLANTED = (
     ),
     Planted(
         "lost-answer-then-429-is-told-as-not-written",
-        "infra/cosmos/unit_of_work.py",
+        "cosmos_outbox/cosmos/aggregates/once.py",
         "(failure.kind is Kind.THROTTLED and not answer_lost)\n"
+        "                final = final or (answer_lost and not self.repeatable)\n"
         "                if final or not await _waited(pause, give_up_at):\n"
-        "                    raise (_unknown(failure) if answer_lost else _error(failure)) from error\n",
+        "                    raise (unknown(failure) if answer_lost else self.error(failure)) from error\n",
         "failure.kind is Kind.THROTTLED\n"
         "                if final or not await _waited(pause, give_up_at):\n"
-        "                    raise _error(failure) from error\n",
+        "                    raise self.error(failure) from error\n",
         "lost-answers",
         ("refused, and done",),
     ),
     Planted(
         "unserved-token-is-dropped-and-the-read-repeated",
-        "infra/cosmos/container.py",
+        "cosmos_outbox/cosmos/store/container.py",
         "            if error.failure.kind is Kind.MISSING:\n                return None\n            raise\n",
         "            if error.failure.kind is Kind.BEHIND:\n"
         "                self._sessions = SessionTokens()\n"
@@ -140,7 +144,7 @@ PLANTED = (
     ),
     Planted(
         "page-read-ahead-outlives-a-failure",
-        "changefeed/partition_worker.py",
+        "cosmos_changefeed/partition_worker.py",
         "                await self._drop_ahead()\n                self.pulse.beat(failed=True)\n",
         "                self.pulse.beat(failed=True)\n",
         "floods-in-small-pages",
@@ -148,7 +152,7 @@ PLANTED = (
     ),
     Planted(
         "missing-lease-begins-at-now",
-        "changefeed/mending.py",
+        "cosmos_changefeed/mending.py",
         "            if await self._store.create(lease):\n",
         "            assert lease.feed_range is not None\n"
         '            now = await self._reader.read(lease.feed_range, continuation=None, start="Now")\n'
@@ -158,7 +162,7 @@ PLANTED = (
     ),
     Planted(
         "missing-lease-is-never-made-again",
-        "changefeed/mending.py",
+        "cosmos_changefeed/mending.py",
         "            await self._fill(still)\n            self.missing = []\n",
         "            self.missing = []\n",
         "lost-leases",
@@ -166,7 +170,7 @@ PLANTED = (
     ),
     Planted(
         "children-of-a-split-begin-at-now",
-        "changefeed/processor.py",
+        "cosmos_changefeed/processor.py",
         "                await self._store.create(child)\n            await self._store.delete(lease)\n",
         "                assert child.feed_range is not None\n"
         '                now = await self._reader.read(child.feed_range, continuation=None, start="Now")\n'
@@ -177,9 +181,9 @@ PLANTED = (
     ),
     Planted(
         "repetition-is-refused-for-ever",
-        "outbox/idempotency.py",
+        "cosmos_outbox/outbox/idempotency.py",
         "            return await replayed(work, record), True\n        return await _stored(",
-        "            from outbox.errors import ConcurrentChange\n"
+        "            from cosmos_outbox.outbox.errors import ConcurrentChange\n"
         "\n"
         '            raise ConcurrentChange("the same request is being answered at this moment")\n'
         "        return await _stored(",
@@ -188,7 +192,7 @@ PLANTED = (
     ),
     Planted(
         "repetition-makes-a-second-contact",
-        "outbox/idempotency.py",
+        "cosmos_outbox/outbox/idempotency.py",
         "    aggregate = make(claim.aggregate_id)\n",
         "    aggregate = make(uuid4())\n",
         "nothing",
@@ -196,7 +200,7 @@ PLANTED = (
     ),
     Planted(
         "parked-record-is-removed-before-the-broker-has-the-event",
-        "outbox/replay.py",
+        "cosmos_outbox/outbox/replay.py",
         "        parked = [event for _, event in waiting]\n",
         "        await self.lot.settle(marker, [event for event, _ in waiting], lambda newest: newest)\n"
         "        parked = [event for _, event in waiting]\n",
@@ -205,7 +209,7 @@ PLANTED = (
     ),
     Planted(
         "message-without-a-sequence-says-nothing",
-        "infra/servicebus/message.py",
+        "cosmos_outbox/servicebus/message.py",
         '        properties["unsequenced"] = True\n',
         "        pass\n",
         "parked-contacts",
@@ -213,15 +217,15 @@ PLANTED = (
     ),
     Planted(
         "event-without-a-digest-is-parked",
-        "infra/cosmos/originals.py",
-        "        if DIGEST in item and not is_as_committed(item):\n",
-        "        if not is_as_committed(item):\n",
+        "cosmos_outbox/cosmos/relay/originals.py",
+        "        if DIGEST in item and not is_as_committed(item, self._paths):\n",
+        "        if not is_as_committed(item, self._paths):\n",
         "parked-contacts",
         ("parked without need",),
     ),
     Planted(
         "unknown-field-cannot-be-read",
-        "outbox/event.py",
+        "cosmos_outbox/outbox/event.py",
         '        extra="allow",\n',
         '        extra="forbid",\n',
         "parked-contacts",
@@ -229,7 +233,7 @@ PLANTED = (
     ),
     Planted(
         "refuses-by-an-old-read",
-        "outbox/aggregates.py",
+        "cosmos_outbox/outbox/aggregates.py",
         "    found = await work.get(kind, aggregate_id, partition_key=partition_key, newest=True)\n",
         "    found = await work.get(kind, aggregate_id, partition_key=partition_key)\n",
         "old-reads",
@@ -237,7 +241,7 @@ PLANTED = (
     ),
     Planted(
         "inbox-applies-before-it-checks",
-        "inbox/decision.py",
+        "cosmos_outbox/inbox/decision.py",
         "    if sequence <= entry.last_sequence:\n"
         "        return Complete(Done.CONFLICT if _conflict(entry, event) else Done.APPLIED_BEFORE)"
         "  # applied-before\n",
@@ -247,7 +251,7 @@ PLANTED = (
     ),
     Planted(
         "inbox-checks-and-writes-apart",
-        "infra/cosmos/entries.py",
+        "cosmos_outbox/cosmos/inbox/entries.py",
         "        write = Write.create(item) if over is None else Write.replace(item, over)\n",
         '        write = Write.create(item) if over is None else Write("replace", item)\n',
         "stolen-messages",
@@ -255,7 +259,7 @@ PLANTED = (
     ),
     Planted(
         "inbox-ignores-a-gap",
-        "inbox/decision.py",
+        "cosmos_outbox/inbox/decision.py",
         "    if sequence > entry.last_sequence + 1:\n        return Heal(Because.GAP, sequence)  # next-only\n",
         "",
         "stolen-messages",
@@ -263,7 +267,7 @@ PLANTED = (
     ),
     Planted(
         "inbox-heals-from-an-old-read",
-        "inbox/decision.py",
+        "cosmos_outbox/inbox/decision.py",
         "    behind = found is None or (heal.at_least is not None and found.sequence < heal.at_least)\n",
         "    behind = found is None\n",
         "stolen-messages",
@@ -271,7 +275,7 @@ PLANTED = (
     ),
     Planted(
         "inbox-applies-again-what-was-set-aside",
-        "inbox/retrier.py",
+        "cosmos_outbox/inbox/retrier.py",
         "                await self.handle(event)\n",
         "                from dataclasses import replace\n"
         "\n"
@@ -280,7 +284,7 @@ PLANTED = (
         "                inbox = application().read_model.inbox\n"
         "                read = await inbox.entries.newest(event.aggregate)\n"
         "                if read and read.entry.state and (after := inbox.project(read.entry.state, event)):\n"
-        "                    from inbox.entry import Stamp\n"
+        "                    from cosmos_outbox.inbox.entry import Stamp\n"
         "\n"
         "                    newer = max(read.entry.last_sequence, event.sequence or 0)\n"
         "                    entry = replace(read.entry, last_sequence=newer, state=after.state)\n"
@@ -291,9 +295,10 @@ PLANTED = (
     ),
     Planted(
         "inbox-brings-a-deleted-contact-back",
-        "inbox/decision.py",
-        "    if entry.state is None:\n        return Complete(Done.DELETED)  # deleted-is-final\n",
-        "    if entry.state is None:\n"
+        "cosmos_outbox/inbox/decision.py",
+        "    if entry.deleted:\n        return Complete(Done.DELETED)  # deleted-is-final\n"
+        "    if event.sequence is None:\n",
+        "    if entry.deleted:\n"
         '        if event.action == "ContactCreatedEvent":\n'
         "            from typing import Any\n"
         "\n"
@@ -301,21 +306,21 @@ PLANTED = (
         "\n"
         '            state: Any = entry_of(event.data["contact"])\n'
         "            return Put(Entry(event.sequence or 1, event.id, state))\n"
-        "        return Complete(Done.DELETED)  # deleted-is-final\n",
+        "        return Complete(Done.DELETED)  # deleted-is-final\n    if event.sequence is None:\n",
         "stolen-messages",
         ("deleted entry came back", "entry went back"),
     ),
     Planted(
         "publishes-what-the-host-delivers",
-        "infra/wiring.py",
-        "        relay=Relay(publisher, lot, originals, settings.relay_send_seconds),\n",
-        "        relay=Relay(publisher, lot, reading_seconds=settings.relay_send_seconds),\n",
+        "cosmos_outbox/wiring/outbox.py",
+        "    relay = Relay(publisher, lot, originals, settings.relay_send_seconds)\n",
+        "    relay = Relay(publisher, lot, reading_seconds=settings.relay_send_seconds)\n",
         "nothing",
         ("wrong content",),
     ),
     Planted(
         "checkpoint-at-the-page-read-ahead",
-        "changefeed/partition_worker.py",
+        "cosmos_changefeed/partition_worker.py",
         "            await self._checkpoint(page.continuation)\n",
         "            ahead = self._ahead\n"
         "            read = ahead is not None and ahead.done() and ahead.exception() is None\n"
@@ -326,7 +331,7 @@ PLANTED = (
     ),
     Planted(
         "what-was-set-aside-is-never-tried",
-        "infra/subscriber.py",
+        "cosmos_outbox/wiring/subscription.py",
         "            self.collect(), self.retrier.run(seconds=RETRY_SECONDS), return_exceptions=True\n",
         "            self.collect(), return_exceptions=True\n",
         "stolen-messages",

@@ -48,7 +48,7 @@ class Leashed(Process):
 
     def module(self) -> list[str]:
         """The module and its arguments."""
-        return ["infra.relay_worker"]
+        return ["cosmos_outbox", "relay"]
 
 
 class Subscriber(Leashed):

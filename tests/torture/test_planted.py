@@ -15,7 +15,14 @@ from tests.torture.plan import PROFILES
 from tests.torture.planted import Run, copy_tracked, plant, table
 from tests.torture.planted_bugs import PLANTED, Planted
 
-DEPLOYED = ("outbox/", "inbox/", "infra/", "domain/", "application/", "changefeed/", "function_app.py")
+DEPLOYED = (
+    "cosmos_outbox/",
+    "infra/",
+    "domain/",
+    "application/",
+    "cosmos_changefeed/",
+    "function_app.py",
+)
 RULES = "".join(
     inspect.getsource(module) for module in (checker, entries, past_the_api, refusals, second_judge)
 )

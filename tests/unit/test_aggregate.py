@@ -5,8 +5,8 @@ from typing import ClassVar
 
 import pytest
 
-from outbox.aggregate import Aggregate, AggregateState
-from outbox.event import DomainEvent
+from cosmos_outbox.outbox.aggregate import Aggregate, AggregateState
+from cosmos_outbox.outbox.event import DomainEvent
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

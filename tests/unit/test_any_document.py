@@ -13,21 +13,23 @@ from uuid import uuid4
 import pytest
 from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
 
-from infra.contacts.documents import CONTACTS
-from infra.cosmos.marker_documents import MarkerDocuments, Owners
-from infra.cosmos.originals import CosmosOriginals
-from infra.cosmos.parked_documents import ParkedDocuments, chunks, without_document
-from infra.servicebus.message import CloudEvents
-from infra.servicebus.publisher import ServiceBusPublisher
-from infra.servicebus.senders import Limits
-from outbox.errors import StillUnsendable
-from outbox.feed import FeedEvent
-from outbox.marker import Marker
-from outbox.originals import Originals
-from outbox.parking import Parking
-from outbox.relay import Relay
-from outbox.republish import Progress, Republishing, Span, Window
-from outbox.unit_of_work import utc_now
+from cosmos_outbox.cosmos.aggregates.documents import EventReader, is_as_committed
+from cosmos_outbox.cosmos.relay.marker_documents import MarkerDocuments
+from cosmos_outbox.cosmos.relay.originals import CosmosOriginals
+from cosmos_outbox.cosmos.relay.parked_documents import ParkedDocuments, chunks
+from cosmos_outbox.cosmos.store.partition_key import PartitionKeyPaths
+from cosmos_outbox.outbox.errors import StillUnsendable
+from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent, Poison
+from cosmos_outbox.outbox.marker import Marker
+from cosmos_outbox.outbox.notice import Notice
+from cosmos_outbox.outbox.originals import Originals
+from cosmos_outbox.outbox.parking import Parking
+from cosmos_outbox.outbox.relay import Relay
+from cosmos_outbox.outbox.republish import Progress, Republishing, Span, Window
+from cosmos_outbox.outbox.unit_of_work import utc_now
+from cosmos_outbox.servicebus.message import CloudEvents
+from cosmos_outbox.servicebus.publisher import ServiceBusPublisher
+from cosmos_outbox.servicebus.senders import Limits
 from tests.support.any_document import any_document, drawn
 from tests.support.contacts import NOON
 from tests.support.fake_parking_lot import FakeParkingLot
@@ -36,8 +38,8 @@ from tests.support.feed import EVENTS, contact_id, contact_key, event_document
 SEEDS = [*range(11), None]
 """None: another one in each run, which the output of a failure names."""
 PAGES, CONTACTS_IN_PAGE = 5, 25
-DOCUMENTS = ParkedDocuments(EVENTS, Owners(CONTACTS.parked))
-MARKERS = MarkerDocuments(DOCUMENTS.owners, 600)
+DOCUMENTS = ParkedDocuments(EVENTS)
+MARKERS = MarkerDocuments(600)
 
 
 class Topic:
@@ -93,14 +95,14 @@ class Lot(FakeParkingLot):
         for item in (item for chunk in chunks(made) for item in chunk):
             read = json.loads(json.dumps(item))
             DOCUMENTS.feed_event(DOCUMENTS.event(read, marker))
-            storable = without_document(read)
+            storable = DOCUMENTS.without_document(read)
             json.dumps(storable, ensure_ascii=False).encode()
             assert len(json.dumps(storable)) < 20_000
         return await super().park(marker, events)
 
     async def park_alone(self, poison: Any) -> bool:
         read = json.loads(json.dumps(DOCUMENTS.alone_item(poison, at=NOON)))
-        json.dumps(without_document(read), ensure_ascii=False).encode()
+        json.dumps(DOCUMENTS.without_document(read), ensure_ascii=False).encode()
         return await super().park_alone(poison)
 
 
@@ -181,6 +183,38 @@ async def test_a_document_that_is_anothers_by_now_stops_its_aggregate_and_nothin
     assert left.event_id == events[1].id
     await given_up(desk(lot, topic, originals), lot)
     assert await lot.blocked() == []
+
+
+@pytest.mark.parametrize("paths", [("/partitionKey",), ("/tenant", "/owner/id"), ("/owner/tenant/id",)])
+@pytest.mark.parametrize(
+    "value", [None, "", "\ud800", "x" * 2049, 10**400, float("nan"), {"a": 1}, [1], ["a", "b"]]
+)
+async def test_an_event_under_a_key_that_is_none_is_poison_that_can_be_parked_and_given_up(
+    paths: tuple[str, ...], value: Any
+) -> None:
+    """Whatever the paths of the container are."""
+    of = PartitionKeyPaths(paths)
+    broken = [value] * len(paths) if len(paths) > 1 else value
+    stored = {
+        name: each for name, each in event_document("a", 1).items() if name not in ("partitionKey", "digest")
+    }
+    item = stored | {"aggregateId": contact_id("a"), **of.fields(broken), "_lsn": 3}
+    reader = EventReader(EVENTS.untyped, of)
+    event = reader.event(item)
+    assert event is not None
+    [found] = await CosmosOriginals(cast(Any, Stored([])), reader).verified([event])
+    assert isinstance(found, Poison)
+    assert found.aggregate == contact_key("a")
+
+    documents = ParkedDocuments(reader)
+    [place] = Marker(contact_key("a")).with_parked([found])[1]
+    parked = documents.event_item(found, Marker(contact_key("a")), place, at=NOON)
+    for left in (parked, documents.without_document(parked)):
+        json.dumps(documents.without_document(left), ensure_ascii=False, allow_nan=False).encode()
+        notice = documents.notice_item(Notice(contact_key("a"), found.id, found.sequence, NOON), left)
+        json.dumps(notice, ensure_ascii=False, allow_nan=False).encode()
+        assert is_as_committed(notice["document"], of)
+        assert isinstance(reader.event(notice["document"]), OutboxEvent)
 
 
 def desk(lot: FakeParkingLot, topic: Topic, originals: Originals) -> Parking:

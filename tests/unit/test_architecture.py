@@ -1,149 +1,315 @@
-"""Imports point one way, and only one folder knows each vendor."""
+"""Imports point one way, between folders as between files, and only one folder knows each vendor.
+
+Everything here is computed from the imports; what is written down is the table of floors.
+"""
 
 import ast
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-OURS = {
+
+FLOORS: Sequence[tuple[str, ...]] = (
+    ("function_app", "examples", "tools"),
+    ("infra",),
+    ("application",),
+    ("domain",),
+    ("cosmos_outbox",),
+    ("cosmos_outbox/cli",),
+    ("cosmos_outbox/worker", "cosmos_outbox/functions", "cosmos_outbox/preflight"),
+    ("cosmos_outbox/wiring",),
+    ("cosmos_outbox/operations",),
+    (
+        "cosmos_outbox/cosmos",
+        "cosmos_outbox/servicebus",
+        "cosmos_outbox/sqlite",
+        "cosmos_outbox/sources",
+        "cosmos_outbox/http",
+    ),
+    ("cosmos_outbox/telemetry",),
+    ("cosmos_outbox/settings",),
+    ("cosmos_outbox/outbox", "cosmos_outbox/inbox"),
+    ("packages/devstack/src/devstack",),
+    ("cosmos_changefeed",),
+)
+"""From the top down: a folder imports from its own floor and from those below. CONTRIBUTING.md tells what is where."""
+
+ONLY: Mapping[str, tuple[str, ...]] = {
+    "examples": ("examples", "cosmos_outbox"),
+    "application": ("application", "domain", "cosmos_outbox.outbox", "cosmos_outbox.inbox"),
+    "domain": ("domain", "cosmos_outbox.outbox.aggregate", "cosmos_outbox.outbox.event"),
+    "cosmos_outbox/outbox": ("cosmos_outbox.outbox",),
+    "cosmos_outbox/inbox": ("cosmos_outbox.inbox",),
+    "packages/devstack/src/devstack": ("devstack", "cosmos_changefeed"),
+    "cosmos_changefeed": ("cosmos_changefeed",),
+}
+"""Folders that import less of ours than their floor lets them."""
+
+HOMES: Mapping[str, tuple[str, ...]] = {
+    "azure.cosmos": ("cosmos_outbox/cosmos", "cosmos_changefeed"),
+    "azure.servicebus": ("cosmos_outbox/servicebus",),
+    "azure.functions": ("cosmos_outbox/functions", "cosmos_outbox/http", "infra", "function_app", "examples"),
+    "opentelemetry.sdk": ("cosmos_outbox/telemetry",),
+}
+"""Each vendor's SDK, and the folders of deployed code that know it."""
+
+DEPLOYED = (
     "function_app",
-    "outbox",
-    "inbox",
-    "domain",
-    "application",
     "infra",
-    "changefeed",
-    "devstack",
-    "tests",
-    "tools",
+    "application",
+    "domain",
+    "cosmos_outbox",
+    "cosmos_changefeed",
     "examples",
-}
+)
+LIBRARY = ("cosmos_outbox", "cosmos_changefeed")
 EXAMPLES = sorted(f"examples/{file.parent.name}" for file in ROOT.glob("examples/*/__init__.py"))
-MAY_IMPORT = {
-    "outbox": {"outbox"},
-    "inbox": {"inbox"},
-    "domain": {"domain", "outbox"},
-    "application": {"application", "domain", "outbox", "inbox"},
-    "infra": {"infra", "application", "domain", "outbox", "inbox", "changefeed"},
-    "changefeed": {"changefeed"},
-    "packages/devstack/src/devstack": {"devstack", "changefeed"},
-    "function_app.py": {"infra", "application", "domain", "outbox", "inbox"},
-    **{place: {"examples", "infra", "outbox", "inbox"} for place in EXAMPLES},
-}
+
+_MOST_LINES_OF_INFRA, _MOST_MODULES_OF_INFRA = 700, 10
 
 
-GENERIC = [
-    "outbox", "inbox", "changefeed", "infra/cosmos", "infra/servicebus", "infra/http", "infra/credentials.py",
-    "infra/erasing.py", "infra/errors.py", "infra/expiry.py", "infra/preflight",
-    "infra/probes.py", "infra/read_model.py", "infra/relay_feed.py",
-    "infra/relay_status.py", "infra/relay_worker.py", "infra/republish.py", "infra/shedding.py",
-    "infra/subscriber.py", "infra/subscriber_worker.py", "infra/telemetry", "infra/wire_names.py", "infra/wiring.py",
-    "infra/worker.py",
-]  # fmt: skip
-
-
-def modules(place: str) -> list[Path]:
+def files(place: str) -> list[Path]:
+    """The modules of a folder, or the module of this name; an example's own tests are none."""
     path = ROOT / place
-    found = [path] if path.is_file() else sorted(path.rglob("*.py"))
-    assert found, f"{place} is gone: mend this test"
+    found = sorted(path.rglob("*.py")) if path.is_dir() else [path.with_suffix(".py")]
+    found = [each for each in found if "tests" not in each.relative_to(ROOT).parts]
+    assert found, f"{place} is gone: mend the table"
     return found
 
 
-def imports(module: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(module.read_text())):
+@cache
+def modules() -> Mapping[str, Path]:
+    """Every module of ours that is on a floor, by the name by which it is imported."""
+    found = {}
+    for place in sorted({each.partition("/")[0] for floor in FLOORS for each in floor} - {"packages"}):
+        for file in files(place):
+            found[_name(file.relative_to(ROOT))] = file
+    devstack = ROOT / "packages" / "devstack" / "src"
+    return found | {
+        _name(file.relative_to(devstack)): file for file in files("packages/devstack/src/devstack")
+    }
+
+
+def _name(file: Path) -> str:
+    return ".".join(file.with_suffix("").parts).removesuffix(".__init__")
+
+
+@cache
+def imported(file: Path) -> frozenset[str]:
+    """What a file imports, wherever in it that stands: modules by their full names, names in them as they are."""
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.Import):
-            yield from (name.name for name in node.names)
+            found |= {each.name for each in node.names}
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{module}: write imports out"
-            yield node.module or ""
+            assert node.level == 0, f"{file}: write imports out"
+            home = node.module or ""
+            whole = {f"{home}.{each.name}" for each in node.names}
+            found |= {each if each in modules() else home for each in whole} | (whole & modules().keys())
+    return frozenset(found)
 
 
-@pytest.mark.parametrize("place", MAY_IMPORT)
-def test_imports_point_one_way(place: str) -> None:
-    for module in modules(place):
-        ours = {name.partition(".")[0] for name in imports(module)} & OURS
-        assert ours <= MAY_IMPORT[place], f"{module} imports {ours - MAY_IMPORT[place]}"
+def folder_of(file: Path) -> str:
+    """The folder that a module is in; a module on the top level is a folder of its own."""
+    relative = file.relative_to(ROOT)
+    return relative.parent.as_posix() if relative.parent.parts else relative.stem
+
+
+def floor_of(file: Path) -> int:
+    """How far down: the longest entry of the table decides."""
+    folder = folder_of(file)
+    fitting = [
+        (len(each), number)
+        for number, floor in enumerate(FLOORS)
+        for each in floor
+        if f"{folder}/".startswith(f"{each}/")
+    ]
+    assert fitting, f"{folder} is on no floor: add it to FLOORS"
+    return max(fitting)[1]
+
+
+def edges() -> Iterator[tuple[Path, Path]]:
+    """Each import of one module of ours by another."""
+    for file in modules().values():
+        for name in imported(file):
+            if name in modules():
+                yield file, modules()[name]
+
+
+def circles(graph: Mapping[str, set[str]]) -> list[list[str]]:
+    """The groups of nodes that reach each other (Tarjan)."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[list[str]] = []
+
+    def visit(node: str) -> None:
+        index[node] = low[node] = len(index)
+        stack.append(node)
+        for other in sorted(graph.get(node, ())):
+            if other not in index:
+                visit(other)
+                low[node] = min(low[node], low[other])
+            elif other in stack:
+                low[node] = min(low[node], index[other])
+        if low[node] == index[node]:
+            at = stack.index(node)
+            group = stack[at:]
+            del stack[at:]
+            if len(group) > 1:
+                found.append(sorted(group))
+
+    for node in sorted(graph):
+        if node not in index:
+            visit(node)
+    return found
+
+
+def is_within(name: str, roots: Sequence[str]) -> bool:
+    return any(f"{name}.".startswith(f"{root}.") for root in roots)
+
+
+def test_every_module_is_on_a_floor_and_imports_point_down() -> None:
+    up = [
+        f"{file.relative_to(ROOT)} imports {other.relative_to(ROOT)}"
+        for file, other in edges()
+        if floor_of(other) < floor_of(file)
+    ]
+    assert not up, up
+
+
+@pytest.mark.parametrize("place", ONLY)
+def test_some_folders_import_less_than_their_floor_lets_them(place: str) -> None:
+    for file in files(place):
+        ours = {name for name in imported(file) if name in modules()}
+        others = {name for name in ours if not is_within(name, ONLY[place])}
+        assert not others, f"{file.relative_to(ROOT)} imports {sorted(others)}"
+
+
+def test_no_folders_import_each_other_in_a_circle() -> None:
+    graph: dict[str, set[str]] = {}
+    for file, other in edges():
+        here, there = folder_of(file), folder_of(other)
+        if here != there:
+            graph.setdefault(here, set()).add(there)
+    assert circles(graph) == []
+
+
+def test_no_modules_of_deployed_code_import_each_other_in_a_circle() -> None:
+    graph: dict[str, set[str]] = {}
+    for file, other in edges():
+        if file.relative_to(ROOT).with_suffix("").parts[0] in DEPLOYED:
+            graph.setdefault(str(file.relative_to(ROOT)), set()).add(str(other.relative_to(ROOT)))
+    assert circles(graph) == []
+
+
+def test_a_circle_is_found() -> None:
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": {"e"}}) == [["a", "b", "c"]]
 
 
 @pytest.mark.parametrize("place", EXAMPLES)
 def test_an_example_imports_no_other_example(place: str) -> None:
     home = place.replace("/", ".")
-    for module in modules(place):
+    for file in files(place):
         others = [
-            name
-            for name in imports(module)
-            if name.startswith("examples.") and not f"{name}.".startswith(f"{home}.")
+            name for name in imported(file) if is_within(name, ["examples"]) and not is_within(name, [home])
         ]
-        assert not others, f"{module} imports {others}; import it from {home}"
+        assert not others, f"{file} imports {others}; import it from {home}"
 
 
 def test_the_domain_is_pure_python_and_pydantic() -> None:
-    allowed = set(sys.stdlib_module_names) | {"domain", "outbox", "pydantic", "email_validator"}
-    for module in modules("domain"):
-        assert {name.partition(".")[0] for name in imports(module)} <= allowed
+    allowed = set(sys.stdlib_module_names) | {"domain", "cosmos_outbox", "pydantic", "email_validator"}
+    for file in files("domain"):
+        assert {name.partition(".")[0] for name in imported(file)} <= allowed
 
 
-def test_the_domain_uses_the_aggregate_and_the_event_and_nothing_else_of_the_outbox() -> None:
-    for module in modules("domain"):
-        used = {name for name in imports(module) if name.startswith("outbox")}
-        assert used <= {"outbox.aggregate", "outbox.event"}, module
+def test_the_library_does_not_speak_of_contacts() -> None:
+    """What says "contact" or "directory" belongs to domain, application or infra."""
+    for file in sorted((ROOT / "cosmos_outbox").rglob("*")):
+        if file.is_file() and "__pycache__" not in file.parts:
+            said = re.findall(r".*(?:contact|director(?:y|ies)\b).*", file.read_text(), re.IGNORECASE)
+            assert not said, f"{file.relative_to(ROOT)}: {said}"
 
 
-@pytest.mark.parametrize("place", GENERIC)
-def test_code_for_any_aggregate_does_not_speak_of_contacts(place: str) -> None:
-    for module in modules(place):
-        assert "contact" not in module.read_text().lower(), module
+@pytest.mark.parametrize("place", [*LIBRARY, "packages/devstack/src/devstack"])
+def test_nothing_but_the_example_knows_about_orders(place: str) -> None:
+    for file in files(place):
+        said = re.findall(r"examples\.orders|order_?id\b|order-events|\bOrder[A-Z]\w*", file.read_text())
+        assert not said, f"{file.relative_to(ROOT)}: {said}"
 
 
-@pytest.mark.parametrize("place", ["outbox", "inbox", "domain", "application"])
+def test_what_is_the_contacts_own_stays_small() -> None:
+    own = [file for file in files("infra") if file.name != "__init__.py"]
+    lines = sum(len(file.read_text().splitlines()) for file in own)
+    advice = "what says nothing of contacts belongs to cosmos_outbox"
+    assert len(own) <= _MOST_MODULES_OF_INFRA, f"infra has {len(own)} modules: {advice}"
+    assert lines <= _MOST_LINES_OF_INFRA, f"infra has {lines} lines: {advice}"
+
+
+@pytest.mark.parametrize("place", ["cosmos_outbox/outbox", "cosmos_outbox/inbox", "domain", "application"])
 def test_the_core_knows_no_vendor(place: str) -> None:
-    for module in modules(place):
-        assert not [name for name in imports(module) if name.startswith("azure")], module
+    for file in files(place):
+        assert not [name for name in imported(file) if is_within(name, ["azure"])], file
 
 
-@pytest.mark.parametrize("place", ["outbox", "inbox"])
+@pytest.mark.parametrize("place", ["cosmos_outbox/outbox", "cosmos_outbox/inbox"])
 def test_the_core_counts_with_the_api_alone_and_in_one_module(place: str) -> None:
-    used = {
-        (module.stem, name)
-        for module in modules(place)
-        for name in imports(module)
-        if "opentelemetry" in name
-    }
+    used = {(file.stem, name) for file in files(place) for name in imported(file) if "opentelemetry" in name}
     assert used == {("telemetry", "opentelemetry.metrics")}
 
 
-@pytest.mark.parametrize(
-    ("vendor", "home"), [("azure.cosmos", "infra/cosmos"), ("azure.servicebus", "infra/servicebus")]
-)
-def test_a_vendors_sdk_is_imported_in_one_folder(vendor: str, home: str) -> None:
-    for module in modules("infra") + modules("function_app.py"):
-        if any(name.startswith(vendor) for name in imports(module)):
-            assert (ROOT / home) in module.parents, module
+@pytest.mark.parametrize("vendor", HOMES)
+def test_a_vendors_sdk_is_imported_in_its_folder_alone(vendor: str) -> None:
+    for file in (each for place in DEPLOYED for each in files(place)):
+        if any(is_within(name, [vendor]) for name in imported(file)):
+            home = f"{folder_of(file)}/"
+            assert home.startswith(tuple(f"{each}/" for each in HOMES[vendor])), file.relative_to(ROOT)
 
 
-@pytest.mark.parametrize("place", [*GENERIC, "packages/devstack/src/devstack"])
-def test_nothing_but_the_example_knows_about_orders(place: str) -> None:
-    for module in modules(place):
-        assert not re.search(r"examples\.orders|order_?id\b|order-events|\bOrder[A-Z]", module.read_text()), (
-            module
-        )
+def test_deployed_code_knows_nothing_of_what_is_not_deployed() -> None:
+    for file in (each for place in DEPLOYED for each in files(place)):
+        others = [name for name in imported(file) if is_within(name, ["devstack", "tests", "tools"])]
+        assert not others, f"{file.relative_to(ROOT)} imports {others}"
+
+
+def loaded(program: str) -> set[str]:
+    """The modules that are there after a program that prints nothing."""
+    whole = f"{program}\nimport sys\nprint(*sys.modules)"
+    return set(
+        subprocess.run(
+            [sys.executable, "-c", whole], cwd=ROOT, capture_output=True, text=True, check=True
+        ).stdout.split()
+    )
 
 
 def test_the_example_runs_without_the_contact_service() -> None:
-    program = "import sys, examples.orders.function_app; print(*sys.modules)"
-    loaded = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout.split()
-    assert not [name for name in loaded if name.partition(".")[0] in {"domain", "application"}]
-    assert "infra.contacts" not in loaded
+    tops = {name.partition(".")[0] for name in loaded("import examples.orders.function_app")}
+    assert not tops & {"domain", "application", "infra"}
 
 
-def test_adapters_know_nothing_of_preflight() -> None:
-    for module in modules("infra") + modules("function_app.py"):
-        if (ROOT / "infra" / "preflight") not in module.parents:
-            assert not [name for name in imports(module) if name.startswith("infra.preflight")], module
+WIRED = """
+import asyncio
+from cosmos_outbox.settings.names import Names
+from cosmos_outbox.wiring.service import Service
+
+service = Service("things", aggregates=[], names=Names(database="d", container="c", topic="t"))
+
+async def main():
+    wired = service.wire({"COSMOS": "AccountEndpoint=http://127.0.0.1:1/;AccountKey=a2V5", "SERVICEBUS": "Endpoint=sb://b"})
+    await wired.outbox.resources.aclose()
+
+asyncio.run(main())
+"""
+
+
+def test_a_service_is_wired_without_functions_the_broker_and_the_sdk_of_telemetry() -> None:
+    """Each is imported where it is used first: a program that has only the store installs only the store's SDK."""
+    there = loaded(WIRED)
+    assert "azure.cosmos" in there
+    assert not there & {"azure.functions", "azure.servicebus", "opentelemetry.sdk", "azure.monitor"}

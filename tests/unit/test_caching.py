@@ -5,13 +5,13 @@ import pytest
 from azure.functions.http import HttpResponseConverter
 
 from application.errors import ContactNotFound
+from cosmos_outbox.functions.operator import operations_page
+from cosmos_outbox.http.answering import Answering
+from cosmos_outbox.http.responses import json_response
+from cosmos_outbox.outbox.unit_of_work import Versioned
 from domain.contact import Contact
 from examples.orders import http as orders
-from infra.contacts import http as contacts
-from infra.http import operations_page
-from infra.http.answering import Answering
-from infra.http.responses import json_response
-from outbox.unit_of_work import Versioned
+from infra import contacts_http as contacts
 from tests.examples.test_order import placed
 from tests.support.contacts import DETAILS, NOON
 from tools.openapi.calls import CALLS

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 import azure.functions as func
 import pytest
 
-from infra.http.caller import ANONYMOUS, Callers
+from cosmos_outbox.http.caller import ANONYMOUS
+from cosmos_outbox.http.caller import caller as of
 
 PRINCIPAL = {"x-ms-client-principal-id": "p-1", "x-ms-client-principal-idp": "aad"}
 
@@ -20,7 +21,7 @@ def caller(
         params={} if code is None else {"code": code},
         body=b"",
     )
-    return Callers(platform_authenticates=signed_in).caller(request)
+    return of(request, platform_authenticates=signed_in)
 
 
 def test_a_function_key_is_one_caller_in_the_header_and_in_the_query() -> None:

@@ -7,7 +7,7 @@ import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.canonical import canonical
+from cosmos_outbox.outbox.canonical import canonical
 
 TEXTS = st.text(alphabet=st.characters(exclude_categories=["Cs"]))
 NUMBERS = st.integers(-(2**53) + 1, 2**53 - 1) | st.floats(allow_nan=False, allow_infinity=False)

@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from cosmos_outbox.cli.preflight import main
+from cosmos_outbox.preflight.checks import Plan
+from cosmos_outbox.preflight.report import Finding
+from cosmos_outbox.settings.connections import Connection
+from cosmos_outbox.settings.environment import Settings
+from cosmos_outbox.settings.errors import Misconfigured
 from devstack.functions import connections as host
 from devstack.service import CannotStart
 from devstack.settings import read_settings
-from infra.connections import Connection
-from infra.errors import Misconfigured
-from infra.preflight.__main__ import main
-from infra.preflight.checks import Plan
-from infra.preflight.report import Finding
-from infra.settings import Settings, load
+from infra.bootstrap import service as contact_service
 from tests.support.connection_cases import SERVICES, Case, Found, Refused, Unset, all_cases
 from tests.support.paths import ROOT
 
@@ -62,9 +63,9 @@ def raised(error: type[Exception], call: Callable[[], object]) -> str:
 def test_the_app(case: Case) -> None:
     environment = with_the_other_service(case)
     if refused := refusal(case):
-        check_refusal(raised(Misconfigured, lambda: load(environment)), refused)
+        check_refusal(raised(Misconfigured, lambda: contact_service.settings(environment)), refused)
     else:
-        check_connection(load(environment), case)
+        check_connection(contact_service.settings(environment), case)
 
 
 @EVERY_CASE
@@ -77,7 +78,7 @@ def test_preflight(
         plans.append(plan)
         return []
 
-    monkeypatch.setattr("infra.preflight.__main__.check", look_at)
+    monkeypatch.setattr("cosmos_outbox.cli.preflight.check", look_at)
     file = tmp_path / "settings.json"
     file.write_text(json.dumps({"Values": with_the_other_service(case)}))
     code = main(["--settings", str(file)], {})

@@ -5,10 +5,10 @@ from uuid import UUID
 
 import pytest
 
+from cosmos_outbox.outbox.aggregate import STORED
 from domain.contact import Contact
 from domain.errors import ContactDeleted
 from domain.values import Company, ContactState, Name
-from outbox.aggregate import STORED
 from tests.support.contacts import CONTOSO, DETAILS, LATER, NOON, a_stored_contact, stored
 
 JANE = Name(first_name="Jane", last_name="Doe")

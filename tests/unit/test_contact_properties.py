@@ -60,10 +60,10 @@ def test_a_property_that_changes_raises_its_event(name: str) -> None:
 
     action = f"Contact{to_pascal(name)}UpdatedEvent"
     assert [event["action"] for event in events] == [action], (
-        f"a new {name} must raise {action}: set {name} in Contact.revise, and make the event in Contact._updated"
+        f"a new {name} must raise {action}: set {name} in Contact.revise, and its event in changed_events"
     )
     expected = value.model_dump() if isinstance(value, Name | Company) else value
-    assert events[0].get(name) == expected, f"{action} must carry the new {name}: look at Contact._updated"
+    assert events[0].get(name) == expected, f"{action} must carry the new {name}: look at its class"
 
 
 @pytest.mark.parametrize("name", OPTIONAL)

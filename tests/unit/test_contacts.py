@@ -8,15 +8,15 @@ import pytest
 
 from application.contacts import Contacts
 from application.errors import ContactNotFound
+from cosmos_outbox.http.errors import InvalidRequest
+from cosmos_outbox.http.validation import validated
+from cosmos_outbox.outbox.aggregate import AggregateKey
+from cosmos_outbox.outbox.aggregates import ATTEMPTS, Aggregates
+from cosmos_outbox.outbox.errors import ConcurrentChange, PreconditionFailed
+from cosmos_outbox.outbox.unit_of_work import ETag, Origin, Receipt
 from domain.contact import Contact
 from domain.values import ContactDetails
-from infra.contacts.http import revised
-from infra.http.errors import InvalidRequest
-from infra.http.validation import validated
-from outbox.aggregate import AggregateKey
-from outbox.aggregates import ATTEMPTS, Aggregates
-from outbox.errors import ConcurrentChange, PreconditionFailed
-from outbox.unit_of_work import ETag, Origin, Receipt
+from infra.contacts_http import revised
 from tests.support.contacts import DETAILS_JSON, LATER, ORIGIN
 from tests.support.fake_claims import FakeClaims
 from tests.support.fake_store import FakeStore, FakeUnitOfWork

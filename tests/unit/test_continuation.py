@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from infra.cosmos.continuation import seal, unseal
-from infra.cosmos.effect_list import CosmosEffectList
-from outbox.errors import UnknownContinuation
+from cosmos_outbox.cosmos.inbox.effect_list import CosmosEffectList
+from cosmos_outbox.cosmos.store.continuation import seal, unseal
+from cosmos_outbox.outbox.errors import UnknownContinuation
 
 TOKEN = '{"token":"+RID:~abc#RT:1#TRC:2","range":{"min":"","max":"FF"}}'
 

@@ -11,8 +11,8 @@ from tests.support.paths import ROOT
 
 DEVSTACK = "packages/devstack/src/devstack"
 PLACES = [
-    "outbox", "inbox", "changefeed", "domain", "application", "infra", "function_app.py", "examples", "tools", "tests",
-    DEVSTACK,
+    "cosmos_outbox", "cosmos_changefeed", "domain", "application", "infra", "function_app.py", "examples", "tools",
+    "tests", DEVSTACK,
 ]  # fmt: skip
 
 ANSWERS = {"CosmosError", "AmqpError"}

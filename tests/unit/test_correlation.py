@@ -8,17 +8,17 @@ from dataclasses import replace
 import azure.functions as func
 import pytest
 
-from inbox.event import Event
-from infra.correlation import correlated, current, tag_log_lines
-from infra.http import request as edge
-from infra.http.answering import Answering
-from infra.http.responses import no_content
-from infra.settings import load
-from infra.subscriber import wire_subscriber
-from infra.wire_names import WireNames
-from infra.wiring import wire_outbox
-from outbox.errors import AggregateNotFound
-from outbox.feed import Unread, caused_by
+from cosmos_outbox.http import request as edge
+from cosmos_outbox.http.answering import Answering
+from cosmos_outbox.http.responses import no_content
+from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.outbox.errors import AggregateNotFound
+from cosmos_outbox.outbox.feed import Unread, caused_by
+from cosmos_outbox.settings.wire_names import WireNames
+from cosmos_outbox.telemetry.correlation import correlated, current, tag_log_lines
+from cosmos_outbox.wiring.outbox import wire_outbox
+from cosmos_outbox.wiring.subscription import wire_subscriber
+from infra.bootstrap import service as contact_service
 from tests.support import inbox
 from tests.support.functions import functions
 from tests.support.publishing import event
@@ -156,7 +156,7 @@ async def test_what_the_timer_tries_again_is_told_under_the_id_of_its_request() 
     async def handle(_: Event) -> None:
         seen.append(current())
 
-    settings = load(
+    settings = contact_service.settings(
         {
             "COSMOS": "AccountEndpoint=http://127.0.0.1:1/;AccountKey=AA==;",
             "SERVICEBUS": "Endpoint=sb://127.0.0.1:1;SharedAccessKeyName=k;SharedAccessKey=AA==",
@@ -164,7 +164,7 @@ async def test_what_the_timer_tries_again_is_told_under_the_id_of_its_request() 
     )
     outbox = wire_outbox(settings, WireNames("/contacts"))
     async with outbox.resources:
-        subscriber = wire_subscriber(settings, outbox, inbox.read, handle)
+        subscriber = wire_subscriber(settings, outbox, "s", inbox.read, handle)
         received = replace(inbox.event(1), data={"correlationId": "ticket-7"})
         await subscriber.retrier.handle(received)
         with correlated("message-8"):

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from infra.connections import Connection
-from infra.cosmos import transport
-from infra.cosmos.client import cosmos_client
+from cosmos_outbox.cosmos.store import transport
+from cosmos_outbox.cosmos.store.client import cosmos_client
+from cosmos_outbox.settings.connections import Connection
 
 LOCAL = Connection(connection_string="AccountEndpoint=http://127.0.0.1:1/;AccountKey=a2V5")
 

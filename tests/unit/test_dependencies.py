@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from infra import dependencies
-from infra.dependencies import Dependency
-from infra.inspection import CannotCheck
-from outbox.errors import Unavailable
+from cosmos_outbox.operations import dependencies
+from cosmos_outbox.operations.dependencies import Dependency
+from cosmos_outbox.outbox.errors import Unavailable
+from cosmos_outbox.settings.inspection import CannotCheck
 
 
 class Service:

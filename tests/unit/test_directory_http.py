@@ -7,9 +7,9 @@ import azure.functions as func
 import pytest
 
 from application.directory import DirectoryEntry, Field, Search
-from inbox.entry import Listed, ListedPage
-from infra.contacts import directory_http as directory
-from infra.http.errors import InvalidRequest
+from cosmos_outbox.http.errors import InvalidRequest
+from cosmos_outbox.inbox.entry import Listed, ListedPage
+from infra import directory_http as directory
 
 
 def request(query: str) -> func.HttpRequest:

@@ -6,14 +6,21 @@ from datetime import timedelta
 
 import pytest
 
-from inbox.effect import Mark, Marker, MarkState
-from inbox.effect_upkeep import EffectUpkeep
-from inbox.effects import EffectInbox
-from inbox.errors import EffectRunning, NotApplied, NotInTurn, NotSetAside, RecordChanged, StoreAway
-from inbox.event import Event
-from inbox.receiver import Receiver
-from inbox.retrier import Retrier
-from inbox.set_aside import State
+from cosmos_outbox.inbox.effect import Mark, Marker, MarkState
+from cosmos_outbox.inbox.effect_upkeep import EffectUpkeep
+from cosmos_outbox.inbox.effects import EffectInbox
+from cosmos_outbox.inbox.errors import (
+    EffectRunning,
+    NotApplied,
+    NotInTurn,
+    NotSetAside,
+    RecordChanged,
+    StoreAway,
+)
+from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.inbox.receiver import Receiver
+from cosmos_outbox.inbox.retrier import Retrier
+from cosmos_outbox.inbox.set_aside import State
 from tests.support.effects import Clock, FakeLedger, Outbound, inbox_over
 from tests.support.inbox import KEY, NOON, FakeSetAside, Faults, delivery, event, read
 

@@ -11,20 +11,20 @@ from uuid import UUID
 
 import pytest
 
-from domain.contact import Contact
-from domain.events import ContactNameUpdatedEvent
-from domain.values import Company, ContactDetails, ContactState, Name
-from infra.cosmos.documents import (
+from cosmos_outbox.cosmos.aggregates.documents import (
     EventReader,
     aggregate_from_item,
     aggregate_item,
     event_item,
     is_as_committed,
 )
-from outbox.aggregate import AggregateKey
-from outbox.errors import Unpublishable
-from outbox.feed import Lifetime, OutboxEvent, Poison, in_order
-from outbox.unit_of_work import Origin
+from cosmos_outbox.outbox.aggregate import AggregateKey
+from cosmos_outbox.outbox.errors import Unpublishable
+from cosmos_outbox.outbox.feed import Lifetime, OutboxEvent, Poison, in_order
+from cosmos_outbox.outbox.unit_of_work import Origin
+from domain.contact import Contact
+from domain.events import ContactNameUpdatedEvent
+from domain.values import Company, ContactDetails, ContactState, Name
 from tests.support.contacts import LATER, NOON, ORIGIN, stored
 from tests.support.feed import EVENTS
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from inbox.effect import Mark, Marker, MarkState, Seen
-from inbox.effect_upkeep import AWAY_AT, SIDE_BY_SIDE, EffectUpkeep
-from inbox.errors import EffectAway, EffectNotDone, StoreAway
-from inbox.event import AggregateKey, Event
-from inbox.owed import MOST, Owed
+from cosmos_outbox.inbox.effect import Mark, Marker, MarkState, Seen
+from cosmos_outbox.inbox.effect_upkeep import AWAY_AT, SIDE_BY_SIDE, EffectUpkeep
+from cosmos_outbox.inbox.errors import EffectAway, EffectNotDone, StoreAway
+from cosmos_outbox.inbox.event import AggregateKey, Event
+from cosmos_outbox.inbox.owed import MOST, Owed
 from tests.support.effects import Clock, FakeLedger, Outbound, inbox_over
 from tests.support.inbox import NOON, event
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from cosmos_outbox.inbox.form import EntryForm
 from examples.orders import board
-from infra.contacts import directory
-from infra.cosmos.entries import EntryForm
+from infra import directory
 
 
 @pytest.mark.parametrize(

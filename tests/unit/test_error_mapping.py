@@ -8,10 +8,10 @@ from azure.cosmos import exceptions as cosmos
 from azure.servicebus import exceptions as servicebus
 from azure.servicebus._pyamqp.error import AMQPLinkError, ErrorCondition, MessageException, MessageSendFailed
 
-from infra.cosmos.errors import Kind, classify
-from infra.errors import Misconfigured
-from infra.servicebus.errors import SDK_ERRORS, VERDICTS, Verdict, is_answer, verdict
-from outbox.errors import Throttled, Unavailable
+from cosmos_outbox.cosmos.store.errors import Kind, classify
+from cosmos_outbox.outbox.errors import Throttled, Unavailable
+from cosmos_outbox.servicebus.errors import SDK_ERRORS, VERDICTS, Verdict, is_answer, verdict
+from cosmos_outbox.settings.errors import Misconfigured
 
 
 class Response:
@@ -98,7 +98,7 @@ def test_cosmos_failures_tell_what_to_do(status: int, kind: type[Exception], nam
 
 
 def test_no_cosmos_error_class_is_unknown() -> None:
-    """A new one: decide in ``infra/cosmos/errors.py`` what it means for a write, then list it here."""
+    """A new one: decide in ``cosmos_outbox/cosmos/store/errors.py`` what it means for a write, then list it here."""
     assert {
         name
         for name, kind in inspect.getmembers(cosmos, inspect.isclass)

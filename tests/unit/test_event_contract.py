@@ -7,24 +7,26 @@ from typing import Any, ClassVar, Literal
 import pytest
 from jsonschema import Draft7Validator, Draft202012Validator
 
+from cosmos_outbox.cosmos.aggregates.documents import DIGEST, digest, event_item, is_as_committed
+from cosmos_outbox.outbox.feed import OutboxEvent
+from cosmos_outbox.outbox.relay import Relay
+from cosmos_outbox.servicebus.message import CloudEvents, message_from_event
 from domain import events
 from domain.values import Name
-from infra.contacts.documents import CONTACTS
-from infra.contacts.read_side import READER
-from infra.cosmos.documents import DIGEST, digest, event_item, is_as_committed
-from infra.servicebus.message import CloudEvents, message_from_event
-from outbox.feed import OutboxEvent
-from outbox.relay import Relay
+from infra.bootstrap import DIRECTORY
+from infra.bootstrap import service as contact_service
 from tests.support.contacts import LATER, ORIGIN, a_stored_contact
 from tests.support.fake_parking_lot import FakeParkingLot
 from tests.support.fake_publisher import FakePublisher
 from tests.support.feed import EVENTS
+from tests.support.reading import reader_of
 from tests.unit.test_documents import CONTACT_ITEM, EVENT_ITEM
 from tools.events import samples
 from tools.events.__main__ import FOLDER, files, main
 from tools.events.schemas import KINDS, Kind, file_name, schema
 
 KEPT = {file.name: json.loads(file.read_text()) for file in (FOLDER / "schemas").glob("*.json")}
+READER = reader_of(DIRECTORY)
 ASYNCAPI = json.loads((FOLDER / "asyncapi.json").read_text())
 MESSAGES = {str(message.subject): message for message in samples.messages()}
 
@@ -205,7 +207,9 @@ async def test_this_version_forwards_and_receives_an_event_of_the_next_one_as_it
     [sent] = publisher.bodies
     assert json.loads(sent) == item["data"]
 
-    message = message_from_event(read(item), service=CloudEvents(CONTACTS.source, "urn:x"), partitioned=False)
+    message = message_from_event(
+        read(item), service=CloudEvents(contact_service.wire_names.source, "urn:x"), partitioned=False
+    )
     received = READER.event(sent, samples.headers(message))
     assert received is not None
     assert tuple(received.aggregate) == CONTACT.key
@@ -236,7 +240,9 @@ async def test_an_event_that_the_version_before_has_stored_is_forwarded_as_it_wa
     assert json.loads(sent) == data
     assert {"deleted", "deletedAt", "lastSequence"} <= set(json.loads(sent)["contact"])
     assert valid(data, KEPT["ContactCreatedEvent.v1.json"])
-    message = message_from_event(read(item), service=CloudEvents(CONTACTS.source, "urn:x"), partitioned=False)
+    message = message_from_event(
+        read(item), service=CloudEvents(contact_service.wire_names.source, "urn:x"), partitioned=False
+    )
     assert not {"schemaVersion", "cloudEvents_dataschema"} & set(samples.headers(message))
 
 

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 from typing import Any, cast
 
-from infra.cosmos.expiry import Expiry
+from cosmos_outbox.cosmos.upkeep.expiry import Expiry
 
 KEPT = {
     "indexing_policy": {"indexingMode": "consistent"},

@@ -8,11 +8,12 @@ import azure.functions as func
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infra.contacts import http
-from infra.http import operations
-from infra.http import request as edge
-from outbox.feed import FeedEvent
-from outbox.relay import Relay
+from cosmos_outbox.functions.operator import operations
+from cosmos_outbox.http import request as edge
+from cosmos_outbox.http.answering import Answering
+from cosmos_outbox.outbox.feed import FeedEvent
+from cosmos_outbox.outbox.relay import Relay
+from infra import contacts_http as http
 from tests.support.fake_parking_lot import FakeParkingLot
 from tests.support.fake_publisher import FakePublisher
 from tests.support.feed import EVENTS, contact_key, event_document
@@ -109,7 +110,7 @@ async def test_no_request_makes_the_edge_fail(
         http.contact_id, operations.parking_id, operations.discard_reason,
     ):  # fmt: skip
 
-        @http.answering
+        @Answering(http.answering._status_of)  # no service is wired, which could be asked for its load
         async def function(req: func.HttpRequest, parse: Any = parse) -> func.HttpResponse:
             parse(req)
             return func.HttpResponse("taken")

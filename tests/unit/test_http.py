@@ -10,17 +10,13 @@ import pytest
 from pydantic.alias_generators import to_camel
 
 from application.errors import ContactNotFound
-from domain.contact import Contact
-from domain.errors import ContactDeleted
-from domain.values import ContactDetails
-from inbox import errors as inbox
-from infra.contacts import http
-from infra.errors import InfraError, Misconfigured, Overloaded
-from infra.http import history, methods, operations
-from infra.http import request as edge
-from infra.http.answering import STATUS_OF, Answering
-from infra.http.catch_all import IndexedApp, no_such_call
-from infra.http.errors import (
+from cosmos_outbox.functions.function_app import App
+from cosmos_outbox.functions.operator import history, operations
+from cosmos_outbox.http import methods
+from cosmos_outbox.http import request as edge
+from cosmos_outbox.http.answering import STATUS_OF, Answering
+from cosmos_outbox.http.catch_all import no_such_call
+from cosmos_outbox.http.errors import (
     LONGEST_NAME,
     FieldError,
     InvalidRequest,
@@ -28,15 +24,29 @@ from infra.http.errors import (
     RequestTooLarge,
     UnsupportedMediaType,
 )
-from infra.http.resource import Resource
-from outbox import errors
-from outbox.unit_of_work import Page, Receipt, Versioned
+from cosmos_outbox.http.resource import Resource
+from cosmos_outbox.inbox import errors as inbox
+from cosmos_outbox.operations.views.names import names_of
+from cosmos_outbox.outbox import errors
+from cosmos_outbox.outbox.unit_of_work import Page, Receipt, Versioned
+from cosmos_outbox.settings.errors import InfraError, Misconfigured, Overloaded
+from domain.contact import Contact
+from domain.errors import ContactDeleted
+from domain.values import ContactDetails
+from infra import contacts_http as http
+from infra.bootstrap import service
 from tests.support.contacts import DETAILS, DETAILS_JSON, NOON
 from tests.support.functions import functions
 from tools.openapi.calls import CALLS
 from tools.openapi.document import routes
 
 CONTACT = Contact.create(DETAILS, at=NOON)
+
+
+@pytest.fixture(autouse=True)
+def nothing_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No service is wired here, which could be asked how far behind the relay is."""
+    monkeypatch.setattr(http.answering, "_check_load", None)
 
 
 def request(
@@ -369,9 +379,9 @@ async def test_a_parameter_that_stands_twice_or_is_empty_is_refused(
 async def test_an_id_under_which_nothing_can_be_stored_has_no_history() -> None:
     """Asked for it, the store refuses the request, which would be taken for a setting that is wrong."""
     longest = request("GET", route={"path": "contacts", "id": "x" * 1023})
-    assert history.aggregate(longest, http.OPERATIONS).id == "x" * 1023
+    assert history.aggregate(longest, [names_of(Contact)]).id == "x" * 1023
     longer = request("GET", route={"path": "contacts", "id": "é" * 512})
-    assert (await refused(lambda: history.aggregate(longer, http.OPERATIONS)))[0] == 404
+    assert (await refused(lambda: history.aggregate(longer, [names_of(Contact)])))[0] == 404
 
 
 def test_the_hosts_own_parameters_may_stand_in_any_query() -> None:
@@ -486,8 +496,11 @@ def test_an_idempotency_key_is_taken_quoted_or_bare(header: str) -> None:
     assert edge.idempotency_key(request()) is None
 
 
+SETTINGS = service.settings({"COSMOS": "x", "SERVICEBUS": "x"})
+
+
 def fingerprint(body: bytes) -> str:
-    return edge.keyed(request(body=body), "caller", "key").fingerprint
+    return edge.keyed(request(body=body), SETTINGS, "key").fingerprint
 
 
 @pytest.mark.parametrize(
@@ -544,7 +557,7 @@ def test_created_says_where_and_which_version() -> None:
     assert body["name"] == {"firstName": "John", "lastName": "Doe"}
     properties = {to_camel(name) for name in ContactDetails.model_fields}
     assert set(body) == {"id", "createdAt", "modifiedAt", "sequence"} | properties, (
-        "infra/contacts/http.py: view shows every property of ContactDetails, and nothing that only this service needs"
+        "infra/contacts_http.py: view shows every property of ContactDetails, and nothing that only this service needs"
     )
 
 
@@ -575,7 +588,7 @@ def test_a_list_says_where_it_goes_on() -> None:
     assert body["continuationToken"] == "next"
 
 
-SMALL_APP = IndexedApp()
+SMALL_APP = App()
 
 
 @SMALL_APP.route(route="contacts", methods=["POST", *methods.READING])
@@ -589,7 +602,7 @@ async def nested(req: func.HttpRequest) -> func.HttpResponse:
 
 
 @SMALL_APP.route(route="{*path}", methods=["GET"])
-async def whatever(req: func.HttpRequest) -> func.HttpResponse:
+async def everything_else(req: func.HttpRequest) -> func.HttpResponse:
     return func.HttpResponse()
 
 
@@ -665,3 +678,17 @@ def test_a_tracestate_is_kept_if_it_is_one_and_not_too_long(
 def test_a_tracestate_without_a_valid_traceparent_is_ignored() -> None:
     for headers in ({"tracestate": "rojo=1"}, {"tracestate": "rojo=1", "traceparent": "00-1"}):
         assert edge.origin(request(headers=headers)).tracestate is None
+
+
+@pytest.mark.parametrize(
+    ("header", "wanted"),
+    [
+        ("no-cache", True),
+        ("max-age=0, No-Cache", True),
+        ("max-age=0", False),
+        ("no-cacheable", False),
+        ("", False),
+    ],
+)
+def test_who_asks_for_no_cache_wants_the_newest_state(header: str, wanted: bool) -> None:
+    assert edge.wants_newest(request("GET", headers={"Cache-Control": header})) is wanted

@@ -7,11 +7,11 @@ from typing import Any, cast
 
 import pytest
 
+from cosmos_outbox.servicebus.dead_letters import Collected, DeadLetters
+from cosmos_outbox.servicebus.in_time import in_time
+from cosmos_outbox.servicebus.senders import Senders
+from cosmos_outbox.servicebus.sessions import Sessions, Work
 from devstack.testing import eventually
-from infra.servicebus.dead_letters import Collected, DeadLetters
-from infra.servicebus.in_time import in_time
-from infra.servicebus.senders import Senders
-from infra.servicebus.sessions import Sessions, Work
 
 PATIENCE = 20
 """Until a test that hangs is ended, in seconds: no test takes as long."""
@@ -29,7 +29,7 @@ async def deaf(cancellations: int) -> None:
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("infra.servicebus.in_time.AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr("cosmos_outbox.servicebus.in_time.AGAIN_SECONDS", 0.01)
 
 
 @dataclass
@@ -110,8 +110,8 @@ async def test_sending_goes_on_though_the_sdk_loses_a_cancellation_of_each_sende
     deaf_in: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As many senders as there may be: if their places stayed taken, nothing would ever be sent again."""
-    monkeypatch.setattr("infra.servicebus.senders.SEND_TIMEOUT_SECONDS", 0.05)
-    monkeypatch.setattr("infra.servicebus.senders._CLOSE_TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr("cosmos_outbox.servicebus.senders.SEND_TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr("cosmos_outbox.servicebus.senders._CLOSE_TIMEOUT_SECONDS", 0.05)
     client = SendingClient([deaf_in] * 2)
     senders = Senders(cast(Any, client), "topic", 2)
 
@@ -152,8 +152,8 @@ async def nothing(*_: object) -> None:
 async def test_collecting_dead_letters_ends_though_the_sdk_loses_a_cancellation(
     deaf_in: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("infra.servicebus.dead_letters.SILENCE_SECONDS", 0.05)
-    monkeypatch.setattr("infra.servicebus.dead_letters._SETTLE_SECONDS", 0.05)
+    monkeypatch.setattr("cosmos_outbox.servicebus.dead_letters.SILENCE_SECONDS", 0.05)
+    monkeypatch.setattr("cosmos_outbox.servicebus.dead_letters._SETTLE_SECONDS", 0.05)
     client = Client(deaf_in)
     async with asyncio.timeout(PATIENCE):
         found = await DeadLetters(cast(Any, client), "t", "s").collect(nothing, seconds=0.05)
@@ -165,8 +165,8 @@ async def test_collecting_dead_letters_ends_though_the_sdk_loses_a_cancellation(
 async def test_a_slot_asks_for_the_next_session_though_the_sdk_loses_a_cancellation(
     deaf_in: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("infra.servicebus.sessions._CLOSE_SECONDS", 0.05)
-    monkeypatch.setattr("infra.servicebus.sessions._FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr("cosmos_outbox.servicebus.sessions._CLOSE_SECONDS", 0.05)
+    monkeypatch.setattr("cosmos_outbox.servicebus.sessions._FIRST_PAUSE_SECONDS", 0.01)
     client, stop = Client(deaf_in), asyncio.Event()
     sessions = Sessions(cast(Any, client), "t", "s", wait_seconds=0.03, opening_seconds=0.02)
     serving = asyncio.create_task(sessions.serve(nothing, stop, Work(), slots=1))

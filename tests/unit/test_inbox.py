@@ -6,11 +6,11 @@ from itertools import product
 
 import pytest
 
-from inbox.decision import Because, Complete, Done, Put
-from inbox.entry import Entry, Found
-from inbox.errors import Contended, EntryChanged, SourceBehind, StoreAway
-from inbox.event import AggregateKey, Event
-from inbox.state import StateInbox
+from cosmos_outbox.inbox.decision import Because, Complete, Done, Put
+from cosmos_outbox.inbox.entry import Entry, Found
+from cosmos_outbox.inbox.errors import Contended, EntryChanged, SourceBehind, StoreAway
+from cosmos_outbox.inbox.event import AggregateKey, Event
+from cosmos_outbox.inbox.state import StateInbox
 from tests.support.inbox import KEY, NOON, FakeEntries, FakeSource, Faults, event, notice, project
 
 State = tuple[int, ...]

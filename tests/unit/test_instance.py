@@ -2,8 +2,9 @@
 
 import re
 
-from infra.instance import WINDOW_SECONDS, Tally
-from infra.settings import load, shown
+from cosmos_outbox.operations.instance import WINDOW_SECONDS, Tally
+from cosmos_outbox.settings.environment import shown
+from infra.bootstrap import service as contact_service
 from tests.support.paths import ROOT
 
 SECRETS = {
@@ -40,14 +41,16 @@ def test_a_rate_counts_the_whole_seconds_of_the_window() -> None:
 
 
 def test_no_secret_is_shown() -> None:
-    told = str(shown(load(SECRETS)))
+    told = str(shown(contact_service.settings(SECRETS)))
     for secret in ("c2VjcmV0", "very-secret", "SharedAccessKey", "AccountKey"):
         assert secret not in told
 
 
 def test_an_address_is_shown_and_each_name_is_a_documented_setting() -> None:
     told = shown(
-        load({"COSMOS__accountEndpoint": "https://db.example/", "SERVICEBUS__fullyQualifiedNamespace": "bus"})
+        contact_service.settings(
+            {"COSMOS__accountEndpoint": "https://db.example/", "SERVICEBUS__fullyQualifiedNamespace": "bus"}
+        )
     )
     assert (told["COSMOS__accountEndpoint"], told["SERVICEBUS__fullyQualifiedNamespace"]) == (
         "https://db.example/",

@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from infra.late_publisher import LatePublisher
-from outbox.publisher import Publisher
+from cosmos_outbox.outbox.publisher import Publisher
+from cosmos_outbox.wiring.late_publisher import LatePublisher
 
 
 class Loaded:

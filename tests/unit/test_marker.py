@@ -3,7 +3,7 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from outbox.marker import Fate, Marker
+from cosmos_outbox.outbox.marker import Fate, Marker
 from tests.support.contacts import NOON
 from tests.support.feed import contact_key
 from tests.support.publishing import event

@@ -10,14 +10,23 @@ from azure.servicebus._pyamqp.types import TYPE, VALUE, AMQPTypes
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inbox.errors import Unreadable
-from infra.contacts.documents import CONTACTS
-from infra.contacts.read_side import READER
-from infra.servicebus.message import CloudEvents, exact_size, is_encodable, message_from_event, size_at_most
-from outbox.aggregate import AggregateKey
-from outbox.feed import OutboxEvent
+from cosmos_outbox.inbox.errors import Unreadable
+from cosmos_outbox.outbox.aggregate import AggregateKey
+from cosmos_outbox.outbox.feed import OutboxEvent
+from cosmos_outbox.servicebus.message import (
+    CloudEvents,
+    exact_size,
+    is_encodable,
+    message_from_event,
+    size_at_most,
+)
+from infra.bootstrap import DIRECTORY
+from infra.bootstrap import service as contact_service
 from tests.support.feed import EVENTS
+from tests.support.reading import reader_of
 from tests.unit.test_documents import CONTACT_ID, EVENT_ID, EVENT_ITEM
+
+READER = reader_of(DIRECTORY)
 
 
 def an_event() -> OutboxEvent:
@@ -27,7 +36,9 @@ def an_event() -> OutboxEvent:
 
 
 def test_a_message_says_what_where_and_in_which_order() -> None:
-    message = message_from_event(an_event(), service=CloudEvents(CONTACTS.source), partitioned=False)
+    message = message_from_event(
+        an_event(), service=CloudEvents(contact_service.wire_names.source), partitioned=False
+    )
     assert message.message_id == str(EVENT_ID)
     assert message.session_id == str(CONTACT_ID)
     assert message.partition_key is None
@@ -50,7 +61,9 @@ def test_a_message_says_what_where_and_in_which_order() -> None:
 
 def test_a_message_carries_its_events_tracestate() -> None:
     traced = replace(an_event(), tracestate="rojo=1,congo=2")
-    message = message_from_event(traced, service=CloudEvents(CONTACTS.source), partitioned=False)
+    message = message_from_event(
+        traced, service=CloudEvents(contact_service.wire_names.source), partitioned=False
+    )
     assert message.application_properties is not None
     assert message.application_properties["tracestate"] == "rojo=1,congo=2"
 
@@ -60,7 +73,9 @@ def test_a_message_of_an_event_without_a_sequence_says_so() -> None:
     data = {name: value for name, value in EVENT_ITEM["data"].items() if name != "sequence"}
     event = EVENTS.event(EVENT_ITEM | {"data": data})
     assert isinstance(event, OutboxEvent)
-    message = message_from_event(event, service=CloudEvents(CONTACTS.source), partitioned=False)
+    message = message_from_event(
+        event, service=CloudEvents(contact_service.wire_names.source), partitioned=False
+    )
     assert message.application_properties is not None
     assert message.application_properties["unsequenced"] is True
     assert "sequence" not in message.application_properties
@@ -93,12 +108,14 @@ def test_an_event_that_is_published_once_more_has_another_message_id_and_names_i
 
 def test_on_a_partitioned_topic_the_session_is_the_partition_key() -> None:
     assert message_from_event(
-        an_event(), service=CloudEvents(CONTACTS.source), partitioned=True
+        an_event(), service=CloudEvents(contact_service.wire_names.source), partitioned=True
     ).partition_key == str(CONTACT_ID)
 
 
 def test_a_subscriber_reads_which_event_it_is_and_no_more() -> None:
-    message = message_from_event(an_event(), service=CloudEvents(CONTACTS.source), partitioned=False)
+    message = message_from_event(
+        an_event(), service=CloudEvents(contact_service.wire_names.source), partitioned=False
+    )
     event = READER.event(b"".join(message.body), {})
     assert event is not None
     assert (event.id, event.action, event.sequence) == (str(EVENT_ID), "ContactNameUpdatedEvent", 2)
@@ -119,7 +136,9 @@ def test_a_body_that_is_no_event_is_refused_without_being_repeated() -> None:
 
 
 def test_a_subscriber_reads_of_which_aggregate_an_event_is() -> None:
-    message = message_from_event(an_event(), service=CloudEvents(CONTACTS.source), partitioned=False)
+    message = message_from_event(
+        an_event(), service=CloudEvents(contact_service.wire_names.source), partitioned=False
+    )
     body = b"".join(message.body)
     properties = {str(name): value for name, value in (message.application_properties or {}).items()}
     for known in (properties, {}):  # without properties: from before messages told the type
@@ -162,7 +181,9 @@ def test_a_message_is_never_larger_than_it_is_counted_and_hardly_smaller(
         correlation_id=correlation,
         data={"text": text},
     )
-    message = message_from_event(event, service=CloudEvents(CONTACTS.source), partitioned=partitioned)
+    message = message_from_event(
+        event, service=CloudEvents(contact_service.wire_names.source), partitioned=partitioned
+    )
     exact = exact_size(message)
     batch = ServiceBusMessageBatch(max_size_in_bytes=1_000_000)
     empty = batch.size_in_bytes

@@ -11,25 +11,25 @@ from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.exceptions import ServiceBusConnectionError, ServiceBusServerBusyError
 
-from inbox.entry import Found
-from inbox.errors import EffectNotDone, StoreAway
-from inbox.event import Event
-from inbox.receiver import Handle, Receiver
-from inbox.retrier import Retrier
-from inbox.state import StateInbox
-from infra.servicebus.message import CloudEvents
-from infra.servicebus.publisher import ServiceBusPublisher
-from infra.servicebus.senders import Limits
-from infra.subscriber import Queues, Subscriber
-from infra.telemetry import gauges
-from infra.telemetry.messaging import CANCELLED, sending
-from outbox import telemetry
-from outbox.errors import NotDelivered
-from outbox.feed import OutboxEvent
-from outbox.parking import Parking
-from outbox.publisher import Unknown
-from outbox.relay import Relay
-from outbox.ttl_guard import TtlGuard
+from cosmos_outbox.inbox.entry import Found
+from cosmos_outbox.inbox.errors import EffectNotDone, StoreAway
+from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.inbox.receiver import Handle, Receiver
+from cosmos_outbox.inbox.retrier import Retrier
+from cosmos_outbox.inbox.state import StateInbox
+from cosmos_outbox.outbox import telemetry
+from cosmos_outbox.outbox.errors import NotDelivered
+from cosmos_outbox.outbox.feed import OutboxEvent
+from cosmos_outbox.outbox.parking import Parking
+from cosmos_outbox.outbox.publisher import Unknown
+from cosmos_outbox.outbox.relay import Relay
+from cosmos_outbox.outbox.ttl_guard import TtlGuard
+from cosmos_outbox.servicebus.message import CloudEvents
+from cosmos_outbox.servicebus.publisher import ServiceBusPublisher
+from cosmos_outbox.servicebus.senders import Limits
+from cosmos_outbox.telemetry import gauges
+from cosmos_outbox.telemetry.messaging import CANCELLED, sending
+from cosmos_outbox.wiring.subscription import Queues, Subscriber
 from tests.support import contacts, inbox
 from tests.support.effects import Clock, FakeLedger, Outbound, inbox_over
 from tests.support.fake_parking_lot import FakeParkingLot
@@ -62,7 +62,7 @@ async def test_the_age_of_each_event_at_its_acceptance_is_measured(
     recorded: Recorded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = event("a", 1).created_at + timedelta(seconds=3)
-    monkeypatch.setattr("outbox.delivery.utc_now", lambda: now)
+    monkeypatch.setattr("cosmos_outbox.outbox.delivery.utc_now", lambda: now)
     no_zone = replace(event("b", 1), created_at=datetime(2020, 1, 1))  # noqa: DTZ001 - as others may have stored it
     await relay(FakePublisher()).forward([event("a", 1), event("a", 2), no_zone])
     assert recorded.points("outbox.commit_to_accepted") == [({}, 2)]
@@ -365,7 +365,7 @@ def test_a_subscriber_that_reads_no_more_leaves_the_sum_of_the_others(
     recorded: Recorded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [1_000.0]
-    monkeypatch.setattr("infra.telemetry.gauges.clock", lambda: clock[0])
+    monkeypatch.setattr("cosmos_outbox.telemetry.gauges.clock", lambda: clock[0])
     gauges.set_aside("ill", 5, 600.0)
     gauges.set_aside("well", 1, 60.0)
     assert (recorded.gauge("outbox.set_aside.messages"), recorded.gauge("outbox.set_aside.oldest")) == (

@@ -9,22 +9,22 @@ import azure.functions as func
 import pytest
 from jsonschema import Draft202012Validator
 
-from inbox.progress import Counts, Progress, Side
-from inbox.set_aside import Delivery, Record, RecordPage
-from inbox.set_aside import State as RecordState
-from infra.contacts.http import OPERATIONS
-from infra.dependencies import Health
-from infra.http import history, operations, set_aside
-from infra.instance import Instance
-from infra.past_events import EventState, Expired, Past, PastEvent
-from infra.relay_status import LeaseStatus, RelayStatus
-from infra.relay_status import Progress as RelayProgress
-from outbox.aggregate import AggregateKey
-from outbox.parking_lot import Discarding, ParkedEvent, ParkedPage, State
-from outbox.replay import Replayed
+from cosmos_outbox.functions.operator import history, operations, set_aside
+from cosmos_outbox.inbox.progress import Counts, Progress, Side
+from cosmos_outbox.inbox.set_aside import Delivery, Record, RecordPage
+from cosmos_outbox.inbox.set_aside import State as RecordState
+from cosmos_outbox.operations.dependencies import Health
+from cosmos_outbox.operations.instance import Instance
+from cosmos_outbox.operations.past_events import EventState, Expired, Past, PastEvent
+from cosmos_outbox.operations.relay_status import LeaseStatus, RelayStatus
+from cosmos_outbox.operations.relay_status import Progress as RelayProgress
+from cosmos_outbox.outbox.aggregate import AggregateKey
+from cosmos_outbox.outbox.parking_lot import Discarding, ParkedEvent, ParkedPage, State
+from cosmos_outbox.outbox.replay import Replayed
 from tests.support.openapi import FILE, document, problems_of, resolved
 from tools.openapi.__main__ import text
 from tools.openapi.document import functions_without_a_description
+from tools.openapi.schemas import OPERATIONS
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 OF = AggregateKey("contact", "c")

@@ -7,17 +7,16 @@ from datetime import UTC, datetime
 import azure.functions as func
 import pytest
 
-from infra.http import operations
-from infra.relay_status import RelayStatus
-from outbox.aggregate import AggregateKey
-from outbox.errors import NotParked
-from outbox.parking_lot import ParkedEvent, ParkedPage, State
+from cosmos_outbox.functions.operator import operations
+from cosmos_outbox.operations.relay_status import RelayStatus
+from cosmos_outbox.operations.views.names import Names
+from cosmos_outbox.outbox.aggregate import AggregateKey
+from cosmos_outbox.outbox.errors import NotParked
+from cosmos_outbox.outbox.parking_lot import ParkedEvent, ParkedPage, State
 
 NAMES = [
-    operations.Names(aggregate_type="account", path="accounts", owner="accountId", count="parkedAccounts"),
-    operations.Names(
-        aggregate_type="transfer", path="transfers", owner="transferId", count="parkedTransfers"
-    ),
+    Names(aggregate_type="account", path="accounts", owner="accountId", count="parkedAccounts"),
+    Names(aggregate_type="transfer", path="transfers", owner="transferId", count="parkedTransfers"),
 ]
 
 
@@ -63,7 +62,7 @@ def test_a_parked_event_carries_its_aggregates_id_under_the_aggregates_own_name(
 
 
 def test_each_type_has_its_own_count() -> None:
-    status = RelayStatus([], ["7"], Counter(account=2))
+    status = RelayStatus([], ["7"], Counter(account=2), parked_events=5)
     document = json.loads(operations.relay_status(status, NAMES).get_body())
-    assert (document["parkedAccounts"], document["parkedTransfers"]) == (2, 0)
+    assert (document["parkedAccounts"], document["parkedTransfers"], document["parkedEvents"]) == (2, 0, 5)
     assert (document["late"], document["missingLeases"], document["leases"]) == (True, ["7"], [])

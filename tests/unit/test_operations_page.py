@@ -7,10 +7,10 @@ import re
 
 import azure.functions as func
 
-from infra.http import operations_page
+from cosmos_outbox.functions.operator import operations_page
 from tests.support.paths import ROOT
 
-FOLDER = ROOT / "infra" / "http" / "operations_page"
+FOLDER = ROOT / "cosmos_outbox" / "functions" / "operator" / "operations_page"
 
 
 def answer(**headers: str) -> func.HttpResponse:

@@ -1,6 +1,7 @@
 """Every aggregate has all parts that docs/own-aggregate.md lists; a forgotten part is named.
 
-The contact service and each folder of ``examples/`` are checked in the same way.
+The contact service and each function app of ``examples/`` are checked in the same way. What ``cosmos-outbox init``
+writes has tests of its own: ``tests/commands/test_init.py``.
 """
 
 import ast
@@ -9,18 +10,22 @@ import inspect
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import annotated_types
 import pytest
 from pydantic import BaseModel, Field, Strict, StringConstraints
 from pydantic.fields import FieldInfo
 
-from outbox.aggregate import Aggregate, AggregateState, input_rule
-from outbox.event import DomainEvent
+from cosmos_outbox.operations.views.names import names_of
+from cosmos_outbox.outbox.aggregate import Aggregate, AggregateState, input_rule
+from cosmos_outbox.outbox.event import DomainEvent
+from cosmos_outbox.preflight.cosmos_rules import needed
+from cosmos_outbox.wiring.service import Service as Declared
+from devstack.settings import read_settings
 from tests.support.paths import ROOT
 from tools.events.schemas import KINDS
 
@@ -34,13 +39,12 @@ class Service:
     """The folder of its aggregates, events and errors."""
     use_cases: str
     http: str
-    bootstrap: str
+    service: str
+    """The module that declares the service and wires its use cases."""
     function_app: str
     messages: str
     """The page that describes its events."""
     tests: str
-    names: str
-    """The module that says the ``source`` of its messages."""
     home: str
     """The folder that the Functions host and devstack are started with."""
 
@@ -49,20 +53,20 @@ class Service:
 
 
 CONTACTS = Service(
-    "contacts", "domain", "application", "infra/contacts/http.py", "infra/bootstrap.py", "function_app.py",
-    "docs/messages.md", "tests/unit", "infra/contacts/documents.py", ".",
+    "contacts", "domain", "application", "infra/contacts_http.py", "infra/bootstrap.py", "function_app.py",
+    "docs/messages.md", "tests/unit", ".",
 )  # fmt: skip
 
 
 def example(folder: Path) -> Service:
     home = f"examples/{folder.name}"
     return Service(
-        folder.name, home, home, f"{home}/http.py", f"{home}/bootstrap.py", f"{home}/function_app.py",
-        f"{home}/README.md", "tests/examples", f"{home}/bootstrap.py", home,
+        folder.name, home, home, f"{home}/http.py", f"{home}/service.py", f"{home}/function_app.py",
+        f"{home}/README.md", "tests/examples", home,
     )  # fmt: skip
 
 
-SERVICES = [CONTACTS, *(example(file.parent) for file in sorted(ROOT.glob("examples/*/__init__.py")))]
+SERVICES = [CONTACTS, *(example(file.parent) for file in sorted(ROOT.glob("examples/*/function_app.py")))]
 TO_RUN = ("function_app.py", "host.json", "README.md", "devstack.toml", "local.settings.sample.json")
 
 
@@ -203,39 +207,37 @@ def use_cases(service: Service, kind: type[Aggregate[Any]]) -> list[str]:
 
 @pytest.mark.parametrize(("service", "kind"), EVERY_AGGREGATE)
 def test_the_use_cases_are_wired_and_called(service: Service, kind: type[Aggregate[Any]]) -> None:
-    application = module(service.bootstrap).Application
-    hints = get_type_hints(application)
-    wired = [
-        field.name for field in fields(application) if hints[field.name].__name__ in use_cases(service, kind)
-    ]
-    assert wired, f"{service.bootstrap}: give Application a field with the use cases of {kind.__name__}"
+    given = {
+        node.name
+        for node in ast.walk(ast.parse((ROOT / service.service).read_text()))
+        if isinstance(node, ast.FunctionDef)
+        and isinstance(node.returns, ast.Name)
+        and node.returns.id in use_cases(service, kind)
+    }
+    assert given, f"{service.service}: write a function that returns the use cases of {kind.__name__}"
     text = (ROOT / service.function_app).read_text()
-    for name in wired:
-        assert f"application().{name}" in text, (
-            f"{service.function_app}: no function calls application().{name}; add the routes of {kind.__name__}"
-        )
-
-
-@pytest.mark.parametrize(("service", "kind"), EVERY_AGGREGATE)
-def test_operators_can_replay_the_aggregates_parked_events(
-    service: Service, kind: type[Aggregate[Any]]
-) -> None:
-    known = {names.aggregate_type for names in module(service.http).OPERATIONS}
-    assert type_of(kind) in known, (
-        f"{service.http}: add {kind.__name__} to OPERATIONS, or its parked events can never be replayed"
+    assert any(re.search(rf"\b{name}\(\)\.|\bapplication\(\)\.{name}\b", text) for name in given), (
+        f"{service.function_app}: no function calls {' or '.join(given)}; add the routes of {kind.__name__}"
     )
 
 
+def declared(service: Service) -> Declared:
+    found = module(service.service).service
+    assert isinstance(found, Declared)
+    return found
+
+
 @pytest.mark.parametrize("service", SERVICES, ids=str)
-def test_operators_names_are_of_the_services_own_aggregates(service: Service) -> None:
-    own = {type_of(kind) for kind in aggregates(service).values()}
-    for names in module(service.http).OPERATIONS:
-        assert names.aggregate_type in own, (
-            f"{service.http}: OPERATIONS names {names.aggregate_type}: remove it"
-        )
-        assert names.owner == f"{names.aggregate_type}Id", (
-            f"{service.http}: OPERATIONS: owner must be {names.aggregate_type}Id, as in the events"
-        )
+def test_the_service_declares_its_own_aggregates_and_no_others(service: Service) -> None:
+    """An aggregate that is not declared has no operators' calls: its parked events can never be replayed."""
+    assert {*declared(service).aggregates} == {*aggregates(service).values()}, (
+        f"{service.service}: name the aggregates of {service.domain} in aggregates=[...]"
+    )
+
+
+@pytest.mark.parametrize(("service", "kind"), EVERY_AGGREGATE)
+def test_operators_name_an_aggregate_as_its_events_do(service: Service, kind: type[Aggregate[Any]]) -> None:
+    assert names_of(kind).owner == f"{type_of(kind)}Id", f"{service.domain}: {kind.__name__}"
 
 
 @pytest.mark.parametrize("service", SERVICES, ids=str)
@@ -286,13 +288,10 @@ def test_an_event_of_the_contact_service_is_in_the_contract(kind: type[DomainEve
 def test_a_service_has_what_it_needs_to_run(service: Service) -> None:
     for name in TO_RUN:
         assert (ROOT / service.home / name).is_file(), (
-            f"{service.home}/{name} is missing: copy that of examples/orders"
+            f"{service.home}/{name} is missing: cosmos-outbox init writes one"
         )
-    known, given = settings(CONTACTS), settings(service)
-    assert not known.keys() - given.keys(), (
-        f"{service.home}/local.settings.sample.json: add {sorted(known.keys() - given.keys())}; "
-        "a setting that is missing has the contact service's name"
-    )
+    given = settings(service)
+    declared(service).settings(given)
     names = re.findall(r'^(\w+) = "(.*)"$', (ROOT / service.home / "devstack.toml").read_text(), re.MULTILINE)
     for name, value in names:
         assert given.get(name, value) == value, (
@@ -300,28 +299,37 @@ def test_a_service_has_what_it_needs_to_run(service: Service) -> None:
         )
 
 
-@pytest.mark.parametrize(
-    "setting", [("COSMOS_DATABASE", "COSMOS_CONTAINER"), ("SERVICEBUS_TOPIC",)], ids=" and ".join
-)
-def test_no_two_services_share_a_container_or_a_topic(setting: tuple[str, ...]) -> None:
-    owners: dict[tuple[str | None, ...], Service] = {}
-    for service in SERVICES:
-        value = tuple(settings(service).get(name) for name in setting)
-        other = owners.setdefault(value, service)
-        assert other is service, (
-            f"local.settings.sample.json of {service} and of {other}: {' and '.join(setting)} are the same; "
-            "name others in the newer one"
+@pytest.mark.parametrize("service", SERVICES, ids=str)
+def test_the_local_stack_makes_all_that_a_service_names(service: Service) -> None:
+    """What is named in the declaration alone, and forgotten in devstack.toml, is a 404 at the first call."""
+    needed_settings = declared(service).settings(settings(service))
+    app = read_settings(settings(service), ROOT / service.home).app
+    containers = {(each.database, each.name) for each in app.cosmos.containers}
+    for need in needed(needed_settings, declared(service)):
+        assert (needed_settings.cosmos_database, need.name) in containers, (
+            f"{service.home}/devstack.toml: {need.name}"
         )
+    [topic] = [each for each in app.servicebus.topics if each.name == needed_settings.servicebus_topic]
+    subscriptions = {each.name for each in topic.subscriptions}
+    named = {needed_settings.name(each.subscription) for each in declared(service).subscribers}
+    assert named <= subscriptions, f"{service.home}/devstack.toml: {sorted(named - subscriptions)}"
+
+
+@pytest.mark.parametrize("names", [("database", "container"), ("topic",)], ids=" and ".join)
+def test_no_two_services_share_a_container_or_a_topic(names: tuple[str, ...]) -> None:
+    owners: dict[tuple[str, ...], Service] = {}
+    for service in SERVICES:
+        resolved = declared(service).names.resolve(settings(service))
+        other = owners.setdefault(tuple(resolved[name] for name in names), service)
+        assert other is service, f"{service.service} and {other.service}: {' and '.join(names)} are the same"
 
 
 def test_no_two_services_send_messages_with_one_source() -> None:
     owners: dict[str, Service] = {}
     for service in SERVICES:
-        [source] = re.findall(r'source="([^"]+)"', (ROOT / service.names).read_text())
+        source = declared(service).wire_names.source
         other = owners.setdefault(source, service)
-        assert other is service, (
-            f"{service.names} and {other.names} have the same source={source!r}; give the newer one its own"
-        )
+        assert other is service, f"{service.service} and {other.service} are both named {source!r}"
 
 
 def settings(service: Service) -> dict[str, str]:
@@ -332,7 +340,7 @@ def settings(service: Service) -> dict[str, str]:
 def test_the_page_names_every_place_that_is_looked_at() -> None:
     page = (ROOT / "docs" / "own-aggregate.md").read_text()
     for place in (
-        "domain/", "application/", "infra/contacts/http.py", "infra/bootstrap.py", "function_app.py",
+        "domain/", "application/", "infra/contacts_http.py", "infra/bootstrap.py", "function_app.py",
         "deploy/main.bicep", "docs/messages.md", "docs/api.md", "docs/errors.md", "tests/examples/", "tests/unit/",
     ):  # fmt: skip
         assert f"`{place}" in page, f"docs/own-aggregate.md does not name {place}"

@@ -12,10 +12,10 @@ from typing import Any
 import aiohttp
 import pytest
 
+from cosmos_outbox.settings.errors import Misconfigured
+from cosmos_outbox.worker import probes
+from cosmos_outbox.worker.probes import Address
 from devstack.testing import eventually
-from infra import probes
-from infra.errors import Misconfigured
-from infra.probes import Address
 
 
 class Sick:

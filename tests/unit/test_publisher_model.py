@@ -16,10 +16,10 @@ from azure.servicebus.exceptions import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infra.servicebus.message import CloudEvents
-from infra.servicebus.publisher import ServiceBusPublisher
-from infra.servicebus.senders import Limits
-from outbox.publisher import Accepted, Outcome, Refused, Unknown
+from cosmos_outbox.outbox.publisher import Accepted, Outcome, Refused, Unknown
+from cosmos_outbox.servicebus.message import CloudEvents
+from cosmos_outbox.servicebus.publisher import ServiceBusPublisher
+from cosmos_outbox.servicebus.senders import Limits
 from tests.support.publishing import event, publish
 
 OK, LOST, SILENT, BUSY, GONE = "ok", "stored, no answer", "not stored, no answer", "busy", "gone"

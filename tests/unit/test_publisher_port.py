@@ -2,7 +2,7 @@
 
 import pytest
 
-from outbox.publisher import Guarantees
+from cosmos_outbox.outbox.publisher import Guarantees
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from inbox.entry import Entry, Found
-from inbox.event import AggregateKey
-from inbox.progress import Counts, Progress, Side
-from inbox.rebuild import Rebuild
+from cosmos_outbox.inbox.entry import Entry, Found
+from cosmos_outbox.inbox.event import AggregateKey
+from cosmos_outbox.inbox.progress import Counts, Progress, Side
+from cosmos_outbox.inbox.rebuild import Rebuild
 from tests.support.inbox import NOON, event
 from tests.unit.test_sweep import OLD, World
 
@@ -94,7 +94,7 @@ async def test_a_rebuild_that_was_cut_off_goes_on_unless_that_was_long_ago(hours
 
 
 async def test_an_entry_of_a_version_that_kept_less_is_written_anew_though_its_sequence_is_right() -> None:
-    """As ``docs/operations/upgrading.md`` promises of a field that only the new version keeps."""
+    """A field that only the new version keeps, and that entries of the old one lack, comes from the source."""
     world = World()
     key = world.has("a", 2, 3)
     world.entries.written[key] = [Entry(3, "a/3/Changed", (1, 3))]

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from inbox.entry import Found
-from inbox.errors import EffectRunning, NotApplied, SourceBehind, StoreAway
-from inbox.event import AggregateKey, Event
-from inbox.receiver import FAILURES, LONGEST_CALL_SECONDS, WAIT_SECONDS, Receiver, told
-from inbox.retrier import AWAY_AT, Retrier, Tried
-from inbox.set_aside import State
-from inbox.state import StateInbox
-from inbox.streak import TELL_AT
+from cosmos_outbox.inbox.entry import Found
+from cosmos_outbox.inbox.errors import EffectRunning, NotApplied, SourceBehind, StoreAway
+from cosmos_outbox.inbox.event import AggregateKey, Event
+from cosmos_outbox.inbox.receiver import FAILURES, LONGEST_CALL_SECONDS, WAIT_SECONDS, Receiver, told
+from cosmos_outbox.inbox.retrier import AWAY_AT, Retrier, Tried
+from cosmos_outbox.inbox.set_aside import State
+from cosmos_outbox.inbox.state import StateInbox
+from cosmos_outbox.inbox.streak import TELL_AT
 from tests.support.inbox import (
     KEY,
     NOON,
@@ -181,7 +181,7 @@ async def test_a_record_that_cannot_be_stored_is_waited_for_and_not_completed() 
 async def test_a_call_that_hangs_ends_before_the_host_ends_the_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("inbox.receiver.LONGEST_CALL_SECONDS", WAIT_SECONDS + 0.05)
+    monkeypatch.setattr("cosmos_outbox.inbox.receiver.LONGEST_CALL_SECONDS", WAIT_SECONDS + 0.05)
     clock = FakeTime()
 
     async def hangs(_: Event) -> None:
@@ -347,7 +347,7 @@ async def test_the_timer_begins_nothing_when_its_time_is_over_and_ends_what_it_h
 
 
 async def test_a_record_whose_handling_hangs_is_left_as_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("inbox.retrier.LONGEST_CALL_SECONDS", 0.05)
+    monkeypatch.setattr("cosmos_outbox.inbox.retrier.LONGEST_CALL_SECONDS", 0.05)
     records = FakeSetAside()
 
     async def hangs(_: Event) -> None:
@@ -412,7 +412,7 @@ async def test_an_aggregate_whose_event_takes_all_the_time_does_not_take_it_at_e
 ) -> None:
     """It has two records: the one that is not tried, since the first hangs, must not bring it back to the front."""
     clock = FakeTime()
-    monkeypatch.setattr("inbox.retrier._time", clock.time)
+    monkeypatch.setattr("cosmos_outbox.inbox.retrier._time", clock.time)
     records, handled, other = FakeSetAside(), list[str](), AggregateKey("thing", "8")
 
     async def hangs_for_one(received: Event) -> None:

@@ -5,9 +5,9 @@ import traceback
 
 import pytest
 
-from infra.errors import Misconfigured
-from infra.recent import Recent
-from outbox.errors import Throttled, Unavailable
+from cosmos_outbox.operations.recent import Recent
+from cosmos_outbox.outbox.errors import Throttled, Unavailable
+from cosmos_outbox.settings.errors import Misconfigured
 
 
 class Store:

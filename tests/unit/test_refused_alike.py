@@ -5,14 +5,14 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from outbox.errors import NotDelivered
-from outbox.feed import FeedEvent
-from outbox.marker import Marker
-from outbox.page import Forwarded
-from outbox.publisher import AggregateEvents, Outcome, Refused
-from outbox.refused_alike import PATIENCE_SECONDS, RefusedAlike
-from outbox.relay import Relay
-from outbox.ttl_guard import TtlGuard
+from cosmos_outbox.outbox.errors import NotDelivered
+from cosmos_outbox.outbox.feed import FeedEvent
+from cosmos_outbox.outbox.marker import Marker
+from cosmos_outbox.outbox.page import Forwarded
+from cosmos_outbox.outbox.publisher import AggregateEvents, Outcome, Refused
+from cosmos_outbox.outbox.refused_alike import PATIENCE_SECONDS, RefusedAlike
+from cosmos_outbox.outbox.relay import Relay
+from cosmos_outbox.outbox.ttl_guard import TtlGuard
 from tests.support.fake_parking_lot import FakeParkingLot
 from tests.support.fake_publisher import FakePublisher
 from tests.support.feed import contact_id, contact_key, event_document, poison_document, read

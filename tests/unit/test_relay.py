@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from outbox.accepted import Accepted
-from outbox.aggregate import AggregateKey
-from outbox.errors import NotDelivered, PreconditionFailed, Unavailable
-from outbox.feed import FeedEvent, OutboxEvent, Poison, Unread, in_order
-from outbox.marker import Marker
-from outbox.once_a_minute import OnceAMinute
-from outbox.publisher import AggregateEvents, Guarantees, Outcome, Unknown
-from outbox.relay import Relay
-from outbox.ttl_guard import TtlGuard
+from cosmos_outbox.outbox.accepted import Accepted
+from cosmos_outbox.outbox.aggregate import AggregateKey
+from cosmos_outbox.outbox.errors import NotDelivered, PreconditionFailed, Unavailable
+from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent, Poison, Unread, in_order
+from cosmos_outbox.outbox.marker import Marker
+from cosmos_outbox.outbox.once_a_minute import OnceAMinute
+from cosmos_outbox.outbox.publisher import AggregateEvents, Guarantees, Outcome, Unknown
+from cosmos_outbox.outbox.relay import Relay
+from cosmos_outbox.outbox.ttl_guard import TtlGuard
 from tests.support.contacts import NOON
 from tests.support.fake_parking_lot import FakeParkingLot
 from tests.support.fake_publisher import FakePublisher

@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from changefeed import EpkRange, FeedLag, LeaseLag, PartitionLag
-from infra.relay_status import Progress
+from cosmos_changefeed import EpkRange, FeedLag, LeaseLag, PartitionLag
+from cosmos_outbox.operations.relay_status import Progress
 
 WRITTEN = datetime.fromtimestamp(1000, UTC)
 ALL = EpkRange("", "FF")

@@ -7,11 +7,11 @@ from datetime import timedelta
 
 import pytest
 
-from inbox.errors import NotApplied, NotSetAside, RecordChanged, StoreAway
-from inbox.event import AggregateKey, Event
-from inbox.receiver import Receiver
-from inbox.retrier import AWAY_AT, Retrier, Tried
-from inbox.set_aside import Delivery, Record, State
+from cosmos_outbox.inbox.errors import NotApplied, NotSetAside, RecordChanged, StoreAway
+from cosmos_outbox.inbox.event import AggregateKey, Event
+from cosmos_outbox.inbox.receiver import Receiver
+from cosmos_outbox.inbox.retrier import AWAY_AT, Retrier, Tried
+from cosmos_outbox.inbox.set_aside import Delivery, Record, State
 from tests.support.inbox import NOON, FakeSetAside, delivery, event, read
 
 

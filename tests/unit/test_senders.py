@@ -6,7 +6,7 @@ from typing import Any, TypeVar, cast
 import pytest
 from azure.servicebus.exceptions import ServiceBusConnectionError
 
-from infra.servicebus.senders import Limits, Sender, Senders
+from cosmos_outbox.servicebus.senders import Limits, Sender, Senders
 
 T = TypeVar("T")
 

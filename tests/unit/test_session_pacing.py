@@ -15,8 +15,8 @@ from azure.servicebus.exceptions import (
     SessionLockLostError,
 )
 
+from cosmos_outbox.servicebus.sessions import WAITING, Sessions, Work
 from devstack.testing import eventually
-from infra.servicebus.sessions import WAITING, Sessions, Work
 
 FIRST_PAUSE = 0.05
 
@@ -70,7 +70,7 @@ async def test_a_refusal_is_followed_by_a_pause_as_long_as_the_outage(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: AzureError, opens: bool
 ) -> None:
     caplog.set_level(logging.INFO)
-    monkeypatch.setattr("infra.servicebus.sessions._FIRST_PAUSE_SECONDS", FIRST_PAUSE)
+    monkeypatch.setattr("cosmos_outbox.servicebus.sessions._FIRST_PAUSE_SECONDS", FIRST_PAUSE)
     client, stop, work = Refusing(error, opens, session=Session()), asyncio.Event(), Work()
     serving = asyncio.create_task(
         Sessions(cast(Any, client), "t", "s").serve(nothing, stop, work, slots=WAITING)
@@ -82,7 +82,7 @@ async def test_a_refusal_is_followed_by_a_pause_as_long_as_the_outage(
     lasted = client.asked[rounds * WAITING - 1] - client.asked[0]
     assert lasted > 15 * FIRST_PAUSE, "1, 1, 2, 4, 8: each pause is as long as all before it"
     assert work.waiting_for is not None
-    assert [each.levelname for each in caplog.records if each.name.startswith("infra")] == ["WARNING"]
+    assert [each.levelname for each in caplog.records if each.name.startswith("cosmos_outbox")] == ["WARNING"]
 
 
 async def test_one_session_that_fails_does_not_make_a_worker_unready() -> None:

@@ -4,8 +4,8 @@ import asyncio
 from datetime import datetime, timedelta
 from typing import Any, cast
 
-from infra.servicebus.sessions import renewed
-from outbox.unit_of_work import utc_now
+from cosmos_outbox.outbox.unit_of_work import utc_now
+from cosmos_outbox.servicebus.sessions import renewed
 
 
 class Session:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from infra.cosmos.sessions import SessionTokens, newest
+from cosmos_outbox.cosmos.store.sessions import SessionTokens, newest
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_after_a_fence_only_what_came_since_the_doubt_holds_the_newest_of_it() -
 def test_the_partition_of_which_no_answer_came_for_longest_is_forgotten_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("infra.cosmos.sessions._MOST", 2)
+    monkeypatch.setattr("cosmos_outbox.cosmos.store.sessions._MOST", 2)
     tokens = SessionTokens()
     for partition_key in ("a", "b", "a"):
         tokens.merge(partition_key, "0:-1#5")
@@ -77,7 +77,7 @@ def test_a_read_that_failed_without_a_token_doubts_nothing() -> None:
 
 
 def test_a_partition_that_is_forgotten_is_not_doubted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("infra.cosmos.sessions._MOST", 1)
+    monkeypatch.setattr("cosmos_outbox.cosmos.store.sessions._MOST", 1)
     tokens = SessionTokens()
     tokens.merge("a", "0:-1#5")
     tokens.doubt("a", "0:-1#5")

@@ -5,18 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from infra.connections import Connection
-from infra.cosmos.container import DEADLINE_SECONDS
-from infra.credentials import credential_for
-from infra.errors import Misconfigured
-from infra.settings import LEAST_SEND_SECONDS, load
+from cosmos_outbox.cosmos.store.container import DEADLINE_SECONDS
+from cosmos_outbox.settings.connections import Connection
+from cosmos_outbox.settings.credentials import credential_for
+from cosmos_outbox.settings.environment import LEAST_SEND_SECONDS
+from cosmos_outbox.settings.errors import Misconfigured
+from infra.bootstrap import service as contact_service
 
 LOCAL = {"COSMOS": "AccountEndpoint=http://c/;AccountKey=k", "SERVICEBUS": "Endpoint=sb://s"}
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_connection_strings_are_enough() -> None:
-    settings = load(LOCAL)
+    settings = contact_service.settings(LOCAL)
     assert settings.cosmos == Connection(connection_string="AccountEndpoint=http://c/;AccountKey=k")
     assert (settings.cosmos_database, settings.cosmos_container) == ("contacts", "contacts")
     assert settings.servicebus_topic == "contact-events"
@@ -30,11 +31,11 @@ def test_connection_strings_are_enough() -> None:
 )
 def test_the_platform_vouches_for_principals_only_where_it_says_so(text: str | None, is_on: bool) -> None:
     environment = LOCAL if text is None else LOCAL | {"WEBSITE_AUTH_ENABLED": text}
-    assert load(environment).platform_authenticates is is_on
+    assert contact_service.settings(environment).platform_authenticates is is_on
 
 
 def test_an_address_is_used_with_an_identity() -> None:
-    settings = load(
+    settings = contact_service.settings(
         {
             "COSMOS__accountEndpoint": "https://a.documents.azure.com",
             "SERVICEBUS__fullyQualifiedNamespace": "n.servicebus.windows.net",
@@ -51,7 +52,7 @@ def test_an_address_is_used_with_an_identity() -> None:
 
 
 def test_the_exact_name_beats_the_prefix() -> None:
-    settings = load(LOCAL | {"COSMOS__accountEndpoint": "https://a"})
+    settings = contact_service.settings(LOCAL | {"COSMOS__accountEndpoint": "https://a"})
     assert settings.cosmos.connection_string == LOCAL["COSMOS"]
 
 
@@ -84,7 +85,7 @@ def test_the_exact_name_beats_the_prefix() -> None:
 )
 def test_a_missing_or_wrong_setting_is_named(environment: dict[str, str], named: str) -> None:
     with pytest.raises(Misconfigured, match=named):
-        load(environment)
+        contact_service.settings(environment)
 
 
 def test_the_shortest_time_for_sending_is_longer_than_a_call_of_the_store_may_take() -> None:
@@ -92,12 +93,12 @@ def test_the_shortest_time_for_sending_is_longer_than_a_call_of_the_store_may_ta
 
 
 def test_secrets_do_not_show() -> None:
-    assert "AccountKey" not in repr(load(LOCAL))
+    assert "AccountKey" not in repr(contact_service.settings(LOCAL))
 
 
 def test_the_sample_settings_can_be_loaded() -> None:
     values = json.loads((ROOT / "local.settings.sample.json").read_text())["Values"]
-    assert load(values).servicebus_topic == "contact-events"
+    assert contact_service.settings(values).servicebus_topic == "contact-events"
 
 
 async def test_a_connection_string_needs_no_credential_and_an_address_gets_one() -> None:
@@ -121,10 +122,10 @@ async def test_a_connection_string_needs_no_credential_and_an_address_gets_one()
     ],
 )
 def test_the_place_of_the_schemas_is_an_absolute_uri_or_none(text: str, base: str | None) -> None:
-    assert load(LOCAL | {"EVENT_SCHEMAS": text}).event_schemas == base
+    assert contact_service.settings(LOCAL | {"EVENT_SCHEMAS": text}).event_schemas == base
 
 
 @pytest.mark.parametrize("text", ["/events", "schemas", "https://a b", "https://a/#x", "https:"])
 def test_what_is_no_absolute_uri_is_no_place_for_schemas(text: str) -> None:
     with pytest.raises(Misconfigured, match="EVENT_SCHEMAS"):
-        load(LOCAL | {"EVENT_SCHEMAS": text})
+        contact_service.settings(LOCAL | {"EVENT_SCHEMAS": text})

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
+from cosmos_outbox.cosmos.aggregates.documents import aggregate_from_item, aggregate_item
+from cosmos_outbox.http.errors import InvalidRequest
 from domain.contact import Contact
 from domain.values import Name
-from infra.contacts import http
-from infra.cosmos.documents import aggregate_from_item, aggregate_item
-from infra.http.errors import InvalidRequest
+from infra import contacts_http as http
 from tests.support.contacts import LATER
 from tests.unit.test_documents import CONTACT_ITEM
 

@@ -9,14 +9,14 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from inbox.decision import Because
-from inbox.entry import Entry, Found
-from inbox.errors import EntryChanged, StoreAway
-from inbox.event import AggregateKey
-from inbox.progress import Counts, Progress, Result, Seen, SeenPage, Side
-from inbox.state import StateInbox
-from inbox.sweep import YOUNG, Sweep
-from inbox.walk import AT_ONCE, AWAY_AT, Leg, Walk
+from cosmos_outbox.inbox.decision import Because
+from cosmos_outbox.inbox.entry import Entry, Found
+from cosmos_outbox.inbox.errors import EntryChanged, StoreAway
+from cosmos_outbox.inbox.event import AggregateKey
+from cosmos_outbox.inbox.progress import Counts, Progress, Result, Seen, SeenPage, Side
+from cosmos_outbox.inbox.state import StateInbox
+from cosmos_outbox.inbox.sweep import YOUNG, Sweep
+from cosmos_outbox.inbox.walk import AT_ONCE, AWAY_AT, Leg, Walk
 from tests.support.inbox import NOON, FakeEntries, FakeSource, event, project
 
 State = tuple[int, ...]

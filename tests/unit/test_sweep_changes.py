@@ -5,12 +5,12 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from inbox.entry import Entry, Found
-from inbox.errors import StoreAway
-from inbox.event import AggregateKey
-from inbox.progress import MOST_LEFT, Counts, Progress, Side
-from inbox.sweep import LOOK_EVERY, ROUND_AGAIN, ROUND_EVERY, YOUNG
-from inbox.walk import CLAIM_MARGIN
+from cosmos_outbox.inbox.entry import Entry, Found
+from cosmos_outbox.inbox.errors import StoreAway
+from cosmos_outbox.inbox.event import AggregateKey
+from cosmos_outbox.inbox.progress import MOST_LEFT, Counts, Progress, Side
+from cosmos_outbox.inbox.sweep import LOOK_EVERY, ROUND_AGAIN, ROUND_EVERY, YOUNG
+from cosmos_outbox.inbox.walk import CLAIM_MARGIN
 from tests.support.inbox import NOON, event
 from tests.unit.test_sweep import Troubled, World
 
@@ -222,6 +222,21 @@ async def test_a_round_over_all_is_rare() -> None:
         world.now += timedelta(hours=6)
         await world.sweep.run(seconds=10)
     assert abs(world.now - began - ROUND_EVERY) < DAY
+
+
+async def test_where_nothing_tells_what_was_changed_all_is_compared_each_day() -> None:
+    world = World()
+    world.sweep = replace(world.sweep, changes=None)
+    for name in "ab":
+        world.has(name, 1, 1, changed=NOON - 30 * DAY)
+    await world.sweep.run(seconds=10)
+    world.lists.pages = 0
+    changed(world, KEY, 2)
+    await ticked(world, int(DAY / TICK) - 1)
+    assert (world.lists.pages, world.sequence(KEY)) == (0, 1)
+    await ticked(world, 2)
+    assert (world.lists.pages, world.sequence(KEY)) == (2, 2)
+    assert (world.changes.reads, world.changes.pages) == (0, 0)
 
 
 async def test_a_round_that_could_not_settle_all_is_repeated_the_next_day() -> None:

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from cosmos_outbox.http.errors import InvalidRequest
+from cosmos_outbox.http.validation import validated
 from domain.values import ContactDetails
-from infra.http.errors import InvalidRequest
-from infra.http.validation import validated
 from tests.support.contacts import DETAILS_JSON
 
 

@@ -8,12 +8,14 @@ from typing import Any, cast
 
 import pytest
 
-from changefeed import ChangeFeedProcessor, EpkRange, Pulse
+from cosmos_changefeed import ChangeFeedProcessor, EpkRange, Pulse
+from cosmos_outbox.outbox.errors import Unavailable
+from cosmos_outbox.servicebus.sessions import Work
+from cosmos_outbox.wiring.outbox import Outbox
+from cosmos_outbox.worker import relay as relay_worker
+from cosmos_outbox.worker import subscriber as subscriber_worker
+from cosmos_outbox.worker import vitals
 from devstack.testing import eventually
-from infra import relay_worker, subscriber_worker, worker
-from infra.servicebus.sessions import Work
-from infra.wiring import Outbox
-from outbox.errors import Unavailable
 
 
 class Idle(ChangeFeedProcessor):
@@ -64,10 +66,10 @@ def relay(processor: Idle, **fields: Any) -> relay_worker.Health:
 async def test_missing_leases_are_in_the_health_line(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, missing: list[EpkRange], told: str
 ) -> None:
-    monkeypatch.setattr(worker, "HEALTH_SECONDS", 0.01)
+    monkeypatch.setattr(vitals, "HEALTH_SECONDS", 0.01)
     caplog.set_level(logging.INFO)
     stop = asyncio.Event()
-    telling = asyncio.create_task(worker.tell_health(relay(Idle(*missing)), stop))
+    telling = asyncio.create_task(vitals.tell_health(relay(Idle(*missing)), stop))
     await eventually(lambda: "health: 1 lease(s)" in caplog.text)
     stop.set()
     await telling

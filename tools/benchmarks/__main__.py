@@ -3,7 +3,7 @@
 ``--only PART`` (several times) measures single parts; only a run of all parts writes docs/performance.md.
 """
 
-from infra import installed
+from cosmos_outbox.cli import installed
 
 if __name__ == "__main__":
     installed.require("benchmark", "requirements-dev.txt")
@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from devstack.testing import Stack
-from tools.benchmarks import creating, latency, reading, relaying, report, starting
+from tools.benchmarks import creating, in_process, latency, reading, relaying, report, starting
 from tools.benchmarks.bed import Bed
 from tools.benchmarks.measured import Part
 from tools.benchmarks.relaying import NewBed, Say
@@ -30,6 +30,7 @@ PARTS: dict[str, Callable[[NewBed, Say], Awaitable[Part]]] = {
     "create": creating.creations,
     "start": starting.starts,
     "latency": latency.latencies,
+    "in-process": in_process.latencies,
     "backlog": relaying.large_backlog,
     "feed": reading.readings,
 }

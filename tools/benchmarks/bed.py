@@ -18,8 +18,8 @@ import aiohttp
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
+from cosmos_outbox.cosmos.aggregates.documents import DIGEST, digest
 from devstack.testing import Process, Service
-from infra.cosmos.documents import DIGEST, digest
 from tests.support.azure import CONTACTS, LEASES, PARKED, Topic
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -87,7 +87,7 @@ class Bed:
     @contextmanager
     def worker(self, **settings: str) -> Iterator[Process]:
         """The relay in a process of its own."""
-        command = [sys.executable, "-m", "infra.relay_worker"]
+        command = [sys.executable, "-m", "cosmos_outbox", "relay"]
         log = self.folder / "worker.log"
         process = Process("worker", log, command, self.settings | settings, ROOT)
         try:

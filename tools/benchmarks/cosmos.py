@@ -4,7 +4,7 @@ Prints rates, and the processor time that the SDK and the server spend on each o
 comparable between machines. ``python -m tools.benchmarks.cosmos [--events N]``
 """
 
-from infra import installed
+from cosmos_outbox.cli import installed
 
 if __name__ == "__main__":
     installed.require("benchmark", "requirements-dev.txt")

@@ -6,10 +6,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from application.contacts import Contacts
+from cosmos_outbox.cosmos.aggregates.documents import aggregate_item, event_item
 from domain.contact import Contact
 from infra.bootstrap import wire
-from infra.cosmos.documents import aggregate_item, event_item
-from infra.settings import load
 from tests.support.contacts import DETAILS, NOON, ORIGIN
 from tools.benchmarks.measured import Part, Row
 from tools.benchmarks.relaying import NewBed, Say
@@ -22,7 +21,7 @@ async def creations(new_bed: NewBed, say: Say) -> Part:
     say(f"create: {COUNT} contacts through the use case, and as bare batches")
     bed = new_bed()
     await bed.deploy()
-    application = wire(load(bed.settings))
+    application = wire(bed.settings)
     async with application.outbox.resources, bed.contacts() as container:
         contacts: Contacts = application.contacts
         ours: list[float] = []

@@ -14,7 +14,7 @@ from typing import Any
 
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from changefeed import ChangeFeedContext, ChangeFeedProcessor, ProcessorOptions, StartFrom
+from cosmos_changefeed import ChangeFeedContext, ChangeFeedProcessor, ProcessorOptions, StartFrom
 from tests.support.azure import CONTACTS, LEASES
 
 

@@ -13,7 +13,6 @@ from azure.servicebus.aio import ServiceBusClient
 
 from devstack.testing import Process, eventually
 from infra.bootstrap import wire
-from infra.settings import load
 from tools.benchmarks import bare
 from tools.benchmarks.bed import ROOT, Arrivals, Bed, backlog
 from tools.benchmarks.cosmos import memory_mb
@@ -219,10 +218,10 @@ async def one_page(new_bed: NewBed, say: Say) -> Part:
     page: list[dict[str, Any]] = [
         each | {"_lsn": number, "_ts": int(time.time())} for number, each in enumerate(backlog(100, 1))
     ]
-    application = wire(load(bed.settings))
+    application = wire(bed.settings)
     async with application.outbox.resources:
         before = await bed.traffic()
-        forwarded = await application.outbox.forward(page)
+        forwarded = await application.outbox.forwarding.forward(page)
         after = await bed.traffic()
     assert forwarded.sent == len(page)
     sends = after["transfers"] - before["transfers"]

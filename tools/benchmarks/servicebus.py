@@ -4,7 +4,7 @@ The SDK runs in this process, the server in another; the prebuilt batches come f
 processor time. ``python -m tools.benchmarks.servicebus [--scale N]``
 """
 
-from infra import installed
+from cosmos_outbox.cli import installed
 
 if __name__ == "__main__":
     installed.require("benchmark", "requirements-dev.txt")

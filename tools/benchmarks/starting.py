@@ -28,7 +28,7 @@ async def starts(new_bed: NewBed, say: Say) -> Part:
     say("start: process start to the first answered POST")
     posts = [[await _first_post(new_bed(), app) for app in (ROOT, BARE_APP)] for _ in range(_REPEATS)]
     say("start: process start to the first relayed event")
-    ours, bare = ["-m", "infra.relay_worker"], ["-m", "tools.benchmarks.bare"]
+    ours, bare = ["-m", "cosmos_outbox", "relay"], ["-m", "tools.benchmarks.bare"]
     events = [[await _first_event(new_bed(), program) for program in (ours, bare)] for _ in range(_REPEATS)]
     return Part(
         [

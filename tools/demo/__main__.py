@@ -1,6 +1,6 @@
 """The demo ends with exit code 0 only when every promise held, and leaves nothing of its own stack behind."""
 
-from infra import installed
+from cosmos_outbox.cli import installed
 
 if __name__ == "__main__":
     installed.require("demo", "requirements-dev.txt")

@@ -1,6 +1,6 @@
 """The files in ``docs/events/`` are what the code says: this command writes them, a test compares them."""
 
-from infra import installed
+from cosmos_outbox.cli import installed
 
 if __name__ == "__main__":
     installed.require("events", "requirements-dev.txt")

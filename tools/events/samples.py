@@ -8,14 +8,15 @@ from uuid import UUID, uuid5
 
 from azure.servicebus import ServiceBusMessage
 
+from cosmos_outbox.cosmos.aggregates.documents import EventReader, event_item, notice_document
+from cosmos_outbox.cosmos.store.item import Item
+from cosmos_outbox.outbox.feed import OutboxEvent
+from cosmos_outbox.outbox.notice import Notice
+from cosmos_outbox.outbox.unit_of_work import Origin
+from cosmos_outbox.servicebus.message import CloudEvents, message_from_event
 from domain.contact import Contact
 from domain.values import Company, ContactDetails, Name
-from infra.contacts.documents import CONTACTS
-from infra.cosmos.documents import EventReader, Item, event_item, notice_document
-from infra.servicebus.message import CloudEvents, message_from_event
-from outbox.feed import OutboxEvent
-from outbox.notice import Notice
-from outbox.unit_of_work import Origin
+from infra.bootstrap import service as contact_service
 
 SCHEMAS = "https://contacts.example/events"
 
@@ -33,7 +34,10 @@ _REVISED = ContactDetails(name=Name(first_name="Jane", last_name="Roe"), email="
 
 def messages() -> list[ServiceBusMessage]:
     """A message of each event in the order in which one contact could cause them."""
-    reader, service = EventReader(CONTACTS.untyped), CloudEvents(CONTACTS.source, SCHEMAS)
+    reader, service = (
+        EventReader(contact_service.wire_names.untyped),
+        CloudEvents(contact_service.wire_names.source, SCHEMAS),
+    )
     found = []
     for item in _documents():
         event = reader.event(item)

@@ -9,10 +9,10 @@ from typing import Any
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
+from cosmos_outbox.outbox.event import DomainEvent
+from cosmos_outbox.outbox.notice import EventDiscarded
 from domain import events
 from domain.events import ContactEvent
-from outbox.event import DomainEvent
-from outbox.notice import EventDiscarded
 
 Schema = dict[str, Any]
 Kind = type[DomainEvent] | type[EventDiscarded]
@@ -51,7 +51,7 @@ _FROM_THE_REQUEST: dict[str, Schema] = {
     "traceparent": {"type": "string", "description": "The W3C trace context of that request, if it had one."},
     "tracestate": {"type": "string", "description": "What vendors added to that trace context, if they did."},
 }
-"""What ``infra/cosmos/documents.py`` adds to an event when it is stored."""
+"""What ``cosmos_outbox/cosmos/aggregates/documents.py`` adds to an event when it is stored."""
 
 
 class Plain(GenerateJsonSchema):

@@ -1,6 +1,6 @@
 """``docs/openapi.json`` is what the code says: this command writes it, a test compares it and calls the running app."""
 
-from infra import installed
+from cosmos_outbox.cli import installed
 
 if __name__ == "__main__":
     installed.require("openapi", "requirements-dev.txt")

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from infra.http.answering import STATUS_OF
+from cosmos_outbox.http.answering import STATUS_OF
 from tools.openapi import schemas
 from tools.openapi.calls import CALLS, Call
 

@@ -7,16 +7,17 @@ from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
 
 from application.directory import DirectoryEntry, Field
+from cosmos_outbox.functions.operator import operations
+from cosmos_outbox.http.errors import MOST_ERRORS
+from cosmos_outbox.http.request import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE
+from cosmos_outbox.inbox.progress import Counts
+from cosmos_outbox.inbox.set_aside import State as RecordState
+from cosmos_outbox.operations.past_events import EventState
+from cosmos_outbox.operations.views.names import names_of
+from cosmos_outbox.outbox.parking_lot import State as ParkedState
 from domain.values import ContactDetails
-from inbox.progress import Counts
-from inbox.set_aside import State as RecordState
-from infra.contacts.directory_http import LONGEST
-from infra.contacts.http import OPERATIONS
-from infra.http import operations
-from infra.http.errors import MOST_ERRORS
-from infra.http.request import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE
-from infra.past_events import EventState
-from outbox.parking_lot import State as ParkedState
+from infra.bootstrap import service
+from infra.directory_http import LONGEST
 from tools.events.schemas import Plain, Schema, without_limits
 
 _TEXT: Schema = {"type": "string"}
@@ -93,6 +94,9 @@ def _shown(model: type[BaseModel], **more: Schema) -> Schema:
     return _answer(**without_limits(_of(model))["properties"], **more)
 
 
+OPERATIONS = [names_of(kind) for kind in service.aggregates]
+"""What operators call each type of aggregate."""
+
 _OWNERS = {names.owner: _maybe(_TEXT) for names in OPERATIONS}
 
 _PARKED = {
@@ -136,6 +140,7 @@ SCHEMAS: dict[str, Schema] = {
     "Health": _answer(status={"const": "healthy"}),
     "Relay": _answer(
         late=_BOOL,
+        parkedEvents=_NUMBER,
         **{names.count: _NUMBER for names in OPERATIONS},
         missingLeases=_list(_TEXT),
         leases=_list(

@@ -12,7 +12,7 @@ from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from cosmos.raw import KEY, Raw, Reply, items_path
-from devstack.cosmos.errors import CosmosError
+from devstack.cosmos.protocol.errors import CosmosError
 from devstack.cosmos.wire.budget import Budget
 from devstack.testing import Service, eventually, running
 

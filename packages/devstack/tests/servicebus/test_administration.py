@@ -11,7 +11,7 @@ import pytest
 from azure.core.exceptions import HttpResponseError, ResourceExistsError, ResourceNotFoundError
 from azure.servicebus.management import CorrelationRuleFilter
 
-from devstack.servicebus.properties import read_duration, write_duration
+from devstack.servicebus.amqp.properties import read_duration, write_duration
 from devstack.testing import Service, running
 from servicebus.support import admin_port, administration, new_topic, unique
 from servicebus.test_security import sas

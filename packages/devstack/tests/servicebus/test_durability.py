@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from azure.servicebus import ServiceBusMessage
 
+from devstack.servicebus.amqp.engine import Engine
+from devstack.servicebus.amqp.store import Store
 from devstack.servicebus.broker.description import Description
 from devstack.servicebus.broker.queue import Queue
 from devstack.servicebus.broker.sessions import SessionLock
@@ -16,8 +18,6 @@ from devstack.servicebus.codec import encode as e
 from devstack.servicebus.codec import performatives as p
 from devstack.servicebus.codec.errors import AmqpError
 from devstack.servicebus.codec.message import BATCH_FORMAT, parse
-from devstack.servicebus.engine import Engine
-from devstack.servicebus.store import Store
 from devstack.testing import Service, eventually, running
 from devstack.testing.amqp import RawClient, batch, message, raw_client
 from servicebus.support import administration, client

@@ -7,9 +7,9 @@ import os
 
 import azure.functions as func
 
+from cosmos_outbox.http import request
+from infra import contacts_http as contacts
 from infra.bootstrap import application
-from infra.contacts import http as contacts
-from infra.http import request
 
 app = func.FunctionApp()
 _failures_left = int(os.environ["RELAY_FAILURES"])

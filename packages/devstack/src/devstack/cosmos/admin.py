@@ -13,7 +13,7 @@ from typing import Annotated
 from aiohttp import web
 from pydantic import Field
 
-from devstack.cosmos.errors import CosmosError
+from devstack.cosmos.protocol.errors import CosmosError
 from devstack.cosmos.resources import partitions
 from devstack.cosmos.resources.service import Service
 from devstack.cosmos.wire.faults import Fault, Faults

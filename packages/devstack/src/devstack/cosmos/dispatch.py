@@ -6,7 +6,9 @@ import uuid
 from collections.abc import Callable, Mapping
 from urllib.parse import unquote
 
-from devstack.cosmos.errors import (
+from devstack.cosmos.feed import change_feed
+from devstack.cosmos.items import batch, single
+from devstack.cosmos.protocol.errors import (
     INTERNAL_ERROR,
     METHOD_NOT_ALLOWED,
     SERVICE_UNAVAILABLE,
@@ -14,9 +16,7 @@ from devstack.cosmos.errors import (
     no_such_resource,
     unsupported,
 )
-from devstack.cosmos.feed import change_feed
-from devstack.cosmos.items import batch, single
-from devstack.cosmos.json_text import Json, dump_json
+from devstack.cosmos.protocol.json_text import Json, dump_json
 from devstack.cosmos.query import requests
 from devstack.cosmos.resources import account, containers, databases, offers, partitions, scripts
 from devstack.cosmos.resources.scope import read_scope

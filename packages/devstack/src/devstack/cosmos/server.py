@@ -13,7 +13,7 @@ from aiohttp import web
 
 from devstack.cosmos import admin
 from devstack.cosmos.dispatch import Dispatcher, failure
-from devstack.cosmos.errors import TOO_LARGE, CosmosError
+from devstack.cosmos.protocol.errors import TOO_LARGE, CosmosError
 from devstack.cosmos.resources.service import Options, Service
 from devstack.cosmos.storage import ttl
 from devstack.cosmos.storage.catalogue import Catalogue

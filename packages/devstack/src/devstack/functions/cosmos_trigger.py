@@ -18,7 +18,7 @@ from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy
 from azure.functions import meta
 
-from changefeed import ChangeFeedContext, ChangeFeedProcessor, ProcessorOptions, StartFrom
+from cosmos_changefeed import ChangeFeedContext, ChangeFeedProcessor, ProcessorOptions, StartFrom
 from devstack.connection_settings import Connection
 from devstack.functions.connections import Clients, cosmos_connection
 from devstack.functions.execution import Executor, StoppedWaiting

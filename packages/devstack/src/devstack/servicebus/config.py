@@ -12,11 +12,11 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from devstack.service import CannotStart
+from devstack.servicebus.amqp.engine import Engine
+from devstack.servicebus.amqp.properties import describe
 from devstack.servicebus.broker.description import Description, Kind, Rule
 from devstack.servicebus.broker.filters import check_rule
 from devstack.servicebus.codec.errors import AmqpError
-from devstack.servicebus.engine import Engine
-from devstack.servicebus.properties import describe
 
 
 class _Model(BaseModel):

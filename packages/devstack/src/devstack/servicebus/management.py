@@ -4,8 +4,12 @@ Source of operations, names and codes: the request/response operations of Servic
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from devstack.servicebus.amqp.client import Client
+from devstack.servicebus.amqp.engine import Engine
+from devstack.servicebus.amqp.faults import Faults
+from devstack.servicebus.amqp.link import OutgoingLink
 from devstack.servicebus.broker.description import Description
 from devstack.servicebus.broker.message import Message
 from devstack.servicebus.broker.queue import Queue
@@ -23,9 +27,6 @@ from devstack.servicebus.codec.message import (
 )
 from devstack.servicebus.codec.values import Array, Int, Timestamp
 from devstack.servicebus.delivery import lock_token, payload
-from devstack.servicebus.engine import Engine
-from devstack.servicebus.faults import Faults
-from devstack.servicebus.link import OutgoingLink
 from devstack.servicebus.management_body import (
     NO_CONTENT,
     OK,
@@ -40,9 +41,6 @@ from devstack.servicebus.management_body import (
 from devstack.servicebus.receiving import QueueSource
 from devstack.servicebus.rule_codec import read_rule, write_rule
 from devstack.servicebus.sending import accept
-
-if TYPE_CHECKING:
-    from devstack.servicebus.connection import Connection
 
 MAX_PEEK_BYTES = 262_144
 """A page of peeked messages is cut off at the size of one message, as in Azure; one message always fits."""
@@ -64,10 +62,10 @@ Answer = tuple[int, dict[str, Any] | None]
 class ManagementNode:
     """The operations on one entity or sub-queue for one connection."""
 
-    def __init__(self, engine: Engine, faults: Faults, connection: "Connection", path: str) -> None:
+    def __init__(self, engine: Engine, faults: Faults, client: Client, path: str) -> None:
         self._engine = engine
         self._faults = faults
-        self._connection = connection
+        self._client = client
         self._path = path
         self._operations: dict[str, Callable[[dict[Any, Any], SessionLock | None], Answer]] = {
             "com.microsoft:renew-lock": self._renew_lock,
@@ -98,7 +96,7 @@ class ManagementNode:
         return answer(correlation, status, value)
 
     def _perform(self, properties: dict[str, Any], body: Any) -> Answer:
-        self._connection.access.check(self._path)
+        self._client.access.check(self._path)
         operation = self._operations.get(str(properties.get("operation")))
         if operation is None:
             raise AmqpError(
@@ -270,7 +268,7 @@ class ManagementNode:
         .NET and JavaScript open ``$management`` on an AMQP session of its own, Python on the receiver's.
         """
         wanted = body.get("session-id")
-        for link in self._connection.links():
+        for _, link in self._client.links():
             source = link.source if isinstance(link, OutgoingLink) else None
             if not isinstance(source, QueueSource) or source.lock is None or source.lock.session.id != wanted:
                 continue

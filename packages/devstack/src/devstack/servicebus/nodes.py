@@ -6,24 +6,25 @@ Every attach is answered: with the link, or with an attach without a terminus an
 import asyncio
 from dataclasses import dataclass
 
-from devstack.servicebus import cbs
+from devstack.servicebus.amqp import cbs
+from devstack.servicebus.amqp.cbs import MANAGEMENT_SUFFIX, SasKey
+from devstack.servicebus.amqp.client import Client
+from devstack.servicebus.amqp.engine import Engine
+from devstack.servicebus.amqp.faults import Faults, Traffic
+from devstack.servicebus.amqp.link import IncomingLink, OutgoingLink
+from devstack.servicebus.amqp.session import AmqpSession
 from devstack.servicebus.broker.description import Description, entity_path
 from devstack.servicebus.broker.queue import Queue
 from devstack.servicebus.broker.sessions import SessionLock
-from devstack.servicebus.cbs import MANAGEMENT_SUFFIX, SasKey
 from devstack.servicebus.codec import performatives as p
 from devstack.servicebus.codec.composites import read_as
 from devstack.servicebus.codec.errors import NOT_ALLOWED, NOT_FOUND, NOT_IMPLEMENTED, TIMEOUT, AmqpError
 from devstack.servicebus.codec.values import Described, Symbol
 from devstack.servicebus.delivery import ticks
-from devstack.servicebus.engine import Engine
-from devstack.servicebus.faults import Faults, Traffic
-from devstack.servicebus.link import IncomingLink, OutgoingLink
 from devstack.servicebus.management import ManagementNode
 from devstack.servicebus.receiving import QueueSource
 from devstack.servicebus.requests import RequestSink, ResponseSource
 from devstack.servicebus.sending import EntitySink
-from devstack.servicebus.session import AmqpSession
 from devstack.servicebus.tokens import TokenNode
 
 SESSION_FILTER = Symbol("com.microsoft:session-filter")
@@ -48,55 +49,56 @@ class Nodes:
     key: SasKey
     traffic: Traffic
 
-    def attach(self, session: AmqpSession, attach: p.Attach) -> None:
+    def attach(self, client: Client, session: AmqpSession, attach: p.Attach) -> None:
         try:
             attach = attach._replace(source=read_as(p.Source, attach.source), target=_target(attach.target))
             if attach.role:
-                self._attach_receiver(session, attach)
+                self._attach_receiver(client, session, attach)
             else:
-                self._attach_sender(session, attach)
+                self._attach_sender(client, session, attach)
         except AmqpError as error:
             session.refuse_attach(attach, error)
 
     # -- a client's sender
 
-    def _attach_sender(self, session: AmqpSession, attach: p.Attach) -> None:
+    def _attach_sender(self, client: Client, session: AmqpSession, attach: p.Attach) -> None:
         path = _path(attach.target)
         sink: EntitySink | RequestSink
         description = _ANY
         if path == cbs.NODE:
-            sink = RequestSink(TokenNode(self.engine, self.key, self.faults, session.connection))
+            node = TokenNode(self.engine, self.key, self.faults, client.access)
+            sink = RequestSink(client, session, path, node)
         else:
-            session.connection.access.check(path)
+            client.access.check(path)
             if path.lower().endswith(MANAGEMENT_SUFFIX):
-                sink = RequestSink(self._management(session, path))
+                sink = RequestSink(client, session, path, self._management(client, path))
             else:
                 entity = self.engine.namespace.writable(path)
                 description = entity.description
-                sink = EntitySink(self.engine, self.faults, self.traffic, entity)
-        link = IncomingLink(session, attach, path, sink)
+                sink = EntitySink(client, session, self.engine, self.faults, self.traffic, entity)
+        link = IncomingLink(session.channel, attach, path, sink)
         answer = _answer(attach, {MAX_BATCH_SIZE: description.max_batch_bytes})
         session.accept_attach(attach, link, answer._replace(max_message_size=description.max_message_bytes))
 
-    def _management(self, session: AmqpSession, path: str) -> ManagementNode:
+    def _management(self, client: Client, path: str) -> ManagementNode:
         entity = path[: -len(MANAGEMENT_SUFFIX)]
         if self.engine.namespace.find(_without_sub_queue(entity)) is None:
             raise AmqpError(NOT_FOUND, f"The messaging entity '{entity}' could not be found.")
-        return ManagementNode(self.engine, self.faults, session.connection, entity)
+        return ManagementNode(self.engine, self.faults, client, entity)
 
     # -- a client's receiver
 
-    def _attach_receiver(self, session: AmqpSession, attach: p.Attach) -> None:
+    def _attach_receiver(self, client: Client, session: AmqpSession, attach: p.Attach) -> None:
         path = _path(attach.source)
-        link = OutgoingLink(session, attach, path)
+        link = OutgoingLink(session.channel, attach, path)
         if path == cbs.NODE or path.lower().endswith(MANAGEMENT_SUFFIX):
             if path != cbs.NODE:
-                session.connection.access.check(path)
-                self._management(session, path)
+                client.access.check(path)
+                self._management(client, path)
             link.source = ResponseSource(link, None if attach.target is None else attach.target.address)
             session.accept_attach(attach, link, _answer(attach))
             return
-        session.connection.access.check(path)
+        client.access.check(path)
         queue = self.engine.namespace.receivable(path)
         wants_session, session_id = _session_filter(attach)
         if wants_session != queue.requires_session:
@@ -109,20 +111,29 @@ class Nodes:
                 "behavior.",
             )
         if wants_session:
-            _Acceptor(self.engine, attach, link, queue, session_id=session_id).start()
+            _Acceptor(client, session, self.engine, attach, link, queue, session_id=session_id).start()
             return
-        link.source = QueueSource(self.engine, link, queue)
+        link.source = QueueSource(client, session, self.engine, link, queue)
         session.accept_attach(attach, link, _answer(attach))
 
 
 class _Acceptor:
     """A receiver that asks for a session: answered when it has one, or when its time is over."""
 
-    def __init__(
-        self, engine: Engine, attach: p.Attach, link: OutgoingLink, queue: Queue, *, session_id: str | None
+    def __init__(  # noqa: PLR0913, PLR0917 - what the receiver will be made of
+        self,
+        client: Client,
+        session: AmqpSession,
+        engine: Engine,
+        attach: p.Attach,
+        link: OutgoingLink,
+        queue: Queue,
+        *,
+        session_id: str | None,
     ) -> None:
+        self._client = client
+        self._session = session
         self._engine = engine
-        self._session = link.session
         self._attach = attach
         self._link = link
         self._queue = queue
@@ -162,7 +173,7 @@ class _Acceptor:
         if lock is None:
             return False
         self._stop()
-        source = QueueSource(self._engine, self._link, queue)
+        source = QueueSource(self._client, self._session, self._engine, self._link, queue)
         source.hold(lock)
         self._link.source = source
         self._engine.touch(queue)

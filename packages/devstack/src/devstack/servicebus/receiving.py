@@ -7,6 +7,10 @@ delivery whether ``delivery-failed`` is set (Python) or not (.NET and JavaScript
 
 import functools
 
+from devstack.servicebus.amqp.client import Client
+from devstack.servicebus.amqp.engine import Engine
+from devstack.servicebus.amqp.link import OutgoingLink
+from devstack.servicebus.amqp.session import AmqpSession, rejected
 from devstack.servicebus.broker.message import Message
 from devstack.servicebus.broker.queue import Queue
 from devstack.servicebus.broker.sessions import SessionLock
@@ -14,9 +18,6 @@ from devstack.servicebus.broker.settlement import DEAD_LETTER_DESCRIPTION, DEAD_
 from devstack.servicebus.codec.errors import SESSION_LOCK_LOST, AmqpError
 from devstack.servicebus.codec.performatives import Accepted, Modified, Outcome, Rejected, Released
 from devstack.servicebus.delivery import payload
-from devstack.servicebus.engine import Engine
-from devstack.servicebus.link import OutgoingLink
-from devstack.servicebus.session import rejected
 
 _NO_TAG = b""
 
@@ -24,9 +25,13 @@ _NO_TAG = b""
 class QueueSource:
     """Feeds one receiver from a queue, or from the session that it holds."""
 
-    def __init__(self, engine: Engine, link: OutgoingLink, queue: Queue) -> None:
+    def __init__(
+        self, client: Client, session: AmqpSession, engine: Engine, link: OutgoingLink, queue: Queue
+    ) -> None:
         self.queue = queue
         self.lock: SessionLock | None = None
+        self._client = client
+        self._session = session
         self._engine = engine
         self._link = link
         engine.add_reader(queue, self)
@@ -61,7 +66,7 @@ class QueueSource:
         if self.queue.requires_session and (self.lock is None or not self.lock.held):
             return
         messages: list[Message] = []
-        while self._link.session.can_send and self._link.reserved < self._link.credit:
+        while self._link.can_reserve:
             message = self.queue.take_and_delete(session)
             if message is None:
                 break
@@ -92,10 +97,10 @@ class QueueSource:
         self._engine.touch(self.queue)
         if settled:
             return
-        session = self._link.session
         if isinstance(outcome, Rejected) and answer is outcome:
             answer = Rejected()
-        session.connection.answer(lambda: session.settle_outgoing(delivery_id, answer))
+        channel = self._session.channel
+        self._client.answer(lambda: channel.settle_outgoing(delivery_id, answer))
 
     def _apply(self, tag: bytes, outcome: Outcome) -> None:
         now = self._engine.now()
@@ -117,14 +122,14 @@ class QueueSource:
             self._engine.touch(self.queue)
 
     def entity_gone(self, error: AmqpError) -> None:
-        self._link.session.detach(self._link, error)
+        self._session.detach(self._link, error)
 
     def _session_lost(self) -> None:
         assert self.lock is not None
         error = AmqpError(
             SESSION_LOCK_LOST, f"The session lock has expired on session '{self.lock.session.id}'."
         )
-        self._link.session.detach(self._link, error)
+        self._session.detach(self._link, error)
 
 
 def _dead_letter_changes(outcome: Rejected) -> dict[str, object]:

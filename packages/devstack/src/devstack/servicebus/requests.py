@@ -6,10 +6,12 @@ Source: the request/response pattern of AMQP management, as ``$cbs`` and ``$mana
 from collections import deque
 from typing import Protocol
 
+from devstack.servicebus.amqp.client import Client
+from devstack.servicebus.amqp.link import IncomingLink, OutgoingLink
+from devstack.servicebus.amqp.session import AmqpSession
 from devstack.servicebus.codec.errors import RESOURCE_LIMIT_EXCEEDED, AmqpError
 from devstack.servicebus.codec.message import ParsedMessage, parse, read_properties
 from devstack.servicebus.codec.performatives import Accepted, Outcome
-from devstack.servicebus.link import IncomingLink, OutgoingLink
 
 MAX_REQUEST_BYTES = 1_048_576
 MAX_WAITING_RESPONSES = 1000
@@ -42,9 +44,7 @@ class ResponseSource:
         while self._waiting and self._link.can_send:
             self._number += 1
             delivery = self._link.send(self._number.to_bytes(4, "big"), self._waiting.popleft())
-            self._link.session.unsettled.pop(
-                delivery, None
-            )  # whatever the client makes of it, it is not sent again
+            self._link.forget(delivery)  # it is not sent again
 
     def settle(self, delivery_id: int, tag: bytes, outcome: Outcome | None, *, settled: bool) -> None:
         """A response is not kept after it was sent."""
@@ -58,44 +58,48 @@ class RequestSink:
 
     max_message_bytes = MAX_REQUEST_BYTES
 
-    def __init__(self, node: RequestNode) -> None:
+    def __init__(self, client: Client, session: AmqpSession, path: str, node: RequestNode) -> None:
+        self._client = client
+        self._session = session
+        self._path = path
         self._node = node
 
-    def receive(
-        self, link: IncomingLink, delivery_id: int, message_format: int, payload: bytes, *, settled: bool
-    ) -> None:
+    def receive(self, delivery_id: int, message_format: int, payload: bytes, *, settled: bool) -> None:
         """Do what is asked, then answer on the response link. ``message_format`` is that of every request: 0."""
         request = parse(payload)
         response = self._node.answer(request)
-        session = link.session
+        session = self._session
         reply_to = read_properties(request).get("reply-to")
 
         def send() -> None:
             if not settled:
-                session.settle_incoming(delivery_id, Accepted())
-            source = _response_source(link, reply_to)
+                session.channel.settle_incoming(delivery_id, Accepted())
+            source = self._response_source(reply_to)
             if source is not None:
                 try:
                     source.respond(response)
                 except AmqpError as error:
-                    session.detach(link, error)
+                    self._detach(error)
 
-        session.connection.answer(send)
+        self._client.answer(send)
 
     def closed(self) -> None:
         """Nothing is held for a requester."""
 
+    def _detach(self, error: AmqpError) -> None:
+        """No more requests on the link that this is the sink of."""
+        for link in list(self._session.links.values()):
+            if isinstance(link, IncomingLink) and link.sink is self:
+                self._session.detach(link, error)
 
-def _response_source(link: IncomingLink, reply_to: object) -> ResponseSource | None:
-    """The link whose target is the reply-to address; without one, any response link of the same node."""
-    candidates = [
-        other.source
-        for other in link.session.links.values()
-        if isinstance(other, OutgoingLink)
-        and other.path == link.path
-        and isinstance(other.source, ResponseSource)
-    ]
-    for source in candidates:
-        if reply_to is not None and source.address == reply_to:
-            return source
-    return candidates[0] if candidates else None
+    def _response_source(self, reply_to: object) -> ResponseSource | None:
+        """Of the link whose target is the reply-to address; without one, of any response link of the same node."""
+        candidates = [
+            link.source
+            for link in self._session.receivers()
+            if link.path == self._path and isinstance(link.source, ResponseSource)
+        ]
+        for source in candidates:
+            if reply_to is not None and source.address == reply_to:
+                return source
+        return candidates[0] if candidates else None

@@ -1,5 +1,9 @@
 """A sender is told that a message was accepted only once it is stored; a batch is accepted whole or refused whole."""
 
+from devstack.servicebus.amqp.client import Client
+from devstack.servicebus.amqp.engine import Engine
+from devstack.servicebus.amqp.faults import Faults, Traffic
+from devstack.servicebus.amqp.session import AmqpSession, rejected
 from devstack.servicebus.broker.entity import Entity
 from devstack.servicebus.broker.topic import Topic
 from devstack.servicebus.codec.errors import (
@@ -13,30 +17,34 @@ from devstack.servicebus.codec.errors import (
 )
 from devstack.servicebus.codec.message import BATCH_FORMAT, ParsedMessage, parse, split_batch
 from devstack.servicebus.codec.performatives import Accepted
-from devstack.servicebus.engine import Engine
-from devstack.servicebus.faults import Faults, Traffic
-from devstack.servicebus.link import IncomingLink
-from devstack.servicebus.session import rejected
 
 
 class EntitySink:
     """Takes one sender's messages into a queue or topic."""
 
-    def __init__(self, engine: Engine, faults: Faults, traffic: Traffic, entity: Entity) -> None:
+    def __init__(  # noqa: PLR0913, PLR0917 - what a send meets
+        self,
+        client: Client,
+        session: AmqpSession,
+        engine: Engine,
+        faults: Faults,
+        traffic: Traffic,
+        entity: Entity,
+    ) -> None:
         self.max_message_bytes = entity.description.max_message_bytes
+        self._client = client
+        self._channel = session.channel
         self._engine = engine
         self._faults = faults
         self._traffic = traffic
         self._entity = entity
 
-    def receive(
-        self, link: IncomingLink, delivery_id: int, message_format: int, payload: bytes, *, settled: bool
-    ) -> None:
+    def receive(self, delivery_id: int, message_format: int, payload: bytes, *, settled: bool) -> None:
         """Accept the delivery, or answer it with the reason why not."""
-        session = link.session
+        client, channel = self._client, self._channel
         self._traffic.transfers += 1
         if self._faults.happens_to_send("fail-before-commit"):
-            session.connection.abort()
+            client.abort()
             return
         try:
             messages, batch = _messages(message_format, payload)
@@ -49,12 +57,12 @@ class EntitySink:
                 raise
             if not settled:
                 refusal = rejected(error)
-                session.connection.answer(lambda: session.settle_incoming(delivery_id, refusal))
+                client.answer(lambda: channel.settle_incoming(delivery_id, refusal))
             return
         if self._faults.happens_to_send("drop-after-commit"):
-            self._engine.when_durable(session.connection.abort)
+            self._engine.when_durable(client.abort)
         elif not settled:
-            session.connection.answer(lambda: session.settle_incoming(delivery_id, Accepted()))
+            client.answer(lambda: channel.settle_incoming(delivery_id, Accepted()))
 
     def _check_batch(self, messages: list[ParsedMessage], size: int) -> None:
         limit = self._entity.description.max_batch_bytes

@@ -11,13 +11,13 @@ from aiohttp import web
 from devstack.http_server import http_runner
 from devstack.service import port_errors
 from devstack.servicebus.admin.application import make_application
-from devstack.servicebus.cbs import DEVELOPMENT_KEY
+from devstack.servicebus.amqp.cbs import DEVELOPMENT_KEY
+from devstack.servicebus.amqp.engine import Engine
+from devstack.servicebus.amqp.faults import Faults, Traffic
+from devstack.servicebus.amqp.store import Store
+from devstack.servicebus.amqp.transport import Context, Transport
 from devstack.servicebus.config import declare, read_config
-from devstack.servicebus.connection import Connection, Context
-from devstack.servicebus.engine import Engine
-from devstack.servicebus.faults import Faults, Traffic
 from devstack.servicebus.nodes import Nodes
-from devstack.servicebus.store import Store
 
 NAME = "servicebus"
 HOST = "127.0.0.1"
@@ -47,14 +47,14 @@ async def serve(options: Options) -> AsyncIterator[str]:
             engine.start()
             faults, traffic = Faults(), Traffic()
             nodes = Nodes(engine, faults, DEVELOPMENT_KEY, traffic)
-            connections: set[Connection] = set()
+            transports: set[Transport] = set()
             application = make_application(
-                engine, faults, traffic, connections, with_faults=options.with_faults
+                engine, faults, traffic, transports, with_faults=options.with_faults
             )
             async with (
                 _amqp(
                     Context(engine, DEVELOPMENT_KEY, faults, nodes.attach, options.idle_seconds),
-                    connections,
+                    transports,
                     options,
                 ) as amqp,
                 _admin(application, options) as admin,
@@ -65,16 +65,16 @@ async def serve(options: Options) -> AsyncIterator[str]:
 
 
 @contextlib.asynccontextmanager
-async def _amqp(context: Context, connections: set[Connection], options: Options) -> AsyncIterator[str]:
+async def _amqp(context: Context, transports: set[Transport], options: Options) -> AsyncIterator[str]:
     loop = asyncio.get_running_loop()
     with port_errors(NAME, options.port, "SERVICEBUS_PORT"):
-        server = await loop.create_server(lambda: Connection(context, connections), HOST, options.port)
+        server = await loop.create_server(lambda: Transport(context, transports), HOST, options.port)
     try:
         yield f"amqp://{HOST}:{server.sockets[0].getsockname()[1]}"
     finally:
         server.close()
-        for connection in list(connections):
-            connection.close()
+        for transport in list(transports):
+            transport.close()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(STOP_SECONDS):
                 await server.wait_closed()  # from Python 3.12 on, also for connections that have not ended

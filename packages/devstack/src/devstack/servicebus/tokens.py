@@ -1,24 +1,20 @@
 """``$cbs`` of one connection: a token that is put there is the connection's, and only that connection's."""
 
-from typing import TYPE_CHECKING
-
-from devstack.servicebus import cbs
+from devstack.servicebus.amqp import cbs
+from devstack.servicebus.amqp.access import Access
+from devstack.servicebus.amqp.engine import Engine
+from devstack.servicebus.amqp.faults import Faults
 from devstack.servicebus.codec.message import ParsedMessage
-from devstack.servicebus.engine import Engine
-from devstack.servicebus.faults import Faults
-
-if TYPE_CHECKING:
-    from devstack.servicebus.connection import Connection
 
 _NODE_SUFFIXES = (cbs.MANAGEMENT_SUFFIX, "/$deadletterqueue")
 
 
 class TokenNode:
-    def __init__(self, engine: Engine, key: cbs.SasKey, faults: Faults, connection: "Connection") -> None:
+    def __init__(self, engine: Engine, key: cbs.SasKey, faults: Faults, access: Access) -> None:
         self._engine = engine
         self._key = key
         self._faults = faults
-        self._connection = connection
+        self._access = access
 
     def answer(self, request: ParsedMessage) -> bytes:
         """Check a token and keep what it grants. A path that names no entity is refused here already, as in Azure."""
@@ -30,7 +26,7 @@ class TokenNode:
         path = _entity_of(cbs.audience(request))
         if path and self._engine.namespace.find(path) is None:
             return cbs.answer_not_found(request, path)
-        self._connection.access.add(grant)
+        self._access.add(grant)
         return answer
 
 

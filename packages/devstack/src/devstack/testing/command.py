@@ -31,13 +31,15 @@ def settings_file(app: Path, folder: Path) -> Path:
 class Command:
     """The supervisor's process, what it printed, and all processes that belong to it."""
 
-    def __init__(self, app: Path, folder: Path, *arguments: str, **environment: str) -> None:
+    def __init__(
+        self, app: Path, folder: Path, *arguments: str, python: str = sys.executable, **environment: str
+    ) -> None:
         self.data = folder / "data"
         self.lines: list[str] = []
         self.stop_seconds = 0.0
         settings = settings_file(app, folder)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "devstack", f"--app={app}", f"--settings={settings}", *arguments],
+            [python, "-m", "devstack", f"--app={app}", f"--settings={settings}", *arguments],
             env={**os.environ, **ANY_PORTS, "DEVSTACK_DATA": str(self.data), **environment},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -108,9 +110,14 @@ class Command:
 
 
 @contextlib.contextmanager
-def running_command(app: Path, folder: Path, *arguments: str, **environment: str) -> Iterator[Command]:
-    """A stack that is ready; it is ended whatever the test did, and none of its processes is left."""
-    running = Command(app, folder, *arguments, **environment)
+def running_command(
+    app: Path, folder: Path, *arguments: str, python: str = sys.executable, **environment: str
+) -> Iterator[Command]:
+    """A stack that is ready; it is ended whatever the test did, and none of its processes is left.
+
+    ``python``: of the environment that it runs in.
+    """
+    running = Command(app, folder, *arguments, python=python, **environment)
     try:
         yield running.wait_until_ready()
     finally:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-from devstack.cosmos.errors import bad_request
+from devstack.cosmos.protocol.errors import bad_request
 from devstack.cosmos.resources.reading import reading
 from devstack.cosmos.resources.scope import Scope, read_scope
 from devstack.cosmos.resources.service import Service

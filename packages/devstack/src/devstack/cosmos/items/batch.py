@@ -8,11 +8,17 @@ import functools
 import logging
 from typing import Any
 
-from devstack.cosmos.errors import FAILED_DEPENDENCY, TOO_LARGE, CosmosError, bad_request, unsupported
 from devstack.cosmos.items.patch import Patch
 from devstack.cosmos.items.single import item_headers
 from devstack.cosmos.items.transaction import Condition, ItemTransaction, Outcome
-from devstack.cosmos.json_text import Json, dump_json, parse_json
+from devstack.cosmos.protocol.errors import (
+    FAILED_DEPENDENCY,
+    TOO_LARGE,
+    CosmosError,
+    bad_request,
+    unsupported,
+)
+from devstack.cosmos.protocol.json_text import Json, dump_json, parse_json
 from devstack.cosmos.resources.service import Service
 from devstack.cosmos.storage import partition_key
 from devstack.cosmos.storage.model import Container

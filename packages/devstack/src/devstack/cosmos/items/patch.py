@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from devstack.cosmos.errors import CosmosError, bad_request, precondition_failed
-from devstack.cosmos.json_text import Json, as_number
+from devstack.cosmos.protocol.errors import CosmosError, bad_request, precondition_failed
+from devstack.cosmos.protocol.json_text import Json, as_number
 from devstack.cosmos.query.condition import holds
 from devstack.cosmos.storage.documents import SYSTEM_PROPERTIES, StoredItem
 from devstack.cosmos.storage.model import Container

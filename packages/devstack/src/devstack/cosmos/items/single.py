@@ -8,10 +8,10 @@ import contextlib
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 
-from devstack.cosmos.errors import CosmosError
 from devstack.cosmos.items.patch import Patch
 from devstack.cosmos.items.transaction import Condition, ItemTransaction, Outcome
-from devstack.cosmos.json_text import parse_json
+from devstack.cosmos.protocol.errors import CosmosError
+from devstack.cosmos.protocol.json_text import parse_json
 from devstack.cosmos.resources.reading import reading
 from devstack.cosmos.resources.service import Service
 from devstack.cosmos.storage import partition_key, session

@@ -8,9 +8,9 @@ import random
 import sqlite3
 from dataclasses import dataclass, replace
 
-from devstack.cosmos.errors import bad_request, conflict, no_such_resource, precondition_failed
 from devstack.cosmos.items.patch import Patch
-from devstack.cosmos.json_text import Json
+from devstack.cosmos.protocol.errors import bad_request, conflict, no_such_resource, precondition_failed
+from devstack.cosmos.protocol.json_text import Json
 from devstack.cosmos.storage import ttl
 from devstack.cosmos.storage.documents import NewItem, StoredItem, check_item, find
 from devstack.cosmos.storage.epk import Components

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from devstack.cosmos.errors import bad_request
+from devstack.cosmos.protocol.errors import bad_request
 from devstack.cosmos.query import tree
 from devstack.cosmos.query.evaluate import Compiler, Evaluator, Row
 from devstack.cosmos.query.values import hashable, is_number, sort_key

@@ -1,6 +1,6 @@
 """The condition of a patch: ``FROM c WHERE ...``, a query without its SELECT, asked of one item."""
 
-from devstack.cosmos.json_text import Json
+from devstack.cosmos.protocol.json_text import Json
 from devstack.cosmos.query.evaluate import Compiler
 from devstack.cosmos.query.parse import parse
 

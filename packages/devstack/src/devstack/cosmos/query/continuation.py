@@ -11,7 +11,7 @@ from typing import Annotated
 
 from pydantic import Field, TypeAdapter, ValidationError
 
-from devstack.cosmos.errors import CosmosError, bad_request
+from devstack.cosmos.protocol.errors import CosmosError, bad_request
 
 _LENGTH = 12
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from devstack.cosmos.errors import bad_request, unsupported
+from devstack.cosmos.protocol.errors import bad_request, unsupported
 from devstack.cosmos.query import tree
 from devstack.cosmos.query.functions import FUNCTIONS
 from devstack.cosmos.query.operators import BINARY, UNARY

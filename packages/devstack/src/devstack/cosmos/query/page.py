@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from devstack.cosmos.errors import bad_request
-from devstack.cosmos.json_text import Json, dump_json
+from devstack.cosmos.protocol.errors import bad_request
+from devstack.cosmos.protocol.json_text import Json, dump_json
 from devstack.cosmos.query import tree
 from devstack.cosmos.query.aggregate import whole_result
 from devstack.cosmos.query.continuation import Position

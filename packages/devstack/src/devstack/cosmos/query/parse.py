@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlglot import errors, exp
 
-from devstack.cosmos.errors import CosmosError, bad_request, unsupported
+from devstack.cosmos.protocol.errors import CosmosError, bad_request, unsupported
 from devstack.cosmos.query import dialect, tree
 from devstack.cosmos.query.functions import FUNCTIONS
 from devstack.cosmos.storage.epk import UNDEFINED

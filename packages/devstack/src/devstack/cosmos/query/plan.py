@@ -12,8 +12,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-from devstack.cosmos.errors import bad_request, unsupported
-from devstack.cosmos.json_text import Json
+from devstack.cosmos.protocol.errors import bad_request, unsupported
+from devstack.cosmos.protocol.json_text import Json
 from devstack.cosmos.query import tree
 from devstack.cosmos.query.page import first_position
 from devstack.cosmos.query.text import expression_text, query_text

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from devstack.cosmos.errors import unsupported
+from devstack.cosmos.protocol.errors import unsupported
 from devstack.cosmos.query import tree
 
 Path = tuple[str, ...]

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from devstack.cosmos.errors import NEEDS_QUERY_PLAN, CosmosError, bad_request
-from devstack.cosmos.json_text import Json, dump_json
+from devstack.cosmos.protocol.errors import NEEDS_QUERY_PLAN, CosmosError, bad_request
+from devstack.cosmos.protocol.json_text import Json, dump_json
 from devstack.cosmos.query import tree
 from devstack.cosmos.query.aggregate import whole_result
 from devstack.cosmos.query.continuation import decode, digest, encode

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from devstack.cosmos.errors import bad_request
-from devstack.cosmos.json_text import Json
+from devstack.cosmos.protocol.errors import bad_request
+from devstack.cosmos.protocol.json_text import Json
 from devstack.cosmos.query import tree
 from devstack.cosmos.query.continuation import Keys, Position
 from devstack.cosmos.query.pushdown import Filter, Path, sort_columns

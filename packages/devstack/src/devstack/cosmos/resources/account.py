@@ -1,6 +1,6 @@
 """The account's document sends clients to the address that they came by, with session consistency."""
 
-from devstack.cosmos.json_text import Json, dump_json
+from devstack.cosmos.protocol.json_text import Json, dump_json
 from devstack.cosmos.resources.service import Service
 from devstack.cosmos.wire.messages import Answer, Request
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from devstack.cosmos.errors import bad_request, no_such_owner, unsupported
-from devstack.cosmos.json_text import Json, dump_json
+from devstack.cosmos.protocol.errors import bad_request, no_such_owner, unsupported
+from devstack.cosmos.protocol.json_text import Json, dump_json
 from devstack.cosmos.resources import offers
 from devstack.cosmos.resources.service import Service
 from devstack.cosmos.storage import ttl

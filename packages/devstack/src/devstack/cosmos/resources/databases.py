@@ -1,6 +1,6 @@
 """Databases: a name, what was paid for it, and the containers in it."""
 
-from devstack.cosmos.json_text import Json, dump_json
+from devstack.cosmos.protocol.json_text import Json, dump_json
 from devstack.cosmos.resources import offers
 from devstack.cosmos.resources.service import Service
 from devstack.cosmos.storage.documents import MAX_NAME_BYTES, check_id

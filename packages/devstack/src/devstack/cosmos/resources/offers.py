@@ -6,8 +6,8 @@ import sqlite3
 from dataclasses import dataclass
 from typing import Any
 
-from devstack.cosmos.errors import CosmosError, bad_request, no_such_resource, precondition_failed
-from devstack.cosmos.json_text import Json, dump_json
+from devstack.cosmos.protocol.errors import CosmosError, bad_request, no_such_resource, precondition_failed
+from devstack.cosmos.protocol.json_text import Json, dump_json
 from devstack.cosmos.resources.partitions import scale_out
 from devstack.cosmos.resources.service import Service
 from devstack.cosmos.storage.etag import matches, new_etag

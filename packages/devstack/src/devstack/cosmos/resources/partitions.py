@@ -8,8 +8,8 @@ import json
 import sqlite3
 from dataclasses import dataclass
 
-from devstack.cosmos.errors import PARTITION_GONE, CosmosError, bad_request
-from devstack.cosmos.json_text import Json, dump_json
+from devstack.cosmos.protocol.errors import PARTITION_GONE, CosmosError, bad_request
+from devstack.cosmos.protocol.json_text import Json, dump_json
 from devstack.cosmos.resources.service import Service
 from devstack.cosmos.storage.epk import midpoint
 from devstack.cosmos.storage.model import Container, Range

@@ -9,7 +9,7 @@ import random
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from devstack.cosmos.errors import session_not_available
+from devstack.cosmos.protocol.errors import session_not_available
 from devstack.cosmos.resources.service import Service
 from devstack.cosmos.storage import session
 from devstack.cosmos.storage.history import History, Replica

@@ -7,7 +7,7 @@ the list of partitions again.
 from dataclasses import dataclass
 from typing import Any
 
-from devstack.cosmos.errors import PARTITION_GONE, CosmosError, bad_request
+from devstack.cosmos.protocol.errors import PARTITION_GONE, CosmosError, bad_request
 from devstack.cosmos.storage.epk import FIRST, LAST
 from devstack.cosmos.storage.model import Container, Range
 from devstack.cosmos.storage.partition_key import mismatch, parse_header, stored_form

@@ -7,8 +7,8 @@ import json
 import sqlite3
 from typing import Any
 
-from devstack.cosmos.errors import conflict, no_such_resource, precondition_failed, unsupported
-from devstack.cosmos.json_text import Json, dump_json
+from devstack.cosmos.protocol.errors import conflict, no_such_resource, precondition_failed, unsupported
+from devstack.cosmos.protocol.json_text import Json, dump_json
 from devstack.cosmos.resources.service import Service
 from devstack.cosmos.storage.documents import SYSTEM_PROPERTIES, check_id
 from devstack.cosmos.storage.etag import matches, new_etag

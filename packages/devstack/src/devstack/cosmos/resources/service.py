@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from devstack.cosmos.errors import CONTAINER_RECREATED, CosmosError, no_such_owner
+from devstack.cosmos.protocol.errors import CONTAINER_RECREATED, CosmosError, no_such_owner
 from devstack.cosmos.storage.catalogue import Catalogue
 from devstack.cosmos.storage.history import History
 from devstack.cosmos.storage.model import Container

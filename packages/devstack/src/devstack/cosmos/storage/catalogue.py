@@ -5,7 +5,13 @@ import sqlite3
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from devstack.cosmos.errors import CosmosError, conflict, no_such_owner, no_such_resource, precondition_failed
+from devstack.cosmos.protocol.errors import (
+    CosmosError,
+    conflict,
+    no_such_owner,
+    no_such_resource,
+    precondition_failed,
+)
 from devstack.cosmos.storage.epk import boundaries
 from devstack.cosmos.storage.etag import matches, new_etag
 from devstack.cosmos.storage.history import History

@@ -4,8 +4,8 @@ import sqlite3
 from dataclasses import dataclass
 from typing import Any
 
-from devstack.cosmos.errors import TOO_LARGE, CosmosError, bad_request
-from devstack.cosmos.json_text import Json, dump_json
+from devstack.cosmos.protocol.errors import TOO_LARGE, CosmosError, bad_request
+from devstack.cosmos.protocol.json_text import Json, dump_json
 from devstack.cosmos.storage.epk import Components
 from devstack.cosmos.storage.model import Container
 from devstack.cosmos.storage.partition_key import of_document

@@ -5,8 +5,8 @@ import json
 import re
 from typing import Any
 
-from devstack.cosmos.errors import PARTITION_KEY_MISMATCH, CosmosError, bad_request
-from devstack.cosmos.json_text import Json
+from devstack.cosmos.protocol.errors import PARTITION_KEY_MISMATCH, CosmosError, bad_request
+from devstack.cosmos.protocol.json_text import Json
 from devstack.cosmos.storage.epk import UNDEFINED, Component, Components, Undefined
 from devstack.cosmos.storage.model import PartitionKeyDefinition
 

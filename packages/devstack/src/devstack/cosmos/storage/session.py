@@ -6,7 +6,7 @@ Wire form: ``<range>:-1#<lsn>``, several joined by commas.
 import sqlite3
 from collections.abc import Mapping
 
-from devstack.cosmos.errors import bad_request
+from devstack.cosmos.protocol.errors import bad_request
 from devstack.cosmos.storage.model import Container, Range
 
 

@@ -8,8 +8,8 @@ https://learn.microsoft.com/azure/cosmos-db/nosql/time-to-live
 import sqlite3
 from typing import Any
 
-from devstack.cosmos.errors import bad_request
-from devstack.cosmos.json_text import Json
+from devstack.cosmos.protocol.errors import bad_request
+from devstack.cosmos.protocol.json_text import Json
 from devstack.cosmos.storage.model import Container
 
 NEVER = -1

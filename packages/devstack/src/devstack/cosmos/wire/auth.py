@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from urllib.parse import parse_qsl, unquote
 
-from devstack.cosmos.errors import FORBIDDEN, UNAUTHORIZED, CosmosError
+from devstack.cosmos.protocol.errors import FORBIDDEN, UNAUTHORIZED, CosmosError
 from devstack.cosmos.wire.messages import Request
 
 EMULATOR_KEY = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw=="

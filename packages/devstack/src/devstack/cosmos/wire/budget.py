@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable
 
-from devstack.cosmos.errors import TOO_MANY_REQUESTS, CosmosError
+from devstack.cosmos.protocol.errors import TOO_MANY_REQUESTS, CosmosError
 
 
 class Budget:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from devstack import fault_api
-from devstack.cosmos.errors import (
+from devstack.cosmos.protocol.errors import (
     BAD_REQUEST,
     RETRY_WITH,
     SERVICE_UNAVAILABLE,

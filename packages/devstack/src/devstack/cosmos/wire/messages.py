@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from devstack.cosmos.errors import bad_request
-from devstack.cosmos.json_text import Json, parse_json
+from devstack.cosmos.protocol.errors import bad_request
+from devstack.cosmos.protocol.json_text import Json, parse_json
 from devstack.cosmos.wire.routes import Target
 
 MAX_PAGE = 1000

@@ -4,7 +4,7 @@ import enum
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-from devstack.cosmos.errors import CosmosError, bad_request, no_such_resource, unsupported
+from devstack.cosmos.protocol.errors import CosmosError, bad_request, no_such_resource, unsupported
 
 
 class Kind(enum.Enum):

@@ -11,17 +11,17 @@ from aiohttp import web
 from devstack.fault_api import fault_routes
 from devstack.http_server import EVERY_PATH
 from devstack.servicebus.admin import atom_reader, atom_writer
+from devstack.servicebus.amqp.cbs import DEVELOPMENT_KEY, TokenRefused, check_token
+from devstack.servicebus.amqp.engine import Engine
+from devstack.servicebus.amqp.faults import Fault, Faults, Traffic
+from devstack.servicebus.amqp.properties import describe
+from devstack.servicebus.amqp.transport import Transport
 from devstack.servicebus.broker.description import Description, Rule, entity_path
 from devstack.servicebus.broker.entity import Entity
 from devstack.servicebus.broker.filters import check_rule
 from devstack.servicebus.broker.namespace import topic_path
 from devstack.servicebus.broker.rules import find_rule, with_rule, without_rule
-from devstack.servicebus.cbs import DEVELOPMENT_KEY, TokenRefused, check_token
 from devstack.servicebus.codec.errors import ENTITY_ALREADY_EXISTS, NOT_FOUND, AmqpError
-from devstack.servicebus.connection import Connection
-from devstack.servicebus.engine import Engine
-from devstack.servicebus.faults import Fault, Faults, Traffic
-from devstack.servicebus.properties import describe
 
 MAX_BODY_BYTES = 1_048_576
 MAX_PAGE = 100
@@ -42,13 +42,13 @@ class Refusal(Exception):
 
 
 def make_application(
-    engine: Engine, faults: Faults, traffic: Traffic, connections: set[Connection], *, with_faults: bool
+    engine: Engine, faults: Faults, traffic: Traffic, transports: set[Transport], *, with_faults: bool
 ) -> web.Application:
     """The management API and, only when asked for, the faults on demand and the count of what was sent."""
     admin = _Admin(engine)
     application = web.Application(middlewares=[_errors], client_max_size=MAX_BODY_BYTES)
     if with_faults:
-        happens_now = partial(_happens_now, connections)
+        happens_now = partial(_happens_now, transports)
         application.router.add_routes(fault_routes(Fault, faults, happens_now))
         application.router.add_routes([web.get("/_devstack/traffic", partial(_traffic, traffic))])
     application.router.add_route("*", EVERY_PATH, admin.handle)
@@ -77,14 +77,14 @@ async def _traffic(traffic: Traffic, _request: web.Request) -> web.Response:
     return web.json_response(asdict(traffic))
 
 
-def _happens_now(connections: set[Connection], fault: Fault) -> bool:
+def _happens_now(transports: set[Transport], fault: Fault) -> bool:
     if fault.kind not in ("detach", "disconnect"):
         return False
-    for connection in list(connections):
+    for transport in list(transports):
         if fault.kind == "disconnect":
-            connection.abort()
+            transport.client.abort()
         else:
-            connection.detach_all(AmqpError(fault.condition, "A fault was asked for."))
+            transport.client.detach_all(AmqpError(fault.condition, "A fault was asked for."))
     return True
 
 

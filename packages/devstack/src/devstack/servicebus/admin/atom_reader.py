@@ -6,8 +6,8 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 from devstack.servicebus.admin.names import ATOM, CORRELATION_FIELDS, DESCRIPTIONS, INSTANCE, SERVICE_BUS
+from devstack.servicebus.amqp.properties import NotSupported, read_duration, read_flag
 from devstack.servicebus.broker.description import Rule
-from devstack.servicebus.properties import NotSupported, read_duration, read_flag
 
 
 @dataclass(frozen=True, slots=True)

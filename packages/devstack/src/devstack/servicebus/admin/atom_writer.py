@@ -20,11 +20,11 @@ from devstack.servicebus.admin.names import (
     SCHEMA,
     SERVICE_BUS,
 )
+from devstack.servicebus.amqp.properties import written
 from devstack.servicebus.broker.description import Description, Rule
 from devstack.servicebus.broker.entity import Entity
 from devstack.servicebus.broker.queue import Queue
 from devstack.servicebus.broker.topic import Topic
-from devstack.servicebus.properties import written
 
 _DESCRIBED = {"xmlns": SERVICE_BUS, "xmlns:i": INSTANCE}
 

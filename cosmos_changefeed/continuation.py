@@ -1,0 +1,76 @@
+"""Only this module knows how azure-cosmos spells a feed range and a change feed continuation.
+
+A lease stores only the service's ETag (an LSN in quotes). The SDK takes and gives base64 JSON with that ETag and the
+range; the layout of that JSON is not documented, so a test pins the layout against the installed SDK.
+"""
+
+import base64
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cosmos_changefeed.errors import LeasesUnusable
+from cosmos_changefeed.lease import EpkRange
+
+_QUOTED_LSN = re.compile(r'"\d+"')
+
+
+@dataclass(frozen=True)
+class Position:
+    """How far a range was read."""
+
+    feed_range: EpkRange
+    lsn: str
+    """The LSN in quotes, as in the service's ETag."""
+
+
+def sdk_feed_range(feed_range: EpkRange) -> dict[str, Any]:
+    """The range in the form that ``query_items_change_feed`` takes as ``feed_range``."""
+    return {"Range": _bounds(feed_range)}
+
+
+def parse_sdk_feed_range(value: Mapping[str, Any]) -> EpkRange:
+    """The range in a value that ``read_feed_ranges`` yields."""
+    return _parse_bounds(value["Range"])
+
+
+def to_sdk(position: Position, container_rid: str) -> str:
+    """The form that ``query_items_change_feed`` takes as ``continuation``. Raises LeasesUnusable for no quoted LSN."""
+    if not _QUOTED_LSN.fullmatch(position.lsn):
+        raise LeasesUnusable(
+            f"a lease holds the continuation {position.lsn!r}, which is no quoted LSN: use another lease prefix"
+        )
+    bounds = _bounds(position.feed_range)
+    state = {
+        "v": "v2",
+        "containerRid": container_rid,
+        "mode": "LatestVersion",
+        # Used only when there is no token; here is one.
+        "startFrom": {"Type": "Beginning"},
+        "continuation": {
+            "v": "v2",
+            "rid": container_rid,
+            "continuation": [{"token": position.lsn, "range": bounds}],
+            "Range": bounds,
+        },
+    }
+    return base64.b64encode(json.dumps(state).encode()).decode()
+
+
+def from_sdk(token: str) -> list[Position]:
+    """The positions in a continuation of the SDK: more than one after the range was split."""
+    state = json.loads(base64.b64decode(token))
+    return [
+        Position(_parse_bounds(child["range"]), child["token"])
+        for child in state["continuation"]["continuation"]
+    ]
+
+
+def _bounds(feed_range: EpkRange) -> dict[str, Any]:
+    return {"min": feed_range.min, "max": feed_range.max, "isMinInclusive": True, "isMaxInclusive": False}
+
+
+def _parse_bounds(bounds: Mapping[str, Any]) -> EpkRange:
+    return EpkRange(bounds["min"], bounds["max"])

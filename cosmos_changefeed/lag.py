@@ -1,0 +1,210 @@
+"""The lag is known of every part of the feed, whether a processor runs or not; where it cannot be, the part is named.
+
+The lag of a lease is counted as the .NET SDK's estimator counts it, so that both show the same number. The unit is
+transactions of the physical partition, not items and not time. Transactions of all partition keys in the physical
+partition count. Where that estimator fails, this one goes on: a lease whose partition was split while no processor ran
+is measured in the partitions that hold its range now.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from azure.cosmos.aio import ContainerProxy
+
+from cosmos_changefeed.coverage import common, leases_for, uncovered
+from cosmos_changefeed.errors import FeedRangeGone
+from cosmos_changefeed.feed import FeedPage, FeedReader
+from cosmos_changefeed.lease import EpkRange, Lease
+from cosmos_changefeed.lease_store import LeaseStore
+
+NOTHING_CHECKPOINTED = 1
+"""The lag of a lease before its first checkpoint: the true lag is not known."""
+
+_ATTEMPTS_DURING_SPLITS = 4
+
+
+@dataclass(frozen=True)
+class PartitionLag:
+    """How far the processing is in that part of a lease's range that one physical partition holds."""
+
+    partition: str
+    """The partition's id, as session tokens name it."""
+    feed_range: EpkRange
+    newest: int
+    """The LSN of the newest transaction that the replica had which answered."""
+    waiting: int | None
+    """The LSN of the oldest change without a checkpoint, as far as that replica knew; None: none waits."""
+
+    def is_past(self, lsn: int) -> bool:
+        """Whether every change up to this LSN has a checkpoint. No clock plays a part, and no replica that lags lies.
+
+        A replica that shows a change has all that came before, in the order of the LSNs.
+        """
+        return self.newest >= lsn if self.waiting is None else self.waiting > lsn
+
+
+@dataclass(frozen=True)
+class LeaseLag:
+    """How far the processing of one lease is behind."""
+
+    lease_token: str
+    owner: str | None
+    lag: int
+    """Transactions without a checkpoint; 0: all are handled; 1 also before the first checkpoint.
+
+    After a split the sum of the children's, in which a transaction from before the split counts for each of them.
+    """
+    waiting_since: datetime | None
+    """When the oldest change without a checkpoint was written, to the second; None when no change waits. Watch this
+    time rather than the lag: the lag counts transactions, whatever their age.
+    """
+    position: int | None = None
+    """The LSN up to which all is handled; None before the first checkpoint. Two readings of one lease, subtracted, are
+    the transactions that were handled in between, by whichever instance."""
+    partitions: Sequence[PartitionLag] = ()
+    """Those that hold the range now: several after a split that no processor has followed yet."""
+    feed_range: EpkRange | None = None
+    """The keys that the lease covers; None for a lease of an old .NET version."""
+
+    @property
+    def newest(self) -> int | None:
+        """The LSN of the partition's newest transaction; None when the range lies in several partitions."""
+        return self.partitions[0].newest if len(self.partitions) == 1 else None
+
+
+@dataclass(frozen=True)
+class FeedLag:
+    """How far the processing of a whole feed is behind."""
+
+    leases: list[LeaseLag]
+    missing: list[str]
+    """The tokens of the leases that are missing: nobody works on their partitions. All, before the first start."""
+
+    def is_past(self, session_token: str) -> bool | None:
+        """Whether every change that the token knows of has a checkpoint, in all partitions that the token names.
+
+        None: not known of one of them, which no lease covers, or which has been split since: take another token.
+        """
+        named = [(each.partition(":")[0], _lsn(each)) for each in session_token.split(",")]
+        found = [
+            [
+                part.is_past(lsn)
+                for lease in self.leases
+                for part in lease.partitions
+                if part.partition == name
+            ]
+            for name, lsn in named
+        ]
+        return all(map(all, found)) if all(found) else None
+
+
+async def estimate_lag(
+    monitored: ContainerProxy,
+    leases: ContainerProxy,
+    *,
+    lease_prefix: str = "",
+    session_token: str | None = None,
+) -> FeedLag:
+    """The lag of every lease of a processor, whether the processor runs or not. Costs one small read for each lease.
+
+    A replica that lags shows less than there is. With a session token of the monitored container nothing that was
+    written before the token is left out; a token for several physical partitions is their tokens, joined by commas.
+
+    Raises the SDK's errors; LeasesUnusable for a lease that cannot be read; FeedRangeGone when the partitions go on
+    being split while they are read: ask again.
+    """
+    reader = await FeedReader.open(monitored)
+    store = LeaseStore(leases, monitored=reader.identity, prefix=lease_prefix)
+    found = await store.all()
+    missing = await _missing(found, store, reader)
+    lags = await asyncio.gather(*(_lag_of(lease, reader, session_token) for lease in found))
+    return FeedLag(list(lags), missing)
+
+
+async def _missing(leases: list[Lease], store: LeaseStore, reader: FeedReader) -> list[str]:
+    gaps = await uncovered(leases, reader)
+    if not gaps:
+        return []
+    # One query may see neither the children's leases nor the parent's, when a split is followed meanwhile.
+    gaps = common(gaps, await uncovered(await store.all(), reader))
+    if not gaps:
+        return []
+    return [lease.token for lease in leases_for(gaps, await reader.partitions(), lease_id=store.lease_id)]
+
+
+async def _lag_of(lease: Lease, reader: FeedReader, session_token: str | None) -> LeaseLag:
+    if lease.feed_range is None:
+        return LeaseLag(lease.token, lease.owner, NOTHING_CHECKPOINTED, None)
+    parts = await _first_changes(lease.feed_range, lease.continuation, reader, session_token)
+    pages = [page for _, page in parts]
+    behind = sum(transactions_behind(page) for page in pages)
+    return LeaseLag(
+        lease.token,
+        lease.owner,
+        NOTHING_CHECKPOINTED if lease.continuation is None else behind,
+        min((time for page in pages if (time := _written_at(page))), default=None),
+        position=None if lease.continuation is None else int(lease.continuation.strip('"')),
+        partitions=[_partition_lag(*part) for part in parts],
+        feed_range=lease.feed_range,
+    )
+
+
+async def _first_changes(
+    feed_range: EpkRange, continuation: str | None, reader: FeedReader, session_token: str | None
+) -> list[tuple[EpkRange, FeedPage]]:
+    """Each physical partition's part of the range, and the first page after the continuation in it."""
+    parts = [feed_range]
+    for _ in range(_ATTEMPTS_DURING_SPLITS):
+        try:
+            pages = await asyncio.gather(
+                *(
+                    reader.read(
+                        part,
+                        continuation=continuation,
+                        start="Beginning",
+                        max_items=1,
+                        session_token=session_token,
+                    )
+                    for part in parts
+                )
+            )
+        except FeedRangeGone:
+            parts = common([feed_range], await reader.ranges())
+        else:
+            return list(zip(parts, pages, strict=True))
+    raise FeedRangeGone(f"{feed_range} is split again and again while its lag is read: try again")
+
+
+def _partition_lag(feed_range: EpkRange, page: FeedPage) -> PartitionLag:
+    waiting = int(page.items[0]["_lsn"]) if page.items else None
+    newest = session_lsn(page.session_token)
+    return PartitionLag(page.session_token.partition(":")[0], feed_range, newest, waiting)
+
+
+def _written_at(page: FeedPage) -> datetime | None:
+    """The time of the page's oldest item. Items of a later page are not older; inside a page any order is possible."""
+    times = [int(item["_ts"]) for item in page.items]
+    return datetime.fromtimestamp(min(times), UTC) if times else None
+
+
+def transactions_behind(page: FeedPage) -> int:
+    """The lag, from the page after the checkpoint: the partition's LSN minus the LSN before the first change."""
+    newest = session_lsn(page.session_token)
+    last_handled = int(page.items[0]["_lsn"]) - 1 if page.items else newest
+    return max(0, newest - last_handled)
+
+
+def session_lsn(session_token: str) -> int:
+    """The LSN in a session token: 12 for ``0:-1#12`` and for ``0:12``; of tokens joined by commas the highest.
+
+    Tokens are joined where a partition was split: the numbers of a child go on from those of its parent.
+    """
+    return max(map(_lsn, session_token.split(",")))
+
+
+def _lsn(session_token: str) -> int:
+    version = session_token.partition(":")[2] or session_token
+    segments = version.split("#")
+    return int(segments[1] if len(segments) > 1 else segments[0])

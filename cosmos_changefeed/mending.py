@@ -1,0 +1,96 @@
+"""A part of the feed that has lost its lease gets one again, read from the beginning: no change is passed over.
+
+Lease documents are lost when somebody deletes them, or restores their container from a backup. Processors create the
+leases only once (the ``.info`` document remembers it), so nobody would work on that part again. The lost checkpoint is
+not known, so the new lease has none: every change that is still stored is delivered again. Never is a lease made from
+"now": the changes before it would be lost.
+
+A gap counts only after it was there at every look for the time in which a lease expires, because a look is a query and
+no snapshot: while a split writes the children's leases and deletes the parent's, one query may see neither. Nor does a
+mistake lose anything. A new lease is only ever created, so a lease that is there keeps its checkpoint; a lease that
+should not be there delivers changes a second time.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+
+from azure.cosmos.aio import ContainerProxy
+
+from cosmos_changefeed.coverage import common, leases_for, uncovered
+from cosmos_changefeed.feed import FeedReader
+from cosmos_changefeed.lease import EpkRange, Lease
+from cosmos_changefeed.lease_store import LeaseStore
+
+_log = logging.getLogger(__name__)
+
+
+class LeaseMender:
+    """Looks at the leases again and again. Any number of menders may work on the same leases."""
+
+    def __init__(
+        self,
+        reader: FeedReader,
+        store: LeaseStore,
+        *,
+        patience: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._reader = reader
+        self._store = store
+        self._patience = patience
+        self._clock = clock
+        self._since = 0.0
+        self.missing: list[EpkRange] = []
+        """The ranges without a lease, at each look so far."""
+
+    async def look(self, leases: Sequence[Lease]) -> None:
+        """Note the gaps between ``leases``; fill those that were there for as long as patience says.
+
+        Raises the SDK's errors. What is not filled then is filled at a later look.
+        """
+        asked = self._clock()
+        found = await uncovered(leases, self._reader)
+        still = common(self.missing, found)
+        if not still:
+            self.missing, self._since = found, asked
+            return
+        self.missing = still
+        if asked - self._since >= self._patience:
+            await self._fill(still)
+            self.missing = []
+
+    async def _fill(self, missing: Sequence[EpkRange]) -> None:
+        partitions = await self._reader.partitions()
+        for lease in leases_for(missing, partitions, lease_id=self._store.lease_id):
+            if await self._store.create(lease):
+                _log.error(
+                    "lease %s was missing, so nothing of its partition was delivered; it is made again and reads from "
+                    "the beginning. Every change that is still stored is delivered again. Find out who deletes "
+                    "documents of the lease container",
+                    lease.token,
+                )
+            else:
+                _log.warning(
+                    "lease %s was missing, and is there: another instance has made it again, or an attempt of this one "
+                    "whose answer was lost, or the look was an old read",
+                    lease.token,
+                )
+
+
+async def mend_leases(
+    monitored: ContainerProxy, leases: ContainerProxy, *, lease_prefix: str = "", patience: float
+) -> None:
+    """Make the missing leases again, for a processor that does not do so itself; returns at once when none is missing.
+
+    ``patience``: seconds between two looks; take the processor's ``expiration_interval``. The processor must be one
+    that starts from the beginning. Raises the SDK's errors.
+    """
+    reader = await FeedReader.open(monitored)
+    store = LeaseStore(leases, monitored=reader.identity, prefix=lease_prefix)
+    mender = LeaseMender(reader, store, patience=patience)
+    await mender.look(await store.all())
+    if mender.missing:
+        await asyncio.sleep(patience)
+        await mender.look(await store.all())

@@ -1,0 +1,77 @@
+"""One command does what an operator, or a container, does with a service; each of its parts is a module of its own.
+
+    cosmos-outbox COMMAND [--service MODULE] ...
+
+``python -m cosmos_outbox`` is the same, where the package is not installed but deployed as a folder.
+"""
+
+import importlib
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from cosmos_outbox.cli import installed
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of the command; its module is imported when it is asked for."""
+
+    does: str
+    module: str
+    function: str = "main"
+
+    def main(self) -> Callable[..., int]:
+        """What runs it, and returns the exit code."""
+        found: Callable[..., int] = getattr(importlib.import_module(self.module), self.function)
+        return found
+
+
+PARTS: Mapping[str, Part] = {
+    "init": Part("write a new service, which runs at once", "cosmos_outbox.cli.init"),
+    "relay": Part("forward events, in a process of its own", "cosmos_outbox.cli.work", "relay_main"),
+    "subscriber": Part(
+        "receive messages, in a process of its own", "cosmos_outbox.cli.work", "subscriber_main"
+    ),
+    "preflight": Part("check a deployment before traffic does", "cosmos_outbox.cli.preflight"),
+    "status": Part("tell how the service is, and what to do", "cosmos_outbox.cli.status"),
+    "parked": Part("list the events that cannot be sent, or show one", "cosmos_outbox.cli.parked"),
+    "replay": Part("send an aggregate's parked events", "cosmos_outbox.cli.parked", "replay_main"),
+    "set-aside": Part(
+        "list the messages that could not be applied, or show one", "cosmos_outbox.cli.set_aside"
+    ),
+    "apply": Part("try a message that was set aside", "cosmos_outbox.cli.set_aside", "apply_main"),
+    "discard": Part("give up a parked event, or a message that was set aside", "cosmos_outbox.cli.discard"),
+    "history": Part("tell what became of an aggregate's events", "cosmos_outbox.cli.history"),
+    "erase": Part("erase an aggregate's data from all that the service keeps", "cosmos_outbox.cli.erase"),
+    "publish-again": Part("publish the events of a time again", "cosmos_outbox.cli.publish_again"),
+    "rebuild": Part("fill or repair a read model from its sources", "cosmos_outbox.cli.rebuild"),
+    "brake": Part("stop and resume the expiry of events", "cosmos_outbox.cli.brake"),
+}
+
+UNUSABLE = 2
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one part, and return its exit code; 2 when there is no such part."""
+    given = sys.argv[1:] if argv is None else argv
+    name = given[0] if given else "--help"
+    if name in ("-h", "--help"):
+        print(usage())
+        return 0 if given else UNUSABLE
+    if name not in PARTS:
+        print(
+            f"cosmos-outbox: there is no command {name!r}; cosmos-outbox --help lists them", file=sys.stderr
+        )
+        return UNUSABLE
+    installed.require(f"cosmos-outbox {name}")
+    return PARTS[name].main()(given[1:])
+
+
+def usage() -> str:
+    """The parts, a line each."""
+    longest = max(map(len, PARTS))
+    lines = [f"  {name:<{longest}}  {part.does}" for name, part in PARTS.items()]
+    return "\n".join(
+        ["usage: cosmos-outbox COMMAND [--service MODULE] ...", "", *lines, "", "COMMAND --help tells more."]
+    )

@@ -1,0 +1,106 @@
+"""Checks the configured account and namespace before traffic does; each line says what is wrong and how to repair it.
+
+    cosmos-outbox preflight [--settings FILE] [--survive 1h] [--subscription NAME]... [--as-app]
+
+Exit code 0: all right; 1: something is wrong; 2: something could not be checked, or a setting is missing.
+"""
+
+import argparse
+import asyncio
+import logging
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+
+from azure.identity.aio import DefaultAzureCredential
+
+from cosmos_outbox.cli import told
+from cosmos_outbox.preflight.checks import Plan, check
+from cosmos_outbox.preflight.report import COULD_NOT_CHECK, Finding, exit_code, summary
+from cosmos_outbox.settings.errors import Misconfigured
+
+_EMULATOR_PORT = 5300
+"""https://learn.microsoft.com/azure/service-bus-messaging/overview-emulator"""
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_LONGEST_DIGITS = 7
+
+
+def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ) -> int:
+    """Check, print a line for each thing looked at, and return the exit code."""
+    arguments = _parser().parse_args(argv)
+    try:
+        values = told.settings(arguments, environment)
+        logging.getLogger("azure").setLevel(logging.CRITICAL)  # preflight's own line tells a failure once
+        findings = asyncio.run(_checked(_plan(values, arguments)))
+    except Misconfigured as error:
+        print(f"preflight: {error}", file=sys.stderr)
+        return COULD_NOT_CHECK
+    for finding in findings:
+        print(finding)
+    print(summary(findings))
+    return exit_code(findings)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="cosmos-outbox preflight",
+        description="Check the Cosmos DB account and the Service Bus namespace that the settings name.",
+        epilog="Exit code 0: all right, 1: something is wrong, 2: something could not be checked.",
+    )
+    told.add_settings(parser)
+    parser.add_argument(
+        "--survive",
+        type=_duration,
+        default=timedelta(hours=1),
+        metavar="TIME",
+        help="the outage to survive, such as 30m, 1h or 2d (default 1h)",
+    )
+    parser.add_argument(
+        "--subscription",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="check this subscription of the topic too; may be given several times",
+    )
+    told.add_argument(parser)
+    parser.add_argument(
+        "--as-app",
+        action="store_true",
+        help="run by the app's own identity: also try what the app does, without leaving a trace",
+    )
+    return parser
+
+
+def _duration(text: str) -> timedelta:
+    match = re.fullmatch(rf"([0-9]{{1,{_LONGEST_DIGITS}}})([smhd])", text)
+    if match is None or int(match[1]) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time: write it like 90s, 30m, 1h or 2d")
+    return timedelta(seconds=int(match[1]) * _UNITS[match[2]])
+
+
+def _plan(values: Mapping[str, str], arguments: argparse.Namespace) -> Plan:
+    port = values.get("SERVICEBUS_ADMIN_PORT") or str(_EMULATOR_PORT)
+    if not (port.isascii() and port.isdigit() and 0 < int(port) < 65_536):
+        raise Misconfigured(
+            f"SERVICEBUS_ADMIN_PORT is {port!r}: set it to the port of the emulator's management API"
+        )
+    service = told.service(arguments, values)
+    return Plan(
+        settings=service.settings(values),
+        service=service,
+        other_subscriptions=tuple(arguments.subscription),
+        survive=arguments.survive,
+        as_app=arguments.as_app,
+        emulator_port=int(port),
+    )
+
+
+async def _checked(plan: Plan) -> list[Finding]:
+    """The findings. Without a connection string the caller's own sign-in is used, whatever identity the app has."""
+    if plan.settings.cosmos.connection_string and plan.settings.servicebus.connection_string:
+        return await check(plan, None)
+    async with DefaultAzureCredential() as credential:
+        return await check(plan, credential)

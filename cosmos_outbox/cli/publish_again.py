@@ -1,0 +1,231 @@
+"""Every event of a time that is still stored can be published again, for a subscriber that has lost what it had.
+
+    cosmos-outbox publish-again --since TIME --to TIME [--aggregate TYPE/ID] [--run ID] [--dry-run]
+
+Exit code 0: all published; 1: all but what is listed; 2: it could not begin, or was cut off and can be started again.
+Nothing is sent before the relay has forwarded it: an event's first message must not come after its second one. So each
+window is read, then a fence is made, and the window waits until the relay has forwarded all that the fence knows of.
+The numbers of the transactions decide, not the times: a clock may be turned back.
+"""
+
+import argparse
+import asyncio
+import logging
+import math
+import os
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from uuid import UUID, uuid4
+
+from cosmos_outbox.cli import told
+from cosmos_outbox.cosmos.store.fences import fence_everywhere
+from cosmos_outbox.outbox.aggregate import AggregateKey
+from cosmos_outbox.outbox.errors import OutboxError
+from cosmos_outbox.outbox.republish import (
+    PATIENCE_SECONDS,
+    EventHistory,
+    Nowhere,
+    Progress,
+    Republishing,
+    Span,
+    Window,
+)
+from cosmos_outbox.outbox.unit_of_work import Clock, utc_now
+from cosmos_outbox.settings.errors import Misconfigured, NotForwardedYet
+from cosmos_outbox.wiring.outbox import Outbox
+from cosmos_outbox.wiring.service import Service
+
+ALL, NOT_ALL, CUT_OFF = 0, 1, 2
+
+CLOCKS_DIFFER_SECONDS = 5
+"""So long after its end a time is over by the store's clock too."""
+
+_SAY_EVERY_SECONDS = 5.0
+_LOOK_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be published again, and under which run."""
+
+    span: Span
+    run: UUID
+    dry_run: bool = False
+
+
+async def republish(outbox: Outbox, plan: Plan, progress: Progress, *, clock: Clock = utc_now) -> None:
+    """Publish again, telling how far it is. ``progress`` has what was done, whatever ends it.
+
+    Raises NotForwardedYet, NotDelivered, Throttled, Unavailable, Misconfigured.
+    """
+    relay = outbox.relay
+    _check_over(plan.span, clock())
+    work = Republishing(
+        _Forwarded(outbox, outbox.history(await _fence(outbox))),
+        relay.parking,
+        relay.originals,
+        Nowhere() if plan.dry_run else relay.publisher,
+        plan.run,
+        relay.reading_seconds,
+        PATIENCE_SECONDS,
+    )
+    said_at = time.monotonic()
+    async for reached in work.publish(plan.span, progress):
+        if time.monotonic() - said_at >= _SAY_EVERY_SECONDS:
+            said_at = time.monotonic()
+            _say(f"{_count(progress, plan)}, all that was stored before {_text(reached)}")
+
+
+def _check_over(span: Span, now: datetime) -> None:
+    """What is stored later, in a second of the span, would be behind no fence. Raises NotForwardedYet."""
+    if span.to > now.timestamp() - CLOCKS_DIFFER_SECONDS:
+        raise NotForwardedYet(
+            f"the time until {_text(span.to)} is not over, or has been for less than {CLOCKS_DIFFER_SECONDS} s, by "
+            "which the store's clock may differ. Wait a few seconds, or choose an earlier --to"
+        )
+
+
+async def _fence(outbox: Outbox) -> str:
+    return await fence_everywhere(outbox.container(outbox.feed.id), outbox.feed)
+
+
+@dataclass(frozen=True)
+class _Forwarded:
+    """The windows of a history, each handed out when the relay has forwarded or parked all that is in it."""
+
+    outbox: Outbox
+    history: EventHistory
+
+    async def window(self, span: Span) -> Window:
+        """As of the history. Raises NotForwardedYet too."""
+        window = await self.history.window(span)
+        if window.events:
+            await self._forwarded()
+        return window
+
+    async def _forwarded(self) -> None:
+        token, give_up_at = await _fence(self.outbox), time.monotonic() + PATIENCE_SECONDS
+        while not (passed := await self.outbox.observer.has_forwarded(token)):
+            if time.monotonic() >= give_up_at:
+                raise NotForwardedYet(
+                    "the relay has no lease for a part of the store, so how far it is there is not known. Wait until "
+                    "GET /api/relay shows no missingLeases"
+                    if passed is None
+                    else "the relay has not forwarded all that is stored, and an event's second message must not come "
+                    "before its first. See GET /api/relay, and wait until the relay has caught up"
+                )
+            await asyncio.sleep(_LOOK_SECONDS)
+            if passed is None:  # a partition was split meanwhile
+                token = await _fence(self.outbox)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Publish again, and return the exit code."""
+    parser = _parser()
+    arguments = parser.parse_args(argv)
+    if arguments.since >= arguments.to:
+        parser.error("--since must be before --to")
+    span = Span(math.floor(arguments.since), math.ceil(arguments.to), arguments.aggregate)
+    plan = Plan(span, arguments.run or uuid4(), arguments.dry_run)
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("azure").setLevel(logging.CRITICAL)  # the last line tells a failure once
+    progress = Progress()
+    _say(f"run {plan.run}: events that were stored from {_text(span.since)} until before {_text(span.to)}")
+    try:
+        asyncio.run(_wired(told.service(arguments), plan, progress))
+    except Misconfigured as error:
+        print(f"publish-again: {error}", file=sys.stderr)
+        return CUT_OFF
+    except (NotForwardedYet, OutboxError) as error:
+        return _cut_off(str(error), plan, progress)
+    except KeyboardInterrupt:
+        return _cut_off("interrupted", plan, progress)
+    for aggregate, reason in progress.skipped.items():
+        _say(f"skipped {aggregate}: {reason}")
+    _say(_summary(plan, progress))
+    return ALL if progress.whole else NOT_ALL
+
+
+async def _wired(service: Service, plan: Plan, progress: Progress) -> None:
+    outbox = service.wire(os.environ).outbox
+    async with outbox.resources:
+        await republish(outbox, plan, progress)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="cosmos-outbox publish-again",
+        description="Publish the events of a time again. A time is ISO 8601 with an offset: 2026-03-01T12:00:00Z.",
+        epilog="Exit code 0: all published, 1: all but what is listed, 2: cut off; start it again with --run.",
+    )
+    parser.add_argument("--since", type=_time, required=True, metavar="TIME", help="stored then or later")
+    parser.add_argument("--to", type=_time, required=True, metavar="TIME", help="stored before")
+    parser.add_argument(
+        "--aggregate", type=_aggregate, metavar="TYPE/ID", help="of one aggregate only (default: of all)"
+    )
+    parser.add_argument(
+        "--run", type=_run, metavar="ID", help="go on with a run that was cut off, with the same times"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="count the events and publish none")
+    told.add_argument(parser)
+    return parser
+
+
+def _time(text: str) -> float:
+    with suppress(ValueError):
+        at = datetime.fromisoformat(text)
+        if at.tzinfo is not None:
+            return at.timestamp()
+    raise argparse.ArgumentTypeError(f"{text!r} is no time with an offset: write 2026-03-01T12:00:00Z")
+
+
+def _aggregate(text: str) -> AggregateKey:
+    kind, _, name = text.partition("/")
+    if not kind or not name:
+        raise argparse.ArgumentTypeError(f"{text!r} is no aggregate: write its type, / and its id")
+    return AggregateKey(kind, name)
+
+
+def _run(text: str) -> UUID:
+    try:
+        return UUID(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no run: copy the id that the run has printed"
+        ) from None
+
+
+def _count(progress: Progress, plan: Plan) -> str:
+    return f"{progress.published} event(s) {'would be ' if plan.dry_run else ''}published"
+
+
+def _summary(plan: Plan, progress: Progress) -> str:
+    left_out = [
+        f"{len(progress.skipped)} aggregate(s) skipped" if progress.skipped else "",
+        f"{progress.discarded} discarded event(s), of which only the notices" if progress.discarded else "",
+        f"{progress.ownerless} document(s) left out that belong to no aggregate"
+        if progress.ownerless
+        else "",
+    ]
+    return ", ".join([_count(progress, plan), *filter(None, left_out)])
+
+
+def _cut_off(reason: str, plan: Plan, progress: Progress) -> int:
+    print(
+        f"publish-again: cut off after {_summary(plan, progress)}: {reason}. To go on, run the same command with "
+        f"--run {plan.run}: what the topic still knows of this run is not delivered twice",
+        file=sys.stderr,
+    )
+    return CUT_OFF
+
+
+def _text(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
+
+
+def _say(line: str) -> None:
+    print(f"publish-again: {line}", flush=True)

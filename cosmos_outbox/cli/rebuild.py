@@ -1,0 +1,122 @@
+"""Fills or repairs a read model from its sources; stopped at any point, it goes on from there within a day.
+
+    cosmos-outbox rebuild [NAME] [--source-wins]
+
+Exit code 0: all entries are as their sources; 1: some could not be read, or the store went away: run it again; 2: a
+setting is missing or wrong.
+"""
+
+import argparse
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from cosmos_outbox.cli import told
+from cosmos_outbox.inbox.errors import StoreAway
+from cosmos_outbox.inbox.progress import Progress
+from cosmos_outbox.inbox.rebuild import Rebuild
+from cosmos_outbox.settings.errors import Misconfigured
+from cosmos_outbox.wiring.kept import ReadModel
+from cosmos_outbox.wiring.service import Service, Wired
+
+_BAR = 30
+
+
+async def rebuild(
+    environment: Mapping[str, str],
+    *,
+    source_wins: bool,
+    tell: Callable[[Progress, int], None],
+    service: Service,
+    name: str | None = None,
+) -> Progress:
+    """Rebuild to the end; ``tell`` gets the progress after each page, and how many sources there are in all.
+
+    Raises Misconfigured, StoreAway.
+    """
+    wired = service.wire(environment)
+    model = _model(wired, name)
+    async with wired.outbox.resources:
+        lists = model.lists("source-wins" if source_wins else "rebuild")
+        total = await lists.count_sources()
+        work = Rebuild(model.inbox, lists, source_wins=source_wins)
+        return await work.run(lambda progress: tell(progress, total))
+
+
+def _model(wired: Wired, name: str | None) -> ReadModel[Any]:
+    """The read model of this name, or the only one. Raises Misconfigured."""
+    models = {
+        name: each.read_model for name, each in wired.subscriptions.items() if each.read_model is not None
+    }
+    if name is None and len(models) == 1:
+        return next(iter(models.values()))
+    if name is None or name not in models:
+        known = ", ".join(models) or "none"
+        raise Misconfigured(
+            f"the read models of {wired.service.name} are: {known}. Name one of them: rebuild NAME"
+        )
+    return models[name]
+
+
+def bar(progress: Progress, total: int) -> str:
+    """One line: how much of the sources is done, and what was found. The entries are looked at first."""
+    counts = (progress.last_counts if progress.ended else None) or progress.counts
+    done = 1.0 if progress.ended or not total else min(1.0, counts.sources / total)
+    filled = round(_BAR * done)
+    return (
+        f"[{'#' * filled}{'.' * (_BAR - filled)}] {counts.sources} of {total} sources, {counts.entries} entries, "
+        f"{counts.healed + counts.rewritten} written, {counts.failed} failed"
+    )
+
+
+def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ) -> int:
+    """Rebuild, show how far it is, and return the exit code."""
+    parser = argparse.ArgumentParser(
+        prog="cosmos-outbox rebuild",
+        description="Fill or repair a read model of the service from its sources.",
+    )
+    parser.add_argument(
+        "name", nargs="?", metavar="NAME", help="of a service with several read models: which one"
+    )
+    parser.add_argument(
+        "--source-wins",
+        action="store_true",
+        help="after a restore: entries may go back. Only with the subscriber stopped and the topic drained",
+    )
+    told.add_argument(parser)
+    arguments = parser.parse_args(argv)
+    logging.basicConfig(level=logging.ERROR, format="%(message)s")
+    in_place = sys.stdout.isatty()
+
+    def tell(progress: Progress, total: int) -> None:
+        print(bar(progress, total), end="\r" if in_place and not progress.ended else "\n", flush=True)
+
+    try:
+        ended = asyncio.run(
+            rebuild(
+                environment,
+                source_wins=arguments.source_wins,
+                tell=tell,
+                service=told.service(arguments, environment),
+                name=arguments.name,
+            )
+        )
+    except Misconfigured as error:
+        print(f"rebuild: {error}", file=sys.stderr)
+        return 2
+    except StoreAway as error:
+        goes_on = "" if arguments.source_wins else ": it goes on from here"
+        print(f"rebuild: {error}. Run the same command again{goes_on}", file=sys.stderr)
+        return 1
+    if not ended.ended:
+        print(
+            "rebuild: another rebuild is at it, or an answer of the store was lost. Run the same command again when no "
+            "other one runs",
+            file=sys.stderr,
+        )
+        return 1
+    counts = ended.last_counts
+    return 0 if counts is not None and not counts.failed else 1

@@ -1,0 +1,126 @@
+"""How a service is, read from its store whether anything of it runs or not: in words, with what to do.
+
+cosmos-outbox status [--json]
+"""
+
+import os
+from argparse import Namespace
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from cosmos_outbox.cli import operating
+from cosmos_outbox.cli.operating import ATTENTION, DONE, in_words, say, say_json
+from cosmos_outbox.operations.views import relay, set_aside
+from cosmos_outbox.outbox.ttl_guard import SHARE
+from cosmos_outbox.wiring.service import Wired
+from cosmos_outbox.wiring.subscription import Subscription
+
+_MANY = 100
+
+
+def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ) -> int:
+    """Tell how the service is, and return the exit code."""
+    parser = operating.parser(
+        "status",
+        "Tell how the relay and the subscribers of a service are, and what to do about what is not well.",
+        done="all is well",
+        attention="something wants attention",
+    )
+    operating.add_json(parser)
+    return operating.run(parser, _tell, argv, environment)
+
+
+async def _tell(wired: Wired, arguments: Namespace) -> int:
+    view = await status(wired)
+    if arguments.json:
+        say_json(view)
+    else:
+        for line in in_lines(view, wired.settings.event_ttl_seconds):
+            say(line)
+    return ATTENTION if view["attention"] else DONE
+
+
+async def status(wired: Wired) -> Mapping[str, Any]:
+    """The service, its relay and its subscribers, as the calls over HTTP tell each; ``attention``: what is not well.
+
+    Raises Unavailable, Throttled, Misconfigured, StoreAway.
+    """
+    named = operating.names(wired.service)
+    told = relay.relay_status(await wired.outbox.observer.status(), named)
+    parked = {each.aggregate_type: told[each.count] for each in named if told[each.count]}
+    subscribers = {name: await _subscriber(each) for name, each in wired.subscriptions.items()}
+    return {
+        "service": wired.service.name,
+        "attention": [*_of_relay(told, parked), *_of_subscribers(subscribers)],
+        "relay": told,
+        "parkedAggregates": parked,
+        "subscribers": subscribers,
+    }
+
+
+async def _subscriber(of: Subscription) -> Mapping[str, Any]:
+    counts = await of.subscriber.retrier.counts()
+    rounds, looks = await of.sweep.progress() if of.sweep else (None, None)
+    view = set_aside.subscriber_status(counts, rounds, looks)
+    if of.effects is None:
+        return view
+    page = await of.effects.page(_MANY, None)
+    return {**view, "openEffects": len(page.items), "moreEffects": page.continuation_token is not None}
+
+
+def _of_relay(told: Mapping[str, Any], parked: Mapping[str, int]) -> Iterator[str]:
+    if told["missingLeases"]:
+        yield (
+            f"the relay has no lease for partition(s) {', '.join(told['missingLeases'])}: nothing of them is "
+            "forwarded. Start the relay (the function app, or cosmos-outbox relay); it makes a deleted lease again"
+        )
+    if late := [lease for lease in told["leases"] if lease["ttlUsed"] >= SHARE]:
+        used = max(lease["ttlUsed"] for lease in late)
+        yield (
+            f"the relay is late: an event has waited for {used:.0%} of its lifetime, and at 100% it is lost. Stop the "
+            "expiry with cosmos-outbox brake stop, then find out why the relay does not run or is refused: its log "
+            "says it"
+        )
+    if events := told["parkedEvents"]:
+        of = ", ".join(f"{count} {kind}" for kind, count in parked.items()) or "no aggregate"
+        yield (
+            f"{events} event(s) are parked, of {of}: they are not sent before somebody mends or discards what is in "
+            "their way. cosmos-outbox parked lists them"
+        )
+
+
+def _of_subscribers(subscribers: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    for name, view in subscribers.items():
+        counts = {state: count for state, count in view["setAside"].items() if count}
+        if counts:
+            of = ", ".join(f"{count} {state}" for state, count in counts.items())
+            yield f"{name} has set messages aside ({of}): cosmos-outbox set-aside {name} lists them"
+        if count := view.get("openEffects"):
+            more = " or more" if view["moreEffects"] else ""
+            yield f"{name} has {count}{more} effect(s) that wait or may have been handled: see the operations page"
+
+
+def in_lines(view: Mapping[str, Any], event_ttl_seconds: int) -> Iterator[str]:
+    """A status for people: what wants attention comes first."""
+    attention = view["attention"]
+    yield f"{view['service']}: " + (
+        f"{len(attention)} thing(s) want attention" if attention else "all is well"
+    )
+    yield from (f"- {each}" for each in attention)
+    yield from (f"relay: {_lease(lease, event_ttl_seconds)}" for lease in view["relay"]["leases"])
+    for name, each in view["subscribers"].items():
+        open_records = sum(each["setAside"].values())
+        swept = each["lastSweep"]
+        of_sweep = f"; last whole sweep {swept['endedAt']}, healed {swept['healed']}" if swept else ""
+        yield f"{name}: {open_records} message(s) set aside{of_sweep}"
+
+
+def _lease(lease: Mapping[str, Any], event_ttl_seconds: int) -> str:
+    where = f"lease {lease['lease']} of {lease['owner'] or 'nobody'}"
+    waiting = lease["oldestWaitingSeconds"]
+    if waiting is None:
+        return f"{where}: nothing waits"
+    return (
+        f"{where}: {lease['lag']} transaction(s) wait, the oldest for {in_words(waiting)} of the "
+        f"{in_words(event_ttl_seconds)} that an event lives"
+    )

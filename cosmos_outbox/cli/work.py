@@ -1,0 +1,89 @@
+"""A worker runs until it is told to stop, and stops with exit code 0; what it cannot start without is one line."""
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from cosmos_changefeed import ChangeFeedError
+from cosmos_outbox.cli import told
+from cosmos_outbox.settings.errors import Misconfigured
+from cosmos_outbox.telemetry.correlation import tag_log_lines
+from cosmos_outbox.wiring.service import Service, Wired
+from cosmos_outbox.worker import relay, subscriber
+from cosmos_outbox.worker.probes import Address
+
+
+@dataclass(frozen=True)
+class Command:
+    """One kind of worker."""
+
+    name: str
+    description: str
+    run: Callable[[Wired, asyncio.Event, Address | None], Awaitable[None]]
+    """Works for a wired service until the event is set, and answers probes at the address."""
+
+
+RELAY = Command("relay", "Forward the events of a service until told to stop.", relay.run)
+SUBSCRIBER = Command(
+    "subscriber", "Receive the messages of the service's subscriptions until told to stop.", subscriber.run
+)
+
+
+def relay_main(argv: Sequence[str] | None = None) -> int:
+    """``cosmos-outbox relay``"""
+    return main(RELAY, argv)
+
+
+def subscriber_main(argv: Sequence[str] | None = None) -> int:
+    """``cosmos-outbox subscriber``"""
+    return main(SUBSCRIBER, argv)
+
+
+def main(command: Command, argv: Sequence[str] | None = None) -> int:
+    """Run a worker. Exit code 0 after a stop, 2 with one line when a setting or the deployment is wrong."""
+    arguments = _parser(command).parse_args(argv)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("azure").setLevel(logging.WARNING)
+    tag_log_lines()
+    try:
+        asyncio.run(_until_told(command, told.service(arguments), arguments.probes))
+    except (Misconfigured, ChangeFeedError) as error:
+        print(f"{command.name}: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+async def _until_told(command: Command, service: Service, probes: Address | None) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    await command.run(service.wire(os.environ), stop, probes)
+
+
+def _parser(command: Command) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=f"cosmos-outbox {command.name}",
+        description=command.description,
+        epilog="The settings are read from the environment, as the app reads them: docs/settings.md.",
+    )
+    told.add_argument(parser)
+    parser.add_argument(
+        "--probes",
+        type=_address,
+        metavar="[HOST:]PORT",
+        help="answer GET /healthz and GET /readyz there, for a container's probes; without HOST on the loopback "
+        "address alone, with 0.0.0.0 on all (default: nowhere)",
+    )
+    return parser
+
+
+def _address(text: str) -> Address:
+    try:
+        return Address.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None

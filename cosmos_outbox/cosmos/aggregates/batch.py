@@ -1,0 +1,144 @@
+"""What one transaction writes: each changed aggregate at the version that was read, its events, records of requests.
+
+Whether a transaction can hold that is found out here, before anything is sent.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from cosmos_outbox.cosmos.aggregates.documents import (
+    aggregate_item,
+    check_id,
+    erased_request_item,
+    event_item,
+    request_item,
+)
+from cosmos_outbox.cosmos.store.item import KEEP_FOR_EVER
+from cosmos_outbox.cosmos.store.writes import Write, size_in_bytes
+from cosmos_outbox.outbox.aggregate import Aggregate, AggregateState, Changes
+from cosmos_outbox.outbox.errors import ChangeTooLarge
+from cosmos_outbox.outbox.unit_of_work import ETag, Origin, Receipt, RequestRecord
+
+MAX_OPERATIONS = 100
+MAX_BYTES = 2 * 1024 * 1024
+"""Limits of a transactional batch (https://learn.microsoft.com/azure/cosmos-db/nosql/transactional-batch)."""
+
+
+@dataclass(frozen=True)
+class Lifetimes:
+    """How many seconds after their last write documents expire."""
+
+    events: int
+    requests: int
+    """Claims of idempotency keys, and what tells later that the answer to a request was erased."""
+
+    @property
+    def tombstones(self) -> int:
+        """Deleted aggregates: at least as long as a claim of their id (rule ``lives_as_long``)."""
+        return max(self.events, self.requests)
+
+
+@dataclass(frozen=True)
+class Changed:
+    """An aggregate that has changes to store."""
+
+    aggregate: Aggregate[Any]
+    etag: ETag | None
+    """The version at which it was read; None: the aggregate is new."""
+    changes: Changes[AggregateState]
+
+    def receipt(self, etag: ETag | None) -> Receipt[Any]:
+        """For the caller, once it is stored at that version."""
+        return Receipt(type(self.aggregate).load(self.changes.state), etag, len(self.changes.events))
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The documents of the changed aggregates first, in their order, then the events."""
+
+    partition_key: str
+    changed: Sequence[Changed]
+    writes: Sequence[Write]
+
+    @classmethod
+    def of(
+        cls,
+        changed: Sequence[Changed],
+        records: Iterable[RequestRecord[Any]],
+        origin: Origin,
+        lifetimes: Lifetimes,
+    ) -> Self:
+        """The writes of one transaction.
+
+        Raises:
+            ValueError: one transaction cannot hold these aggregates.
+            ChangeTooLarge, Unpublishable: one transaction cannot hold the changes, or nobody could read them.
+        """
+        partition_key = _partition_key([each.aggregate for each in changed])
+        events = [
+            Write.create(event_item(each.aggregate, event, origin, ttl=lifetimes.events))
+            for each in changed
+            for event in each.changes.events
+        ]
+        documents = [_document(each, lifetimes) for each in changed]
+        writes = [*documents, *events, *_record_writes(changed, records, lifetimes)]
+        if len(writes) > MAX_OPERATIONS or size_in_bytes(writes) > MAX_BYTES:
+            raise too_large()
+        return cls(partition_key, changed, writes)
+
+    @property
+    def first_event(self) -> dict[str, Any]:
+        """A document that no other writer can have stored: its id was made for this batch."""
+        return self.writes[len(self.changed)].item
+
+    def __str__(self) -> str:
+        return ", ".join(str(each.aggregate.key) for each in self.changed)
+
+
+def too_large() -> ChangeTooLarge:
+    """Of this batch, whether the service says so or we do."""
+    return ChangeTooLarge(
+        f"the change is over {MAX_OPERATIONS} documents or {MAX_BYTES} bytes, the limits of one transaction: "
+        "make several smaller changes"
+    )
+
+
+def _partition_key(aggregates: Sequence[Aggregate[Any]]) -> str:
+    partition_keys = {aggregate.partition_key for aggregate in aggregates}
+    if len(partition_keys) > 1:
+        raise ValueError(
+            "aggregates of several partitions cannot be stored in one transaction: "
+            "give them the same partition_key, or change them in units of work of their own"
+        )
+    if len({aggregate.aggregate_id for aggregate in aggregates}) < len(aggregates):
+        raise ValueError(
+            "two changed aggregates have the same id, and so the same document: give each an id of its own"
+        )
+    return partition_keys.pop()
+
+
+def _document(changed: Changed, lifetimes: Lifetimes) -> Write:
+    ttl = lifetimes.tombstones if changed.aggregate.deleted else KEEP_FOR_EVER
+    item = aggregate_item(changed.aggregate, changed.changes.state, ttl=ttl)
+    if changed.etag is not None:
+        return Write.replace(item, changed.etag)
+    check_id(changed.aggregate)  # a stored one is not locked by a rule that was made later
+    return Write.create(item)
+
+
+def _record_writes(
+    changed: Sequence[Changed], records: Iterable[RequestRecord[Any]], lifetimes: Lifetimes
+) -> list[Write]:
+    """The records of requests, and what takes the place of the records of deleted aggregates.
+
+    Rule erased_not_removed: whether there is such a record need not be known, so that no read can be too old.
+    """
+    states = {each.aggregate.key: each.changes.state for each in changed}
+    made = [
+        Write.create(request_item(record, record.aggregate, states[record.aggregate.key]))
+        for record in records
+        if record.aggregate is not None
+    ]
+    deleted = [each.aggregate for each in changed if each.aggregate.deleted]
+    return made + [Write.upsert(erased_request_item(each, ttl=lifetimes.requests)) for each in deleted]

@@ -1,0 +1,132 @@
+"""A subscriber's entry is one item, written over the version that was read: all of it, or nothing.
+
+State, sequence and event id are in the same item (``one-write`` in ``cosmos_outbox/inbox/``). A deleted entry keeps id
+and sequence, loses everything else, and expires. An item says in which form its state was written: the state of another
+form, or one that cannot be read, is never taken for a state (``other-form`` in ``cosmos_outbox/inbox/``).
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Generic, TypeVar
+
+from pydantic import BaseModel
+
+from cosmos_outbox.cosmos.store.container import Container, StoreFailed
+from cosmos_outbox.cosmos.store.errors import Failure, Kind
+from cosmos_outbox.cosmos.store.item import KEEP_FOR_EVER, Item
+from cosmos_outbox.cosmos.store.writes import Write
+from cosmos_outbox.inbox.entry import Entry, Stamp, VersionedEntry
+from cosmos_outbox.inbox.errors import EntryChanged, StoreAway, Unstorable
+from cosmos_outbox.inbox.event import AggregateKey
+from cosmos_outbox.inbox.form import EntryForm
+from cosmos_outbox.telemetry.tracing import writing
+
+S = TypeVar("S", bound=BaseModel)
+
+TYPE = "entry"
+
+
+@dataclass(frozen=True)
+class CosmosEntries(Generic[S]):
+    """The entries of one subscriber, for aggregates of one type. See :class:`cosmos_outbox.inbox.ports.Entries`."""
+
+    container: Container
+    form: EntryForm[S]
+    deleted_ttl_seconds: int
+    """Longer than any message of a deleted aggregate can still come."""
+
+    async def read(self, key: AggregateKey) -> VersionedEntry[S] | None:
+        """The entry as this replica has it. Raises StoreAway."""
+        try:
+            item = await self.container.read(key.id, key.id)
+        except StoreFailed as error:
+            raise failed(key, error.failure) from error
+        return None if item is None else self._entry(item)
+
+    async def newest(self, key: AggregateKey) -> VersionedEntry[S] | None:
+        """The entry, behind a fence. Raises StoreAway."""
+        item = await newest_item(self.container, key)
+        return None if item is None else self._entry(item)
+
+    async def put(self, key: AggregateKey, entry: Entry[S], stamp: Stamp, *, over: str | None) -> None:
+        """Write an entry. Raises EntryChanged, Unstorable, StoreAway."""
+        item = self._item(key, entry, stamp)
+        write = Write.create(item) if over is None else Write.replace(item, over)
+        try:
+            with writing("entry"):
+                await self.container.execute(key.id, [write])
+        except StoreFailed as error:
+            kind = error.failure.kind
+            if kind in (Kind.CONFLICT, Kind.STALE) or (kind is Kind.MISSING and over is not None):
+                raise EntryChanged(f"another writer changed the entry of {key}: read it again") from error
+            raise failed(key, error.failure) from error
+
+    async def remove(self, key: AggregateKey, *, over: str) -> None:
+        """Remove an entry. Raises EntryChanged, StoreAway."""
+        try:
+            await self.container.execute(key.id, [Write.delete(key.id, over)])
+        except StoreFailed as error:
+            if error.failure.kind in (Kind.STALE, Kind.MISSING):
+                raise EntryChanged(f"another writer changed the entry of {key}: read it again") from error
+            raise store_away(error.failure) from error
+
+    def _item(self, key: AggregateKey, entry: Entry[S], stamp: Stamp) -> Item:
+        state = entry.state
+        return {
+            "id": key.id,
+            "partitionKey": key.id,
+            "type": TYPE,
+            "aggregateType": key.type,
+            "lastSequence": entry.last_sequence,
+            "lastEventId": entry.last_event_id,
+            "healed": entry.healed,
+            "form": self.form.version,
+            "deleted": state is None,
+            "data": None if state is None else self.form.write(state),
+            "search": {} if state is None else self.form.texts(state),
+            "appliedAt": stamp.at.isoformat(),
+            "lateSeconds": None if stamp.late_seconds is None else round(stamp.late_seconds, 3),
+            "blockedSince": None,
+            "ttl": self.deleted_ttl_seconds if state is None else KEEP_FOR_EVER,
+        }
+
+    def _entry(self, item: Item) -> VersionedEntry[S]:
+        state = self.form.read(item) if self.form.is_of(item) and not item["deleted"] else None
+        other_form = state is None and not item["deleted"]
+        entry = Entry(item["lastSequence"], item["lastEventId"], state, item["healed"], other_form)
+        return VersionedEntry(entry, str(item["_etag"]), time_or_none(item["blockedSince"]))
+
+
+def time_or_none(text: str | None) -> datetime | None:
+    """A stored time."""
+    return None if text is None else datetime.fromisoformat(text)
+
+
+def text_or_none(time: datetime | None) -> str | None:
+    """A time to be stored."""
+    return None if time is None else time.isoformat()
+
+
+async def newest_item(container: Container, key: AggregateKey) -> Item | None:
+    """The item of an aggregate, behind a fence; None: it is proven that there is none. Raises StoreAway."""
+    try:
+        if not await container.exists(key.id, key.id):
+            return None
+        item = await container.read(key.id, key.id)
+    except StoreFailed as error:
+        raise failed(key, error.failure) from error
+    if item is None:  # deleted or expired since, or the replica is behind: the next attempt tells
+        raise StoreAway(f"the store shows an old state of {key}: try again")
+    return item
+
+
+def failed(key: AggregateKey, failure: Failure) -> StoreAway | Unstorable:
+    """What a failed call about one aggregate means: a refusal of the request says nothing about the others."""
+    if failure.kind in (Kind.TOO_LARGE, Kind.INVALID):
+        return Unstorable(f"the store refuses what is asked of {key}: {failure.detail}")
+    return store_away(failure)
+
+
+def store_away(failure: Failure) -> StoreAway:
+    """Every failure of the store that is not about one item hits all aggregates."""
+    return StoreAway(str(failure.error()), retry_after_seconds=failure.retry_after_seconds)

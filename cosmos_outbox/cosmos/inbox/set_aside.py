@@ -1,0 +1,264 @@
+"""The records of one subscription are in one logical partition, and each is created once and changed at its version.
+
+A record that exists is left as it is: the message came again after its record was written, and perhaps closed. The body
+of a message is kept as it came, in base64; a closed record has none, and expires.
+"""
+
+import base64
+import logging
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from cosmos_outbox.cosmos.inbox.entries import store_away
+from cosmos_outbox.cosmos.store import continuation
+from cosmos_outbox.cosmos.store.container import Container, StoreFailed
+from cosmos_outbox.cosmos.store.erased import ERASED, emptied, names, note_id
+from cosmos_outbox.cosmos.store.errors import Kind
+from cosmos_outbox.cosmos.store.item import KEEP_FOR_EVER, Item
+from cosmos_outbox.cosmos.store.writes import Write
+from cosmos_outbox.inbox.errors import NotSetAside, RecordChanged, StoreAway
+from cosmos_outbox.inbox.event import AggregateKey
+from cosmos_outbox.inbox.set_aside import Delivery, Record, RecordPage, State
+from cosmos_outbox.inbox.state import ATTEMPTS
+from cosmos_outbox.outbox.unit_of_work import Clock, utc_now
+
+_OPEN = "SELECT * FROM c WHERE ARRAY_CONTAINS(@states, c.state) ORDER BY c.setAsideAt"
+_WAITING = "SELECT * FROM c WHERE c.state = @state ORDER BY c.triedAt"
+_OF_ONE = "SELECT * FROM c WHERE c.state = @state AND c.aggregateId = @id AND c.aggregateType = @type"
+_OLDER = "SELECT * FROM c WHERE ARRAY_CONTAINS(@states, c.state) AND c.setAsideAt < @then"
+_ERASED = "SELECT * FROM c WHERE c.state = @state"
+_COUNT = "SELECT VALUE COUNT(1) FROM c WHERE c.state = @state"
+_LISTED = (
+    "id", "state", "reason", "setAsideAt", "messageId", "enqueuedNumber", "eventId", "aggregateType", "aggregateId",
+    "action", "sequence", "attempts", "_etag",
+)  # fmt: skip
+"""All but the message itself: a hundred of them may have many megabytes."""
+_STATES = [state.value for state in State if state.is_open]
+_PAGE = 100
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class CosmosSetAside:
+    """See :class:`cosmos_outbox.inbox.set_aside.SetAside`."""
+
+    container: Container
+    subscription: str
+    scope: str
+    """Names the list in tokens."""
+    closed_ttl_seconds: int
+    clock: Clock = utc_now
+
+    async def add(self, record: Record) -> None:
+        """Create a record, without the message where the store does not take it, or its person is erased.
+
+        Raises StoreAway.
+        """
+        try:
+            try:
+                await self._create(record, record.delivery)
+            except StoreFailed as error:
+                if error.failure.kind not in (Kind.TOO_LARGE, Kind.INVALID):
+                    raise
+                await self._create(record, None)
+            if await self._is_erased(record):  # erased-keeps-nothing
+                await self._empty(record.id)
+        except StoreFailed as error:
+            raise store_away(error.failure) from error
+
+    async def _create(self, record: Record, delivery: Delivery | None) -> None:
+        try:
+            await self._execute(Write.create(self._item(record, delivery)))
+        except StoreFailed as error:
+            if error.failure.kind is not Kind.CONFLICT:
+                raise  # created-once: else the record is there, whatever its state
+
+    async def _is_erased(self, record: Record) -> bool:
+        """Whether the aggregate is erased: behind the answer about the record, so that no earlier note is missed."""
+        if record.aggregate is not None:
+            found = await self.container.read(note_id(record.aggregate.id), self.subscription)
+            return found is not None
+        delivery = record.delivery
+        if delivery is None:
+            return False
+        erased = [each async for each in self._erased_ids()]
+        return any(names(delivery.body, delivery.properties, each) for each in erased)
+
+    async def _erased_ids(self) -> AsyncIterator[str]:
+        token: str | None = None
+        while True:
+            notes, token = await self.container.page(
+                _ERASED, {"@state": ERASED}, _PAGE, token, partition_key=self.subscription
+            )
+            for each in notes:
+                yield each["erasedId"]
+            if token is None:
+                return
+
+    async def _empty(self, record_id: str) -> None:
+        """Raises StoreFailed, StoreAway."""
+        for _ in range(ATTEMPTS):
+            item = await self.container.read(record_id, self.subscription)
+            write = emptied(item, self.closed_ttl_seconds) if item else None
+            if write is None:
+                return
+            try:
+                await self._execute(write)
+            except StoreFailed as error:
+                if error.failure.kind not in (Kind.STALE, Kind.MISSING):
+                    raise
+            else:
+                _log.warning("record %s keeps nothing of its message: the person is erased", record_id)
+                return
+        raise StoreAway("a record of a person that is erased changed each time that it was to be emptied")
+
+    async def waits(self, aggregate: AggregateKey) -> bool:
+        """Whether a record of the aggregate is seen to wait: one is read, however many there are. Raises StoreAway."""
+        try:
+            found = await self.container.first(
+                _listed(_OF_ONE), _waiting_of(aggregate), 1, partition_key=self.subscription
+            )
+        except StoreFailed as error:
+            raise store_away(error.failure) from error
+        return found != []
+
+    async def waiting(self, aggregate: AggregateKey | None = None) -> AsyncIterator[Record]:
+        """The records that wait. Raises StoreAway."""
+        if aggregate is None:
+            found = self._all(_WAITING, {"@state": State.WAITING.value})
+        else:
+            found = self._all(_OF_ONE, _waiting_of(aggregate))
+        async for record in found:
+            yield record
+
+    async def older(self, than: datetime) -> AsyncIterator[Record]:
+        """The open records from before then. Raises StoreAway."""
+        async for record in self._all(_OLDER, {"@states": _STATES, "@then": than.isoformat()}):
+            yield record
+
+    async def page(self, size: int, continuation_token: str | None) -> RecordPage:
+        """A page of open records. Raises UnknownContinuation, StoreAway."""
+        token = continuation.unseal(self.scope, continuation_token) if continuation_token else None
+        try:
+            items, token = await self.container.page(
+                _listed(_OPEN), {"@states": _STATES}, size, token, partition_key=self.subscription
+            )
+        except StoreFailed as error:
+            if continuation_token and error.failure.kind is Kind.INVALID:
+                raise continuation.unusable() from error
+            raise store_away(error.failure) from error
+        return RecordPage(
+            [_record(item) for item in items], continuation.seal(self.scope, token) if token else None
+        )
+
+    async def count(self, state: State) -> int:
+        """How many records are in this state. Raises StoreAway."""
+        try:
+            return await self.container.count(
+                _COUNT, {"@state": state.value}, partition_key=self.subscription
+            )
+        except StoreFailed as error:
+            raise store_away(error.failure) from error
+
+    async def get(self, record_id: str) -> Record:
+        """One record, open or closed. Raises NotSetAside, StoreAway."""
+        try:
+            item = await self.container.read(record_id, self.subscription)
+            if item is None and await self.container.exists(record_id, self.subscription):
+                item = await self.container.read(record_id, self.subscription)
+        except StoreFailed as error:
+            raise store_away(error.failure) from error
+        if item is None:
+            raise NotSetAside("no record has this id: take an id from the list of what is set aside")
+        return _record(item)
+
+    async def change(self, record: Record, state: State, reason: str, *, attempts: int) -> None:
+        """Write what became of a record. Raises RecordChanged, StoreAway."""
+        assert record.version is not None, "a record that was read has its version"
+        changed = Record(**{**vars(record), "state": state, "reason": reason, "attempts": attempts})
+        delivery = record.delivery if state.is_open else None
+        try:
+            await self._execute(Write.replace(self._item(changed, delivery), record.version))
+        except StoreFailed as error:
+            if error.failure.kind in (Kind.STALE, Kind.MISSING):
+                raise RecordChanged("somebody else changed the record: read it again") from error
+            raise store_away(error.failure) from error
+
+    async def _execute(self, write: Write) -> None:
+        await self.container.execute(self.subscription, [write])
+
+    async def _all(self, query: str, parameters: Mapping[str, Any]) -> AsyncIterator[Record]:
+        token: str | None = None
+        while True:
+            try:
+                items, token = await self.container.page(
+                    _listed(query), parameters, _PAGE, token, partition_key=self.subscription
+                )
+            except StoreFailed as error:
+                raise store_away(error.failure) from error
+            for item in items:
+                yield _record(item)
+            if token is None:
+                return
+
+    def _item(self, record: Record, delivery: Delivery | None) -> Item:
+        aggregate, now = record.aggregate, self.clock().isoformat()
+        return {
+            "id": record.id,
+            "partitionKey": self.subscription,
+            "type": "setAside",
+            "state": record.state.value,
+            "reason": record.reason,
+            "setAsideAt": record.set_aside_at.isoformat(),
+            "triedAt": now,
+            "attempts": record.attempts,
+            "messageId": record.message_id,
+            "enqueuedNumber": record.enqueued_number,
+            "eventId": record.event_id,
+            "aggregateType": aggregate.type if aggregate else None,
+            "aggregateId": aggregate.id if aggregate else None,
+            "action": record.action,
+            "sequence": record.sequence,
+            "subscription": self.subscription,
+            "body": base64.b64encode(delivery.body).decode() if delivery else None,
+            "properties": dict(delivery.properties) if delivery else None,
+            "ttl": KEEP_FOR_EVER if record.state.is_open else self.closed_ttl_seconds,
+        }
+
+
+def _waiting_of(aggregate: AggregateKey) -> dict[str, Any]:
+    return {"@state": State.WAITING.value, "@id": aggregate.id, "@type": aggregate.type}
+
+
+def _listed(query: str) -> str:
+    fields = ", ".join(f"{name}: c.{name}" for name in _LISTED)
+    return query.replace("*", f"VALUE {{{fields}}}", 1)
+
+
+def _record(item: Item) -> Record:
+    body, owner = item.get("body"), item.get("aggregateType")
+    delivery = body and Delivery(
+        item["subscription"],
+        item["messageId"],
+        item["enqueuedNumber"],
+        base64.b64decode(body),
+        item["properties"],
+    )
+    return Record(
+        id=item["id"],
+        state=State(item["state"]),
+        reason=item["reason"],
+        set_aside_at=datetime.fromisoformat(item["setAsideAt"]),
+        message_id=item["messageId"],
+        enqueued_number=item["enqueuedNumber"],
+        event_id=item.get("eventId"),
+        aggregate=AggregateKey(owner, item["aggregateId"]) if owner else None,
+        action=item.get("action"),
+        sequence=item.get("sequence"),
+        attempts=item["attempts"],
+        delivery=delivery or None,
+        version=str(item["_etag"]),
+    )

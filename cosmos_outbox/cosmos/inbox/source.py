@@ -1,0 +1,48 @@
+"""A subscriber reads the source's own document, and knows which reads are proof.
+
+The document says how far its aggregate has come (``lastSequence``), since it is written in one transaction with the
+events. A tombstone is a deleted aggregate; a missing document is one that is gone, if that is proven behind a fence.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Generic, TypeVar
+
+from cosmos_outbox.cosmos.inbox.entries import failed, newest_item
+from cosmos_outbox.cosmos.store.container import Container, StoreFailed
+from cosmos_outbox.cosmos.store.item import Item
+from cosmos_outbox.inbox.entry import Found
+from cosmos_outbox.inbox.event import AggregateKey
+
+S = TypeVar("S")
+
+
+@dataclass(frozen=True)
+class CosmosSource(Generic[S]):
+    """Aggregates whose id is their partition key, in the container of an outbox.
+
+    See :class:`cosmos_outbox.inbox.ports.Source`.
+    """
+
+    container: Container
+    state_of: Callable[[Mapping[str, Any]], S]
+    """The subscriber's state of an aggregate's ``data``."""
+
+    async def read(self, key: AggregateKey) -> Found[S] | None:
+        """The aggregate as this replica has it. Raises StoreAway."""
+        try:
+            return self._found(key, await self.container.read(key.id, key.id))
+        except StoreFailed as error:
+            raise failed(key, error.failure) from error
+
+    async def newest(self, key: AggregateKey) -> Found[S] | None:
+        """The aggregate, behind a fence. Raises StoreAway."""
+        return self._found(key, await newest_item(self.container, key))
+
+    def _found(self, key: AggregateKey, item: Item | None) -> Found[S] | None:
+        if item is None or item.get("type") != key.type:
+            return None
+        data = item["data"]
+        state = None if data.get("deleted") else self.state_of(data)
+        return Found(data.get("lastSequence", 0), state, datetime.fromtimestamp(item["_ts"], UTC))

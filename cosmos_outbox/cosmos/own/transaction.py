@@ -1,0 +1,290 @@
+"""A team's own documents and the events of their change are stored together or not at all, and the team learns which.
+
+Everything is checked before anything is sent. At the end of the block the documents and events are one batch in one
+partition; a block that raises stores nothing, and a process that dies has stored all or nothing. The batch holds an
+event whose id was made for this transaction: by it an earlier attempt whose answer was lost is recognised. A batch
+without an event cannot be recognised, and is not sent again after an answer was lost.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Any, Self
+from uuid import uuid4
+
+from cosmos_outbox.cosmos.aggregates.batch import MAX_BYTES, MAX_OPERATIONS, too_large
+from cosmos_outbox.cosmos.aggregates.once import Once, Refusal, refused, unknown
+from cosmos_outbox.cosmos.own.documents import (
+    Place,
+    Raised,
+    check_id,
+    event_data,
+    event_document,
+    own_document,
+    without_system_fields,
+)
+from cosmos_outbox.cosmos.own.numbering import Numbering
+from cosmos_outbox.cosmos.store.container import Container, StoreFailed
+from cosmos_outbox.cosmos.store.errors import Failure, Kind
+from cosmos_outbox.cosmos.store.item import Item
+from cosmos_outbox.cosmos.store.partition_key import Key, Value
+from cosmos_outbox.cosmos.store.writes import Write, size_in_bytes
+from cosmos_outbox.outbox import telemetry
+from cosmos_outbox.outbox.aggregate import AggregateKey
+from cosmos_outbox.outbox.errors import AlreadyExists, OutcomeUnknown, PreconditionFailed, Unpublishable
+from cosmos_outbox.outbox.on_commit import OnCommit
+from cosmos_outbox.outbox.unit_of_work import Clock, ETag, Origin, utc_now
+from cosmos_outbox.settings.own_container import OwnContainer
+from cosmos_outbox.telemetry import correlation
+from cosmos_outbox.telemetry.tracing import committing, nearest
+
+PATIENCE_SECONDS = 7.0
+"""How long a transaction whose answer was lost is repeated before OutcomeUnknown is raised."""
+
+_STORED = "SELECT * FROM c WHERE ARRAY_CONTAINS(@ids, c.id)"
+
+
+class Transaction:
+    """One transaction in one partition. Enter it, tell what is to be written, and leave: then it is stored.
+
+    A method raises ValueError for a call that can never be right, and Unpublishable for a document that cannot be
+    stored, or an event that nobody could read. Leaving the block raises these too, and
+
+        PreconditionFailed: a document is not at the version that was read, or is gone; nothing is stored.
+        AlreadyExists: a document that was to be created is there, or one breaks a unique key; nothing is stored.
+        ChangeTooLarge: more than 100 documents and events, or than 2 MB; nothing is stored.
+        Unpublishable: a document or an event that the store or the relay could not take; nothing is stored.
+        Throttled, Unavailable, Misconfigured: the store could not be used; nothing is stored.
+        OutcomeUnknown: the store's answer was lost: everything is stored, or nothing.
+    """
+
+    def __init__(self, parts: "Transactions", key: Key, origin: Origin) -> None:
+        self._parts = parts
+        self._place = Place(key, parts.container.paths)
+        self._origin = origin
+        self._writes: dict[str, Write] = {}
+        self._raised: list[Raised] = []
+        self._etags: Mapping[str, ETag | None] = {}
+        self._state = "new"
+
+    async def __aenter__(self) -> Self:
+        if self._state != "new":
+            raise ValueError("a transaction is used once: ask for another one")
+        self._state = "open"
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._state = "over"
+        if kind is None and (self._writes or self._raised):
+            with committing(self._origin) as origin:
+                await self._commit(origin)
+
+    def create(self, document: Mapping[str, Any]) -> None:
+        """Store a document that is not there yet."""
+        self._add(Write.create(self._own(document)))
+
+    def replace(self, document: Mapping[str, Any], *, if_match: ETag) -> None:
+        """Store a document in the place of the version with this ETag: the ``_etag`` that was read with it."""
+        self._add(Write.replace(self._own(document), self._version(if_match)))
+
+    def upsert(self, document: Mapping[str, Any]) -> None:
+        """Store a document whatever is there: of two writers at once, one is overwritten unseen."""
+        self._add(Write.upsert(self._own(document)))
+
+    def delete(self, item_id: str, *, if_match: ETag | None = None) -> None:
+        """Remove a document that is there; with ``if_match``, at this version alone."""
+        check_id(item_id)
+        self._add(Write.delete(item_id, None if if_match is None else self._version(if_match)))
+
+    def event(
+        self,
+        action: str,
+        *,
+        of: tuple[str, str],
+        data: Mapping[str, Any] | None = None,
+        document: str | None = None,
+        schema_version: int = 1,
+    ) -> str:
+        """Raise an event of an aggregate, by its type and id. Returns the event's id.
+
+        Where the type has a sequence, the aggregate's document is in the same transaction, created or replaced; it is
+        the one with the aggregate's id, unless ``document`` tells another id.
+        """
+        self._must_be_open()
+        aggregate = AggregateKey(*of)
+        self._parts.numbering.check(aggregate)
+        event_id = str(uuid4())
+        self._raised.append(
+            Raised(
+                event_id,
+                aggregate,
+                action,
+                self._now(),
+                event_data(data),
+                aggregate.id if document is None else document,
+                schema_version,
+            )
+        )
+        return event_id
+
+    def etag(self, item_id: str) -> ETag | None:
+        """After the block: the new version of a document. None: it was deleted, or others have changed it since.
+
+        Raises KeyError: it was not written here, or nothing was stored.
+        """
+        return self._etags[item_id]
+
+    def _own(self, document: Mapping[str, Any]) -> Item:
+        return own_document(document, self._place)
+
+    def _version(self, etag: ETag) -> ETag:
+        if not etag:
+            raise ValueError("if_match must be the _etag that was read with the document")
+        return etag
+
+    def _add(self, write: Write) -> None:
+        self._must_be_open()
+        item_id = write.item["id"]
+        if item_id in self._writes:
+            raise ValueError(
+                f"document {item_id} is written twice in one transaction: write it once, as it shall be"
+            )
+        self._writes[item_id] = write
+
+    def _now(self) -> datetime:
+        """Later than any time before: by it events without a sequence are told apart within their transaction."""
+        before = [event.at for event in self._raised[-1:]]
+        return max([self._parts.clock(), *(at + timedelta(microseconds=1) for at in before)])
+
+    def _must_be_open(self) -> None:
+        if self._state != "open":
+            raise ValueError("the transaction is not open: use it inside its async with block")
+
+    async def _commit(self, origin: Origin) -> None:
+        sequences = self._parts.numbering.number(self._raised, self._writes)
+        events = [
+            event_document(raised, sequence, self._place, origin, ttl=self._parts.event_ttl_seconds)
+            for raised, sequence in zip(self._raised, sequences, strict=True)
+        ]
+        documents = [*self._writes.values()]
+        batch = _Batch(self._parts.container, self._place.key, documents, events)
+        etags = await self._parts.stored(batch)
+        self._etags = {write.item["id"]: etag or None for write, etag in zip(documents, etags, strict=False)}
+        telemetry.stored((each.aggregate.type, each.action) for each in self._raised)
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """The documents first, in their order, then the events."""
+
+    container: Container
+    key: Key
+    documents: Sequence[Write]
+    events: Sequence[Item]
+
+    async def store(self) -> Sequence[ETag | None]:
+        writes = [*self.documents, *map(Write.create, self.events)]
+        if len(writes) > MAX_OPERATIONS or size_in_bytes(writes) > MAX_BYTES:
+            raise too_large()
+        once = Once(
+            self.container, self.key, writes, self._meaning, error=self._error, repeatable=bool(self.events)
+        )
+        return await once.store(asyncio.get_running_loop().time() + PATIENCE_SECONDS)
+
+    async def _meaning(self, refusal: Refusal) -> Sequence[ETag | None]:
+        """The ETags, when an earlier attempt is stored; raises what the refusal means otherwise."""
+        if self.events:
+            try:
+                if await self._is_stored():
+                    return await self._etags_since()
+            except StoreFailed as error:
+                raise unknown(error.failure) from error
+        elif refusal.answer_lost:
+            raise unknown(refusal.failure)
+        raise self._error(refusal.failure)
+
+    async def _is_stored(self) -> bool:
+        first = self.events[0]
+        stored = await self.container.read(first["id"], self.key)
+        return stored is not None and stored.get("data") == first["data"]
+
+    async def _etags_since(self) -> Sequence[ETag | None]:
+        """Each document's ETag, if it is still as this transaction has stored it."""
+        ids = [write.item["id"] for write in self.documents]
+        items = await self.container.first(_STORED, {"@ids": ids}, len(ids) + 1, partition_key=self.key)
+        found = {item["id"]: item for item in items}
+        return [self._etag(write, found.get(write.item["id"])) for write in self.documents]
+
+    def _etag(self, write: Write, found: Item | None) -> ETag | None:
+        if found is None or write.kind == "delete" or without_system_fields(found) != write.item:
+            return None
+        return str(found["_etag"])
+
+    def _error(self, failure: Failure) -> Exception:
+        which = self._which(failure.index)
+        match failure.kind:
+            case Kind.CONFLICT:
+                return AlreadyExists(
+                    f"{which} is there already, or breaks a unique key of the container: read it, and decide again"
+                )
+            case Kind.STALE | Kind.MISSING:
+                return PreconditionFailed(
+                    f"{which} was changed or removed by another writer: read it again, then repeat the change"
+                )
+            case Kind.INVALID:
+                return Unpublishable(
+                    f"the store does not take {which} ({failure.detail}): look at its ttl and its partition key, and "
+                    "that the container's partition key paths are those of the OwnContainer"
+                )
+            case _:
+                return refused(failure)
+
+    def _which(self, index: int | None) -> str:
+        if index is None or index >= len(self.documents):
+            return "a document of the transaction"
+        return f"document {self.documents[index].item['id']}"
+
+
+@dataclass(frozen=True)
+class Transactions:
+    """Begins transactions in one container of a team's own."""
+
+    container: Container
+    declared: OwnContainer
+    event_ttl_seconds: int
+    on_commit: OnCommit = field(default_factory=OnCommit)
+    clock: Clock = utc_now
+    numbering: Numbering = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "numbering", Numbering(self.declared.aggregates))
+
+    async def stored(self, batch: _Batch) -> Sequence[ETag | None]:
+        """As :meth:`_Batch.store`; tells of every end that may have stored the batch."""
+        try:
+            etags = await batch.store()
+        except (OutcomeUnknown, asyncio.CancelledError):
+            self.on_commit()
+            raise
+        self.on_commit()
+        return etags
+
+    def __call__(
+        self, partition_key: Value | Sequence[Value], *, origin: Origin | None = None
+    ) -> Transaction:
+        """A transaction in this partition; of a hierarchical key it takes the list of all its values.
+
+        ``origin``: what caused the change; without it the events carry the correlation id and the trace that this task
+        has. Raises ValueError: the container can have no such key.
+        """
+        return Transaction(self, self.container.paths.key(partition_key), origin or _origin())
+
+
+def _origin() -> Origin:
+    trace = nearest(None)
+    cause = correlation.current() or str(uuid4())
+    return Origin(cause) if trace is None else Origin(cause, trace.parent, trace.state)

@@ -1,0 +1,162 @@
+"""What is published is what was committed: an event that does not fit its digest is read again before it is sent.
+
+The Cosmos DB trigger of Azure Functions rewrites texts that look like dates (azure-functions-host issue 7114). A
+document without a digest, stored by others, cannot be told from a rewritten one, and is always
+read again. A read proves that a document is there; that a document is gone is proven by a write's own answer alone.
+"""
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from cosmos_outbox.cosmos.aggregates.documents import DIGEST, EventReader, digest, is_as_committed
+from cosmos_outbox.cosmos.store.container import Container, StoreFailed
+from cosmos_outbox.cosmos.store.errors import Failure, Kind
+from cosmos_outbox.cosmos.store.item import Item
+from cosmos_outbox.cosmos.store.partition_key import Key, PartitionKeyPaths
+from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent, Poison, Unread
+from cosmos_outbox.outbox.once_a_minute import OnceAMinute
+from cosmos_outbox.outbox.paced import paced
+
+AT_ONCE = 8
+"""How many documents are read at the same time."""
+
+_KEPT = 2000
+"""How many documents that were read are kept for the next attempt at their pages."""
+
+_NO_NAME = "its id or its partition key cannot be one"
+
+_Place = tuple[Key, str]
+"""Partition key and id."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class CosmosOriginals:
+    """Reads committed events from the container that the feed is of.
+
+    See :class:`cosmos_outbox.outbox.originals.Originals`.
+    """
+
+    container: Container
+    events: EventReader
+    reread: int = 0
+    """How many documents have been read again since the process began."""
+    saying: OnceAMinute = field(default_factory=OnceAMinute)
+    _kept: OrderedDict[_Place, FeedEvent] = field(default_factory=OrderedDict, repr=False)
+
+    @property
+    def _paths(self) -> PartitionKeyPaths:
+        return self.events.paths
+
+    async def verified(self, events: Sequence[FeedEvent]) -> list[FeedEvent]:
+        """The events as they were committed."""
+        places = asyncio.Semaphore(AT_ONCE)
+
+        async def one(event: FeedEvent) -> FeedEvent:
+            async with places:
+                return await self._committed(event.event if isinstance(event, Unread) else event)
+
+        before = self.reread
+        verified = list(events)
+        doubtful = [
+            place
+            async for some in paced(enumerate(events))
+            for place, event in some
+            if not (isinstance(event, OutboxEvent) and is_as_committed(event.document, self._paths))
+        ]
+        for place, event in zip(
+            doubtful, await asyncio.gather(*(one(events[place]) for place in doubtful)), strict=True
+        ):
+            verified[place] = event
+        if self.reread > before and self.saying.due():
+            _log.info(
+                "read %d of %d event(s) again: the host delivered other texts than were committed, or the documents "
+                "have no digest; %d since the process began",
+                self.reread - before,
+                len(events),
+                self.reread,
+            )
+        return verified
+
+    def forget(self, events: Sequence[FeedEvent]) -> None:
+        """These events are done."""
+        for event in events:
+            if (place := _place(event.document, self._paths)) is not None:
+                self._kept.pop(place, None)
+
+    async def _committed(self, delivered: OutboxEvent | Poison) -> FeedEvent:
+        place = _place(delivered.document, self._paths)
+        if place is None:  # there is nothing that could be read
+            return _unverified(delivered, _NO_NAME)
+        if place in self._kept:
+            return self._kept[place]
+        try:
+            item = await self._read(place)
+        except StoreFailed as error:
+            if error.failure.kind is Kind.INVALID:
+                return _unverified(delivered, _NO_NAME)
+            return Unread(delivered, f"an event's original cannot be read: {error.failure.error()}")
+        except ValueError:  # the SDK makes no request of such names
+            return _unverified(delivered, _NO_NAME)
+        if item is None:
+            found: FeedEvent = _unverified(
+                delivered, "what was delivered is not what was committed, and that is gone"
+            )
+        else:
+            found = self._as_read(delivered, item)
+        self._kept[place] = found
+        if len(self._kept) > _KEPT:
+            self._kept.popitem(last=False)
+        return found
+
+    async def _read(self, place: _Place) -> Item | None:
+        """The committed document; None when it is proven gone."""
+        partition_key, item_id = place
+        self.reread += 1
+        item = await self.container.read(item_id, partition_key)
+        if item is None and await self.container.exists(item_id, partition_key):
+            item = await self.container.read(item_id, partition_key)  # now behind the token of that answer
+            if item is None:
+                raise StoreFailed(Failure(Kind.BEHIND, "the store answers with an old state"))
+        return item
+
+    def _as_read(self, delivered: OutboxEvent | Poison, item: Item) -> FeedEvent:
+        document = item | {"_lsn": delivered.lsn}  # which the feed alone tells
+        if DIGEST in item and not is_as_committed(item, self._paths):
+            return _unverified(delivered, "its digest does not fit it, neither as delivered nor as stored")
+        event = self.events.event(document)
+        if event is None:
+            return _unverified(delivered, "the stored document is no event any more")
+        if DIGEST in item or isinstance(event, Poison):
+            return event
+        try:  # so that the document can be told from a rewritten one later, should it have to be parked
+            return self.events.event(document | {DIGEST: digest(document, self._paths)}) or event
+        except ValueError:
+            return event
+
+
+def _place(document: Mapping[str, Any], paths: PartitionKeyPaths) -> _Place | None:
+    partition_key, item_id = paths.of(document), document.get("id")
+    if partition_key is not None and isinstance(item_id, str) and item_id:
+        return partition_key, item_id
+    return None
+
+
+def _unverified(delivered: OutboxEvent | Poison, reason: str) -> Poison:
+    """An event that cannot be proven; a broken one keeps its own reason, which says more."""
+    if isinstance(delivered, Poison):
+        return delivered
+    return Poison(
+        delivered.id,
+        delivered.aggregate,
+        f"unverified: {reason}",
+        delivered.lsn,
+        delivered.lifetime,
+        delivered.document,
+        delivered.sequence,
+    )

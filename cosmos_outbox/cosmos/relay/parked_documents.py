@@ -1,0 +1,184 @@
+"""Parked events and notices as Cosmos items, and back: no I/O, and the only place that knows the shape of the items."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from cosmos_outbox.cosmos.aggregates.documents import EventReader, notice_document
+from cosmos_outbox.cosmos.relay.marker_documents import named, naming
+from cosmos_outbox.cosmos.store.item import Item
+from cosmos_outbox.cosmos.store.partition_key import LONGEST_KEY, PartitionKeyPaths
+from cosmos_outbox.cosmos.store.stored_values import is_text, plain
+from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent, Poison
+from cosmos_outbox.outbox.marker import Marker, Place
+from cosmos_outbox.outbox.notice import ACTION, Notice
+from cosmos_outbox.outbox.parking_lot import Discarding, ParkedEvent, State
+
+PARTITION = "parked"
+EVENT, DISCARDED = "parkedEvent", "discardedEvent"
+_BATCH, _BATCH_BYTES = 40, 900_000
+"""The most events in one transaction, and the most bytes; a single event may have more."""
+
+
+@dataclass(frozen=True)
+class ParkedDocuments:
+    """Writes and reads the items of parked events."""
+
+    events: EventReader
+
+    def event_item(self, event: FeedEvent, marker: Marker, place: Place, *, at: datetime) -> Item:
+        """The item of an event that is parked ``at`` this time (UTC), behind the marker."""
+        return self._item(event, _reason(event, marker), at) | {"position": _position(place)}
+
+    def alone_item(self, poison: Poison, *, at: datetime) -> Item:
+        """The item of a document that belongs to no aggregate."""
+        return self._item(poison, poison.reason, at)
+
+    def _item(self, event: FeedEvent, reason: str, at: datetime) -> Item:
+        return {
+            "id": _digest(self.events.paths.raw(event.document), event.id),
+            "partitionKey": PARTITION,
+            "type": EVENT,
+            "eventId": event.id,
+            **naming(event.aggregate),
+            "action": event.action if isinstance(event, OutboxEvent) else None,
+            "sequence": event.sequence,
+            "reason": reason,
+            "parkedAt": at.isoformat(),
+            "document": _kept(event.document, self.events.paths),
+        }
+
+    def notice_item(self, notice: Notice, discarded: Item) -> Item:
+        """The item of the notice that takes the place of an event's item."""
+        paths = self.events.paths
+        document = notice_document(notice, partition_key=paths.raw(discarded["document"]), paths=paths)
+        return {
+            "id": _digest("notice", discarded["id"]),
+            "partitionKey": PARTITION,
+            "type": EVENT,
+            "notice": True,
+            "eventId": notice.id,
+            **naming(notice.aggregate),
+            "action": ACTION,
+            "sequence": notice.sequence,
+            "position": discarded["position"],
+            "reason": f"stands in the place of event {notice.discarded_event_id}, which was discarded",
+            "parkedAt": notice.created_at.isoformat(),
+            "document": document,
+        }
+
+    def discarded_item(self, item: Item, reason: str, *, at: datetime, ttl: int) -> Item:
+        """The item of an event that is given up; it expires ``ttl`` seconds after it is written."""
+        stored = {name: value for name, value in item.items() if not name.startswith("_")}
+        return stored | {
+            "type": DISCARDED,
+            "discardedAt": at.isoformat(),
+            "discardReason": reason,
+            "ttl": ttl,
+        }
+
+    def without_document(self, item: Item) -> Item:
+        """The item of a parked event without the document, which the store does not take inside this item."""
+        reason = (
+            f"{item['reason']} (the store does not take the document here: see the container of the feed)"
+        )
+        return item | {"document": place_of(item["document"], self.events.paths), "reason": reason}
+
+    def has_document(self, item: Item) -> bool:
+        """Whether there is more of the document in the item than where it is."""
+        return set(item["document"]) > set(place_of(item["document"], self.events.paths))
+
+    def event(self, item: Item, marker: Marker | None) -> ParkedEvent:
+        """The parked event in an item that was read; ``marker``: its aggregate's, if it is known."""
+        aggregate = named(item)
+        refusal = marker.refusal if marker else None
+        refused = refusal if refusal and refusal.event_id == item["eventId"] else None
+        state = State.WAITING
+        if item["type"] == DISCARDED:
+            state = State.DISCARDED
+        elif aggregate is None:
+            state = State.ALONE
+        elif marker and marker.in_the_way == item["eventId"]:
+            state = State.IN_THE_WAY
+        return ParkedEvent(
+            id=item["id"],
+            event_id=item["eventId"],
+            aggregate=aggregate,
+            action=item["action"],
+            sequence=item["sequence"],
+            reason=refused.reason if refused else item["reason"],
+            parked_at=datetime.fromisoformat(item["parkedAt"]),
+            state=state,
+            attempts=refused.attempts if refused else 0,
+            attempted_at=refused.at if refused else None,
+            discarding=_discarding(item),
+            is_notice=bool(item.get("notice")),
+            document=item["document"],
+        )
+
+    def feed_event(self, parked: ParkedEvent) -> FeedEvent:
+        """The event as the feed delivered it, or the notice, to be sent by a replay."""
+        event = self.events.event(parked.document)
+        return event or Poison(parked.event_id, parked.aggregate, "the store did not take the document")
+
+
+def _discarding(item: Mapping[str, Any]) -> Discarding | None:
+    if item["type"] != DISCARDED:
+        return None
+    return Discarding(datetime.fromisoformat(item["discardedAt"]), item["discardReason"])
+
+
+def _reason(event: FeedEvent, marker: Marker) -> str:
+    if isinstance(event, Poison):
+        return event.reason
+    if marker.refusal is None:
+        return "waits until the aggregate is replayed"
+    if marker.refusal.event_id == event.id:
+        return marker.refusal.reason
+    return f"waits behind event {marker.refusal.event_id}"
+
+
+def _position(place: Place) -> str:
+    """The place as a text that sorts as the place does."""
+    after, unsequenced, (lsn, created_at, event_id) = place
+    text = f"{after:020d}"
+    return f"{text}-1-{lsn:020d}-{created_at}-{event_id}" if unsequenced else f"{text}-0"
+
+
+def _digest(*parts: Any) -> str:
+    """An event's id is unique only in its partition, and a broken document may have any id."""
+    return hashlib.sha256(b"[%b]" % b", ".join(map(plain, parts))).hexdigest()[:32]
+
+
+def _kept(document: Mapping[str, Any], paths: PartitionKeyPaths) -> Item:
+    """The document, if there is a form of it to be stored."""
+    try:
+        json.dumps(dict(document))
+    except (ValueError, TypeError, RecursionError):
+        return place_of(document, paths)
+    return dict(document)
+
+
+def chunks(items: Sequence[Item]) -> Iterator[list[Item]]:
+    """The items in order, in parts that fit one transaction; a part of a single item may be larger."""
+    chunk: list[Item] = []
+    size = 0
+    for item in items:
+        weight = len(json.dumps(item))
+        if chunk and (len(chunk) == _BATCH or size + weight > _BATCH_BYTES):
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(item)
+        size += weight
+    if chunk:
+        yield chunk
+
+
+def place_of(document: Mapping[str, Any], paths: PartitionKeyPaths) -> Item:
+    """Where a document that is not kept is, or was, in values that every store takes: None for what is none."""
+    item_id = document.get("id")
+    kept = item_id if is_text(item_id) and len(item_id) <= LONGEST_KEY else None
+    return {"id": kept, **paths.fields(paths.storable(document))}

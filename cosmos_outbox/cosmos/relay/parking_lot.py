@@ -1,0 +1,282 @@
+"""Parked events and their marker change together: all are in one logical partition of one container.
+
+A marker is replaced at the version that was read, in one transaction with the events that it counts. What a refusal of
+that transaction means is found by reading again behind the refusal's own session token: either the marker has changed,
+or some of the events were parked, or removed, by an earlier attempt whose answer was lost.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from cosmos_outbox.cosmos.relay.marker_documents import BLOCKED, FREE, MarkerDocuments, marker_id, named
+from cosmos_outbox.cosmos.relay.parked_documents import (
+    DISCARDED,
+    EVENT,
+    PARTITION,
+    ParkedDocuments,
+    chunks,
+)
+from cosmos_outbox.cosmos.relay.parked_partition import CHANGED, ITEMS_AT_ONCE, ParkedPartition
+from cosmos_outbox.cosmos.store import continuation
+from cosmos_outbox.cosmos.store.container import Container, StoreFailed
+from cosmos_outbox.cosmos.store.errors import Kind
+from cosmos_outbox.cosmos.store.item import Item
+from cosmos_outbox.cosmos.store.writes import Write
+from cosmos_outbox.outbox.aggregate import AggregateKey
+from cosmos_outbox.outbox.errors import PreconditionFailed
+from cosmos_outbox.outbox.feed import FeedEvent, Poison
+from cosmos_outbox.outbox.marker import Marker
+from cosmos_outbox.outbox.notice import Notice
+from cosmos_outbox.outbox.parking_lot import Change, ParkedEvent, ParkedPage
+from cosmos_outbox.outbox.unit_of_work import Clock, utc_now
+
+_MARKERS = "SELECT * FROM c WHERE ARRAY_CONTAINS(@types, c.type)"
+_EVENTS = "SELECT * FROM c WHERE c.type = @type ORDER BY c.parkedAt"
+_WAITING = "SELECT * FROM c WHERE c.type = @type AND c.aggregateId = @aggregateId ORDER BY c.position"
+_ALONE = "SELECT * FROM c WHERE c.type = @type AND c.aggregateType = null AND c.parkedAt < @at"
+
+FEW_AGGREGATES, FEW_MARKERS = 20, 500
+"""Up to so many aggregates are asked for by name; up to so many markers are read at once for more aggregates."""
+
+_RACES = 5
+_MANY = 100
+_REFUSED_CONTENT = {Kind.TOO_LARGE, Kind.INVALID}
+
+
+class CosmosParkingLot:
+    """See :class:`cosmos_outbox.outbox.parking_lot.ParkingLot`."""
+
+    def __init__(
+        self,
+        container: Container,
+        scope: str,
+        documents: ParkedDocuments,
+        *,
+        ttl_seconds: int,
+        clock: Clock = utc_now,
+    ) -> None:
+        self._partition = ParkedPartition(container, PARTITION)
+        self._scope = scope
+        self._documents = documents
+        self._markers = MarkerDocuments(ttl_seconds)
+        self._ttl = ttl_seconds
+        self._clock = clock
+
+    async def markers(self, aggregates: Collection[AggregateKey]) -> Mapping[AggregateKey, Marker]:
+        """The markers of these aggregates. A fence: a lagging replica would show that there is none, too."""
+        await self._partition.fence()
+        items = await self._all_markers() if len(aggregates) > FEW_AGGREGATES else None
+        if items is None:
+            items = await self._partition.read_many([marker_id(aggregate) for aggregate in aggregates])
+        found = {marker.aggregate: marker for marker in map(self._markers.marker, items)}
+        return {aggregate: found[aggregate] for aggregate in aggregates if aggregate in found}
+
+    async def _all_markers(self) -> list[Item] | None:
+        """One small query for a page of many aggregates, since markers are few; None: they are not."""
+        items, more = await self._partition.page(_MARKERS, {"@types": [BLOCKED, FREE]}, FEW_MARKERS, None)
+        return None if more else items
+
+    async def blocked(self) -> Sequence[Marker]:
+        """The markers of all parked aggregates."""
+        items = self._partition.query(_MARKERS, {"@types": [BLOCKED]})
+        return [self._markers.marker(item) async for item in items]
+
+    async def park(self, marker: Marker, events: Sequence[FeedEvent]) -> Collection[str]:
+        """Park events behind a marker; the ids of the new ones. Raises PreconditionFailed: it is not at its version."""
+        behind, places = marker.with_parked(events)
+        now = self._clock()
+        items = [
+            self._documents.event_item(event, marker, place, at=now)
+            for event, place in zip(events, places, strict=True)
+        ]
+        ids = {item["id"]: event.id for item, event in zip(items, events, strict=True)}
+        parked: set[str] = set()
+        for chunk in chunks(items):
+            behind, new = await self._park(behind, chunk)
+            parked.update(ids[item["id"]] for item in new)
+        return parked
+
+    async def _park(self, marker: Marker, new: list[Item]) -> tuple[Marker, list[Item]]:
+        """One transaction; in halves where the store refuses it, since a refusal names no document."""
+        for _ in range(_RACES):
+            if not new:
+                return marker, new
+            try:
+                return await self._put(_counted(marker, len(new)), *map(Write.create, new)), new
+            except StoreFailed as error:
+                if error.failure.kind in _REFUSED_CONTENT and len(new) > 1:
+                    return await self._park_halves(marker, new)
+                if error.failure.kind in _REFUSED_CONTENT and any(map(self._documents.has_document, new)):
+                    new = [self._documents.without_document(item) for item in new]
+                    continue
+                if error.failure.kind not in CHANGED:
+                    raise error.failure.passing() from error
+            await self._must_be_at(marker)
+            parked = {item["id"] for item in await self._partition.read_many([item["id"] for item in new])}
+            new = [item for item in new if item["id"] not in parked]
+        raise _changed()
+
+    async def _park_halves(self, marker: Marker, new: list[Item]) -> tuple[Marker, list[Item]]:
+        """Only the documents that the store does not take are left out, and each of their neighbours is kept."""
+        middle = len(new) // 2
+        marker, first = await self._park(marker, new[:middle])
+        marker, second = await self._park(marker, new[middle:])
+        return marker, first + second
+
+    async def _must_be_at(self, marker: Marker) -> None:
+        newest = await self._partition.read(marker_id(marker.aggregate))
+        if (newest["_etag"] if newest else "") != marker.version:
+            raise _changed()
+
+    async def store(self, marker: Marker) -> Marker:
+        """Store a changed marker. Raises PreconditionFailed."""
+        try:
+            return await self._put(marker)
+        except StoreFailed as error:
+            raise _changed() if error.failure.kind in CHANGED else error.failure.passing() from error
+
+    async def settle(self, marker: Marker, delivered: Sequence[ParkedEvent], change: Change) -> Marker:
+        """Remove parked events that the broker has. Raises PreconditionFailed when the replay is another one now."""
+        ids = [event.id for event in delivered]
+        for _ in range(_RACES):
+            after = _freed_at_zero(_counted(change(marker), -len(ids)))
+            try:
+                return await self._put(after, *map(Write.delete, ids))
+            except StoreFailed as error:
+                marker = await self._still_replayed(marker, error)
+                ids = [item["id"] for item in await self._partition.read_many(ids)]
+        raise _changed()
+
+    async def recount(self, marker: Marker) -> Marker:
+        """Count anew what waits. Raises PreconditionFailed."""
+        for _ in range(_RACES):
+            count = len([item async for item in self._of(marker.aggregate)])
+            try:
+                return await self._put(_freed_at_zero(replace(marker, waiting=count)))
+            except StoreFailed as error:
+                marker = await self._still_replayed(marker, error)
+        raise _changed()
+
+    async def _still_replayed(self, marker: Marker, error: StoreFailed) -> Marker:
+        """The marker as others have changed it, if the replay is still the same. Raises PreconditionFailed."""
+        if error.failure.kind not in CHANGED:
+            raise error.failure.passing() from error
+        item = await self._partition.read(marker_id(marker.aggregate))
+        newest = self._markers.marker(item) if item else None
+        if newest is None or newest.replay is None or newest.replay != marker.replay:
+            raise _changed() from error
+        return newest
+
+    async def discard(self, marker: Marker, event: ParkedEvent, notice: Notice, reason: str) -> None:
+        """Store the marker, and put the notice in the event's place. Raises PreconditionFailed."""
+        item = await self._partition.read(event.id)
+        if item is None or item["type"] != EVENT:
+            raise _changed()
+        placed = self._documents.notice_item(notice, item)
+        await self._replace(item, reason, lambda write: self._put(marker, write, Write.create(placed)))
+
+    async def discard_alone(self, event: ParkedEvent, reason: str) -> None:
+        """Give up a document that belongs to no aggregate."""
+        item = await self._partition.read(event.id)
+        if item is not None and item["type"] == EVENT:
+            await self._replace(item, reason, self._partition.write)
+
+    async def _replace(self, item: Item, reason: str, write: Callable[[Write], Awaitable[object]]) -> None:
+        discarded = self._documents.discarded_item(item, reason, at=self._clock(), ttl=self._ttl)
+        for attempt in (discarded, self._documents.without_document(discarded)):
+            try:
+                await write(Write.replace(attempt, item["_etag"]))
+            except StoreFailed as error:
+                if error.failure.kind in CHANGED:
+                    raise _changed() from error
+                if error.failure.kind not in _REFUSED_CONTENT or attempt is not discarded:
+                    raise error.failure.passing() from error
+            else:
+                return
+
+    async def park_alone(self, poison: Poison) -> bool:
+        """Park a document that belongs to no aggregate, unless that was done."""
+        item = self._documents.alone_item(poison, at=self._clock())
+        for attempt in (item, self._documents.without_document(item)):
+            try:
+                await self._partition.write(Write.create(attempt))
+            except StoreFailed as error:
+                if error.failure.kind is Kind.CONFLICT:
+                    return False
+                if error.failure.kind not in _REFUSED_CONTENT or attempt is not item:
+                    raise error.failure.passing() from error
+            else:
+                break
+        return True
+
+    async def alone_since_before(self, at: datetime) -> Sequence[ParkedEvent]:
+        """Some documents that belong to no aggregate and were parked before this time."""
+        items, _ = await self._partition.page(_ALONE, {"@type": EVENT, "@at": at.isoformat()}, _MANY, None)
+        return [self._documents.event(item, None) for item in items]
+
+    async def page(self, size: int, continuation_token: str | None, *, discarded: bool = False) -> ParkedPage:
+        """A page of parked events, or of the discarded ones, oldest first. Raises UnknownContinuation."""
+        scope = f"{self._scope}/discarded" if discarded else self._scope
+        token = continuation.unseal(scope, continuation_token) if continuation_token else None
+        parameters = {"@type": DISCARDED if discarded else EVENT}
+        items, token = await self._partition.page(_EVENTS, parameters, size, token)
+        owners = {owner for item in items if (owner := named(item))}
+        found = await self._partition.read_many([marker_id(owner) for owner in owners])
+        markers = {marker.aggregate: marker for marker in map(self._markers.marker, found)}
+        events = [
+            self._documents.event(item, markers.get(owner) if owner else None)
+            for item in items
+            for owner in [named(item)]
+        ]
+        return ParkedPage(events, continuation.seal(scope, token) if token else None)
+
+    async def get(self, parking_id: str) -> ParkedEvent | None:
+        """One parked or discarded event; None when there is none under the id."""
+        item = await self._partition.read(parking_id)
+        if item is None:
+            await self._partition.fence()
+            item = await self._partition.read(parking_id)
+        if item is None or item["type"] not in (EVENT, DISCARDED):
+            return None
+        owner = named(item)
+        marker = await self._partition.read(marker_id(owner)) if owner else None
+        return self._documents.event(item, self._markers.marker(marker) if marker else None)
+
+    async def waiting(self, aggregate: AggregateKey, limit: int) -> Sequence[tuple[ParkedEvent, FeedEvent]]:
+        """An aggregate's first parked events, in order."""
+        found: list[tuple[ParkedEvent, FeedEvent]] = []
+        async for item in self._of(aggregate, size=limit):
+            parked = self._documents.event(item, None)
+            found.append((parked, self._documents.feed_event(parked)))
+            if len(found) == limit:
+                break
+        return found
+
+    async def _of(self, aggregate: AggregateKey, *, size: int = ITEMS_AT_ONCE) -> AsyncIterator[Item]:
+        """The parked items of an aggregate, in order."""
+        of_it = {"@type": EVENT, "@aggregateId": aggregate.id}
+        async for item in self._partition.query(_WAITING, of_it, size=size):
+            if named(item) == aggregate:  # aggregates of two types may have one id
+                yield item
+
+    async def _put(self, marker: Marker, *writes: Write) -> Marker:
+        """Store the marker over its version, with other writes. Raises StoreFailed."""
+        item = self._markers.item(marker, PARTITION, self._clock())
+        first = Write.replace(item, marker.version) if marker.version else Write.create(item)
+        version, *_ = await self._partition.write(first, *writes)
+        return replace(marker, version=version)
+
+
+def _counted(marker: Marker, more: int) -> Marker:
+    """Rule ``count-creates``: the count changes by what this transaction creates or deletes."""
+    return replace(marker, waiting=marker.waiting + more)
+
+
+def _freed_at_zero(marker: Marker) -> Marker:
+    """Rule ``end-at-zero``: at the version that was read; no query decides it."""
+    return marker.freed() if marker.waiting == 0 else marker
+
+
+def _changed() -> PreconditionFailed:
+    return PreconditionFailed("another instance or operator changed the parked aggregate: read it again")

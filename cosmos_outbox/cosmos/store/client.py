@@ -1,0 +1,35 @@
+"""The Cosmos client, made from a connection setting without any I/O."""
+
+from typing import Any
+
+from azure.cosmos.aio import ContainerProxy, CosmosClient
+
+from cosmos_outbox.settings.connections import Connection
+from cosmos_outbox.settings.credentials import Credential
+
+__all__ = ["ContainerProxy", "CosmosClient", "cosmos_client"]
+
+_THROTTLE_RETRIES = 3
+_SECONDS = 3
+
+
+def cosmos_client(connection: Connection, credential: Credential | None) -> CosmosClient:
+    """A client with few retries of its own: a caller waits, and the unit of work repeats every call that is safe."""
+    from urllib.request import getproxies  # noqa: PLC0415 - both are slow to import, and not needed before
+
+    from cosmos_outbox.cosmos.store.transport import NotingTransport  # noqa: PLC0415
+
+    options: dict[str, Any] = {
+        # With them aiohttp starts two threads for each request, to look for a proxy and for a password in ~/.netrc.
+        "transport": NotingTransport(use_env_settings=bool(getproxies())),
+        "retry_total": 1,
+        "retry_connect": 1,
+        "retry_read": 1,
+        "retry_throttle_total": _THROTTLE_RETRIES,
+        "retry_throttle_backoff_max": _SECONDS,
+        "connection_timeout": _SECONDS,
+    }
+    if connection.connection_string:
+        return CosmosClient.from_connection_string(connection.connection_string, **options)
+    assert credential is not None
+    return CosmosClient(connection.address, credential, **options)

@@ -1,0 +1,312 @@
+"""One container: bounded calls of the SDK, and read-your-writes for this process.
+
+Every call ends within ``DEADLINE_SECONDS``, with an answer or a :class:`StoreFailed`. A transactional batch does not
+feed the SDK's session container, so the session token of each batch is kept here and handed to later reads of the same
+partition. Without that token, a read straight after a write may see the version before.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+from azure.core.async_paging import AsyncItemPaged
+from azure.cosmos.aio import ContainerProxy, CosmosClient
+
+from cosmos_outbox.cosmos.store.account import read_account
+from cosmos_outbox.cosmos.store.answers import NO_ANSWER, UNREADABLE, age, etags
+from cosmos_outbox.cosmos.store.attempts import noted
+from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, Failure, Kind, classify
+from cosmos_outbox.cosmos.store.item import FENCE, Item
+from cosmos_outbox.cosmos.store.paging import named, one_page
+from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY, Key, PartitionKeyPaths
+from cosmos_outbox.cosmos.store.sessions import SessionTokens
+from cosmos_outbox.cosmos.store.writes import Write
+
+DEADLINE_SECONDS = 4.0
+"""The longest that one call may take, with the SDK's own retries. A request makes few calls and answers within 10 s."""
+
+_NO_VERSION = '"no-version"'
+_FENCE_TTL_SECONDS = 60
+_TELLING = {Kind.CONFLICT, Kind.STALE, Kind.MISSING}
+"""Refusals that say what is stored, so that the caller reads next."""
+
+
+class StoreFailed(Exception):
+    """A call of the store failed; ``failure`` says how. This error never leaves ``cosmos_outbox.cosmos``."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.detail)
+        self.failure = failure
+
+
+class Container:
+    """One container of one account; shared by all requests of the process."""
+
+    def __init__(
+        self,
+        client: CosmosClient,
+        database: str,
+        container: str,
+        *,
+        paths: PartitionKeyPaths = PARTITION_KEY,
+    ) -> None:
+        self._client = client
+        self.paths = paths
+        self._proxy: ContainerProxy = client.get_database_client(database).get_container_client(container)
+        self._name = f"container {container} of database {database}"
+        self._ready = False
+        self._set_up = asyncio.Lock()
+        self._sessions = SessionTokens()
+        self.fences = 0
+        """How many fences there were since the process began: each costs a write that is refused."""
+
+    async def read(self, item_id: str, partition_key: Key) -> Item | None:
+        """The item, or None when this read sees no item, which is no proof: a replica may lag. Raises StoreFailed."""
+        found = await self.read_with_age(item_id, partition_key)
+        return None if found is None else found[0]
+
+    async def read_with_age(self, item_id: str, partition_key: Key) -> tuple[Item, float] | None:
+        """As :meth:`read`, with the seconds from the item's last write to this answer, both by the service's clock."""
+        token = await self._token(partition_key)
+        try:
+            async with self._calls(partition_key, token) as proxy:
+                item = await proxy.read_item(item_id, partition_key, session_token=token)
+        except StoreFailed as error:
+            if error.failure.kind is Kind.MISSING:
+                return None
+            raise
+        try:
+            return dict(item), age(item, item.get_response_headers().get("Date"))
+        except UNREADABLE as error:
+            raise StoreFailed(NO_ANSWER) from error
+
+    async def create(self, item: Item) -> None:
+        """Store an item whose id no item of its partition has. Raises StoreFailed.
+
+        Reads that follow see at least the state of the answer, also when the answer is that there is such an item.
+        """
+        partition_key = self.paths.of(item)
+        assert partition_key is not None, "an item that is stored has a partition key"
+        try:
+            token = await self._create(item)
+        except StoreFailed as error:
+            if error.failure.kind is Kind.CONFLICT and error.failure.session_token is None:
+                await self.fence(partition_key)
+            self._sessions.merge(self.paths.text(partition_key), error.failure.session_token)
+            raise
+        self._sessions.merge(self.paths.text(partition_key), token)
+
+    async def _create(self, item: Item) -> str | None:
+        """The session token of the answer. Raises StoreFailed."""
+        async with self._calls() as proxy:
+            created = await proxy.create_item(item)
+        token: str | None = created.get_response_headers().get("x-ms-session-token")
+        return token
+
+    async def execute(self, partition_key: Key, writes: Sequence[Write]) -> list[str]:
+        """Store all writes in one transaction. Returns the new ETags in order ("" for a delete).
+
+        Reads that follow see at least the state of the answer, also when the answer is a refusal.
+
+        Raises:
+            StoreFailed: the call failed; ``failure.answer_lost`` tells whether the writes may be stored all the same.
+        """
+        try:
+            return (await self._execute(partition_key, writes))[0]
+        except StoreFailed as error:
+            refusal = error.failure
+            if refusal.session_token is None and refusal.kind in _TELLING and not _is_fence(writes):
+                await self._fence_after(refusal, partition_key)
+            raise
+
+    async def _execute(self, partition_key: Key, writes: Sequence[Write]) -> tuple[list[str], str | None]:
+        """The ETags, and the session token of the answer."""
+        operations = [write.operation() for write in writes]
+        with noted() as attempts:
+            try:
+                async with self._calls() as proxy:
+                    results = await proxy.execute_item_batch(operations, partition_key)
+                stored = etags(results, writes)
+            except StoreFailed as error:
+                self._sessions.merge(self.paths.text(partition_key), error.failure.session_token)
+                raise StoreFailed(attempts.outcome(error.failure)) from error
+            except UNREADABLE as error:
+                if not attempts.succeeded:
+                    raise
+                raise StoreFailed(attempts.outcome(NO_ANSWER)) from error
+        token = results.get_response_headers().get("x-ms-session-token")
+        self._sessions.merge(self.paths.text(partition_key), token)
+        return stored, token
+
+    async def exists(self, item_id: str, partition_key: Key) -> bool:
+        """Whether the item is there, by a write's own answer, which no lagging replica gives. The item is not written.
+
+        Reads that follow see at least the state of that answer. Raises StoreFailed.
+        """
+        refusal = await self._refused(item_id, partition_key)
+        there = refusal.kind is Kind.STALE
+        if there:
+            await self._fenced_by(refusal, partition_key)
+        return there
+
+    async def fence(self, partition_key: Key) -> None:
+        """Reads of this partition that follow miss no write that was committed before. Raises StoreFailed.
+
+        The token comes from a write that is refused. Should the service's refusal carry no token, a document is written
+        that expires within a minute.
+        """
+        await self._fenced_by(await self._refused(FENCE, partition_key), partition_key)
+
+    async def _fence_after(self, refusal: Failure, partition_key: Key) -> None:
+        """As :meth:`fence`; a failure of it does not hide that the answer to the refused batch was lost before."""
+        try:
+            await self.fence(partition_key)
+        except StoreFailed as error:
+            lost = refusal.answer_lost or error.failure.answer_lost
+            raise StoreFailed(replace(error.failure, answer_lost=lost)) from error
+
+    async def _fenced_by(self, refusal: Failure, partition_key: Key) -> None:
+        if refusal.session_token is None:
+            item = self._at(FENCE, partition_key) | {"type": FENCE, "ttl": _FENCE_TTL_SECONDS}
+            _, token = await self._execute(partition_key, [Write.upsert(item)])
+            if token is None:  # a read would prove nothing
+                detail = "no answer has a session token: let the header x-ms-session-token pass every proxy"
+                raise StoreFailed(Failure(Kind.BEHIND, detail))
+
+    async def _token(self, partition_key: Key) -> str | None:
+        """What a read of this partition goes by. Raises StoreFailed."""
+        if self._sessions.is_doubted(self.paths.text(partition_key)):
+            await self._fenced_by(await self._refused(FENCE, partition_key), partition_key)
+            self._sessions.trust(self.paths.text(partition_key))
+        return self._sessions.get(self.paths.text(partition_key))
+
+    def seen(self, partition_key: Key) -> str | None:
+        """The newest session token of an answer about this partition; None: there was none."""
+        return self._sessions.get(self.paths.text(partition_key))
+
+    async def _refused(self, item_id: str, partition_key: Key) -> Failure:
+        """The answer to a replacement of a version that no item ever had: MISSING or STALE. Raises StoreFailed."""
+        self.fences += 1
+        impossible = Write.replace(self._at(item_id, partition_key), _NO_VERSION)
+        try:
+            await self.execute(partition_key, [impossible])
+        except StoreFailed as error:
+            if error.failure.kind in (Kind.STALE, Kind.MISSING):
+                return error.failure
+            raise
+        raise AssertionError("an item has the version that no item can have")
+
+    def _at(self, item_id: str, partition_key: Key) -> Item:
+        return {"id": item_id, **self.paths.fields(partition_key)}
+
+    async def page(
+        self,
+        query: str,
+        parameters: Mapping[str, Any],
+        size: int,
+        continuation: str | None,
+        *,
+        partition_key: Key | None = None,
+    ) -> tuple[list[Item], str | None]:
+        """One page of a query over one or all partitions, and the token of the next page. Raises StoreFailed."""
+        async with self._queried(query, parameters, size, partition_key) as found:
+            return await one_page(found, continuation)
+
+    async def page_behind(
+        self,
+        session_token: str,
+        query: str,
+        parameters: Mapping[str, Any],
+        size: int,
+        continuation: str | None,
+    ) -> tuple[list[Item], str | None]:
+        """As :meth:`page` over all partitions, each at least as new as the token says.
+
+        See :mod:`cosmos_outbox.cosmos.store.fences`.
+        """
+        async with self._calls(token=session_token) as proxy:
+            found = proxy.query_items(
+                query, parameters=named(parameters), max_item_count=size, session_token=session_token
+            )
+            return await one_page(found, continuation)
+
+    async def first(
+        self, query: str, parameters: Mapping[str, Any], most: int, *, partition_key: Key | None = None
+    ) -> list[Item]:
+        """The first items of a query over one or all partitions; fewer than ``most``: there are no more.
+
+        A page of the store does not tell that: it may end before it is full. Raises StoreFailed.
+        """
+        first: list[Item] = []
+        async with self._queried(query, parameters, most, partition_key) as found:
+            async for item in found:
+                first.append(dict(item))
+                if len(first) == most:
+                    break
+        return first
+
+    @asynccontextmanager
+    async def _queried(
+        self, query: str, parameters: Mapping[str, Any], size: int | None, partition_key: Key | None
+    ) -> AsyncIterator[AsyncItemPaged[dict[str, Any]]]:
+        token = None if partition_key is None else await self._token(partition_key)
+        where: dict[str, Any] = {}
+        if partition_key is not None:
+            where = {"partition_key": partition_key, "session_token": token}
+        async with self._calls(partition_key, token) as proxy:
+            yield proxy.query_items(query, parameters=named(parameters), max_item_count=size, **where)
+
+    async def count(
+        self, query: str, parameters: Mapping[str, Any], *, partition_key: Key | None = None
+    ) -> int:
+        """The result of a query over one or all partitions that counts: the sum of its pages. Raises StoreFailed."""
+        async with self._queried(query, parameters, None, partition_key) as found:
+            counted: list[Any] = [each async for each in found]
+            return sum(map(int, counted))
+
+    async def check(self) -> None:
+        """Return if the container answers, of a right account. Raises Unavailable, Throttled or Misconfigured."""
+        try:
+            async with self._calls() as proxy:
+                await proxy.read()
+                account = await read_account(self._client.client_connection)
+        except StoreFailed as error:
+            raise error.failure.error() from error
+        account.check()
+
+    @asynccontextmanager
+    async def _calls(
+        self, partition_key: Key | None = None, token: str | None = None
+    ) -> AsyncIterator[ContainerProxy]:
+        """One call of the SDK, with the session token that it carries."""
+        try:
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                if not self._ready:
+                    await self._connect()
+                yield self._proxy
+        except SDK_ERRORS as error:
+            failure = replace(classify(error), container=self._name)
+        except KeyError as error:
+            if token is None:  # without a token of ours a KeyError is a bug, not a replica that lags
+                raise
+            failure = classify(error)
+        else:
+            return
+        if failure.kind is Kind.BEHIND and partition_key is not None:
+            self._sessions.doubt(self.paths.text(partition_key), token)
+        raise StoreFailed(failure)
+
+    async def _connect(self) -> None:
+        """Read account and container once, so that "no such container" is not mistaken for "no such item"."""
+        async with self._set_up:
+            if self._ready:
+                return
+            await self._client.__aenter__()
+            await self._proxy.read()
+            self._ready = True
+
+
+def _is_fence(writes: Sequence[Write]) -> bool:
+    return writes[0].if_match == _NO_VERSION

@@ -1,0 +1,60 @@
+"""Behind a fence in each physical partition, a read of a whole container misses no write that was committed before.
+
+A session token speaks for one physical partition, and a write reaches the one that its partition key lies in. So keys
+are made up until each physical partition has one; nothing is stored under them. An answer's token names the partition
+that gave it: where that is not the one that was meant, it was split meanwhile, one half has no fence, and all begins
+anew. A split after the fences does no harm: the token of a partition counts for those that are made of it.
+"""
+
+from collections.abc import Sequence
+from uuid import uuid4
+
+from cosmos_changefeed import FeedRangeGone, PhysicalPartition, effective_key, physical_partitions
+from cosmos_outbox.cosmos.store.client import ContainerProxy
+from cosmos_outbox.cosmos.store.container import Container, StoreFailed
+from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, classify
+from cosmos_outbox.cosmos.store.partition_key import Key
+from cosmos_outbox.outbox.errors import Unavailable
+
+_ATTEMPTS = 5
+_KEYS_A_PARTITION = 1_000
+"""Far more than it takes: partitions are of about one size."""
+
+
+async def fence_everywhere(container: Container, feed: ContainerProxy) -> str:
+    """The session token, of all physical partitions, of the reads that are to be behind the fences.
+
+    ``feed`` is the same container. Raises Throttled, Unavailable, Misconfigured.
+    """
+    for _ in range(_ATTEMPTS):
+        try:
+            partitions = await physical_partitions(feed)
+            tokens = [await _fenced(container, key) for key in await _keys(container, feed, partitions)]
+        except FeedRangeGone:
+            continue
+        except StoreFailed as error:
+            raise error.failure.error() from error
+        except SDK_ERRORS as error:
+            raise classify(error).error() from error
+        if [token.partition(":")[0] for token in tokens] == [each.id for each in partitions]:
+            return ",".join(tokens)
+    raise Unavailable("the store is splitting the container's partitions: try again later")
+
+
+async def _keys(
+    container: Container, feed: ContainerProxy, partitions: Sequence[PhysicalPartition]
+) -> list[Key]:
+    """A partition key in each of the partitions. Where a key lies is computed, not asked for."""
+    keys: dict[str, Key] = {}
+    for _ in range(_KEYS_A_PARTITION * len(partitions)):
+        key = container.paths.made_up(str(uuid4()))
+        place = await effective_key(feed, key)
+        keys |= {each.id: key for each in partitions if each.feed_range.holds(place)}
+        if len(keys) == len(partitions):
+            return [keys[each.id] for each in partitions]
+    raise Unavailable("no partition key was found for one of the container's partitions: try again later")
+
+
+async def _fenced(container: Container, partition_key: Key) -> str:
+    await container.fence(partition_key)
+    return container.seen(partition_key) or ""

@@ -1,0 +1,187 @@
+"""Where an item's partition key stands is known here alone: one place reads it, one writes it.
+
+The library's own containers have ``/partitionKey``. A container of a team's own may have another path, or several, of a
+hierarchical key (https://learn.microsoft.com/azure/cosmos-db/hierarchical-partition-keys).
+"""
+
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from cosmos_outbox.cosmos.store.item import Item
+from cosmos_outbox.cosmos.store.stored_values import is_text
+from cosmos_outbox.outbox.canonical import canonical
+
+Value = str | int | float | bool
+Key = Value | tuple[Value, ...]
+"""A partition key; that of a hierarchical key has one value for each path."""
+
+_MOST_PATHS = 3
+_LARGEST_INTEGER = 2**53 - 1
+LONGEST_KEY = 2048
+"""In bytes (https://learn.microsoft.com/azure/cosmos-db/concepts-limits)."""
+_TAKEN = {"id", "type", "aggregateType", "aggregateId", "data", "digest", "schemaVersion", "ttl"}
+"""The fields of an event document. Of ``/id``: no two documents would share a partition, and so a transaction."""
+
+
+@dataclass(frozen=True)
+class PartitionKeyPaths:
+    """The paths of a container's partition key."""
+
+    paths: tuple[str, ...] = ("/partitionKey",)
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for paths that no container has."""
+        if not 1 <= len(self.paths) <= _MOST_PATHS:
+            raise ValueError(f"a partition key has 1 to {_MOST_PATHS} paths, not {len(self.paths)}")
+        for path in self.paths:
+            names = parts(path)
+            if any(parts(other)[: len(names)] == names for other in self.paths if other != path):
+                raise ValueError(
+                    f"the partition key path {path} holds another one: one document cannot have both"
+                )
+        if len(set(self.paths)) < len(self.paths):
+            raise ValueError("a partition key has one path twice: name each once")
+
+    @classmethod
+    def beside_events(cls, paths: Sequence[str]) -> Self:
+        """Paths of a container in which events are stored beside other documents. Raises ValueError."""
+        for path in paths:
+            first = parts(path)[0]
+            if first in _TAKEN or first.startswith("_"):
+                raise ValueError(
+                    f"the partition key path {path} is a field of an event document, or of the store: no event can be "
+                    "stored beside the documents of this container. Take another container"
+                )
+        return cls(tuple(paths))
+
+    def key(self, given: Value | Sequence[Value]) -> Key:
+        """The key as it was given: one value, or a list with a value for each path. Raises ValueError."""
+        values = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else None
+        if values is None and len(self.paths) == 1:
+            return _checked(given)
+        if values is None or len(self.paths) == 1 or len(values) != len(self.paths):
+            raise ValueError(f"the partition key must be {self._form()}")
+        return tuple(map(_checked, values))
+
+    def of(self, item: Mapping[str, Any]) -> Key | None:
+        """The key of an item; None: the item has none that this library takes."""
+        return self.valid(self.raw(item))
+
+    def valid(self, raw: Any) -> Key | None:
+        """The key in what stands at the paths; None: it is none that this library takes. Raises nothing."""
+        try:
+            return self.key(raw)
+        except (ValueError, TypeError):
+            return None
+
+    def storable(self, item: Mapping[str, Any]) -> Any:
+        """As :meth:`raw`, in values that every store takes: None for what is none."""
+        values = [_storable(at(item, path)) for path in self.paths]
+        return values if len(values) > 1 else values[0]
+
+    def raw(self, item: Mapping[str, Any]) -> Any:
+        """What stands at the paths, whatever it is; of a hierarchical key a list. None for what is missing."""
+        values = [at(item, path) for path in self.paths]
+        return values if len(values) > 1 else values[0]
+
+    def fields(self, raw: Any) -> Item:
+        """The fields of an item with this key."""
+        fields: Item = {}
+        values = raw if len(self.paths) > 1 else [raw]
+        for path, value in zip(self.paths, values, strict=True):
+            put(fields, path, value)
+        return fields
+
+    def text(self, key: Key) -> str:
+        """The key as a text that no other key of the container has."""
+        return key if isinstance(key, str) else f"\0{canonical(_plain(key)).decode()}"
+
+    def condition(self, holder: str, key: Key) -> tuple[str, dict[str, Any]]:
+        """A condition of a query: ``holder`` has this key; and the condition's parameters."""
+        values = key if isinstance(key, tuple) else (key,)
+        names = [f"@key{number}" for number in range(len(values))]
+        equal = [f"{field(holder, path)} = {name}" for path, name in zip(self.paths, names, strict=True)]
+        return " AND ".join(equal), dict(zip(names, values, strict=True))
+
+    def of_aggregate(self, holder: str, name: str) -> str:
+        """A condition of a query: an event is of the aggregate with the id in this parameter, of whatever type.
+
+        An event that tells no aggregate has its partition key for the aggregate's id, where that is one text.
+        """
+        named = f"{holder}.aggregateId = {name}"
+        return named if len(self.paths) > 1 else f"({field(holder, self.paths[0])} = {name} OR {named})"
+
+    def made_up(self, text: str) -> Key:
+        """A key with this text, under which nothing is stored when no text is like it."""
+        return text if len(self.paths) == 1 else (text,) * len(self.paths)
+
+    def _form(self) -> str:
+        paths = ", ".join(self.paths)
+        return (
+            f"one value, of {paths}" if len(self.paths) == 1 else f"a list with a value for each of {paths}"
+        )
+
+
+@functools.cache
+def parts(path: str) -> tuple[str, ...]:
+    """The names on a path such as ``/tenant/id``. Raises ValueError."""
+    names = tuple(path.split("/")[1:])
+    if not path.startswith("/") or not all(names) or any(sign in path for sign in "\"'\\[]*?"):
+        raise ValueError(f"{path!r} is no path of a property: write it as /tenantId, or /tenant/id")
+    return names
+
+
+def at(item: Mapping[str, Any], path: str) -> Any:
+    """What stands in an item at a path; None: nothing."""
+    value: Any = item
+    for name in parts(path):
+        if not isinstance(value, Mapping):
+            return None
+        value = value.get(name)
+    return value
+
+
+def put(item: Item, path: str, value: Any) -> None:
+    """Put a value into an item at a path, in place. Raises ValueError: what stands on the way is no object."""
+    *way, last = parts(path)
+    for name in way:
+        item = item.setdefault(name, {})
+        if not isinstance(item, dict):
+            raise ValueError(f"{name} on the path {path} is no object")  # noqa: TRY004 - the value is wrong
+    item[last] = value
+
+
+def field(holder: str, path: str) -> str:
+    """The path in a query."""
+    return holder + "".join(f'["{name}"]' for name in parts(path))
+
+
+def _plain(key: Key) -> Any:
+    return list(key) if isinstance(key, tuple) else key
+
+
+def _checked(value: Any) -> Value:
+    if is_text(value) and value:
+        return value
+    if isinstance(value, bool) or (isinstance(value, int) and abs(value) <= _LARGEST_INTEGER):
+        return value
+    if isinstance(value, float) and math.isfinite(value):
+        return value
+    raise ValueError(
+        "a value of a partition key must be a text that is not empty, a number below 2^53, or true or false"
+    )
+
+
+def _storable(value: Any) -> Value | None:
+    try:
+        checked = _checked(value)
+    except ValueError:
+        return None
+    return None if isinstance(checked, str) and len(checked) > LONGEST_KEY else checked
+
+
+PARTITION_KEY = PartitionKeyPaths()
+"""Of the library's own containers."""

@@ -1,0 +1,173 @@
+"""The deployed containers are read, and nothing is changed.
+
+A container's properties are metadata: an identity that may read data may read the properties too
+(https://learn.microsoft.com/azure/cosmos-db/nosql/reference-data-plane-security). The account tells its default
+consistency and its regions to every client; its throughput and firewall need other rights, and are not read.
+"""
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from email.utils import parsedate_to_datetime
+from typing import Any, Self
+
+from azure.core import MatchConditions
+from azure.core.exceptions import ClientAuthenticationError
+from azure.cosmos.exceptions import CosmosHttpResponseError
+
+from cosmos_outbox.cosmos.store.account import Account, read_account
+from cosmos_outbox.cosmos.store.client import CosmosClient, cosmos_client
+from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, Kind, classify
+from cosmos_outbox.cosmos.store.partition_key import PartitionKeyPaths
+from cosmos_outbox.outbox.unit_of_work import Clock, utc_now
+from cosmos_outbox.settings.connections import Connection
+from cosmos_outbox.settings.credentials import Credential
+from cosmos_outbox.settings.inspection import CannotCheck, Denied, UnusableConnection, first_line
+
+DEADLINE_SECONDS = 15.0
+"""The longest that one call may take, with its retries and a sign-in."""
+
+
+@dataclass(frozen=True)
+class IndexingPolicy:
+    """Which paths of an item are indexed, such as ``/data/deleted/?``."""
+
+    enabled: bool
+    """False for the indexing mode "none"."""
+    included: tuple[str, ...]
+    excluded: tuple[str, ...]
+    composite: tuple[tuple[str, ...], ...] = ()
+    """The paths of each composite index, in its order, such as ``/data/name``; all ascending."""
+
+
+@dataclass(frozen=True)
+class ContainerState:
+    """A container as it is deployed."""
+
+    partition_key: tuple[str, ...]
+    default_ttl: int | None
+    """Seconds; -1: on, and only items with a TTL of their own expire; None: off, and the TTL of items is ignored."""
+    indexing: IndexingPolicy
+
+
+class CosmosInspection(AbstractAsyncContextManager["CosmosInspection"]):
+    """One account, for as long as it is entered. Entering raises Denied or CannotCheck."""
+
+    def __init__(
+        self, connection: Connection, credential: Credential | None, database: str, clock: Clock = utc_now
+    ) -> None:
+        with _reported(lambda _: None):
+            self._client: CosmosClient = cosmos_client(connection, credential)
+        self._database = database
+        self._clock = clock
+        self.ahead: timedelta | None = None
+        """How far the service's clock is ahead of ours, to a second or two; None before the first answer."""
+
+    async def __aenter__(self) -> Self:
+        try:
+            with _reported(self._read_clock):
+                async with asyncio.timeout(DEADLINE_SECONDS):
+                    await self._client.__aenter__()
+        except (Denied, CannotCheck):
+            await self._client.close()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._client.close()
+
+    async def account(self) -> Account:
+        """What the account tells every client. Raises Denied, CannotCheck."""
+        with _reported(self._read_clock):
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                return await read_account(self._client.client_connection)
+
+    async def container(self, name: str) -> ContainerState | None:
+        """The container, or None when it or its database does not exist. Raises Denied, CannotCheck."""
+        proxy = self._client.get_database_client(self._database).get_container_client(name)
+        try:
+            with _reported(self._read_clock):
+                async with asyncio.timeout(DEADLINE_SECONDS):
+                    properties = await proxy.read(response_hook=lambda headers, _: self._read_clock(headers))
+        except _NotThere:
+            return None
+        return _state(properties)
+
+    async def try_access(self, name: str, paths: PartitionKeyPaths) -> None:
+        """Read and replace an item that cannot exist, so that nothing changes. Raises Denied, CannotCheck."""
+        proxy = self._client.get_database_client(self._database).get_container_client(name)
+        nowhere = f"preflight-{uuid.uuid4()}"
+        key = paths.made_up(nowhere)
+        await self._try(proxy.read_item(nowhere, key))
+        body = {"id": nowhere, **paths.fields(key)}
+        await self._try(
+            proxy.replace_item(nowhere, body, etag='"none"', match_condition=MatchConditions.IfNotModified)
+        )
+
+    async def _try(self, call: Awaitable[object]) -> None:
+        with contextlib.suppress(_NotThere), _reported(self._read_clock):
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                await call
+
+    def _read_clock(self, headers: Mapping[str, Any]) -> None:
+        """Compare the clocks. Without a readable date, which a proxy may have removed, nothing is known."""
+        for name, value in headers.items():
+            if name.lower() == "date":
+                self.ahead = _time(str(value), self._clock()) - self._clock()
+
+
+class _NotThere(Exception):
+    """404."""
+
+
+@contextmanager
+def _reported(read_headers: Callable[[Mapping[str, Any]], None]) -> Iterator[None]:
+    try:
+        yield
+    except CosmosHttpResponseError as error:
+        read_headers(error.headers or {})
+        failure = classify(error)
+        if failure.kind in (Kind.MISSING, Kind.NO_CONTAINER):
+            raise _NotThere from error
+        if failure.kind is Kind.DENIED:
+            raise Denied(first_line(error)) from error
+        raise CannotCheck(f"answers with an error ({failure.detail})") from error
+    except ClientAuthenticationError as error:
+        raise CannotCheck(f"cannot be asked, because signing in failed: {first_line(error)}") from error
+    except TimeoutError as error:
+        raise CannotCheck(f"does not answer within {DEADLINE_SECONDS:g} s") from error
+    except SDK_ERRORS as error:
+        raise CannotCheck(f"cannot be reached ({classify(error).detail})") from error
+    except (
+        ValueError
+    ) as error:  # the SDK raises it for a connection string without its parts, or a damaged key
+        raise UnusableConnection from error
+
+
+def _time(text: str, otherwise: datetime) -> datetime:
+    try:
+        return parsedate_to_datetime(text)
+    except ValueError:
+        return otherwise
+
+
+def _state(properties: Mapping[str, Any]) -> ContainerState:
+    policy = properties.get("indexingPolicy") or {}
+    return ContainerState(
+        partition_key=tuple((properties.get("partitionKey") or {}).get("paths") or ()),
+        default_ttl=properties.get("defaultTtl"),
+        indexing=IndexingPolicy(
+            enabled=str(policy.get("indexingMode", "consistent")).lower() != "none",
+            included=tuple(part["path"] for part in policy.get("includedPaths") or ()),
+            excluded=tuple(part["path"] for part in policy.get("excludedPaths") or ()),
+            composite=tuple(
+                tuple(part["path"] for part in parts)
+                for parts in policy.get("compositeIndexes") or ()
+                if all(part.get("order", "ascending").lower() == "ascending" for part in parts)
+            ),
+        ),
+    )

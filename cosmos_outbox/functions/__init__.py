@@ -1,0 +1,8 @@
+"""Azure Functions: what a service needs beside its own calls is registered in one line, and nothing of it is optional.
+
+A trigger parses, calls and answers. The import of a function app opens nothing: the host imports it to list functions.
+"""
+
+from cosmos_outbox.functions.function_app import App, app
+
+__all__ = ["App", "app"]

@@ -1,0 +1,114 @@
+"""The HTTP functions of an operator are the same for every service: a page, health, the relay's lag, the parked events.
+
+The names of these functions sort before ``unrouted``. All of them need the admin key, but for health and for the page,
+which holds no data.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import azure.functions as func
+
+from cosmos_outbox.functions.operator import history, operations, operations_page
+from cosmos_outbox.http import methods, request, responses
+from cosmos_outbox.http.answering import Answering
+from cosmos_outbox.operations.views.names import Names
+from cosmos_outbox.wiring.per_process import HasOutbox
+
+answering = Answering()
+answering_anybody = Answering(told_every_seconds=60)
+"""Of the functions that need no key."""
+
+
+def operator_functions(
+    service: Callable[[], HasOutbox], names: Sequence[Names], *, lists: Sequence[str] = ()
+) -> func.Blueprint:
+    """The operator's functions; ``service`` is called at the first request. ``names`` has one entry a type.
+
+    ``lists`` are the paths of the lists of what the service's subscribers have not done, such as ``set-aside``: the
+    operations page shows each.
+    """
+    app = func.Blueprint()  # type: ignore[no-untyped-call]  # the library does not annotate its constructor
+
+    _add_views(app, service, names, lists)
+    _add_parked(app, service, names)
+    return app
+
+
+def _add_views(
+    app: func.Blueprint,
+    service: Callable[[], HasOutbox],
+    names: Sequence[Names],
+    lists: Sequence[str],
+) -> None:
+    @app.route(route="operations", methods=methods.READING, auth_level=func.AuthLevel.ANONYMOUS)
+    @answering_anybody.honouring("If-None-Match")
+    async def get_operations_page(req: func.HttpRequest) -> func.HttpResponse:
+        """GET /operations: the page, which asks for the admin key and then calls the others."""
+        return operations_page.shown(req)
+
+    @app.route(route="dependencies", methods=methods.READING, auth_level=func.AuthLevel.ADMIN)
+    @answering
+    async def get_dependencies(req: func.HttpRequest) -> func.HttpResponse:
+        """GET /dependencies: whether the store and the broker can be used; 200 also when one cannot."""
+        looks = [each.health() for each in service().outbox.dependencies]
+        return operations.dependencies(await asyncio.gather(*looks))
+
+    @app.route(route="instance", methods=methods.READING, auth_level=func.AuthLevel.ADMIN)
+    @answering
+    async def get_instance(req: func.HttpRequest) -> func.HttpResponse:
+        """GET /instance: what the process that answers has forwarded, its settings, and the service's names."""
+        return operations.instance(service().outbox.instance, names, lists)
+
+    @app.route(route="history/{path}/{id}", methods=methods.READING, auth_level=func.AuthLevel.ADMIN)
+    @answering
+    async def get_history(req: func.HttpRequest) -> func.HttpResponse:
+        """GET /history/{path}/{id}?pageSize=&before=: what became of the events of one aggregate."""
+        aggregate, (size, before) = history.aggregate(req, names), history.page_request(req)
+        return history.told(await service().outbox.past().page(aggregate, size, before), names)
+
+    @app.route(route="health", methods=methods.READING, auth_level=func.AuthLevel.ANONYMOUS)
+    @answering_anybody
+    async def health(req: func.HttpRequest) -> func.HttpResponse:
+        """GET /health: 200 when the store answers, 503 when it does not."""
+        await service().outbox.check()
+        return responses.healthy()
+
+    @app.route(route="relay", methods=methods.READING, auth_level=func.AuthLevel.ADMIN)
+    @answering
+    async def get_relay(req: func.HttpRequest) -> func.HttpResponse:
+        """GET /relay: how far behind the relay is, and how many aggregates are parked."""
+        return operations.relay_status(await service().outbox.observer.status(), names)
+
+
+def _add_parked(app: func.Blueprint, service: Callable[[], HasOutbox], names: Sequence[Names]) -> None:
+    @app.route(route="parked", methods=methods.READING, auth_level=func.AuthLevel.ADMIN)
+    @answering
+    async def list_parked(req: func.HttpRequest) -> func.HttpResponse:
+        """GET /parked?pageSize=&continuationToken=&state=: the events that cannot be sent, and those behind them."""
+        (size, token), discarded = request.page_request(req, "state"), operations.wants_discarded(req)
+        parking = service().outbox.parking
+        page = await parking.page(size, token, discarded=discarded)
+        return operations.parked_listed(page, names, parking.max_age_seconds)
+
+    @app.route(route="parked/{id}", methods=methods.READING, auth_level=func.AuthLevel.ADMIN)
+    @answering
+    async def get_parked(req: func.HttpRequest) -> func.HttpResponse:
+        """GET /parked/{id}: one parked event, with its document."""
+        parking_id = operations.parking_id(req)
+        return operations.parked_shown(await service().outbox.parking.show(parking_id), names)
+
+    @app.route(route="parked/{id}/discard", methods=["POST"], auth_level=func.AuthLevel.ADMIN)
+    @answering
+    async def discard_parked(req: func.HttpRequest) -> func.HttpResponse:
+        """POST /parked/{id}/discard {"reason": ...}: give the event that is in the way up for good."""
+        parking_id, reason = operations.parking_id(req), operations.discard_reason(req)
+        await service().outbox.parking.discard(parking_id, reason)
+        return responses.no_content()
+
+    @app.route(route="parked/{path}/{id}/replay", methods=["POST"], auth_level=func.AuthLevel.ADMIN)
+    @answering
+    async def replay_parked(req: func.HttpRequest) -> func.HttpResponse:
+        """POST /parked/{path}/{id}/replay: send an aggregate's parked events in order."""
+        aggregate = operations.parked_aggregate(req, names)
+        return operations.replayed(await service().outbox.parking.replay(aggregate))

@@ -1,0 +1,119 @@
+"""HTTP for operators: how the service is, and its parked events. Only one parked event's answer holds personal data."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import azure.functions as func
+from pydantic import StringConstraints
+
+from cosmos_outbox.http.errors import FieldError, InvalidRequest
+from cosmos_outbox.http.request import PAGE, json_object, query
+from cosmos_outbox.http.responses import json_response
+from cosmos_outbox.http.validation import validated
+from cosmos_outbox.operations.views import parked, relay
+from cosmos_outbox.operations.views.names import Names
+from cosmos_outbox.outbox.aggregate import AggregateKey
+from cosmos_outbox.outbox.errors import NotParked
+from cosmos_outbox.outbox.event import WireModel
+
+if TYPE_CHECKING:
+    from cosmos_outbox.operations.dependencies import Health
+    from cosmos_outbox.operations.instance import Instance
+    from cosmos_outbox.operations.relay_status import RelayStatus
+    from cosmos_outbox.outbox.parking_lot import ParkedEvent, ParkedPage
+    from cosmos_outbox.outbox.replay import Replayed
+
+_PARKING_ID = re.compile(r"[0-9a-f]{32}")
+
+DiscardReason = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500)]
+
+
+class Discard(WireModel):
+    """The body of a call that cannot be taken back: the reason."""
+
+    reason: DiscardReason
+
+
+def parking_id(request: func.HttpRequest) -> str:
+    """The id of the parked event in the path. Raises NotParked when no event can have the id."""
+    text = str(request.route_params.get("id", ""))
+    if not _PARKING_ID.fullmatch(text):
+        raise NotParked("no such event is parked: take an id from the list of parked events")
+    return text
+
+
+def parked_aggregate(request: func.HttpRequest, names: Sequence[Names]) -> AggregateKey:
+    """The aggregate in the path. Raises NotParked when the service has no aggregates of that name."""
+    path, aggregate_id = request.route_params["path"], request.route_params["id"]
+    for each in names:
+        if each.path == path:
+            return AggregateKey(each.aggregate_type, aggregate_id)
+    paths = ", ".join(f"parked/{each.path}/{{id}}/replay" for each in names)
+    raise NotParked(f"this service has no {path}: call {paths}")
+
+
+def discard_reason(request: func.HttpRequest) -> str:
+    """The reason in the body. Raises InvalidRequest."""
+    discard = validated(Discard, json_object(request, "application/json"))
+    return str(discard.reason)
+
+
+def reason_if_given(request: func.HttpRequest) -> str | None:
+    """The reason in the body; None: the request has no body. Raises InvalidRequest."""
+    if not request.get_body() and "transfer-encoding" not in request.headers:
+        return None
+    return discard_reason(request)
+
+
+def wants_discarded(request: func.HttpRequest) -> bool:
+    """Whether the query asks for the discarded events: ``state=discarded``. Raises InvalidRequest."""
+    state = query(request, *PAGE, "state").get("state", "parked")
+    if state not in ("parked", "discarded"):
+        raise InvalidRequest(FieldError("state", "must be parked or discarded"))
+    return state == "discarded"
+
+
+def parked_listed(page: "ParkedPage", names: Sequence[Names], max_age_seconds: int) -> func.HttpResponse:
+    """200 with a page of parked events, without their documents, and the token of the next page."""
+    return json_response(200, parked.listed(page, names, max_age_seconds))
+
+
+def parked_shown(event: "ParkedEvent", names: Sequence[Names]) -> func.HttpResponse:
+    """200 with a parked event and the document as it was read from the feed."""
+    return json_response(200, parked.shown(event, names))
+
+
+def replayed(result: "Replayed") -> func.HttpResponse:
+    """200 with how many events were sent, and whether events remain: then replay again."""
+    return json_response(200, parked.replayed(result))
+
+
+def relay_status(status: "RelayStatus", names: Sequence[Names]) -> func.HttpResponse:
+    """200 with every lease, the age of its oldest waiting change, the missing ones, and whether the relay is late."""
+    return json_response(200, relay.relay_status(status, names))
+
+
+def dependencies(found: "Sequence[Health]") -> func.HttpResponse:
+    """200 with the health of each service that this one needs; ``detail`` says why one cannot be used."""
+    return json_response(200, {"items": [asdict(each) for each in found]})
+
+
+def instance(process: "Instance", names: Sequence[Names], lists: Sequence[str]) -> func.HttpResponse:
+    """200 with what one process has forwarded, its settings without secrets, and what the service calls things."""
+    return json_response(
+        200,
+        {
+            "id": process.id,
+            "startedAt": process.started_at.isoformat(),
+            "forwarded": process.forwarded.total,
+            "forwardedPerSecond": round(process.forwarded.per_second, 1),
+            "aggregates": [
+                {"type": each.aggregate_type, "path": each.path, "owner": each.owner, "count": each.count}
+                for each in names
+            ],
+            "lists": list(lists),
+            "settings": dict(process.settings),
+        },
+    )

@@ -1,0 +1,68 @@
+"""The relay's triggers: an invocation returns only after every event of its page was accepted or parked.
+
+Without an endless retry the host checkpoints past a failed batch, and its events are gone. So the retry stands here,
+beside the trigger, and no app writes it.
+"""
+
+import os
+from typing import Any
+
+import azure.functions as func
+
+from cosmos_outbox.settings import relay_feed
+from cosmos_outbox.settings.environment import load_feed
+from cosmos_outbox.wiring.service import Service
+
+
+def relay_functions(service: Service) -> func.Blueprint:
+    """Change feed -> topic, and the timers that watch it. Raises Misconfigured."""
+    app = func.Blueprint()  # type: ignore[no-untyped-call]  # the library does not annotate its constructor
+
+    @app.cosmos_db_trigger(arg_name="documents", **trigger(service))
+    @app.retry(
+        strategy="exponential_backoff",
+        max_retry_count="-1",
+        minimum_interval="00:00:01",
+        maximum_interval="00:01:00",
+    )
+    async def relay(documents: func.DocumentList, context: func.Context) -> None:
+        """Change feed -> topic. Returns only after every event was accepted or parked; otherwise raises."""
+        await service().outbox.forwarding.forward(documents, context)
+
+    @app.timer_trigger(arg_name="timer", schedule="0 */5 * * * *")
+    async def watch_relay(timer: func.TimerRequest) -> None:
+        """Every five minutes: logs an error when events wait for too long, and makes missing leases again."""
+        await service().outbox.observer.watch()
+
+    @app.timer_trigger(arg_name="timer", schedule="30 * * * * *")
+    async def tend_parked(timer: func.TimerRequest) -> None:
+        """Every minute: sends parked events in whose way nothing stands, and discards what is parked for too long."""
+        await service().outbox.parking.upkeep()
+
+    return app
+
+
+def trigger(service: Service) -> dict[str, Any]:
+    """The arguments of the Cosmos DB trigger: names as the environment or the service has them. Raises Misconfigured.
+
+    They are read here, when the host lists the functions, and not by the host from ``%NAME%``: for the host a setting
+    that is missing is an error, also where the service names it, and it resolves texts alone
+    (https://github.com/Azure/azure-webjobs-sdk-extensions/issues/735).
+    """
+    feed, names = load_feed(os.environ), service.names.resolve(os.environ)
+    return {
+        "connection": "COSMOS",
+        "database_name": names["database"],
+        "container_name": names["container"],
+        "lease_connection": "COSMOS",
+        "lease_database_name": names["database"],
+        "lease_container_name": names["leases"],
+        "lease_container_prefix": feed.lease_prefix,
+        "create_lease_container_if_not_exists": False,  # the deployment does: with an identity the host cannot
+        "start_from_beginning": True,  # otherwise events from before the first start would never be sent
+        "feed_poll_delay": feed.poll_delay_ms,
+        "lease_acquire_interval": relay_feed.LEASE_ACQUIRE_MS,
+        "lease_renew_interval": relay_feed.LEASE_RENEW_MS,
+        "lease_expiration_interval": relay_feed.LEASE_EXPIRATION_MS,
+        "max_items_per_invocation": feed.max_items,
+    }

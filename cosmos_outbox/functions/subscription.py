@@ -1,0 +1,88 @@
+"""A subscriber's triggers: a message is completed only after its event is applied, or durably set aside.
+
+What goes wrong for everybody is waited for before it is raised: the host brings a message back at once, and counts a
+delivery each time.
+"""
+
+import asyncio
+import logging
+import os
+
+import azure.functions as func
+
+from cosmos_outbox.inbox.receiver import WAIT_SECONDS
+from cosmos_outbox.servicebus.received import delivery_of, handling
+from cosmos_outbox.settings.errors import Misconfigured
+from cosmos_outbox.telemetry.tracing import invoked
+from cosmos_outbox.wiring.service import EffectOf, ReadModelOf, Service, Subscriber
+
+UPKEEP_SECONDS, SWEEP_SECONDS = 40.0, 120.0
+"""What a run of a timer may take; the next run goes on from there."""
+
+_log = logging.getLogger(__name__)
+
+
+def subscription_functions(service: Service, of: Subscriber) -> func.Blueprint:
+    """Topic -> what the subscriber keeps or does, and the timers that go on with what waits. Raises Misconfigured."""
+    app = func.Blueprint()  # type: ignore[no-untyped-call]  # the library does not annotate its constructor
+    name = of.name.replace("-", "_")
+
+    @app.function_name(name)
+    @app.service_bus_topic_trigger(
+        arg_name="message",
+        connection="SERVICEBUS",
+        topic_name=service.names.resolve(os.environ)["topic"],
+        subscription_name=of.subscription.resolve(os.environ),
+        is_sessions_enabled=True,
+    )
+    async def receive_message(message: func.ServiceBusMessage, context: func.Context) -> None:
+        """Returns when the event is applied, handled or set aside; raises after a wait, if the store is away."""
+        await receive(service, of.name, message, context)
+
+    @app.function_name(f"watch_{name}")
+    @app.timer_trigger(arg_name="timer", schedule="30 * * * * *")
+    async def watch(timer: func.TimerRequest) -> None:
+        """Every minute: collects the subscription's dead letters, and tries again what was set aside."""
+        await service().subscriptions[of.name].subscriber.watch()
+
+    if isinstance(of, ReadModelOf):
+        _add_sweep(app, service, of.name, name)
+    if isinstance(of, EffectOf):
+        _add_upkeep(app, service, of.name, name)
+    return app
+
+
+def _add_sweep(app: func.Blueprint, service: Service, of: str, name: str) -> None:
+    @app.function_name(f"sweep_{name}")
+    @app.timer_trigger(arg_name="timer", schedule="0 */10 * * * *")
+    async def sweep(timer: func.TimerRequest) -> None:
+        """Every ten minutes: compares more of the read model with its sources, and heals what no event will."""
+        wanted = service().subscriptions[of].sweep
+        assert wanted is not None, "a read model has a sweep"
+        await wanted.run(seconds=SWEEP_SECONDS)
+
+
+def _add_upkeep(app: func.Blueprint, service: Service, of: str, name: str) -> None:
+    @app.function_name(f"tend_{name}")
+    @app.timer_trigger(arg_name="timer", schedule="15 * * * * *")
+    async def tend(timer: func.TimerRequest) -> None:
+        """Every minute: goes on with the effects that wait, in order."""
+        wanted = service().subscriptions[of].upkeep
+        assert wanted is not None, "a subscriber with effects has an upkeep"
+        await wanted.run(seconds=UPKEEP_SECONDS)
+
+
+async def receive(service: Service, of: str, message: func.ServiceBusMessage, context: func.Context) -> None:
+    """Apply a message or set it aside. Raises StoreAway, or Misconfigured when the service cannot be wired.
+
+    Each is raised after a wait: the host brings the message back at once, and counts a delivery.
+    """
+    try:
+        subscriber = service().subscriptions[of].subscriber
+    except Misconfigured as error:
+        _log.error("messages wait: %s", error)
+        await asyncio.sleep(WAIT_SECONDS)
+        raise
+    delivery = delivery_of(message, message.get_body(), subscriber.subscription)
+    with invoked(context), handling(subscriber.topic, delivery, message.correlation_id):
+        await subscriber.receiver.receive(delivery)

@@ -1,0 +1,1 @@
+"""A request becomes a checked value, and a result or an error becomes an answer that says what to do."""

@@ -1,0 +1,182 @@
+"""Every error becomes a problem document in this one module, and no caller gets a stack trace."""
+
+import functools
+import inspect
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+import azure.functions as func
+
+from cosmos_outbox.http import request
+from cosmos_outbox.http.errors import FieldError, InvalidRequest, RequestTooLarge, UnsupportedMediaType
+from cosmos_outbox.http.methods import READING
+from cosmos_outbox.http.responses import problem
+from cosmos_outbox.inbox.errors import Contended, NotApplied, NotInTurn, NotSetAside, RecordChanged, StoreAway
+from cosmos_outbox.outbox.errors import (
+    AggregateNotFound,
+    AlreadyExists,
+    AnswerErased,
+    BeingReplayed,
+    ChangeTooLarge,
+    ConcurrentChange,
+    IdempotencyKeyReused,
+    NotDelivered,
+    NotInTheWay,
+    NotParked,
+    PreconditionFailed,
+    StillUnsendable,
+    Throttled,
+    Unavailable,
+    UnknownContinuation,
+    Unpublishable,
+)
+from cosmos_outbox.settings.errors import Misconfigured, Overloaded
+from cosmos_outbox.telemetry.correlation import correlated
+from cosmos_outbox.telemetry.tracing import invoked
+
+StatusOf = Sequence[tuple[type[Exception], int, str]]
+"""Errors with the status and title of their answers. The first match decides, so a class stands before its base."""
+
+STATUS_OF: StatusOf = [
+    (UnsupportedMediaType, 415, "Unsupported media type"),
+    (RequestTooLarge, 413, "Content too large"),
+    (InvalidRequest, 400, "Invalid request"),
+    (UnknownContinuation, 400, "Invalid request"),
+    (AggregateNotFound, 404, "Not found"),
+    (NotParked, 404, "Not found"),
+    (NotInTheWay, 409, "Conflict"),
+    (BeingReplayed, 409, "Conflict"),
+    (StillUnsendable, 409, "Conflict"),
+    (NotSetAside, 404, "Not found"),
+    (NotApplied, 409, "Conflict"),
+    (NotInTurn, 409, "Conflict"),
+    (RecordChanged, 409, "Conflict"),
+    (PreconditionFailed, 412, "Precondition failed"),
+    (AlreadyExists, 409, "Conflict"),
+    (ConcurrentChange, 409, "Conflict"),
+    (IdempotencyKeyReused, 422, "Idempotency key reused"),
+    (AnswerErased, 410, "Gone"),
+    (ChangeTooLarge, 413, "Content too large"),
+    (Unpublishable, 400, "Invalid request"),
+    (Throttled, 429, "Too many requests"),
+    (Unavailable, 503, "Service unavailable"),
+    (NotDelivered, 503, "Service unavailable"),
+    (StoreAway, 503, "Service unavailable"),
+    (Contended, 503, "Service unavailable"),
+    (Overloaded, 503, "Service overloaded"),
+    (Misconfigured, 500, "Service misconfigured"),
+]
+"""The errors of every service; a service adds its own errors with :class:`Answering`."""
+
+UNLESS_TOLD = {
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "Access-Control-Expose-Headers": ", ".join(
+        (
+            *("ETag", "Location", "Retry-After", "Idempotency-Replayed", request.CORRELATION_HEADER),
+            *("Allow", "Accept", "Accept-Patch", "Accept-Encoding"),
+        )
+    ),
+}
+"""Headers of every answer that has none of its own. A cache may keep what does not forbid it, a 404 too. A page of
+another origin, once the platform lets it call (CORS), may read these headers alone, beside the few that any page may.
+"""
+
+Handler = Callable[[func.HttpRequest], Awaitable[func.HttpResponse]]
+
+_log = logging.getLogger(__name__)
+
+
+class Answering:
+    """A decorator for HTTP functions: an error that the function raises is answered with the error's status.
+
+    ``own`` lists the errors of one service; they come before the common ones. ``check_load`` is called before each
+    change, and raises Overloaded while the service takes none. ``told_every_seconds`` is for functions that need no
+    key: an error of one kind is logged once in this time, so that nobody can fill the log by asking.
+    """
+
+    def __init__(
+        self,
+        own: StatusOf = (),
+        *,
+        check_load: Callable[[], None] | None = None,
+        told_every_seconds: float = 0.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._status_of: StatusOf = [*own, *STATUS_OF]
+        self._check_load = check_load
+        self._told_every_seconds, self._clock = told_every_seconds, clock
+        self._told_at: dict[type[Exception], float] = {}
+
+    def __call__(self, handler: Handler) -> Handler:
+        """The function, with every error turned into an answer; it takes no condition and no key (``HONOURED``)."""
+        return self.honouring()(handler)
+
+    def honouring(self, *headers: str) -> Callable[[Handler], Handler]:
+        """As the decorator itself, for a function that keeps what these of the headers in ``HONOURED`` ask for."""
+        return functools.partial(self._answered, headers)
+
+    def _answered(self, honoured: Sequence[str], handler: Handler) -> Handler:
+        @functools.wraps(handler)
+        async def answered(req: func.HttpRequest, context: func.Context | None = None) -> func.HttpResponse:
+            correlation_id = request.correlation_id(req)
+            with correlated(correlation_id), invoked(context):
+                try:
+                    request.refuse_unless(honoured, req)
+                    if self._check_load is not None and req.method not in READING:
+                        self._check_load()
+                    answer = await handler(req)
+                except Exception as error:  # noqa: BLE001 - the edge: whatever it is, the caller gets an answer
+                    answer = self.answer(error)
+            answer.headers[request.CORRELATION_HEADER] = correlation_id
+            for name, value in UNLESS_TOLD.items():
+                if name not in answer.headers:
+                    answer.headers[name] = value
+            return answer
+
+        # The host gives its context to a function whose signature has it, and looks through a decorator.
+        answered.__signature__ = inspect.signature(answered, follow_wrapped=False)  # type: ignore[attr-defined]  # any function may have it
+        return answered
+
+    def answer(self, error: Exception) -> func.HttpResponse:
+        """The answer to a request that ended with this error."""
+        for kind, status, title in self._status_of:
+            if isinstance(error, kind):
+                if status >= 500 and not isinstance(
+                    error, Overloaded
+                ):  # which is logged once, not with each refusal
+                    self._tell(error, "answered %d: %s", status, error)
+                return _problem(error, status, title)
+        text = "a request failed with an unexpected error, which is a bug: report the traceback"
+        self._tell(error, text, exc_info=error)
+        return problem(500, "Internal error", "The service failed. The request may have had an effect.")
+
+    def _tell(self, error: Exception, text: str, *values: object, exc_info: Exception | None = None) -> None:
+        now, kind = self._clock(), type(error)
+        told_at = self._told_at.get(kind)
+        if told_at is None or now - told_at >= self._told_every_seconds:
+            self._told_at[kind] = now
+            _log.error(text, *values, exc_info=exc_info)
+
+
+def _problem(error: Exception, status: int, title: str) -> func.HttpResponse:
+    if isinstance(error, Misconfigured):
+        return problem(status, title, "The service is not set up correctly; its log says what to change.")
+    return problem(status, title, str(error), errors=_fields(error), headers=_headers(error))
+
+
+def _fields(error: Exception) -> Sequence[FieldError]:
+    if isinstance(error, InvalidRequest):
+        return error.errors
+    if isinstance(error, UnknownContinuation):
+        return [FieldError("continuationToken", str(error))]
+    return ()
+
+
+def _headers(error: Exception) -> Mapping[str, str]:
+    if isinstance(error, UnsupportedMediaType):
+        return error.accepted
+    if isinstance(error, Throttled | Unavailable | NotDelivered | StoreAway | Overloaded):
+        return {"Retry-After": str(max(1, round(error.retry_after_seconds)))}
+    return {}

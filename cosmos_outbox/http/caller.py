@@ -1,0 +1,27 @@
+"""Who sends a request, as far as the platform vouches for it; only a digest of that leaves this module.
+
+App Service authentication sets ``WEBSITE_AUTH_ENABLED`` to True in the app's environment
+(https://github.com/AzureAD/microsoft-identity-web, AppServicesAuthenticationInformation.cs). Then no request from
+outside can set the principal headers
+(https://learn.microsoft.com/azure/app-service/configure-authentication-user-identities). Where that is off anybody can
+send these headers, and they are ignored.
+"""
+
+import azure.functions as func
+
+from cosmos_outbox.outbox.idempotency import digest
+
+ANONYMOUS = "anonymous"
+
+
+def caller(request: func.HttpRequest, *, platform_authenticates: bool) -> str:
+    """The signed-in principal, else the function key, else nobody in particular.
+
+    ``platform_authenticates``: whether the platform, not the caller, writes the principal headers. The host looks for
+    the key in the same two places, the header first.
+    """
+    if platform_authenticates and (principal := request.headers.get("x-ms-client-principal-id")):
+        return digest(f"principal {request.headers.get('x-ms-client-principal-idp', '')} {principal}")
+    if key := request.headers.get("x-functions-key") or request.params.get("code"):
+        return digest(f"key {key}")
+    return ANONYMOUS

@@ -1,0 +1,265 @@
+"""Only checked values leave this module: each function returns a valid part of the request, or raises an error."""
+
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+from uuid import UUID, uuid4
+
+import azure.functions as func
+from pydantic_core import from_json
+
+from cosmos_outbox.http import caller
+from cosmos_outbox.http.errors import FieldError, InvalidRequest, RequestTooLarge, UnsupportedMediaType
+from cosmos_outbox.http.methods import READING
+from cosmos_outbox.outbox.canonical import canonical
+from cosmos_outbox.outbox.idempotency import KeyedRequest
+from cosmos_outbox.outbox.unit_of_work import ETag, Origin
+from cosmos_outbox.settings.environment import Settings
+from cosmos_outbox.telemetry import correlation
+from cosmos_outbox.telemetry.tracing import Trace, nearest, valid_state
+
+MAX_BODY_BYTES = 64 * 1024
+CORRELATION_HEADER = "x-correlation-id"
+DEFAULT_PAGE_SIZE = 50
+MAX_PAGE_SIZE = 100
+PAGE = ("pageSize", "continuationToken")
+"""The parameters of a call that answers with a page of a list."""
+
+HONOURED = ("If-Match", "If-None-Match", "If-Unmodified-Since", "Idempotency-Key")
+"""Headers that a call honours or refuses: who sends one relies on it."""
+_ONLY_OF_CHANGES = "Idempotency-Key"
+_INSTEAD = {
+    "If-Match": "it is for a change of one version of a resource",
+    "If-None-Match": "it is for reading: pin the version of a change with If-Match",
+    "If-Unmodified-Since": "versions have no dates here: use If-Match with an ETag",
+    _ONLY_OF_CHANGES: "it is for creating, and does nothing here: leave it out",
+}
+
+_OF_THE_HOST = ("code", "clientId")
+"""A function key, and its name, may stand in any query."""
+
+_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_TAG = r'(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"'
+_TAGS = re.compile(rf"[ \t,]*{_TAG}(?:[ \t]*,[ \t,]*{_TAG})*[ \t,]*")
+"""A list of entity tags; its elements may be empty (RFC 9110, 5.6.1 and 8.8.3)."""
+_QUOTED_KEY = re.compile(r'"(.*)"')
+_KEY = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,255}")
+_LONGEST_NAME = 40
+_NUMBER = re.compile(r"[0-9]{1,9}")
+_CORRELATION_ID = re.compile(r"[A-Za-z0-9._:|=-]{1,128}")
+_TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+"""https://www.w3.org/TR/trace-context/#traceparent-header"""
+
+
+def correlation_id(request: func.HttpRequest) -> str:
+    """The id that the caller gave, if it is well-formed; else a new one."""
+    given = request.headers.get(CORRELATION_HEADER, "")
+    return given if _CORRELATION_ID.fullmatch(given) else str(uuid4())
+
+
+def origin(request: func.HttpRequest) -> Origin:
+    """The origin that the headers name, or the host; a header that is not well-formed is ignored."""
+    traceparent, given = request.headers.get("traceparent", ""), None
+    if _TRACEPARENT.fullmatch(traceparent):
+        given = Trace(traceparent, valid_state(request.headers.get("tracestate")))
+    trace, cause = nearest(given), correlation.current() or correlation_id(request)
+    return Origin(cause) if trace is None else Origin(cause, trace.parent, trace.state)
+
+
+def path_id(request: func.HttpRequest) -> UUID | None:
+    """The id in the path; None when the id is no UUID."""
+    text = request.route_params.get("id", "")
+    return UUID(text) if _UUID.fullmatch(text) else None
+
+
+def json_object(request: func.HttpRequest, *media_types: str) -> dict[str, Any]:
+    """The JSON object in the body, of one of these media types. Raises InvalidRequest."""
+    media_type = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    if media_type not in media_types:
+        wanted = sorted(media_types)
+        name = "Accept-Patch" if request.method == "PATCH" else "Accept"
+        raise UnsupportedMediaType(
+            FieldError("Content-Type", f"must be {' or '.join(wanted)}"), accepted={name: ", ".join(wanted)}
+        )
+    if request.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
+        raise UnsupportedMediaType(
+            FieldError("Content-Encoding", "must be left out: send the body as it is"),
+            accepted={"Accept-Encoding": "identity"},
+        )
+    body = request.get_body()
+    if not body and "transfer-encoding" in request.headers:
+        raise InvalidRequest(
+            FieldError(
+                "body",
+                "did not arrive: send Content-Length, since a chunked body is not passed on by the host",
+            )
+        )
+    if len(body) > MAX_BODY_BYTES:
+        raise RequestTooLarge(FieldError("body", f"must not be over {MAX_BODY_BYTES} bytes"))
+    try:
+        data = from_json(body, allow_inf_nan=False)  # pydantic bounds the nesting, json.loads does not
+    except ValueError as error:
+        raise InvalidRequest(FieldError("body", f"must be JSON in UTF-8: {error}")) from None
+    if not isinstance(data, dict):
+        raise InvalidRequest(FieldError("body", "must be a JSON object"))
+    if repeated := _repeated_names(body):
+        raise InvalidRequest(
+            *(
+                FieldError("body", f"names {name!r} twice: readers differ on which counts")
+                for name in repeated
+            )
+        )
+    return data
+
+
+def _repeated_names(body: bytes) -> list[str]:
+    """The names that stand twice in one object of a valid body, which pydantic's parser does not tell."""
+    repeated: list[str] = []
+
+    def note(pairs: list[tuple[str, Any]]) -> None:
+        names = Counter(name for name, _ in pairs)
+        repeated.extend(name[:_LONGEST_NAME] for name, count in names.items() if count > 1)
+
+    json.loads(body, object_pairs_hook=note)
+    return repeated
+
+
+def refuse_unless(honoured: Collection[str], request: func.HttpRequest) -> None:
+    """Raises InvalidRequest for a condition or a key that the call would ignore: what it did could not be taken back.
+
+    A key on a call that only reads promises nothing that the call does not keep.
+    """
+    ignored = [
+        name
+        for name in HONOURED
+        if name in request.headers
+        and name not in honoured
+        and not (name == _ONLY_OF_CHANGES and request.method in READING)
+    ]
+    if ignored:
+        raise InvalidRequest(
+            *(FieldError(name, f"cannot be honoured by this call: {_INSTEAD[name]}") for name in ignored)
+        )
+
+
+def if_match(request: func.HttpRequest) -> frozenset[ETag]:
+    """The versions that the caller allows (empty: any that is there, as ``*`` says). Raises InvalidRequest.
+
+    A weak version stays in the answer and is equal to none: a stored version is strong, and RFC 9110, 13.1.1, asks for
+    the strong comparison.
+    """
+    header = request.headers.get("If-Match")
+    if header is None or header.strip() == "*":
+        return frozenset()
+    if not _TAGS.fullmatch(header):
+        raise InvalidRequest(
+            FieldError(
+                "If-Match", "must be the unchanged ETag of an answer, in quotes; * stands for any version"
+            )
+        )
+    return frozenset(re.findall(_TAG, header))
+
+
+def has_version(request: func.HttpRequest, version: ETag) -> bool:
+    """Whether the caller has this version of the resource, or any (``If-None-Match``; RFC 9110, 13.1.2).
+
+    A header that is no list of entity tags names none. The comparison is the weak one.
+    """
+    header = request.headers.get("If-None-Match", "")
+    if header.strip() == "*":
+        return True
+    known = re.findall(_TAG, header) if _TAGS.fullmatch(header) else []
+    return version.removeprefix("W/") in {tag.removeprefix("W/") for tag in known}
+
+
+def wants_newest(request: func.HttpRequest) -> bool:
+    """Whether the caller asks for no older state than that of the call: ``Cache-Control: no-cache`` (RFC 9111, 5.2.1).
+
+    A subscriber of another team heals from such an answer: it misses nothing, and its 404 is proof.
+    """
+    directives = request.headers.get("Cache-Control", "").lower().split(",")
+    return "no-cache" in (each.strip() for each in directives)
+
+
+def idempotency_key(request: func.HttpRequest) -> str | None:
+    """The caller's ``Idempotency-Key``, in quotes as in the IETF draft or bare. Raises InvalidRequest.
+
+    https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header/
+    """
+    header = request.headers.get("Idempotency-Key")
+    if header is None:
+        return None
+    quoted = _QUOTED_KEY.fullmatch(header.strip())
+    key = quoted[1] if quoted else header.strip()
+    if not _KEY.fullmatch(key):
+        raise InvalidRequest(
+            FieldError(
+                "Idempotency-Key", "must be 1 to 255 visible ASCII characters without quotes, such as a UUID"
+            )
+        )
+    return key
+
+
+def keyed(request: func.HttpRequest, settings: Settings, key: str) -> KeyedRequest:
+    """The request with its key. The body is JSON that :func:`json_object` has taken. Raises InvalidRequest.
+
+    The fingerprint is a digest of the JSON value that was sent, in canonical form: white space, the order of names and
+    the way in which a number or a character is written do not count, a later version's new fields neither.
+    """
+    try:
+        body = canonical(from_json(request.get_body()))
+    except ValueError:
+        raise InvalidRequest(FieldError("body", "has an integer beyond 2^53: write it as text")) from None
+    who = caller.caller(request, platform_authenticates=settings.platform_authenticates)
+    return KeyedRequest(who, key, hashlib.sha256(body).hexdigest())
+
+
+def parameters(request: func.HttpRequest, *names: str) -> tuple[dict[str, str], list[FieldError]]:
+    """The values of the parameters in the query, and what is wrong: another name than these, or one that stands twice.
+
+    They are read from the URL, since the Functions host drops those that are empty. A misspelled name must not be
+    ignored: who misspells ``continuationToken`` would get the first page for ever.
+    """
+    given = parse_qsl(urlsplit(request.url).query, keep_blank_values=True)
+    known = {*names, *_OF_THE_HOST}
+    times = Counter(name for name, _ in given)
+    wrong = [
+        FieldError(
+            name,
+            "is given twice" if name in known else f"is not one of {', '.join(sorted(known))}",
+        )
+        for name, number in times.items()
+        if name not in known or number > 1
+    ]
+    return dict(given), wrong
+
+
+def query(request: func.HttpRequest, *names: str) -> dict[str, str]:
+    """The parameters in the query, of which all have these names. Raises InvalidRequest."""
+    given, wrong = parameters(request, *names)
+    if wrong:
+        raise InvalidRequest(*wrong)
+    return given
+
+
+def page_request(request: func.HttpRequest, *also: str) -> tuple[int, str | None]:
+    """Page size and continuation token; ``also``: what else the call takes in the query. Raises InvalidRequest."""
+    given = query(request, *PAGE, *also)
+    size, token = page_size(given), given.get("continuationToken")
+    if token == "":
+        raise InvalidRequest(
+            FieldError("continuationToken", "must not be empty: leave it out for the first page")
+        )
+    return size, token
+
+
+def page_size(given: Mapping[str, str]) -> int:
+    """How much a page of the answer may hold. Raises InvalidRequest."""
+    text = given.get("pageSize", str(DEFAULT_PAGE_SIZE))
+    if not (_NUMBER.fullmatch(text) and 1 <= int(text) <= MAX_PAGE_SIZE):
+        raise InvalidRequest(FieldError("pageSize", f"must be a number from 1 to {MAX_PAGE_SIZE}"))
+    return int(text)

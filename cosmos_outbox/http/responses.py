@@ -1,0 +1,85 @@
+"""Every answer that is not a success is a problem document (RFC 9457); the others are JSON with their headers."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import azure.functions as func
+
+from cosmos_outbox.http.errors import FieldError
+from cosmos_outbox.http.request import has_version
+from cosmos_outbox.outbox.unit_of_work import ETag
+from cosmos_outbox.telemetry import correlation
+
+
+def json_response(
+    status: int,
+    document: Mapping[str, Any],
+    headers: Mapping[str, str] | None = None,
+    *,
+    mimetype: str = "application/json",
+) -> func.HttpResponse:
+    """A JSON document with its status and headers."""
+    return func.HttpResponse(
+        json.dumps(document), status_code=status, headers=dict(headers or {}), mimetype=mimetype
+    )
+
+
+def problem(
+    status: int,
+    title: str,
+    detail: str,
+    *,
+    errors: Sequence[FieldError] = (),
+    headers: Mapping[str, str] | None = None,
+) -> func.HttpResponse:
+    """A problem document with ``errors``, a list of ``{"field", "reason"}``."""
+    document = {
+        "type": "about:blank",
+        "title": title,
+        "status": status,
+        "detail": detail,
+        "errors": [
+            {"field": each.field, "reason": each.reason} for each in (error.told() for error in errors)
+        ],
+        "correlationId": correlation.current(),
+    }
+    return json_response(status, document, headers, mimetype="application/problem+json")
+
+
+def etag_header(etag: ETag | None) -> dict[str, str]:
+    """The ``ETag`` header; no header when the version is not known."""
+    return {} if etag is None else {"ETag": etag}
+
+
+def stored(request: func.HttpRequest, document: Mapping[str, Any], etag: ETag) -> func.HttpResponse:
+    """200 with a document and its version, or 304 when the caller has that version.
+
+    The caller's own cache may keep it, and asks before each use. No shared cache may: a key in ``x-functions-key`` does
+    not tell it that the answer is for one caller (RFC 9111, 3.5, names ``Authorization`` alone).
+    """
+    headers = etag_header(etag) | {"Cache-Control": "private, no-cache"}
+    return unless_known(request, json_response(200, document, headers))
+
+
+def unless_known(request: func.HttpRequest, answer: func.HttpResponse) -> func.HttpResponse:
+    """The answer, or 304 when the caller has the version in its ``ETag`` (``If-None-Match``).
+
+    The 304 has all headers of the answer, its type too: a cache puts them in the place of those that it has kept
+    (RFC 9111, 3.2).
+    """
+    if not has_version(request, answer.headers["ETag"]):
+        return answer
+    return func.HttpResponse(
+        status_code=304, headers=dict(answer.headers), mimetype=answer.mimetype, charset=answer.charset
+    )
+
+
+def healthy() -> func.HttpResponse:
+    """200: the service can serve."""
+    return json_response(200, {"status": "healthy"})
+
+
+def no_content() -> func.HttpResponse:
+    """204: done; the answer has no body."""
+    return func.HttpResponse(status_code=204)

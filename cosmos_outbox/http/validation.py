@@ -1,0 +1,68 @@
+"""Input becomes a model, or an error that names every wrong field by its name on the wire."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from cosmos_outbox.http.errors import FieldError, InvalidRequest
+
+Model = TypeVar("Model", bound=BaseModel)
+
+_UNKNOWN = "is not a field that can be set here"
+_REASONS = {
+    "extra_forbidden": _UNKNOWN,
+    "missing": "is required",
+    "model_type": "must be a JSON object",
+}
+
+
+def validated(model: type[Model], data: Any) -> Model:
+    """``data`` as ``model``. Raises InvalidRequest, which names each wrong field and holds no input value."""
+    try:
+        return model.model_validate(data, by_alias=True, by_name=False, extra="forbid")
+    except ValidationError as problems:
+        errors = [
+            FieldError(
+                field=".".join(str(part) for part in problem["loc"]) or "body",
+                reason=_REASONS.get(problem["type"]) or _sentence(problem["msg"]),
+            )
+            for problem in problems.errors(include_url=False, include_input=False, include_context=False)
+        ]
+        raise InvalidRequest(*errors) from None  # the original holds the input: personal data
+
+
+def unknown_nulls(model: type[BaseModel], patch: Mapping[str, Any]) -> Iterator[FieldError]:
+    """The fields that a merge patch removes and that ``model`` never had: what is patched has no trace of them."""
+    kinds = {field.alias or attribute: field.annotation for attribute, field in model.model_fields.items()}
+    for name, value in patch.items():
+        if name not in kinds and value is None:
+            yield FieldError(name, _UNKNOWN)
+        elif name in kinds and isinstance(value, Mapping):
+            for part in (kinds[name], *get_args(kinds[name])):
+                if isinstance(part, type) and issubclass(part, BaseModel):
+                    for error in unknown_nulls(part, value):
+                        yield FieldError(f"{name}.{error.field}", error.reason)
+
+
+def known(model: BaseModel) -> dict[str, Any]:
+    """A model as JSON, without the fields that only a later version of the service knows."""
+    document = model.model_dump(mode="json", by_alias=True)
+    return {
+        (name := field.serialization_alias or field.alias or attribute): _known(
+            getattr(model, attribute), document[name]
+        )
+        for attribute, field in type(model).model_fields.items()
+    }
+
+
+def _known(value: Any, as_json: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return known(value)
+    if isinstance(value, list | tuple):
+        return [_known(*pair) for pair in zip(value, as_json, strict=True)]
+    return as_json
+
+
+def _sentence(message: str) -> str:
+    return message.removeprefix("Value error, ")

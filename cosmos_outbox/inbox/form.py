@@ -1,0 +1,66 @@
+"""How a subscriber's state is stored, and by what texts a list finds it: the same whatever it is stored in."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from cosmos_outbox.inbox.entry import ListedPage
+
+S = TypeVar("S", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class EntryForm(Generic[S]):
+    """How a subscriber's state is written as JSON, and by what a list finds it."""
+
+    model: type[S]
+    search: Mapping[str, Callable[[S], str]]
+    """The texts, by their names, that entries are searched by. Each is in every entry, since an entry without the text
+    would be missing from a list that is sorted by it: a text that is not known is empty."""
+    sorted_by: Sequence[str]
+    """Those texts by which a list can be sorted: in Cosmos DB each takes a composite index, with ``/id``."""
+    version: int = 1
+    """Raise it with every change of the model, of a text in ``search``, or of what either is made from: entries of
+    another version are then read from their sources and written again."""
+
+    def write(self, state: S) -> dict[str, Any]:
+        """The state as JSON."""
+        return state.model_dump(mode="json", by_alias=True)
+
+    def read(self, item: Mapping[str, Any]) -> S | None:
+        """The state in an item, of whichever version; None: it cannot be read, or there is none."""
+        try:
+            return self.model.model_validate(item.get("data"))
+        except ValidationError:
+            return None
+
+    def is_of(self, item: Mapping[str, Any]) -> bool:
+        """Whether the item was written in this form."""
+        return bool(item.get("form") == self.version)
+
+    def texts(self, state: S) -> Mapping[str, str]:
+        """What the state is found by."""
+        return {name: text(state) for name, text in self.search.items()}
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A text that must be this one, or begin with it."""
+
+    field: str
+    text: str
+    beginning: bool = False
+
+
+class Listing(Protocol[S]):
+    """Lists the living entries of one read model."""
+
+    async def page(
+        self, conditions: Sequence[Sequence[Condition]], sort: str, size: int, token: str | None
+    ) -> ListedPage[S]:
+        """At most ``size`` entries, by ``sort`` and id. Of each group one condition must hold.
+
+        Names of texts come from the code, never from a caller. Raises UnknownContinuation, and what the store raises.
+        """

@@ -1,0 +1,45 @@
+"""What a subscriber needs of its store and of the source of the events, so that it knows neither.
+
+A read may be old: a replica that lags may answer. A read *behind a fence* misses nothing that was committed before the
+call; an adapter gets it from a write's answer. Every call raises StoreAway when it was not answered.
+"""
+
+from typing import Protocol, TypeVar
+
+from cosmos_outbox.inbox.entry import Entry, Found, Stamp, VersionedEntry
+from cosmos_outbox.inbox.event import AggregateKey
+
+S = TypeVar("S")
+
+
+class Entries(Protocol[S]):
+    """The subscriber's own store: one entry an aggregate."""
+
+    async def read(self, key: AggregateKey) -> VersionedEntry[S] | None:
+        """The entry; it may be old, and None is no proof."""
+
+    async def newest(self, key: AggregateKey) -> VersionedEntry[S] | None:
+        """The entry, behind a fence."""
+
+    async def put(self, key: AggregateKey, entry: Entry[S], stamp: Stamp, *, over: str | None) -> None:
+        """Write all of an entry at once, over the version that was read (None: only if there is no entry).
+
+        An earlier attempt whose answer was lost may have written the entry: that is EntryChanged as well.
+
+        Raises:
+            EntryChanged: the entry is at another version.
+            Unstorable: the store will never take this entry.
+        """
+
+    async def remove(self, key: AggregateKey, *, over: str) -> None:
+        """Remove an entry, as only a rebuild may. Raises EntryChanged when it is at another version."""
+
+
+class Source(Protocol[S]):
+    """The aggregates as their owner has them, read as this subscriber's state."""
+
+    async def read(self, key: AggregateKey) -> Found[S] | None:
+        """The aggregate; it may be old, and None is no proof."""
+
+    async def newest(self, key: AggregateKey) -> Found[S] | None:
+        """The aggregate, behind a fence; None: it is gone, or never was."""

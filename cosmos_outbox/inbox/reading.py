@@ -1,0 +1,101 @@
+"""A message becomes an event, or it is known why it never can; its reason holds no personal data.
+
+A subscriber reads another service's JSON with models of its own, which know only the fields that the subscriber uses:
+what a later version of that service adds does no harm.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.alias_generators import to_camel
+from pydantic_core import from_json
+
+from cosmos_outbox.inbox.errors import Unreadable
+from cosmos_outbox.inbox.event import AggregateKey, Event
+from cosmos_outbox.inbox.set_aside import Delivery
+
+
+class TolerantReader(BaseModel):
+    """The part of another service's JSON that a subscriber knows: immutable, camelCase, blind to all other fields."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="ignore",
+        alias_generator=to_camel,
+        populate_by_name=True,
+        hide_input_in_errors=True,
+    )
+
+
+_Text = Annotated[str, Field(min_length=1, max_length=128)]
+
+
+class _Envelope(TolerantReader):
+    """The part of an event's body that every event has."""
+
+    id: _Text
+    action: _Text
+    sequence: Annotated[int | None, Field(strict=True, ge=1, lt=2**63)] = None
+    created_at: datetime
+
+
+class _Owner(TolerantReader):
+    """The aggregate that an event is of."""
+
+    aggregate_id: Annotated[str, Field(pattern=r"^[^/\\?#]{1,128}$")]
+    """What can be the id of an item in the store. Whether there is such an aggregate, the source knows."""
+
+
+@dataclass(frozen=True)
+class MessageReader:
+    """Reads the events of aggregates of one type, the only ones that a subscriber takes from its topic."""
+
+    aggregate_type: str
+    untyped: bool = False
+    """Whether a message that does not tell its aggregate's type is of this one: the publisher sent such before."""
+
+    def read(self, delivery: Delivery) -> Event | None:
+        """The event in a message; None: it is of an aggregate of another type. Raises Unreadable."""
+        return self.event(delivery.body, delivery.properties)
+
+    def event(self, body: bytes, properties: Mapping[str, Any]) -> Event | None:
+        """As :meth:`read`, of a message's body and application properties.
+
+        The aggregate's id is not read from the session, which some versions of the Python worker do not hand over.
+        """
+        if (
+            properties.get("aggregateType", self.aggregate_type if self.untyped else None)
+            != self.aggregate_type
+        ):
+            return None
+        try:
+            data = from_json(body)
+            envelope = _Envelope.model_validate(data)
+            owner = _Owner(aggregate_id=self._owner(data, properties)).aggregate_id
+        except ValidationError as problems:
+            fields = ", ".join(
+                sorted({str(each["loc"][0]) if each["loc"] else "body" for each in problems.errors()})
+            )
+            raise self._unreadable(f"{fields} missing or wrong") from None
+        except ValueError:
+            raise self._unreadable("it is no JSON") from None
+        key = AggregateKey(self.aggregate_type, owner)
+        version = properties.get("schemaVersion")
+        return Event(
+            envelope.id, key, envelope.action, envelope.sequence, envelope.created_at, data,
+            schema_version=version if type(version) is int else None,
+        )  # fmt: skip
+
+    def _owner(self, data: Mapping[str, Any], properties: Mapping[str, Any]) -> Any:
+        """An event names its aggregate after the type, a notice does not, and the message tells it in any case."""
+        return (
+            data.get(f"{self.aggregate_type}Id")
+            or data.get("aggregateId")
+            or properties.get("cloudEvents_subject")
+        )
+
+    def _unreadable(self, why: str) -> Unreadable:
+        return Unreadable(f"the message is no event of aggregate type {self.aggregate_type}: {why}")

@@ -1,0 +1,186 @@
+"""Who raises has waited: no failure sends a message round and round, and no aggregate holds up the others for long.
+
+A function of Azure Functions cannot settle a message with a reason. It can return, which completes the message, or
+raise, which brings the message back at once and counts a delivery; the broker gives a message up after so many. So:
+
+- ``wait-inside``: what hits everybody (the store is away) is waited for inside the call, for ``WAIT_SECONDS``, and then
+  raised. An hour without the store costs 80 deliveries, not thousands.
+- ``set-aside``: what hits one aggregate is tried ``FAILURES`` times at short intervals, stored as waiting, and done:
+  the next message gets its place. Where a record of the aggregate waits already, the first failure is enough.
+- ``refuse``: what can never be applied is stored as refused, and done.
+
+Later events of an aggregate that waits need no list of who is blocked: to the inbox they come after a gap, which it
+heals, or they fail like the first one and are set aside behind it.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from cosmos_outbox.inbox import telemetry
+from cosmos_outbox.inbox.errors import InboxError, StoreAway, Unreadable
+from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.inbox.set_aside import Delivery, Record, SetAside, State
+from cosmos_outbox.inbox.state import utc_now
+from cosmos_outbox.inbox.streak import Streak
+
+WAIT_SECONDS = 45.0
+"""How long a call waits for the store before it raises."""
+
+LONGEST_CALL_SECONDS = 120.0
+"""The longest that a call may take. A host must allow more (``functionTimeout``), and tombstones must live longer."""
+
+FAILURES = 5
+"""How often a call tries an event that fails for a reason of its own."""
+
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 8.0
+FAILURE_PAUSE_SECONDS = 0.01
+"""Doubled after each failure: five failures take 150 ms, so that a hundred sick aggregates are through in seconds."""
+
+Read = Callable[[Delivery], Event | None]
+"""The event in a message; None: the message is not for this subscriber. Raises Unreadable."""
+
+Handle = Callable[[Event], Awaitable[object]]
+"""Applies an event; returns when the message is done. Whatever it raises but StoreAway hits one aggregate."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Receiver:
+    """Receives the messages of one subscription. Any number of calls may run side by side."""
+
+    read: Read
+    handle: Handle
+    set_aside: SetAside
+    now: Callable[[], datetime] = utc_now
+    time: Callable[[], float] = lambda: asyncio.get_running_loop().time()
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    streak: Streak = field(default_factory=Streak)
+
+    async def receive(self, delivery: Delivery) -> None:
+        """Apply a message or set it aside; when this returns, the message is done. Raises StoreAway, having waited."""
+        with telemetry.of_subscription(delivery.subscription):
+            await self._received(delivery)
+
+    async def _received(self, delivery: Delivery) -> None:
+        self._tell(delivery)
+        give_up_at, pause = self.time() + WAIT_SECONDS, FIRST_PAUSE_SECONDS
+        while True:
+            try:
+                async with asyncio.timeout(LONGEST_CALL_SECONDS - WAIT_SECONDS):
+                    return await self._once(delivery)
+            except TimeoutError:
+                failure = StoreAway("the store answers so slowly that no event is applied in time")
+            except StoreAway as error:
+                failure = error
+            except Exception as error:  # noqa: BLE001 - of the store's adapter: nothing is raised at once
+                failure = StoreAway(f"the store cannot be used, because of a bug: {told(error)}")
+            left = give_up_at - self.time()
+            if left <= 0:
+                telemetry.decided(telemetry.Outcome.WAITING)
+                _log.error("message %s waits, since the store is away: %s", delivery.message_id, failure)
+                raise failure
+            await self.sleep(min(left, max(pause, failure.retry_after_seconds)))
+            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+
+    def _tell(self, delivery: Delivery) -> None:
+        with contextlib.suppress(Unreadable):
+            event = self._event(delivery)
+            if event is not None:
+                _log.info(
+                    "received %s %s of %s, sequence %s",
+                    event.action,
+                    event.id,
+                    event.aggregate,
+                    event.sequence,
+                )
+
+    async def keep(self, delivery: Delivery, reason: str) -> None:
+        """Store a message that the broker gave up: it is tried again, or an operator looks at it. Raises StoreAway."""
+        with telemetry.of_subscription(delivery.subscription):
+            try:
+                event = self._event(delivery)
+            except Unreadable as error:
+                await self._add(Record.of(delivery, None, State.REFUSED, f"{error} ({reason})", self.now()))
+                return
+            if event is not None:
+                await self._add(Record.of(delivery, event, State.WAITING, reason, self.now()))
+
+    async def _add(self, record: Record) -> None:
+        await self.set_aside.add(record)
+        refused = record.state is State.REFUSED
+        telemetry.decided(telemetry.Outcome.REFUSED if refused else telemetry.Outcome.SET_ASIDE)
+
+    def _event(self, delivery: Delivery) -> Event | None:
+        """The event in a message. Raises Unreadable, also where the reading has a bug: an operator applies it later."""
+        try:
+            return self.read(delivery)
+        except Unreadable:
+            raise
+        except Exception as error:  # noqa: BLE001 - raised, it would come back at once, and as a dead letter for ever
+            raise Unreadable(f"the message cannot be read, because of a bug: {told(error)}") from None
+
+    async def _once(self, delivery: Delivery) -> None:
+        try:
+            event = self._event(delivery)
+        except Unreadable as error:
+            record = Record.of(delivery, None, State.REFUSED, str(error), self.now())
+            await self._add(record)
+            _log.error("refused message %s: %s. Its record is %s", delivery.message_id, error, record.id)
+            return
+        if event is not None:
+            await self._tried(delivery, event)
+
+    async def _tried(self, delivery: Delivery, event: Event) -> None:
+        pause, left = FAILURE_PAUSE_SECONDS, FAILURES
+        while True:
+            try:
+                await self.handle(event)
+            except StoreAway:
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever it is, it must not hold up the other aggregates
+                if left == FAILURES and await self.set_aside.waits(event.aggregate):
+                    left = 1
+                left -= 1
+                if not left:
+                    return await self._put_aside(delivery, event, error)
+            else:
+                return self.streak.applied()
+            await self.sleep(pause)
+            pause *= 2
+
+    async def _put_aside(self, delivery: Delivery, event: Event, error: Exception) -> None:
+        reason = told(error)
+        record = Record.of(delivery, event, State.WAITING, reason, self.now())
+        await self._add(record)
+        self.streak.set_aside(event.aggregate, _cause(error), reason)
+        _log.error(
+            "set aside %s %s of %s, sequence %s: %s. It is tried again; its record is %s",
+            event.action,
+            event.id,
+            event.aggregate,
+            event.sequence,
+            reason,
+            record.id,
+        )
+
+
+def told(error: Exception) -> str:
+    """An error as a reason in a record: its own words if it is the inbox's, otherwise only its kind and its place.
+
+    The text of another error may hold what it failed on, which is personal data.
+    """
+    return str(error) if isinstance(error, InboxError) else _cause(error)
+
+
+def _cause(error: Exception) -> str:
+    """What is the same for every aggregate that a bug hits: the kind of an error, and its place."""
+    place = error.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    where = f" in {place.tb_frame.f_code.co_name}, line {place.tb_lineno}" if place else ""
+    return f"{type(error).__name__}{where}"

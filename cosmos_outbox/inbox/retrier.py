@@ -1,0 +1,268 @@
+"""What was set aside is applied through the same handler as any message, in its aggregate's order.
+
+A timer tries what waits; an operator may try one record now, or discard it. Applying is the inbox's: an event that was
+applied meanwhile is found to be applied, so it does not matter who tries a record beside whom. A record is closed after
+the event was applied; a crash between the two leaves a record that is closed by the next attempt.
+
+Who was looked at comes last at the next run (``looked-at-comes-last``): a few aggregates that fail, or that find the
+store away for themselves alone, would else be all that is ever tried.
+"""
+
+import asyncio
+import logging
+import math
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from cosmos_outbox.inbox import telemetry
+from cosmos_outbox.inbox.away import Away
+from cosmos_outbox.inbox.errors import (
+    EffectRunning,
+    NotApplied,
+    NotSetAside,
+    RecordChanged,
+    StoreAway,
+    Unreadable,
+)
+from cosmos_outbox.inbox.event import AggregateKey
+from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS, Handle, Read, told
+from cosmos_outbox.inbox.set_aside import Record, RecordPage, SetAside, State
+from cosmos_outbox.inbox.state import utc_now
+
+AWAY_AT = 5
+"""How many aggregates in a row must find the store away before a run takes it to be away for all."""
+
+GiveUp = Callable[[Record, str], Awaitable[None]]
+"""Makes sure that the event of a record is not applied any more, for this reason: its message may come again."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What became of the records that waited."""
+
+    applied: int = 0
+    waiting: int = 0
+    overdue: int = 0
+
+    def plus(self, states: Sequence[State]) -> "Tried":
+        """With some more records, which are in these states now."""
+        return Tried(
+            self.applied + states.count(State.APPLIED),
+            self.waiting + states.count(State.WAITING),
+            self.overdue,
+        )
+
+
+@dataclass(frozen=True)
+class Retrier:
+    """The timer's and the operator's work on the records of one subscription."""
+
+    read: Read
+    handle: Handle
+    set_aside: SetAside
+    limit: timedelta
+    """How long a record may wait. Older ones are closed: nobody has repaired the cause."""
+    now: Callable[[], datetime] = utc_now
+    give_up: GiveUp | None = None
+    """None: to apply an event that was discarded does no harm, as in a read model, which is right after it."""
+
+    async def run(self, *, seconds: float) -> Tried:
+        """Try what waits; begins nothing after so many seconds, and cuts nothing off. Raises StoreAway."""
+        until = _time() + seconds
+        tried = Tried(overdue=await self._close_overdue(until))
+        seen: set[AggregateKey | None] = set()
+        away = Away(AWAY_AT)
+        async for record in self.set_aside.waiting():
+            if _time() >= until:
+                _log.warning(
+                    "not all of what was set aside was tried within %.0f s: the next run goes on", seconds
+                )
+                break
+            if record.aggregate in seen:
+                continue
+            seen.add(record.aggregate)
+            try:
+                tried = tried.plus(await self._of_one(record.aggregate, until))
+            except StoreAway as error:
+                away.found(error)
+            else:
+                away.answered()
+            await self._put_last(record)
+            if away.for_all:
+                break
+        if tried.applied:
+            _log.info("applied %d message(s) that were set aside", tried.applied)
+        if away.error is not None:
+            raise away.error
+        return tried
+
+    async def apply(self, record_id: str) -> None:
+        """Try one record now, and before it what waits of its aggregate and comes earlier.
+
+        One that is applied already is done: the answer to an earlier call may have been lost.
+
+        Raises:
+            NotSetAside: there is no such record.
+            NotApplied: this record, or one before it, cannot be applied, or it was given up.
+            StoreAway: the store cannot be used.
+        """
+        record = await self.set_aside.get(record_id)
+        states = [record.state]
+        if record.state.is_open:
+            states = [*await self._in_order(record.aggregate, before=record)] if record.aggregate else []
+            if State.WAITING not in states:
+                states.append(await self._try(record))
+        if not states[-1].is_open and states[-1] is not State.APPLIED:
+            raise NotApplied(f"this record is closed as {states[-1].value}: nothing is left to apply")
+        if states[-1] is not State.APPLIED:
+            raise NotApplied(
+                "this record, or one of its aggregate before it, cannot be applied: read their reasons, remove the "
+                "cause, then apply again"
+            )
+
+    async def discard(self, record_id: str, reason: str) -> None:
+        """Give a record up for good: its event first, since a crash may leave the record open, never the event.
+
+        A record that is discarded stays as it is, with its first reason: its operator's answer may have been lost.
+
+        Raises:
+            NotSetAside: there is no such record.
+            NotApplied, NotInTurn: of an effect that has run already, or that waits and whose turn it is not.
+            RecordChanged: somebody else changed the record, or closed it in another way.
+            StoreAway: the store cannot be used, or the effect is running.
+        """
+        record = await self.set_aside.get(record_id)
+        if record.state.is_open:
+            if self.give_up is not None:  # discard-marks
+                await self.give_up(record, reason)
+            try:
+                await self.set_aside.change(record, State.DISCARDED, reason, attempts=record.attempts)
+            except (
+                RecordChanged
+            ):  # perhaps by this call: the store's client repeats a write whose answer was lost
+                record = await self.set_aside.get(record_id)
+            else:
+                _log.warning(
+                    "discarded record %s: event %s of %s", record.id, record.event_id, record.aggregate
+                )
+                return
+        if record.state.is_open:
+            raise RecordChanged("somebody else changed the record: call again")
+        if record.state is not State.DISCARDED:
+            raise RecordChanged(f"this record is closed as {record.state.value}: nothing is left to discard")
+
+    async def page(self, size: int, continuation_token: str | None) -> RecordPage:
+        """Open records, oldest first."""
+        return await self.set_aside.page(size, continuation_token)
+
+    async def counts(self) -> Mapping[State, int]:
+        """How many records are open, by state. Raises StoreAway."""
+        return {state: await self.set_aside.count(state) for state in State if state.is_open}
+
+    async def show(self, record_id: str) -> Record:
+        """One open record with its message. Raises NotSetAside, StoreAway."""
+        record = await self.set_aside.get(record_id)
+        if not record.state.is_open:
+            raise NotSetAside(f"this record is closed as {record.state.value}, and its message is gone")
+        return record
+
+    async def _close_overdue(self, until: float) -> int:
+        closed = 0
+        async for record in self.set_aside.older(self.now() - self.limit):
+            if _time() >= until:
+                break
+            _log.error(
+                "gave up event %s of %s, set aside at %s: %s. Its entry, if it has one, is right again after the "
+                "next sweep",
+                record.event_id,
+                record.aggregate,
+                record.set_aside_at.isoformat(),
+                record.reason,
+            )
+            await self._changed(record, State.OVERDUE, record.reason)
+            closed += 1
+        return closed
+
+    async def _of_one(self, aggregate: AggregateKey | None, until: float) -> list[State]:
+        """As :meth:`_in_order`; an effect that is running elsewhere hits this aggregate alone, and is no failure."""
+        try:
+            return await self._in_order(aggregate, until=until)
+        except EffectRunning as error:
+            _log.info("a record of %s is tried again by the next run: %s", aggregate, error)
+            return [State.WAITING]
+
+    async def _put_last(self, seen: Record) -> None:
+        """Move the record by which its aggregate was found, if it was not tried: it may wait behind another.
+
+        Raises StoreAway: the store of the records is away, which hits all of them.
+        """
+        record = await self._open(seen.id)
+        if record is not None and record.version == seen.version:
+            with suppress(RecordChanged):  # another one tries it
+                await self.set_aside.change(record, record.state, record.reason, attempts=record.attempts)
+
+    async def _in_order(
+        self, aggregate: AggregateKey | None, before: Record | None = None, until: float = math.inf
+    ) -> list[State]:
+        """Try what waits of an aggregate, up to the first that cannot be applied."""
+        records = [each async for each in self.set_aside.waiting(aggregate)]
+        states: list[State] = []
+        for each in sorted(records, key=_order):
+            if _time() >= until or (before is not None and _order(each) >= _order(before)):
+                break
+            record = await self._open(each.id)
+            if record is None:
+                continue
+            states.append(await self._try(record))
+            if states[-1] is State.WAITING:
+                break
+        return states
+
+    async def _try(self, record: Record) -> State:
+        """The record's new state. Raises StoreAway."""
+        if record.delivery is None:
+            return await self._changed(record, State.REFUSED, "the message was too large to keep")
+        try:
+            event = self.read(record.delivery)
+            if event is not None:
+                with telemetry.of_subscription(record.delivery.subscription):
+                    async with asyncio.timeout(LONGEST_CALL_SECONDS):
+                        await self.handle(event)
+        except StoreAway:
+            raise
+        except Unreadable as error:
+            return await self._changed(record, State.REFUSED, str(error))
+        except Exception as error:  # noqa: BLE001 - it hits this aggregate alone, and the record tells an operator
+            return await self._changed(record, State.WAITING, told(error))
+        return await self._changed(record, State.APPLIED, record.reason)
+
+    async def _changed(self, record: Record, state: State, reason: str) -> State:
+        """The record's state now: the one in which somebody else has closed it meanwhile, or else the new one."""
+        try:
+            await self.set_aside.change(record, state, reason, attempts=record.attempts + 1)
+        except RecordChanged:
+            _log.info("record %s was changed by somebody else meanwhile", record.id)
+            with suppress(NotSetAside):
+                found = await self.set_aside.get(record.id)
+                return state if found.state.is_open else found.state
+        return state
+
+    async def _open(self, record_id: str) -> Record | None:
+        """The record; None: somebody has closed it."""
+        with suppress(NotSetAside):
+            record = await self.set_aside.get(record_id)
+            return record if record.state.is_open else None
+        return None
+
+
+def _time() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _order(record: Record) -> tuple[int, int]:
+    """By the event's sequence; what has none comes as it was sent."""
+    return record.sequence or 0, record.enqueued_number

@@ -1,0 +1,69 @@
+"""A page of the feed is forwarded within a time of its own: who reads the feed is never held up for ever."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from cosmos_outbox.cosmos.aggregates.documents import EventReader
+from cosmos_outbox.operations.instance import Instance
+from cosmos_outbox.outbox.errors import NotDelivered
+from cosmos_outbox.outbox.feed import FeedEvent
+from cosmos_outbox.outbox.paced import paced
+from cosmos_outbox.outbox.page import Committed, Forwarded
+from cosmos_outbox.outbox.relay import Relay
+from cosmos_outbox.telemetry.tracing import Invocation, invoked
+
+FORWARD_SECONDS = 150.0
+"""For one page of the feed; shorter than ``functionTimeout`` in host.json, which ends the process and all in it."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Forwarding:
+    """Reads the events among a feed's items, and gives them to the relay."""
+
+    relay: Relay
+    events: EventReader
+    instance: Instance
+    """Counts what the broker has accepted from this process."""
+
+    async def forward(
+        self, items: Iterable[Mapping[str, Any]], invocation: Invocation | None = None
+    ) -> Forwarded:
+        """Forward the events among the items of a feed. Raises NotDelivered, Misconfigured."""
+        with invoked(invocation):
+            async with self._in_time("forwarded"):
+                return self._counted(await self.relay.forward(await self._events(items)))
+
+    async def committed(self, items: Iterable[Mapping[str, Any]]) -> Committed:
+        """The first half of :meth:`forward`, which sends nothing. Raises NotDelivered."""
+        async with self._in_time("compared with what was committed"):
+            return await self.relay.committed(await self._events(items))
+
+    async def forward_committed(self, page: Committed) -> Forwarded:
+        """The second half. Raises NotDelivered, Misconfigured."""
+        async with self._in_time("forwarded"):
+            return self._counted(await self.relay.forward_committed(page))
+
+    async def _events(self, items: Iterable[Mapping[str, Any]]) -> list[FeedEvent]:
+        return [event async for some in paced(items) for event in self.events.events(some)]
+
+    @asynccontextmanager
+    async def _in_time(self, done: str) -> AsyncIterator[None]:
+        """Tells an operator itself: the relay, which tells of all else that waits, is cut off."""
+        try:
+            async with asyncio.timeout(FORWARD_SECONDS):
+                yield
+        except TimeoutError:
+            reason = f"a page of the feed was not {done} within {FORWARD_SECONDS:.0f} s, and is tried again"
+            if self.relay.saying.due():
+                _log.error("events wait: %s", reason)
+            raise NotDelivered(reason) from None
+
+    def _counted(self, forwarded: Forwarded) -> Forwarded:
+        self.instance.forwarded.add(forwarded.sent)
+        return forwarded

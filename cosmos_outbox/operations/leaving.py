@@ -1,0 +1,68 @@
+"""No event is removed before it has left for the topic, or a notice in its place: so subscribers see no gap."""
+
+import asyncio
+import contextlib
+from dataclasses import replace
+
+from cosmos_outbox.cosmos.store.partition_key import Key
+from cosmos_outbox.operations.relay_status import RelayObserver
+from cosmos_outbox.outbox.aggregate import AggregateKey
+from cosmos_outbox.outbox.errors import ConcurrentChange, NotParked, PreconditionFailed, StillUnsendable
+from cosmos_outbox.outbox.marker import Marker
+from cosmos_outbox.outbox.parking import Parking
+from cosmos_outbox.outbox.parking_lot import ParkingLot
+from cosmos_outbox.settings.errors import NotForwardedYet
+
+REASON = "a person's data is erased"
+"""Of the discarding of an event that cannot be sent."""
+
+_LOOK_SECONDS = 1.0
+_MOST_PARKED = 1_000
+_RACES = 5
+
+
+async def forwarded(
+    observer: RelayObserver,
+    aggregate: AggregateKey,
+    partition_key: Key,
+    session_token: str,
+    patience_seconds: float,
+) -> str:
+    """Return when the relay has forwarded, or parked, all that the token knows of. Raises NotForwardedYet.
+
+    By the numbers of the transactions (LSN) alone: the store's clock may be turned back.
+    """
+    until = asyncio.get_running_loop().time() + patience_seconds
+    while not (await observer.progress(partition_key)).is_past(session_token):
+        if asyncio.get_running_loop().time() > until:
+            raise NotForwardedYet(
+                f"the relay has not forwarded all events of {aggregate}, and subscribers would miss what is erased "
+                "now. Nothing is erased. See cosmos-outbox status, and run this again when the relay has caught up"
+            )
+        await asyncio.sleep(_LOOK_SECONDS)
+    return "the relay has forwarded all events"
+
+
+async def noted(lot: ParkingLot, aggregate: AggregateKey, lsn: int) -> None:
+    """Rule ``remember-erased``: up to this LSN all events were dealt with, and a page that comes again is dropped."""
+    for _ in range(_RACES):
+        marker = (await lot.markers([aggregate])).get(aggregate) or Marker(aggregate)
+        with contextlib.suppress(PreconditionFailed):
+            await lot.store(replace(marker, erased=lsn))
+            return
+    raise ConcurrentChange(f"others changed the parked events of {aggregate} each time: run this again")
+
+
+async def unparked(observer: RelayObserver, parking: Parking, aggregate: AggregateKey) -> tuple[int, int]:
+    """Rule: a parked event is sent or discarded, never just removed. Returns how many were sent, how many discarded."""
+    sent, discarded = 0, 0
+    for _ in range(_MOST_PARKED):
+        try:
+            sent += (await parking.replay(aggregate)).replayed
+        except NotParked:
+            break
+        except StillUnsendable:
+            for event, _feed in await observer.lot.waiting(aggregate, 1):
+                await parking.discard(event.id, REASON)
+                discarded += 1
+    return sent, discarded

@@ -1,0 +1,266 @@
+"""A relay that is late is found even when the relay does not run: its status is read from the store.
+
+The age of the oldest change without a checkpoint says how close events are to expiring unforwarded. A timer checks that
+age, so that a relay that does not run at all is noticed too. The age is known only where there is a lease: a partition
+without one is late, and the timer makes the lease again, because the relay function in Azure never does.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+import cosmos_changefeed
+from cosmos_outbox.cosmos.store.account import read_account
+from cosmos_outbox.cosmos.store.client import ContainerProxy
+from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, classify
+from cosmos_outbox.cosmos.store.partition_key import Key
+from cosmos_outbox.outbox.errors import Unavailable
+from cosmos_outbox.outbox.parking_lot import ParkingLot
+from cosmos_outbox.outbox.ttl_guard import SHARE
+from cosmos_outbox.outbox.unit_of_work import Clock, utc_now
+from cosmos_outbox.settings import relay_feed
+from cosmos_outbox.settings.errors import Misconfigured
+from cosmos_outbox.telemetry import gauges
+
+DEADLINE_SECONDS = 20.0
+"""For reading how far all leases are, the SDK's own retries included."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class LeaseStatus:
+    """One lease of the relay: a physical partition of the container whose feed it reads."""
+
+    lease: str
+    owner: str | None
+    lag: int
+    """Transactions not yet forwarded."""
+    oldest_waiting_seconds: int | None
+    ttl_used: float
+    """The share of EVENT_TTL_SECONDS that the oldest waiting change has used; at 1 events are lost."""
+    waiting_since: datetime | None = None
+    """When the oldest waiting change was stored, by the store's clock; None: nothing waits."""
+    position: int | None = None
+    """The LSN up to which all is forwarded; None before the first checkpoint."""
+    newest: int | None = None
+    """The LSN of the partition's newest transaction; None: not known, because the partition was just split."""
+
+
+@dataclass(frozen=True)
+class RelayStatus:
+    """All leases, those that are missing, and how many aggregates of each type are parked."""
+
+    leases: list[LeaseStatus]
+    missing: list[str]
+    """The leases that should be there and are not: nothing of their partitions is forwarded."""
+    parked: Counter[str]
+    parked_events: int = 0
+    """The events of these aggregates, and documents that belong to no aggregate (at most some of those)."""
+
+    @property
+    def late(self) -> bool:
+        """Whether events have used half of their TTL and are not forwarded, or no lease shows how old they are."""
+        return bool(self.missing) or any(lease.ttl_used >= SHARE for lease in self.leases)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far the relay is in that part of the feed that holds one partition key."""
+
+    as_of: datetime
+    """When this was read."""
+    lease: str | None
+    """None: no lease covers the key, or the lease does not tell its range: then nothing is known."""
+    position: int | None
+    waiting_since: datetime | None
+    """When the oldest change that is not forwarded was written, to the second; None: none waits."""
+    partition: cosmos_changefeed.PartitionLag | None = None
+    """The physical partition that holds the key, as far as the replica knew that was asked; None: not known."""
+
+    def is_past(self, session_token: str | None) -> bool:
+        """Whether every change that the answer with this token knew of is forwarded or parked; False: or not known.
+
+        By the numbers of the transactions alone: the store's clock may be turned back.
+        """
+        if self.partition is None or session_token is None:
+            return False
+        return self.partition.is_past(cosmos_changefeed.session_lsn(session_token))
+
+    def has_passed(self, written_at: datetime, session_token: str | None) -> bool | None:
+        """What a person is told of one change that was written then: forwarded or parked; None: not known.
+
+        Where others of that partition wait, by the store's clock: nothing is decided by it. A change of the same second
+        as the oldest one that waits counts as waiting. That none waits is believed only of a replica as new as the
+        answer with this token, by which the change is known.
+        """
+        if self.lease is None:
+            return None
+        if self.is_past(session_token):
+            return True
+        return None if self.waiting_since is None else written_at < self.waiting_since
+
+
+@dataclass(frozen=True)
+class RelayObserver:
+    """Reads leases and parked aggregates. Changes nothing, except that :meth:`watch` makes missing leases again."""
+
+    feed: ContainerProxy
+    leases: ContainerProxy
+    lot: ParkingLot
+    lease_prefix: str
+    event_ttl_seconds: int
+    clock: Clock = utc_now
+    mending_patience_seconds: float = relay_feed.LEASE_EXPIRATION_MS / 1000
+
+    async def status(self) -> RelayStatus:
+        """The status; costs one small read for each lease. Raises Unavailable, Throttled or Misconfigured.
+
+        A replica that lags may hide what was just stored.
+        """
+        status = await self._status()
+        alone = await self.lot.alone_since_before(self.clock())
+        return replace(status, parked_events=status.parked_events + len(alone))
+
+    async def _status(self) -> RelayStatus:
+        """Without the documents that belong to no aggregate: whoever measures each minute does not pay for them."""
+        feed = await self._feed_lag()
+        now = self.clock()
+        blocked = await self.lot.blocked()
+        parked = Counter(marker.aggregate.type for marker in blocked)
+        leases = [self._lease(lag, now) for lag in feed.leases]
+        return RelayStatus(leases, feed.missing, parked, sum(marker.waiting for marker in blocked))
+
+    async def progress(self, partition_key: Key) -> Progress:
+        """How far the relay is where the changes of this key are. Raises as ``status``."""
+        feed = await self._feed_lag()
+        now = self.clock()
+        with _errors_of_ours():
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                key = await cosmos_changefeed.effective_key(self.feed, partition_key)
+        for lag in feed.leases:
+            if lag.feed_range is not None and lag.feed_range.holds(key):
+                parts = [part for part in lag.partitions if part.feed_range.holds(key)]
+                part = parts[0] if parts else None
+                return Progress(now, lag.lease_token, lag.position, lag.waiting_since, part)
+        return Progress(now, None, None, None)
+
+    async def has_forwarded(self, session_token: str) -> bool | None:
+        """Whether all is forwarded or parked that the token, of all physical partitions, knows of.
+
+        None: not known: a lease is missing, or a partition was split since the token was given. Raises as ``status``.
+        """
+        return (await self._feed_lag(session_token)).is_past(session_token)
+
+    async def oldest_waiting_seconds(self) -> float:
+        """The age of the oldest change that is not forwarded, where there is a lease; 0.0: none waits.
+
+        Costs one small read for each lease. Raises as ``status``.
+        """
+        since = [
+            lag.waiting_since for lag in (await self._feed_lag()).leases if lag.waiting_since is not None
+        ]
+        return max(0.0, (self.clock() - min(since)).total_seconds()) if since else 0.0
+
+    async def measure(self) -> RelayStatus:
+        """The status, which is reported as metrics too; and what is wrong with the account. Raises as ``status``."""
+        status = await self._status()
+        await self._look_at_account()
+        gauges.relay(
+            backlog=sum(lease.lag for lease in status.leases),
+            oldest_waiting_seconds=max(
+                (lease.oldest_waiting_seconds or 0 for lease in status.leases), default=0
+            ),
+            ttl_used=1.0 if status.missing else max((lease.ttl_used for lease in status.leases), default=0.0),
+        )
+        return status
+
+    async def watch(self) -> RelayStatus:
+        """Measures; logs what an operator has to know, and makes missing leases again. Raises as ``status``."""
+        status = await self.measure()
+        for lease in status.leases:
+            if lease.ttl_used >= SHARE:
+                _log.error(
+                    "lease %s: the oldest change has waited %d s, %.0f %% of the events' TTL; at 100 %% events "
+                    "are lost. Find out why the relay is late or does not run",
+                    lease.lease,
+                    lease.oldest_waiting_seconds,
+                    100 * lease.ttl_used,
+                )
+        if status.missing:
+            _log.error(
+                "the relay has no lease for partition(s) %s, so it forwards nothing of them and the age of their "
+                "events is not known. The lease documents were deleted, or no relay was ever started. A lease that is "
+                "missing for %.0f s more is made again: docs/operations/README.md#no-lease",
+                ", ".join(status.missing),
+                self.mending_patience_seconds,
+            )
+            await self._mend()
+        if await self._nothing_expires():
+            _log.warning(
+                "nothing in the container expires, since its default TTL is off. If the emergency brake is on, release "
+                "it when the relay has caught up; else set the default TTL to -1: docs/operations/emergency-brake.md"
+            )
+        return status
+
+    async def _look_at_account(self) -> None:
+        with _errors_of_ours():
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                account = await read_account(self.feed.client_connection)
+        try:
+            account.check()
+        except Misconfigured as error:
+            _log.error("%s", error)
+
+    async def _nothing_expires(self) -> bool:
+        with _errors_of_ours():
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                return (await self.feed.read()).get("defaultTtl") is None
+
+    async def _feed_lag(self, session_token: str | None = None) -> "cosmos_changefeed.FeedLag":
+        with _errors_of_ours(session_token):
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                return await cosmos_changefeed.estimate_lag(
+                    self.feed, self.leases, lease_prefix=self.lease_prefix, session_token=session_token
+                )
+
+    async def _mend(self) -> None:
+        patience = self.mending_patience_seconds
+        with _errors_of_ours():
+            async with asyncio.timeout(DEADLINE_SECONDS + patience):
+                await cosmos_changefeed.mend_leases(
+                    self.feed, self.leases, lease_prefix=self.lease_prefix, patience=patience
+                )
+
+    def _lease(self, lag: "cosmos_changefeed.LeaseLag", now: datetime) -> LeaseStatus:
+        age = None if lag.waiting_since is None else max(0, int((now - lag.waiting_since).total_seconds()))
+        return LeaseStatus(
+            lag.lease_token,
+            lag.owner,
+            lag.lag,
+            age,
+            (age or 0) / self.event_ttl_seconds,
+            lag.waiting_since,
+            lag.position,
+            lag.newest,
+        )
+
+
+@contextmanager
+def _errors_of_ours(session_token: str | None = None) -> Iterator[None]:
+    try:
+        yield
+    except SDK_ERRORS as error:
+        raise classify(error).error() from error
+    except KeyError as error:
+        if session_token is None:  # without a token of ours a KeyError is a bug, not a replica that lags
+            raise
+        raise classify(error).error() from error
+    except cosmos_changefeed.FeedRangeGone as error:
+        raise Unavailable("the store is splitting the container's partitions: try again later") from error
+    except cosmos_changefeed.ChangeFeedError as error:
+        raise Misconfigured(f"the leases of the relay cannot be used: {error}") from error

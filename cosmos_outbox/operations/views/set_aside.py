@@ -1,0 +1,72 @@
+"""How a subscriber is, and what it has set aside. Only one record's view holds what may be personal."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from pydantic.alias_generators import to_camel
+
+from cosmos_outbox.inbox.progress import Counts, Progress
+from cosmos_outbox.inbox.set_aside import Record, RecordPage, State
+from cosmos_outbox.operations.views.names import Names, owners
+
+
+def listed(page: RecordPage, names: Sequence[Names]) -> Mapping[str, Any]:
+    """A page of records, without their messages, and the token of the next page."""
+    items = [_summary(record, names) for record in page.items]
+    return {"items": items, "continuationToken": page.continuation_token}
+
+
+def subscriber_status(
+    records: Mapping[State, int], rounds: Progress | None, looks: Progress | None
+) -> Mapping[str, Any]:
+    """The number of open records by state, and what the sweep has found.
+
+    That is the last look at what was changed, the last whole round, and the round that is under way.
+    """
+    under_way = rounds if rounds and rounds.side else None
+    return {
+        "setAside": {state.value: count for state, count in records.items()},
+        "lastLook": _last(looks),
+        "lastSweep": _last(rounds),
+        "sweep": under_way and _swept(under_way.counts, "beganAt", under_way.began_at),
+    }
+
+
+def _last(progress: Progress | None) -> Mapping[str, Any] | None:
+    if progress is None or progress.last_counts is None:
+        return None
+    return _swept(progress.last_counts, "endedAt", progress.last_ended_at)
+
+
+def _swept(counts: Counts, name: str, at: datetime | None) -> Mapping[str, Any]:
+    found = {to_camel(field): count for field, count in asdict(counts).items()}
+    return {name: at.isoformat() if at else None, **found}
+
+
+def shown(record: Record, names: Sequence[Names]) -> Mapping[str, Any]:
+    """A record and its message; null where the message was too large to keep."""
+    delivery = record.delivery
+    message = delivery and {
+        "body": delivery.body.decode(errors="replace"),
+        "properties": dict(delivery.properties),
+    }
+    return {**_summary(record, names), "message": message}
+
+
+def _summary(record: Record, names: Sequence[Names]) -> Mapping[str, Any]:
+    aggregate = record.aggregate
+    return {
+        "id": record.id,
+        "state": record.state.value,
+        "reason": record.reason,
+        "setAsideAt": record.set_aside_at.isoformat(),
+        "ageSeconds": max(0, int((datetime.now(UTC) - record.set_aside_at).total_seconds())),
+        "attempts": record.attempts,
+        "eventId": record.event_id,
+        **owners(aggregate, names),
+        "aggregateType": aggregate.type if aggregate else None,
+        "action": record.action,
+        "sequence": record.sequence,
+    }

@@ -1,0 +1,226 @@
+"""An aggregate's events number its changes: ``sequence`` runs 1, 2, 3 … without a gap in all of the aggregate's life.
+
+A changed property becomes an event only when a unit of work asks for the changes. So a property that was set twice
+raises one event, with the last value; a property that was set back raises no event; and a new aggregate raises only the
+event of its creation. An event that no changed property explains, such as a task to be started, is raised at once.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
+
+from pydantic import AfterValidator, ValidationInfo
+
+from cosmos_outbox.outbox.declared_events import DeclaredEvent, declared
+from cosmos_outbox.outbox.event import DomainEvent, WireModel
+
+
+class AggregateState(WireModel):
+    """The stored part of an aggregate. ``last_sequence`` is the sequence of its newest event.
+
+    What was stored can always be read, by the version before and by the next: an unknown field is kept and stored
+    again, and a rule that was made later for callers' input is not applied (see :data:`STORED`).
+    """
+
+    last_sequence: int = 0
+
+
+STORED: dict[str, Any] = {"stored": True}
+"""The validation context of a state that is read from the store."""
+
+
+def input_rule(check: Callable[[Any], Any]) -> AfterValidator:
+    """A rule for callers' input, as an annotation of a field: ``check`` returns the value or raises ValueError.
+
+    A stored value passes unchecked: it was accepted once, perhaps by a version with other rules. A limit that pydantic
+    holds (``max_length``, ``le``) would make what is stored unreadable on the day when it is lowered.
+    """
+
+    def validator(value: Any, info: ValidationInfo) -> Any:
+        return value if info.context is STORED else check(value)
+
+    return AfterValidator(validator)
+
+
+State = TypeVar("State", bound=AggregateState)
+
+Numbered = Callable[[int], DomainEvent]
+"""Makes an event with the sequence that it is given."""
+
+
+class AggregateKey(NamedTuple):
+    """An aggregate's type and id; ids are unique within a type. A tuple, since the relay groups thousands of events."""
+
+    type: str
+    id: str
+
+    def __str__(self) -> str:
+        return f"{self.type} {self.id}"
+
+
+@dataclass(frozen=True)
+class Changes(Generic[State]):
+    """One aggregate's part of a unit of work: the new state, and the events that tell what changed."""
+
+    state: State
+    events: tuple[DomainEvent, ...]
+
+
+class Aggregate(ABC, Generic[State]):
+    """Keeps the state as subscribers know it, the state now, and the changes between the two, in order.
+
+    A subclass sets ``aggregate_type`` and ``state_type`` (the model of its state), and changes its state only through
+    :meth:`_set` and :meth:`_raise`. It declares the events of its changes in ``created_event`` and ``changed_events``,
+    or makes those that no declaration can fill in :meth:`_created` and :meth:`_updated`.
+    """
+
+    aggregate_type: ClassVar[str]
+    """The type's name in stored documents and messages; never change it once events are stored."""
+    state_type: ClassVar[type[AggregateState]]
+    plural: ClassVar[str] = ""
+    """What operators call several of them, in paths; nothing: the type with an s."""
+    created_event: ClassVar[type[DomainEvent] | None] = None
+    """The event that says that an aggregate exists. Its fields are filled from the state, by their names; one with the
+    name of the aggregate's type, such as ``booking``, shows of the whole state what its model has."""
+    changed_events: ClassVar[Mapping[str, type[DomainEvent]]] = {}
+    """The event of each property that :meth:`_set` changes, filled in the same way."""
+    _declared: ClassVar[Mapping[str | None, DeclaredEvent]] = {}
+    _by_hand: ClassVar[bool] = False
+    """Whether the subclass makes events of changes itself."""
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        """Check what is declared. Raises TypeError, which says what is to be mended."""
+        super().__init_subclass__(**arguments)
+        if not (hasattr(cls, "aggregate_type") and hasattr(cls, "state_type")):
+            return
+        cls._by_hand = cls._updated is not Aggregate._updated
+        try:
+            cls._declared = declared(
+                cls.aggregate_type,
+                cls.state_type,
+                cls.created_event if cls._created is Aggregate._created else None,
+                cls.changed_events,
+            )
+        except TypeError as error:
+            raise TypeError(f"{cls.__name__}: {error}") from None
+        if None not in cls._declared and cls._created is Aggregate._created:
+            raise TypeError(
+                f"{cls.__name__}: no event says that a {cls.aggregate_type} exists: set created_event, or write "
+                "_created"
+            )
+
+    def __init__(self, state: State, *, is_new: bool) -> None:
+        self._told = state
+        self._state = state
+        self._is_new = is_new
+        self._happened: list[str | Numbered] = []
+        self._changed_at: datetime | None = None
+
+    @classmethod
+    def load(cls, state: State) -> Self:
+        """The aggregate as it is stored."""
+        return cls(state, is_new=False)
+
+    @property
+    @abstractmethod
+    def aggregate_id(self) -> str:
+        """The aggregate's identity among those of its type."""
+
+    @property
+    def partition_key(self) -> str:
+        """The partition key of the aggregate's documents. Aggregates with one partition key can share a transaction."""
+        return self.aggregate_id
+
+    @property
+    def key(self) -> AggregateKey:
+        """Type and id."""
+        return AggregateKey(self.aggregate_type, self.aggregate_id)
+
+    @property
+    def state(self) -> State:
+        """The state now, changes included."""
+        return self._state
+
+    @property
+    def is_new(self) -> bool:
+        """True until the aggregate was stored and loaded again."""
+        return self._is_new
+
+    @property
+    def deleted(self) -> bool:
+        """Whether the aggregate is gone for every reader. A subclass whose aggregates can be deleted overrides this."""
+        return False
+
+    def changes(self) -> Changes[State] | None:
+        """The new state and its numbered events, or None when there is nothing to store.
+
+        Each call makes new event ids: a unit of work calls this once and keeps the result.
+        """
+        happened = [each for each in self._happened if not (self._is_new and isinstance(each, str))]
+        if not self._is_new and not happened:
+            return None
+        first = 1 if self._is_new else self._state.last_sequence + 1
+        state = self._final_state(first + len(happened) - (0 if self._is_new else 1))
+        tell: list[Numbered] = [lambda sequence: self._created(state, sequence)] if self._is_new else []
+        tell += [self._teller(each, state) for each in happened]
+        return Changes(state, tuple(make(sequence) for sequence, make in enumerate(tell, start=first)))
+
+    def _final_state(self, last_sequence: int) -> State:
+        changed = {each for each in self._happened if isinstance(each, str)}
+        stamps = {} if self._is_new or self._changed_at is None else self._stamps(changed, self._changed_at)
+        return self._state.model_copy(update={**stamps, "last_sequence": last_sequence})
+
+    def _teller(self, happened: str | Numbered, state: State) -> Numbered:
+        if not isinstance(happened, str):
+            return happened
+        at = self._changed_at
+        assert at is not None, "a changed property has its time"
+        return lambda sequence: self._updated(happened, state, sequence, at)
+
+    def _set(self, name: str, value: object, at: datetime) -> None:
+        """Change one property of the state. The property's event is raised if subscribers know another value."""
+        if getattr(self._state, name) == value:
+            return
+        if not self._by_hand and name not in self._declared:
+            raise TypeError(self._untold(name))
+        self._state = self._state.model_copy(update={name: value})
+        if getattr(self._told, name) == value:
+            self._happened.remove(name)
+        else:
+            if name not in self._happened:
+                self._happened.append(name)
+            self._changed_at = at
+
+    def _raise(self, event: Numbered, **update: object) -> None:
+        """Raise an event that no changed property explains; ``update``: the properties that change with the event.
+
+        The event tells their values: what was set before needs no event any more, and what is set later is compared
+        with these values.
+        """
+        self._state = self._state.model_copy(update=update)
+        self._told = self._told.model_copy(update=update)
+        self._happened = [*(each for each in self._happened if each not in update), event]
+
+    def _created(self, state: State, sequence: int) -> DomainEvent:
+        """The event that says that the aggregate exists; for one that ``created_event`` cannot fill."""
+        at: datetime = getattr(state, "created_at")  # noqa: B009 - declared: the state of a subclass has it
+        return self._filled(self._declared[None], state, sequence, at)
+
+    def _updated(self, name: str, state: State, sequence: int, at: datetime) -> DomainEvent:
+        """The event with the new value of this property; for those that ``changed_events`` cannot fill."""
+        if name not in self._declared:
+            raise TypeError(self._untold(name))
+        return self._filled(self._declared[name], state, sequence, at)
+
+    def _filled(self, by: DeclaredEvent, state: State, sequence: int, at: datetime) -> DomainEvent:
+        values = {**by.values(self.aggregate_id, state), "sequence": sequence, "created_at": at}
+        return by.event.model_validate(values, by_name=True, by_alias=False, context=STORED)
+
+    def _untold(self, name: str) -> str:
+        return f"no event tells that {name} of a {self.aggregate_type} changed: add it to changed_events"
+
+    def _stamps(self, changed: Collection[str], at: datetime) -> Mapping[str, Any]:
+        """More properties that these changes set, such as the time of the last change."""
+        return {}

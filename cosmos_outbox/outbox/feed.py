@@ -1,0 +1,168 @@
+"""An event document of the feed is ready to be sent, or poison, or waits for its original; no document is skipped.
+
+Poison can never be sent as it is, and is parked.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from cosmos_outbox.outbox.aggregate import AggregateKey
+
+_MOST_NAMED = 10
+"""So many requests a log line names."""
+
+Document = Mapping[str, Any]
+"""An event as it is stored. A document holds personal data: never log it."""
+
+
+@dataclass(frozen=True)
+class Lifetime:
+    """When a stored event expires: ``ttl_seconds`` after ``written_at`` (seconds since 1970)."""
+
+    written_at: int
+    ttl_seconds: int
+
+
+@dataclass(frozen=True)
+class OutboxEvent:
+    """An event to be sent: the values by which it is ordered and addressed, and its stored document."""
+
+    id: str
+    aggregate: AggregateKey
+    action: str
+    sequence: int | None
+    """None: the event is unsequenced, and has its place by ``lsn``, ``created_at`` and ``id``."""
+    created_at: datetime
+    """In UTC."""
+    correlation_id: str | None = None
+    traceparent: str | None = None
+    tracestate: str | None = None
+    schema_version: int | None = None
+    """The version of the schema that ``data`` follows; None: the document does not tell."""
+    message_id: str | None = None
+    """The id under which a published event is published once more; None: the event's own id."""
+    lsn: int = 0
+    """The log sequence number of the transaction that stored the event."""
+    lifetime: Lifetime | None = None
+    """None: the event does not expire."""
+    data: Document = field(default_factory=dict, repr=False)
+    """The part of the document that subscribers get."""
+    document: Document = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True)
+class Poison:
+    """A document that is marked as an event and is no valid event. ``reason`` carries no personal data."""
+
+    id: str
+    aggregate: AggregateKey | None
+    """None: the document does not tell its aggregate."""
+    reason: str
+    lsn: int = 0
+    lifetime: Lifetime | None = None
+    document: Document = field(default_factory=dict, repr=False)
+    sequence: int | None = None
+    """Of an event that is valid in itself, but cannot be verified. None: the document is no valid event."""
+
+
+@dataclass(frozen=True)
+class Unread:
+    """An event whose original could not be read just now: it waits, and so do all behind it."""
+
+    event: OutboxEvent | Poison
+    """The event as it was delivered: good enough to tell its place, not to be sent."""
+    reason: str
+
+    @property
+    def id(self) -> str:
+        """The delivered event's id."""
+        return self.event.id
+
+    @property
+    def aggregate(self) -> AggregateKey | None:
+        """The delivered event's aggregate."""
+        return self.event.aggregate
+
+    @property
+    def sequence(self) -> int | None:
+        """The delivered event's sequence."""
+        return self.event.sequence
+
+    @property
+    def lsn(self) -> int:
+        """The delivered event's LSN."""
+        return self.event.lsn
+
+    @property
+    def lifetime(self) -> Lifetime | None:
+        """When the delivered event expires."""
+        return self.event.lifetime
+
+    @property
+    def document(self) -> Document:
+        """What was delivered."""
+        return self.event.document
+
+
+FeedEvent = OutboxEvent | Poison | Unread
+
+
+def caused_by(*events: FeedEvent) -> str:
+    """For the end of a log line: the ids of the requests that caused the events, as other lines have them."""
+    delivered = [event.event if isinstance(event, Unread) else event for event in events[:_MOST_NAMED]]
+    ids = [
+        event.correlation_id for event in delivered if isinstance(event, OutboxEvent) and event.correlation_id
+    ]
+    return "".join(f" [{one}]" for one in dict.fromkeys(ids))
+
+
+def by_aggregate(events: Iterable[FeedEvent]) -> dict[AggregateKey | None, list[FeedEvent]]:
+    """Each aggregate's events in the order of its changes; documents that belong to no aggregate under None."""
+    groups: defaultdict[AggregateKey | None, list[FeedEvent]] = defaultdict(list)
+    for event in events:
+        groups[event.aggregate].append(event)
+    return {aggregate: in_order(group) for aggregate, group in groups.items()}
+
+
+def still_of(aggregate: AggregateKey, event: FeedEvent) -> FeedEvent:
+    """An event that was read again: poison where its document, as it is stored now, says that it is another's."""
+    if event.aggregate == aggregate:
+        return event
+    reason = "the stored document belongs to another aggregate now, or to none"
+    return Poison(event.id, aggregate, reason, event.lsn, event.lifetime, event.document)
+
+
+def in_order(events: Sequence[FeedEvent]) -> list[FeedEvent]:
+    """One aggregate's events by sequence. An event without one has its place among the others by its LSN."""
+    ordered = sorted((event for event in events if event.sequence is not None), key=_sequence)
+    unsequenced = sorted((event for event in events if event.sequence is None), key=unsequenced_place)
+    if not ordered:
+        return unsequenced
+    for event in unsequenced:
+        place = next((place for place, other in enumerate(ordered) if _is_before(event, other)), len(ordered))
+        ordered.insert(place, event)
+    return ordered
+
+
+def unsequenced_place(event: FeedEvent) -> tuple[int, str, str]:
+    """The place of an event without a sequence among others of its kind: by LSN, time and id."""
+    delivered = event.event if isinstance(event, Unread) else event
+    if isinstance(
+        delivered, Poison
+    ):  # within its transaction the document's place is not known: it goes first
+        return event.lsn, "", event.id
+    return event.lsn, delivered.created_at.isoformat(), event.id
+
+
+def _sequence(event: FeedEvent) -> int:
+    return event.sequence or 0
+
+
+def _is_before(event: FeedEvent, other: FeedEvent) -> bool:
+    """Whether an event without a sequence goes before ``other``, when all others of its kind are in place."""
+    if other.sequence is None:
+        return unsequenced_place(event) < unsequenced_place(other)
+    return event.lsn <= other.lsn

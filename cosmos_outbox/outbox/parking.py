@@ -1,0 +1,193 @@
+"""An operator looks at parked events, replays them in order, or discards one. A crash at any point loses no event.
+
+A discarded event leaves a notice in its place. What a crash left half done, and what was parked for too long, is
+brought to an end by the upkeep.
+"""
+
+import asyncio
+import logging
+import random
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from cosmos_outbox.outbox import telemetry
+from cosmos_outbox.outbox.aggregate import AggregateKey
+from cosmos_outbox.outbox.errors import (
+    BeingReplayed,
+    ConcurrentChange,
+    NotInTheWay,
+    NotParked,
+    OutboxError,
+    PreconditionFailed,
+)
+from cosmos_outbox.outbox.marker import Marker
+from cosmos_outbox.outbox.notice import Notice
+from cosmos_outbox.outbox.originals import AsDelivered, Originals
+from cosmos_outbox.outbox.parking_lot import ParkedEvent, ParkedPage, ParkingLot, State
+from cosmos_outbox.outbox.publisher import Publisher
+from cosmos_outbox.outbox.relay import READING_SECONDS
+from cosmos_outbox.outbox.replay import REPLAY_SECONDS, Replay, Replayed
+from cosmos_outbox.outbox.unit_of_work import Clock, utc_now
+
+MAX_AGE_SECONDS = 30 * 24 * 3600
+"""How long an event may be in the way before the upkeep discards it: a parked event holds personal data."""
+
+EXPIRED = "parked for longer than the service keeps such events"
+"""The reason of a discarding by the upkeep."""
+
+UPKEEP_SECONDS = 40.0
+"""How long one upkeep goes on beginning replays; the next upkeep begins the others."""
+
+SHARE_SECONDS = 10.0
+"""How long one replay of an upkeep goes on, and may wait for the broker, until another aggregate has its turn."""
+
+_CLOCKS_DIFFER = 1.1
+_RACES = 5
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Parking:
+    """The parked events, for operators. Every call raises Throttled or Unavailable when the store could not answer."""
+
+    lot: ParkingLot
+    publisher: Publisher
+    originals: Originals = field(default_factory=AsDelivered)
+    reading_seconds: float = READING_SECONDS
+    """As the relay has it."""
+    max_age_seconds: int = MAX_AGE_SECONDS
+    timer: Callable[[], float] = time.monotonic
+    clock: Clock = utc_now
+    pause: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+    async def page(self, size: int, continuation_token: str | None, *, discarded: bool = False) -> ParkedPage:
+        """A page of parked events, or of the discarded ones, oldest first. Raises UnknownContinuation."""
+        return await self.lot.page(size, continuation_token, discarded=discarded)
+
+    async def show(self, parking_id: str) -> ParkedEvent:
+        """One parked or discarded event with its document. Raises NotParked."""
+        parked = await self.lot.get(parking_id)
+        if parked is None:
+            raise NotParked(
+                f"no event is parked under {parking_id}: take an id from the list of parked events"
+            )
+        return parked
+
+    async def replay(self, aggregate: AggregateKey) -> Replayed:
+        """Send an aggregate's parked events in order. Raises as :class:`cosmos_outbox.outbox.replay.Replay` does."""
+        return await self._replay(aggregate, REPLAY_SECONDS)
+
+    async def _replay(self, aggregate: AggregateKey, seconds: float) -> Replayed:
+        replay = Replay(
+            self.lot, self.publisher, self.originals, self.reading_seconds, self.timer, self.clock, seconds
+        )
+        return await replay(aggregate)
+
+    async def discard(self, parking_id: str, reason: str) -> None:
+        """Give the event in the way up for good; a notice takes its place. Repeated, it does nothing.
+
+        The upkeep sends the notice, and what waits behind it; so does a replay. The call waits until no relay can be
+        sending the event any more: at most ``reading_seconds`` and a tenth, when the event has just been parked.
+
+        Raises:
+            NotParked: no event is parked under the id.
+            NotInTheWay: the event waits behind another one, or its aggregate is being replayed.
+            ConcurrentChange: others changed the aggregate each time.
+        """
+        races = 0
+        while races < _RACES:
+            event = await self.show(parking_id)
+            if event.state is State.DISCARDED:
+                return
+            try:
+                if await self._discarded(event, reason):
+                    _log.warning(
+                        "discarded event %s of %s", event.event_id, event.aggregate or "no aggregate"
+                    )
+                    return
+            except PreconditionFailed:  # the relay has parked more, or another operator was faster
+                races += 1
+        raise ConcurrentChange("others changed the parked aggregate each time: discard the event again")
+
+    async def upkeep(self) -> None:
+        """Bring to an end what a crash left half done, and discard what has been parked for too long.
+
+        An event that an operator has to look at is left alone. What fails is logged, and tried at the next upkeep.
+
+        The aggregates have their turns in an order that is new each time. So none is always behind others that take all
+        the time, whichever instance does the next upkeep, and whatever became of this one: nobody has to remember where
+        it ended. A replay that has used up its share goes on when all others have had theirs.
+        """
+        until = self.timer() + UPKEEP_SECONDS
+        too_old = self.clock() - timedelta(seconds=self.max_age_seconds)
+        markers = await self.lot.blocked()
+        telemetry.blocked([one.blocked_since for one in markers if one.blocked_since], self.clock())
+        free = [one for one in markers if not one.is_replayed(self.clock())]
+        turns = deque(random.sample(free, len(free)))
+        while turns and self.timer() < until:
+            marker = turns.popleft()
+            if not await self._tended(marker, too_old):
+                turns.append(marker)
+        for event in await self.lot.alone_since_before(too_old):
+            try:
+                await self.discard(event.id, EXPIRED)
+            except OutboxError as error:
+                _log.warning("document %s, which belongs to no aggregate, stays: %s", event.event_id, error)
+
+    async def _tended(self, marker: Marker, too_old: datetime) -> bool:
+        """Rule ``timer-heals``: an aggregate in whose way no refused event stands is replayed. False: it goes on."""
+        try:
+            if marker.in_the_way is None or await self._discarded_by_age(marker, too_old):
+                return (await self._replay(marker.aggregate, SHARE_SECONDS)).done
+        except (NotParked, BeingReplayed, NotInTheWay):
+            _log.debug("%s is tended by others", marker.aggregate)
+        except OutboxError as error:
+            _log.warning("the parked events of %s wait: %s", marker.aggregate, error)
+        return True
+
+    async def _discarded_by_age(self, marker: Marker, too_old: datetime) -> bool:
+        """Discard the event in the way when it is too old; False when it is to be left alone."""
+        if marker.blocked_since is None or marker.blocked_since > too_old:
+            return False
+        for event, _ in await self.lot.waiting(marker.aggregate, 1):
+            if event.event_id == marker.in_the_way:
+                if event.parked_at > too_old:
+                    return False
+                await self.discard(event.id, EXPIRED)
+        return True
+
+    async def _marker_of(self, event: ParkedEvent, aggregate: AggregateKey) -> Marker:
+        """The marker of the aggregate in whose way the event stands. Rule ``only-in-the-way``. Raises NotInTheWay."""
+        marker = (await self.lot.markers([aggregate])).get(aggregate) or Marker(aggregate)
+        if marker.in_the_way == event.event_id:
+            return marker
+        if marker.in_the_way is None:
+            raise NotInTheWay(f"{aggregate} is being replayed, or has been: look at its parked events again")
+        raise NotInTheWay(
+            f"event {event.event_id} waits behind event {marker.in_the_way}, and only that one can be discarded: "
+            f"discard it, or replay {aggregate}"
+        )
+
+    def _relays_may_send_for(self, marker: Marker) -> float:
+        """Rule ``fresh-reading``: for so many seconds a relay may act on a reading from before the block."""
+        assert marker.blocked_since is not None, "something is in the way of a blocked aggregate only"
+        age = (self.clock() - marker.blocked_since).total_seconds()
+        return _CLOCKS_DIFFER * self.reading_seconds - age
+
+    async def _discarded(self, event: ParkedEvent, reason: str) -> bool:
+        """Rule ``notice``. False: it was too early: try again. Raises PreconditionFailed, NotInTheWay."""
+        if event.aggregate is None:
+            await self.lot.discard_alone(event, reason)
+            return True
+        marker = await self._marker_of(event, event.aggregate)
+        if (wait := self._relays_may_send_for(marker)) > 0:
+            await self.pause(wait)
+            return False
+        now = self.clock()
+        notice = Notice(marker.aggregate, event.event_id, event.sequence, now)
+        await self.lot.discard(marker.with_discarded(event.event_id, now), event, notice, reason)
+        return True

@@ -1,0 +1,295 @@
+"""Each aggregate's events leave in the order of its changes, and the feed moves on only after the broker has them.
+
+The change feed gives no order inside one transaction and delivers at least once. So events are sorted by their
+``sequence`` within each aggregate, and a page of the feed counts as done only when :meth:`Relay.forward` returns. A
+failure that may pass is raised; then the host brings the same page again, and the broker or the subscribers drop the
+events that they already have.
+
+An event that can never be sent is parked durably, with all later events of its aggregate, before the page counts as
+done. Other aggregates go on. Every event of the page ends in one of four ways: the broker has it, it is parked, an
+operator has discarded it, or it was dealt with before: the broker has its place and refuses it now, or its data was
+erased, which is logged. Whatever one document makes raise makes that document poison; a broker that refuses everything
+alike makes the page wait.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from cosmos_outbox.outbox import telemetry
+from cosmos_outbox.outbox.accepted import Accepted
+from cosmos_outbox.outbox.aggregate import AggregateKey
+from cosmos_outbox.outbox.delivery import Block, Delivery, deliver
+from cosmos_outbox.outbox.errors import NotDelivered, PreconditionFailed, Throttled, Unavailable
+from cosmos_outbox.outbox.feed import FeedEvent, Poison, Unread, by_aggregate, caused_by
+from cosmos_outbox.outbox.marker import Fate, Marker
+from cosmos_outbox.outbox.once_a_minute import OnceAMinute
+from cosmos_outbox.outbox.originals import AsDelivered, Originals
+from cosmos_outbox.outbox.page import Committed, Forwarded, Progress
+from cosmos_outbox.outbox.parking_lot import ParkingLot
+from cosmos_outbox.outbox.publisher import Publisher
+from cosmos_outbox.outbox.refused_alike import RefusedAlike
+from cosmos_outbox.outbox.ttl_guard import TtlGuard
+from cosmos_outbox.outbox.unit_of_work import Clock, utc_now
+
+READING_SECONDS = 60.0
+"""Rule ``fresh-reading``: nothing is sent on a reading of the markers that is older. A discarding waits as long."""
+
+_RACES = 5
+"""How many times an aggregate is tried while others park or replay it."""
+
+_PARKED_AT_ONCE = 8
+"""How many aggregates are being parked at the same time."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Relay:
+    """Forwards event documents to the broker."""
+
+    publisher: Publisher
+    parking: ParkingLot
+    originals: Originals = field(default_factory=AsDelivered)
+    reading_seconds: float = READING_SECONDS
+    """The same for all instances: how long a reading of the markers may be used."""
+    guard: TtlGuard = field(default_factory=TtlGuard)
+    accepted: Accepted = field(default_factory=Accepted)
+    refused_alike: RefusedAlike = field(default_factory=RefusedAlike)
+    clock: Clock = utc_now
+    saying: OnceAMinute = field(default_factory=OnceAMinute)
+
+    async def forward(self, events: Sequence[FeedEvent]) -> Forwarded:
+        """:meth:`committed` and :meth:`forward_committed` in one. Raises NotDelivered."""
+        return await self.forward_committed(await self.committed(events))
+
+    async def committed(self, events: Sequence[FeedEvent]) -> Committed:
+        """Compare a page with what was committed; sends nothing, so the page before may still be under way."""
+        return Committed(events, by_aggregate(await self.originals.verified(events)))
+
+    async def forward_committed(self, page: Committed) -> Forwarded:
+        """Send or park every event, each aggregate's in order.
+
+        Raises:
+            NotDelivered: the events of some aggregates are neither sent nor parked: read and forward the page again.
+        """
+        events = page.delivered
+        if not events:
+            return Forwarded()
+        self.guard.watch(events)
+        try:
+            forwarded = await self._forward(page)
+        except NotDelivered as reason:
+            if self.saying.due():
+                _log.error(
+                    "%d event(s) wait, and will be tried again until they are accepted: %s",
+                    len(events),
+                    reason,
+                )
+            raise
+        self.saying.reset()
+        telemetry.last_success.now()
+        self.originals.forget(events)
+        self.accepted.forget(events)
+        _log.info("forwarded %d event(s), parked %d", forwarded.sent, forwarded.parked)
+        return forwarded
+
+    async def _forward(self, committed: Committed) -> Forwarded:
+        page = Progress.of(committed)
+        races = 0
+        while page.open and races < _RACES:
+            left = page.left()
+            await self._go_on(page)
+            if page.left() == left:  # when an event was dropped, the others behind it are tried next
+                races += 1
+        for key in list(page.open):
+            page.wait(key, f"operators or other instances keep parking and replaying {key}")
+        await self._park_alone(page, committed.ownerless)
+        if page.waiting:
+            raise NotDelivered(
+                f"the events of {len(page.waiting)} of {page.aggregates} aggregates wait: {page.waiting[0]}"
+            )
+        return page.forwarded()
+
+    async def _go_on(self, page: Progress) -> None:
+        """Read the markers once, and do with the open events what they allow. Raises NotDelivered."""
+        usable_until = asyncio.get_running_loop().time() + self.reading_seconds
+        try:
+            markers = await self.parking.markers(page.open.keys())
+        except (Throttled, Unavailable) as error:
+            raise NotDelivered(f"the parked events cannot be read: {error}") from error
+        known = {key: markers.get(key) or Marker(key) for key in page.open}
+        for key, marker in known.items():
+            self._drop_given_up(page, key, marker)
+        await self._park(page, await self._send(page, known, usable_until))
+
+    def _drop_given_up(self, page: Progress, key: AggregateKey, marker: Marker) -> None:
+        for event in [each for each in page.open[key] if marker.fate(each) is Fate.DROP]:
+            _log.warning(
+                "event %s of %s was discarded by an operator: it is not sent%s",
+                event.id,
+                key,
+                caused_by(event),
+            )
+            page.drop(key, event)
+        for event in [each for each in page.open[key] if marker.fate(each) is Fate.ERASED]:
+            _log.warning("event %s of %s came again after its data was erased: it is dropped", event.id, key)
+            page.drop(key, event)
+
+    async def _send(
+        self, page: Progress, markers: Mapping[AggregateKey, Marker], usable_until: float
+    ) -> list[Marker]:
+        """Send what can be sent. Returns the markers behind which the open events of an aggregate are to be parked."""
+        offered = {
+            key: [event for event in page.open[key] if marker.fate(event) is not Fate.PARK]
+            for key, marker in markers.items()
+        }
+        to_park: list[Marker] = []
+        results = await self._deliver([*offered.values()], usable_until)
+        to_wait = self._refused_alike(dict(zip(offered, (delivery for _, delivery in results), strict=True)))
+        for key, (sent, delivery) in zip(offered, results, strict=True):
+            marker = markers[key]
+            page.take_off(key, sent)
+            if key in to_wait:
+                page.wait(key, to_wait[key])
+            elif delivery.waits_for is not None:
+                page.wait(key, delivery.waits_for)
+            elif delivery.block is not None and marker.has_place_of(delivery.block.event):
+                self._drop_refused(page, marker, delivery.block)
+            elif delivery.block is not None:
+                event, reason = delivery.block.event, delivery.block.reason
+                to_park.append(marker.block(event, reason, page.sent[key], self.clock()))
+            elif page.open[key]:
+                to_park.append(marker)
+            else:
+                del page.open[key]
+        return to_park
+
+    def _refused_alike(self, deliveries: Mapping[AggregateKey, Delivery]) -> Mapping[AggregateKey, str]:
+        """The aggregates of which the broker refuses an event as it refuses everything, and what that means."""
+        refused = {
+            key: delivery.block.reason
+            for key, delivery in deliveries.items()
+            if delivery.block is not None and delivery.block.by_broker
+        }
+        accepted = any(delivery.sent for delivery in deliveries.values())
+        return self.refused_alike.to_wait(refused, accepted=accepted)
+
+    async def _deliver(
+        self, groups: Sequence[Sequence[FeedEvent]], usable_until: float
+    ) -> list[tuple[list[FeedEvent], Delivery]]:
+        """Send each group, but for what the broker is known to have, until the reading of the markers is too old.
+
+        Returns the events of each group that the broker has, and why the others were not sent.
+        """
+        new = [self.accepted.without(group) for group in groups]
+        telemetry.duplicates(sum(map(len, groups)) - sum(map(len, new)))
+        results = []
+        for group, rest, delivery in zip(
+            groups, new, await deliver(self.publisher, new, usable_until), strict=True
+        ):
+            self.accepted.add(rest[: delivery.sent])
+            _tell(rest[: delivery.sent])
+            unsent = set(map(id, rest[delivery.sent :]))
+            results.append(([event for event in group if id(event) not in unsent], delivery))
+        return results
+
+    def _drop_refused(self, page: Progress, marker: Marker, block: Block) -> None:
+        event, key = block.event, marker.aggregate
+        page.drop(key, event)
+        if event.id in marker.passed:
+            told = "The broker has accepted it before: nothing needs to be done"
+        else:
+            told = (
+                f"The broker has accepted sequence {marker.accepted} before, and perhaps this event too. It is "
+                "possibly missing: if a subscriber lacks it, remove the reason and publish the aggregate again"
+            )
+        _log.error(
+            "event %s of %s, sequence %s, came again or late, and cannot be sent now: %s. %s%s",
+            event.id,
+            key,
+            event.sequence,
+            block.reason,
+            told,
+            caused_by(event),
+        )
+        if not page.open[key]:
+            del page.open[key]
+
+    async def _park(self, page: Progress, markers: Sequence[Marker]) -> None:
+        """Park what is still open of these aggregates. What others changed meanwhile stays open."""
+        places = asyncio.Semaphore(_PARKED_AT_ONCE)
+
+        async def one(marker: Marker) -> None:
+            async with places:
+                await self._park_one(page, marker)
+
+        async with asyncio.TaskGroup() as parking:
+            for marker in markers:
+                parking.create_task(one(marker))
+
+    async def _park_one(self, page: Progress, marker: Marker) -> None:
+        key = marker.aggregate
+        behind = page.open[key]
+        if unread := next((event for event in behind if isinstance(event, Unread)), None):
+            page.wait(key, unread.reason)  # parked as it was delivered, it might never be read again
+            return
+        try:
+            new = await self.parking.park(marker, behind)
+        except PreconditionFailed:  # an operator replayed the aggregate, or another instance parked it
+            return
+        except (Throttled, Unavailable) as error:
+            page.wait(key, f"an event that cannot be sent could not be parked: {error}")
+            return
+        del page.open[key]
+        page.parked += len(behind)
+        refused = [event for event in behind if marker.refusal and event.id == marker.refusal.event_id]
+        for event in behind:
+            if event.id in new:  # the page may come again, because of others on it
+                telemetry.parked(_why(event) if event in refused else telemetry.Why.BEHIND)
+        _log.log(
+            logging.ERROR if refused else logging.INFO,
+            "parked %d event(s) of %s behind event %s: %s. "
+            "Remove the reason and replay the aggregate, or discard that event%s",
+            len(behind),
+            key,
+            marker.refusal.event_id if marker.refusal else "that is being replayed",
+            marker.refusal.reason if marker.refusal else "it is being replayed",
+            caused_by(*behind),
+        )
+
+    async def _park_alone(self, page: Progress, ownerless: Sequence[FeedEvent]) -> None:
+        for event in ownerless:
+            if isinstance(event, Unread):
+                page.waiting.append(event.reason)
+                continue
+            assert isinstance(event, Poison), "a valid event has its aggregate"
+            try:
+                new = await self.parking.park_alone(event)
+            except (Throttled, Unavailable) as error:
+                page.waiting.append(f"an event that cannot be sent could not be parked: {error}")
+                return
+            page.parked += 1
+            telemetry.parked(telemetry.Why.INVALID, int(new))
+            _log.error(
+                "parked document %s, which belongs to no aggregate: %s. Look at the document, then discard it",
+                event.id,
+                event.reason,
+            )
+
+
+def _why(event: FeedEvent) -> telemetry.Why:
+    return telemetry.Why.INVALID if isinstance(event, Poison) else telemetry.Why.REFUSED
+
+
+def _tell(sent: Sequence[FeedEvent]) -> None:
+    if _log.isEnabledFor(logging.DEBUG):
+        for event in sent:
+            _log.debug(
+                "forwarded %s of %s, sequence %s%s",
+                event.id,
+                event.aggregate,
+                event.sequence,
+                caused_by(event),
+            )

@@ -1,0 +1,210 @@
+"""Parked events leave in order, one replay of an aggregate at a time, until nothing waits or one is refused.
+
+A replay first claims the marker, which also takes the refused event out of the way: while it sends, nobody discards. An
+event is removed after the broker has accepted it, in one transaction with the marker. A replay that dies leaves its
+claim, which runs out, and perhaps an event that the broker has already: the next replay sends it again under its id.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from uuid import uuid4
+
+from cosmos_outbox.outbox.aggregate import AggregateKey
+from cosmos_outbox.outbox.delivery import Block, deliver
+from cosmos_outbox.outbox.errors import (
+    BeingReplayed,
+    ConcurrentChange,
+    NotDelivered,
+    NotParked,
+    PreconditionFailed,
+    StillUnsendable,
+    Throttled,
+    Unavailable,
+)
+from cosmos_outbox.outbox.feed import FeedEvent, still_of
+from cosmos_outbox.outbox.marker import Marker
+from cosmos_outbox.outbox.originals import AsDelivered, Originals
+from cosmos_outbox.outbox.parking_lot import ParkedEvent, ParkingLot
+from cosmos_outbox.outbox.publisher import Publisher
+from cosmos_outbox.outbox.relay import READING_SECONDS
+from cosmos_outbox.outbox.unit_of_work import Clock, utc_now
+
+REPLAY_SECONDS = 20.0
+"""How long one replay runs for a caller before it answers, finished or not: nobody waits for ever."""
+
+_CLAIM_MARGIN_SECONDS = 30.0
+"""How much longer than its sending a replay is believed to live: it reads and writes the parking lot as well."""
+
+_CLOCKS_DIFFER_SECONDS = 5.0
+"""So long before its claim runs out a replay stops sending: by another instance's clock it may have run out."""
+
+_CHUNK = 50
+_RACES = 5
+
+_log = logging.getLogger(__name__)
+
+_Waiting = Sequence[tuple[ParkedEvent, FeedEvent]]
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """How many events a replay sent. ``done``: no event of the aggregate is parked now; new events are sent."""
+
+    replayed: int
+    done: bool
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Replays parked aggregates."""
+
+    lot: ParkingLot
+    publisher: Publisher
+    originals: Originals = field(default_factory=AsDelivered)
+    reading_seconds: float = READING_SECONDS
+    """As the relay has it."""
+    timer: Callable[[], float] = time.monotonic
+    clock: Clock = utc_now
+    seconds: float = REPLAY_SECONDS
+    """How long it goes on, and how long the last events that it sends may wait for the broker."""
+
+    async def __call__(self, aggregate: AggregateKey) -> Replayed:
+        """Send an aggregate's parked events in order; new ones queue up behind them until all are sent.
+
+        Raises:
+            NotParked: the aggregate is not parked.
+            BeingReplayed: another replay of the aggregate is under way.
+            StillUnsendable: an event cannot be sent: discard the event, or remove the reason, then replay again.
+            NotDelivered: the broker is away, or its answer was lost: the upkeep replays again, or the operator does.
+            ConcurrentChange: others changed the marker each time.
+            Throttled, Unavailable: the store could not answer.
+        """
+        marker = await self._claim(aggregate)
+        replayed, until = 0, self.timer() + self.seconds
+        try:
+            while marker.blocked and self.timer() < until:
+                waiting = await self.lot.waiting(aggregate, _CHUNK)
+                if waiting:
+                    marker, sent = await self._send(marker, waiting)
+                    replayed += sent
+                else:
+                    marker = await self.lot.recount(marker)
+        except PreconditionFailed:  # the answer to our own change was lost, or the claim has run out
+            marker = await self._as_it_ended(aggregate)
+        if marker.blocked:
+            await self._give_back(marker)
+            return Replayed(replayed, done=False)
+        _log.info("replayed %s: sent %d event(s), no event is parked any more", aggregate, replayed)
+        return Replayed(replayed, done=True)
+
+    async def _claim(self, aggregate: AggregateKey) -> Marker:
+        """The marker, with a claim of ours in it. Raises NotParked, BeingReplayed, ConcurrentChange."""
+        replay = uuid4().hex
+        for _ in range(_RACES):
+            marker = await self._blocked(aggregate)
+            if marker.replay != replay and marker.is_replayed(self.clock()):
+                raise _being_replayed(aggregate)
+            with contextlib.suppress(PreconditionFailed):
+                return await self.lot.store(marker.claimed(replay, self._claimed_until()))
+        raise ConcurrentChange(f"others changed the parked events of {aggregate} each time: replay again")
+
+    async def _blocked(self, aggregate: AggregateKey) -> Marker:
+        marker = (await self.lot.markers([aggregate])).get(aggregate)
+        if marker is None or not marker.blocked:
+            raise NotParked(f"{aggregate} is not parked: take an aggregate from the list of parked events")
+        return marker
+
+    def _claimed_until(self) -> datetime:
+        return self.clock() + timedelta(seconds=self.reading_seconds + _CLAIM_MARGIN_SECONDS)
+
+    async def _send(self, marker: Marker, waiting: _Waiting) -> tuple[Marker, int]:
+        """Send the first parked events, and take out what the broker has.
+
+        Returns the marker as it is then, and how many events are out.
+        """
+        parked = [event for _, event in waiting]
+        self.originals.forget(parked)  # an operator may have mended a document since it was read
+        try:
+            send_until = asyncio.get_running_loop().time() + self._seconds_to_send(marker)
+            async with asyncio.timeout_at(send_until):
+                verified = await self.originals.verified(parked)
+        except TimeoutError:
+            await self._give_back(marker)
+            raise NotDelivered("the events could not be sent in time: replay again later") from None
+        events = [still_of(marker.aggregate, event) for event in verified]
+        [delivery] = await deliver(self.publisher, [events], send_until)
+        sent, now = events[: delivery.sent], self.clock()
+        self.originals.forget(sent)
+        out = [event for event, _ in waiting[: delivery.sent]]
+        if delivery.block is not None:
+            return await self._refused(marker, waiting, delivery.sent, sent, delivery.block)
+        if delivery.waits_for is not None:
+            await self.lot.settle(marker, out, lambda newest: newest.with_accepted(sent, now).given_back())
+            raise NotDelivered(
+                f"{delivery.waits_for}: when that is repaired, replay {marker.aggregate} again"
+            )
+        until = self._claimed_until()
+        change = lambda newest: replace(newest.with_accepted(sent, now), replay_until=until)  # noqa: E731
+        return await self.lot.settle(marker, out, change), len(out)
+
+    def _seconds_to_send(self, marker: Marker) -> float:
+        """Never longer than the claim lasts. Raises TimeoutError when nothing may be sent any more."""
+        assert marker.replay_until is not None, "a replay sends under a claim"
+        left = (marker.replay_until - self.clock()).total_seconds() - _CLOCKS_DIFFER_SECONDS
+        if left <= 0:
+            raise TimeoutError
+        return min(self.reading_seconds, self.seconds, left)
+
+    async def _refused(
+        self, marker: Marker, waiting: _Waiting, accepted: int, sent: Sequence[FeedEvent], block: Block
+    ) -> tuple[Marker, int]:
+        """The broker does not take an event. Raises StillUnsendable, unless it is a notice, which is dropped."""
+        refused, now = waiting[accepted][0], self.clock()
+        out = [event for event, _ in waiting[:accepted]]
+        if refused.is_notice:
+            _log.error(
+                "the notice in the place of a discarded event of %s cannot be sent: %s. It is dropped, and subscribers "
+                "see a gap at sequence %s",
+                marker.aggregate,
+                block.reason,
+                refused.sequence,
+            )
+            marker = await self.lot.settle(
+                marker, [*out, refused], lambda newest: newest.with_accepted(sent, now)
+            )
+            return marker, len(out)
+        await self.lot.settle(
+            marker,
+            out,
+            lambda newest: newest.with_accepted(sent, now).refused(refused.event_id, block.reason, now),
+        )
+        raise StillUnsendable(
+            f"event {refused.event_id} (parked as {refused.id}) cannot be sent: {block.reason}. {len(out)} event(s) "
+            "before it were sent. Discard the event, or remove the reason, then replay again"
+        )
+
+    async def _give_back(self, marker: Marker) -> None:
+        """The claim would run out all the same: that it stays does no harm."""
+        with contextlib.suppress(PreconditionFailed, Throttled, Unavailable):
+            await self.lot.settle(marker, [], Marker.given_back)
+
+    async def _as_it_ended(self, aggregate: AggregateKey) -> Marker:
+        """The marker after our change, or somebody else's, of which we got no answer. Raises as the replay does."""
+        marker = (await self.lot.markers([aggregate])).get(aggregate) or Marker(aggregate)
+        if marker.blocked and marker.in_the_way is not None and marker.refusal is not None:
+            raise StillUnsendable(
+                f"event {marker.in_the_way} cannot be sent: {marker.refusal.reason}. "
+                "Discard the event, or remove the reason, then replay again"
+            )
+        if marker.blocked:
+            raise _being_replayed(aggregate)
+        return marker
+
+
+def _being_replayed(aggregate: AggregateKey) -> BeingReplayed:
+    return BeingReplayed(f"{aggregate} is being replayed: wait, then look at it again")

@@ -1,0 +1,127 @@
+"""What the outbox counts of its work. Without an SDK of OpenTelemetry nothing is kept, and a call costs little.
+
+Only the API is used here: which SDK there is, and where it sends to, is the process's affair. No attribute names an
+aggregate, an event or a person, and each has few values. ``docs/operations/metrics.md`` lists the metrics.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from opentelemetry.metrics import CallbackOptions, Observation, get_meter
+
+from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent
+
+AGES = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1_800, 3_600, 21_600, 86_400, 432_000, 864_000)
+"""The bounds of histograms of ages, in seconds: up to the 10 days that an event is kept by default."""
+
+OFTEN, SELDOM = 90.0, 330.0
+"""How long a reading is reported that is taken every minute, or every five: a little longer than that."""
+
+
+class Why(StrEnum):
+    """Why an event was parked: the values of ``outbox.reason``."""
+
+    REFUSED = "refused"
+    """The broker never takes it."""
+    INVALID = "invalid"
+    """Its document is no valid event, or cannot be verified."""
+    BEHIND = "behind"
+    """It waits behind another event of its aggregate."""
+
+
+_meter = get_meter("outbox")
+_stored = _meter.create_counter("outbox.events.stored", "{event}", "Events that a transaction has stored")
+_parked = _meter.create_counter("outbox.events.parked", "{event}", "Events that were parked")
+_duplicates = _meter.create_counter(
+    "outbox.events.duplicates", "{event}", "Events that the relay knew as accepted, and did not send again"
+)
+_commit_to_accepted = _meter.create_histogram(
+    "outbox.commit_to_accepted",
+    "s",
+    "From an event's time to the broker's answer",
+    explicit_bucket_boundaries_advisory=AGES,
+)
+
+
+@dataclass
+class Reading:
+    """The newest value of a gauge. It is reported while it is fresh: whoever reads no more must not report for ever."""
+
+    seconds: float
+    """How long the value is reported after it was taken."""
+    clock: Callable[[], float] = time.monotonic
+    _taken: tuple[float, float] | None = field(default=None, repr=False)
+
+    def set(self, value: float) -> None:
+        """The value, as it is now."""
+        self._taken = value, self.clock()
+
+    def __call__(self, _: CallbackOptions) -> Iterable[Observation]:
+        """What is reported now."""
+        if self._taken is not None and self.clock() - self._taken[1] <= self.seconds:
+            yield Observation(self._taken[0])
+
+
+@dataclass
+class LastSuccess:
+    """When this process has last forwarded a page of events."""
+
+    clock: Callable[[], float] = time.monotonic
+    _at: float | None = field(default=None, repr=False)
+
+    def now(self) -> None:
+        """A page was forwarded."""
+        self._at = self.clock()
+
+    def __call__(self, _: CallbackOptions) -> Iterable[Observation]:
+        """The seconds since then; nothing before the first page."""
+        if self._at is not None:
+            yield Observation(self.clock() - self._at)
+
+
+last_success = LastSuccess()
+_parked_aggregates, _parked_oldest = Reading(OFTEN), Reading(OFTEN)
+_meter.create_observable_gauge(
+    "outbox.relay.since_success", [last_success], "s", "Since this process last forwarded a page"
+)
+_meter.create_observable_gauge(
+    "outbox.parked.aggregates", [_parked_aggregates], "{aggregate}", "Aggregates that are parked"
+)
+_meter.create_observable_gauge(
+    "outbox.parked.oldest", [_parked_oldest], "s", "The age of the oldest block of an aggregate"
+)
+
+
+def stored(events: Iterable[tuple[str, str]]) -> None:
+    """A transaction has stored events: the aggregate's type and the action of each."""
+    for (aggregate_type, action), count in Counter(events).items():
+        _stored.add(count, {"outbox.aggregate.type": aggregate_type, "outbox.event.type": action})
+
+
+def accepted(events: Sequence[FeedEvent], now: datetime) -> None:
+    """The broker has accepted these events. An event whose time names no zone has no age."""
+    for event in events:
+        if isinstance(event, OutboxEvent) and event.created_at.tzinfo is not None:
+            _commit_to_accepted.record(max(0.0, (now - event.created_at).total_seconds()))
+
+
+def duplicates(count: int) -> None:
+    """So many events of a page were known to be accepted."""
+    if count:
+        _duplicates.add(count)
+
+
+def parked(why: Why, count: int = 1) -> None:
+    """Events were parked."""
+    if count:
+        _parked.add(count, {"outbox.reason": why.value})
+
+
+def blocked(since: Sequence[datetime], now: datetime) -> None:
+    """Since when each aggregate that is parked now has been blocked."""
+    _parked_aggregates.set(len(since))
+    _parked_oldest.set(max(0.0, (now - min(since)).total_seconds()) if since else 0.0)

@@ -1,0 +1,179 @@
+"""The port of the write half: aggregates and their events are stored together or not at all.
+
+Adapters are in other packages; one contract suite runs over every adapter, the in-memory one too.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any, Generic, Protocol, Self, TypeVar
+
+from cosmos_outbox.outbox.aggregate import Aggregate
+
+A = TypeVar("A", bound=Aggregate[Any])
+
+ETag = str
+"""An opaque, quoted version of a stored aggregate, as HTTP's ``ETag`` has it."""
+
+Clock = Callable[[], datetime]
+"""Tells the time in UTC."""
+
+
+def utc_now() -> datetime:
+    """The one clock of a deployed service."""
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What caused a change, so that an event can be traced back to its request."""
+
+    correlation_id: str
+    traceparent: str | None = None
+    """The W3C trace context of the request; None: it has none."""
+    tracestate: str | None = None
+    """What vendors add to that trace context, at most 512 characters; never without ``traceparent``."""
+
+
+@dataclass(frozen=True)
+class Versioned(Generic[A]):
+    """A stored aggregate and the version that it was read at."""
+
+    aggregate: A
+    etag: ETag
+
+
+@dataclass(frozen=True)
+class Receipt(Generic[A]):
+    """A committed aggregate with its new version. ``etag`` is None when others have changed the aggregate since."""
+
+    aggregate: A
+    etag: ETag | None
+    events: int = 0
+    """How many events the changes raised; 0: there was nothing to store."""
+
+
+@dataclass(frozen=True)
+class Commit:
+    """What one transaction stored: a receipt for each aggregate of the unit of work."""
+
+    receipts: Sequence[Receipt[Any]]
+
+    def receipt(self, aggregate: A) -> Receipt[A]:
+        """The receipt of one aggregate. Raises KeyError when it was not part of the unit of work."""
+        for receipt in self.receipts:
+            if receipt.aggregate.key == aggregate.key:
+                return receipt
+        raise KeyError(f"{aggregate.key} was not part of this unit of work: add or get it before the commit")
+
+
+@dataclass(frozen=True)
+class Page(Generic[A]):
+    """A page of aggregates, and the token of the next page (None: this page is the last)."""
+
+    items: Sequence[A]
+    continuation_token: str | None
+
+
+@dataclass(frozen=True)
+class RequestRecord(Generic[A]):
+    """A request that created an aggregate, kept so that its repetition gets the same answer."""
+
+    name: str
+    """Unlike that of any other record in the aggregate's partition."""
+    fingerprint: str
+    """A digest of the caller's request."""
+    aggregate: A | None
+    """The aggregate as the first answer had it. None: the aggregate was deleted, and this answer erased."""
+    lifetime_seconds: int
+    """How long the record is kept after it was stored."""
+
+
+class RequestRecords(Protocol):
+    """The records of earlier requests, each beside the aggregate that the request created.
+
+    A commit that stores an aggregate as deleted erases the record of the aggregate's id, or puts an erased one in its
+    place: no read is needed, and none can be too old.
+    """
+
+    def add(self, record: RequestRecord[Any]) -> None:
+        """Store the record in the transaction of the commit."""
+
+    async def get(self, aggregate: A, name: str, *, newest: bool = False) -> RequestRecord[A] | None:
+        """The record of this name beside the aggregate; None when this read sees none, which is no proof.
+
+        With ``newest``, None is proof: that costs a second round trip.
+
+        Raises:
+            Throttled, Unavailable: the store could not answer.
+        """
+
+
+class UnitOfWork(Protocol):
+    """Stores what changed in its aggregates, with the events that the changes raise, together or not at all.
+
+    All aggregates of a unit of work share one partition key: a transaction does not reach further. One object serves
+    one request. After its context, however that ended, the unit of work tracks nothing.
+    """
+
+    @property
+    def requests(self) -> RequestRecords:
+        """The records of requests."""
+
+    def add(self, aggregate: Aggregate[Any]) -> None:
+        """Track a new aggregate."""
+
+    async def get(
+        self, kind: type[A], aggregate_id: str, *, partition_key: str | None = None, newest: bool = False
+    ) -> Versioned[A]:
+        """Read and track an aggregate. Without ``partition_key`` the id is the partition key.
+
+        A read may be old: it shows that the aggregate was there at some time, at some version. With ``newest`` the
+        answer is as new as the last write that was committed before the call, and "there is none" is proven; that costs
+        a second round trip.
+
+        Raises:
+            AggregateNotFound: no aggregate of this type has the id, or the aggregate was deleted.
+            Throttled, Unavailable: the store could not answer.
+        """
+
+    async def page(self, kind: type[A], size: int, continuation_token: str | None) -> Page[A]:
+        """At most ``size`` aggregates that are not deleted, in no promised order; not tracked.
+
+        Raises:
+            UnknownContinuation: the token was not made by this service for this list.
+            Throttled, Unavailable: the store could not answer.
+        """
+
+    def check(self) -> None:
+        """Raise what :meth:`commit` would raise without asking the store: ChangeTooLarge, Unpublishable, ValueError.
+
+        Nothing is stored, and everything stays tracked.
+        """
+
+    async def commit(self, *, until: float | None = None) -> Commit:
+        """Store every tracked change and its events in one transaction.
+
+        ``until``: a time of the running loop's clock. No attempt is made that could end later.
+
+        Raises:
+            PreconditionFailed: an aggregate was changed or deleted by another since it was read; nothing is stored.
+            ChangeTooLarge: the changes do not fit one transaction; nothing is stored.
+            Unpublishable: an event or a state holds what JSON's readers do not agree on; nothing is stored.
+            Throttled, Unavailable: the store could not answer; nothing is stored.
+            OutcomeUnknown: the store's answer was lost: everything is stored, or nothing.
+            ValueError: nothing is tracked, or aggregates of two partitions are changed: a bug of the caller.
+        """
+
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class UnitOfWorkFactory(Protocol):
+    """Opens a unit of work. The events that the unit of work stores carry ``origin``."""
+
+    def __call__(self, origin: Origin) -> UnitOfWork: ...

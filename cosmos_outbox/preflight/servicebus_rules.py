@@ -1,0 +1,165 @@
+"""The rules for topic and subscription: repeated events are dropped, the order is kept, no event is lost."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS, WAIT_SECONDS
+from cosmos_outbox.preflight.report import Finding, ok, warning, written, wrong
+from cosmos_outbox.servicebus.inspection import SubscriptionState, TopicState
+from cosmos_outbox.settings.environment import Settings
+
+MOST_DELIVERIES = 2000
+"""The largest max delivery count that the service takes."""
+
+LONGEST_WINDOW = timedelta(days=7)
+"""https://learn.microsoft.com/azure/service-bus-messaging/duplicate-detection"""
+
+
+def judge_topic(settings: Settings, state: TopicState | None, survive: timedelta) -> Iterator[Finding]:
+    """Whether the topic (None: it does not exist) drops the events that are repeated after an outage of ``survive``."""
+    subject = f"topic {settings.servicebus_topic}"
+    if state is None:
+        yield wrong(
+            subject,
+            "does not exist",
+            "create it with duplicate detection and without partitioning, or name another in SERVICEBUS_TOPIC",
+        )
+        return
+    yield from _active(subject, active=state.active)
+    yield from _window(subject, state, survive, timedelta(seconds=settings.event_ttl_seconds))
+    yield _partitioning(subject, state, settings)
+    yield _auto_delete(subject, state.deleted_when_idle_for)
+
+
+def judge_subscription(name: str, state: SubscriptionState | None, survive: timedelta) -> Iterator[Finding]:
+    """Whether the subscription (None: it does not exist) keeps every message and each aggregate's order."""
+    subject = f"subscription {name}"
+    if state is None:
+        yield wrong(
+            subject,
+            "does not exist in the topic",
+            "create it with sessions, or name another in SERVICEBUS_SUBSCRIPTION or with --subscription",
+        )
+        return
+    yield from _active(subject, active=state.active)
+    if state.has_sessions:
+        yield ok(subject, "sessions: the events of one aggregate come in order")
+    else:
+        yield wrong(
+            subject,
+            "has no sessions, so the events of one aggregate may overtake each other, and the trigger does not start",
+            "sessions cannot be turned on later: create another subscription with sessions and let the subscriber "
+            "receive from that one (its name is in SERVICEBUS_SUBSCRIPTION, or in the code of a second subscriber)",
+        )
+    yield _delivery_count(subject, state.max_delivery_count, survive)
+    if state.dead_letters_expired:
+        yield ok(subject, "a message that expires is kept as a dead letter")
+    else:
+        yield wrong(subject, "a message that expires is lost", "turn on dead-lettering on message expiration")
+    if state.forwards_to:
+        yield wrong(subject, "forwards its messages, so the trigger gets no message", "remove ForwardTo")
+    yield _auto_delete(subject, state.deleted_when_idle_for)
+
+
+def judge_event_ttl(settings: Settings, survive: timedelta) -> Finding:
+    """Whether events are kept for longer than the outage."""
+    ttl, call = timedelta(seconds=settings.event_ttl_seconds), timedelta(seconds=LONGEST_CALL_SECONDS)
+    if ttl < 2 * call:
+        return wrong(
+            "EVENT_TTL_SECONDS",
+            f"tombstones are kept for {written(ttl)}: a subscriber's call of {written(call)} may bring a deleted "
+            "aggregate back",
+            f"set EVENT_TTL_SECONDS to {int(2 * call.total_seconds())} or more",
+        )
+    if ttl > survive:
+        return ok(
+            "EVENT_TTL_SECONDS",
+            f"events are kept for {written(ttl)}, an outage of {written(survive)} is shorter",
+        )
+    return wrong(
+        "EVENT_TTL_SECONDS",
+        f"events are kept for {written(ttl)}: an outage of {written(survive)} loses the events that wait",
+        "raise EVENT_TTL_SECONDS; existing events keep the TTL that they have",
+    )
+
+
+def _active(subject: str, *, active: bool) -> Iterator[Finding]:
+    if not active:
+        yield wrong(subject, "is disabled", "set its status to Active")
+
+
+def _window(subject: str, state: TopicState, survive: timedelta, event_ttl: timedelta) -> Iterator[Finding]:
+    if not state.detects_duplicates:
+        yield wrong(
+            subject,
+            "duplicate detection is off, so an event that the relay sends again arrives twice",
+            "duplicate detection cannot be turned on later: create another topic with it and name that in "
+            "SERVICEBUS_TOPIC",
+        )
+        return
+    window = written(state.duplicate_window)
+    if state.duplicate_window >= event_ttl:
+        yield ok(subject, f"duplicates are dropped for {window}, as long as an event can be sent again")
+    elif state.duplicate_window >= survive:
+        yield ok(
+            subject,
+            f"duplicates are dropped for {window}, an outage of {written(survive)} included; events are kept for "
+            f"{written(event_ttl)}, so a subscriber must drop later repetitions, by the event's id or sequence",
+        )
+    else:
+        wanted = min(survive, LONGEST_WINDOW)
+        yield wrong(
+            subject,
+            f"duplicates are dropped for {window} only: an event that the relay sends again after an outage of "
+            f"{written(survive)} arrives twice",
+            f"set the duplicate detection window to {written(wanted)}"
+            if state.duplicate_window < wanted
+            else "Service Bus has no longer window: expect a shorter outage with --survive, and let subscribers drop "
+            "later repetitions",
+        )
+
+
+def _partitioning(subject: str, state: TopicState, settings: Settings) -> Finding:
+    if state.partitioned and not settings.servicebus_topic_partitioned:
+        return wrong(
+            subject,
+            "is partitioned: with duplicate detection it refuses the relay's batches",
+            "create another topic that is not partitioned, or set SERVICEBUS_TOPIC_PARTITIONED=true to send one "
+            "message at a time",
+        )
+    if not state.partitioned and settings.servicebus_topic_partitioned:
+        return warning(
+            subject,
+            "is not partitioned, so the relay sends one message at a time without need",
+            "set SERVICEBUS_TOPIC_PARTITIONED=false",
+        )
+    return ok(subject, "partitioned, as the settings say" if state.partitioned else "is not partitioned")
+
+
+def _delivery_count(subject: str, count: int, survive: timedelta) -> Finding:
+    lasts = timedelta(seconds=count * WAIT_SECONDS)
+    if count == 1:
+        return wrong(
+            subject,
+            "a message becomes a dead letter after one failed delivery, and the next event of its aggregate overtakes "
+            "it",
+            f"set the max delivery count to {MOST_DELIVERIES}, its maximum",
+        )
+    text = f"{count} deliveries of a message outlast a store that is away for {written(lasts)}"
+    if lasts > survive or count >= MOST_DELIVERIES:
+        return ok(subject, text)
+    return warning(
+        subject,
+        f"{text} only; then it becomes a dead letter, which the timer collects",
+        f"set the max delivery count to {MOST_DELIVERIES}, its maximum",
+    )
+
+
+def _auto_delete(subject: str, idle: timedelta | None) -> Finding:
+    if idle is None:
+        return ok(subject, "is not deleted when it is not used")
+    return wrong(
+        subject,
+        f"is deleted with its messages after {written(idle)} without use",
+        "set AutoDeleteOnIdle to its maximum, which means never",
+    )

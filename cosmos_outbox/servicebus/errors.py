@@ -1,0 +1,135 @@
+"""The Service Bus SDK's errors become ours in this one module: "this message never", "not in one batch" or "not now".
+
+Only what is wrong with a message itself is final: its size, and a value that the service does not take. An operator can
+repair everything else, such as a full topic, a missing topic or a missing role, while the events wait in the store; to
+treat such an error as final would lose events. After an error that is not listed, the events wait.
+"""
+
+import asyncio
+from enum import Enum
+
+from azure.core.exceptions import AzureError, ClientAuthenticationError
+from azure.servicebus import exceptions as sdk
+from azure.servicebus._pyamqp.error import MessageException  # a test pins what it is raised for
+
+SDK_ERRORS = (AzureError, asyncio.TimeoutError, OSError, ValueError)
+"""What a call of the SDK can raise; a ValueError says that the client was closed during the call, where all messages of
+the call can be encoded (:func:`cosmos_outbox.servicebus.message.is_encodable`)."""
+
+
+class Verdict(Enum):
+    """The meaning of a failed send for its events."""
+
+    NEVER = "the topic will never take one of these messages"
+    NO_MESSAGE = "the SDK cannot encode one of these messages"
+    NOT_TOGETHER = "the topic does not take these messages in one batch"
+    WAIT = "send them again later"
+
+
+TOO_LARGE = "the message is larger than the topic takes"
+
+IMPOSSIBLE = "the SDK cannot make a message of it: see the limits of Service Bus"
+
+_NOT_FOUND = 404
+"""The status with which the service answers a token for an entity that does not exist."""
+
+_OUTCOME_UNKNOWN = (sdk.ServiceBusConnectionError, sdk.OperationTimeoutError)
+
+VERDICTS: dict[type[BaseException], tuple[Verdict, str]] = {
+    sdk.MessageSizeExceededError: (Verdict.NEVER, TOO_LARGE),
+    sdk.ServiceBusConnectionError: (Verdict.WAIT, "Service Bus cannot be reached"),
+    sdk.ServiceBusCommunicationError: (Verdict.WAIT, "Service Bus cannot be reached"),
+    sdk.OperationTimeoutError: (Verdict.WAIT, "Service Bus did not answer in time"),
+    sdk.ServiceBusServerBusyError: (Verdict.WAIT, "Service Bus is busy"),
+    sdk.ServiceBusQuotaExceededError: (Verdict.WAIT, "the topic is full, or has too many connections"),
+    sdk.ServiceBusAuthenticationError: (Verdict.WAIT, "Service Bus refuses the key or token in SERVICEBUS"),
+    sdk.ServiceBusAuthorizationError: (
+        Verdict.WAIT,
+        "the identity needs the role Azure Service Bus Data Sender",
+    ),
+    sdk.MessagingEntityNotFoundError: (Verdict.WAIT, "does not exist"),
+    sdk.MessagingEntityDisabledError: (Verdict.WAIT, "the topic is disabled"),
+    ClientAuthenticationError: (Verdict.WAIT, "no token for Service Bus could be obtained"),
+    # Only receivers and the management API raise these errors: if a send meets one, the events wait.
+    sdk.MessagingEntityAlreadyExistsError: (Verdict.WAIT, "unexpected answer"),
+    sdk.MessageLockLostError: (Verdict.WAIT, "unexpected answer"),
+    sdk.MessageNotFoundError: (Verdict.WAIT, "unexpected answer"),
+    sdk.SessionLockLostError: (Verdict.WAIT, "unexpected answer"),
+    sdk.SessionCannotBeLockedError: (Verdict.WAIT, "unexpected answer"),
+    sdk.AutoLockRenewFailed: (Verdict.WAIT, "unexpected answer"),
+    sdk.AutoLockRenewTimeout: (Verdict.WAIT, "unexpected answer"),
+    sdk.MessageAlreadySettled: (Verdict.WAIT, "unexpected answer"),
+    sdk.ServiceBusError: (Verdict.WAIT, "Service Bus failed"),
+    TimeoutError: (Verdict.WAIT, "Service Bus did not answer in time"),
+    ValueError: (Verdict.WAIT, "the client was closed"),
+}
+"""The nearest class of an error decides. A test compares this table with the SDK's own list of errors."""
+
+
+CONDITIONS: dict[bytes, tuple[Verdict, str]] = {
+    b"amqp:not-allowed": (
+        Verdict.NOT_TOGETHER,
+        "the topic refuses the batch: if the topic is partitioned, set SERVICEBUS_TOPIC_PARTITIONED=true",
+    ),
+    b"com.microsoft:argument-error": (
+        Verdict.NEVER,
+        "a value in the message is outside the limits of Service Bus",
+    ),
+}
+"""What the service answered, where the SDK has no error of its own for it."""
+
+
+NAMED_IN_SETTINGS = "the topic in SERVICEBUS_TOPIC, or the subscription in SERVICEBUS_SUBSCRIPTION,"
+
+
+def verdict(error: BaseException, entity: str = NAMED_IN_SETTINGS) -> tuple[Verdict, str]:
+    """The meaning of an error out of ``SDK_ERRORS``, and the reason for an operator to read.
+
+    ``entity``: what was to be used, in words, with its name.
+    """
+    if is_missing(error):
+        return Verdict.WAIT, missing(entity, type(error).__name__)
+    if type(error) is sdk.ServiceBusError and (answer := _condition(error)) in CONDITIONS:
+        return CONDITIONS[answer]
+    for kind in type(error).__mro__:
+        if kind in VERDICTS:
+            found, reason = VERDICTS[kind]
+            return found, f"{reason} ({type(error).__name__})"
+    return Verdict.WAIT, f"Service Bus cannot be used ({type(error).__name__})"
+
+
+def is_missing(error: BaseException) -> bool:
+    """Whether the topic or subscription does not exist: the SDK calls it so, or an error of authentication."""
+    if isinstance(error, sdk.MessagingEntityNotFoundError):
+        return True
+    if not isinstance(error, sdk.ServiceBusAuthenticationError):
+        return False
+    return getattr(error.inner_exception, "status_code", None) == _NOT_FOUND
+
+
+def missing(entity: str, detail: str) -> str:
+    """What to do about it, for an operator to read."""
+    return f"{entity} does not exist: create it as the deployment does, or correct the name in the settings ({detail})"
+
+
+def is_answer(error: BaseException) -> bool:
+    """Whether a send failed because the topic refused it, over a connection and a link that go on."""
+    if not isinstance(error, sdk.ServiceBusError) or isinstance(error, _OUTCOME_UNKNOWN):
+        return False
+    # Only what answers a message itself is one: when a link or a connection ends, the SDK has other kinds of errors.
+    return isinstance(error.inner_exception, MessageException)
+
+
+def error_type(error: BaseException) -> str:
+    """The error for a metric: one of the few names in the tables above."""
+    if type(error) is sdk.ServiceBusError and (answer := _condition(error)) in CONDITIONS:
+        return answer.decode()
+    if is_missing(error):
+        return sdk.MessagingEntityNotFoundError.__name__
+    return next((kind.__name__ for kind in type(error).__mro__ if kind in VERDICTS), "other")
+
+
+def _condition(error: sdk.ServiceBusError) -> bytes:
+    """The AMQP condition of the service's answer; empty when there was none."""
+    # An enumeration of the SDK whose members are bytes, or the bytes themselves.
+    return bytes(getattr(error.inner_exception, "condition", b""))

@@ -1,0 +1,194 @@
+"""The deployed topic and subscription are read, and nothing is changed.
+
+Reading an entity's properties needs the right to manage them: the claim Manage of a key, or the role Azure Service Bus
+Data Owner (https://learn.microsoft.com/azure/service-bus-messaging/service-bus-sas#rights-required-for-service-bus-operations).
+"""
+
+import asyncio
+import uuid
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Self
+
+from azure.core.exceptions import ClientAuthenticationError, HttpResponseError
+from azure.servicebus.aio import ServiceBusClient
+from azure.servicebus.exceptions import (
+    OperationTimeoutError,
+    ServiceBusAuthenticationError,
+    ServiceBusAuthorizationError,
+    ServiceBusError,
+    SessionCannotBeLockedError,
+)
+
+from cosmos_outbox.servicebus.administration import administration_client
+from cosmos_outbox.servicebus.errors import NAMED_IN_SETTINGS, SDK_ERRORS, is_missing, missing
+from cosmos_outbox.servicebus.in_time import in_time
+from cosmos_outbox.settings.connections import Connection
+from cosmos_outbox.settings.credentials import Credential
+from cosmos_outbox.settings.inspection import (
+    CannotCheck,
+    Denied,
+    InspectionError,
+    UnusableConnection,
+    first_line,
+)
+
+DEADLINE_SECONDS = 15.0
+"""The longest that one call may take, with its retries and a sign-in."""
+
+_FOREVER = timedelta(days=3650)
+"""The service writes "never" as .NET's longest TimeSpan, some 29 000 years."""
+
+
+@dataclass(frozen=True)
+class TopicState:
+    """A topic as it is deployed."""
+
+    active: bool
+    detects_duplicates: bool
+    duplicate_window: timedelta
+    partitioned: bool
+    deleted_when_idle_for: timedelta | None
+
+
+@dataclass(frozen=True)
+class SubscriptionState:
+    """A subscription as it is deployed."""
+
+    active: bool
+    has_sessions: bool
+    max_delivery_count: int
+    dead_letters_expired: bool
+    forwards_to: str | None
+    deleted_when_idle_for: timedelta | None
+
+
+class ServiceBusInspection(AbstractAsyncContextManager["ServiceBusInspection"]):
+    """One namespace, for as long as it is entered. The constructor raises UnusableConnection."""
+
+    def __init__(self, connection: Connection, credential: Credential | None, *, emulator_port: int) -> None:
+        self._connection = connection
+        self._credential = credential
+        with _reported():
+            self._admin = administration_client(connection, credential, emulator_port)
+
+    async def __aenter__(self) -> Self:
+        await self._admin.__aenter__()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._admin.close()
+
+    async def topic(self, name: str) -> TopicState | None:
+        """The topic, or None when it does not exist. Raises Denied, CannotCheck."""
+        try:
+            with _reported():
+                async with asyncio.timeout(DEADLINE_SECONDS):
+                    found = await self._admin.get_topic(name)
+        except _NotThere:
+            return None
+        return TopicState(
+            active=_is_active(found),
+            detects_duplicates=bool(found.requires_duplicate_detection),
+            duplicate_window=_duration(found.duplicate_detection_history_time_window) or timedelta(),
+            partitioned=bool(found.enable_partitioning),
+            deleted_when_idle_for=_duration(found.auto_delete_on_idle),
+        )
+
+    async def subscription(self, topic: str, name: str) -> SubscriptionState | None:
+        """The subscription, or None when it does not exist. Raises Denied, CannotCheck."""
+        try:
+            with _reported():
+                async with asyncio.timeout(DEADLINE_SECONDS):
+                    found = await self._admin.get_subscription(topic, name)
+        except _NotThere:
+            return None
+        return SubscriptionState(
+            active=_is_active(found),
+            has_sessions=bool(found.requires_session),
+            max_delivery_count=int(found.max_delivery_count or 0),
+            dead_letters_expired=bool(found.dead_lettering_on_message_expiration),
+            forwards_to=found.forward_to or None,
+            deleted_when_idle_for=_duration(found.auto_delete_on_idle),
+        )
+
+    async def try_sending(self, topic: str) -> None:
+        """See :func:`try_sending`."""
+        await try_sending(self._connection, self._credential, topic, seconds=DEADLINE_SECONDS)
+
+    async def try_receiving(self, topic: str, subscription: str) -> None:
+        """Open a session that no other client has, and receive nothing. Raises Denied, CannotCheck."""
+        session = f"preflight-{uuid.uuid4()}"
+        with _reported(entity=f"subscription {subscription} of topic {topic}"):
+            async with (
+                asyncio.timeout(DEADLINE_SECONDS),
+                _client(self._connection, self._credential) as client,
+                client.get_subscription_receiver(topic, subscription, session_id=session),
+            ):
+                pass
+
+
+async def try_sending(
+    connection: Connection, credential: Credential | None, topic: str, *, seconds: float
+) -> None:
+    """Open a sender, as the relay does, and send nothing. Raises Denied, CannotCheck; within ``seconds``."""
+
+    async def opened() -> None:
+        async with _client(connection, credential) as client, client.get_topic_sender(topic):
+            pass
+
+    with _reported(seconds, f"topic {topic}"):
+        await in_time(opened(), asyncio.get_running_loop().time() + seconds)
+
+
+def _client(connection: Connection, credential: Credential | None) -> ServiceBusClient:
+    if connection.connection_string:
+        return ServiceBusClient.from_connection_string(connection.connection_string, retry_total=1)
+    assert credential is not None
+    return ServiceBusClient(connection.address, credential, retry_total=1)
+
+
+class _NotThere(Exception):
+    """404."""
+
+
+@contextmanager
+def _reported(seconds: float | None = None, entity: str = NAMED_IN_SETTINGS) -> Iterator[None]:
+    try:
+        yield
+    except (ServiceBusAuthenticationError, ServiceBusAuthorizationError) as error:
+        raise _refused(error, entity) from error
+    except (OperationTimeoutError, SessionCannotBeLockedError) as error:
+        raise CannotCheck(f"does not answer in time ({type(error).__name__})") from error
+    except HttpResponseError as error:
+        if error.status_code == 404:
+            raise _NotThere from error
+        if error.status_code in (401, 403):
+            raise Denied(first_line(error)) from error
+        if isinstance(error, ClientAuthenticationError):
+            raise CannotCheck(f"cannot be asked, because signing in failed: {first_line(error)}") from error
+        raise CannotCheck(f"answers with an error ({error.status_code or first_line(error)})") from error
+    except ValueError as error:  # the SDK raises it for a connection string without its parts
+        raise UnusableConnection from error
+    except TimeoutError as error:
+        raise CannotCheck(f"does not answer within {seconds or DEADLINE_SECONDS:g} s") from error
+    except SDK_ERRORS as error:
+        raise CannotCheck(f"cannot be reached ({type(error).__name__})") from error
+
+
+def _refused(error: ServiceBusError, entity: str) -> InspectionError:
+    if is_missing(error):
+        return CannotCheck(missing(entity, type(error).__name__))
+    return Denied(first_line(error))
+
+
+def _is_active(entity: Any) -> bool:
+    return str(getattr(entity.status, "value", entity.status) or "Active").lower() == "active"
+
+
+def _duration(value: timedelta | str | None) -> timedelta | None:
+    """The duration; None for "never", and when the service gives no value."""
+    assert not isinstance(value, str), "the SDK reads durations as timedelta; strings are for writing"
+    return value if value is not None and value < _FOREVER else None

@@ -1,0 +1,318 @@
+"""Each aggregate's events reach the topic in the order given, or the caller learns which events may be missing.
+
+A page leaves in as few batches as its bytes allow, each with the events of several aggregates, and Service Bus accepts
+a batch whole or not at all. Batches that share no aggregate fly side by side; an aggregate's batches fly one after the
+other, and after an event that was refused or whose outcome is unknown nothing more of its aggregate is sent. A refusal
+names no message, so a refused batch is halved until the message is found; what one message makes the SDK raise is taken
+for that message's refusal, never for a state of the topic. When the topic is away, the rest of the page
+is not tried. Sending an event twice does no harm: the topic drops a message with a MessageId that it knows.
+"""
+
+import asyncio
+import logging
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from azure.core.exceptions import AzureError
+from azure.core.settings import settings
+from azure.servicebus import ServiceBusMessage
+from azure.servicebus.aio import ServiceBusClient
+
+from cosmos_outbox.outbox.publisher import Accepted, AggregateEvents, Guarantees, Outcome, Refused, Unknown
+from cosmos_outbox.servicebus.batches import Batch, Chain, Room, halves, pack
+from cosmos_outbox.servicebus.errors import IMPOSSIBLE, SDK_ERRORS, TOO_LARGE, Verdict, error_type, verdict
+from cosmos_outbox.servicebus.message import (
+    TRACEPARENT,
+    CloudEvents,
+    PropertyTooLarge,
+    exact_size,
+    is_encodable,
+    message_from_event,
+    size_at_most,
+)
+from cosmos_outbox.servicebus.senders import Limits, Sender, Senders
+from cosmos_outbox.telemetry import messaging
+
+MOST_MESSAGES = 4_500
+"""Service Bus takes no larger batch (https://github.com/Azure/azure-service-bus/issues/397)."""
+
+LEAST_BATCH_BYTES = 256 * 1024
+"""No tier takes less (https://learn.microsoft.com/azure/service-bus-messaging/service-bus-quotas)."""
+
+ENVELOPE_BYTES = 600
+"""The SDK copies the first message's id, session and partition key to the batch, and does not count them."""
+
+_OF_THE_SERVICE = (AzureError, OSError, TimeoutError)
+"""Errors that no message's encoding raises."""
+
+_LATE = "the topic did not take the events in time"
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class _Aggregate:
+    """How far one aggregate's events have got."""
+
+    messages: list["_Message"] = field(default_factory=list)
+    impossible: str | None = None
+    """Why the event behind the last message can never be sent."""
+    accepted: int = 0
+    stopped: Refused | Unknown | None = None
+    postponed: bool = False
+    """The topic refused to take it with others: it is sent by itself once nothing of the page is under way."""
+
+    @property
+    def unsent(self) -> list["_Message"]:
+        return [] if self.stopped else self.messages[self.accepted :]
+
+    @property
+    def outcome(self) -> Outcome:
+        if self.stopped is None and self.impossible is not None:
+            return Refused(self.accepted, self.impossible, shown_by_event=True)
+        return self.stopped or Accepted()
+
+
+@dataclass(frozen=True, eq=False)
+class _Message:
+    aggregate: _Aggregate
+    message: ServiceBusMessage
+    size: int
+
+
+@dataclass
+class _Page:
+    aggregates: list[_Aggregate]
+    until: float
+    """By the running loop's clock: after this time nothing more is tried."""
+    away: str | None = None
+    """Why nothing more of the page is tried."""
+
+    @property
+    def unsent(self) -> list[_Message]:
+        return [message for aggregate in self.aggregates for message in aggregate.unsent]
+
+    def give_up(self, reason: str, messages: Iterable[_Message]) -> None:
+        """Whether the topic has these messages is not known, and no others are tried."""
+        self.away = reason
+        for aggregate in (one.aggregate for one in messages):
+            aggregate.stopped = aggregate.stopped or Unknown(aggregate.accepted, reason)
+
+
+class ServiceBusPublisher:
+    """Sends events to one topic; shared by all invocations of the process.
+
+    See :class:`cosmos_outbox.outbox.publisher.Publisher`.
+    """
+
+    def __init__(
+        self, client: ServiceBusClient, topic: str, *, service: CloudEvents, partitioned: bool, senders: int
+    ) -> None:
+        self._service = service
+        self._partitioned = partitioned
+        self._senders = Senders(client, topic, senders)
+        self._topic = topic
+        self.refused_mixes = 0
+        """How many batches the topic has refused because of their several sessions."""
+
+    @property
+    def guarantees(self) -> Guarantees:
+        """Sessions keep the order, the topic drops duplicates; it mixes sessions until it has once refused to.
+
+        The largest message is a setting of the topic, known only after a link is open.
+        """
+        return Guarantees(
+            ordered=True, deduplicates=True, mixes_aggregates=self._mixes, largest_message_bytes=None
+        )
+
+    async def publish(self, page: Sequence[AggregateEvents], until: float) -> Sequence[Outcome]:
+        """Send each aggregate's events in order, all of them in as few sends as possible."""
+        sdk_traces = settings.tracing_implementation() is not None  # looked up once: that takes a microsecond
+        sending = _Page([self._prepared(group, sdk_traces=sdk_traces) for group in page], until)
+        if sending.unsent:
+            try:
+                async with asyncio.timeout_at(until):
+                    await self._send_all(sending)
+            except TimeoutError:
+                sending.give_up(_LATE, sending.unsent)
+        return [aggregate.outcome for aggregate in sending.aggregates]
+
+    async def _send_all(self, page: _Page) -> None:
+        try:
+            limits = await self._senders.limits(batches=self._batches_at_once(page))
+            if any(_too_large(each, limits.message_bytes) is not None for each in page.aggregates):
+                await self._senders.renew()  # only a new link tells whether that is still so
+                limits = await self._senders.limits(batches=1)
+        except SDK_ERRORS as error:
+            messaging.no_link(self._topic, len(page.unsent), error_type(error))
+            page.give_up(self._verdict(error)[1], page.unsent)
+            return
+        _stop_at_too_large(page.aggregates, limits.message_bytes)
+        await self._send_page(page, limits)
+        if page.unsent:  # postponed, since the topic has just refused to mix sessions
+            await self._send_page(page, limits)
+
+    async def close(self) -> None:
+        """Close the idle senders; the caller closes the client."""
+        await self._senders.close()
+
+    @property
+    def _mixes(self) -> bool:
+        return not self._partitioned and not self.refused_mixes
+
+    def _prepared(self, group: AggregateEvents, *, sdk_traces: bool) -> _Aggregate:
+        """The messages up to the first event for which the SDK cannot make a message."""
+        aggregate = _Aggregate()
+        for event in group.events:
+            try:
+                message = message_from_event(
+                    event, service=self._service, partitioned=self._partitioned, sdk_traces=sdk_traces
+                )
+                size = size_at_most(message)
+            except PropertyTooLarge:
+                aggregate.impossible = "a property of the message is larger than 32 KB"
+                break
+            except Exception as error:  # noqa: BLE001 - what one event makes raise, it is that event's fault
+                aggregate.impossible = f"{IMPOSSIBLE} ({type(error).__name__})"
+                break
+            aggregate.messages.append(_Message(aggregate, message, size))
+        return aggregate
+
+    def _batches_at_once(self, page: _Page) -> int:
+        """How many are likely to fly side by side; known better once a link tells its limits."""
+        aggregates = sum(bool(aggregate.unsent) for aggregate in page.aggregates)
+        if not self._mixes:
+            return aggregates
+        size = sum(min(message.size, LEAST_BATCH_BYTES) for message in page.unsent)
+        return min(aggregates, math.ceil(size / LEAST_BATCH_BYTES))
+
+    async def _send_page(self, page: _Page, limits: Limits) -> None:
+        for aggregate in page.aggregates:
+            aggregate.postponed = False
+        room = Room(
+            bytes=limits.batch_bytes - ENVELOPE_BYTES,
+            messages=1 if self._partitioned else MOST_MESSAGES,
+            mixes=self._mixes,
+        )
+        chains = pack([aggregate.unsent for aggregate in page.aggregates], room)
+        # A bug in one task cancels the others: none sends on unseen.
+        async with asyncio.TaskGroup() as sending:
+            for chain in chains:
+                sending.create_task(self._send_chain(page, chain))
+
+    async def _send_chain(self, page: _Page, chain: Chain[_Message]) -> None:
+        for batch in chain:
+            await self._send(page, batch)
+
+    async def _send(self, page: _Page, batch: Batch[_Message]) -> None:
+        """Send what may still be sent of a batch, in halves where the topic refuses it."""
+        if not (batch := self._still_to_be_sent(page, batch)):
+            return
+        try:
+            sender = await self._senders.take()
+        except SDK_ERRORS as error:
+            messaging.no_link(self._topic, len(batch), error_type(error))
+            page.give_up(self._verdict(error)[1], batch)
+            return
+        try:
+            batch = self._still_to_be_sent(page, batch)
+            refusal = await self._refusal(sender, batch) if batch else None
+        finally:
+            await self._senders.give_back(sender)
+        if refusal is not None:
+            await self._not_sent(page, batch, *refusal)
+
+    async def _refusal(self, sender: Sender, batch: Batch[_Message]) -> tuple[Verdict, str] | None:
+        """Why the topic did not accept the batch; None: it did."""
+        if len(batch) == 1 and not is_encodable(
+            batch[0].message
+        ):  # the SDK would tell it as a failure of the service
+            return Verdict.NO_MESSAGE, IMPOSSIBLE
+        traceparents = (_traceparent(one.message) for one in batch)
+        with messaging.sending(self._topic, len(batch), traceparents) as attempt:
+            try:
+                await sender.send([one.message for one in batch])
+            except Exception as error:
+                attempt.failed(error_type(error))
+                if not isinstance(error, _OF_THE_SERVICE) and not all(
+                    is_encodable(one.message) for one in batch
+                ):
+                    return Verdict.NO_MESSAGE, IMPOSSIBLE
+                if not isinstance(error, SDK_ERRORS):
+                    raise
+                return self._verdict(error)
+            attempt.accepted()
+        for one in batch:
+            one.aggregate.accepted += 1
+        return None
+
+    def _verdict(self, error: BaseException) -> tuple[Verdict, str]:
+        return verdict(error, f"topic {self._topic} (SERVICEBUS_TOPIC)")
+
+    def _still_to_be_sent(self, page: _Page, batch: Batch[_Message]) -> Batch[_Message]:
+        """Decided anew when the batch has its sender: other sends may have failed while it waited for that."""
+        if page.away is None and asyncio.get_running_loop().time() >= page.until:
+            page.away = _LATE  # the cancellation may still be on its way
+        if page.away is not None:
+            page.give_up(page.away, batch)
+        batch = [one for one in batch if one.aggregate.stopped is None and not one.aggregate.postponed]
+        return _postponed(batch) if _is_mixed(batch) and not self._mixes else batch
+
+    async def _not_sent(self, page: _Page, batch: Batch[_Message], kind: Verdict, reason: str) -> None:
+        if kind is Verdict.NOT_TOGETHER and _is_mixed(batch):
+            self._mix_no_more()
+            _postponed(batch)
+        elif kind not in (Verdict.NEVER, Verdict.NO_MESSAGE):
+            page.give_up(reason, batch)
+        elif len(batch) == 1:
+            aggregate = batch[0].aggregate
+            aggregate.stopped = Refused(aggregate.accepted, reason, shown_by_event=kind is Verdict.NO_MESSAGE)
+        else:
+            for half in halves(batch):
+                await self._send(page, half)
+
+    def _mix_no_more(self) -> None:
+        if self._mixes:
+            _log.warning(
+                "topic %s refuses batches of several sessions: from now on each session is sent in batches of its "
+                "own, which takes more round trips. Is the topic partitioned? Then set "
+                "SERVICEBUS_TOPIC_PARTITIONED=true",
+                self._topic,
+            )
+        self.refused_mixes += 1
+
+
+def _stop_at_too_large(aggregates: Iterable[_Aggregate], limit: int) -> None:
+    """A message that its link does not take would cost the link: it is found before anything is sent."""
+    for aggregate in aggregates:
+        if (number := _too_large(aggregate, limit)) is not None:
+            aggregate.impossible = TOO_LARGE
+            del aggregate.messages[number:]
+
+
+def _too_large(aggregate: _Aggregate, limit: int) -> int | None:
+    """The number of the aggregate's first message that is larger."""
+    sizes = enumerate(aggregate.messages)
+    return next((n for n, one in sizes if one.size > limit and _exceeds(one.message, limit)), None)
+
+
+def _exceeds(message: ServiceBusMessage, limit: int) -> bool:
+    """Of a message that cannot be encoded, False: its send tells that."""
+    return is_encodable(message) and exact_size(message) > limit
+
+
+def _traceparent(message: ServiceBusMessage) -> str | None:
+    found = (message.application_properties or {}).get(TRACEPARENT)
+    return found if isinstance(found, str) else None
+
+
+def _is_mixed(batch: Batch[_Message]) -> bool:
+    return len({id(one.aggregate) for one in batch}) > 1
+
+
+def _postponed(batch: Batch[_Message]) -> Batch[_Message]:
+    """Nothing is left of the batch for now; what follows of its aggregates must not overtake it."""
+    for one in batch:
+        one.aggregate.postponed = True
+    return []

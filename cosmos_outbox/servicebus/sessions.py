@@ -1,0 +1,263 @@
+"""Sessions side by side, one message of a session at a time, each completed only after it was handled.
+
+One message is asked for at a time: asked for several, the Python SDK can let a message be overtaken
+(https://github.com/Azure/azure-sdk-for-net/issues/35846). A session's lock is renewed while its message is handled. A
+session is given back when it is idle, and after ``MOST_IN_A_ROW`` messages, so that a few hot aggregates cannot keep
+all slots.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from azure.servicebus import NEXT_AVAILABLE_SESSION
+from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSession
+from azure.servicebus.exceptions import OperationTimeoutError, SessionCannotBeLockedError
+
+from cosmos_changefeed import Pulse
+from cosmos_outbox.inbox.errors import StoreAway
+from cosmos_outbox.inbox.set_aside import Delivery
+from cosmos_outbox.outbox.once_a_minute import OnceAMinute
+from cosmos_outbox.outbox.unit_of_work import utc_now
+from cosmos_outbox.servicebus.bodies import body_of
+from cosmos_outbox.servicebus.errors import SDK_ERRORS, verdict
+from cosmos_outbox.servicebus.in_time import in_time
+from cosmos_outbox.servicebus.received import delivery_of, handling
+
+IDLE_SECONDS = 0.5
+"""After so long without a message a session is given back."""
+
+MOST_IN_A_ROW = 100
+"""After so many messages a session is given back, even if more wait."""
+
+WAITING = 2
+"""So many slots wait for a session while there is no work: each slot has a connection of its own."""
+
+SOON_SECONDS = 2.0
+"""Where a session came so soon after it was asked for, more may wait: two slots begin to wait in the place of one."""
+
+WAIT_SECONDS = 20.0
+"""For a session that has messages."""
+OPENING_SECONDS = 10.0
+"""What an opening may take beside that. The SDK itself waits for ever when its token link is detached meanwhile."""
+_CLOSE_SECONDS = 10.0
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 30.0
+
+Receive = Callable[[Delivery], Awaitable[None]]
+"""Handles a message. Raises StoreAway, after a wait: the message is given back."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class Work:
+    """What the slots of one subscription have done and met, for probes and a health line."""
+
+    received: int = 0
+    sessions: int = 0
+    """How many are held at this moment."""
+    waiting_for: str | None = None
+    """Why no message is received."""
+    pulses: list[Pulse] = field(default_factory=list)
+    """One for each slot: it beats with each session that was asked for, and with each message."""
+    _failing_since: float | None = None
+    _told: bool = False
+    _saying: OnceAMinute = field(default_factory=OnceAMinute)
+
+    def failed(self, reason: str, *, opening: bool) -> float:
+        """Note a failure; how long to wait after it, in seconds: as long as nothing but failures was met before it.
+
+        One session that fails hits that session alone. What goes on is told once, and by the health line.
+        """
+        again, now = self._failing_since is not None, _now()
+        if self._failing_since is None:
+            self._failing_since, self._told = now, self._saying.due()
+            if self._told:
+                _log.warning("messages wait: %s", reason)
+        if opening or again:
+            self.waiting_for = reason
+        return min(max(_FIRST_PAUSE_SECONDS, now - self._failing_since), _LONGEST_PAUSE_SECONDS)
+
+    def came_through(self) -> None:
+        """Note that the broker did as it was asked: it gave a message, or had none."""
+        if self._told:
+            _log.info("messages are received again")
+        self.waiting_for, self._failing_since, self._told = None, None, False
+
+
+@dataclass
+class _Crew:
+    """``WAITING`` slots wait for a session, unless all others hold one; more where sessions come soon."""
+
+    most: int
+    begin: Callable[[], None]
+    """Starts one slot more, which waits."""
+    slots: int = 0
+    waiting: int = 0
+
+    def join(self, count: int) -> None:
+        """So many more begin to wait, as far as there may be more."""
+        for _ in range(min(count, self.most - self.slots)):
+            self.slots += 1
+            self.waiting += 1
+            self.begin()
+
+    def got_session(self, seconds: float) -> None:
+        """One that waited got a session, after so long: others wait in its place."""
+        self.waiting -= 1
+        self.join(2 if seconds < SOON_SECONDS else 1)
+
+    def waits_again(self) -> None:
+        """One has given its session back."""
+        self.waiting += 1
+
+    def leaves(self) -> bool:
+        """Whether one that waits is not needed any more; it is not counted then."""
+        if self.waiting <= WAITING:
+            return False
+        self.waiting -= 1
+        self.slots -= 1
+        return True
+
+
+@dataclass(frozen=True)
+class Sessions:
+    """The sessions of one subscription.
+
+    ``client`` repeats nothing: the SDK would open a receiver three times more where no session has messages, which
+    takes longer than any opening that works, and cannot be told from one that hangs.
+    """
+
+    client: ServiceBusClient
+    topic: str
+    subscription: str
+    wait_seconds: float = WAIT_SECONDS
+    opening_seconds: float = OPENING_SECONDS
+
+    async def serve(self, receive: Receive, stop: asyncio.Event, work: Work, *, slots: int) -> None:
+        """Handle messages until ``stop`` is set; then return as soon as the messages in hand are handled."""
+        async with asyncio.TaskGroup() as group:
+
+            def begin() -> None:
+                group.create_task(self._slot(receive, stop, work, crew))
+
+            crew = _Crew(slots, begin)
+            crew.join(WAITING)
+
+    async def _slot(self, receive: Receive, stop: asyncio.Event, work: Work, crew: _Crew) -> None:
+        pulse = Pulse()
+        work.pulses.append(pulse)
+        while not stop.is_set():
+            pulse.beat()
+            await self._round(receive, stop, work, crew, pulse)
+            if crew.leaves():
+                break
+        work.pulses.remove(pulse)
+
+    async def _round(
+        self, receive: Receive, stop: asyncio.Event, work: Work, crew: _Crew, pulse: Pulse
+    ) -> None:
+        """One session, or a wait for one; after a failure a pause."""
+        pause, began, held = 0.0, _now(), False
+        try:
+            async with self._next_session(stop) as receiver:
+                if receiver is not None:
+                    held = True
+                    crew.got_session(_now() - began)
+                    await self._serve_one(receiver, receive, stop, work, pulse)
+        except (OperationTimeoutError, SessionCannotBeLockedError) as error:
+            if held or _now() - began < self.wait_seconds / 2:  # else no session has messages
+                pause = work.failed(verdict(error)[1], opening=not held)
+            else:
+                work.came_through()
+        except SDK_ERRORS as error:
+            pause = work.failed(verdict(error)[1], opening=not held)
+        if pause:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await stop.wait()
+        if held:
+            crew.waits_again()
+
+    @asynccontextmanager
+    async def _next_session(self, stop: asyncio.Event) -> AsyncIterator[ServiceBusReceiver | None]:
+        """A session that has messages; None: the stop came first."""
+        receiver = self.client.get_subscription_receiver(
+            self.topic, self.subscription, session_id=NEXT_AVAILABLE_SESSION, max_wait_time=self.wait_seconds
+        )
+        until = _now() + self.wait_seconds + self.opening_seconds
+        opening = asyncio.create_task(in_time(receiver.__aenter__(), until))
+        stopping = asyncio.create_task(stop.wait())
+        try:
+            await asyncio.wait({opening, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            if opening.done():
+                await opening
+                yield receiver
+            else:
+                yield None
+        finally:
+            for task in (opening, stopping):
+                task.cancel()
+            # Gathered, so that an opening that failed as the stop came is looked at: else asyncio complains of it.
+            await asyncio.gather(opening, stopping, return_exceptions=True)
+            with contextlib.suppress(*SDK_ERRORS):
+                await in_time(receiver.close(), _now() + _CLOSE_SECONDS)
+
+    async def _serve_one(
+        self, receiver: ServiceBusReceiver, receive: Receive, stop: asyncio.Event, work: Work, pulse: Pulse
+    ) -> None:
+        work.sessions += 1
+        try:
+            async with renewed(receiver.session):
+                for _ in range(MOST_IN_A_ROW):
+                    messages = [] if stop.is_set() else await receiver.receive_messages(1, IDLE_SECONDS)
+                    if not messages:
+                        if not stop.is_set():
+                            work.came_through()
+                        return
+                    [message] = messages
+                    try:
+                        delivery = delivery_of(message, body_of(message), self.subscription)
+                        with handling(self.topic, delivery, message.correlation_id):
+                            await receive(delivery)
+                    except StoreAway:
+                        await receiver.abandon_message(message)
+                        return
+                    await receiver.complete_message(message)
+                    work.received += 1
+                    work.came_through()
+                    pulse.beat()
+        finally:
+            work.sessions -= 1
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+@asynccontextmanager
+async def renewed(session: ServiceBusSession) -> AsyncIterator[None]:
+    """Renew the session's lock at a third of its time, until the body ends.
+
+    The SDK can lose a cancellation that comes as an answer does (``asyncio.wait_for`` of Python 3.11). A renewal that
+    went on after that would hold the session for ever, and nobody would get its messages.
+    """
+    over = asyncio.Event()
+
+    async def renew() -> None:
+        while not over.is_set() and (until := session.locked_until_utc) is not None:
+            left = (until - utc_now()).total_seconds()
+            await asyncio.sleep(max(0.1, left / 3))
+            with contextlib.suppress(*SDK_ERRORS):  # a lock that is lost shows when the message is completed
+                await session.renew_lock()
+
+    renewing = asyncio.create_task(renew())
+    try:
+        yield
+    finally:
+        over.set()
+        renewing.cancel()
+        await asyncio.wait({renewing})

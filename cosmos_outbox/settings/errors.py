@@ -1,0 +1,47 @@
+"""Every error whose cause is outside the code: a setting, the deployment, or a request.
+
+::
+
+    InfraError
+    ├── Misconfigured             a setting or the deployment is missing or wrong
+    ├── NotForwardedYet           the relay has not forwarded what must be forwarded first
+    ├── Overloaded                cosmos_outbox/operations/shedding.py: the relay is too far behind to take a change
+    ├── NotAllowed                cosmos_outbox/cosmos/upkeep/expiry.py: this identity may not do that
+    ├── NotErased                 cosmos_outbox/operations/erasing.py: something is left that may hold a person's data
+    ├── InspectionError           cosmos_outbox/settings/inspection.py: a deployment cannot be inspected
+    └── RequestError              cosmos_outbox/http/errors.py: an HTTP request is wrong
+
+The errors of each SDK become ours in one module: ``cosmos_outbox/cosmos/store/errors.py`` and
+``cosmos_outbox/servicebus/errors.py``.
+"""
+
+
+class InfraError(Exception):
+    """Base of every error that an adapter raises on purpose."""
+
+
+class Misconfigured(InfraError):
+    """A setting or the deployment is missing or wrong; the message names the setting and a right value."""
+
+
+class NotForwardedYet(InfraError):
+    """The relay has not forwarded all events that it must have forwarded first.
+
+    Events cannot be published a second time before the first, nor erased before subscribers have them.
+    """
+
+
+class Overloaded(InfraError):
+    """The relay is too far behind to take a change; nothing was stored."""
+
+    def __init__(self, message: str, *, retry_after_seconds: float) -> None:
+        super().__init__(message)
+        self.retry_after_seconds = retry_after_seconds
+
+
+class NotAllowed(InfraError):
+    """The identity may not do what an operator asked for: the message says who may, and how."""
+
+
+class NotErased(InfraError):
+    """Something is left that may hold a person's data: the message says what, and what to do."""

@@ -1,0 +1,76 @@
+"""The library borrows no name: a container or topic is named by the environment or by the service, or is an error."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cosmos_outbox.settings.errors import Misconfigured
+
+
+@dataclass(frozen=True)
+class Named:
+    """A name that a setting may give another value: a subscription, say, or a container of entries."""
+
+    setting: str
+    """The environment variable."""
+    declared: str | None = None
+    """The service's own name for it; None: the setting must be there."""
+
+    def resolve(self, environment: Mapping[str, str]) -> str:
+        """The name. Raises Misconfigured when nobody gives one."""
+        name = environment.get(self.setting) or self.declared
+        if not name:
+            raise Misconfigured(
+                f"{self.setting} is not set, and the service declares no name in its place: set {self.setting}, or "
+                "name it in the service's Names"
+            )
+        return name
+
+
+@dataclass(frozen=True)
+class Names:
+    """What one service calls its database, containers and topic, unless a setting says otherwise.
+
+    The containers that serve the outbox itself are called after the service's own container, unless they are named:
+    ``bookings-leases``, ``bookings-parked``, ``bookings-claims``, ``bookings-set-aside``.
+    """
+
+    database: str | None = None
+    """``COSMOS_DATABASE`` beats it, as the setting of each name does."""
+    container: str | None = None
+    """Of the aggregates and their events: ``COSMOS_CONTAINER``."""
+    topic: str | None = None
+    """``SERVICEBUS_TOPIC``"""
+    leases: str | None = None
+    """Of the change feed's readers: ``COSMOS_LEASE_CONTAINER``."""
+    parked: str | None = None
+    """Of events that cannot be sent: ``COSMOS_PARKED_CONTAINER``."""
+    claims: str | None = None
+    """Of idempotency keys: ``COSMOS_CLAIM_CONTAINER``."""
+    set_aside: str | None = None
+    """Of messages that a subscriber could not apply: ``COSMOS_SET_ASIDE_CONTAINER``."""
+
+    @property
+    def all(self) -> Mapping[str, Named]:
+        """Each name by its field."""
+        settings = {
+            "database": "COSMOS_DATABASE",
+            "container": "COSMOS_CONTAINER",
+            "topic": "SERVICEBUS_TOPIC",
+            "leases": "COSMOS_LEASE_CONTAINER",
+            "parked": "COSMOS_PARKED_CONTAINER",
+            "claims": "COSMOS_CLAIM_CONTAINER",
+            "set_aside": "COSMOS_SET_ASIDE_CONTAINER",
+        }
+        return {field: Named(setting, getattr(self, field)) for field, setting in settings.items()}
+
+    def resolve(self, environment: Mapping[str, str]) -> Mapping[str, str]:
+        """Every name by its field. Raises Misconfigured for the first that nobody gives."""
+        named = self.all
+        container = named["container"].resolve(environment)
+        beside = {"leases": "leases", "parked": "parked", "claims": "claims", "set_aside": "set-aside"}
+        return {
+            field: (environment.get(each.setting) or each.declared or f"{container}-{beside[field]}")
+            if field in beside
+            else each.resolve(environment)
+            for field, each in named.items()
+        }

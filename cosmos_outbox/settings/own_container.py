@@ -1,0 +1,29 @@
+"""A team's own container: nothing of the team's documents is known but what is declared here."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class OwnContainer:
+    """A container that holds a team's own documents, and beside each the events that its changes raise."""
+
+    partition_key: str | Sequence[str]
+    """Its partition key path, such as ``/tenantId``; of a hierarchical key the list of its paths."""
+    aggregates: Mapping[str, str | None]
+    """The types of what raises events. Of each the path of the sequence in its document, such as ``/lastSequence``: the
+    document is then written with each event, at the version that was read, and the events have no gap. None: the events
+    of this type have no sequence."""
+    default_ttl: int = -1
+    """The container's default TTL in seconds; -1: a document expires only by a ``ttl`` of its own."""
+
+    def __post_init__(self) -> None:
+        if self.default_ttl != -1 and self.default_ttl < 1:
+            raise ValueError(
+                "default_ttl must be -1, or a number of seconds: with TTL off no event would ever expire"
+            )
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The paths of the partition key."""
+        return (self.partition_key,) if isinstance(self.partition_key, str) else tuple(self.partition_key)

@@ -1,0 +1,142 @@
+"""The publisher's own HTTP API as a source: each answer counts for what it proves, and for no more.
+
+=====================  ==============================================================================================
+``at-its-sequence``    200 is the aggregate as it was at the sequence in the answer. Whether that is far enough, the
+                       inbox decides; an answer without a sequence shows nothing.
+``asked-for-newest``   A publisher that answers ``Cache-Control: no-cache`` from its newest state is read behind a fence
+                       in this way: then 200 misses nothing, and 404 proves that there is none.
+``404-may-be-old``     From another publisher 404 may be the answer of a replica that lags, and proves nothing until it
+                       has been the only answer for ``GONE_AFTER_SECONDS``: until then the message waits.
+``410-is-proof``       410 says that the aggregate was there and is deleted: no older state says that.
+``away-or-its-own``    No answer, 401, 403, 408, 429 and 5xx hit every aggregate alike, and are waited for; another
+                       status hits this one.
+=====================  ==============================================================================================
+
+Not ``asked-for-newest``, a 200 may be old too: a deleted aggregate is then found by the sweep, later, and an event
+without a sequence cannot be shown to be in it. Such a publisher has to give its events sequences.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+from urllib.parse import quote
+
+import aiohttp
+
+from cosmos_outbox.inbox.entry import Found
+from cosmos_outbox.inbox.errors import SourceBehind, StoreAway
+from cosmos_outbox.inbox.event import AggregateKey
+from cosmos_outbox.settings.names import Named
+
+S = TypeVar("S")
+
+GONE_AFTER_SECONDS = 600.0
+"""Longer than a replica lags, and than a change is on its way."""
+
+CALL_SECONDS = 10.0
+_AT_ONCE = 4
+"""How many calls a process has under way: a sweep asks for every entry, and the API is another team's."""
+
+_MOST_MISSING = 10_000
+"""How many aggregates are remembered as missing: the oldest are forgotten, and wait longer."""
+
+_AWAY = {401, 403, 408, 429}
+_GONE = 410
+
+
+@dataclass(frozen=True)
+class HttpApi(Generic[S]):
+    """Declares a publisher's API as the source: ``GET <address>/<id>`` answers with the aggregate as JSON."""
+
+    address: Named
+    """The setting with the address, and its value where nobody sets it: ``https://people.example/api/people``."""
+    state_of: Callable[[Mapping[str, Any]], S]
+    """The subscriber's state of an answer."""
+    sequence: str = "lastSequence"
+    """The answer's field with the sequence of the aggregate's newest event."""
+    answers_newest: bool = False
+    """Whether ``Cache-Control: no-cache`` gets the newest state, as the calls of this library's resources do."""
+    key: Named | None = None
+    """The setting with a key that is sent in ``key_header``; None: none is sent."""
+    key_header: str = "x-functions-key"
+
+    def made(self, environment: Mapping[str, str]) -> "HttpSource[S]":
+        """The source. Opens no connection. Raises Misconfigured."""
+        headers = {self.key_header: self.key.resolve(environment)} if self.key else {}
+        return HttpSource(self, self.address.resolve(environment).rstrip("/"), headers)
+
+
+@dataclass
+class HttpSource(Generic[S]):
+    """See :class:`cosmos_outbox.inbox.ports.Source`."""
+
+    declared: HttpApi[S]
+    address: str
+    headers: Mapping[str, str] = field(repr=False)
+    clock: Callable[[], float] = time.monotonic
+    _missing: dict[AggregateKey, float] = field(default_factory=dict, repr=False)
+    """Since when each was answered with 404, and with nothing else."""
+    _session: aiohttp.ClientSession | None = None
+    _places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_ONCE), repr=False)
+
+    async def read(self, key: AggregateKey) -> Found[S] | None:
+        """The aggregate; it may be old, and None is no proof. Raises StoreAway, SourceBehind."""
+        _, found = await self._asked(key, {})
+        return found
+
+    async def newest(self, key: AggregateKey) -> Found[S] | None:
+        """The aggregate; None: it is proven to be gone. Raises StoreAway, SourceBehind."""
+        fence = {"Cache-Control": "no-cache"} if self.declared.answers_newest else {}
+        status, found = await self._asked(key, fence)
+        if found is None and not (self.declared.answers_newest or status == _GONE):
+            self._must_stay_missing(key)
+        return found
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._session is not None:
+            await self._session.close()
+
+    async def _asked(self, key: AggregateKey, headers: Mapping[str, str]) -> tuple[int, Found[S] | None]:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(CALL_SECONDS))
+        url, body = f"{self.address}/{quote(key.id, safe='')}", None
+        try:
+            async with (
+                self._places,
+                self._session.get(url, headers={**self.headers, **headers}) as answer,
+            ):
+                status, after = answer.status, answer.headers.get("Retry-After", "")
+                if status == 200:
+                    body = await answer.json(content_type=None)
+        except (TimeoutError, aiohttp.ClientError, OSError) as error:
+            raise StoreAway(f"the publisher's API does not answer: {type(error).__name__}") from error
+        except ValueError:
+            raise SourceBehind(f"the publisher's API answers with no JSON for {key}") from None
+        if status == 200:
+            self._missing.pop(key, None)
+            return status, self._found(key, body)
+        if status in (404, _GONE):
+            return status, None
+        if status in _AWAY or status >= 500:
+            pause = float(after) if after.isdigit() else 1.0
+            raise StoreAway(f"the publisher's API answers {status}", retry_after_seconds=pause)
+        raise SourceBehind(f"the publisher's API answers {status} for {key}")
+
+    def _found(self, key: AggregateKey, body: Any) -> Found[S]:
+        sequence = body.get(self.declared.sequence) if isinstance(body, dict) else None
+        if type(sequence) is not int or sequence < 0:
+            raise SourceBehind(
+                f"the publisher's API does not say how far {key} has come: {self.declared.sequence} must be a number"
+            )
+        return Found(sequence, None if body.get("deleted") is True else self.declared.state_of(body))
+
+    def _must_stay_missing(self, key: AggregateKey) -> None:
+        """Raises SourceBehind until the aggregate has been missing for long enough."""
+        since = self._missing.setdefault(key, self.clock())
+        while len(self._missing) > _MOST_MISSING:
+            del self._missing[next(iter(self._missing))]
+        if self.clock() - since < GONE_AFTER_SECONDS:
+            raise SourceBehind(f"the publisher's API does not find {key}, which may be an old answer")

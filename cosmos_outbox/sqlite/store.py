@@ -1,0 +1,58 @@
+"""Declares a file as a subscriber's store. See :class:`cosmos_outbox.wiring.subscribing.StoreOf`."""
+
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel
+
+from cosmos_outbox.inbox.form import EntryForm
+from cosmos_outbox.settings.names import Named
+from cosmos_outbox.sqlite.database import Database
+from cosmos_outbox.sqlite.entries import SqliteEntries, SqliteListing
+from cosmos_outbox.sqlite.set_aside import SqliteSetAside
+from cosmos_outbox.sqlite.walk_lists import SqliteLists
+
+S = TypeVar("S", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class SqliteFile:
+    """A file on a disk that lasts: ``SqliteFile(Named("MAILING_DATABASE", "mailing.db"))``."""
+
+    path: Named
+
+    def open(self, environment: Mapping[str, str], resources: AsyncExitStack) -> "SqliteStore":
+        """The store. Opens no file. Raises Misconfigured."""
+        database = Database(Path(self.path.resolve(environment)))
+        resources.push_async_callback(database.close)
+        return SqliteStore(database)
+
+
+@dataclass(frozen=True)
+class SqliteStore:
+    """See :class:`cosmos_outbox.wiring.subscribing.Store`."""
+
+    database: Database
+
+    def entries(self, name: str, form: EntryForm[S], deleted_ttl_seconds: int | None) -> SqliteEntries[S]:
+        """Of one read model."""
+        return SqliteEntries(self.database, name, form, deleted_ttl_seconds)
+
+    def listing(self, name: str, form: EntryForm[S]) -> SqliteListing[S]:
+        """Of one read model."""
+        return SqliteListing(self.database, name, form)
+
+    def lists(self, name: str, walk: str, form: int) -> SqliteLists:
+        """The entries of one read model, for a walk."""
+        return SqliteLists(self.database, name, walk, form)
+
+    def set_aside(self, subscription: str, closed_ttl_seconds: int) -> SqliteSetAside:
+        """Of one subscription."""
+        return SqliteSetAside(self.database, subscription, closed_ttl_seconds)
+
+    async def check(self) -> None:
+        """Returns if the file can be used. Raises StoreAway."""
+        await self.database.check()

@@ -1,0 +1,170 @@
+"""One set of exporters a process, only where a setting asks for it, and no export waits for another's answer.
+
+Without a setting nothing of the SDK is imported. Where the host's worker, or anybody else, has set up the SDK before,
+its exporters are used and none are added: nothing is sent twice. Metrics and traces are exported here; the log lines
+are the host's affair (``docs/decisions/0020-telemetry.md``). Queues are bounded, exports run in threads of their own,
+and an endpoint that is away costs one log line a minute.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from opentelemetry import metrics, trace
+
+from cosmos_outbox.outbox.once_a_minute import OnceAMinute
+from cosmos_outbox.settings.environment import TelemetrySettings
+from cosmos_outbox.settings.errors import Misconfigured
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.metrics import MeterProvider
+    from opentelemetry.sdk.metrics.export import MetricExporter
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SpanExporter
+
+FLUSH_SECONDS = 5.0
+"""How long the end of a process waits for the last export."""
+
+LIBRARIES = ("opentelemetry", "azure.monitor.opentelemetry")
+"""The loggers of what exports."""
+
+OF_ITS_OWN = "STATSBEAT_DISABLED_ALL", "CONTROLPLANE_DISABLED", "SDKSTATS_DISABLED"
+"""The exporter's reports about itself, to Microsoft and among our metrics. A private network does not let them out."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Exporting:
+    """The SDK of this process."""
+
+    meters: "MeterProvider"
+    tracers: "TracerProvider"
+
+    async def flush(self) -> None:
+        """Send what is left, for ``FLUSH_SECONDS`` at most. Raises nothing: telemetry is not worth a failure."""
+        loop, done = asyncio.get_running_loop(), asyncio.Event()
+
+        def both() -> None:
+            try:
+                self.meters.force_flush(int(FLUSH_SECONDS * 1000))
+                self.tracers.force_flush(int(FLUSH_SECONDS * 1000))
+            except Exception as error:  # noqa: BLE001 - whatever an exporter raises
+                _log.warning("the last telemetry is not sent: %s", type(error).__name__)
+            finally:
+                with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+                    loop.call_soon_threadsafe(done.set)
+
+        # A thread that the end of the process does not wait for: an exporter may be in a long attempt.
+        threading.Thread(target=both, name="telemetry-flush", daemon=True).start()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FLUSH_SECONDS):
+                await done.wait()
+
+
+_exporting: Exporting | None = None
+
+
+def export(settings: TelemetrySettings, service: str) -> Exporting | None:
+    """Set up the SDK at the first call of the process. None: nobody asks for it, or somebody else has done it.
+
+    Raises Misconfigured: the connection string is none.
+    """
+    global _exporting  # noqa: PLW0603 - the API's providers are the process's as well
+    if _exporting is None and settings.wanted:
+        _exporting = _set_up(settings, service)
+    return _exporting
+
+
+def _set_up(settings: TelemetrySettings, service: str) -> Exporting | None:
+    from opentelemetry.sdk.metrics import MeterProvider  # noqa: PLC0415 - slow to import, and mostly not needed
+    from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader  # noqa: PLC0415
+    from opentelemetry.sdk.resources import Resource  # noqa: PLC0415
+    from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
+
+    if isinstance(trace.get_tracer_provider(), TracerProvider) or isinstance(
+        metrics.get_meter_provider(), MeterProvider
+    ):
+        _log.info("telemetry is exported by what has set up OpenTelemetry in this process before")
+        return None
+    for library in LIBRARIES:  # an endpoint that is away makes a line for each attempt
+        logging.getLogger(library).addHandler(_OncePerMinute(logging.WARNING))
+        logging.getLogger(library).propagate = False
+    try:
+        resource = Resource.create(_described(service))
+        exporters = _exporters(settings)
+        tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
+        for _, span in exporters:
+            tracers.add_span_processor(BatchSpanProcessor(span))
+        meters = MeterProvider(
+            [PeriodicExportingMetricReader(metric) for metric, _ in exporters],
+            resource,
+            shutdown_on_exit=False,
+        )
+    except Misconfigured:
+        raise
+    except Exception as error:  # noqa: BLE001 - a package that does not fit the host's, a setting OTEL_...: the app goes on
+        _log.error("no metrics and traces are exported, since the exporter cannot be made: %s", error)
+        return None
+    metrics.set_meter_provider(meters)
+    trace.set_tracer_provider(tracers)
+    return Exporting(meters, tracers)
+
+
+def _exporters(settings: TelemetrySettings) -> "list[tuple[MetricExporter, SpanExporter]]":
+    made: list[tuple[MetricExporter, SpanExporter]] = []
+    if settings.application_insights:
+        for name in OF_ITS_OWN:
+            os.environ.setdefault(f"APPLICATIONINSIGHTS_{name}", "true")
+        from azure.core.pipeline.policies import SansIOHTTPPolicy  # noqa: PLC0415
+        from azure.monitor.opentelemetry.exporter import (  # noqa: PLC0415
+            AzureMonitorMetricExporter,
+            AzureMonitorTraceExporter,
+        )
+
+        # APPLICATIONINSIGHTS_AUTHENTICATION_STRING is read by the exporter: it names the managed identity.
+        how: dict[str, Any] = {
+            "connection_string": settings.application_insights,
+            "disable_offline_storage": True,
+            "http_logging_policy": SansIOHTTPPolicy(),  # a request that sends telemetry is no log line
+        }
+        try:
+            made.append((AzureMonitorMetricExporter(**how), AzureMonitorTraceExporter(**how)))
+        except ValueError:
+            raise Misconfigured(
+                "APPLICATIONINSIGHTS_CONNECTION_STRING is no connection string of Application Insights: copy the one "
+                "of the resource, or remove the setting"
+            ) from None
+    if settings.otlp:
+        from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter  # noqa: PLC0415
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
+
+        # They read their address, and more, from OTEL_EXPORTER_OTLP_...
+        made.append((OTLPMetricExporter(), OTLPSpanExporter()))
+    return made
+
+
+def _described(service: str) -> dict[str, str]:
+    """The process, for who looks at the telemetry of several. What OTEL_SERVICE_NAME says goes first."""
+    instance = {"service.instance.id": f"{socket.gethostname()}-{os.getpid()}"}
+    if os.environ.get("OTEL_SERVICE_NAME"):
+        return instance
+    return instance | {"service.name": os.environ.get("WEBSITE_SITE_NAME") or service}
+
+
+class _OncePerMinute(logging.Handler):
+    """Tells at most one line a minute of what the exporters log."""
+
+    def __init__(self, level: int) -> None:
+        super().__init__(level)
+        self._saying = OnceAMinute()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self._saying.due():
+            _log.warning("telemetry: %s", record.getMessage().partition("\n")[0])

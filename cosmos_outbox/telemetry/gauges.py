@@ -1,0 +1,53 @@
+"""How the relay and the records of a subscriber are, as a timer or a worker has read it from the store."""
+
+import time
+
+from opentelemetry.metrics import get_meter
+
+from cosmos_outbox.outbox.telemetry import OFTEN, SELDOM, Reading
+
+_backlog, _oldest_waiting, _ttl_used = Reading(SELDOM), Reading(SELDOM), Reading(SELDOM)
+_set_aside, _set_aside_oldest = Reading(OFTEN), Reading(OFTEN)
+_of_subscriptions: dict[str, tuple[int, float, float]] = {}
+"""The messages, the oldest, and when they were read. As many as the process has subscribers."""
+
+clock = time.monotonic
+
+_meter = get_meter("outbox.upkeep")
+_meter.create_observable_gauge(
+    "outbox.relay.backlog", [_backlog], "{transaction}", "Transactions that are not forwarded"
+)
+_meter.create_observable_gauge(
+    "outbox.relay.oldest_waiting",
+    [_oldest_waiting],
+    "s",
+    "The age of the oldest change that is not forwarded",
+)
+_meter.create_observable_gauge(
+    "outbox.relay.ttl_used", [_ttl_used], "1", "The share of its TTL that the oldest waiting change has used"
+)
+_meter.create_observable_gauge(
+    "outbox.set_aside.messages", [_set_aside], "{message}", "Messages that are set aside"
+)
+_meter.create_observable_gauge(
+    "outbox.set_aside.oldest", [_set_aside_oldest], "s", "The age of the oldest message that is set aside"
+)
+
+
+def relay(backlog: int, oldest_waiting_seconds: float, ttl_used: float) -> None:
+    """How far the relay is, over all leases. ``ttl_used``: 1 when a lease is missing, since then nobody knows."""
+    _backlog.set(backlog)
+    _oldest_waiting.set(oldest_waiting_seconds)
+    _ttl_used.set(ttl_used)
+
+
+def set_aside(subscription: str, messages: int, oldest_seconds: float) -> None:
+    """How many messages of one subscription are set aside, and how old the oldest is; 0 when there is none.
+
+    A process may have several subscriptions: the gauges tell the sum and the oldest of those that are still read.
+    """
+    now = clock()
+    _of_subscriptions[subscription] = messages, oldest_seconds, now
+    fresh = [each for each in _of_subscriptions.values() if now - each[2] <= 2 * OFTEN]  # a run may take long
+    _set_aside.set(sum(each for each, _, _ in fresh))
+    _set_aside_oldest.set(max(oldest for _, oldest, _ in fresh))

@@ -1,0 +1,128 @@
+"""Sends and received messages are measured and traced as OpenTelemetry's messaging conventions have it.
+
+https://opentelemetry.io/docs/specs/semconv/messaging/. A message belongs to the span in which its event was created.
+A send carries many messages, so it is linked to their spans; who handles a message continues the message's own trace.
+"""
+
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+
+from opentelemetry.context import Context
+from opentelemetry.metrics import get_meter
+from opentelemetry.trace import SpanContext, SpanKind, StatusCode, get_current_span
+
+from cosmos_outbox.telemetry.tracing import CORRELATION_ID, parent, span
+
+MOST_LINKS = 100
+"""So many of its messages a send is linked to; a span with more is cut by the SDK at 128."""
+
+CANCELLED = "cancelled"
+"""The ``error.type`` of a send that was given up because its time was over."""
+
+_DURATIONS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10)
+"""The bounds that the conventions advise, in seconds."""
+_SIZES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000)
+
+_meter = get_meter("outbox.messaging")
+_sent = _meter.create_counter("messaging.client.sent.messages", "{message}", "Messages handed to the topic")
+_duration = _meter.create_histogram(
+    "messaging.client.operation.duration",
+    "s",
+    "Duration of a send",
+    explicit_bucket_boundaries_advisory=_DURATIONS,
+)
+_batch = _meter.create_histogram(
+    "outbox.batch.events",
+    "{event}",
+    "Events in a send that was accepted",
+    explicit_bucket_boundaries_advisory=_SIZES,
+)
+
+
+class Attempt:
+    """One send; the sender says what it ended with."""
+
+    def __init__(self) -> None:
+        self.error_type: str | None = CANCELLED
+
+    def accepted(self) -> None:
+        """The topic has all messages."""
+        self.error_type = None
+
+    def failed(self, error_type: str) -> None:
+        """The topic may not have them; ``error_type`` is one of a few."""
+        self.error_type = error_type
+
+
+@contextmanager
+def sending(topic: str, messages: int, traceparents: Iterable[str | None]) -> Iterator[Attempt]:
+    """Measure a send. ``traceparents``: those of its messages, looked at only if the span is recorded."""
+    attributes = _to(topic)
+    attempt = Attempt()
+    began = time.perf_counter()
+    more: dict[str, str | int] = {
+        "messaging.operation.type": "send",
+        "messaging.batch.message_count": messages,
+    }
+    with span(f"send {topic}", SpanKind.CLIENT, attributes | more) as begun:
+        if begun.is_recording():
+            for context in islice(_contexts(traceparents), MOST_LINKS):
+                begun.add_link(context)
+        try:
+            yield attempt
+        finally:
+            if attempt.error_type is not None:
+                attributes["error.type"] = attempt.error_type
+                begun.set_attribute("error.type", attempt.error_type)
+                begun.set_status(StatusCode.ERROR)
+            _sent.add(messages, attributes)
+            _duration.record(time.perf_counter() - began, attributes)
+            if attempt.error_type is None:
+                _batch.record(messages)
+
+
+def no_link(topic: str, messages: int, error_type: str) -> None:
+    """So many messages were to be sent, and no link to the topic could be opened."""
+    _sent.add(messages, _to(topic) | {"error.type": error_type})
+
+
+def _to(topic: str) -> dict[str, str | int]:
+    return {
+        "messaging.system": "servicebus",
+        "messaging.operation.name": "send",
+        "messaging.destination.name": topic,
+    }
+
+
+@contextmanager
+def processing(
+    topic: str, subscription: str, message_id: str, correlation_id: str | None, within: Context | None
+) -> Iterator[None]:
+    """The handling of one message: a part of the trace in which its event was created, linked to the host's call.
+
+    ``within`` is that trace, as :func:`cosmos_outbox.telemetry.tracing.parent` gives it.
+    """
+    attributes = {
+        "messaging.system": "servicebus",
+        "messaging.operation.name": "process",
+        "messaging.operation.type": "process",
+        "messaging.destination.name": topic,
+        "messaging.destination.subscription.name": subscription,
+        "messaging.message.id": message_id,
+    }
+    if correlation_id is not None:
+        attributes[CORRELATION_ID] = correlation_id
+    host = get_current_span().get_span_context()
+    with span(f"process {topic}", SpanKind.CONSUMER, attributes, within) as begun:
+        if within is not None and host.is_valid and begun.is_recording():
+            begun.add_link(host)
+        yield
+
+
+def _contexts(traceparents: Iterable[str | None]) -> Iterator[SpanContext]:
+    """Each once: the events of one transaction have one context."""
+    for traceparent in dict.fromkeys(traceparents):
+        if (found := parent(traceparent)) is not None:
+            yield get_current_span(found).get_span_context()

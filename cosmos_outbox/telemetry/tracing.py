@@ -1,0 +1,155 @@
+"""One trace leads from a request over the stored event and its message to the subscriber's write.
+
+The link between the parts is a W3C trace context, ``traceparent`` and ``tracestate``, as text: in the request, in the
+event's document, in the message. A trace is continued also where this process records nothing, so that the recording
+parts find each other. What a span tells of an error is the error's class: its text may hold what it failed on, which is
+personal data.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+from opentelemetry import context as otel
+from opentelemetry.context import Context
+from opentelemetry.trace import Span, SpanKind, StatusCode, get_current_span, get_tracer, set_span_in_context
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from cosmos_outbox.outbox.unit_of_work import Origin
+
+Attributes = Mapping[str, str | int]
+
+CORRELATION_ID = "outbox.correlation_id"
+"""Not ``messaging.message.conversation_id``: the exporter to Application Insights drops what begins with messaging."""
+
+LONGEST = f"00-{'0' * 32}-{'0' * 16}-00"
+"""As long as any ``traceparent``."""
+
+LONGEST_STATE = 512
+"""What everybody has to pass on: https://www.w3.org/TR/trace-context/#tracestate-limits"""
+
+_MEMBERS = 32
+_MEMBER = re.compile(
+    r"(?P<key>[a-z][_0-9a-z*/-]{0,255}|[a-z0-9][_0-9a-z*/-]{0,240}@[a-z][_0-9a-z*/-]{0,13})="
+    r"[\x20-\x2b\x2d-\x3c\x3e-\x7e]{0,255}[\x21-\x2b\x2d-\x3c\x3e-\x7e]"
+)
+
+_tracer = get_tracer("outbox")
+_w3c = TraceContextTextMapPropagator()
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The text by which others continue a trace."""
+
+    parent: str
+    """The ``traceparent``."""
+    state: str | None = None
+    """The ``tracestate``: what each vendor on the way wants to find again."""
+
+
+class Invocation(Protocol):
+    """What the Functions host tells of a call: ``azure.functions.Context``."""
+
+    @property
+    def trace_context(self) -> "HostTrace": ...
+
+
+class HostTrace(Protocol):
+    """The host's own trace of a call."""
+
+    @property
+    def trace_parent(self) -> str | None: ...
+    @property
+    def trace_state(self) -> str | None: ...
+
+
+def valid_state(given: object) -> str | None:
+    """A ``tracestate`` as it is passed on; None for what is none, or longer than ``LONGEST_STATE``."""
+    text = given if isinstance(given, str) else ""
+    members = [member for each in text.split(",") if (member := each.strip(" \t"))]
+    keys = {match["key"] for member in members if (match := _MEMBER.fullmatch(member))}
+    state = ",".join(members)
+    return state if 0 < len(keys) == len(members) <= _MEMBERS and len(state) <= LONGEST_STATE else None
+
+
+def parent(traceparent: str | None, tracestate: str | None = None) -> Context | None:
+    """What a span is begun in to continue this trace; None for what is no trace."""
+    if not traceparent:
+        return None
+    carrier = {"traceparent": traceparent}
+    if state := valid_state(tracestate):  # the library logs a line for each that is not valid
+        carrier["tracestate"] = state
+    return _w3c.extract(carrier, Context()) or None
+
+
+def trace_of(span: Span) -> Trace | None:
+    """The text by which others continue a span; None when it is in no trace."""
+    carrier: dict[str, str] = {}
+    _w3c.inject(carrier, set_span_in_context(span, Context()))
+    return Trace(carrier["traceparent"], carrier.get("tracestate")) if carrier else None
+
+
+def nearest(given: Trace | None) -> Trace | None:
+    """The trace that a call belongs to: the caller's, of which the host may have a nearer span; else the host's own."""
+    hosts = trace_of(get_current_span())
+    if given is None or hosts is None:
+        return given or hosts
+    if hosts.parent.split("-")[1] != given.parent.split("-")[1]:
+        return given
+    return Trace(hosts.parent, hosts.state or given.state)
+
+
+@contextmanager
+def invoked(invocation: Invocation | None) -> Iterator[None]:
+    """What begins meanwhile belongs to the host's span of this call, unless the process has a span of its own."""
+    found = None
+    if invocation is not None and not get_current_span().get_span_context().is_valid:
+        hosts = invocation.trace_context
+        found = parent(getattr(hosts, "trace_parent", None), getattr(hosts, "trace_state", None))
+    if found is None:
+        yield
+        return
+    token = otel.attach(found)
+    try:
+        yield
+    finally:
+        otel.detach(token)
+
+
+@contextmanager
+def span(name: str, kind: SpanKind, attributes: Attributes, within: Context | None = None) -> Iterator[Span]:
+    """A span, in ``within`` or in what is current; it ends with the body, and an error of the body marks it."""
+    with _tracer.start_as_current_span(
+        name,
+        within,
+        kind,
+        dict(attributes),
+        record_exception=False,
+        set_status_on_exception=False,
+    ) as begun:
+        try:
+            yield begun
+        except BaseException as error:
+            begun.set_attribute("error.type", type(error).__qualname__)
+            begun.set_status(StatusCode.ERROR)
+            raise
+
+
+@contextmanager
+def committing(origin: Origin) -> Iterator[Origin]:
+    """The span in which events are created, for their messages to be found under; the origin that they then carry."""
+    attributes = {CORRELATION_ID: origin.correlation_id}
+    within = parent(origin.traceparent, origin.tracestate)
+    with span("create events", SpanKind.PRODUCER, attributes, within) as begun:
+        trace = trace_of(begun) if begun.is_recording() else None
+        yield origin if trace is None else Origin(origin.correlation_id, trace.parent, trace.state)
+
+
+@contextmanager
+def writing(what: str) -> Iterator[None]:
+    """A write of the subscriber."""
+    with span(f"write {what}", SpanKind.CLIENT, {"db.system.name": "azure.cosmosdb"}):
+        yield

@@ -1,0 +1,1 @@
+"""Builds a service from its declaration and its settings, and does nothing else: no connection is opened here."""

@@ -1,0 +1,141 @@
+"""An aggregate leaves all that its service keeps: its own documents, every read model, every subscriber's records.
+
+Nobody lists these places for it: they are those that the service declares, so that a subscriber that is added later is
+not forgotten.
+"""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from cosmos_outbox.cosmos.upkeep.erasure import ParkedEraser, PartitionEraser, Remains, SetAsideEraser
+from cosmos_outbox.inbox.effect_operator import EffectOperator, OpenEffect
+from cosmos_outbox.inbox.entry import Entry, Stamp
+from cosmos_outbox.inbox.errors import Contended, EntryChanged, NotInTurn, NotSetAside
+from cosmos_outbox.inbox.event import AggregateKey as EntryKey
+from cosmos_outbox.inbox.state import ATTEMPTS, StateInbox
+from cosmos_outbox.operations.erasing import Eraser
+from cosmos_outbox.operations.leaving import REASON
+from cosmos_outbox.outbox.aggregate import AggregateKey
+from cosmos_outbox.outbox.erasable import Erasable
+from cosmos_outbox.outbox.errors import AggregateNotFound
+from cosmos_outbox.outbox.unit_of_work import Origin, utc_now
+from cosmos_outbox.wiring.service import Wired
+
+if TYPE_CHECKING:
+    from cosmos_outbox.servicebus.dead_letters import Collected
+
+_EFFECTS_AT_ONCE = 100
+
+
+def wire_eraser(wired: Wired, of: Erasable) -> Eraser:
+    """The eraser of one type of aggregate. Opens no connection: the first use opens it."""
+    outbox, settings = wired.outbox, wired.settings
+    remains = Remains(of.aggregate_type, of.data, of.kept)
+    places = _Places(wired, of)
+    records = outbox.container(settings.cosmos_set_aside_container)
+    return Eraser(
+        observer=outbox.observer,
+        parking=outbox.parking,
+        partition=PartitionEraser(outbox.container(settings.cosmos_container), remains),
+        parked=ParkedEraser(outbox.container(settings.cosmos_parked_container)),
+        set_aside=AllSetAside(
+            [
+                SetAsideEraser(records, each.subscriber.subscription, settings.event_ttl_seconds)
+                for each in wired.subscriptions.values()
+            ]
+        ),
+        delete=places.delete,
+        collect=places.collect,
+        empty_read_model=places.empty,
+    )
+
+
+@dataclass(frozen=True)
+class AllSetAside:
+    """The records of all subscriptions of a service."""
+
+    each: list[SetAsideEraser]
+
+    async def erase(self, aggregate_id: str) -> int:
+        """As :meth:`SetAsideEraser.erase` does, of each."""
+        return sum([await one.erase(aggregate_id) for one in self.each])
+
+
+@dataclass(frozen=True)
+class _Places:
+    wired: Wired
+    of: Erasable
+
+    async def delete(self, key: AggregateKey) -> None:
+        """Delete the aggregate; somebody else may have been faster. Raises as ``Aggregates.change`` does."""
+        origin = Origin(correlation_id=f"erase-{uuid4()}")
+        try:
+            await self.wired.aggregates.change(
+                self.of.kind, key.id, lambda found: self.of.delete(found, at=utc_now()), origin
+            )
+        except AggregateNotFound:
+            return
+
+    async def collect(self) -> "Collected":
+        """Move the dead letters of every subscription into records. Raises StoreAway."""
+        from cosmos_outbox.servicebus.dead_letters import Collected  # noqa: PLC0415 - slow to import
+
+        found = [await each.subscriber.collect() for each in self.wired.subscriptions.values()]
+        return Collected(sum(each.messages for each in found), all(each.emptied for each in found))
+
+    async def empty(self, key: AggregateKey) -> bool:
+        """Empty the entries of every read model, and give up the effects that wait. Raises StoreAway, Contended."""
+        entry_key = EntryKey(*key)
+        emptied = False
+        for each in self.wired.subscriptions.values():
+            if each.read_model is not None:
+                emptied = await _empty_entry(each.read_model.inbox, entry_key) or emptied
+            if each.effects is not None:
+                emptied = await _give_up(each.effects, entry_key) or emptied
+        return emptied
+
+
+async def _empty_entry(inbox: StateInbox[Any], key: EntryKey) -> bool:
+    """Make the entry a deleted one, whatever its sequence: events that come later find it deleted.
+
+    Without an entry there is nothing to do: an event that comes later finds the aggregate deleted, or gone.
+    """
+    for _ in range(ATTEMPTS):
+        read = await inbox.entries.newest(key)
+        if read is None or read.entry.deleted:
+            return False
+        deleted = Entry[Any](read.entry.last_sequence, None, None, read.entry.healed)
+        try:
+            await inbox.entries.put(key, deleted, Stamp(inbox.clock(), None), over=read.version)
+        except EntryChanged:
+            continue
+        return True
+    raise Contended(f"the entry of {key} changed each time: run the same command again")
+
+
+async def _give_up(operator: EffectOperator, key: EntryKey) -> bool:
+    """Give up the effects of the aggregate that nobody is done with, in their order: a waiting one holds its event."""
+    found = [each async for each in _open_effects(operator) if each.aggregate == key]
+    for each in sorted(found, key=lambda effect: effect.mark.sequence or 0):
+        try:
+            try:
+                await operator.discard(each.id, REASON)
+            except NotInTurn:
+                await operator.pass_missing(each.id, REASON)
+                await operator.discard(each.id, REASON)
+        except NotSetAside:  # it took place meanwhile
+            continue
+    return bool(found)
+
+
+async def _open_effects(operator: EffectOperator) -> AsyncIterator[OpenEffect]:
+    token = None
+    while True:
+        page = await operator.page(_EFFECTS_AT_ONCE, token)
+        for each in page.items:
+            yield each
+        token = page.continuation_token
+        if token is None:
+            return

@@ -1,0 +1,221 @@
+"""Clients are made only here, once for each wired service; whoever wires it closes them with its resources."""
+
+import functools
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+
+from cosmos_outbox.cosmos.aggregates.batch import Lifetimes
+from cosmos_outbox.cosmos.aggregates.claims import CosmosClaims
+from cosmos_outbox.cosmos.aggregates.documents import EventReader
+from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork
+from cosmos_outbox.cosmos.own.transaction import Transaction, Transactions
+from cosmos_outbox.cosmos.relay.history import CosmosEventHistory
+from cosmos_outbox.cosmos.relay.originals import CosmosOriginals
+from cosmos_outbox.cosmos.relay.parked_documents import ParkedDocuments
+from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
+from cosmos_outbox.cosmos.store.client import ContainerProxy, CosmosClient, cosmos_client
+from cosmos_outbox.cosmos.store.container import Container
+from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY, PartitionKeyPaths, Value
+from cosmos_outbox.cosmos.upkeep.expiry import Expiry
+from cosmos_outbox.operations.aggregate_past import AggregatePast
+from cosmos_outbox.operations.dependencies import LOOK_SECONDS, Dependency
+from cosmos_outbox.operations.forwarding import Forwarding
+from cosmos_outbox.operations.instance import Instance
+from cosmos_outbox.operations.own_erasing import OwnEraser
+from cosmos_outbox.operations.recent import Recent
+from cosmos_outbox.operations.relay_status import RelayObserver
+from cosmos_outbox.operations.shedding import LoadShedder
+from cosmos_outbox.outbox.claims import Claims
+from cosmos_outbox.outbox.on_commit import OnCommit
+from cosmos_outbox.outbox.parking import Parking
+from cosmos_outbox.outbox.publisher import Publisher
+from cosmos_outbox.outbox.relay import Relay
+from cosmos_outbox.outbox.republish import EventHistory
+from cosmos_outbox.outbox.unit_of_work import Origin, UnitOfWork, UnitOfWorkFactory
+from cosmos_outbox.settings.credentials import credential_for
+from cosmos_outbox.settings.environment import FeedSettings, Settings, shown
+from cosmos_outbox.settings.wire_names import WireNames
+from cosmos_outbox.telemetry.export import export
+from cosmos_outbox.wiring.late_publisher import LatePublisher
+
+HEALTH_SECONDS = 2.0
+"""How old the answer of the health function may be: the function is open, and each look at the store costs."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Outbox:
+    """The wired outbox of one service; the outbox does not depend on the service's aggregates."""
+
+    open_unit_of_work: UnitOfWorkFactory
+    on_commit: OnCommit
+    """Whatever commits events in this process calls it; a relay in this process listens."""
+    claims: Claims
+    relay: Relay
+    forwarding: Forwarding
+    """What a reader of the feed gives its pages to."""
+    parking: Parking
+    observer: RelayObserver
+    shedder: LoadShedder
+    """Every function that stores a change asks it first."""
+    events: EventReader
+    history: Callable[[str], EventHistory]
+    """The events that are still stored, read behind a session token of all physical partitions."""
+    feed: ContainerProxy
+    """The container whose change feed the relay reads."""
+    leases: ContainerProxy
+    expiry: Expiry
+    """Of the container whose change feed the relay reads."""
+    reading: FeedSettings
+    container: Callable[[str], Container]
+    """A container of the service's database by its name; the same object for the same name."""
+    check: Callable[[], Awaitable[None]]
+    """Returns if the store answers. Raises Unavailable, Throttled or Misconfigured."""
+    past: Callable[[], AggregatePast]
+    """What became of the events of one aggregate."""
+    dependencies: Sequence[Dependency]
+    """The store and the broker."""
+    instance: Instance
+    """This process."""
+    resources: AsyncExitStack
+    """Closes all clients."""
+    transactions: Transactions | None = None
+    """In a container of the team's own; None: the service declares none."""
+    own_events: OwnEraser | None = None
+    """Erases events from such a container."""
+
+    def transaction(
+        self, partition_key: Value | Sequence[Value], *, origin: Origin | None = None
+    ) -> Transaction:
+        """A transaction of the team's own documents and their events. Raises ValueError."""
+        if self.transactions is None:
+            raise ValueError("the service declares no OwnContainer: name one in Service(own=...)")
+        return self.transactions(partition_key, origin=origin)
+
+
+def wire_outbox(settings: Settings, names: WireNames) -> Outbox:
+    """Build a service's outbox from settings. Opens no connection: the first use opens it."""
+    paths = PARTITION_KEY if names.own is None else PartitionKeyPaths.beside_events(names.own.paths)
+    events = EventReader(names.untyped, paths)
+    resources = AsyncExitStack()
+    if exporting := export(settings.telemetry, names.source.strip("/")):
+        resources.push_async_callback(exporting.flush)  # the first pushed is the last closed
+    client = _cosmos(settings, resources)
+    database = client.get_database_client(settings.cosmos_database)
+
+    @functools.cache
+    def container_of(name: str) -> Container:
+        of_feed = name == settings.cosmos_container
+        return Container(client, settings.cosmos_database, name, paths=paths if of_feed else PARTITION_KEY)
+
+    container = container_of(settings.cosmos_container)
+    scope = f"{settings.cosmos.address}/{settings.cosmos_database}/{settings.cosmos_container}"
+
+    on_commit = OnCommit()
+    lifetimes = Lifetimes(settings.event_ttl_seconds, settings.idempotency_ttl_seconds)
+
+    def open_unit_of_work(origin: Origin) -> UnitOfWork:
+        return CosmosUnitOfWork(container, scope, origin, lifetimes, on_commit)
+
+    claims = CosmosClaims(
+        Container(client, settings.cosmos_database, settings.cosmos_claim_container),
+        settings.idempotency_ttl_seconds,
+    )
+    publisher = LatePublisher(lambda: _publisher(settings, names.source, resources))
+    feed = database.get_container_client(settings.cosmos_container)
+    leases = database.get_container_client(settings.cosmos_lease_container)
+    lot = CosmosParkingLot(
+        container_of(settings.cosmos_parked_container),
+        f"{scope}/parked",
+        ParkedDocuments(events),
+        ttl_seconds=settings.event_ttl_seconds,
+    )
+    originals = CosmosOriginals(container, events)
+    observer = RelayObserver(feed, leases, lot, settings.feed.lease_prefix, settings.event_ttl_seconds)
+    shedder = LoadShedder(observer.oldest_waiting_seconds, settings.shed_load_after_seconds)
+    resources.push_async_callback(shedder.close)
+    relay = Relay(publisher, lot, originals, settings.relay_send_seconds)
+    instance = Instance(shown(settings))
+    parking = Parking(lot, publisher, originals, settings.relay_send_seconds, settings.parked_max_age_seconds)
+    made = Outbox(
+        open_unit_of_work=open_unit_of_work,
+        on_commit=on_commit,
+        claims=claims,
+        relay=relay,
+        forwarding=Forwarding(relay, events, instance),
+        parking=parking,
+        observer=observer,
+        shedder=shedder,
+        events=events,
+        history=lambda session_token: CosmosEventHistory(container, events, session_token),
+        feed=feed,
+        leases=leases,
+        expiry=Expiry(
+            database, feed, container, default_ttl=-1 if names.own is None else names.own.default_ttl
+        ),
+        reading=settings.feed,
+        container=container_of,
+        check=Recent(container.check, seconds=HEALTH_SECONDS),
+        past=lambda: AggregatePast(container, events, lot, observer, names.own),
+        dependencies=(
+            Dependency("Cosmos DB", container.check),
+            Dependency("Service Bus", functools.partial(_try_sending, settings)),
+        ),
+        instance=instance,
+        resources=resources,
+    )
+    if names.own is None:
+        return made
+    parked = container_of(settings.cosmos_parked_container)
+    return replace(
+        made,
+        transactions=Transactions(container, names.own, settings.event_ttl_seconds, on_commit),
+        own_events=OwnEraser(observer, parking, container, parked),
+    )
+
+
+def _cosmos(settings: Settings, resources: AsyncExitStack) -> CosmosClient:
+    credential = credential_for(settings.cosmos)
+    client = cosmos_client(settings.cosmos, credential)
+    if credential:
+        resources.push_async_callback(credential.close)
+    resources.push_async_callback(client.close)
+    return client
+
+
+def _publisher(settings: Settings, source: str, resources: AsyncExitStack) -> Publisher:
+    from cosmos_outbox.servicebus.client import servicebus_client  # noqa: PLC0415 - slow to import: see LatePublisher
+    from cosmos_outbox.servicebus.message import CloudEvents  # noqa: PLC0415
+    from cosmos_outbox.servicebus.publisher import ServiceBusPublisher  # noqa: PLC0415
+
+    credential = credential_for(settings.servicebus)
+    client = servicebus_client(settings.servicebus, credential)
+    publisher = ServiceBusPublisher(
+        client,
+        settings.servicebus_topic,
+        service=CloudEvents(source, settings.event_schemas),
+        partitioned=settings.servicebus_topic_partitioned,
+        senders=settings.relay_senders,
+    )
+    if credential:
+        resources.push_async_callback(credential.close)
+    resources.push_async_callback(client.close)
+    resources.push_async_callback(publisher.close)
+    _log.info("at most %d connection(s) to Service Bus: RELAY_SENDERS", settings.relay_senders)
+    for missing in publisher.guarantees.left_to_subscribers():
+        _log.warning("%s", missing)
+    return publisher
+
+
+async def _try_sending(settings: Settings) -> None:
+    from cosmos_outbox.servicebus.inspection import try_sending  # noqa: PLC0415 - slow to import: see LatePublisher
+
+    credential = credential_for(settings.servicebus)
+    try:
+        await try_sending(settings.servicebus, credential, settings.servicebus_topic, seconds=LOOK_SECONDS)
+    finally:
+        if credential:
+            await credential.close()

@@ -1,0 +1,74 @@
+"""A service's clients are made once per process, inside the running loop, and closed when the loop ends.
+
+Nothing happens at import, since the host imports the app just to list its functions. The Python worker has no shutdown
+hook (https://github.com/Azure/azure-functions-python-worker/issues/1904), so a task waits for the end of the loop:
+``asyncio.run`` cancels the remaining tasks when it ends, and that task then closes the clients.
+"""
+
+import asyncio
+import gc
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager
+from typing import Generic, Protocol, TypeVar
+
+from cosmos_outbox.telemetry.correlation import tag_log_lines
+from cosmos_outbox.wiring.outbox import Outbox
+
+_log = logging.getLogger(__name__)
+
+
+class HasOutbox(Protocol):
+    """A service that has an outbox."""
+
+    @property
+    def outbox(self) -> Outbox: ...
+
+
+class HasResources(Protocol):
+    """A service that has clients to be closed."""
+
+    @property
+    def resources(self) -> AsyncExitStack: ...
+
+
+W = TypeVar("W", bound=HasResources)
+
+
+class OnePerProcess(Generic[W]):
+    """Makes a service at the first call, and closes its clients when the loop ends."""
+
+    def __init__(self, make: Callable[[], W]) -> None:
+        self._make = make
+        self._made: tuple[W, asyncio.AbstractEventLoop] | None = None
+        self._closing: asyncio.Task[None] | None = (
+            None  # kept here: a task without a reference may be collected
+        )
+
+    def __call__(self) -> W:
+        """The service of this process. Raises Misconfigured when a setting is missing or wrong."""
+        loop = asyncio.get_running_loop()
+        if self._made is None or self._made[1] is not loop:
+            tag_log_lines()
+            service = self._make()
+            gc.freeze()  # what is loaded stays: no collection need look at it again
+            self._made = service, loop
+            self._closing = loop.create_task(_close_when_the_loop_ends(service.resources))
+        return self._made[0]
+
+    @contextmanager
+    def taken_from(self, service: W) -> Iterator[None]:
+        """In the running loop, take this one in place of one of its own; whoever made it closes it."""
+        before, self._made = self._made, (service, asyncio.get_running_loop())
+        try:
+            yield
+        finally:
+            self._made = before
+
+
+async def _close_when_the_loop_ends(resources: AsyncExitStack) -> None:
+    try:
+        await asyncio.Event().wait()
+    finally:
+        await resources.aclose()
+        _log.debug("clients closed")

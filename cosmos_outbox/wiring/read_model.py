@@ -1,0 +1,94 @@
+"""A read model, wired: one entry an aggregate, kept from the events, healed and swept from the service's own documents.
+
+Whatever the aggregate: a service declares what its entries are, and how an event changes one.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from datetime import timedelta
+from typing import Any, Protocol, TypeVar
+
+from pydantic import BaseModel
+
+from cosmos_outbox.cosmos.inbox.entries import CosmosEntries
+from cosmos_outbox.cosmos.inbox.listing import EntryListing
+from cosmos_outbox.cosmos.inbox.source import CosmosSource
+from cosmos_outbox.cosmos.inbox.walk_lists import CosmosLists
+from cosmos_outbox.cosmos.store.token_key import TokenKey
+from cosmos_outbox.inbox.decision import Projection
+from cosmos_outbox.inbox.event import AggregateKey
+from cosmos_outbox.inbox.form import EntryForm
+from cosmos_outbox.inbox.reading import MessageReader
+from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS
+from cosmos_outbox.inbox.state import StateInbox
+from cosmos_outbox.inbox.sweep import Sweep
+from cosmos_outbox.settings.environment import TTL_MAX, Settings
+from cosmos_outbox.settings.names import Named
+from cosmos_outbox.wiring.kept import ReadModel
+from cosmos_outbox.wiring.outbox import Outbox
+from cosmos_outbox.wiring.subscription import Subscription, wire_subscriber
+
+S = TypeVar("S", bound=BaseModel)
+
+
+class Declared(Protocol[S]):
+    """What a service declares of a read model: see :class:`cosmos_outbox.wiring.service.ReadModelOf`."""
+
+    @property
+    def aggregate_type(self) -> str: ...
+    @property
+    def untyped(self) -> bool: ...
+    @property
+    def subscription(self) -> Named: ...
+    @property
+    def container(self) -> Named: ...
+    @property
+    def form(self) -> EntryForm[S]: ...
+    @property
+    def state_of(self) -> Callable[[Mapping[str, Any]], S]: ...
+    @property
+    def project(self) -> Projection[S]: ...
+
+
+def wire_read_model(settings: Settings, outbox: Outbox, of: Declared[S]) -> Subscription:
+    """Build a read model over the service's own container, and its subscriber. Opens no connection."""
+    container = settings.name(of.container)
+    entries = outbox.container(container)
+
+    async def blocked() -> Collection[AggregateKey]:
+        return [AggregateKey(*marker.aggregate) for marker in await outbox.observer.lot.blocked()]
+
+    inbox = StateInbox(
+        CosmosEntries(entries, of.form, tombstone_seconds(settings)),
+        CosmosSource(outbox.container(settings.cosmos_container), of.state_of),
+        of.project,
+    )
+
+    def lists(walk: str) -> CosmosLists:
+        sources = outbox.container(settings.cosmos_container)
+        return CosmosLists(entries, sources, of.aggregate_type, walk, of.form.version)
+
+    scope = f"{settings.cosmos.address}/{settings.cosmos_database}/{container}"
+    reader = MessageReader(of.aggregate_type, untyped=of.untyped)
+    tombstones = timedelta(seconds=settings.event_ttl_seconds)
+    sweep = Sweep(inbox, lists("sweep"), lists("sweep-changes"), blocked, tombstones)
+    model = ReadModel(inbox, sweep, EntryListing(entries, of.form, scope, TokenKey(entries)), lists)
+    subscriber = wire_subscriber(settings, outbox, settings.name(of.subscription), reader.read, inbox.handle)
+    return Subscription(subscriber, read_model=model)
+
+
+class Lasting(Protocol):
+    """How long an event may wait at the publisher."""
+
+    @property
+    def event_ttl_seconds(self) -> int: ...
+    @property
+    def parked_max_age_seconds(self) -> int: ...
+
+
+def tombstone_seconds(settings: Lasting) -> int:
+    """How long a deleted entry is kept: longer than any call, and than an event waits stored, parked and set aside.
+
+    An event that comes later still does no harm: where there is no entry, the aggregate itself is looked for.
+    """
+    waits = 2 * settings.event_ttl_seconds + settings.parked_max_age_seconds
+    return min(max(waits, 2 * int(LONGEST_CALL_SECONDS)), TTL_MAX)

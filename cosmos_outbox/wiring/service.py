@@ -1,0 +1,293 @@
+"""A service is declared once: a function app, a worker, a command and a test take the same object.
+
+A declaration does no I/O and reads no setting, so a module may make one at its import. Settings are read, and clients
+made, when the service is wired: once per process and event loop, by whoever uses it first.
+"""
+
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, AsyncExitStack
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from pydantic import BaseModel
+
+from cosmos_outbox.cosmos.own.numbering import Numbering
+from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY, PartitionKeyPaths
+from cosmos_outbox.inbox.decision import Projection
+from cosmos_outbox.inbox.effect import Unsure
+from cosmos_outbox.inbox.effects import Effect
+from cosmos_outbox.inbox.form import EntryForm
+from cosmos_outbox.outbox.aggregate import Aggregate, AggregateState
+from cosmos_outbox.outbox.aggregates import Aggregates
+from cosmos_outbox.outbox.erasable import Delete, Erasable
+from cosmos_outbox.outbox.event import DomainEvent
+from cosmos_outbox.settings.environment import Settings, load
+from cosmos_outbox.settings.errors import Misconfigured
+from cosmos_outbox.settings.names import Named, Names
+from cosmos_outbox.settings.own_container import OwnContainer
+from cosmos_outbox.settings.wire_names import WireNames
+from cosmos_outbox.wiring.outbox import Outbox, wire_outbox
+from cosmos_outbox.wiring.per_process import OnePerProcess
+from cosmos_outbox.wiring.subscription import Subscription
+
+if TYPE_CHECKING:
+    from cosmos_outbox.wiring.kept import ReadModel
+
+S = TypeVar("S", bound=BaseModel)
+A = TypeVar("A", bound=Aggregate[Any])
+
+
+@dataclass(frozen=True)
+class ReadModelOf(Generic[S]):
+    """A read model as it is declared: one entry an aggregate, kept from the events, in order, each applied once."""
+
+    name: str
+    aggregate_type: str
+    subscription: Named
+    container: Named
+    """Of the entries."""
+    form: EntryForm[S]
+    state_of: Callable[[Mapping[str, Any]], S]
+    """The entry's state of an aggregate's stored ``data``: an entry that lacks an event is read anew from there."""
+    project: Projection[S]
+    untyped: bool
+
+    def wire(self, settings: Settings, outbox: Outbox) -> Subscription:
+        """Its subscriber, with the sweep that finds what no event tells. Opens no connection."""
+        from cosmos_outbox.wiring.read_model import wire_read_model  # noqa: PLC0415 - not where nothing is received
+
+        return wire_read_model(settings, outbox, self)
+
+
+@dataclass(frozen=True)
+class EffectOf:
+    """An effect as it is declared: something outside the store, asked for at least once, with the event's id as key."""
+
+    name: str
+    aggregate_type: str
+    subscription: Named
+    container: Named
+    """Of what is remembered of the effects."""
+    run: Effect
+    unsure: Unsure
+    untyped: bool
+    form: None = None
+
+    def wire(self, settings: Settings, outbox: Outbox) -> Subscription:
+        """Its subscriber, with the timer that goes on with what waits. Opens no connection."""
+        from cosmos_outbox.wiring.effects import wire_effects  # noqa: PLC0415 - not where nothing is received
+
+        return wire_effects(settings, outbox, self)
+
+
+Subscriber = ReadModelOf[Any] | EffectOf
+
+
+@dataclass(frozen=True)
+class Wired:
+    """One service in one process: what its functions and calls use."""
+
+    service: "Service"
+    settings: Settings
+    outbox: Outbox
+    aggregates: Aggregates
+    """Creates, reads and changes the service's aggregates, each with its events in one transaction."""
+
+    @property
+    def resources(self) -> AsyncExitStack:
+        """Closes all clients."""
+        return self.outbox.resources
+
+    async def check(self) -> None:
+        """Returns if the store answers. Raises Unavailable, Throttled or Misconfigured."""
+        await self.outbox.check()
+
+    @cached_property
+    def subscriptions(self) -> Mapping[str, Subscription]:
+        """What the service subscribes to, by the names of its read models and effects."""
+        return {each.name: each.wire(self.settings, self.outbox) for each in self.service.subscribers}
+
+    def read_model(self, of: ReadModelOf[S]) -> "ReadModel[S]":
+        """What keeps a read model, and lists its entries. Raises KeyError: the service does not declare it."""
+        made = self.subscriptions[of.name].read_model
+        assert made is not None, "a read model's subscription keeps it"
+        return made
+
+
+@dataclass(frozen=True)
+class Service:
+    """A service that keeps aggregates and publishes their events.
+
+    ``name`` stands in the CloudEvents ``source`` of every event (``/name``): never change it once events are sent.
+    """
+
+    name: str
+    aggregates: Sequence[type[Aggregate[Any]]] = ()
+    names: Names = field(default_factory=Names)
+    untyped: str | None = None
+    """The aggregate type of events that were stored without one; None: there are no such events."""
+    own: OwnContainer | None = None
+    """What is known of a container with documents of the team's own, in which :meth:`transaction` stores events too."""
+    subscribers: list[Subscriber] = field(default_factory=list, init=False)
+    erasables: list[Erasable] = field(default_factory=list, init=False)
+
+    def __post_init__(self) -> None:
+        types = [each.aggregate_type for each in self.aggregates]
+        if len(set(types)) != len(types):
+            raise ValueError(f"two aggregates of {self.name} have one type: give each a type of its own")
+        if self.own is not None:
+            if self.aggregates:
+                raise ValueError(
+                    f"{self.name} has aggregates and a container of the team's own: declare two services, each with a "
+                    "container and a name"
+                )
+            PartitionKeyPaths.beside_events(self.own.paths)
+            Numbering(self.own.aggregates)
+        # A frozen object's own slot for the wired service of this process.
+        object.__setattr__(self, "_per_process", OnePerProcess(lambda: self.wire(os.environ)))
+
+    @property
+    def wire_names(self) -> WireNames:
+        """The names in documents and messages."""
+        return WireNames(f"/{self.name}", self.untyped, self.own)
+
+    @property
+    def paths(self) -> PartitionKeyPaths:
+        """Of the partition key of the container that the events are in."""
+        return PARTITION_KEY if self.own is None else PartitionKeyPaths(self.own.paths)
+
+    def read_model(  # noqa: PLR0913 - a declaration has a name for each of its parts
+        self,
+        name: str,
+        *,
+        of: type[Aggregate[Any]] | str,
+        form: EntryForm[S],
+        state_of: Callable[[Mapping[str, Any]], S],
+        project: Projection[S],
+        subscription: Named | str | None = None,
+        container: Named | str | None = None,
+    ) -> ReadModelOf[S]:
+        """Declare a read model of this service's own aggregates.
+
+        ``name``: of the subscription, of the container and of the functions, unless the two are named.
+        """
+        if self.own is not None:
+            raise ValueError(
+                f"{self.name} keeps documents of the team's own, which a read model cannot be healed from: keep the "
+                "read model in a service of its own that subscribes, or declare an effect"
+            )
+        kind = of if isinstance(of, str) else of.aggregate_type
+        declared = ReadModelOf(
+            name, kind, _named(name, "SUBSCRIPTION", subscription), _named(name, "CONTAINER", container),
+            form, state_of, project, untyped=self.untyped == kind,
+        )  # fmt: skip
+        self._add(declared)
+        return declared
+
+    def effect(
+        self,
+        name: str,
+        *,
+        of: type[Aggregate[Any]] | str,
+        subscription: Named | str | None = None,
+        container: Named | str | None = None,
+        unsure: Unsure = Unsure.RUN_AGAIN,
+    ) -> Callable[[Effect], EffectOf]:
+        """Declare an effect: the decorated function runs for each event, in the order of its aggregate.
+
+        It is asked for at least once: a process that dies between the effect and its record runs it again, or leaves it
+        to an operator, as ``unsure`` says. Give the event's id to the other side as its idempotency key.
+        """
+        kind = of if isinstance(of, str) else of.aggregate_type
+
+        def declare(run: Effect) -> EffectOf:
+            declared = EffectOf(
+                name, kind, _named(name, "SUBSCRIPTION", subscription), _named(name, "CONTAINER", container),
+                run, unsure, untyped=self.untyped == kind,
+            )  # fmt: skip
+            self._add(declared)
+            return declared
+
+        return declare
+
+    def erases(
+        self,
+        kind: type[A],
+        *,
+        delete: Delete[A],
+        remains: Callable[[Any], AggregateState],
+        kept: Collection[type[DomainEvent]] = (),
+    ) -> None:
+        """Declare that aggregates of a type can be erased: ``cosmos-outbox erase TYPE ID``.
+
+        ``delete`` deletes a living one with its event; ``remains`` gives a deleted one's state without what is
+        personal; ``kept`` are events with nothing personal in them, such as that of the deletion. All else is
+        emptied wherever this service keeps it.
+        """
+        self.erasables.append(Erasable(kind, delete, remains, frozenset(each.__name__ for each in kept)))
+
+    def settings(self, environment: Mapping[str, str]) -> Settings:
+        """The settings of this service. Raises Misconfigured."""
+        return load(environment, self.names, self._named())
+
+    def wire(self, environment: Mapping[str, str]) -> Wired:
+        """Build the service from settings. Opens no connection: the first use opens it. Raises Misconfigured."""
+        settings = self.settings(environment)
+        outbox = wire_outbox(settings, self.wire_names)
+        aggregates = Aggregates(outbox.open_unit_of_work, outbox.claims)
+        return Wired(self, settings, outbox, aggregates)
+
+    def __call__(self) -> Wired:
+        """The service of this process: call it inside the running loop. Raises Misconfigured."""
+        per_process: OnePerProcess[Wired] = self._per_process  # type: ignore[attr-defined]  # set in __post_init__
+        return per_process()
+
+    def taken_from(self, wired: Wired) -> AbstractContextManager[None]:
+        """Until the block ends, a call of the service in this loop gives this one; whoever wired it closes it."""
+        per_process: OnePerProcess[Wired] = self._per_process  # type: ignore[attr-defined]  # set in __post_init__
+        return per_process.taken_from(wired)
+
+    def _named(self) -> Iterator[Named]:
+        for each in self.subscribers:
+            yield each.subscription
+            yield each.container
+
+    def _add(self, subscriber: Subscriber) -> None:
+        if any(each.name == subscriber.name for each in self.subscribers):
+            raise ValueError(
+                f"{self.name} has two subscribers named {subscriber.name}: give each a name of its own"
+            )
+        self.subscribers.append(subscriber)
+
+
+def _named(name: str, what: str, given: Named | str | None) -> Named:
+    if isinstance(given, Named):
+        return given
+    return Named(f"{name.upper().replace('-', '_')}_{what}", given or name)
+
+
+def located(name: str) -> Service:
+    """The service that a command is told: a module that has one as ``service``, or MODULE.ATTRIBUTE.
+
+    Raises Misconfigured.
+    """
+    import importlib  # noqa: PLC0415 - of commands alone
+
+    module, _, attribute = name.rpartition(".")
+    for place, wanted in ((name, "service"), (module, attribute)):
+        if not place:
+            continue
+        try:
+            found = getattr(importlib.import_module(place), wanted, None)
+        except ModuleNotFoundError as error:
+            if error.name is None or not f"{place}.".startswith(f"{error.name}."):
+                raise
+            continue
+        if isinstance(found, Service):
+            return found
+    raise Misconfigured(
+        f"--service {name}: there is no Service there. Name the module that declares one as service, such as "
+        "bookings.service, or MODULE.NAME, and run the command in the folder above"
+    )

@@ -1,0 +1,165 @@
+"""A subscriber, wired: how its messages are received, tried again, and collected from the dead letters.
+
+Whatever the aggregate: a service gives the function that reads its messages, and the one that applies an event.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cache
+from typing import TYPE_CHECKING, Any, Protocol
+
+from cosmos_outbox.cosmos.inbox.set_aside import CosmosSetAside
+from cosmos_outbox.inbox.effect_operator import EffectOperator
+from cosmos_outbox.inbox.effect_upkeep import EffectUpkeep
+from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.inbox.receiver import Handle, Read, Receiver
+from cosmos_outbox.inbox.retrier import Retrier
+from cosmos_outbox.inbox.set_aside import SetAside
+from cosmos_outbox.inbox.sweep import Sweep
+from cosmos_outbox.settings.connections import Connection
+from cosmos_outbox.settings.credentials import credential_for
+from cosmos_outbox.settings.environment import Settings
+from cosmos_outbox.telemetry import gauges
+from cosmos_outbox.telemetry.correlation import correlated, current
+from cosmos_outbox.wiring.outbox import Outbox
+
+if TYPE_CHECKING:
+    from cosmos_outbox.servicebus.dead_letters import Collected, DeadLetters
+    from cosmos_outbox.servicebus.sessions import Sessions
+    from cosmos_outbox.wiring.kept import ReadModel
+
+RETRY_SECONDS, COLLECT_SECONDS = 40.0, 15.0
+"""What a run of the timer may take: it runs every minute."""
+
+
+@dataclass(frozen=True)
+class Queues:
+    """What the broker holds for one subscription."""
+
+    dead_letters: "DeadLetters"
+    sessions: "Sessions"
+    """For a subscriber outside Functions, which has no trigger."""
+
+
+@dataclass(frozen=True)
+class Subscriber:
+    """One subscription and its records."""
+
+    topic: str
+    subscription: str
+    receiver: Receiver
+    retrier: Retrier
+    queues: "Callable[[], Queues]"
+    """Made when they are first needed: a process that answers HTTP alone starts without the broker's SDK."""
+
+    async def collect(self) -> "Collected":
+        """Move the dead letters into records. Raises StoreAway."""
+        return await self.queues().dead_letters.collect(self.receiver.keep, seconds=COLLECT_SECONDS)
+
+    async def watch(self) -> None:
+        """Collect the dead letters, and try what waits. Raises StoreAway."""
+        results = await asyncio.gather(
+            self.collect(), self.retrier.run(seconds=RETRY_SECONDS), return_exceptions=True
+        )
+        await self._measure()
+        for result in results:  # one does not stop the other
+            if isinstance(result, BaseException):
+                raise result
+
+    async def _measure(self) -> None:
+        """Raises StoreAway."""
+        oldest = (await self.retrier.page(1, None)).items
+        ages = [(self.retrier.now() - record.set_aside_at).total_seconds() for record in oldest]
+        counts = await self.retrier.counts() if oldest else {}
+        gauges.set_aside(self.subscription, sum(counts.values()), max(0.0, *ages) if ages else 0.0)
+
+
+@dataclass(frozen=True)
+class Subscription:
+    """A subscriber, and what timers and operators do for it beside :meth:`Subscriber.watch`."""
+
+    subscriber: Subscriber
+    read_model: "ReadModel[Any] | None" = None
+    """None: it keeps no state."""
+    effects: EffectOperator | None = None
+    """What operators do about effects that nobody is done with; None: it has none."""
+    upkeep: EffectUpkeep | None = None
+    """Goes on with effects that wait."""
+    swept: bool = True
+    """False: the read model has no source that it could be compared with."""
+
+    @property
+    def sweep(self) -> Sweep[Any] | None:
+        """What finds the changes of which no event came."""
+        return self.read_model.sweep if self.read_model and self.swept else None
+
+
+def wire_subscriber(
+    settings: Settings, outbox: Outbox, subscription: str, read: Read, handle: Handle
+) -> Subscriber:
+    """Build what receives the messages of one subscription. Opens no connection: the first use opens it."""
+    records = CosmosSetAside(
+        outbox.container(settings.cosmos_set_aside_container),
+        subscription,
+        f"{settings.cosmos.address}/{settings.cosmos_database}/{settings.cosmos_set_aside_container}/{subscription}",
+        closed_ttl_seconds=settings.event_ttl_seconds,
+    )
+    return subscriber_over(records, settings, outbox.resources, subscription, read, handle)
+
+
+class Received(Protocol):
+    """The settings by which messages are received."""
+
+    @property
+    def servicebus(self) -> Connection: ...
+    @property
+    def servicebus_topic(self) -> str: ...
+    @property
+    def event_ttl_seconds(self) -> int: ...
+
+
+def subscriber_over(  # noqa: PLR0913, PLR0917 - what a subscriber is made of
+    records: SetAside,
+    settings: Received,
+    resources: AsyncExitStack,
+    subscription: str,
+    read: Read,
+    handle: Handle,
+) -> Subscriber:
+    """As :func:`wire_subscriber`, over records in any store."""
+    limit = timedelta(seconds=settings.event_ttl_seconds)
+
+    async def traced(event: Event) -> None:
+        """So that what the timer tries again is told under the id of its request too."""
+        given = event.data.get("correlationId")
+        with correlated(current() or (given if isinstance(given, str) else None)):
+            await handle(event)
+
+    return Subscriber(
+        settings.servicebus_topic,
+        subscription,
+        Receiver(read, handle, records),
+        Retrier(read, traced, records, limit),
+        cache(lambda: _queues(settings, resources, subscription)),
+    )
+
+
+def _queues(settings: Received, resources: AsyncExitStack, subscription: str) -> Queues:
+    from cosmos_outbox.servicebus.client import servicebus_client  # noqa: PLC0415 - slow to import: see Subscriber.queues
+    from cosmos_outbox.servicebus.dead_letters import DeadLetters  # noqa: PLC0415
+    from cosmos_outbox.servicebus.sessions import Sessions  # noqa: PLC0415
+
+    credential = credential_for(settings.servicebus)
+    client = servicebus_client(settings.servicebus, credential)
+    waiting = servicebus_client(settings.servicebus, credential, retries=0)  # see Sessions
+    if credential:
+        resources.push_async_callback(credential.close)
+    for each in (client, waiting):
+        resources.push_async_callback(each.close)
+    return Queues(
+        DeadLetters(client, settings.servicebus_topic, subscription),
+        Sessions(waiting, settings.servicebus_topic, subscription),
+    )

@@ -1,0 +1,149 @@
+"""A container platform learns from two small answers whether to restart a worker, and whether the worker is of use.
+
+``GET /healthz`` is 200 while the worker's loops go round, also when each round fails: a restart would not bring the
+store back. ``GET /readyz`` is 200 while the worker does its work, and 503 with the reason otherwise. Each connection is
+answered once and closed, within ``ANSWER_SECONDS``, and at most ``MOST_CONNECTIONS`` are open: whoever can reach the
+port can learn no more than these answers, and can use up no more than that. One more takes the place of the oldest, so
+that who holds all of them does not keep the platform out, which would restart the worker.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Protocol
+
+from cosmos_outbox.settings.errors import Misconfigured
+
+ANSWER_SECONDS = 5.0
+MOST_CONNECTIONS = 16
+STUCK_SECONDS = 300.0
+"""A loop without a round for so long hangs, unless its rounds may take longer (``Vitals.longest_round_seconds``)."""
+
+_LONGEST_HEAD = 8 * 1024
+_LOOPBACK = "127.0.0.1"
+_ADDRESS = re.compile(r"(?:(?P<host>[^\[\]:/\s]+|\[[0-9A-Fa-f:.]+\]):)?(?P<port>[0-9]{1,5})")
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where probes are answered; port 0: a free one."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> "Address":
+        """The address in ``[HOST:]PORT``. Raises ValueError."""
+        match = _ADDRESS.fullmatch(text)
+        if match is None or int(match["port"]) > 65_535:
+            raise ValueError(f"{text!r} is no address: write a port such as 8080, or a host and a port")
+        return cls((match["host"] or _LOOPBACK).strip("[]"), int(match["port"]))
+
+
+class Vitals(Protocol):
+    """How a worker is."""
+
+    @property
+    def silent_seconds(self) -> float:
+        """Since the slowest of the worker's loops came round."""
+
+    @property
+    def longest_round_seconds(self) -> float:
+        """How long a round may take where all is well but slow: to restart then would only begin it anew."""
+
+    async def trouble(self) -> str | None:
+        """Why the worker does not do its work now, without names or addresses; None: it does."""
+
+
+@asynccontextmanager
+async def answered(address: Address | None, vitals: Vitals) -> AsyncIterator[None]:
+    """Answer probes until the body ends; None: nobody asks. Raises Misconfigured when the address cannot be used."""
+    if address is None:
+        yield
+        return
+    probes = _Probes(vitals)
+    try:
+        server = await asyncio.start_server(probes.connected, address.host, address.port, limit=_LONGEST_HEAD)
+    except OSError as error:
+        raise Misconfigured(
+            f"probes cannot be answered at {address.host}, port {address.port} ({error.strerror}): choose another "
+            "address with --probes"
+        ) from error
+    try:
+        host, port = server.sockets[0].getsockname()[:2]
+        _log.info("GET /healthz and /readyz are answered at %s, port %d", host, port)
+        yield
+    finally:
+        server.close()  # without waiting for open connections: since Python 3.12 that would hold up a stop
+
+
+class _Probes:
+    def __init__(self, vitals: Vitals) -> None:
+        self._vitals = vitals
+        self._open: dict[asyncio.Task[None], None] = {}
+        """Those that answer, the oldest first."""
+
+    async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer one request, and close."""
+        mine = asyncio.current_task()
+        assert mine is not None, "the server runs this in a task for each connection"
+        if len(self._open) >= MOST_CONNECTIONS:
+            oldest = next(iter(self._open))
+            del self._open[oldest]
+            oldest.cancel()
+        self._open[mine] = None
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                head = await reader.readuntil(b"\r\n\r\n")
+                writer.write(_response(*await self._answer(head)))
+                await writer.drain()
+        except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
+            _log.debug("a probe was not answered: %s", type(error).__name__)
+        except asyncio.CancelledError:  # kept here: Python up to 3.12.1 logs a traceback of it
+            _log.debug("a probe was not answered: another one took its place, or the worker ends")
+        finally:
+            self._open.pop(mine, None)
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
+
+    async def _answer(self, head: bytes) -> tuple[HTTPStatus, dict[str, Any]]:
+        method, _, rest = head.partition(b" ")
+        path = rest.partition(b" ")[0].partition(b"?")[0]
+        if method != b"GET":
+            return HTTPStatus.METHOD_NOT_ALLOWED, {"status": "only GET"}
+        match path:
+            case b"/healthz":
+                return self._alive()
+            case b"/readyz":
+                return await self._ready()
+        return HTTPStatus.NOT_FOUND, {"status": "no such probe: ask /healthz or /readyz"}
+
+    def _alive(self) -> tuple[HTTPStatus, dict[str, Any]]:
+        silent = self._vitals.silent_seconds
+        if silent > max(STUCK_SECONDS, self._vitals.longest_round_seconds):
+            _log.error("a loop has not come round for %.0f s: the liveness probe fails", silent)
+            return HTTPStatus.SERVICE_UNAVAILABLE, {"status": "stuck"}
+        return HTTPStatus.OK, {"status": "alive"}
+
+    async def _ready(self) -> tuple[HTTPStatus, dict[str, Any]]:
+        reason = await self._vitals.trouble()
+        if reason is not None:
+            return HTTPStatus.SERVICE_UNAVAILABLE, {"status": "not ready", "reason": reason}
+        return HTTPStatus.OK, {"status": "ready"}
+
+
+def _response(status: HTTPStatus, document: dict[str, Any]) -> bytes:
+    body = json.dumps(document).encode()
+    return (
+        f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n"
+    ).encode() + body

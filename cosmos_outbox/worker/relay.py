@@ -1,0 +1,222 @@
+"""A worker and the relay function can replace one another without losing an event or their place in the feed.
+
+The worker is the relay outside Functions, for containers: ``cosmos-outbox relay``. It reads
+the same settings, reads the feed in the same way and keeps the same leases as the relay function, so several workers
+share the work. A batch that cannot be delivered is read again until it is delivered. A stop waits for the running batch
+for some seconds, then leaves the batch to the next worker.
+"""
+
+import asyncio
+import logging
+import socket
+import uuid
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass, field
+
+from cosmos_changefeed import ChangeFeedContext, ChangeFeedProcessor, ProcessorOptions, StartFrom, TwoSteps
+from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, classify
+from cosmos_outbox.inbox.receiver import told
+from cosmos_outbox.outbox.errors import NotDelivered, OutboxError
+from cosmos_outbox.outbox.once_a_minute import OnceAMinute
+from cosmos_outbox.outbox.page import Committed
+from cosmos_outbox.settings import relay_feed
+from cosmos_outbox.settings.errors import InfraError, Misconfigured
+from cosmos_outbox.wiring.outbox import Outbox
+from cosmos_outbox.wiring.per_process import HasOutbox
+from cosmos_outbox.worker import probes, vitals
+from cosmos_outbox.worker.probes import Address
+from cosmos_outbox.worker.vitals import DRAIN_SECONDS
+
+UPKEEP_PAUSE_SECONDS = 60.0
+"""How often parked events are looked at that no operator needs to look at, and how far the relay is."""
+
+_SENDS_OF_A_PAGE = 5
+
+_FIRST_PAUSE_SECONDS = 1.0
+_LONGEST_PAUSE_SECONDS = 30.0
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class Forwarding:
+    """What was forwarded, and why events wait, lease by lease."""
+
+    forwarded: int = 0
+    waiting: dict[str | None, str] = field(default_factory=dict)
+    """The last reason of each lease, the newest last; of the processor as a whole under None."""
+    saying: OnceAMinute = field(default_factory=OnceAMinute)
+
+    def sent(self, lease: str, count: int) -> None:
+        """Note that the broker has accepted events."""
+        self.forwarded += count
+        if self.waiting.pop(lease, None) is not None:
+            _log.info("events are delivered again")
+            self.saying.reset()
+
+    def failed(self, lease: str | None, error: BaseException) -> None:
+        """Note a failure, and log it at once and then once a minute; who raises a NotDelivered has logged it."""
+        self.waiting.pop(lease, None)
+        self.waiting[lease] = str(classify(error).error() if isinstance(error, SDK_ERRORS) else error)
+        if not isinstance(error, NotDelivered) and self.saying.due():
+            _log.error("events wait: %s", self.waiting[lease])
+
+    def reason(self, leases: Collection[str]) -> str:
+        """The newest reason of the processor or one of these leases: the others have another owner by now."""
+        known = [reason for lease, reason in self.waiting.items() if lease is None or lease in leases]
+        return known[-1] if known else "the log says why"
+
+
+@dataclass
+class Health:
+    """How the relay is: what its loops did in their last round, and whether the store answers."""
+
+    outbox: Outbox
+    processor: ChangeFeedProcessor
+    forwarding: Forwarding
+    stop: asyncio.Event
+    tried: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the relay has tried to start: from then on it works, or waits for the store."""
+    started: bool = False
+    saying: OnceAMinute = field(default_factory=OnceAMinute)
+
+    @property
+    def silent_seconds(self) -> float:
+        """Before the start no loop runs: the start itself is tried again and again, each time for a bounded time."""
+        return max(pulse.silent_seconds for pulse in self.processor.pulses) if self.started else 0.0
+
+    @property
+    def longest_round_seconds(self) -> float:
+        """A page is sent for ``RELAY_SEND_SECONDS``, and where others park and replay meanwhile, some times over."""
+        return _SENDS_OF_A_PAGE * self.outbox.relay.reading_seconds
+
+    async def trouble(self) -> str | None:
+        """Why the relay does not forward; a worker that has no lease stands by for the others, and is right so."""
+        if self.stop.is_set():
+            return "the worker is told to stop"
+        if not self.started:
+            return "the relay has not started: the log says what it waits for"
+        if self.processor.missing_ranges:
+            return "a part of the feed has no lease"
+        if any(pulse.failed for pulse in self.processor.pulses):
+            return "events wait: the log says why"
+        try:
+            await self.outbox.check()
+        except (OutboxError, InfraError) as error:
+            if self.saying.due():
+                _log.error("the store cannot be used: %s", error)
+            return "the store cannot be used: the log says why"
+        return None
+
+    def line(self) -> str:
+        """The leases, the events, and what is in the way."""
+        leases, forwarded = len(self.processor.owned_leases), self.forwarding.forwarded
+        return f"{leases} lease(s), {forwarded} event(s) forwarded, {self._waiting()}"
+
+    def _waiting(self) -> str:
+        if missing := len(self.processor.missing_ranges):
+            return f"events wait: {missing} part(s) of the feed have no lease; a lease is made again within the minute"
+        failing = any(pulse.failed for pulse in self.processor.pulses)
+        if not failing:
+            return "no event waits"
+        return f"events wait: {self.forwarding.reason(self.processor.owned_leases)}"
+
+
+async def run(service: HasOutbox, stop: asyncio.Event, address: Address | None = None) -> None:
+    """Relay until ``stop`` is set, answering probes at ``address``.
+
+    Returns when leases are given back and clients are closed. Raises Misconfigured, ChangeFeedError.
+    """
+    health = health_of(service.outbox, stop)
+    async with service.outbox.resources, probes.answered(address, health):
+        await relayed(health)
+    _log.info("stopped: %d event(s) forwarded", health.forwarding.forwarded)
+
+
+def health_of(outbox: Outbox, stop: asyncio.Event, tried: asyncio.Event | None = None) -> Health:
+    """A relay that is to begin: for :func:`relayed`, once. ``tried`` is set when it has tried to start."""
+    forwarding = Forwarding()
+    return Health(outbox, _processor(outbox, forwarding), forwarding, stop, tried or asyncio.Event())
+
+
+async def relayed(health: Health) -> None:
+    """Relay until it is told to stop, and give the leases back. Raises Misconfigured, ChangeFeedError."""
+    outbox, processor, stop = health.outbox, health.processor, health.stop
+    if not await _started(health):
+        return
+    health.started = True
+    _log.info("the relay works")
+    # As the app's timers do: the worker may run without the app.
+    upkeep = [
+        asyncio.create_task(_every_minute("parked events wait", outbox.parking.upkeep, stop)),
+        asyncio.create_task(_every_minute("no metrics of the relay", outbox.observer.measure, stop)),
+    ]
+    try:
+        with outbox.on_commit.listening(processor.wake):
+            await vitals.tell_health(health, stop)
+    finally:
+        for task in upkeep:
+            task.cancel()  # a replay that is cut off leaves its claim, which runs out
+        await asyncio.wait(upkeep)
+        await _stopped(processor)
+
+
+def _processor(outbox: Outbox, forwarding: Forwarding) -> ChangeFeedProcessor:
+    async def forward(page: Committed, context: ChangeFeedContext) -> None:
+        forwarding.sent(context.lease_token, (await outbox.forwarding.forward_committed(page)).sent)
+
+    return ChangeFeedProcessor(
+        outbox.feed,
+        outbox.leases,
+        TwoSteps(outbox.forwarding.committed, forward),
+        instance_name=f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}",
+        lease_prefix=outbox.reading.lease_prefix,
+        options=ProcessorOptions(
+            poll_interval=outbox.reading.poll_delay_ms / 1000,
+            max_items=outbox.reading.max_items,
+            start=StartFrom.beginning(),
+            acquire_interval=relay_feed.LEASE_ACQUIRE_MS / 1000,
+            renew_interval=relay_feed.LEASE_RENEW_MS / 1000,
+            expiration_interval=relay_feed.LEASE_EXPIRATION_MS / 1000,
+            mend_leases=True,
+        ),
+        on_error=forwarding.failed,
+    )
+
+
+async def _started(health: Health) -> bool:
+    """Start as soon as the store answers; False when the stop came first."""
+    pause = _FIRST_PAUSE_SECONDS
+    while not health.stop.is_set():
+        try:
+            await health.outbox.check()
+            await health.processor.start()
+        except Misconfigured:
+            raise
+        except (OutboxError, *SDK_ERRORS) as error:
+            health.forwarding.failed(None, error)
+            health.tried.set()
+            await vitals.wait(health.stop, pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+        else:
+            health.tried.set()
+            return True
+    return False
+
+
+async def _every_minute(failing: str, work: Callable[[], Awaitable[object]], stop: asyncio.Event) -> None:
+    while not await vitals.wait(stop, UPKEEP_PAUSE_SECONDS):
+        try:
+            await work()
+        except (OutboxError, Misconfigured) as error:
+            _log.warning("%s: %s", failing, error)
+        except Exception as error:  # noqa: BLE001 - nobody else would notice that the loop has ended
+            _log.error("%s, because of a bug: %s", failing, told(error))
+
+
+async def _stopped(processor: ChangeFeedProcessor) -> None:
+    try:
+        async with asyncio.timeout(DRAIN_SECONDS):
+            await processor.stop()
+    except TimeoutError:
+        await processor.stop(drain=False)

@@ -1,0 +1,170 @@
+"""A worker and the subscriber function can replace one another: both handle a message in the same way.
+
+The worker is the subscriber outside Functions, for containers: ``cosmos-outbox subscriber``. It reads the same
+settings, serves all subscriptions of the service, receives sessions side by side, and does what the timers do: it
+collects dead letters, tries what was set aside, goes on with effects that wait, and sweeps. Several workers share the
+sessions, and the progress of the sweep. A stop waits for the messages and effects in hand for some seconds, then leaves
+them to the next worker.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Protocol
+
+from cosmos_outbox.inbox.errors import InboxError, StoreAway
+from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS, told
+from cosmos_outbox.outbox.errors import OutboxError
+from cosmos_outbox.outbox.once_a_minute import OnceAMinute
+from cosmos_outbox.servicebus.sessions import Work
+from cosmos_outbox.settings.errors import InfraError
+from cosmos_outbox.wiring.subscription import Subscription
+from cosmos_outbox.worker import probes, vitals
+from cosmos_outbox.worker.probes import Address
+from cosmos_outbox.worker.vitals import DRAIN_SECONDS
+
+SLOTS = 32
+"""How many sessions of a subscription are held at the same time, as in host.json."""
+
+WATCH_SECONDS = 60.0
+UPKEEP_EVERY_SECONDS, UPKEEP_SECONDS = 60.0, 40.0
+SWEEP_EVERY_SECONDS, SWEEP_SECONDS = 600.0, 120.0
+
+_log = logging.getLogger(__name__)
+
+
+class Checked(Protocol):
+    """Where a subscriber keeps what it keeps."""
+
+    @property
+    def check(self) -> Callable[[], Awaitable[None]]:
+        """Returns if the store answers. Raises the errors of the outbox, or of the inbox, when it does not."""
+
+
+class Subscribed(Checked, Protocol):
+    """A service that has subscribers; it need not publish anything."""
+
+    @property
+    def subscriptions(self) -> Mapping[str, Subscription]: ...
+    @property
+    def resources(self) -> AsyncExitStack: ...
+
+
+@dataclass(frozen=True)
+class Health:
+    """How the subscribers are: what their slots did last, and whether the store answers."""
+
+    store: Checked
+    works: Sequence[Work]
+    """Of each subscription: one that is served well does not hide one that is not."""
+    stop: asyncio.Event
+    saying: OnceAMinute = field(default_factory=OnceAMinute)
+
+    @property
+    def silent_seconds(self) -> float:
+        """Since the slowest slot asked for a session or handled a message."""
+        return max((pulse.silent_seconds for work in self.works for pulse in work.pulses), default=0.0)
+
+    @property
+    def longest_round_seconds(self) -> float:
+        """Of a message; a session that has none is waited for for a shorter time."""
+        return LONGEST_CALL_SECONDS
+
+    async def trouble(self) -> str | None:
+        """Why no message is applied."""
+        if self.stop.is_set():
+            return "the worker is told to stop"
+        if self._waiting_for:
+            return "messages wait: the log says why"
+        try:
+            await self.store.check()
+        except (OutboxError, InfraError, InboxError) as error:
+            if self.saying.due():
+                _log.error("the store cannot be used: %s", error)
+            return "the store cannot be used: the log says why"
+        return None
+
+    def line(self) -> str:
+        """The sessions, the messages, and what is in the way."""
+        sessions, received = sum(work.sessions for work in self.works), self.received
+        waiting = f"messages wait: {'; '.join(self._waiting_for)}" if self._waiting_for else "no failure"
+        return f"{sessions} session(s), {received} message(s) received, {waiting}"
+
+    @property
+    def received(self) -> int:
+        """How many messages were handled."""
+        return sum(work.received for work in self.works)
+
+    @property
+    def _waiting_for(self) -> Sequence[str]:
+        return [work.waiting_for for work in self.works if work.waiting_for is not None]
+
+
+async def run(
+    service: Subscribed, stop: asyncio.Event, address: Address | None = None, *, slots: int = SLOTS
+) -> None:
+    """Receive until ``stop`` is set, answering probes at ``address``. Returns when the clients are closed.
+
+    Raises Misconfigured.
+    """
+    health = health_of(service, stop)
+    async with service.resources, probes.answered(address, health):
+        await served(service, stop, health, slots=slots)
+    _log.info("stopped: %d message(s) received", health.received)
+
+
+def health_of(service: Subscribed, stop: asyncio.Event) -> Health:
+    """Of subscribers that are to begin: for :func:`served`, once."""
+    return Health(service, [Work() for _ in service.subscriptions], stop)
+
+
+async def served(service: Subscribed, stop: asyncio.Event, health: Health, *, slots: int = SLOTS) -> None:
+    """Serve the sessions, with the other work beside it. Raises what ended the serving."""
+    tending, others = set[asyncio.Task[None]](), [asyncio.create_task(vitals.tell_health(health, stop))]
+    for each in service.subscriptions.values():
+        watch = _every(WATCH_SECONDS, stop, "what was set aside waits", each.subscriber.watch)
+        tending.add(asyncio.create_task(watch))
+        if each.upkeep is not None:
+            run_effects = partial(each.upkeep.run, seconds=UPKEEP_SECONDS)
+            tending.add(asyncio.create_task(_every(UPKEEP_EVERY_SECONDS, stop, "effects wait", run_effects)))
+        if each.sweep is not None:
+            sweep = partial(each.sweep.run, seconds=SWEEP_SECONDS)
+            others.append(asyncio.create_task(_every(SWEEP_EVERY_SECONDS, stop, "the sweep waits", sweep)))
+    serving = asyncio.create_task(_received([*service.subscriptions.values()], stop, health.works, slots))
+    stopping = asyncio.create_task(stop.wait())
+    _log.info("the subscriber works")
+    await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    if stop.is_set():
+        await asyncio.wait({serving, *tending}, timeout=DRAIN_SECONDS)
+    ended = [*tending, *others, serving, stopping]
+    for task in ended:
+        task.cancel()
+    await asyncio.wait(ended)
+    if not serving.cancelled() and (error := serving.exception()) is not None:
+        raise error
+
+
+async def _received(
+    subscriptions: Sequence[Subscription], stop: asyncio.Event, works: Sequence[Work], slots: int
+) -> None:
+    """Serve the sessions of all subscriptions until ``stop`` is set. Raises Misconfigured."""
+    served = [(each.subscriber.queues().sessions, each.subscriber.receiver.receive) for each in subscriptions]
+    async with asyncio.TaskGroup() as group:
+        for (sessions, receive), work in zip(served, works, strict=True):
+            group.create_task(sessions.serve(receive, stop, work, slots=slots))
+
+
+async def _every(
+    seconds: float, stop: asyncio.Event, waits: str, work: Callable[[], Awaitable[object]]
+) -> None:
+    """Work again and again until ``stop`` is set; ``waits`` is what a failure holds up."""
+    while not await vitals.wait(stop, seconds):
+        try:
+            await work()
+        except (StoreAway, OutboxError) as error:
+            _log.error("%s: %s", waits, error)
+        except Exception as error:  # noqa: BLE001 - nobody else would notice that the loop has ended
+            _log.error("%s, because of a bug: %s", waits, told(error))

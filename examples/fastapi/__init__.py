@@ -1,0 +1,1 @@
+"""People: a FastAPI program that stores, publishes and receives in one process."""

@@ -1,0 +1,36 @@
+"""A read model: the directory has one entry a person, kept from the events alone; list it by name."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from cosmos_outbox.inbox.entry import After
+from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.inbox.form import EntryForm
+from cosmos_outbox.inbox.reading import TolerantReader
+
+
+class Entry(TolerantReader):
+    """A person as the directory shows it."""
+
+    name: str
+    email: str
+
+
+def entry_of(person: Mapping[str, Any]) -> Entry:
+    """The entry of a person as it is stored."""
+    return Entry.model_validate(person)
+
+
+def project(entry: Entry, event: Event) -> After[Entry] | None:
+    """The entry after an event; None: not known here, so the person itself is read."""
+    match event.action:
+        case "PersonRenamedEvent":
+            return After(entry.model_copy(update={"name": event.data["name"]}))
+        case "PersonEmailChangedEvent":
+            return After(entry.model_copy(update={"email": event.data["email"]}))
+        case "PersonDeletedEvent":
+            return After(None)
+    return None
+
+
+FORM = EntryForm(Entry, search={"name": lambda entry: entry.name.casefold()}, sorted_by=["name"])

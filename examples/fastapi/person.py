@@ -1,0 +1,112 @@
+"""The Person aggregate, and the events that tell what became of one."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Annotated, ClassVar, Literal, Self
+from uuid import UUID, uuid4
+
+from cosmos_outbox.outbox.aggregate import Aggregate, AggregateState, input_rule
+from cosmos_outbox.outbox.event import DomainEvent, Timestamp, WireModel
+
+
+def _some_text(text: str) -> str:
+    if not 1 <= len(text.strip()) <= 200:
+        raise ValueError("must have 1 to 200 characters that are not spaces around it")
+    return text.strip()
+
+
+Text = Annotated[str, input_rule(_some_text)]
+
+
+class Details(WireModel):
+    """The part of a person that a caller decides."""
+
+    name: Text
+    email: Text
+
+
+class NewDetails(Details, extra="forbid"):
+    """The same as a caller sends it: what nobody knows is refused, and not stored."""
+
+
+class PersonState(Details, AggregateState):
+    """A person as stored."""
+
+    id: UUID
+    created_at: Timestamp
+    deleted: bool = False
+
+
+class PersonEvent(DomainEvent):
+    """The fields of every event of a person."""
+
+    person_id: UUID
+
+
+class PersonAddedEvent(PersonEvent):
+    """A person is known from now on; the event carries all of it."""
+
+    action: Literal["PersonAddedEvent"] = "PersonAddedEvent"
+    name: str
+    email: str
+
+
+class PersonRenamedEvent(PersonEvent):
+    """The person has another name."""
+
+    action: Literal["PersonRenamedEvent"] = "PersonRenamedEvent"
+    name: str
+
+
+class PersonEmailChangedEvent(PersonEvent):
+    """The person has another email address."""
+
+    action: Literal["PersonEmailChangedEvent"] = "PersonEmailChangedEvent"
+    email: str
+
+
+class PersonDeletedEvent(PersonEvent):
+    """The person is gone."""
+
+    action: Literal["PersonDeletedEvent"] = "PersonDeletedEvent"
+
+
+class Person(Aggregate[PersonState]):
+    """Somebody with a name and an email address."""
+
+    aggregate_type: ClassVar[str] = "person"
+    plural: ClassVar[str] = "people"
+    state_type: ClassVar[type[AggregateState]] = PersonState
+    created_event: ClassVar[type[DomainEvent] | None] = PersonAddedEvent
+    changed_events: ClassVar[Mapping[str, type[DomainEvent]]] = {
+        "name": PersonRenamedEvent, "email": PersonEmailChangedEvent, "deleted": PersonDeletedEvent,
+    }  # fmt: skip
+
+    @classmethod
+    def add(cls, details: Details, *, at: datetime) -> Self:
+        """Somebody new, not stored yet."""
+        return cls(PersonState(**dict(details), id=uuid4(), created_at=at), is_new=True)
+
+    @property
+    def aggregate_id(self) -> str:
+        """The id as text: the person and its events are partitioned by it."""
+        return str(self._state.id)
+
+    @property
+    def deleted(self) -> bool:
+        """Whether the person is gone for every reader."""
+        return self._state.deleted
+
+    @property
+    def details(self) -> dict[str, str]:
+        """What a caller decides, as it is now."""
+        return {"name": self._state.name, "email": self._state.email}
+
+    def change(self, details: Details, *, at: datetime) -> None:
+        """Each property that is another one now raises its event."""
+        self._set("name", details.name, at)
+        self._set("email", details.email, at)
+
+    def delete(self, *, at: datetime) -> None:
+        """Forget the person."""
+        self._set("deleted", True, at)

@@ -1,0 +1,1 @@
+"""The program over real sockets."""

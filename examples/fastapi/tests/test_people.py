@@ -1,0 +1,161 @@
+"""The program as a process of its own on a local Azure of the test's own: what is stored arrives, whatever dies."""
+
+import re
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from azure.cosmos import CosmosClient
+
+from devstack.testing import Process, Stack, eventually
+
+HERE = Path(__file__).resolve().parent.parent
+ROOT = HERE.parent.parent
+ADA = {"name": "Ada Lovelace", "email": "ada@contoso.com"}
+
+
+class Program(Process):
+    """``uvicorn`` with the program, on a free port."""
+
+    def __init__(self, stack: Stack, name: str) -> None:
+        command = [sys.executable, "-m", "uvicorn", "examples.fastapi.app:app", "--port", "0"]
+        super().__init__(name, stack.folder / f"{name}.log", command, stack.settings, ROOT)
+
+    def wait_until_ready(self, process: Any) -> None:
+        """Until the newest start serves."""
+        deadline = time.monotonic() + 30
+        while len(self._addresses()) < self._starts:
+            assert process.poll() is None, self.log.read_text()
+            assert time.monotonic() < deadline, self.log.read_text()
+            time.sleep(0.02)
+
+    def start(self) -> "Program":
+        """Start it, and wait until it serves."""
+        self._starts = getattr(self, "_starts", 0) + 1
+        super().start()
+        return self
+
+    @property
+    def address(self) -> str:
+        return self._addresses()[-1]
+
+    def _addresses(self) -> list[str]:
+        return re.findall(r"Uvicorn running on (http://\S+)", self.log.read_text())
+
+
+@pytest.fixture(scope="module")
+def people(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """Shared: a test that kills a part of it starts it again."""
+    with Stack(tmp_path_factory.mktemp("people")) as stack:
+        stack.make(HERE)
+        yield stack
+
+
+@pytest.fixture
+def program(people: Stack, request: pytest.FixtureRequest) -> Iterator[Program]:
+    started = Program(people, request.node.name).start()
+    yield started
+    started.terminate()
+
+
+@pytest.fixture
+async def api(program: Program) -> AsyncIterator[httpx.AsyncClient]:
+    async with httpx.AsyncClient(base_url=program.address, timeout=30) as client:
+        yield client
+
+
+async def listed(api: httpx.AsyncClient) -> dict[str, tuple[str, int]]:
+    """The directory: each person's name, and the newest event that the entry shows."""
+    items = (await api.get("/directory")).json()["items"]
+    return {each["id"]: (each["name"], each["sequence"]) for each in items}
+
+
+async def test_what_is_changed_here_arrives_in_the_directory(api: httpx.AsyncClient) -> None:
+    added = await api.post("/people", json=ADA)
+    assert (added.status_code, added.json()) == (201, {"id": added.json()["id"], **ADA, "sequence": 1})
+    where, person = added.headers["Location"], added.json()["id"]
+
+    async def shows(*wanted: object) -> bool:
+        return (await listed(api)).get(person) == wanted
+
+    await eventually(lambda: shows("Ada Lovelace", 1))
+    changed = await api.patch(where, json={"name": "Ada King"}, headers={"If-Match": added.headers["ETag"]})
+    assert (changed.status_code, changed.json()["sequence"]) == (200, 2)
+    await eventually(lambda: shows("Ada King", 2))
+    assert (await api.get(where)).json()["name"] == "Ada King"
+    assert (await api.delete(where)).status_code == 204
+
+    async def gone() -> bool:
+        return person not in await listed(api)
+
+    await eventually(gone)
+    assert (await api.get(where)).status_code == 404
+    assert (await api.get("/readyz")).json() == {"status": "ready"}
+
+
+async def test_what_cannot_be_done_is_refused(api: httpx.AsyncClient) -> None:
+    added = await api.post("/people", json=ADA)
+    where = added.headers["Location"]
+    await api.patch(where, json={"name": "Ada King"})
+    stale = await api.patch(where, json={"name": "X"}, headers={"If-Match": added.headers["ETag"]})
+    assert stale.status_code == 412
+    assert (await api.patch(where, json={"name": ""})).status_code == 422
+    assert (await api.patch(where, json={"age": 36})).status_code == 422
+    assert (await api.post("/people", json=ADA | {"age": 36})).status_code == 422
+    assert (await api.get("/people/0f8fad5b-d9cb-469f-a165-70867728950e")).status_code == 404
+    assert (await api.get(where)).json() == {**added.json(), "name": "Ada King", "sequence": 2}
+
+
+async def test_what_was_stored_before_a_crash_arrives_after_it(
+    people: Stack, program: Program, api: httpx.AsyncClient
+) -> None:
+    people.servicebus.kill()  # nothing can be forwarded now
+    added = await api.post("/people", json=ADA)
+    assert added.status_code == 201
+    program.kill()
+    people.servicebus.start()
+    program.start()
+    async with httpx.AsyncClient(base_url=program.address, timeout=30) as again:
+
+        async def there() -> bool:
+            return (await listed(again)).get(added.json()["id"]) == ("Ada Lovelace", 1)
+
+        await eventually(there, within=60)
+
+
+async def test_it_begins_while_the_store_is_away_and_serves_when_it_is_back(
+    people: Stack, request: pytest.FixtureRequest
+) -> None:
+    people.cosmos.kill()
+    program = people.add(Program(people, request.node.name))
+    async with httpx.AsyncClient(base_url=program.address, timeout=30) as api:
+        assert (await api.get("/readyz")).status_code == 503
+        people.cosmos.start()
+
+        async def ready() -> bool:
+            return (await api.get("/readyz")).status_code == 200
+
+        await eventually(ready, within=60)
+        added = await api.post("/people", json=ADA)
+
+        async def there() -> bool:
+            return added.json()["id"] in await listed(api)
+
+        await eventually(there)
+    program.terminate()
+
+
+async def test_a_stop_gives_back_what_it_holds(people: Stack, program: Program) -> None:
+    async with httpx.AsyncClient(base_url=program.address, timeout=30) as api:
+        await api.post("/people", json=ADA)
+    program.terminate()
+    assert "Application shutdown complete" in program.log.read_text()
+    assert "Traceback" not in program.log.read_text()
+    leases = CosmosClient.from_connection_string(people.cosmos.connection_string)
+    container = leases.get_database_client("people").get_container_client("people-leases")
+    owners = [each["Owner"] for each in container.read_all_items() if "Owner" in each]
+    assert owners == [None], "the next one need not wait until the lease expires"

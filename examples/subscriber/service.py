@@ -1,0 +1,67 @@
+"""The mailing list: one entry a person, in a file of this team's own. It reads no store of the publisher's.
+
+What an event does not tell is asked of the publisher's HTTP API. ``blind`` is the same list where not even that is
+allowed: an event that is missing is then waited for, until the publisher publishes it again.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from cosmos_outbox.inbox.entry import After
+from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.inbox.form import EntryForm
+from cosmos_outbox.inbox.reading import TolerantReader
+from cosmos_outbox.settings.names import Named
+from cosmos_outbox.sources.http import HttpApi
+from cosmos_outbox.sources.nowhere import NoSource
+from cosmos_outbox.sqlite.store import SqliteFile
+from cosmos_outbox.wiring.subscribing import SubscriberService
+
+
+class Recipient(TolerantReader):
+    """Whom the letters go to: all that this team knows of a person."""
+
+    name: str
+    email: str
+
+
+FORM = EntryForm(Recipient, search={"email": lambda entry: entry.email.casefold()}, sorted_by=["email"])
+
+
+def recipient(person: Mapping[str, Any]) -> Recipient:
+    """The entry of a person, as the publisher's API shows one."""
+    return Recipient.model_validate(person)
+
+
+def first(event: Event) -> Recipient | None:
+    """The entry of which a person's first event tells; None: it does not."""
+    try:
+        return Recipient.model_validate(event.data)
+    except ValidationError:
+        return None
+
+
+def project(entry: Recipient, event: Event) -> After[Recipient]:
+    """The entry after an event. What this list does not need leaves the entry as it is."""
+    match event.action:
+        case "PersonRenamedEvent":
+            return After(entry.model_copy(update={"name": event.data["name"]}))
+        case "PersonEmailChangedEvent":
+            return After(entry.model_copy(update={"email": event.data["email"]}))
+        case "PersonDeletedEvent":
+            return After(None)
+    return After(entry)
+
+
+STORE = SqliteFile(Named("MAILING_DATABASE", "mailing-list.db"))
+PEOPLE = HttpApi(
+    Named("PEOPLE_API", "http://127.0.0.1:8000/people"), recipient, sequence="sequence", answers_newest=True
+)
+
+service = SubscriberService("mailing", STORE, topic="people-events")
+LIST = service.read_model("mailing-list", of="person", form=FORM, project=project, source=PEOPLE)
+
+blind = SubscriberService("mailing", STORE, topic="people-events")
+BLIND_LIST = blind.read_model("mailing-list", of="person", form=FORM, project=project, source=NoSource(first))

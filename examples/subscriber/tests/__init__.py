@@ -1,0 +1,1 @@
+"""The subscriber and its publisher over real sockets."""

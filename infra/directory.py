@@ -1,0 +1,53 @@
+"""The directory's entries in Cosmos DB: what is searched for is stored in one spelling, so that an index finds it."""
+
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from application.directory import DirectoryEntry, Field, Search
+from cosmos_outbox.inbox.entry import ListedPage
+from cosmos_outbox.inbox.form import Condition, EntryForm, Listing
+
+LAST_NAME = "lastName"
+"""A name is found by its beginning, and by the beginning of the last name."""
+
+
+def spelled(text: str) -> str:
+    """One spelling for texts that a reader takes for the same: case, width, composed letters, spaces."""
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+
+
+FORM = EntryForm(
+    version=1,
+    model=DirectoryEntry,
+    search={
+        Field.NAME.value: lambda entry: spelled(f"{entry.first_name} {entry.last_name}"),
+        LAST_NAME: lambda entry: spelled(entry.last_name),
+        Field.EMAIL.value: lambda entry: spelled(entry.email),
+        Field.COMPANY.value: lambda entry: spelled(entry.company or ""),
+        Field.CITY.value: lambda entry: spelled(entry.city or ""),
+        Field.COUNTRY.value: lambda entry: spelled(entry.country or ""),
+    },
+    sorted_by=[field.value for field in Field],
+)
+
+
+@dataclass(frozen=True)
+class CosmosDirectory:
+    """See :class:`application.directory.Directory`."""
+
+    listing: Listing[DirectoryEntry]
+
+    async def search(
+        self, search: Search, size: int, continuation_token: str | None
+    ) -> ListedPage[DirectoryEntry]:
+        """A page. Raises UnknownContinuation, Throttled, Unavailable."""
+        conditions = [_conditions(field, text) for field, text in sorted(search.wanted.items())]
+        return await self.listing.page(conditions, search.sort.value, size, continuation_token)
+
+
+def _conditions(field: Field, text: str) -> Sequence[Condition]:
+    text = spelled(text)
+    if field is Field.NAME:
+        return [Condition(field.value, text, beginning=True), Condition(LAST_NAME, text, beginning=True)]
+    return [Condition(field.value, text)]

@@ -1,0 +1,87 @@
+"""A processor that is woken looks at once; whoever forgets to wake it waits for the poll, and nothing is lost."""
+
+import asyncio
+import time
+from dataclasses import replace
+from functools import partial
+
+from devstack.testing import eventually
+from tests.changefeed.support import FAST, Containers, Recorder
+
+SELDOM = replace(FAST, poll_interval=600.0)
+"""A poll that no test lives to see."""
+
+
+async def test_a_change_is_delivered_at_once_when_the_processor_is_woken(containers: Containers) -> None:
+    recorder = Recorder()
+    await containers.write("a", 0)
+    async with recorder.processor(containers, options=SELDOM) as processor:
+        await eventually(lambda: recorder.ids == ["a-0"])
+        for sequence in range(1, 6):
+            await containers.write("a", sequence)
+            processor.wake()
+            await eventually(partial(recorder.has, sequence + 1))
+    assert recorder.ids == [f"a-{sequence}" for sequence in range(6)]
+    assert recorder.errors == []
+
+
+async def test_a_wake_while_a_batch_is_handled_is_not_lost(containers: Containers) -> None:
+    recorder = Recorder()
+    async with recorder.processor(containers, options=SELDOM) as processor:
+        await eventually(lambda: processor.owned_leases)
+        recorder.go_on.clear()
+        await containers.write("a", 0)
+        processor.wake()
+        await eventually(lambda: recorder.batches)
+        await containers.write("a", 1)
+        processor.wake()
+        recorder.go_on.set()
+        await eventually(lambda: recorder.ids == ["a-0", "a-1"])
+
+
+async def test_many_wakes_are_few_reads(containers: Containers) -> None:
+    recorder = Recorder()
+    async with recorder.processor(containers, options=SELDOM) as processor:
+        await eventually(lambda: processor.owned_leases)
+        [worker] = processor._workers.values()
+        reads, read = 0, worker._shared.reader.read
+
+        async def counted(*args: object, **named: object) -> object:
+            nonlocal reads
+            reads += 1
+            return await read(*args, **named)  # type: ignore[arg-type]
+
+        worker._shared.reader.read = counted  # type: ignore[method-assign,assignment]
+        for _ in range(1000):
+            processor.wake()
+        await eventually(lambda: reads)
+        await containers.write("a", 0)
+        processor.wake()
+        await eventually(lambda: recorder.ids == ["a-0"])
+        await asyncio.sleep(0)
+    assert reads <= 4, "one or two for the thousand, and those of the item"
+
+
+async def test_a_wake_does_not_cut_a_pause_after_a_failure_short(containers: Containers) -> None:
+    recorder = Recorder(failures=10**6)
+    async with recorder.processor(containers, options=replace(FAST, poll_interval=0.2)) as processor:
+        await containers.write("a", 0)
+        await eventually(lambda: recorder.batches)
+        until = time.monotonic() + 1.0
+        while time.monotonic() < until:
+            processor.wake()
+            await asyncio.sleep(0.001)
+        assert len(recorder.batches) <= 4, "0.4 s, 0.8 s, ... after each failure, however often it is woken"
+
+
+async def test_without_a_wake_the_poll_finds_the_change(containers: Containers) -> None:
+    recorder = Recorder()
+    async with recorder.processor(containers):
+        await containers.write("a", 0)
+        await eventually(lambda: recorder.ids == ["a-0"])
+
+
+async def test_a_processor_that_was_not_started_or_has_no_lease_is_woken_for_nothing(
+    containers: Containers,
+) -> None:
+    Recorder().processor(containers).wake()

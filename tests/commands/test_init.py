@@ -1,0 +1,219 @@
+"""A new service is written by one command, and runs and passes its own tests at once, whatever it is called."""
+
+import importlib
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
+
+import pytest
+
+from cosmos_outbox.cli import init
+from cosmos_outbox.cli.init import Unusable, Words, files, singular
+from cosmos_outbox.operations.views.names import Names, names_of
+from cosmos_outbox.preflight.cosmos_rules import needed
+from devstack.settings import cosmos_connection, servicebus_connection
+from devstack.testing import Process, eventually
+from devstack.testing.command import running_command
+from devstack.testing.processes import alive_with
+from tests.support.paths import ROOT
+
+RUNNING_WITHIN_MINUTES = 2.0
+"""From an empty folder to a stored change: most of it is this machine's, which runs other tests too."""
+
+
+def run(folder: Path, *arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        capture_output=True, text=True, timeout=110, check=False,
+    )  # fmt: skip
+
+
+def call(method: str, url: str, **body: Any) -> Any:
+    request = Request(
+        url, json.dumps(body).encode() or None, {"Content-Type": "application/json"}, method=method
+    )
+    with urlopen(request, timeout=30) as answer:
+        return json.load(answer)
+
+
+async def test_a_service_runs_at_once_and_operators_reach_it(
+    tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    began = time.monotonic()
+    written = run(tmp_path, "-m", "cosmos_outbox", "init", "bookings")
+    assert (written.returncode, written.stderr) == (0, "")
+    folder = tmp_path / "bookings"
+    with running_command(folder, tmp_path / "stack", PYTHONPATH=str(ROOT)) as stack:
+        api = stack.address("Functions").rstrip("/") + "/api"
+        booking = call("POST", f"{api}/bookings", title="A table")
+        minutes = (time.monotonic() - began) / 60
+        record_property("minutes from an empty folder to a stored change", minutes)
+        print(f"from an empty folder to a stored change: {minutes:.2f} minutes")
+        assert minutes < RUNNING_WITHIN_MINUTES
+
+        async def forwarded() -> bool:
+            events = call_get(f"{api}/history/bookings/{booking['id']}")["events"]
+            return [event["state"] for event in events] == ["forwarded"]
+
+        await eventually(forwarded)
+        ports = [
+            int(stack.address(each).rstrip("/").rpartition(":")[2]) for each in ("Cosmos DB", "Service Bus")
+        ]
+        settings = {"COSMOS": cosmos_connection(ports[0]), "SERVICEBUS": servicebus_connection(ports[1])}
+        file = "local.settings.sample.json"
+        told = run(
+            folder, "-m", "cosmos_outbox", "history", "booking", booking["id"], "--settings", file, **settings
+        )
+        assert (told.returncode, told.stderr) == (0, "")
+        assert "1: BookingCreated (note, title)" in told.stdout
+        # -P: as the installed command, which does not look for modules where it stands
+        status = run(folder, "-P", "-m", "cosmos_outbox", "status", **settings)
+        assert (status.returncode, status.stdout.splitlines()[0]) == (0, "bookings: all is well"), (
+            status.stdout
+        )
+
+
+async def test_a_fastapi_program_runs_at_once(tmp_path: Path) -> None:
+    """``python run.py`` is all: the local Azure, the program, and relay and subscribers in it."""
+    assert init.main(["bookings", "--kind", "fastapi", "--into", str(tmp_path / "it")]) == 0
+    ports = dict.fromkeys(("PORT", "COSMOS_PORT", "SERVICEBUS_PORT", "SERVICEBUS_ADMIN_PORT"), "0")
+    program = Process(
+        "program", tmp_path / "log", [sys.executable, "run.py"],
+        {**ports, "PYTHONPATH": str(ROOT), "DEVSTACK_DATA": str(tmp_path / "data")}, tmp_path / "it",
+    ).start()  # fmt: skip
+    try:
+        [address] = await eventually(
+            lambda: re.findall(r"Uvicorn running on (http://\S+)", (tmp_path / "log").read_text())
+        )
+        booking = call("POST", f"{address}/bookings", title="A table")
+        assert call_get(f"{address}/bookings/{booking['id']}") == booking
+        settings = dict(
+            re.findall(r"^  (COSMOS|SERVICEBUS)=(.*)$", (tmp_path / "log").read_text(), re.MULTILINE)
+        )
+
+        def published() -> bool:
+            told = run(
+                tmp_path / "it", "-m", "cosmos_outbox", "history", "booking", booking["id"], **settings
+            )
+            return "1: BookingCreated" in told.stdout and ": forwarded" in told.stdout
+
+        await eventually(published)
+    finally:
+        program.kill()
+    await eventually(lambda: not alive_with(str(tmp_path)))
+
+
+def call_get(url: str) -> Any:
+    with urlopen(url, timeout=30) as answer:
+        return json.load(answer)
+
+
+@pytest.mark.parametrize("kind", init.KINDS)
+@pytest.mark.parametrize(
+    ("name", "aggregate"), [("bookings", "Booking"), ("room-deliveries", "RoomDelivery")]
+)
+def test_a_service_passes_its_own_tests(tmp_path: Path, name: str, aggregate: str, kind: str) -> None:
+    assert init.main([name, "--kind", kind, "--into", str(tmp_path / "it")]) == 0
+    assert f"class {aggregate}(Aggregate" in "".join(text for _, text in files(kind, Words(name, aggregate)))
+    ended = run(
+        tmp_path / "it", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error", "-p", "no:asyncio"
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "3 passed" in ended.stdout
+
+
+@pytest.mark.parametrize("kind", init.KINDS)
+def test_a_service_is_typed_and_formatted(tmp_path: Path, kind: str) -> None:
+    assert init.main(["bookings", "--kind", kind, "--into", str(tmp_path / "it")]) == 0
+    checked = run(
+        tmp_path / "it", "-m", "mypy", "--strict", "--explicit-package-bases", f"--cache-dir={tmp_path}/cache", ".",
+        MYPYPATH=f"{ROOT}:{ROOT}/packages/devstack/src",
+    )  # fmt: skip
+    assert checked.returncode == 0, checked.stdout
+    for ruff in (["check", "--select", "E,F,I,W,B,UP"], ["format", "--check"]):
+        ended = run(tmp_path / "it", "-m", "ruff", *ruff, "--isolated", "--line-length", "110", ".")
+        assert ended.returncode == 0, ended.stdout
+
+
+@pytest.mark.parametrize("kind", init.KINDS)
+def test_nothing_of_a_template_is_left_over(kind: str) -> None:
+    written = dict(files(kind, Words("room-bookings", "RoomBooking")))
+    assert {Path("service.py"), Path("room_booking.py"), Path("README.md")} <= written.keys()
+    python = {place: text.count("\n") for place, text in written.items() if place.suffix == ".py"}
+    lines = sum(count for place, count in python.items() if place.parts[0] != "tests")
+    print(f"{kind}: {len(written)} files, {lines} lines of Python, {sum(python.values())} with the tests")
+    assert lines < 250, "what a reader of a new service has to read"
+    for place, text in written.items():
+        assert "{{" not in f"{place}{text}", place
+        assert not re.search(r"[oO]rders|[cC]ontact", text), f"{place} names a service of ours"
+
+
+def test_the_local_azure_makes_what_the_service_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And under the names that operators use."""
+    assert init.main(["room-bookings", "--into", str(tmp_path)]) == 0
+    settings = json.loads((tmp_path / "local.settings.sample.json").read_text())["Values"]
+    declared = tomllib.loads((tmp_path / "devstack.toml").read_text())
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for module in ("service", "room_booking"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    service = importlib.import_module("service").service
+
+    wired = service.settings(settings)
+    assert {(each["name"], each["partition_key"]) for each in declared["cosmos"]["containers"]} == {
+        (need.name, need.partition_key) for need in needed(wired, service)
+    }
+    assert {each["database"] for each in declared["cosmos"]["containers"]} == {wired.cosmos_database}
+    assert [each["name"] for each in declared["servicebus"]["topics"]] == [wired.servicebus_topic]
+    assert [names_of(kind) for kind in service.aggregates] == [
+        Names("roomBooking", "roomBookings", "roomBookingId", "parkedRoomBookings")
+    ]
+    for module in ("service", "room_booking"):
+        sys.modules.pop(module, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "one"),
+    [
+        ("bookings", "Booking"), ("room-bookings", "RoomBooking"), ("deliveries", "Delivery"), ("boxes", "Box"),
+        ("stock", "Stock"), ("glass", "Glass"), ("glasses", "Glass"), ("branches", "Branch"),
+    ],
+)  # fmt: skip
+def test_the_aggregate_is_called_after_the_service(name: str, one: str) -> None:
+    assert singular(name) == one
+
+
+@pytest.mark.parametrize(
+    ("name", "aggregate", "told"),
+    [
+        ("Bookings", "Booking", "cannot name a service"),
+        ("room_bookings", "Booking", "cannot name a service"),
+        ("b" * 41, "Booking", "at most 40"),
+        ("bookings", "booking", "one word with a capital"),
+        ("services", "Service", "service.py would hide another module"),
+        ("calendars", "Calendar", "calendar.py would hide another module"),
+        ("classes", "Class", "would hide another module"),
+    ],
+)
+def test_a_name_that_cannot_be_used_is_refused(name: str, aggregate: str, told: str) -> None:
+    with pytest.raises(Unusable, match=re.escape(told)):
+        Words(name, aggregate)
+
+
+def test_nothing_is_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "notes").write_text("mine")
+    assert init.main(["bookings", "--into", str(tmp_path)]) == 1
+    assert [each.name for each in tmp_path.iterdir()] == ["notes"]
+    [line] = capsys.readouterr().err.splitlines()
+    assert "--into" in line
+    assert init.main(["Bookings"]) == 2

@@ -1,0 +1,355 @@
+"""A subscriber's entries in memory, in Cosmos DB and in SQLite: one suite over all, as the port promises."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from azure.cosmos.aio import CosmosClient
+from pydantic import BaseModel
+
+from cosmos_outbox.cosmos.inbox.entries import CosmosEntries
+from cosmos_outbox.cosmos.inbox.listing import EntryListing
+from cosmos_outbox.cosmos.store.container import Container
+from cosmos_outbox.cosmos.store.token_key import TokenKey
+from cosmos_outbox.inbox.entry import After, Entry, Found, Stamp
+from cosmos_outbox.inbox.errors import EntryChanged, StoreAway
+from cosmos_outbox.inbox.event import AggregateKey, Event
+from cosmos_outbox.inbox.form import Condition, EntryForm, Listing
+from cosmos_outbox.inbox.ports import Entries
+from cosmos_outbox.inbox.progress import Counts, Progress, Side
+from cosmos_outbox.inbox.state import StateInbox
+from cosmos_outbox.outbox.errors import UnknownContinuation
+from cosmos_outbox.sqlite.database import Database
+from cosmos_outbox.sqlite.entries import SqliteEntries, SqliteListing
+from cosmos_outbox.sqlite.walk_lists import SqliteLists
+from devstack.testing import Service
+from tests.support.azure import DIRECTORY, contacts_database
+from tests.support.inbox import NOON, FakeEntries, FakeSource, event
+
+KEY = AggregateKey("thing", "7")
+TTL = 600
+
+
+class Thing(BaseModel):
+    name: str
+    adds: tuple[int, ...] = ()
+
+
+FORM = EntryForm(Thing, search={"name": lambda thing: thing.name}, sorted_by=["name"])
+STAMP = Stamp(NOON, 1.5)
+
+
+@pytest.fixture
+async def database(tmp_path: Path) -> AsyncIterator[Database]:
+    made = Database(tmp_path / "folder" / "store.db")
+    yield made
+    await made.close()
+
+
+@pytest.fixture(params=["fake", "devstack", "sqlite"])
+async def entries(
+    request: pytest.FixtureRequest, cosmos_server: Service, database: Database
+) -> AsyncIterator[Entries[Thing]]:
+    if request.param == "fake":
+        yield FakeEntries()
+    elif request.param == "sqlite":
+        yield SqliteEntries(database, "things", FORM, TTL)
+    else:
+        async with (
+            contacts_database(cosmos_server) as made,
+            CosmosClient.from_connection_string(cosmos_server.connection_string) as client,
+        ):
+            yield CosmosEntries(Container(client, made.id, DIRECTORY), FORM, TTL)
+
+
+async def test_an_entry_is_read_as_it_was_written(entries: Entries[Thing]) -> None:
+    assert await entries.read(KEY) is None
+    assert await entries.newest(KEY) is None
+    entry = Entry(3, "an event", Thing(name="Ada", adds=(1, 2)), healed=2)
+    await entries.put(KEY, entry, STAMP, over=None)
+    for read in (entries.read, entries.newest):
+        found = await read(KEY)
+        assert found is not None
+        assert (found.entry, found.blocked_since) == (entry, None)
+
+
+async def test_an_entry_is_written_only_over_the_version_that_was_read(entries: Entries[Thing]) -> None:
+    first, second = Entry(1, "a", Thing(name="A")), Entry(2, "b", Thing(name="B"))
+    await entries.put(KEY, first, STAMP, over=None)
+    with pytest.raises(EntryChanged):
+        await entries.put(KEY, second, STAMP, over=None)
+    read = await entries.newest(KEY)
+    assert read is not None
+    await entries.put(KEY, second, STAMP, over=read.version)
+    with pytest.raises(EntryChanged):
+        await entries.put(KEY, replace(second, last_sequence=3), STAMP, over=read.version)
+    with pytest.raises(EntryChanged):
+        await entries.remove(KEY, over=read.version)
+    read = await entries.newest(KEY)
+    assert read is not None
+    assert read.entry == second
+
+
+async def test_of_many_writers_one_wins(entries: Entries[Thing]) -> None:
+    writes = [entries.put(KEY, Entry(n, None, Thing(name=str(n))), STAMP, over=None) for n in range(1, 9)]
+    outcomes = await asyncio.gather(*writes, return_exceptions=True)
+    assert [type(each) for each in outcomes].count(EntryChanged) == 7
+    won = outcomes.index(None) + 1
+    read = await entries.newest(KEY)
+    assert read is not None
+    assert read.entry.last_sequence == won
+
+
+async def test_a_removed_entry_is_gone_and_may_be_made_again(entries: Entries[Thing]) -> None:
+    await entries.put(KEY, Entry(1, "a", Thing(name="A")), STAMP, over=None)
+    old = await entries.newest(KEY)
+    assert old is not None
+    await entries.remove(KEY, over=old.version)
+    assert await entries.newest(KEY) is None
+    await entries.put(KEY, Entry(5, None, Thing(name="B")), STAMP, over=None)
+    again = await entries.newest(KEY)
+    assert again is not None
+    assert again.entry.last_sequence == 5
+
+
+async def test_a_deleted_entry_keeps_its_place_and_no_state(entries: Entries[Thing]) -> None:
+    await entries.put(KEY, Entry(4, None, None), STAMP, over=None)
+    read = await entries.read(KEY)
+    assert read is not None
+    assert read.entry == Entry(4, None, None)
+    assert read.entry.deleted
+
+
+class NewThing(BaseModel):
+    name: str
+    size: int
+    """An entry of the version before has none, and cannot be read."""
+
+
+async def test_the_state_of_another_form_is_no_state_until_it_is_written_again(
+    in_two_forms: tuple[Entries[Thing], Entries[Thing], Entries[NewThing]],
+) -> None:
+    """Whether it could be read, as in a form with another text to search by, or not."""
+    old, alike, unlike = in_two_forms
+    await old.put(KEY, Entry(3, "an event", Thing(name="A"), healed=2), STAMP, over=None)
+    for newer in (alike, unlike):
+        for read in (await newer.read(KEY), await newer.newest(KEY)):
+            assert read is not None
+            assert read.entry == Entry(3, "an event", None, 2, other_form=True)
+            assert not read.entry.deleted
+    source: FakeSource[Thing] = FakeSource()
+    source.change(KEY, Found(3, Thing(name="B")))
+    inbox = StateInbox(alike, source, lambda state, _: After(state), lambda: NOON)
+    await inbox.heal(KEY)
+    read = await alike.read(KEY)
+    assert read is not None
+    assert read.entry == Entry(3, "an event", Thing(name="B"), 2)
+    await alike.put(KEY, Entry(4, None, None), STAMP, over=read.version)
+    deleted = await old.read(KEY)
+    assert deleted is not None
+    assert deleted.entry.deleted, "it has every form"
+
+
+@pytest.fixture(params=["devstack", "sqlite"])
+async def in_two_forms(
+    request: pytest.FixtureRequest, cosmos_server: Service, database: Database
+) -> AsyncIterator[tuple[Entries[Thing], Entries[Thing], Entries[NewThing]]]:
+    newer = replace(FORM, version=2)
+    other = EntryForm(NewThing, search={}, sorted_by=[], version=2)
+    if request.param == "sqlite":
+        yield (
+            SqliteEntries(database, "things", FORM, TTL),
+            SqliteEntries(database, "things", newer, TTL),
+            SqliteEntries(database, "things", other, TTL),
+        )
+        return
+    async with (
+        contacts_database(cosmos_server) as made,
+        CosmosClient.from_connection_string(cosmos_server.connection_string) as client,
+    ):
+        container = Container(client, made.id, DIRECTORY)
+        yield (
+            CosmosEntries(container, FORM, TTL),
+            CosmosEntries(container, newer, TTL),
+            CosmosEntries(container, other, TTL),
+        )
+
+
+async def test_a_list_of_sqlite_leaves_out_what_cannot_be_read(
+    database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = EntryForm(NewThing, search=dict[str, Any](), sorted_by=[], version=2)
+    for number, name in enumerate("ABC"):
+        key = AggregateKey("thing", str(number))
+        await SqliteEntries(database, "things", FORM, TTL).put(
+            key, Entry(1, None, Thing(name=name)), STAMP, over=None
+        )
+    read = await SqliteEntries(database, "things", other, TTL).read(AggregateKey("thing", "1"))
+    assert read is not None
+    search = EntryForm(NewThing, search={"name": lambda thing: thing.name}, sorted_by=["name"], version=2)
+    await SqliteEntries(database, "things", search, TTL).put(
+        AggregateKey("thing", "1"), Entry(1, None, NewThing(name="B", size=1)), STAMP, over=read.version
+    )
+    first = await SqliteListing(database, "things", search).page([], "name", 2, None)
+    assert [each.id for each in first.items] == ["1"]
+    second = await SqliteListing(database, "things", search).page([], "name", 2, first.continuation_token)
+    assert (list(second.items), second.continuation_token) == ([], None)
+    assert "1 of 2 entries are left out of a list" in caplog.text
+    alike = await SqliteListing(database, "things", replace(FORM, version=3)).page([], "name", 9, None)
+    assert [each.state.name for each in alike.items] == ["A", "B", "C"], "shown as far as it can be read"
+    page = await SqliteLists(database, "things", "sweep", 2).entries(None)
+    assert [each.other_form for each in page.items] == [True, False, True]
+
+
+async def test_the_inbox_over_it_applies_each_event_once(entries: Entries[Thing]) -> None:
+    source: FakeSource[Thing] = FakeSource()
+
+    def project(state: Thing, received: Event) -> After[Thing]:
+        return After(state.model_copy(update={"adds": (*state.adds, received.data["adds"])}))
+
+    source.change(KEY, Found(1, Thing(name="Ada", adds=(1,))))
+    inbox = StateInbox(entries, source, project, lambda: NOON)
+    await inbox.handle(event(1))
+    outcomes = await asyncio.gather(*(inbox.handle(event(2)) for _ in range(3)))
+    await inbox.handle(event(3))
+    await inbox.handle(event(2))
+    assert len(outcomes) == 3
+    read = await entries.newest(KEY)
+    assert read is not None
+    assert read.entry.state == Thing(name="Ada", adds=(1, 2, 3))
+
+
+@pytest.fixture(params=["devstack", "sqlite"])
+async def listed(
+    request: pytest.FixtureRequest, cosmos_server: Service, database: Database
+) -> AsyncIterator[tuple[Entries[Thing], Listing[Thing]]]:
+    if request.param == "sqlite":
+        yield SqliteEntries(database, "things", FORM, TTL), SqliteListing(database, "things", FORM)
+        return
+    async with (
+        contacts_database(cosmos_server) as made,
+        CosmosClient.from_connection_string(cosmos_server.connection_string) as client,
+    ):
+        container = Container(client, made.id, DIRECTORY)
+        yield CosmosEntries(container, FORM, TTL), EntryListing(container, FORM, "t", TokenKey(container))
+
+
+async def test_living_entries_are_listed_page_by_page(
+    listed: tuple[Entries[Thing], Listing[Thing]],
+) -> None:
+    entries, listing = listed
+    for number, name in enumerate(["Cid", "Ada", "Bob", "Bea", "Ada"]):
+        key = AggregateKey("thing", str(number))
+        await entries.put(key, Entry(number + 1, None, Thing(name=name)), STAMP, over=None)
+    await entries.put(AggregateKey("thing", "9"), Entry(1, None, None), STAMP, over=None)
+    seen, token = [], None
+    while True:
+        page = await listing.page([], "name", 2, token)
+        seen += [(each.state.name, each.id) for each in page.items]
+        token = page.continuation_token
+        if token is None:
+            break
+    assert seen == [("Ada", "1"), ("Ada", "4"), ("Bea", "3"), ("Bob", "2"), ("Cid", "0")]
+    begins = await listing.page([[Condition("name", "B", beginning=True)]], "name", 9, None)
+    assert [each.state.name for each in begins.items] == ["Bea", "Bob"]
+    either = [[Condition("name", "Ada"), Condition("name", "Cid")]]
+    assert len((await listing.page(either, "name", 9, None)).items) == 3
+    [first, *_] = begins.items
+    assert (first.sequence, first.applied_at, first.late_seconds) == (4, NOON, 1.5)
+    with pytest.raises(UnknownContinuation):
+        await listing.page([], "name", 2, "no token")
+
+
+async def test_two_read_models_and_two_processes_share_a_file(database: Database) -> None:
+    other = Database(database.path)
+    mine, theirs = SqliteEntries(database, "a", FORM, TTL), SqliteEntries(other, "b", FORM, TTL)
+    same = SqliteEntries(other, "a", FORM, TTL)
+    await asyncio.gather(
+        *(each.put(KEY, Entry(1, None, Thing(name=each.name)), STAMP, over=None) for each in (mine, theirs))
+    )
+    read = await same.read(KEY)
+    assert read is not None
+    assert read.entry.state == Thing(name="a")
+    await other.close()
+
+
+async def test_a_deleted_entry_of_sqlite_expires_and_is_removed(database: Database) -> None:
+    now = NOON
+    entries = SqliteEntries(database, "things", FORM, TTL, lambda: now)
+    for_good = SqliteEntries(database, "kept", FORM, None, lambda: now)
+    for each in (entries, for_good):
+        await each.put(KEY, Entry(4, None, None), STAMP, over=None)
+    now = NOON + timedelta(seconds=TTL + 1)
+    assert await entries.read(KEY) is None
+    assert await for_good.read(KEY) is not None
+    await entries.put(AggregateKey("thing", "8"), Entry(1, None, Thing(name="A")), STAMP, over=None)
+    left = await database.run(lambda connection: connection.execute("SELECT id FROM entries").fetchall())
+    assert sorted(row["id"] for row in left) == ["7", "8"], "the kept one, and the new one"
+
+
+async def test_a_file_that_cannot_be_used_is_a_store_that_is_away(tmp_path: Path) -> None:
+    (tmp_path / "no-folder").write_text("a file")
+    database = Database(tmp_path / "no-folder" / "store.db")
+    with pytest.raises(StoreAway, match=r"store\.db cannot be used"):
+        await SqliteEntries(database, "things", FORM, TTL).read(KEY)
+    garbage = Database(tmp_path / "garbage.db")
+    garbage.path.write_bytes(b"no database at all" * 1000)
+    with pytest.raises(StoreAway):
+        await garbage.check()
+    for each in (database, garbage):
+        await each.close()
+
+
+async def test_a_sweep_over_sqlite_saves_where_it_is(database: Database) -> None:
+    entries, lists = (
+        SqliteEntries(database, "t", FORM, TTL),
+        SqliteLists(database, "t", "sweep", FORM.version),
+    )
+    for number in range(205):
+        key = AggregateKey("thing", f"{number:03}")
+        await entries.put(key, Entry(1, None, Thing(name="A")), STAMP, over=None)
+    await entries.put(AggregateKey("thing", "999"), Entry(1, None, None), STAMP, over=None)
+    position, seen = None, []
+    while True:
+        page = await lists.entries(position)
+        seen += [each.key.id for each in page.items]
+        position = page.position
+        if position is None:
+            break
+    assert seen == [f"{number:03}" for number in range(205)]
+    under_way = Progress(
+        NOON,
+        Side.LEFT,
+        position="7",
+        counts=Counts(entries=3),
+        last_counts=Counts(healed=1),
+        last_ended_at=NOON,
+        form=2,
+        moved_at=NOON,
+        claimed_until=NOON + timedelta(minutes=1),
+        since=NOON - timedelta(days=1),
+        until=NOON - timedelta(hours=1),
+        left=(KEY,),
+        stands_at=NOON - timedelta(hours=2),
+    )
+    for each in (Progress(NOON), under_way):
+        before = await lists.progress()
+        saved = await lists.save(replace(each, version=before.version if before else None))
+        loaded = await lists.progress()
+        assert loaded is not None
+        assert loaded.as_of is not None
+        assert replace(loaded, as_of=None) == saved
+    with pytest.raises(EntryChanged):
+        await lists.save(Progress(NOON))
+    read = await entries.read(AggregateKey("thing", "000"))
+    assert read is not None
+    await lists.mark(AggregateKey("thing", "000"), read.version, NOON)
+    marked = await entries.read(AggregateKey("thing", "000"))
+    assert marked is not None
+    assert marked.blocked_since == NOON
+    with pytest.raises(EntryChanged):
+        await lists.mark(AggregateKey("thing", "000"), read.version, None)

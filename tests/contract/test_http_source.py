@@ -1,0 +1,227 @@
+"""What an answer of the publisher's HTTP API proves, over real sockets."""
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from cosmos_outbox.inbox.decision import Because, Complete, Done, Put
+from cosmos_outbox.inbox.entry import Entry, Found, Stamp
+from cosmos_outbox.inbox.errors import SourceBehind, StoreAway
+from cosmos_outbox.inbox.state import StateInbox
+from cosmos_outbox.settings.errors import Misconfigured
+from cosmos_outbox.settings.names import Named
+from cosmos_outbox.sources.http import GONE_AFTER_SECONDS, HttpApi, HttpSource
+from tests.support.inbox import KEY, NOON, FakeEntries, event, project
+
+State = tuple[int, ...]
+ADDRESS = Named("THINGS_API")
+
+
+@dataclass
+class Publisher:
+    """Answers what it is told, and notes what it was asked."""
+
+    answer: tuple[int, Any] = (404, None)
+    newest: tuple[int, Any] | None = None
+    """The answer to who asks for the newest state; None: the same."""
+    headers: dict[str, str] = field(default_factory=dict)
+    asked: list[tuple[str, Mapping[str, str]]] = field(default_factory=list)
+    address: str = ""
+
+    async def get(self, request: web.Request) -> web.Response:
+        self.asked.append((request.raw_path, request.headers))
+        wants_newest = "no-cache" in request.headers.get("Cache-Control", "")
+        status, body = self.newest if wants_newest and self.newest else self.answer
+        if isinstance(body, str):
+            return web.Response(status=status, text=body, headers=self.headers)
+        return web.json_response(body, status=status, headers=self.headers)
+
+
+@pytest.fixture
+async def publisher() -> AsyncIterator[Publisher]:
+    made, app = Publisher(), web.Application()
+    app.router.add_get("/api/things/{id}", made.get)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    made.address = f"http://127.0.0.1:{runner.addresses[0][1]}/api/things/"
+    yield made
+    await runner.cleanup()
+
+
+@dataclass
+class Clock:
+    now: float = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+async def source(publisher: Publisher) -> AsyncIterator[HttpSource[State]]:
+    async for each in made(publisher, answers_newest=False):
+        yield each
+
+
+@pytest.fixture
+async def fenced(publisher: Publisher) -> AsyncIterator[HttpSource[State]]:
+    async for each in made(publisher, answers_newest=True):
+        yield each
+
+
+async def made(publisher: Publisher, **declared: Any) -> AsyncIterator[HttpSource[State]]:
+    api = HttpApi(ADDRESS, state_of, **declared)
+    found = api.made({ADDRESS.setting: publisher.address, "THINGS_KEY": "secret"})
+    found.clock = Clock()
+    yield found
+    await found.close()
+
+
+def state_of(body: Mapping[str, Any]) -> State:
+    return tuple(body["adds"])
+
+
+def at(sequence: int) -> tuple[int, dict[str, Any]]:
+    return 200, {"id": "7", "adds": [*range(1, sequence + 1)], "lastSequence": sequence}
+
+
+async def test_an_answer_is_the_aggregate_at_its_sequence(
+    publisher: Publisher, source: HttpSource[State]
+) -> None:
+    publisher.answer = at(2)
+    assert await source.read(KEY) == await source.newest(KEY) == Found(2, (1, 2))
+    assert publisher.asked[0][0] == "/api/things/7"
+    publisher.answer = (200, {"adds": [], "lastSequence": 3, "deleted": True})
+    assert await source.read(KEY) == Found(3, None)
+
+
+async def test_only_a_publisher_that_says_so_is_asked_for_its_newest_state(
+    publisher: Publisher, source: HttpSource[State], fenced: HttpSource[State]
+) -> None:
+    publisher.answer, publisher.newest = at(1), at(2)
+    assert await source.newest(KEY) == Found(1, (1,))
+    assert await fenced.read(KEY) == Found(1, (1,))
+    assert await fenced.newest(KEY) == Found(2, (1, 2))
+
+
+async def test_a_404_is_proof_only_behind_a_fence_or_when_it_stays(
+    publisher: Publisher, source: HttpSource[State], fenced: HttpSource[State]
+) -> None:
+    assert await fenced.newest(KEY) is None
+    clock = source.clock
+    assert isinstance(clock, Clock)
+    for now in (0.0, 60.0, GONE_AFTER_SECONDS - 1):
+        clock.now = now
+        with pytest.raises(SourceBehind, match="may be an old answer"):
+            await source.newest(KEY)
+    publisher.answer = at(1)
+    assert await source.newest(KEY) == Found(1, (1,))
+    publisher.answer = (404, None)
+    for now in (GONE_AFTER_SECONDS, 2 * GONE_AFTER_SECONDS - 1):
+        clock.now = now
+        with pytest.raises(SourceBehind):
+            await source.newest(KEY)
+    clock.now = 2 * GONE_AFTER_SECONDS
+    assert await source.newest(KEY) is None
+    assert await source.read(KEY) is None
+
+
+async def test_a_410_is_proof(publisher: Publisher, source: HttpSource[State]) -> None:
+    publisher.answer = (410, None)
+    assert await source.newest(KEY) is None
+
+
+@pytest.mark.parametrize("status", [401, 403, 408, 429, 500, 503])
+async def test_what_hits_every_aggregate_is_waited_for(
+    publisher: Publisher, source: HttpSource[State], status: int
+) -> None:
+    publisher.answer, publisher.headers = (status, "{}"), {"Retry-After": "7"}
+    with pytest.raises(StoreAway, match=f"answers {status}") as away:
+        await source.read(KEY)
+    assert away.value.retry_after_seconds == 7
+
+
+async def test_a_publisher_that_is_not_there_is_waited_for() -> None:
+    nobody = HttpApi(ADDRESS, state_of).made({ADDRESS.setting: "http://127.0.0.1:9/things"})
+    with pytest.raises(StoreAway, match="does not answer"):
+        await nobody.newest(KEY)
+    await nobody.close()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        (400, {}),
+        (200, "no JSON"),
+        (200, []),
+        (200, {"adds": []}),
+        (200, {"adds": [], "lastSequence": "2"}),
+        (200, {"adds": [], "lastSequence": True}),
+    ],
+)
+async def test_an_answer_that_shows_nothing_hits_its_aggregate_alone(
+    publisher: Publisher, source: HttpSource[State], answer: tuple[int, Any]
+) -> None:
+    publisher.answer = answer
+    with pytest.raises(SourceBehind):
+        await source.newest(KEY)
+
+
+async def test_what_the_subscriber_cannot_read_is_its_own_error(
+    publisher: Publisher, source: HttpSource[State]
+) -> None:
+    publisher.answer = (200, {"lastSequence": 1})
+    with pytest.raises(KeyError):
+        await source.newest(KEY)
+
+
+async def test_a_key_is_sent_and_never_shown(publisher: Publisher) -> None:
+    async for found in made(publisher, key=Named("THINGS_KEY")):
+        publisher.answer = at(1)
+        await found.read(KEY)
+        assert publisher.asked[0][1]["x-functions-key"] == "secret"
+        assert "secret" not in repr(found)
+    with pytest.raises(Misconfigured, match="THINGS_API is not set"):
+        HttpApi(ADDRESS, state_of).made({})
+
+
+async def test_healing_needs_a_source_that_has_reached_the_event(
+    publisher: Publisher, fenced: HttpSource[State]
+) -> None:
+    entries: FakeEntries[State] = FakeEntries()
+    inbox = StateInbox(entries, fenced, project, lambda: NOON)
+    publisher.answer = publisher.newest = at(2)
+    with pytest.raises(SourceBehind):
+        await inbox.handle(event(3))
+    assert entries.of(KEY) is None
+    publisher.newest = at(3)
+    assert await inbox.handle(event(3)) == Put(Entry(3, None, (1, 2, 3)), Because.NEW)
+    publisher.answer, publisher.newest = at(3), at(6)  # a replica that lags, and the newest
+    await inbox.handle(event(5))
+    assert entries.of(KEY) == Entry(6, None, (1, 2, 3, 4, 5, 6), healed=1)
+
+
+async def test_an_aggregate_that_is_proven_gone_has_no_entry_or_a_deleted_one(
+    publisher: Publisher, fenced: HttpSource[State]
+) -> None:
+    entries: FakeEntries[State] = FakeEntries()
+    inbox = StateInbox(entries, fenced, project, lambda: NOON)
+    assert await inbox.handle(event(1)) == Complete(Done.GONE)
+    await entries.put(KEY, Entry(1, "x", (1,)), Stamp(NOON, None), over=None)
+    await inbox.handle(event(4))
+    assert entries.of(KEY) == Entry(1, None, None)
+
+
+async def test_an_old_404_makes_no_living_entry_deleted(
+    publisher: Publisher, source: HttpSource[State]
+) -> None:
+    entries: FakeEntries[State] = FakeEntries()
+    inbox = StateInbox(entries, source, project, lambda: NOON)
+    await entries.put(KEY, Entry(1, "x", (1,)), Stamp(NOON, None), over=None)
+    with pytest.raises(SourceBehind):
+        await inbox.handle(event(3))
+    assert entries.of(KEY) == Entry(1, "x", (1,))

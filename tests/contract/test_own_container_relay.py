@@ -1,0 +1,443 @@
+"""Events of a team's own container reach the topic, in order; parking, history, repetition and erasing work there."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from azure.cosmos.aio import ContainerProxy
+
+from cosmos_changefeed import ChangeFeedProcessor
+from cosmos_outbox.cosmos.aggregates.documents import EventReader, digest, is_as_committed
+from cosmos_outbox.cosmos.relay.parked_documents import PARTITION, ParkedDocuments
+from cosmos_outbox.cosmos.store.fences import fence_everywhere
+from cosmos_outbox.cosmos.store.writes import Write
+from cosmos_outbox.cosmos.upkeep.inspection import CosmosInspection
+from cosmos_outbox.operations.past_events import EventState
+from cosmos_outbox.outbox.aggregate import AggregateKey
+from cosmos_outbox.outbox.errors import AggregateNotFound
+from cosmos_outbox.outbox.feed import OutboxEvent
+from cosmos_outbox.outbox.parking_lot import ParkedEvent
+from cosmos_outbox.outbox.republish import Progress, Republishing, Span
+from cosmos_outbox.outbox.unit_of_work import utc_now
+from cosmos_outbox.preflight.cosmos_rules import judge, needed
+from cosmos_outbox.settings.environment import Settings
+from cosmos_outbox.settings.errors import NotForwardedYet
+from cosmos_outbox.settings.own_container import OwnContainer
+from cosmos_outbox.worker import relay as relay_worker
+from devstack.testing import Service as Server
+from devstack.testing import eventually, running
+from tests.support.azure import Topic
+from tests.support.emulators import Gap
+from tests.support.own import BOOKINGS, HIERARCHICAL, NESTED, TENANT, World, world_of
+
+pytestmark = pytest.mark.known_gap(Gap.CHANGE_FEED)
+
+KINDS = {"one path": TENANT, "hierarchical": HIERARCHICAL, "nested": NESTED}
+TENANTS: list[Any] = ["acme", 17]
+LARGE = "x" * 300_000
+"""Over what a message may hold."""
+
+
+class Later:
+    """A clock that goes on when somebody waits."""
+
+    ahead = timedelta()
+
+    def __call__(self) -> datetime:
+        return utc_now() + self.ahead
+
+    async def pause(self, seconds: float) -> None:
+        self.ahead += timedelta(seconds=seconds)
+
+
+class Place(World):
+    """A world with a topic."""
+
+    topic: Topic
+
+    @property
+    def leases(self) -> ContainerProxy:
+        return self.outbox.leases
+
+    async def forward(self) -> None:
+        """Let a relay forward all that is stored, and end."""
+
+        async def handle(items: Any, _: object) -> None:
+            await self.outbox.forwarding.forward(items)
+
+        async with ChangeFeedProcessor(
+            self.outbox.feed,
+            self.leases,
+            handle,
+            instance_name="r",
+            lease_prefix=self.outbox.reading.lease_prefix,
+        ):
+            await eventually(self._nothing_waits)
+
+    async def _nothing_waits(self) -> bool:
+        status = await self.outbox.observer.status()
+        return bool(status.leases) and all(
+            lease.oldest_waiting_seconds is None and lease.position is not None for lease in status.leases
+        )
+
+    async def received(self, booking: str, count: int) -> list[tuple[str, Any]]:
+        """(action, sequence) of all that a subscriber gets of one booking."""
+        messages = await self.topic.receive(booking, count)
+        assert await self.topic.is_empty(booking), "more arrived than was expected"
+        return [
+            (str(message.subject), (message.application_properties or {}).get(b"sequence"))
+            for message in messages
+        ]
+
+    async def parked(self, *, discarded: bool = False) -> list[ParkedEvent]:
+        return list((await self.outbox.parking.page(100, None, discarded=discarded)).items)
+
+    async def make_too_large(self, booking: str, tenant: Any = "acme") -> None:
+        """An event that the broker never takes, and one behind it."""
+        item = await self.read(booking, tenant, booking)
+        async with self.transaction(tenant, booking) as tx:
+            tx.replace(item, if_match=item["_etag"])
+            tx.event("TooLarge", of=("booking", booking), data={"text": LARGE})
+            tx.event("Behind", of=("booking", booking))
+
+
+@asynccontextmanager
+async def place_of(kind: str, cosmos: Server, servicebus: Server) -> AsyncIterator[Place]:
+    topic = Topic(servicebus)
+    await topic.create()
+    async with world_of(KINDS[kind], cosmos, servicebus.connection_string, topic.name) as world:
+        place = Place(world.service, world.outbox, world.proxy, world.environment)
+        place.topic = topic
+        yield place
+    await topic.delete()
+
+
+@pytest.fixture(params=KINDS)
+async def place(
+    request: pytest.FixtureRequest, cosmos_server: Server, servicebus_server: Server
+) -> AsyncIterator[Place]:
+    async with place_of(request.param, cosmos_server, servicebus_server) as place:
+        yield place
+
+
+async def test_events_arrive_in_the_order_of_their_bookings_changes(place: Place) -> None:
+    for number, tenant in enumerate(TENANTS):
+        await place.book(f"b-{number}", tenant)
+        await place.move("BookingMoved", "BookingPaid", item_id=f"b-{number}", tenant=tenant)
+    await place.forward()
+    for number, _ in enumerate(TENANTS):
+        assert await place.received(f"b-{number}", 3) == [
+            ("BookingMade", 1),
+            ("BookingMoved", 2),
+            ("BookingPaid", 3),
+        ]
+    assert await place.parked() == []
+
+
+async def test_events_without_a_sequence_arrive_in_the_order_in_which_they_were_raised(place: Place) -> None:
+    async with place.transaction() as tx:
+        for action in "abcdefgh":
+            tx.event(action, of=("note", "n-1"))
+    await place.forward()
+    assert await place.received("n-1", 8) == [(action, None) for action in "abcdefgh"]
+
+
+async def test_an_event_whose_texts_the_host_has_rewritten_is_published_as_it_was_committed(
+    place: Place,
+) -> None:
+    """By its partition key the document is found again, whatever the key's paths are."""
+    tenant = 17
+    async with place.transaction(tenant) as tx:
+        event_id = tx.event("NoteTaken", of=("note", "b-1"), data={"at": "2024-05-01T10:00:00.000+02:00"})
+    stored = await place.read(event_id, tenant)
+    delivered = stored | {"_lsn": 5, "data": stored["data"] | {"at": "2024-05-01T08:00:00+00:00"}}
+    [event] = await place.outbox.relay.originals.verified(place.outbox.events.events([delivered]))
+    assert isinstance(event, OutboxEvent)
+    assert event.data["at"] == "2024-05-01T10:00:00.000+02:00"
+
+
+async def test_an_event_under_another_partition_key_does_not_fit_its_digest(place: Place) -> None:
+    async with place.transaction("acme") as tx:
+        event_id = tx.event("NoteTaken", of=("note", "n-1"))
+    stored, paths = await place.read(event_id), place.service.paths
+    assert is_as_committed(stored, paths)
+    moved = stored | paths.fields(place.key("other"))
+    assert not is_as_committed(moved, paths)
+    assert digest(moved, paths) != stored["digest"]
+
+
+async def test_what_cannot_be_sent_is_parked_and_replayed(place: Place) -> None:
+    tenant = 17
+    await place.book("b-1", tenant)
+    await place.make_too_large("b-1", tenant)
+    await place.book("b-2", tenant)
+    await place.forward()
+    assert await place.received("b-1", 1) == [("BookingMade", 1)]
+    assert await place.received("b-2", 1) == [("BookingMade", 1)]
+    parked = await place.parked()
+    assert [(one.action, one.sequence) for one in parked] == [("TooLarge", 2), ("Behind", 3)]
+    assert place.service.paths.of(parked[0].document) == place.service.paths.key(place.key(tenant))
+
+    # The broker's limit is raised, say: here the parked document is made small, as an operator would.
+    parked_events = place.outbox.container(f"{BOOKINGS}-parked")
+    [item] = await parked_events.first(
+        "SELECT * FROM c WHERE c.eventId = @id", {"@id": parked[0].event_id}, 1, partition_key=PARTITION
+    )
+    item["document"]["data"]["text"] = "short"
+    item["document"]["digest"] = digest(item["document"], place.service.paths)
+    await parked_events.execute(PARTITION, [Write.upsert(item)])
+    assert (await place.outbox.parking.replay(AggregateKey("booking", "b-1"))).done
+    assert await place.received("b-1", 2) == [("TooLarge", 2), ("Behind", 3)]
+    assert await place.parked() == []
+
+
+async def test_a_discarded_event_leaves_a_notice_in_its_place(place: Place) -> None:
+    await place.book()
+    await place.make_too_large("b-1")
+    await place.forward()
+    in_the_way, _ = await place.parked()
+
+    later = Later()
+    parking = replace(place.outbox.parking, clock=later, pause=later.pause)
+    await parking.discard(in_the_way.id, "too large")
+    assert (await parking.replay(AggregateKey("booking", "b-1"))).done
+    assert await place.received("b-1", 3) == [("BookingMade", 1), ("EventDiscarded", 2), ("Behind", 3)]
+    [discarded] = await place.parked(discarded=True)
+    assert discarded.event_id == in_the_way.event_id
+
+
+async def test_a_document_that_is_no_valid_event_is_parked_alone_and_holds_up_nothing(place: Place) -> None:
+    await place.proxy.create_item(place.document("broken", type="domainEvent", data={"a": 1}))
+    await place.book()
+    await place.forward()
+    assert await place.received("b-1", 1) == [("BookingMade", 1)]
+    [broken] = await place.parked()
+    assert (broken.event_id, broken.aggregate) == ("broken", None)
+
+
+def test_of_a_document_that_is_not_kept_its_place_is() -> None:
+    for service in KINDS.values():
+        documents = ParkedDocuments(EventReader(paths=service.paths))
+        key: Any = ["acme", 17] if len(service.paths.paths) > 1 else 17
+        document = {"id": "a", **service.paths.fields(key), "data": {}}
+        item = {"reason": "r", "document": document}
+        left = documents.without_document(item)
+        assert left["document"] == {"id": "a", **service.paths.fields(key)}
+        assert documents.has_document(item)
+        assert not documents.has_document(left)
+
+
+async def test_the_history_of_a_booking_is_found_by_its_events(place: Place) -> None:
+    key = AggregateKey("booking", "b-1")
+    await place.book(tenant=17)
+    await place.forward()
+    [made] = await place.events()
+
+    async def another_second() -> bool:
+        return bool(time.time() >= made["_ts"] + 2)
+
+    await eventually(another_second)  # up to the second the lease tells how far the relay is
+    await place.move("BookingMoved", "BookingPaid", tenant=17)
+    past = await place.outbox.past().page(key, 2, None)
+    assert past.last_sequence == 3
+    assert [(event.sequence, event.action, event.changed) for event in past.events] == [
+        (3, "BookingPaid", ["seats"]),
+        (2, "BookingMoved", ["seats"]),
+    ]
+    assert past.events[0].state is EventState.WAITING
+    [first] = (await place.outbox.past().page(key, 2, past.before)).events
+    assert (first.sequence, first.state) == (1, EventState.FORWARDED)
+    with pytest.raises(AggregateNotFound):
+        await place.outbox.past().page(AggregateKey("booking", "never"), 2, None)
+
+
+async def test_events_are_published_again(place: Place) -> None:
+    for number, tenant in enumerate(TENANTS):
+        await place.book(f"b-{number}", tenant)
+    await place.forward()
+    for number, _ in enumerate(TENANTS):
+        assert await place.received(f"b-{number}", 1) == [("BookingMade", 1)]
+    outbox, relay = place.outbox, place.outbox.relay
+    token = await fence_everywhere(place.container, outbox.feed)
+    history = outbox.history(token)
+    work = Republishing(history, relay.parking, relay.originals, relay.publisher, uuid4(), 60.0, 20.0)
+    times = [event["_ts"] for event in await place.events()]
+    progress = Progress()
+    async for _ in work.publish(Span(min(times), max(times) + 1, AggregateKey("booking", "b-1")), progress):
+        pass
+    assert (progress.published, progress.whole) == (1, True)
+    assert await place.received("b-1", 1) == [("BookingMade", 1)]
+    assert await place.topic.is_empty("b-0")
+
+
+async def test_events_are_erased_after_they_have_left(place: Place) -> None:
+    await place.book()
+    await place.book("b-2", "other")
+    await place.move("BookingErased")
+    eraser = place.outbox.own_events
+    assert eraser is not None
+    with pytest.raises(NotForwardedYet):
+        async for _ in eraser.erase(("booking", "b-1"), place.key(), patience_seconds=0.1):
+            pass
+    assert len(await place.events()) == 3
+    await place.forward()
+    steps = [step async for step in eraser.erase(("booking", "b-1"), place.key(), keep={"BookingErased"})]
+    assert steps == [
+        "the relay has forwarded all events",
+        "0 parked event(s) sent, 0 discarded",
+        "1 event(s) removed",
+        "0 discarded event(s) emptied",
+    ]
+    left = {(event["aggregateId"], event["data"]["action"]) for event in await place.events()}
+    assert left == {("b-1", "BookingErased"), ("b-2", "BookingMade")}
+    assert {"b-1", "b-2"} <= await place.ids(), "the team's own documents are the team's"
+    assert await place.received("b-1", 2) == [("BookingMade", 1), ("BookingErased", 2)]
+
+
+async def test_an_event_that_was_not_seen_by_the_erasing_is_sent_and_stays(place: Place) -> None:
+    """Others raise it while the events are erased, in the same second as the last one that was seen."""
+    await place.book()
+    await place.forward()
+    eraser = place.outbox.own_events
+    assert eraser is not None
+    steps = eraser.erase(("booking", "b-1"), place.key())
+    assert await anext(steps) == "the relay has forwarded all events"
+    await place.move()
+    assert [step async for step in steps][1] == "1 event(s) removed"
+    assert [event["data"]["action"] for event in await place.events()] == ["BookingMoved"]
+    await place.forward()
+    assert await place.received("b-1", 2) == [("BookingMade", 1), ("BookingMoved", 2)]
+
+
+async def test_a_page_that_comes_again_after_its_events_were_erased_is_dropped(place: Place) -> None:
+    """A relay that was paused with the page in its hands would send it, or park it: then personal data is stored."""
+    await place.book()
+    pages: list[Any] = []
+
+    async def keep(items: Any, _: object) -> None:
+        pages.append(items)
+
+    async with ChangeFeedProcessor(
+        place.outbox.feed, place.leases, keep, instance_name="k", lease_prefix="kept"
+    ):
+        await eventually(lambda: len(pages) > 0)
+    await place.forward()
+    eraser = place.outbox.own_events
+    assert eraser is not None
+    async for _ in eraser.erase(("booking", "b-1"), place.key()):
+        pass
+    events = [event for page in pages for event in place.outbox.events.events(page)]
+    assert len(events) == 1
+    forwarded = await place.outbox.relay.forward(events)
+    assert (forwarded.sent, forwarded.parked, forwarded.dropped) == (0, 0, 1)
+    await place.move()
+    await place.forward()
+    assert await place.received("b-1", 2) == [("BookingMade", 1), ("BookingMoved", 2)]
+
+
+async def test_events_that_wait_behind_a_clock_that_was_turned_back_are_not_taken_for_forwarded(
+    tmp_path: Path, servicebus_server: Server
+) -> None:
+    with running(Server("cosmos", tmp_path / "data", "--faults")) as cosmos:
+        async with place_of("one path", cosmos, servicebus_server) as place:
+            await place.book("b-0")
+            await place.forward()
+            await place.book("b-2")
+            await cosmos.faults.turn_clock(-600)
+            await place.book("b-1")
+            eraser = place.outbox.own_events
+            assert eraser is not None
+            with pytest.raises(NotForwardedYet):
+                async for _ in eraser.erase(("booking", "b-1"), place.key(), patience_seconds=0):
+                    pass
+            assert len(await place.events()) == 3
+
+
+async def test_an_erased_event_that_was_discarded_keeps_its_place_alone(place: Place) -> None:
+    await place.book()
+    await place.make_too_large("b-1")
+    await place.forward()
+    outbox = place.outbox
+    assert outbox.own_events is not None
+    later = Later()
+    parking = replace(outbox.parking, clock=later, pause=later.pause)
+    eraser = replace(outbox.own_events, parking=parking)
+    steps = [step async for step in eraser.erase(("booking", "b-1"), place.key())]
+    assert steps[1:] == [
+        "2 parked event(s) sent, 1 discarded",
+        "3 event(s) removed",
+        "1 discarded event(s) emptied",
+    ]
+    assert await place.received("b-1", 3) == [("BookingMade", 1), ("EventDiscarded", 2), ("Behind", 3)]
+    [discarded] = await place.parked(discarded=True)
+    assert discarded.document == {"id": discarded.event_id, **place.service.paths.fields(place.key())}
+    assert await place.events() == []
+
+
+async def test_the_brake_gives_the_container_back_as_it_was(cosmos_server: Server) -> None:
+    own = OwnContainer(["/tenantId", "/bookingId"], {"booking": None}, default_ttl=3600)
+    service = replace(HIERARCHICAL, own=own)
+    async with world_of(service, cosmos_server) as world:
+        await world.outbox.expiry.resume()
+        before = await world.proxy.read()
+        assert before["defaultTtl"] == 3600
+        await world.outbox.expiry.stop()
+        assert await world.outbox.expiry.is_stopped()
+        await world.outbox.expiry.resume()
+        after = await world.proxy.read()
+        same = ("partitionKey", "defaultTtl", "indexingPolicy")
+        assert {name: after[name] for name in same} == {name: before[name] for name in same}
+
+
+async def test_preflight_may_try_what_the_app_does_in_the_container(place: Place) -> None:
+    connection = service_settings(place).cosmos
+    async with CosmosInspection(connection, None, place.environment["COSMOS_DATABASE"]) as inspection:
+        await inspection.try_access(BOOKINGS, place.service.paths)
+        state = await inspection.container(BOOKINGS)
+    need = needed(service_settings(place), place.service)[0]
+    findings = [str(each) for each in judge(need, state, "d")]
+    assert [each for each in findings if not each.startswith("ok")] == []
+    assert await place.all() == [], "nothing is changed"
+
+
+def service_settings(place: Place) -> Settings:
+    return place.service.settings(place.environment)
+
+
+async def test_a_relay_worker_serves_the_container(place: Place) -> None:
+    """As ``cosmos-outbox relay`` runs it."""
+    stop = asyncio.Event()
+    wired = place.service.wire(place.environment)
+    relay = asyncio.create_task(relay_worker.run(wired, stop))
+    await place.book(tenant=17)
+    await place.move("BookingMoved", "BookingPaid", tenant=17)
+    assert await place.received("b-1", 3) == [("BookingMade", 1), ("BookingMoved", 2), ("BookingPaid", 3)]
+    stop.set()
+    await relay
+
+
+@pytest.mark.own_stack
+@pytest.mark.parametrize("kind", ["one path", "hierarchical"])
+async def test_several_physical_partitions_are_fenced_and_looked_through(kind: str, tmp_path: Path) -> None:
+    server = Server("cosmos", tmp_path / "data", "--partitions=3")
+    with running(server):
+        async with world_of(KINDS[kind], server) as world:
+            for number in range(9):
+                await world.book(f"b-{number}", number)
+            token = await fence_everywhere(world.container, world.outbox.feed)
+            assert len(token.split(",")) == 3
+            times = [event["_ts"] for event in await world.events()]
+            window = await world.outbox.history(token).window(Span(min(times), max(times) + 1))
+            found = {event.aggregate.id for event in window.events if event.aggregate}
+            assert found <= {f"b-{number}" for number in range(9)}
+            assert found
+            for number in (0, 8):
+                past = await world.outbox.past().page(AggregateKey("booking", f"b-{number}"), 2, None)
+                assert [event.sequence for event in past.events] == [1]

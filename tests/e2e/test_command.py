@@ -1,0 +1,281 @@
+"""An operator's commands work while no app runs, say what is to be done, and show nothing personal in a list."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from azure.cosmos.aio import DatabaseProxy
+
+from cosmos_outbox.cli.main import PARTS
+from cosmos_outbox.functions.operator import history as history_call
+from cosmos_outbox.functions.operator import operations as operations_call
+from cosmos_outbox.functions.operator import set_aside as set_aside_call
+from cosmos_outbox.inbox.set_aside import Delivery
+from cosmos_outbox.operations.views.names import names_of
+from cosmos_outbox.outbox.aggregate import AggregateKey
+from cosmos_outbox.worker import relay as relay_worker
+from devstack.testing import Service, eventually
+from domain.contact import Contact
+from infra.bootstrap import Application, wire
+from tests.support.azure import Topic, contacts_database
+from tests.support.contacts import DETAILS, ORIGIN
+from tests.support.paths import ROOT
+
+SUBSCRIPTION = "directory"
+SECRET = "johndoe@contoso.com"
+NAMES = [names_of(Contact)]
+
+
+@dataclass
+class Ended:
+    """What a command said, and how it ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+@dataclass
+class World:
+    environment: dict[str, str]
+    database: DatabaseProxy
+    topic: Topic
+    application: Application
+
+    async def run(self, *arguments: str, **environment: str) -> Ended:
+        """The command as an operator runs it, in the checkout, whose pyproject.toml names the service."""
+        ended = await asyncio.to_thread(
+            subprocess.run,
+            [sys.executable, "-m", "cosmos_outbox", *arguments],
+            cwd=ROOT, env=self.environment | environment, capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        return Ended(ended.returncode, ended.stdout, ended.stderr)
+
+    async def fail(self, capsys: pytest.CaptureFixture[str], *arguments: str, **environment: str) -> Ended:
+        """The same in this process, which is faster."""
+        part = PARTS[arguments[0]].main()
+        capsys.readouterr()
+        try:
+            code = await asyncio.to_thread(part, arguments[1:], self.environment | environment)
+        except SystemExit as ended:  # argparse
+            code = int(ended.code or 0)
+        said = capsys.readouterr()
+        return Ended(code, said.out, said.err)
+
+    async def create(self) -> UUID:
+        return (await self.application.contacts.create(DETAILS, ORIGIN)).aggregate.id
+
+    async def store_poison(self, contact_id: UUID, **data: Any) -> str:
+        """An event document that is none: it is parked, and later events behind it."""
+        event_id = str(uuid4())
+        await self.database.get_container_client("contacts").create_item(
+            {
+                "id": event_id, "partitionKey": str(contact_id), "type": "domainEvent", "aggregateType": "contact",
+                "data": {"email": SECRET, **data}, "ttl": 600,
+            }
+        )  # fmt: skip
+        return event_id
+
+    async def set_aside(self, body: dict[str, Any]) -> None:
+        await self.application.subscriber.receiver.receive(
+            Delivery(SUBSCRIPTION, f"m-{uuid4()}", 1, json.dumps(body).encode(), {})
+        )
+
+
+@pytest.fixture
+async def world(cosmos_server: Service, servicebus_server: Service) -> AsyncIterator[World]:
+    topic = Topic(servicebus_server)
+    await topic.create(SUBSCRIPTION)
+    async with contacts_database(cosmos_server) as database:
+        environment = {
+            "COSMOS": cosmos_server.connection_string,
+            "COSMOS_DATABASE": database.id,
+            "SERVICEBUS": servicebus_server.connection_string,
+            "SERVICEBUS_TOPIC": topic.name,
+            "SERVICEBUS_SUBSCRIPTION": SUBSCRIPTION,
+            "RELAY_SEND_SECONDS": "5",
+            "RELAY_POLL_DELAY_MS": "50",
+        }
+        application = wire(environment)
+        async with application.outbox.resources:
+            yield World(environment, database, topic, application)
+    await topic.delete()
+
+
+@asynccontextmanager
+async def relaying(world: World) -> AsyncIterator[None]:
+    stop = asyncio.Event()
+    relay = asyncio.create_task(relay_worker.run(wire(world.environment), stop))
+    yield
+    stop.set()
+    await relay
+
+
+async def caught_up(world: World) -> bool:
+    status = await world.application.outbox.observer.status()
+    return bool(status.leases) and not any(lease.lag for lease in status.leases)
+
+
+async def parked(world: World) -> list[dict[str, Any]]:
+    page = await world.application.outbox.parking.page(100, None)
+    items: list[dict[str, Any]] = json.loads(operations_call.parked_listed(page, NAMES, 0).get_body())[
+        "items"
+    ]
+    return items
+
+
+async def test_a_service_without_a_relay_is_told_in_words_and_with_what_to_do(world: World) -> None:
+    ended = await world.run("status")
+    assert (ended.code, ended.err) == (1, "")
+    first, *rest = ended.out.splitlines()
+    assert first == "contacts: 1 thing(s) want attention"
+    assert "has no lease for partition(s) 0" in rest[0]
+    assert "cosmos-outbox relay" in rest[0]
+
+
+async def test_a_service_that_is_well_says_so(world: World) -> None:
+    await world.create()
+    async with relaying(world):
+        await eventually(lambda: caught_up(world))
+    ended = await world.run("status")
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.startswith("contacts: all is well\nrelay: lease 0 of ")
+    assert ended.out.splitlines()[1].endswith(": nothing waits")
+    assert "contact-directory: 0 message(s) set aside" in ended.out
+
+
+async def test_parked_events_are_counted_listed_shown_replayed_and_given_up(world: World) -> None:
+    contact_id = await world.create()
+    async with relaying(world):
+        await eventually(lambda: caught_up(world))
+        await world.store_poison(contact_id)
+        await eventually(lambda: parked(world))
+        await world.application.contacts.delete(contact_id, ORIGIN)
+
+        async def both() -> bool:
+            return len(await parked(world)) == 2
+
+        await eventually(both)
+        await eventually(lambda: caught_up(world))
+    status = await world.run("status", "--json")
+    told = json.loads(status.out)
+    assert (status.code, told["relay"]["parkedEvents"], told["relay"]["parkedContacts"]) == (1, 2, 1)
+    answer = operations_call.relay_status(await world.application.outbox.observer.status(), NAMES)
+    assert told["relay"].keys() == json.loads(answer.get_body()).keys(), "as the call over HTTP tells it"
+    assert any("2 event(s) are parked, of 1 contact" in each for each in told["attention"])
+
+    listed = await world.run("parked")
+    assert listed.code == 1
+    assert SECRET not in listed.out
+    [poison, deletion, summary] = listed.out.splitlines()
+    assert ("inTheWay" in poison, "ContactDeletedEvent 2" in deletion) == (True, True)
+    assert f"cosmos-outbox replay contact {contact_id}" in summary
+    assert json.loads((await world.run("parked", "--json")).out)["items"] == await parked(world)
+
+    parking_id = poison.split()[0]
+    shown = await world.run("parked", parking_id)
+    assert (shown.code, json.loads(shown.out)["document"]["data"]["email"]) == (0, SECRET)
+
+    refused = await world.run("replay", "contact", str(contact_id))
+    assert (refused.code, refused.out) == (1, "")
+    [line] = refused.err.splitlines()
+    assert line.startswith("replay: ")
+    assert "Discard the event, or remove the reason, then replay again" in line
+
+    waiting = await world.run("discard", "parked", deletion.split()[0], "--reason", "a test")
+    assert waiting.code == 1
+    given_up = await world.run("discard", "parked", parking_id, "--reason", "a test")
+    assert (given_up.code, given_up.err) == (0, "")
+    sent = await world.run("replay", "contacts", str(contact_id))
+    assert (sent.code, sent.err) == (0, "")
+    assert "event(s) of contact" in sent.out
+    assert (await world.run("parked")).out == "0 event(s) parked\n"
+    assert "a test" in (await world.run("parked", "--discarded")).out
+
+    history = await world.run("history", "contact", str(contact_id))
+    assert (history.code, history.err) == (0, "")
+    assert history.out.startswith(f"contact {contact_id}: last sequence 2, deleted\n")
+    assert "2: ContactDeletedEvent (deletedAt)" in history.out
+    assert SECRET not in history.out
+    past = await world.application.outbox.past().page(AggregateKey("contact", str(contact_id)), 100, None)
+    same = json.loads((await world.run("history", "contact", str(contact_id), "--json")).out)
+    assert same["events"] == json.loads(history_call.told(past, NAMES).get_body())["events"]
+
+
+async def test_messages_set_aside_are_listed_shown_and_given_up(world: World) -> None:
+    await world.set_aside({"email": SECRET})
+    listed = await world.run("set-aside")
+    assert listed.code == 1
+    assert SECRET not in listed.out
+    name, record = listed.out.split()[:2]
+    assert name == "contact-directory:"
+    assert record in (await world.run("set-aside", "contact-directory")).out
+    assert "1 refused" in (await world.run("status")).out
+
+    shown = await world.run("set-aside", record)
+    assert (shown.code, SECRET in shown.out) == (0, True)
+    found = await world.application.subscriber.retrier.show(record)
+    same = json.loads(set_aside_call.shown(found, NAMES).get_body())
+    assert {**json.loads(shown.out), "ageSeconds": 0} == {**same, "ageSeconds": 0}
+
+    applied = await world.run("apply", record)
+    assert (applied.code, "read their reasons" in applied.err) == (1, True)
+    assert (await world.run("discard", "set-aside", record, "--reason", "a test")).code == 0
+    gone = await world.run("apply", record)
+    assert (gone.code, "no open record has the id" in gone.err) == (1, True)
+    assert (await world.run("set-aside")).code == 0
+
+
+WRONG = [
+    (["history", "invoice", "7"], 1, "contacts has no aggregates of type invoice; it has: contact"),
+    (["history", "contact", "7"], 1, "history: "),
+    (["parked", "7"], 1, "take an id from cosmos-outbox parked"),
+    (["parked", "0" * 32], 1, "take an id from the list of parked events"),
+    (["set-aside", "mails"], 1, "name a subscriber of contacts (contact-directory)"),
+    (["apply", "0" * 32], 1, "take an id from cosmos-outbox set-aside"),
+    (["replay", "contact", "7"], 1, "replay: "),
+    (["discard", "parked", "0" * 32, "--reason", " "], 2, "a reason has 1 to 500 characters"),
+    (["erase", "invoice", "7"], 1, "has no aggregates of type invoice"),
+    (["status", "--service", "nowhere"], 2, "there is no Service there"),
+]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"), WRONG, ids=lambda each: " ".join(each) if isinstance(each, list) else None
+)
+async def test_a_failure_is_one_line_that_says_what_to_do(
+    world: World, arguments: list[str], code: int, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended = await world.fail(capsys, *arguments)
+    assert (ended.code, ended.out) == (code, "")
+    assert told in ended.err
+    assert "Traceback" not in ended.err
+    lines = [line for line in ended.err.splitlines() if not line.startswith((" ", "usage:"))]
+    assert len(lines) == 1
+
+
+async def test_a_store_that_is_away_is_one_line(world: World) -> None:
+    away = "AccountEndpoint=http://127.0.0.1:9/;AccountKey=a2V5;"
+    ended = await world.run("parked", COSMOS=away)
+    assert ended.code == 2
+    [line] = ended.err.splitlines()
+    assert "cosmos-outbox preflight" in line
+    unset = await world.run("parked", COSMOS="")
+    assert (unset.code, "COSMOS" in unset.err, len(unset.err.splitlines())) == (2, True, 1)
+
+
+@pytest.mark.parametrize("part", sorted(PARTS))
+def test_a_part_tells_what_it_does_and_its_exit_codes_without_any_setting(part: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "cosmos_outbox", part, "--help"],
+        cwd=ROOT, env={}, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.startswith(f"usage: cosmos-outbox {part} ")

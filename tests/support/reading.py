@@ -1,0 +1,8 @@
+"""Messages are read as the wired subscriber reads them."""
+
+from cosmos_outbox.inbox.reading import MessageReader
+from cosmos_outbox.wiring.service import Subscriber
+
+
+def reader_of(subscriber: Subscriber) -> MessageReader:
+    return MessageReader(subscriber.aggregate_type, untyped=subscriber.untyped)

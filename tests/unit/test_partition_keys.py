@@ -1,0 +1,141 @@
+"""Where an item's partition key stands is declared once, and read and written in one way."""
+
+from typing import Any
+
+import pytest
+
+from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY, PartitionKeyPaths, at, put
+from cosmos_outbox.cosmos.upkeep.inspection import ContainerState, IndexingPolicy
+from cosmos_outbox.functions.function_app import app
+from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.outbox.aggregate import Aggregate
+from cosmos_outbox.preflight import cosmos_rules
+from cosmos_outbox.settings.names import Names
+from cosmos_outbox.settings.own_container import OwnContainer
+from cosmos_outbox.wiring.service import Service
+from domain.contact import Contact
+from examples.orders.board import FORM, entry_of, project
+from tests.support.own import NOWHERE
+
+ONE, NESTED = PartitionKeyPaths(("/tenantId",)), PartitionKeyPaths(("/owner/tenant/id",))
+TWO = PartitionKeyPaths(("/tenantId", "/owner/id"))
+KEYS: list[tuple[PartitionKeyPaths, Any, dict[str, Any]]] = [
+    (PARTITION_KEY, "a", {"partitionKey": "a"}),
+    (ONE, 17, {"tenantId": 17}),
+    (ONE, False, {"tenantId": False}),
+    (NESTED, "a", {"owner": {"tenant": {"id": "a"}}}),
+    (TWO, ("a", 1.5), {"tenantId": "a", "owner": {"id": 1.5}}),
+]
+
+
+@pytest.mark.parametrize(("paths", "key", "fields"), KEYS)
+def test_a_key_is_written_and_read_at_its_paths(paths: PartitionKeyPaths, key: Any, fields: Any) -> None:
+    assert paths.fields(key) == fields
+    assert paths.of(fields | {"id": "x"}) == key
+    assert paths.of({"id": "x"}) is None
+    assert paths.key([*key] if isinstance(key, tuple) else key) == key
+
+
+def test_no_two_keys_have_one_text() -> None:
+    keys: list[Any] = ["1", 1, True, "true", "\0", 1.5, "1.5", ("a", "b"), ("ab", ""), ("a", 1), ("a", True)]
+    assert len({ONE.text(key) for key in keys}) == len(keys)
+    assert ONE.text(1) == ONE.text(1.0), "JSON has one number"
+    assert PARTITION_KEY.text("a") == "a"
+
+
+@pytest.mark.parametrize("paths", [(), ("tenantId",), ("/",), ("/a//b",), ('/"a"',), ("/a", "/a"), ("/a", "/a/b"),
+                                   ("/a", "/b", "/c", "/d")])  # fmt: skip
+def test_what_is_no_path_is_refused(paths: tuple[str, ...]) -> None:
+    with pytest.raises(ValueError, match="path"):
+        PartitionKeyPaths(paths)
+
+
+@pytest.mark.parametrize("path", ["/id", "/type", "/data/tenantId", "/ttl", "/aggregateId", "/_etag"])
+def test_a_path_that_an_event_document_needs_for_itself_is_refused(path: str) -> None:
+    with pytest.raises(ValueError, match="no event can be stored"):
+        Service("bookings", own=OwnContainer(path, {"booking": None}))
+    with pytest.raises(ValueError, match="no event can be stored"):
+        Service("bookings", own=OwnContainer(["/tenantId", path], {"booking": None}))
+
+
+def test_a_value_is_put_where_it_is_read() -> None:
+    item: dict[str, Any] = {"meta": {"by": "x"}}
+    put(item, "/meta/last", 1)
+    assert (item, at(item, "/meta/last")) == ({"meta": {"by": "x", "last": 1}}, 1)
+    assert at({"meta": 3}, "/meta/last") is None
+    with pytest.raises(ValueError, match="no object"):
+        put({"meta": 3}, "/meta/last", 1)
+
+
+@pytest.mark.parametrize(
+    ("own", "message"),
+    [
+        (lambda: OwnContainer("/tenantId", {}), "names no aggregate"),
+        (lambda: OwnContainer("/tenantId", {"booking": "lastSequence"}), "no path of a property"),
+        (lambda: OwnContainer("/tenantId", {"booking": "/id"}), "cannot hold a sequence"),
+        (lambda: OwnContainer("/tenantId", {"booking": None}, default_ttl=0), "default_ttl"),
+    ],
+)
+def test_a_declaration_that_cannot_hold_is_refused_at_once(own: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Service("bookings", own=own())
+
+
+def test_own_documents_and_aggregates_are_two_services() -> None:
+    kinds: list[type[Aggregate[Any]]] = [Contact]
+    with pytest.raises(ValueError, match="declare two services"):
+        Service("bookings", aggregates=kinds, own=OwnContainer("/tenantId", {"booking": None}))
+
+
+def bookings(**more: Any) -> Service:
+    own = OwnContainer(["/tenantId", "/bookingId"], {"booking": "/lastSequence", "late-note": None}, **more)
+    return Service("bookings", names=Names(database="d", container="bookings", topic="t"), own=own)
+
+
+def test_a_read_model_needs_documents_that_it_can_be_healed_from() -> None:
+    with pytest.raises(ValueError, match="cannot be healed"):
+        bookings().read_model("board", of="booking", form=FORM, state_of=entry_of, project=project)
+
+
+async def test_without_a_declaration_there_is_no_transaction() -> None:
+    outbox = Service("s", names=Names(database="d", container="c", topic="t")).wire(NOWHERE).outbox
+    async with outbox.resources:
+        with pytest.raises(ValueError, match="no OwnContainer"):
+            outbox.transaction("a")
+
+
+def test_operators_call_the_aggregates_by_their_types() -> None:
+    service = bookings()
+
+    @service.effect("booking-mails", of="booking")
+    async def tell(event: Event) -> None:
+        """The effects of a service with its own documents are like any."""
+
+    names = {function.get_function_name() for function in app(service).get_functions()}
+    assert {"relay", "get_history", "list_parked", "watch_relay", "tend_parked", "unrouted"} <= names
+
+
+@pytest.mark.parametrize(
+    ("state", "more", "problems"),
+    [
+        (ContainerState(("/tenantId", "/bookingId"), -1, IndexingPolicy(True, ("/*",), ())), {}, []),
+        (ContainerState(("/tenantId", "/bookingId"), 60, IndexingPolicy(True, ("/*",), ())), {"default_ttl": 60}, []),
+        (ContainerState(("/bookingId", "/tenantId"), -1, IndexingPolicy(True, ("/*",), ())), {},
+         ["the partition key is /bookingId, /tenantId, not /tenantId, /bookingId"]),
+        (ContainerState(("/tenantId", "/bookingId"), None, IndexingPolicy(True, ("/*",), ())), {}, ["TTL is off"]),
+        (ContainerState(("/tenantId", "/bookingId"), 60, IndexingPolicy(True, ("/*",), ())), {},
+         ["the default TTL is 60, and the service's OwnContainer says -1"]),
+        (ContainerState(("/tenantId", "/bookingId"), -1, IndexingPolicy(True, ("/type/?",), ("/*",))), {},
+         ["/aggregateType/?, /aggregateId/? is queried and not indexed"]),
+    ],
+)  # fmt: skip
+def test_preflight_looks_at_the_container_as_it_was_declared(
+    state: ContainerState, more: dict[str, Any], problems: list[str]
+) -> None:
+    service = bookings(**more)
+    need, *others = cosmos_rules.needed(service.settings(NOWHERE), service)
+    assert [each.name for each in others] == ["bookings-leases", "bookings-parked"]
+    assert need.partition_key == ["/tenantId", "/bookingId"]
+    found = [str(each) for each in cosmos_rules.judge(need, state, "d") if not str(each).startswith("ok")]
+    assert len(found) == len(problems)
+    assert all(problem in each for problem, each in zip(problems, found, strict=True))

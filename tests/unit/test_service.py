@@ -1,0 +1,120 @@
+"""A service borrows no name from another one, and a command works for the service that it is told."""
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from cosmos_outbox.cli import told
+from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.settings.errors import Misconfigured
+from cosmos_outbox.settings.names import Named, Names
+from cosmos_outbox.wiring.service import Service, located
+from domain.contact import Contact
+from examples.orders.service import service as orders
+from infra.bootstrap import service as contacts
+
+CONNECTED = {"COSMOS": "AccountEndpoint=http://x/;AccountKey=eA==;", "SERVICEBUS": "Endpoint=sb://x/;A=b"}
+
+
+async def nothing(event: Event) -> None:
+    """Does nothing."""
+
+
+@pytest.mark.parametrize(
+    ("names", "missing"),
+    [
+        (Names(), "COSMOS_CONTAINER"),
+        (Names(container="bookings", topic="booking-events"), "COSMOS_DATABASE"),
+        (Names(database="bookings", container="bookings"), "SERVICEBUS_TOPIC"),
+    ],
+)
+def test_a_name_that_nobody_gives_is_an_error_that_says_which(names: Names, missing: str) -> None:
+    with pytest.raises(Misconfigured, match=f"{missing} is not set, and the service declares no name"):
+        Service("bookings", aggregates=[], names=names).settings(CONNECTED)
+
+
+def test_what_serves_the_outbox_is_called_after_the_services_own_container() -> None:
+    service = Service("bookings", aggregates=[], names=Names("d", "bookings", "t", parked="aside"))
+    found = service.settings(CONNECTED | {"COSMOS_CLAIM_CONTAINER": "keys"})
+    assert (found.cosmos_container, found.cosmos_lease_container) == ("bookings", "bookings-leases")
+    assert (found.cosmos_parked_container, found.cosmos_claim_container) == ("aside", "keys")
+    assert found.cosmos_set_aside_container == "bookings-set-aside"
+
+
+def test_they_follow_the_container_that_a_setting_names() -> None:
+    service = Service("bookings", aggregates=[], names=Names("d", "bookings", "t"))
+    assert service.settings(CONNECTED | {"COSMOS_CONTAINER": "b2"}).cosmos_lease_container == "b2-leases"
+
+
+def test_an_empty_setting_names_nothing() -> None:
+    service = Service("bookings", aggregates=[], names=Names("d", "bookings", "t"))
+    assert service.settings(CONNECTED | {"SERVICEBUS_TOPIC": ""}).servicebus_topic == "t"
+
+
+def test_a_subscribers_names_follow_from_its_own_unless_they_are_given() -> None:
+    service = Service("bookings", aggregates=[], names=Names("d", "c", "t"))
+    by_name = service.effect("booking-mails", of="booking")(nothing)
+    named = service.effect("calls", of="booking", subscription=Named("CALLS", "s"), container="held")(nothing)
+    settings = service.settings(CONNECTED | {"BOOKING_MAILS_CONTAINER": "mails"})
+    assert [settings.name(each) for each in (by_name.subscription, by_name.container)] == [
+        "booking-mails",
+        "mails",
+    ]
+    assert [settings.name(each) for each in (named.subscription, named.container)] == ["s", "held"]
+
+
+def test_two_of_one_kind_with_one_name_are_refused() -> None:
+    with pytest.raises(ValueError, match="two aggregates of bookings have one type"):
+        Service("bookings", aggregates=[Contact, Contact])
+    service = Service("bookings", aggregates=[])
+    service.effect("mails", of="booking")(nothing)
+    with pytest.raises(ValueError, match="bookings has two subscribers named mails"):
+        service.effect("mails", of="booking")(nothing)
+
+
+@pytest.mark.parametrize("name", ["infra.bootstrap", "infra.bootstrap.service"])
+def test_a_service_is_found_by_its_module_or_by_its_own_name(name: str) -> None:
+    assert located(name) is contacts
+
+
+@pytest.mark.parametrize("name", ["nowhere", "infra.nowhere", "infra.bootstrap.wire", "json", "infra"])
+def test_where_there_is_no_service_the_command_says_what_to_name(name: str) -> None:
+    with pytest.raises(Misconfigured, match=f"--service {name}: there is no Service there"):
+        located(name)
+
+
+def chosen(*arguments: str, **environment: str) -> Service:
+    parser = argparse.ArgumentParser()
+    told.add_argument(parser)
+    return told.service(parser.parse_args(arguments), environment)
+
+
+def test_the_call_wins_over_the_environment_and_that_over_the_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setting = {"OUTBOX_SERVICE": "examples.orders.service"}
+    assert chosen("--service", "infra.bootstrap", **setting) is contacts
+    assert chosen(**setting) is orders
+    assert chosen() is contacts, "this project's pyproject.toml names it"
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pyproject.toml").write_text('[tool.cosmos-outbox]\nservice = "examples.orders.service"\n')
+    assert chosen() is orders
+
+
+@pytest.mark.parametrize("content", [None, "", "[tool.cosmos-outbox]\nservice = 7\n"])
+def test_where_nobody_names_a_service_the_command_says_how_to(
+    content: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if content is not None:
+        (tmp_path / "pyproject.toml").write_text(content)
+    with pytest.raises(Misconfigured, match="no service is named: add --service MODULE, set OUTBOX_SERVICE"):
+        chosen()
+
+
+def test_a_project_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pyproject.toml").write_text("[")
+    with pytest.raises(Misconfigured, match=r"cannot read pyproject\.toml"):
+        chosen()
