@@ -116,7 +116,7 @@ class Walk:
         except TimeoutError:
             _log.debug("the %s goes on at its next run", self.name)
         except EntryChanged:
-            _log.info("somebody else is at this %s: this run stops", self.name)
+            _log.info("another one is at this %s: this run stops", self.name)
         else:
             self._log_end(progress)
         return progress

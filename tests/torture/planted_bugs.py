@@ -74,13 +74,11 @@ PLANTED = (
     ),
     Planted(
         "events-in-a-second-write",
-        "cosmos_outbox/cosmos/aggregates/unit_of_work.py",
-        "        once = Once(self._container, batch.partition_key, batch.writes, lambda _: self._own_commit(batch))\n"
-        "        etags = await once.store(give_up_at)\n",
-        "        first, then = batch.writes[: len(batch.changed)], batch.writes[len(batch.changed) :]\n"
-        "        once = Once(self._container, batch.partition_key, first, lambda _: self._own_commit(batch))\n"
-        "        etags = await once.store(give_up_at)\n"
-        "        await self._container.execute(batch.partition_key, then)\n",
+        "cosmos_outbox/cosmos/aggregates/once.py",
+        "                return await self.container.execute(self.partition_key, self.writes)\n",
+        "                etags = await self.container.execute(self.partition_key, self.writes[:1])\n"
+        "                await self.container.execute(self.partition_key, self.writes[1:])\n"
+        "                return etags\n",
         "failing-writes",
         (*_NO_EFFECT, "not found, but there", "done twice", "doubled contact"),
     ),
