@@ -133,6 +133,8 @@ class Service:
     subscribers: list[Subscriber] = field(default_factory=list, init=False)
     erasables: list[Erasable] = field(default_factory=list, init=False)
 
+    _per_process: OnePerProcess["Wired"] = field(init=False, repr=False, compare=False)
+
     def __post_init__(self) -> None:
         types = [each.aggregate_type for each in self.aggregates]
         if len(set(types)) != len(types):
@@ -241,13 +243,11 @@ class Service:
 
     def __call__(self) -> Wired:
         """The service of this process: call it inside the running loop. Raises Misconfigured."""
-        per_process: OnePerProcess[Wired] = self._per_process  # type: ignore[attr-defined]  # set in __post_init__
-        return per_process()
+        return self._per_process()
 
     def taken_from(self, wired: Wired) -> AbstractContextManager[None]:
         """Until the block ends, a call of the service in this loop gives this one; whoever wired it closes it."""
-        per_process: OnePerProcess[Wired] = self._per_process  # type: ignore[attr-defined]  # set in __post_init__
-        return per_process.taken_from(wired)
+        return self._per_process.taken_from(wired)
 
     def _named(self) -> Iterator[Named]:
         for each in self.subscribers:

@@ -134,6 +134,8 @@ class SubscriberService:
     topic: str | None = None
     read_models: list[ForeignReadModel[Any]] = field(default_factory=list, init=False)
 
+    _per_process: OnePerProcess["WiredSubscriber"] = field(init=False, repr=False, compare=False)
+
     def __post_init__(self) -> None:
         # A frozen object's own slot for the wired service of this process.
         object.__setattr__(self, "_per_process", OnePerProcess(lambda: self.wire(os.environ)))
@@ -169,13 +171,11 @@ class SubscriberService:
 
     def __call__(self) -> WiredSubscriber:
         """The service of this process: call it inside the running loop. Raises Misconfigured."""
-        per_process: OnePerProcess[WiredSubscriber] = self._per_process  # type: ignore[attr-defined]  # set in __post_init__
-        return per_process()
+        return self._per_process()
 
     def taken_from(self, wired: WiredSubscriber) -> AbstractContextManager[None]:
         """Until the block ends, a call of the service in this loop gives this one; whoever wired it closes it."""
-        per_process: OnePerProcess[WiredSubscriber] = self._per_process  # type: ignore[attr-defined]  # set in __post_init__
-        return per_process.taken_from(wired)
+        return self._per_process.taken_from(wired)
 
 
 async def _none_blocked() -> Collection[AggregateKey]:

@@ -131,11 +131,9 @@ async def application(
         }
         await provision.cosmos(environment["COSMOS"], read_settings(environment, ROOT).app.cosmos)
         made = wire(environment)
-        before = vars(service)["_per_process"]
-        object.__setattr__(service, "_per_process", lambda: made.wired)  # a frozen object has it so
         async with made.outbox.resources:
-            yield made
-        object.__setattr__(service, "_per_process", before)
+            with service.taken_from(made.wired):
+                yield made
     await topic.delete()
 
 
