@@ -7,9 +7,9 @@ another form of the entries counts for nothing: the walk begins anew (``progress
 A walk for a bounded time claims its progress for that time, so that others do not begin the same page; who does all the
 same cannot save it. A claim is never given back before its round ends: it runs out.
 
-A store may be away for one aggregate alone: it is looked at once more at the end of its page, and then left to the next
-round. Where very many in a row find it away, the walk ends, and its next run goes on with that page. A page that has
-held the walk for half an hour is looked at to its end: those many may be the only ones that find the store away.
+A store may be away for one aggregate alone: it is left to the next round. It may be away for all: a page of many, none
+of which was answered, ends the run, and the next run begins with it. For half an hour at most: then the page is gone
+by, since its aggregates may be the only ones that find the store away.
 """
 
 import asyncio
@@ -19,7 +19,6 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from cosmos_outbox.inbox.away import Away
 from cosmos_outbox.inbox.errors import EntryChanged, StoreAway
 from cosmos_outbox.inbox.progress import Counts, Result, Seen, SeenPage, Side, WalkProgress
 from cosmos_outbox.inbox.receiver import told
@@ -28,12 +27,8 @@ from cosmos_outbox.kernel.aggregate_key import AggregateKey
 AT_ONCE = 8
 """How many aggregates are looked at at the same time."""
 
-AWAY_AT = 20
-"""How many aggregates in a row must find the store away before it is taken to be away for all.
-
-More than at a retry of messages, which begins elsewhere each time: these come in the store's order, and the same row
-would end the walk at the same place until it is held.
-"""
+MANY = 20
+"""How many aggregates that all find the store away stand for all others. Fewer may be left from earlier rounds."""
 
 HELD = timedelta(minutes=30)
 """So long after the page before, a page holds the walk. In an outage of an hour two pages are gone by."""
@@ -105,13 +100,12 @@ class Walk:
         """Go on, to the end of the round or for so many seconds. Raises StoreAway."""
         if progress.side is None or progress.form != self.lists.form:  # progress-of-its-form
             progress = self.begun(progress)
-        away = Away(AWAY_AT)
         try:
             async with asyncio.timeout(seconds):
                 claim = None if seconds is None else self.now() + timedelta(seconds=seconds) + CLAIM_MARGIN
                 progress = await self.lists.save(replace(progress, claimed_until=claim))
                 while not progress.ended:
-                    progress = await self._page(progress, away)
+                    progress = await self._page(progress)
                     self.tell(progress)
         except TimeoutError:
             _log.debug("the %s goes on at its next run", self.name)
@@ -121,55 +115,41 @@ class Walk:
             self._log_end(progress)
         return progress
 
-    async def _page(self, progress: WalkProgress, away: Away) -> WalkProgress:
+    async def _page(self, progress: WalkProgress) -> WalkProgress:
+        """Raises StoreAway: it is away for all."""
         side = progress.side
         assert side is not None, "a round is under way"
         page = await self.legs[side].page(progress)
+        found = await self._look_at(side, page.items)
+        away = [
+            (seen.key, each)
+            for seen, each in zip(page.items, found, strict=True)
+            if isinstance(each, StoreAway)
+        ]
         is_held = progress.moved_at is not None and self.now() - progress.moved_at >= HELD
-        if is_held:
-            away = Away(len(page.items) + 1)
-        results = await self._look_at(side, page.items, away)
-        again = [number for number, result in enumerate(results) if result is Result.AWAY]
-        if again and (len(again) < AWAY_AT or not is_held):  # else that would take all the time of a run
-            each_for_itself = Away(len(again) + 1)
-            second = await self._look_at(side, [page.items[number] for number in again], each_for_itself)
-            if each_for_itself.in_a_row < len(again):
-                away.answered()
-            for number, result in zip(again, second, strict=True):
-                results[number] = result
-        self._log_away(side, page.items, results, away)
+        if away:
+            if len(away) == len(found) >= MANY and not is_held:
+                raise away[-1][1]
+            text = "the %s leaves %d of %d %s to its next round, the first is %s: %s"
+            _log.error(text, self.name, len(away), len(found), side.value, *away[0])
+        results = [Result.AWAY if isinstance(each, StoreAway) else each for each in found]
         sides = [*self.legs, None]
         return await self.lists.save(progress.after(page, results, self.now(), sides[sides.index(side) + 1]))
 
-    async def _look_at(self, side: Side, items: Sequence[Seen], away: Away) -> list[Result]:
-        """Raises StoreAway: it is away for all."""
+    async def _look_at(self, side: Side, items: Sequence[Seen]) -> list[Result | StoreAway]:
         look, places = self.legs[side].look, asyncio.Semaphore(AT_ONCE)
 
-        async def one(seen: Seen) -> Result:
+        async def one(seen: Seen) -> Result | StoreAway:
             async with places:
-                if away.for_all:
-                    return Result.AWAY
                 try:
-                    result = await look(seen)
+                    return await look(seen)
                 except StoreAway as error:
-                    away.found(error)
-                    return Result.AWAY
+                    return error
                 except Exception as error:  # noqa: BLE001 - one aggregate must not end the walk over the others
                     _log.error("the %s cannot compare %s: %s", self.name, seen.key, told(error))
-                    result = Result.FAILED
-                away.answered()
-                return result
+                    return Result.FAILED
 
-        results = await asyncio.gather(*map(one, items))
-        if away.for_all and away.error is not None:
-            raise away.error
-        return results
-
-    def _log_away(self, side: Side, items: Sequence[Seen], results: Sequence[Result], away: Away) -> None:
-        if missed := results.count(Result.AWAY):
-            first = items[results.index(Result.AWAY)].key
-            text = "the %s leaves %d of %d %s to its next round, the first is %s: %s"
-            _log.error(text, self.name, missed, len(items), side.value, first, away.error)
+        return await asyncio.gather(*map(one, items))
 
     def _log_end(self, progress: WalkProgress) -> None:
         counts = progress.last_counts

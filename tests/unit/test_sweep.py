@@ -15,7 +15,7 @@ from cosmos_outbox.inbox.errors import EntryChanged, StoreAway
 from cosmos_outbox.inbox.progress import Counts, Result, Seen, SeenPage, Side, WalkProgress
 from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.inbox.sweep import YOUNG, Sweep
-from cosmos_outbox.inbox.walk import AT_ONCE, AWAY_AT, Leg, Walk
+from cosmos_outbox.inbox.walk import MANY, Leg, Walk
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from tests.support.inbox import NOON, FakeEntries, FakeSource, event, project
 
@@ -305,7 +305,7 @@ async def test_one_aggregate_whose_store_is_away_does_not_keep_the_sweep_from_th
     troubled = Troubled(world, {"b"})
     counts = await world.swept()
     assert [world.sequence(key) for key in keys] == [3, 1, 3, 3, 3, 3]
-    assert (counts.healed, counts.failed, troubled.reads["b"]) == (5, 1, 2)
+    assert (counts.healed, counts.failed, troubled.reads["b"]) == (5, 1, 1)
     assert (
         "leaves 1 of 2 entries to its next round, the first is thing b: its partition is throttled"
         in caplog.text
@@ -314,84 +314,47 @@ async def test_one_aggregate_whose_store_is_away_does_not_keep_the_sweep_from_th
     assert (await world.swept()).healed == 1, "the next round comes back to it"
 
 
-async def test_a_store_that_is_away_for_one_look_is_asked_once_more() -> None:
-    world = World()
-    key = world.has("a", 1, 3)
-    Troubled(world, {"a"}, times=1)
-    assert (await world.swept(), world.sequence(key)) == (Counts(entries=1, sources=1, healed=1), 3)
-
-
-async def test_looks_that_are_answered_the_second_time_are_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tests.unit.test_sweep.PAGE", AWAY_AT - 1)
-    world = World()
-    keys = [world.has(f"{number:03}", 1, 3) for number in range(3 * (AWAY_AT - 1))]
-    Troubled(world, {key.id for key in keys}, times=1)
-    counts = await world.swept()
-    assert (counts.healed, counts.failed) == (len(keys), 0)
-
-
-async def test_of_a_large_page_no_more_are_asked_for_than_make_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tests.unit.test_sweep.PAGE", 100)
-    world = World()
-    keys = [world.has(f"{number:03}", 1, 3) for number in range(100)]
-    troubled = Troubled(world, {key.id for key in keys})
-    with pytest.raises(StoreAway):
-        await world.go_on()
-    assert troubled.reads.total() < AWAY_AT + AT_ONCE
-
-
-async def test_a_row_of_aggregates_whose_store_is_away_is_gone_past_again_and_again() -> None:
+async def test_a_page_of_which_one_was_answered_is_gone_past(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else the walk would end there for ever, and nothing else would be swept."""
+    monkeypatch.setattr("tests.unit.test_sweep.PAGE", MANY)
     world = World()
-    before = world.has("before", 1, 3)
-    row = [world.has(f"away {number}", 1, 3) for number in range(AWAY_AT - 1)]
-    behind = world.has("behind", 1, 3)
-    Troubled(world, {key.id for key in row})
+    keys = [world.has(f"{number:03}", 1, 3) for number in range(60)]
+    Troubled(world, {key.id for key in keys[20:39]})
     for _ in range(2):
-        for key in (before, behind):
-            world.entries.written[key] = [Entry(1, None, (1,))]
-        assert (await world.swept()).failed == len(row)
-        assert [world.sequence(key) for key in (before, behind)] == [3, 3]
+        world.entries.written[keys[59]] = [Entry(1, None, (1,))]
+        assert (await world.swept()).failed == 19
+        assert [world.sequence(key) for key in keys] == [3] * 20 + [1] * 19 + [3] * 21
 
 
-async def test_more_aggregates_of_one_page_than_make_a_row_are_left_to_the_next_round(
+async def test_a_store_that_is_away_for_all_is_left_alone_and_the_sweep_goes_on_from_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tests.unit.test_sweep.PAGE", 4 * AWAY_AT)
-    world = World()
-    keys = [world.has(str(number), 1, 3) for number in range(4 * AWAY_AT)]
-    Troubled(world, {key.id for key in keys[::2]})
-    assert (await world.swept()).failed == 2 * AWAY_AT
-    assert [world.sequence(key) for key in keys[1::2]] == [3] * 2 * AWAY_AT
-
-
-async def test_a_store_that_is_away_for_all_is_left_alone_and_the_sweep_goes_on_from_there() -> None:
+    monkeypatch.setattr("tests.unit.test_sweep.PAGE", MANY)
     world = World()
     keys = [world.has(f"{number}", 1, 2) for number in range(100)]
-    troubled = Troubled(world, {key.id for key in keys[10:]})
-    with pytest.raises(StoreAway):
+    troubled = Troubled(world, {key.id for key in keys[MANY - 1 :]})
+    with pytest.raises(StoreAway, match="its partition is throttled"):
         await world.go_on()
     asked = sum(count for name, count in troubled.reads.items() if name in troubled.names)
-    assert asked <= 2 * AWAY_AT, "of 90"
+    assert asked == 1 + MANY, "one of the page that was gone past, and the next one"
     assert world.lists.saved is not None
-    assert (world.lists.saved.side, world.lists.saved.counts.failed < AWAY_AT) == (Side.ENTRIES, True)
+    assert (world.lists.saved.side, world.lists.saved.counts.failed) == (Side.ENTRIES, 1)
     troubled.names = ()
     counts = await world.swept()
-    assert (counts.entries, counts.sources) == (100, 100)
-    assert counts.failed < AWAY_AT, "those of the pages before"
+    assert (counts.entries, counts.sources, counts.failed) == (100, 100, 1)
     await world.swept()
     assert [world.sequence(key) for key in keys] == [2] * 100
 
 
 @pytest.mark.parametrize("sick_page", [0, 1])
-async def test_a_row_that_stays_away_holds_the_sweep_for_half_an_hour_at_most(
+async def test_a_page_that_stays_away_holds_the_sweep_for_half_an_hour_at_most(
     sick_page: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Their page, and a first round of all, are the worst: nothing of a page that ends a run is saved."""
-    monkeypatch.setattr("tests.unit.test_sweep.PAGE", 2 * AWAY_AT)
-    world, size = World(), 2 * AWAY_AT
+    """The first page of a first round too: nothing of a page that ends a run is saved."""
+    monkeypatch.setattr("tests.unit.test_sweep.PAGE", MANY)
+    world, size = World(), MANY
     keys = [world.has(f"{number:03}", 1, 3) for number in range(3 * size)]
-    row = keys[sick_page * size : sick_page * size + AWAY_AT]
+    row = keys[sick_page * size : (sick_page + 1) * size]
     troubled = Troubled(world, {key.id for key in row})
     failed_runs = 0
     while world.lists.saved is None or world.lists.saved.last_counts is None:
@@ -400,37 +363,40 @@ async def test_a_row_that_stays_away_holds_the_sweep_for_half_an_hour_at_most(
             await world.go_on()
         except StoreAway:
             failed_runs += 1
-            assert failed_runs <= 3, "the sweep cannot get past the row"
+            assert failed_runs <= 3, "the sweep cannot get past the page"
             world.now += timedelta(minutes=10)
     assert failed_runs == 3, "at 0, 10 and 20 minutes: a store that is away for all is left alone"
-    assert world.lists.saved.last_counts.failed == AWAY_AT
-    assert {troubled.reads[key.id] for key in row} == {1}
-    assert [world.sequence(key) for key in keys if key not in row] == [3] * 5 * AWAY_AT
-    assert f"leaves {AWAY_AT} of {size} entries to its next round, the first is {row[0]}" in caplog.text
+    assert world.lists.saved.last_counts.failed == size
+    assert [world.sequence(key) for key in keys if key not in row] == [3] * 2 * size
+    assert f"leaves 20 of 20 entries to its next round, the first is {row[0]}" in caplog.text
 
 
-async def test_a_sweep_that_runs_once_a_day_asks_once_more_for_a_few_all_the_same() -> None:
+async def test_fewer_that_stay_away_than_stand_for_all_do_not_hold_the_sweep(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What earlier looks left is a page of its own, of those that are troubled alone."""
+    monkeypatch.setattr("tests.unit.test_sweep.PAGE", MANY - 1)
     world = World()
-    key = world.has("a", 1, 3)
-    world.lists.saved = WalkProgress(NOON - timedelta(days=1), last_counts=Counts(), version="1")
-    Troubled(world, {"a"}, times=1)
-    assert (await world.swept(), world.sequence(key)) == (Counts(entries=1, sources=1, healed=1), 3)
+    keys = [world.has(f"{number:03}", 1, 3) for number in range(2 * (MANY - 1))]
+    Troubled(world, {key.id for key in keys[: MANY - 1]})
+    assert (await world.swept()).failed == MANY - 1
+    assert [world.sequence(key) for key in keys] == [1] * (MANY - 1) + [3] * (MANY - 1)
 
 
 async def test_a_page_is_saved_anew_so_the_next_one_that_stays_away_has_its_half_an_hour_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """In an outage of hours, few pages are left to the next round."""
-    monkeypatch.setattr("tests.unit.test_sweep.PAGE", AWAY_AT)
+    monkeypatch.setattr("tests.unit.test_sweep.PAGE", MANY)
     world = World()
-    keys = [world.has(f"{number:03}", 1, 3) for number in range(10 * AWAY_AT)]
+    keys = [world.has(f"{number:03}", 1, 3) for number in range(10 * MANY)]
     Troubled(world, {key.id for key in keys})
     for _ in range(2 * 6):  # two hours
         with pytest.raises(StoreAway):
             await world.go_on()
         world.now += timedelta(minutes=10)
     assert world.lists.saved is not None
-    assert world.lists.saved.counts.failed == 3 * AWAY_AT
+    assert world.lists.saved.counts.failed == 3 * MANY
 
 
 async def test_a_sweep_beside_another_stops() -> None:
