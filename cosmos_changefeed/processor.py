@@ -13,10 +13,11 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
+from azure.core.exceptions import AzureError
 from azure.cosmos.aio import ContainerProxy
 
 from cosmos_changefeed.balancing import leases_to_take
-from cosmos_changefeed.errors import FeedRangeGone, LeaseLost, LeasesUnusable
+from cosmos_changefeed.errors import ChangeFeedError, FeedRangeGone, LeaseLost, LeasesUnusable
 from cosmos_changefeed.feed import FeedReader
 from cosmos_changefeed.handling import Handler, OnError, TwoSteps, as_they_are
 from cosmos_changefeed.lease import INCREMENTAL_FEED, EpkRange, Lease
@@ -36,9 +37,10 @@ _log = logging.getLogger(__name__)
 
 
 def log_error(lease_token: str | None, error: Exception) -> None:
-    """The default error callback."""
+    """The default error callback: an answer of the service, or its absence, is a line; a bug has its traceback."""
     where = "processor" if lease_token is None else f"lease {lease_token}"
-    _log.error("%s: %s", where, error, exc_info=error)
+    expected = isinstance(error, AzureError | ChangeFeedError)
+    _log.error("%s: %s", where, error, exc_info=None if expected else error)
 
 
 class ChangeFeedProcessor:

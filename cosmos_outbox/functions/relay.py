@@ -9,6 +9,7 @@ from typing import Any
 
 import azure.functions as func
 
+from cosmos_outbox.functions.timers import told_in_a_line
 from cosmos_outbox.settings import relay_feed
 from cosmos_outbox.settings.environment import load_feed
 from cosmos_outbox.wiring.service import Service
@@ -32,12 +33,14 @@ def relay_functions(service: Service) -> func.Blueprint:
     @app.timer_trigger(arg_name="timer", schedule="0 */5 * * * *")
     async def watch_relay(timer: func.TimerRequest) -> None:
         """Every five minutes: logs an error when events wait for too long, and makes missing leases again."""
-        await service().outbox.observer.watch()
+        with told_in_a_line("how far the relay is, is not known"):
+            await service().outbox.observer.watch()
 
     @app.timer_trigger(arg_name="timer", schedule="30 * * * * *")
     async def tend_parked(timer: func.TimerRequest) -> None:
         """Every minute: sends parked events in whose way nothing stands, and discards what is parked for too long."""
-        await service().outbox.parking.upkeep()
+        with told_in_a_line("parked events wait"):
+            await service().outbox.parking.upkeep()
 
     return app
 

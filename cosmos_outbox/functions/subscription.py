@@ -10,6 +10,7 @@ import os
 
 import azure.functions as func
 
+from cosmos_outbox.functions.timers import told_in_a_line
 from cosmos_outbox.inbox.receiver import WAIT_SECONDS
 from cosmos_outbox.servicebus.received import delivery_of, handling
 from cosmos_outbox.settings.errors import Misconfigured
@@ -43,7 +44,8 @@ def subscription_functions(service: Service, of: Subscriber) -> func.Blueprint:
     @app.timer_trigger(arg_name="timer", schedule="30 * * * * *")
     async def watch(timer: func.TimerRequest) -> None:
         """Every minute: collects the subscription's dead letters, and tries again what was set aside."""
-        await service().subscriptions[of.name].subscriber.watch()
+        with told_in_a_line("what was set aside waits"):
+            await service().subscriptions[of.name].subscriber.watch()
 
     if isinstance(of, ReadModelOf):
         _add_sweep(app, service, of.name, name)
@@ -59,7 +61,8 @@ def _add_sweep(app: func.Blueprint, service: Service, of: str, name: str) -> Non
         """Every ten minutes: compares more of the read model with its sources, and heals what no event will."""
         wanted = service().subscriptions[of].sweep
         assert wanted is not None, "a read model has a sweep"
-        await wanted.run(seconds=SWEEP_SECONDS)
+        with told_in_a_line("the sweep waits"):
+            await wanted.run(seconds=SWEEP_SECONDS)
 
 
 def _add_upkeep(app: func.Blueprint, service: Service, of: str, name: str) -> None:
@@ -69,7 +72,8 @@ def _add_upkeep(app: func.Blueprint, service: Service, of: str, name: str) -> No
         """Every minute: goes on with the effects that wait, in order."""
         wanted = service().subscriptions[of].upkeep
         assert wanted is not None, "a subscriber with effects has an upkeep"
-        await wanted.run(seconds=UPKEEP_SECONDS)
+        with told_in_a_line("effects wait"):
+            await wanted.run(seconds=UPKEEP_SECONDS)
 
 
 async def receive(service: Service, of: str, message: func.ServiceBusMessage, context: func.Context) -> None:

@@ -1,6 +1,7 @@
 """Whether the store and the broker can be used now, as this process sees them; many who ask cost one look each.
 
-A look changes nothing: the store's container is read, and a sender is opened at the topic, as the relay opens one.
+A look changes nothing: the store's container is read, and a sender is opened at the topic, as the relay opens one. What
+is told of the broker is one round trip over the open connection: a relay does not open one for each send.
 """
 
 import asyncio
@@ -24,7 +25,7 @@ class DependencyHealth:
     name: str
     ok: bool
     milliseconds: int
-    """How long the look took."""
+    """How long one round trip took; or the whole look, where that is all that is known."""
     detail: str | None
     """Why the service cannot be used, in words for an operator; None: it can."""
 
@@ -34,8 +35,9 @@ class Dependency:
     """One service that this process needs."""
 
     name: str
-    check: Callable[[], Awaitable[None]]
-    """Returns if the service can be used. Raises an OutboxError or an InfraError."""
+    check: Callable[[], Awaitable[float | None]]
+    """Returns if the service can be used: the seconds of one round trip, None for those of the whole look. Raises an
+    OutboxError or an InfraError."""
     age_seconds: float = AGE_SECONDS
     _looking: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
     _last: tuple[float, DependencyHealth] | None = field(default=None, repr=False)
@@ -50,13 +52,14 @@ class Dependency:
             return self._last[1]
 
     async def _look(self, began: float) -> DependencyHealth:
-        detail = None
+        detail, took = None, None
         try:
             async with asyncio.timeout(LOOK_SECONDS):
-                await self.check()
+                took = await self.check()
         except TimeoutError:
             detail = f"does not answer within {LOOK_SECONDS:g} s"
         except (OutboxError, InfraError) as error:
             detail = str(error)
-        took = asyncio.get_running_loop().time() - began
+        if took is None:
+            took = asyncio.get_running_loop().time() - began
         return DependencyHealth(self.name, detail is None, round(1000 * took), detail)

@@ -5,6 +5,8 @@ Data Owner (https://learn.microsoft.com/azure/service-bus-messaging/service-bus-
 """
 
 import asyncio
+import contextlib
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
@@ -13,8 +15,9 @@ from datetime import timedelta
 from typing import Any, Self
 
 from azure.core.exceptions import ClientAuthenticationError, HttpResponseError
-from azure.servicebus.aio import ServiceBusClient
+from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
 from azure.servicebus.exceptions import (
+    MessageNotFoundError,
     OperationTimeoutError,
     ServiceBusAuthenticationError,
     ServiceBusAuthorizationError,
@@ -37,6 +40,9 @@ from cosmos_outbox.settings.inspection import (
 
 DEADLINE_SECONDS = 15.0
 """The longest that one call may take, with its retries and a sign-in."""
+
+_NO_NUMBER = 2**62
+"""A sequence number that no message of a topic gets."""
 
 _FOREVER = timedelta(days=3650)
 """The service writes "never" as .NET's longest TimeSpan, some 29 000 years."""
@@ -132,15 +138,30 @@ class ServiceBusInspection(AbstractAsyncContextManager["ServiceBusInspection"]):
 
 async def try_sending(
     connection: Connection, credential: Credential | None, topic: str, *, seconds: float
-) -> None:
-    """Open a sender, as the relay does, and send nothing. Raises Denied, CannotCheck; within ``seconds``."""
+) -> float:
+    """Open a sender, as the relay does, and send nothing. Returns the seconds of one round trip over its connection.
 
-    async def open_sender() -> None:
-        async with _client(connection, credential) as client, client.get_topic_sender(topic):
-            pass
+    Raises Denied, CannotCheck; within ``seconds``.
+    """
+
+    async def open_sender() -> float:
+        async with (
+            _client(connection, credential) as client,
+            client.get_topic_sender(topic) as sender,
+        ):
+            await _ask(sender)  # it opens the link for questions
+            began = time.monotonic()
+            await _ask(sender)
+            return time.monotonic() - began
 
     with _reported(seconds, f"topic {topic}"):
-        await in_time(open_sender(), asyncio.get_running_loop().time() + seconds)
+        return await in_time(open_sender(), asyncio.get_running_loop().time() + seconds)
+
+
+async def _ask(sender: ServiceBusSender) -> None:
+    """A question of which nothing changes: to cancel a message that was never scheduled."""
+    with contextlib.suppress(MessageNotFoundError):
+        await sender.cancel_scheduled_messages(_NO_NUMBER)
 
 
 def _client(connection: Connection, credential: Credential | None) -> ServiceBusClient:

@@ -210,12 +210,14 @@ def _publisher(settings: Settings, source: str, resources: AsyncExitStack) -> Pu
     return publisher
 
 
-async def _try_sending(settings: Settings) -> None:
+async def _try_sending(settings: Settings) -> float:
     from cosmos_outbox.servicebus.inspection import try_sending  # noqa: PLC0415 - slow to import: see LatePublisher
 
     credential = credential_for(settings.servicebus)
     try:
-        await try_sending(settings.servicebus, credential, settings.servicebus_topic, seconds=LOOK_SECONDS)
+        return await try_sending(
+            settings.servicebus, credential, settings.servicebus_topic, seconds=LOOK_SECONDS
+        )
     finally:
         if credential:
             await credential.close()

@@ -1,6 +1,7 @@
 """A container or topic that does not exist is told by its own name, with what to do; nothing else is blamed."""
 
 import asyncio
+import time
 
 import pytest
 from azure.cosmos.aio import CosmosClient
@@ -138,3 +139,15 @@ async def test_a_topic_that_is_deleted_while_links_are_open_is_told_as_what_it_i
                 reasons.append(outcome.reason)
         await publisher.close()
     assert len(reasons) <= 2, "the link's end, then what a new one is told"
+
+
+async def test_a_look_at_a_topic_tells_a_round_trip_without_the_opening(servicebus_server: Service) -> None:
+    settings = contact_service.settings(
+        {"COSMOS": "AccountEndpoint=x;AccountKey=y;", "SERVICEBUS": servicebus_connection(servicebus_server)}
+    )
+    topic = Topic(servicebus_server)
+    await topic.create()
+    began = time.monotonic()
+    seconds = await try_sending(settings.servicebus, None, topic.name, seconds=20)
+    assert 0 < seconds < (time.monotonic() - began) / 2
+    await topic.delete()

@@ -70,3 +70,12 @@ async def test_a_bug_is_not_taken_for_an_outage() -> None:
     service.failure = TypeError("a bug")
     with pytest.raises(TypeError):
         await Dependency("Cosmos DB", service.check).health()
+
+
+async def test_a_service_that_tells_its_round_trip_is_shown_by_it() -> None:
+    async def check() -> float:
+        await asyncio.sleep(0.05)  # opens a connection
+        return 0.002
+
+    found = await Dependency("Service Bus", check).health()
+    assert (found.ok, found.milliseconds) == (True, 2)
