@@ -6,7 +6,7 @@ The name of an HTTP function sorts before ``unrouted``, which takes what no othe
 import azure.functions as func
 
 from cosmos_outbox import functions
-from cosmos_outbox.http import methods, request, responses
+from cosmos_outbox.http import READING, request, responses
 from infra import contacts_http as contacts
 from infra import directory_http as directory
 from infra.bootstrap import application, service
@@ -28,7 +28,7 @@ async def create_contact(req: func.HttpRequest) -> func.HttpResponse:
     return contacts.resource.created(receipt, replayed=replayed)
 
 
-@app.route(route="contacts", methods=methods.READING)
+@app.route(route="contacts", methods=READING)
 @answering
 async def list_contacts(req: func.HttpRequest) -> func.HttpResponse:
     """GET /contacts?pageSize=&continuationToken=: list contacts, a page a call"""
@@ -36,7 +36,7 @@ async def list_contacts(req: func.HttpRequest) -> func.HttpResponse:
     return contacts.resource.listed(await application().contacts.page(size, token, request.origin(req)))
 
 
-@app.route(route="contacts/{id}", methods=methods.READING)
+@app.route(route="contacts/{id}", methods=READING)
 @answering.honouring("If-None-Match")
 async def get_contact(req: func.HttpRequest) -> func.HttpResponse:
     """GET /contacts/{id}: read a contact; Cache-Control: no-cache asks for no older state than that of the call"""
@@ -63,7 +63,7 @@ async def delete_contact(req: func.HttpRequest) -> func.HttpResponse:
     return responses.no_content()
 
 
-@app.route(route="directory", methods=methods.READING)
+@app.route(route="directory", methods=READING)
 @answering
 async def search_directory(req: func.HttpRequest) -> func.HttpResponse:
     """GET /directory?name=&email=&company=&city=&country=&sort=&pageSize=&continuationToken=: search the directory"""

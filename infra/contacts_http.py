@@ -9,12 +9,9 @@ from pydantic.alias_generators import to_camel
 
 from application.contacts import Revision
 from application.errors import ContactNotFound
-from cosmos_outbox.http import request
-from cosmos_outbox.http.answering import Answering
-from cosmos_outbox.http.errors import InvalidRequest
+from cosmos_outbox.http import Answering, InvalidRequest, Resource, known, request, validated
 from cosmos_outbox.http.merge_patch import merge_patch
-from cosmos_outbox.http.resource import Resource
-from cosmos_outbox.http.validation import known, unknown_nulls, validated
+from cosmos_outbox.http.validation import unknown_nulls
 from cosmos_outbox.outbox.aggregate import STORED
 from domain.contact import Contact
 from domain.errors import ContactDeleted

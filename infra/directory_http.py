@@ -5,10 +5,10 @@ from typing import Any
 import azure.functions as func
 
 from application.directory import DirectoryEntry, Field, Search
-from cosmos_outbox.http.errors import FieldError, InvalidRequest
+from cosmos_outbox import ListedPage
+from cosmos_outbox.http import FieldError, InvalidRequest, json_response
 from cosmos_outbox.http.request import PAGE, parameters
-from cosmos_outbox.http.responses import json_response
-from cosmos_outbox.inbox.entry import Listed, ListedPage
+from cosmos_outbox.inbox.entry import Listed
 from infra.directory import spelled
 
 LONGEST = 250

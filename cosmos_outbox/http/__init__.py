@@ -1,1 +1,57 @@
-"""A request becomes a checked value, and a result or an error becomes an answer that says what to do."""
+"""HTTP calls on aggregates: a request becomes checked values, and a result or an error becomes an answer.
+
+``request`` is the module that reads each part of a request. A name is imported when it is first used.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cosmos_outbox.http import request
+    from cosmos_outbox.http.answering import Answering
+    from cosmos_outbox.http.errors import FieldError, InvalidRequest
+    from cosmos_outbox.http.methods import READING
+    from cosmos_outbox.http.resource import Resource
+    from cosmos_outbox.http.responses import json_response
+    from cosmos_outbox.http.validation import known, validated
+    from cosmos_outbox.outbox.idempotency import KeyedRequest
+
+__all__ = [
+    "READING",
+    "Answering",
+    "FieldError",
+    "InvalidRequest",
+    "KeyedRequest",
+    "Resource",
+    "json_response",
+    "known",
+    "request",
+    "validated",
+]  # fmt: skip
+
+_HOME = {
+    "Answering": "cosmos_outbox.http.answering",
+    "FieldError": "cosmos_outbox.http.errors",
+    "InvalidRequest": "cosmos_outbox.http.errors",
+    "KeyedRequest": "cosmos_outbox.outbox.idempotency",
+    "READING": "cosmos_outbox.http.methods",
+    "Resource": "cosmos_outbox.http.resource",
+    "json_response": "cosmos_outbox.http.responses",
+    "known": "cosmos_outbox.http.validation",
+    "request": "cosmos_outbox.http.request",
+    "validated": "cosmos_outbox.http.validation",
+}
+"""The module of each name."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home = importlib.import_module(_HOME[name])
+    found = home if home.__name__ == f"{__name__}.{name}" else getattr(home, name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -9,7 +9,8 @@ from fastapi import FastAPI, Header, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import ValidationError
 
-from cosmos_outbox.outbox.errors import (
+from cosmos_outbox import Names, Origin, Service, running, utc_now
+from cosmos_outbox.errors import (
     AggregateNotFound,
     ConcurrentChange,
     OutboxError,
@@ -17,10 +18,6 @@ from cosmos_outbox.outbox.errors import (
     Throttled,
     Unavailable,
 )
-from cosmos_outbox.outbox.unit_of_work import Origin, utc_now
-from cosmos_outbox.settings.names import Names
-from cosmos_outbox.wiring.service import Service
-from cosmos_outbox.worker.running import running
 from examples.fastapi.directory import FORM, entry_of, project
 from examples.fastapi.person import NewDetails, Person
 

@@ -5,8 +5,7 @@ from datetime import datetime
 from typing import Annotated, ClassVar, Literal, Self
 from uuid import UUID, uuid4
 
-from cosmos_outbox.outbox.aggregate import Aggregate, AggregateState, input_rule
-from cosmos_outbox.outbox.event import DomainEvent, Timestamp, WireModel
+from cosmos_outbox import Aggregate, AggregateState, DomainEvent, Timestamp, WireModel, input_rule
 
 
 def _some_text(text: str) -> str:

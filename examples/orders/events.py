@@ -6,8 +6,7 @@ from uuid import UUID
 
 from pydantic import AfterValidator, Field
 
-from cosmos_outbox.outbox.aggregate import input_rule
-from cosmos_outbox.outbox.event import DomainEvent, Timestamp, WireModel
+from cosmos_outbox import DomainEvent, Timestamp, WireModel, input_rule
 
 MOST_PIECES = 1000
 SKU_LENGTH = 40

@@ -3,7 +3,7 @@
 import azure.functions as func
 
 from cosmos_outbox import functions
-from cosmos_outbox.http import methods, request
+from cosmos_outbox.http import READING, request
 from examples.orders import http
 from examples.orders.http import answering
 from examples.orders.service import board, orders, service
@@ -22,7 +22,7 @@ async def place_order(req: func.HttpRequest) -> func.HttpResponse:
     return http.resource.created(receipt, replayed=replayed)
 
 
-@app.route(route="orders", methods=methods.READING)
+@app.route(route="orders", methods=READING)
 @answering
 async def list_orders(req: func.HttpRequest) -> func.HttpResponse:
     """GET /orders?pageSize=&continuationToken="""
@@ -30,7 +30,7 @@ async def list_orders(req: func.HttpRequest) -> func.HttpResponse:
     return http.resource.listed(await orders().page(size, token, request.origin(req)))
 
 
-@app.route(route="orders/{id}", methods=methods.READING)
+@app.route(route="orders/{id}", methods=READING)
 @answering.honouring("If-None-Match")
 async def get_order(req: func.HttpRequest) -> func.HttpResponse:
     """GET /orders/{id}"""
@@ -57,7 +57,7 @@ async def ship_order(req: func.HttpRequest) -> func.HttpResponse:
     return http.resource.changed(await orders().ship(order_id, request.origin(req), if_match=versions))
 
 
-@app.route(route="board", methods=methods.READING)
+@app.route(route="board", methods=READING)
 @answering
 async def get_board(req: func.HttpRequest) -> func.HttpResponse:
     """GET /board?status=&pageSize=&continuationToken="""

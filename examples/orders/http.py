@@ -5,14 +5,18 @@ from uuid import UUID
 
 import azure.functions as func
 
-from cosmos_outbox.http import request
-from cosmos_outbox.http.answering import Answering
-from cosmos_outbox.http.errors import FieldError, InvalidRequest
-from cosmos_outbox.http.resource import Resource
-from cosmos_outbox.http.responses import json_response
-from cosmos_outbox.http.validation import known, validated
-from cosmos_outbox.inbox.entry import ListedPage
-from cosmos_outbox.outbox.errors import AggregateNotFound
+from cosmos_outbox import ListedPage
+from cosmos_outbox.errors import AggregateNotFound
+from cosmos_outbox.http import (
+    Answering,
+    FieldError,
+    InvalidRequest,
+    Resource,
+    json_response,
+    known,
+    request,
+    validated,
+)
 from examples.orders.board import BoardEntry, Status
 from examples.orders.errors import OrderFull, OrderShipped
 from examples.orders.events import Line

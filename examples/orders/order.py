@@ -9,8 +9,7 @@ from datetime import datetime
 from typing import Annotated, ClassVar, Self
 from uuid import UUID, uuid4
 
-from cosmos_outbox.outbox.aggregate import Aggregate, AggregateState, input_rule
-from cosmos_outbox.outbox.event import DomainEvent, Timestamp, WireModel
+from cosmos_outbox import Aggregate, AggregateState, DomainEvent, Timestamp, WireModel, input_rule
 from examples.orders.errors import OrderFull, OrderShipped
 from examples.orders.events import (
     Line,

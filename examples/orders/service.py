@@ -1,9 +1,6 @@
 """The order service: what it is called, what it keeps, and what it does when its events arrive."""
 
-from cosmos_outbox.inbox.event import Event
-from cosmos_outbox.outbox.unit_of_work import utc_now
-from cosmos_outbox.settings.names import Names
-from cosmos_outbox.wiring.service import Service
+from cosmos_outbox import Event, Names, Service, utc_now
 from examples.orders.board import FORM, Board, entry_of, project
 from examples.orders.events import OrderShippedEvent
 from examples.orders.mail import LoggedMail, Mail

@@ -1,12 +1,12 @@
 """The use cases on orders; storing, repeating and racing are the outbox's part."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from datetime import datetime
 from uuid import UUID
 
-from cosmos_outbox.outbox.aggregates import Aggregates
-from cosmos_outbox.outbox.idempotency import KeyedRequest
-from cosmos_outbox.outbox.unit_of_work import Clock, ETag, Origin, Page, Receipt, Versioned
+from cosmos_outbox import Aggregates, Origin, Page, Receipt, Versioned
+from cosmos_outbox.http import KeyedRequest
 from examples.orders.events import Line
 from examples.orders.order import NewOrder, Order
 
@@ -15,11 +15,11 @@ from examples.orders.order import NewOrder, Order
 class Orders:
     """The order service. A call raises the errors of an order, and those of its aggregates.
 
-    See :class:`cosmos_outbox.outbox.aggregates.Aggregates`.
+    See :class:`cosmos_outbox.Aggregates`.
     """
 
     aggregates: Aggregates
-    clock: Clock
+    clock: Callable[[], datetime]
 
     async def place(self, order: NewOrder, origin: Origin) -> Receipt[Order]:
         """Store a new order."""
@@ -46,7 +46,7 @@ class Orders:
         return await self.aggregates.page(Order, size, continuation_token, origin)
 
     async def add_line(
-        self, order_id: UUID, line: Line, origin: Origin, *, if_match: Collection[ETag] = ()
+        self, order_id: UUID, line: Line, origin: Origin, *, if_match: Collection[str] = ()
     ) -> Receipt[Order]:
         """Add a line."""
 
@@ -55,9 +55,7 @@ class Orders:
 
         return await self.aggregates.change(Order, str(order_id), add, origin, if_match=if_match)
 
-    async def ship(
-        self, order_id: UUID, origin: Origin, *, if_match: Collection[ETag] = ()
-    ) -> Receipt[Order]:
+    async def ship(self, order_id: UUID, origin: Origin, *, if_match: Collection[str] = ()) -> Receipt[Order]:
         """Ship the order."""
 
         def ship(order: Order) -> None:

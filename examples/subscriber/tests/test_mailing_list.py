@@ -14,10 +14,10 @@ import pytest
 from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
 
+from cosmos_outbox import running
+from cosmos_outbox.errors import Misconfigured
 from cosmos_outbox.inbox.set_aside import State
-from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.worker import subscriber as worker
-from cosmos_outbox.worker.running import running
 from devstack.testing import Process, Stack, eventually
 from examples.subscriber.service import BLIND_LIST, LIST, blind, service
 
