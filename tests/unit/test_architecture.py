@@ -32,6 +32,7 @@ FLOORS: Sequence[tuple[str, ...]] = (
         "cosmos_outbox/sources",
         "cosmos_outbox/http",
     ),
+    ("cosmos_outbox/lists",),
     ("cosmos_outbox/telemetry",),
     ("cosmos_outbox/settings",),
     ("cosmos_outbox/outbox", "cosmos_outbox/inbox"),
