@@ -25,7 +25,14 @@ _NO_TOKEN = "a token that no page has given"  # noqa: S105 - it is no secret
 
 
 class NotInMemory(NotImplementedError):
-    """What was asked for is not there in memory: a test that needs it runs on a local Azure (LocalAzure)."""
+    """What was asked for is not there in memory: a test that needs it runs on a local Azure (LocalAzure).
+
+    Example::
+
+        async with in_memory(service):
+            with pytest.raises(NotInMemory):
+                await service().outbox.observer.measure()
+    """
 
 
 @dataclass

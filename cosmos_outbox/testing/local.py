@@ -44,7 +44,7 @@ class Program(Process):
     Example::
 
         with LocalAzure(tmp_path, service) as azure:
-            program = azure.program(sys.executable, "-u", "-c", SAYS_READY, ready=r"ready at (\\S+)")
+            program: Program = azure.program(sys.executable, "-u", "-c", SAYS_READY, ready=r"ready at (\\S+)")
             assert program.address == "http://127.0.0.1:1"
             program.kill()
             program.start()
@@ -100,9 +100,13 @@ class LocalAzure(Stack):
 
         with LocalAzure(tmp_path, service) as azure:
             async with running(service, environment=azure.settings):
-                await service().aggregates.create(Booking.create(title="A table"), Origin("request-1"))
+                booking = Booking.create(title="A table")
+                await service().aggregates.create(booking, Origin("request-1"))
                 [told] = await azure.received("watch", 1)
-            assert told.data["action"] == "BookingCreated"
+                assert told.data["action"] == "BookingCreated"
+
+                entries = service().read_model(board).inbox.entries
+                await eventually(lambda: entries.read(booking.key))
     """
 
     def __init__(
@@ -150,9 +154,18 @@ class LocalAzure(Stack):
         )  # fmt: skip
 
     async def received(
-        self, subscription: str, count: int, *, topic: str | None = None, within: float = 30.0
+        self,
+        subscription: str,
+        count: int,
+        *,
+        session: str | None = None,
+        topic: str | None = None,
+        within: float = 30.0,
     ) -> list[Message]:
-        """Take the next messages of a subscription, of each session in order. Fewer than ``count``: no more came."""
+        """Take the next messages of a subscription, each session's in order; ``session``: of this one alone.
+
+        Fewer than ``count``: no more came in time.
+        """
         taken: list[Message] = []
         async with ServiceBusClient.from_connection_string(self.servicebus.connection_string) as client:
             until = time.monotonic() + within
@@ -161,7 +174,7 @@ class LocalAzure(Stack):
                     async with client.get_subscription_receiver(
                         topic or self._topic,
                         subscription,
-                        session_id=NEXT_AVAILABLE_SESSION,
+                        session_id=session or NEXT_AVAILABLE_SESSION,
                         max_wait_time=left,
                     ) as receiver:
                         # One at a time: with credit left over, the SDK may let a message be overtaken.

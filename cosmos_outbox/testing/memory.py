@@ -44,7 +44,15 @@ _NOWHERE = {
 
 
 class InMemory(Deliveries):
-    """A service that publishes, over a store in memory: see :func:`in_memory`."""
+    """A service that publishes, over a store in memory: see :func:`in_memory`.
+
+    Example::
+
+        @pytest.fixture
+        async def memory() -> AsyncIterator[InMemory]:
+            async with in_memory(service) as made:
+                yield made
+    """
 
     def __init__(self, wired: Wired, documents: Documents, faults: Faults, clock: Clock) -> None:
         super().__init__(wired.subscriptions, clock)
@@ -80,7 +88,18 @@ class InMemory(Deliveries):
 
 
 class InMemorySubscriber(Deliveries):
-    """Another team's service, with its own store in memory: see :func:`in_memory`."""
+    """Another team's service, with its own store in memory: see :func:`in_memory`.
+
+    Example::
+
+        async def moved(memory: InMemorySubscriber) -> None:
+            memory.publisher["7"] = {"title": "A table", "seats": 3, "sequence": 3}
+            await memory.deliver(message(("booking", "7"), "SeatsChanged", 3, data={"seats": 3}))
+
+        async with in_memory(subscriber) as memory:
+            await moved(memory)
+            assert (await memory.entry(subscribed, "7")).last_sequence == 3
+    """
 
     def __init__(self, wired: WiredSubscriber, publisher: dict[str, Mapping[str, Any]], clock: Clock) -> None:
         super().__init__(wired.subscriptions, clock)

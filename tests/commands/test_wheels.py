@@ -63,6 +63,7 @@ def test_the_wheels_share_no_file_and_hold_their_own_package_alone(wheels: dict[
         assert not [each for each in files if "__pycache__" in each or each.endswith(".pyc")]
         assert not files & seen
         seen |= files
+    assert "cosmos_outbox/testing/__init__.py" in seen, "a user's tests need it"
 
 
 def test_they_have_one_version(wheels: dict[str, Path]) -> None:

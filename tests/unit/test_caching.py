@@ -11,8 +11,8 @@ from cosmos_outbox.http.responses import json_response
 from cosmos_outbox.outbox.unit_of_work import Versioned
 from domain.contact import Contact
 from examples.orders import http as orders
+from examples.orders.tests.test_order import placed
 from infra import contacts_http as contacts
-from tests.examples.test_order import placed
 from tests.support.contacts import DETAILS, NOON
 from tools.openapi.calls import CALLS
 from tools.openapi.document import ALSO

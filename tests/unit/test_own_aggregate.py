@@ -62,7 +62,7 @@ def example(folder: Path) -> Service:
     home = f"examples/{folder.name}"
     return Service(
         folder.name, home, home, f"{home}/http.py", f"{home}/service.py", f"{home}/function_app.py",
-        f"{home}/README.md", "tests/examples", home,
+        f"{home}/README.md", f"{home}/tests", home,
     )  # fmt: skip
 
 
@@ -341,6 +341,7 @@ def test_the_page_names_every_place_that_is_looked_at() -> None:
     page = (ROOT / "docs" / "own-aggregate.md").read_text()
     for place in (
         "domain/", "application/", "infra/contacts_http.py", "infra/bootstrap.py", "function_app.py",
-        "deploy/main.bicep", "docs/messages.md", "docs/api.md", "docs/errors.md", "tests/examples/", "tests/unit/",
+        "deploy/main.bicep", "docs/messages.md", "docs/api.md", "docs/errors.md",
+        "examples/orders/tests/", "tests/unit/",
     ):  # fmt: skip
         assert f"`{place}" in page, f"docs/own-aggregate.md does not name {place}"

@@ -1,63 +1,38 @@
 """The program as a process of its own on a local Azure of the test's own: what is stored arrives, whatever dies."""
 
-import re
 import sys
-import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
 from azure.cosmos import CosmosClient
 
-from devstack.testing import Process, Stack, eventually
+from cosmos_outbox.testing import LocalAzure, Program, eventually
+from examples.fastapi.app import service
 
-HERE = Path(__file__).resolve().parent.parent
-ROOT = HERE.parent.parent
+ROOT = Path(__file__).resolve().parents[3]
 ADA = {"name": "Ada Lovelace", "email": "ada@contoso.com"}
 
 
-class Program(Process):
-    """``uvicorn`` with the program, on a free port."""
-
-    def __init__(self, stack: Stack, name: str) -> None:
-        command = [sys.executable, "-m", "uvicorn", "examples.fastapi.app:app", "--port", "0"]
-        super().__init__(name, stack.folder / f"{name}.log", command, stack.settings, ROOT)
-
-    def wait_until_ready(self, process: Any) -> None:
-        """Until the newest start serves."""
-        deadline = time.monotonic() + 30
-        while len(self._addresses()) < self._starts:
-            assert process.poll() is None, self.log.read_text()
-            assert time.monotonic() < deadline, self.log.read_text()
-            time.sleep(0.02)
-
-    def start(self) -> "Program":
-        """Start it, and wait until it serves."""
-        self._starts = getattr(self, "_starts", 0) + 1
-        super().start()
-        return self
-
-    @property
-    def address(self) -> str:
-        return self._addresses()[-1]
-
-    def _addresses(self) -> list[str]:
-        return re.findall(r"Uvicorn running on (http://\S+)", self.log.read_text())
-
-
 @pytest.fixture(scope="module")
-def people(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+def people(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAzure]:
     """Shared: a test that kills a part of it starts it again."""
-    with Stack(tmp_path_factory.mktemp("people")) as stack:
-        stack.make(HERE)
-        yield stack
+    with LocalAzure(tmp_path_factory.mktemp("people"), service) as azure:
+        yield azure
+
+
+def serving(people: LocalAzure, name: str) -> Program:
+    """``uvicorn`` with the program, on a free port."""
+    return people.program(
+        sys.executable, "-m", "uvicorn", "examples.fastapi.app:app", "--port", "0",
+        ready=r"Uvicorn running on (http://\S+)", folder=ROOT, name=name,
+    )  # fmt: skip
 
 
 @pytest.fixture
-def program(people: Stack, request: pytest.FixtureRequest) -> Iterator[Program]:
-    started = Program(people, request.node.name).start()
+def program(people: LocalAzure, request: pytest.FixtureRequest) -> Iterator[Program]:
+    started = serving(people, request.node.name)
     yield started
     started.terminate()
 
@@ -111,7 +86,7 @@ async def test_what_cannot_be_done_is_refused(api: httpx.AsyncClient) -> None:
 
 
 async def test_what_was_stored_before_a_crash_arrives_after_it(
-    people: Stack, program: Program, api: httpx.AsyncClient
+    people: LocalAzure, program: Program, api: httpx.AsyncClient
 ) -> None:
     people.servicebus.kill()  # nothing can be forwarded now
     added = await api.post("/people", json=ADA)
@@ -128,10 +103,10 @@ async def test_what_was_stored_before_a_crash_arrives_after_it(
 
 
 async def test_it_begins_while_the_store_is_away_and_serves_when_it_is_back(
-    people: Stack, request: pytest.FixtureRequest
+    people: LocalAzure, request: pytest.FixtureRequest
 ) -> None:
     people.cosmos.kill()
-    program = people.add(Program(people, request.node.name))
+    program = serving(people, request.node.name)
     async with httpx.AsyncClient(base_url=program.address, timeout=30) as api:
         assert (await api.get("/readyz")).status_code == 503
         people.cosmos.start()
@@ -149,7 +124,7 @@ async def test_it_begins_while_the_store_is_away_and_serves_when_it_is_back(
     program.terminate()
 
 
-async def test_a_stop_gives_back_what_it_holds(people: Stack, program: Program) -> None:
+async def test_a_stop_gives_back_what_it_holds(people: LocalAzure, program: Program) -> None:
     async with httpx.AsyncClient(base_url=program.address, timeout=30) as api:
         await api.post("/people", json=ADA)
     program.terminate()

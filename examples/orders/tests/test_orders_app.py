@@ -1,37 +1,36 @@
-"""The order service end to end, started as a reader starts it: with its own settings, devstack.toml and topic."""
+"""The order service end to end, on a local Azure: with its own settings, devstack.toml and topic."""
 
-import json
 from collections.abc import AsyncIterator, Iterator
-from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import aiohttp
 import pytest
-from azure.servicebus import ServiceBusMessage, ServiceBusReceivedMessage
-from azure.servicebus.aio import ServiceBusClient
 
-from devstack.settings import servicebus_connection
-from devstack.testing import eventually
-from devstack.testing.command import Command, running_command
-from tests.support.paths import ROOT
+from cosmos_outbox.testing import LocalAzure, eventually, message
 
+APP = Path(__file__).parents[1]
+TOPIC = "order-events"
 ORDER = {"customer": "Contoso", "lines": [{"sku": "A-1", "quantity": 2}]}
 LINE = {"sku": "B-2", "quantity": 1}
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Command]:
-    """The whole stack with the order service."""
-    folder = tmp_path_factory.mktemp("orders")
-    with running_command(ROOT / "examples" / "orders", folder, PYTHONPATH=str(ROOT)) as started:
+def azure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAzure]:
+    """What ``devstack.toml`` makes, with the function app on it."""
+    with LocalAzure(
+        tmp_path_factory.mktemp("orders"), settings={"PYTHONPATH": str(APP.parents[1])}
+    ) as started:
+        started.make(APP)
+        started.run(APP)
         yield started
 
 
 @pytest.fixture
-async def api(service: Command) -> AsyncIterator[aiohttp.ClientSession]:
-    base = service.address("Functions").partition("/api/")[0]
+async def api(azure: LocalAzure) -> AsyncIterator[aiohttp.ClientSession]:
+    base = azure.functions.address
     async with aiohttp.ClientSession(base, timeout=aiohttp.ClientTimeout(30)) as session:
         yield session
 
@@ -43,25 +42,8 @@ async def place(api: aiohttp.ClientSession) -> dict[str, Any]:
         return order
 
 
-async def received(service: Command, order_id: str, count: int) -> list[ServiceBusReceivedMessage]:
-    """An order's messages, one at a time, as a subscriber gets them."""
-    port = int(service.address("Service Bus").rstrip("/").rpartition(":")[2])
-    messages: list[ServiceBusReceivedMessage] = []
-    async with (
-        ServiceBusClient.from_connection_string(servicebus_connection(port)) as client,
-        client.get_subscription_receiver(
-            "order-events", "order-watch", session_id=order_id, max_wait_time=15
-        ) as receiver,
-    ):
-        while len(messages) < count:
-            [message] = await receiver.receive_messages(1, max_wait_time=15)
-            await receiver.complete_message(message)
-            messages.append(message)
-    return messages
-
-
 async def test_an_order_from_its_placing_to_its_shipping(
-    service: Command, api: aiohttp.ClientSession
+    azure: LocalAzure, api: aiohttp.ClientSession
 ) -> None:
     order = await place(api)
     assert (order["customer"], order["lines"], order["shippedAt"]) == ("Contoso", ORDER["lines"], None)
@@ -78,9 +60,9 @@ async def test_an_order_from_its_placing_to_its_shipping(
     async with api.get(where) as answer:
         assert (await answer.json())["shippedAt"] is not None
 
-    messages = await received(service, order["id"], 3)
+    messages = await azure.received("order-watch", 3, session=order["id"], topic=TOPIC)
 
-    bodies = [json.loads(str(message)) for message in messages]
+    bodies = [each.data for each in messages]
     assert [(body["action"], body["sequence"]) for body in bodies] == [
         ("OrderPlacedEvent", 1), ("OrderLineAddedEvent", 2), ("OrderShippedEvent", 3)
     ]  # fmt: skip
@@ -88,11 +70,10 @@ async def test_an_order_from_its_placing_to_its_shipping(
     assert bodies[1]["line"] == LINE
     assert {body["orderId"] for body in bodies} == {order["id"]}
     shipping = f"e-mail {bodies[2]['id']}: order {order['id']} is on its way"
-    await eventually(lambda: shipping in service.output)
-    assert service.output.count(f"order {order['id']} is on its way") == 1
-    properties = messages[0].application_properties
-    assert properties is not None
-    assert (properties[b"aggregateType"], properties[b"cloudEvents_source"]) == (b"order", b"/orders")
+    await eventually(lambda: shipping in azure.functions.log.read_text())
+    assert azure.functions.log.read_text().count(f"order {order['id']} is on its way") == 1
+    properties = messages[0].properties
+    assert (properties["aggregateType"], properties["cloudEvents_source"]) == ("order", "/orders")
 
 
 async def test_a_repeated_order_is_placed_once(api: aiohttp.ClientSession) -> None:
@@ -189,8 +170,8 @@ async def test_the_board_follows_the_orders(api: aiohttp.ClientSession) -> None:
         assert (await answer.json())["setAside"] == {"waiting": 0, "refused": 0}
 
 
-async def test_each_subscriber_has_its_own_records(service: Command, api: aiohttp.ClientSession) -> None:
-    await send(service, str(uuid4()), 0)  # no event has this sequence
+async def test_each_subscriber_has_its_own_records(azure: LocalAzure, api: aiohttp.ClientSession) -> None:
+    await send(azure, str(uuid4()), 0)  # no event has this sequence
 
     async def refused(path: str) -> list[str]:
         async with api.get(f"/api/{path}") as answer:
@@ -211,31 +192,20 @@ async def test_each_subscriber_has_its_own_records(service: Command, api: aiohtt
             assert answer.status == 204, await answer.text()
 
 
-async def send(service: Command, order_id: str, sequence: int) -> str:
+async def send(azure: LocalAzure, order_id: str, sequence: int) -> str:
     """A shipping whose events before it never come."""
-    event_id = str(uuid4())
-    body = {
-        "id": event_id, "orderId": order_id, "action": "OrderShippedEvent", "sequence": sequence,
-        "createdAt": datetime.now(UTC).isoformat(), "shippedAt": datetime.now(UTC).isoformat(),
-    }  # fmt: skip
-    port = int(service.address("Service Bus").rstrip("/").rpartition(":")[2])
-    properties: dict[str | bytes, Any] = {"aggregateType": "order"}
-    message = ServiceBusMessage(
-        json.dumps(body), session_id=order_id, message_id=event_id, application_properties=properties
+    shipped = message(
+        ("order", order_id), "OrderShippedEvent", sequence, data={"shippedAt": "2026-03-01T12:00:00Z"}
     )
-    async with (
-        ServiceBusClient.from_connection_string(servicebus_connection(port)) as client,
-        client.get_topic_sender("order-events") as sender,
-    ):
-        await sender.send_messages(message)
-    return event_id
+    await azure.send(shipped, topic=TOPIC)
+    return shipped.id
 
 
 async def test_an_email_that_waits_for_events_that_never_come_is_an_operators_to_decide(
-    service: Command, api: aiohttp.ClientSession
+    azure: LocalAzure, api: aiohttp.ClientSession
 ) -> None:
     order_id = str(uuid4())
-    event_id = await send(service, order_id, 3)
+    event_id = await send(azure, order_id, 3)
 
     async def listed() -> dict[str, Any] | None:
         async with api.get("/api/order-mails/effects") as answer:
@@ -263,7 +233,9 @@ async def test_an_email_that_waits_for_events_that_never_come_is_an_operators_to
     ):
         async with api.post(f"{where}/{call}", json={"reason": "they were never sent"}) as answer:
             assert answer.status == status, await answer.text()
-    await eventually(lambda: f"e-mail {event_id}: order {order_id} is on its way" in service.output)
+    await eventually(
+        lambda: f"e-mail {event_id}: order {order_id} is on its way" in azure.functions.log.read_text()
+    )
     for path, status in (
         (f"{where}/discard", 404),
         (f"{where}/apply", 404),

@@ -1,0 +1,92 @@
+"""The board's entry after the events is the entry of the order itself, whatever is lost or comes again."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from cosmos_outbox import Origin
+from cosmos_outbox.testing import InMemory, in_memory, message
+from examples.orders.board import BoardEntry, Status, entry_of
+from examples.orders.events import Line
+from examples.orders.order import NewOrder
+from examples.orders.service import BOARD, board, orders, service
+
+ORIGIN = Origin("request-1")
+AFTER_EACH = [
+    BoardEntry(customer="Contoso", status=Status.PLACED, total=2),
+    BoardEntry(customer="Contoso", status=Status.PLACED, total=7),
+    BoardEntry(customer="Contoso", status=Status.SHIPPED, total=7),
+]
+
+
+@pytest.fixture
+async def memory() -> AsyncIterator[InMemory]:
+    async with in_memory(service) as made:
+        yield made
+
+
+async def shipped() -> str:
+    """An order with three events."""
+    order = (
+        await orders().place(NewOrder(customer="Contoso", lines=(Line(sku="A-1", quantity=2),)), ORIGIN)
+    ).aggregate
+    await orders().add_line(order.state.id, Line(sku="B-2", quantity=5), ORIGIN)
+    await orders().ship(order.state.id, ORIGIN)
+    return order.aggregate_id
+
+
+async def shown(memory: InMemory, order_id: str) -> BoardEntry | None:
+    entry = await memory.entry(BOARD, order_id)
+    return None if entry is None else entry.state
+
+
+async def test_an_order_that_is_on_the_board_follows_its_events(memory: InMemory) -> None:
+    order = await orders().place(NewOrder(customer="Contoso", lines=(Line(sku="A-1", quantity=2),)), ORIGIN)
+    order_id = order.aggregate.aggregate_id
+    await memory.deliver()
+    assert await shown(memory, order_id) == AFTER_EACH[0]
+    await orders().add_line(order.aggregate.state.id, Line(sku="B-2", quantity=5), ORIGIN)
+    await memory.deliver()
+    assert await shown(memory, order_id) == AFTER_EACH[1]
+    await orders().ship(order.aggregate.state.id, ORIGIN)
+    await memory.deliver()
+    assert await shown(memory, order_id) == AFTER_EACH[2]
+    entry = await memory.entry(BOARD, order_id)
+    assert entry is not None
+    assert (entry.last_sequence, entry.healed) == (3, 0), "each event led to what the order shows"
+    document = memory.read(order_id, order_id)
+    assert document is not None
+    assert entry_of(document["data"]) == AFTER_EACH[2]
+
+
+async def test_what_the_board_cannot_read_is_read_from_the_order(memory: InMemory) -> None:
+    order = await orders().place(NewOrder(customer="Contoso", lines=(Line(sku="A-1", quantity=2),)), ORIGIN)
+    await memory.deliver()
+    await orders().add_line(order.aggregate.state.id, Line(sku="B-2", quantity=5), ORIGIN)
+    order_id = order.aggregate.aggregate_id
+    broken = message(("order", order_id), "OrderLineAddedEvent", 2, data={"line": {"pieces": 5}})
+    assert await memory.deliver(broken, to=BOARD) == []
+    assert await shown(memory, order_id) == AFTER_EACH[1]
+
+
+@pytest.mark.parametrize("lost", [0, 1, 2])
+async def test_a_lost_event_is_made_up_for_and_one_that_comes_again_changes_nothing(
+    memory: InMemory, lost: int
+) -> None:
+    order_id = await shipped()
+    events = [event for number, event in enumerate(memory.events) if number != lost]
+    for event in events:
+        assert await memory.deliver(event, event, to=BOARD) == []
+    entry = await memory.entry(BOARD, order_id)
+    assert entry is not None
+    assert (entry.last_sequence, entry.state) == (3, AFTER_EACH[2])
+
+
+async def test_readers_get_the_board_by_customer(memory: InMemory) -> None:
+    order_id = await shipped()
+    await orders().place(NewOrder(customer="Adatum", lines=(Line(sku="A-1", quantity=2),)), ORIGIN)
+    await memory.deliver()
+    page = await board().page(None, 10, None)
+    assert [each.state.customer for each in page.items] == ["Adatum", "Contoso"]
+    page = await board().page(Status.SHIPPED, 10, None)
+    assert [each.id for each in page.items] == [order_id]
