@@ -99,7 +99,9 @@ class Documents:
 
 def _check(write: Write, found: Item | None, index: int) -> None:
     """Raise StoreFailed for a write that the store refuses."""
-    kind = None
+    kind, ttl = None, write.item.get("ttl", -1)
+    if type(ttl) is not int or ttl == 0 or ttl < -1:
+        raise StoreFailed(Failure(Kind.INVALID, f"400, the ttl is {ttl!r}", index=index))
     if write.kind == "create" and found is not None:
         kind = Kind.CONFLICT
     elif write.kind in ("replace", "delete") and found is None:

@@ -27,14 +27,17 @@ from cosmos_outbox.outbox.errors import (
 from devstack.testing import Service as Server
 from tests.support.emulators import Gap
 from tests.support.losses import Failing, Fate, Loss, ProcessDied
-from tests.support.own import HIERARCHICAL, NESTED, NOWHERE, TENANT, World, world_of
+from tests.support.own import HIERARCHICAL, NESTED, NOWHERE, TENANT, World, world_in_memory, world_of
 
 KINDS = {"one path": TENANT, "hierarchical": HIERARCHICAL, "nested": NESTED}
+OF_A_STORE = pytest.mark.parametrize("world", [*KINDS], indirect=True)
+"""What only a store can do, or lose."""
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=[*KINDS, *(f"{kind}, in memory" for kind in KINDS)])
 async def world(request: pytest.FixtureRequest, cosmos_server: Server) -> AsyncIterator[World]:
-    async with world_of(KINDS[request.param], cosmos_server) as world:
+    kind, _, place = request.param.partition(", ")
+    async with world_in_memory(KINDS[kind]) if place else world_of(KINDS[kind], cosmos_server) as world:
         yield world
 
 
@@ -183,7 +186,7 @@ async def test_every_kind_of_partition_key_holds_a_transaction(world: World, ten
     assert (await world.read("b-1", tenant))["_etag"] == etag
     assert await sequences(world) == [1, 2]
     for event in await world.events():
-        assert await world.container.exists(event["id"], world.service.paths.key(world.key(tenant)))
+        assert await world.read(event["id"], tenant) == event
 
 
 async def test_a_stale_version_stores_nothing(world: World) -> None:
@@ -469,6 +472,7 @@ THROTTLED = Failure(Kind.THROTTLED, "429")
 THROTTLED_AFTER_LOSS = Failure(Kind.THROTTLED, "429", answer_lost=True)
 
 
+@OF_A_STORE
 @pytest.mark.known_gap(Gap.BATCH_IGNORES_ETAG)
 @pytest.mark.parametrize("loss", [Loss.NOT_WRITTEN, Loss.NO_ANSWER, Loss.REPEATED, Loss.THROTTLED])
 async def test_a_lost_answer_stores_once_and_tells_the_version(world: World, loss: Loss) -> None:
@@ -480,6 +484,7 @@ async def test_a_lost_answer_stores_once_and_tells_the_version(world: World, los
     assert await sequences(world) == [1, 2, 3]
 
 
+@OF_A_STORE
 @pytest.mark.parametrize("loss", [Loss.DIED_BEFORE, Loss.DIED_AFTER])
 async def test_a_process_that_dies_has_stored_all_or_nothing(world: World, loss: Loss) -> None:
     await world.book()
@@ -491,6 +496,7 @@ async def test_a_process_that_dies_has_stored_all_or_nothing(world: World, loss:
     assert (await world.read("b-1"))["meta"] == {"lastSequence": last}
 
 
+@OF_A_STORE
 async def test_a_lost_answer_and_a_throttled_repetition(world: World) -> None:
     await world.book()
     container = flaky(world)
@@ -514,6 +520,7 @@ async def test_a_lost_answer_and_a_throttled_repetition(world: World) -> None:
     assert calls >= 3
 
 
+@OF_A_STORE
 async def test_a_rival_after_a_lost_answer_leaves_no_version_to_tell(world: World) -> None:
     await world.book()
     container = flaky(world)
@@ -530,6 +537,7 @@ async def test_a_rival_after_a_lost_answer_leaves_no_version_to_tell(world: Worl
     assert await sequences(world) == [1, 2, 3]
 
 
+@OF_A_STORE
 async def test_a_rival_before_a_lost_request_wins(world: World) -> None:
     await world.book()
     item = await world.read("b-1")
@@ -543,6 +551,7 @@ async def test_a_rival_before_a_lost_request_wins(world: World) -> None:
     assert await sequences(world) == [1, 2]
 
 
+@OF_A_STORE
 async def test_a_lost_creation_that_another_made_meanwhile_is_the_others(world: World) -> None:
     await world.book()
     flaky(world).before = [LOST]
@@ -590,6 +599,7 @@ async def test_when_the_proof_cannot_be_read_the_outcome_is_unknown(
     assert await sequences(tenants) == [1]
 
 
+@OF_A_STORE
 @pytest.mark.parametrize("stored", [True, False])
 async def test_without_an_event_a_lost_answer_is_unknown_and_nothing_is_sent_again(
     world: World, stored: bool
@@ -602,6 +612,7 @@ async def test_without_an_event_a_lost_answer_is_unknown_and_nothing_is_sent_aga
     assert await world.ids() == ({"a"} if stored else set())
 
 
+@OF_A_STORE
 async def test_without_an_event_a_refusal_after_a_loss_is_unknown_and_one_without_is_known(
     world: World,
 ) -> None:
@@ -631,6 +642,7 @@ async def test_an_event_planted_under_our_id_proves_nothing(
     assert await tenants.ids() == {planted}
 
 
+@OF_A_STORE
 async def test_a_document_of_the_team_is_read_anew_after_the_transaction_by_the_token_of_its_answer(
     world: World,
 ) -> None:

@@ -21,8 +21,10 @@ from cosmos_outbox.errors import (
 )
 from cosmos_outbox.inbox.errors import StoreAway
 from cosmos_outbox.outbox.idempotency import KeyedRequest
+from cosmos_outbox.servicebus.message import CloudEvents, message_from_event
 from cosmos_outbox.testing import InMemory, Message, NotInMemory, in_memory, message
 from cosmos_outbox.testing.documents import MemoryContainer
+from cosmos_outbox.testing.messages import message_of
 from tests.testing import bookings
 from tests.testing.bookings import Booking, Row, board, mail, service
 
@@ -268,6 +270,18 @@ async def test_a_message_of_ones_own_is_read_as_that_of_the_relay(memory: InMemo
     entry = await memory.entry(board, key)
     assert entry is not None
     assert (entry.state, entry.last_sequence) == (Row(title="A table", seats=9), 2)
+
+
+async def test_a_delivered_event_has_the_body_and_properties_of_the_relays_message(memory: InMemory) -> None:
+    await booked()
+    [event] = memory.events
+    made = message_of(event)
+    sent = message_from_event(event, service=CloudEvents("/bookings"), partitioned=False)
+    assert (made.body, made.id) == (b"".join(sent.body), sent.message_id)
+    assert sent.application_properties is not None
+    for name, value in made.properties.items():
+        assert sent.application_properties[name] == value
+    assert made.properties.keys() == {"aggregateType", "cloudEvents_subject", "schemaVersion"}
 
 
 def test_no_call_of_a_container_reaches_out_of_memory() -> None:
