@@ -328,8 +328,7 @@ def test_the_example_runs_without_the_contact_service() -> None:
 
 WIRED = """
 import asyncio
-from cosmos_outbox.settings.names import Names
-from cosmos_outbox.wiring.service import Service
+from cosmos_outbox import Names, Service
 
 service = Service("things", aggregates=[], names=Names(database="d", container="c", topic="t"))
 
