@@ -1,7 +1,7 @@
 """HTTP calls on aggregates: a request becomes checked values, and a result or an error becomes an answer.
 
 Declare a :class:`Resource`: ``functions.app(service, resources=[...])`` serves its calls in a function app,
-``cosmos_outbox.http.fastapi.router`` in a FastAPI program, ``cosmos_outbox.http.asgi.application`` in any other.
+:func:`fastapi_router` makes a router of them for a FastAPI program, :func:`asgi_app` an application for any other.
 ``request`` is the module that reads each part of a request, for calls that are written by hand. A name is imported when
 it is first used.
 """
@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from cosmos_outbox.http import request
     from cosmos_outbox.http.answering import Answering
+    from cosmos_outbox.http.asgi import asgi_app
     from cosmos_outbox.http.errors import FieldError, InvalidRequest
+    from cosmos_outbox.http.fastapi import fastapi_router
     from cosmos_outbox.http.message import Answer, Request
     from cosmos_outbox.http.methods import READING
     from cosmos_outbox.http.resource import Action, Resource
@@ -30,6 +32,8 @@ __all__ = [
     "KeyedRequest",
     "Request",
     "Resource",
+    "asgi_app",
+    "fastapi_router",
     "json_response",
     "known",
     "request",
@@ -46,6 +50,8 @@ _HOME = {
     "READING": "cosmos_outbox.http.methods",
     "Request": "cosmos_outbox.http.message",
     "Resource": "cosmos_outbox.http.resource",
+    "asgi_app": "cosmos_outbox.http.asgi",
+    "fastapi_router": "cosmos_outbox.http.fastapi",
     "json_response": "cosmos_outbox.http.responses",
     "known": "cosmos_outbox.http.validation",
     "request": "cosmos_outbox.http.request",

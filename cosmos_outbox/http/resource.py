@@ -137,7 +137,8 @@ def _state(aggregate: Aggregate[Any]) -> Mapping[str, Any]:
     """The state without what only the service needs; nobody sees one that is deleted."""
     shown = known(aggregate.state)
     shown.pop("deleted", None)
-    return {**shown, "sequence": shown.pop("lastSequence")}
+    shown["sequence"] = shown.pop("lastSequence")
+    return shown
 
 
 def _takes(function: Callable[..., Any], what: str, positional: int, *keywords: str) -> None:

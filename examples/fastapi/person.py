@@ -24,10 +24,6 @@ class Details(WireModel):
     email: Text
 
 
-class NewDetails(Details, extra="forbid"):
-    """The same as a caller sends it: what nobody knows is refused, and not stored."""
-
-
 class PersonState(Details, AggregateState):
     """A person as stored."""
 
@@ -82,9 +78,9 @@ class Person(Aggregate[PersonState]):
     }  # fmt: skip
 
     @classmethod
-    def add(cls, details: Details, *, at: datetime) -> Self:
+    def add(cls, details: Details, *, at: datetime, id: UUID | None = None) -> Self:  # noqa: A002 - its id
         """Somebody new, not stored yet."""
-        return cls(PersonState(**dict(details), id=uuid4(), created_at=at), is_new=True)
+        return cls(PersonState(**dict(details), id=id or uuid4(), created_at=at), is_new=True)
 
     @property
     def aggregate_id(self) -> str:
@@ -95,11 +91,6 @@ class Person(Aggregate[PersonState]):
     def deleted(self) -> bool:
         """Whether the person is gone for every reader."""
         return self._state.deleted
-
-    @property
-    def details(self) -> dict[str, str]:
-        """What a caller decides, as it is now."""
-        return {"name": self._state.name, "email": self._state.email}
 
     def change(self, details: Details, *, at: datetime) -> None:
         """Each property that is another one now raises its event."""
