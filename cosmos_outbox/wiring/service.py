@@ -220,15 +220,16 @@ class Service:
         *,
         delete: Delete[A],
         remains: Callable[[Any], AggregateState],
-        kept: Collection[type[DomainEvent]] = (),
+        kept: Collection[type[DomainEvent] | str] = (),
     ) -> None:
         """Declare that aggregates of a type can be erased: ``cosmos-outbox erase TYPE ID``.
 
         ``delete`` deletes a living one with its event; ``remains`` gives a deleted one's state without what is
-        personal; ``kept`` are events with nothing personal in them, such as that of the deletion. All else is
-        emptied wherever this service keeps it.
+        personal; ``kept`` names, by class or by name, the events with nothing personal in them, such as that of the
+        deletion. All else is emptied wherever this service keeps it. Raises ValueError: the type shares partitions.
         """
-        self.erasables.append(Erasable(kind, delete, remains, frozenset(each.__name__ for each in kept)))
+        names = frozenset(each if isinstance(each, str) else each.__name__ for each in kept)
+        self.erasables.append(Erasable(kind, delete, remains, names))
 
     def settings(self, environment: Mapping[str, str]) -> Settings:
         """The settings of this service. Raises Misconfigured."""
