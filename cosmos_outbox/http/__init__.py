@@ -1,6 +1,9 @@
 """HTTP calls on aggregates: a request becomes checked values, and a result or an error becomes an answer.
 
-``request`` is the module that reads each part of a request. A name is imported when it is first used.
+Declare a :class:`Resource`: ``functions.app(service, resources=[...])`` serves its calls in a function app,
+``cosmos_outbox.http.fastapi.router`` in a FastAPI program, ``cosmos_outbox.http.asgi.application`` in any other.
+``request`` is the module that reads each part of a request, for calls that are written by hand. A name is imported when
+it is first used.
 """
 
 import importlib
@@ -10,18 +13,22 @@ if TYPE_CHECKING:
     from cosmos_outbox.http import request
     from cosmos_outbox.http.answering import Answering
     from cosmos_outbox.http.errors import FieldError, InvalidRequest
+    from cosmos_outbox.http.message import Answer, Request
     from cosmos_outbox.http.methods import READING
-    from cosmos_outbox.http.resource import Resource
+    from cosmos_outbox.http.resource import Action, Resource
     from cosmos_outbox.http.responses import json_response
     from cosmos_outbox.http.validation import known, validated
     from cosmos_outbox.outbox.idempotency import KeyedRequest
 
 __all__ = [
     "READING",
+    "Action",
+    "Answer",
     "Answering",
     "FieldError",
     "InvalidRequest",
     "KeyedRequest",
+    "Request",
     "Resource",
     "json_response",
     "known",
@@ -30,11 +37,14 @@ __all__ = [
 ]  # fmt: skip
 
 _HOME = {
+    "Action": "cosmos_outbox.http.resource",
+    "Answer": "cosmos_outbox.http.message",
     "Answering": "cosmos_outbox.http.answering",
     "FieldError": "cosmos_outbox.http.errors",
     "InvalidRequest": "cosmos_outbox.http.errors",
     "KeyedRequest": "cosmos_outbox.outbox.idempotency",
     "READING": "cosmos_outbox.http.methods",
+    "Request": "cosmos_outbox.http.message",
     "Resource": "cosmos_outbox.http.resource",
     "json_response": "cosmos_outbox.http.responses",
     "known": "cosmos_outbox.http.validation",

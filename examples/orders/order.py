@@ -53,9 +53,9 @@ class Order(Aggregate[OrderState]):
     changed_events: ClassVar[Mapping[str, str]] = {"shipped_at": ORDER_SHIPPED}
 
     @classmethod
-    def place(cls, order: NewOrder, *, at: datetime, order_id: UUID | None = None) -> Self:
+    def place(cls, order: NewOrder, *, at: datetime, id: UUID | None = None) -> Self:  # noqa: A002 - its id
         """A new order, not stored yet. ``at``: when the order is placed (UTC)."""
-        return cls(OrderState(**dict(order), id=order_id or uuid4(), created_at=at), is_new=True)
+        return cls(OrderState(**dict(order), id=id or uuid4(), created_at=at), is_new=True)
 
     @property
     def aggregate_id(self) -> str:
