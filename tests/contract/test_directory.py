@@ -45,8 +45,8 @@ from infra.bootstrap import DIRECTORY as READ_MODEL
 from infra.directory import FORM, CosmosDirectory
 from tests.support.azure import CONTACTS, DIRECTORY, contacts_database
 from tests.support.contacts import DETAILS, LATER, ORIGIN
-from tests.support.fake_claims import FakeClaims
 from tests.support.feed import EVENTS
+from tests.support.memory import claims_in_memory
 from tests.support.reading import reader_of
 from tests.support.short_pages import shorten_pages
 
@@ -108,7 +108,9 @@ def started(client: CosmosClient, database: str) -> Process:
     stored, listed = Container(client, database, CONTACTS), Container(client, database, DIRECTORY)
     entries = CosmosEntries(listed, FORM, deleted_ttl_seconds=600)
     lifetimes = Lifetimes(events=600, requests=600)
-    aggregates = Aggregates(lambda origin: CosmosUnitOfWork(stored, "t", origin, lifetimes), FakeClaims())
+    aggregates = Aggregates(
+        lambda origin: CosmosUnitOfWork(stored, "t", origin, lifetimes), claims_in_memory()
+    )
     key = TokenKey(listed)
     return Process(
         Contacts(aggregates, lambda: LATER),

@@ -291,7 +291,7 @@ async def test_an_effect_whose_start_has_lost_its_answer_is_run_by_the_same_call
 ) -> None:
     """The store is away for two looks more. Left to another call, the effect would be taken for one that was run."""
     faults = Faults({call: (StoreAway, arrived and call == 1) for call in (1, 2, 3)})
-    outbound, ledger = Outbound(), FakeLedger(faults)
+    outbound, ledger = Outbound(), FakeLedger(faults=faults)
     inbox = inbox_over(ledger, outbound, Clock(), replace(RULES, unsure=unsure))
     await inbox.handle(event(1))
     assert outbound.asked == [event(1).id]
@@ -307,7 +307,7 @@ async def test_an_effect_whose_record_the_store_did_not_take_in_time_is_recorded
 ) -> None:
     """The process has not died, so it knows what became of the effect, however long the store was away."""
     faults, clock = Faults(dict.fromkeys(range(2, 100_000), (StoreAway, False))), Clock()
-    ledger, outbound = FakeLedger(faults), Outbound(raises=[raised])
+    ledger, outbound = FakeLedger(faults=faults), Outbound(raises=[raised])
     rules = replace(RULES, effect_seconds=0.01, call_seconds=0.03, unsure=unsure)
     inbox = inbox_over(ledger, outbound, clock, rules)
     with pytest.raises(StoreAway):
@@ -372,7 +372,7 @@ async def test_an_effect_that_may_have_been_handled_is_told_though_its_event_is_
 
 async def test_an_effect_that_another_process_took_over_is_that_ones() -> None:
     faults, clock, outbound = Faults({2: (StoreAway, False)}), Clock(), Outbound()
-    ledger = FakeLedger(faults)
+    ledger = FakeLedger(faults=faults)
     mine, other = (inbox_over(ledger, outbound, clock, RULES) for _ in range(2))
 
     async def dies(_: float) -> None:
@@ -392,7 +392,7 @@ async def test_a_store_that_does_not_tell_of_a_start_in_time_is_away() -> None:
     faults = Faults(dict.fromkeys(range(1, 100000), (StoreAway, True)))
     outbound = Outbound()
     with pytest.raises(StoreAway):
-        await inbox_over(FakeLedger(faults), outbound, Clock(), rules).handle(event(1))
+        await inbox_over(FakeLedger(faults=faults), outbound, Clock(), rules).handle(event(1))
     assert outbound.asked == []
 
 
