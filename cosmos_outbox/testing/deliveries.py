@@ -4,8 +4,8 @@ What waits there for a store, or pauses between two attempts, lets the test's cl
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import replace
-from pathlib import Path
 from typing import Protocol, TypeVar
 
 from pydantic import BaseModel
@@ -14,8 +14,8 @@ from cosmos_outbox.inbox.entry import Entry
 from cosmos_outbox.inbox.event import AggregateKey
 from cosmos_outbox.inbox.set_aside import Delivery, Record
 from cosmos_outbox.outbox.feed import OutboxEvent
-from cosmos_outbox.sqlite.database import Database
-from cosmos_outbox.sqlite.store import SqliteStore
+from cosmos_outbox.settings.names import Named
+from cosmos_outbox.sqlite.store import SqliteFile, SqliteStore
 from cosmos_outbox.testing.clock import Clock
 from cosmos_outbox.testing.messages import Message, message_of
 from cosmos_outbox.wiring.service import ReadModelOf
@@ -100,9 +100,9 @@ class Deliveries:
         return []
 
 
-def store_in_memory() -> SqliteStore:
-    """For entries and for what is set aside. Its database is gone when it is closed."""
-    return SqliteStore(Database(Path(":memory:")))
+def store_in_memory(resources: AsyncExitStack) -> SqliteStore:
+    """For entries, effects, and what is set aside. Its database is gone when ``resources`` are closed."""
+    return SqliteFile(Named("no setting", ":memory:")).open({}, resources)
 
 
 def timed(subscription: Subscription, clock: Clock) -> Subscription:

@@ -215,11 +215,6 @@ def _subscribed(
     service: Service | SubscriberService, environment: Mapping[str, str]
 ) -> tuple[str, Iterator[str]]:
     """The topic of a service, and its subscriptions. Raises Misconfigured."""
-    if isinstance(service, SubscriberService):
-        wired = service.wire(environment)
-        return wired.settings.servicebus_topic, (
-            wired.settings.name(each.subscription) for each in service.read_models
-        )
     settings = service.settings(environment)
     return settings.servicebus_topic, (settings.name(each.subscription) for each in service.subscribers)
 

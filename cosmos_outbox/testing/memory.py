@@ -19,6 +19,7 @@ from cosmos_outbox.outbox.aggregates import Aggregates
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.unit_of_work import ETag
 from cosmos_outbox.settings.names import Named
+from cosmos_outbox.sqlite.store import SqliteStore
 from cosmos_outbox.testing.clock import Clock
 from cosmos_outbox.testing.deliveries import Deliveries, store_in_memory, timed
 from cosmos_outbox.testing.documents import Documents, MemoryContainer
@@ -27,12 +28,12 @@ from cosmos_outbox.testing.publisher import api_in_memory
 from cosmos_outbox.testing.wired import (
     MemoryWired,
     MemoryWiredSubscriber,
-    OpenedStore,
+    StoreInMemory,
+    Subscribers,
     outbox_in_memory,
-    subscription_in_memory,
 )
 from cosmos_outbox.wiring.service import Service, Wired
-from cosmos_outbox.wiring.subscribing import SubscriberService, WiredSubscriber
+from cosmos_outbox.wiring.subscribing import ForeignEffect, SubscriberService, WiredSubscriber
 
 S = TypeVar("S", bound=BaseModel)
 
@@ -138,14 +139,10 @@ async def _publishing(
     given = {**_NOWHERE, **_unnamed(_names(service)), **environment}
     documents, faults = Documents(service.paths, clock), Faults()
     wired = service.wire(given)
-    store = store_in_memory()
-    wired.resources.push_async_callback(store.database.close)
     outbox = outbox_in_memory(service, wired, MemoryContainer(documents, faults), clock)
     source = MemoryContainer(documents)  # the faults are those of the service's calls
-    subscriptions = {
-        each.name: timed(subscription_in_memory(each, wired, store, source, clock), clock)
-        for each in service.subscribers
-    }
+    subscribers = Subscribers(store_in_memory(wired.resources), wired.settings, wired.resources, clock)
+    subscriptions = {each.name: subscribers.of(each, source) for each in service.subscribers}
     aggregates = Aggregates(outbox.open_unit_of_work, outbox.claims)
     made = MemoryWired(service, wired.settings, outbox, aggregates, subscriptions)
     async with made.resources:
@@ -157,17 +154,23 @@ async def _publishing(
 async def _subscribing(
     service: SubscriberService, clock: Clock, environment: Mapping[str, str]
 ) -> AsyncIterator[InMemorySubscriber]:
-    names = [Named("SERVICEBUS_TOPIC", service.topic), *(each.subscription for each in service.read_models)]
+    names = [Named("SERVICEBUS_TOPIC", service.topic), *(each.subscription for each in service.subscribers)]
     given = {**_NOWHERE, **_unnamed(names), **environment}
     publisher: dict[str, Mapping[str, Any]] = {}
-    declared = replace(service, store=OpenedStore(store_in_memory()))
-    declared.read_models.extend(
-        replace(each, source=api_in_memory(each.source, publisher)) for each in service.read_models
-    )
+    declared = replace(service, store=StoreInMemory())
+    declared.subscribers.extend(service.subscribers)
     wired = declared.wire(given)
-    subscriptions = {name: timed(each, clock) for name, each in wired.subscriptions.items()}
+    store = wired.store
+    assert isinstance(store, SqliteStore), "it was opened in memory"
+    subscribers = Subscribers(store, wired.settings, wired.resources, clock)
+    subscriptions = {
+        each.name: subscribers.effect(each, each.begin)
+        if isinstance(each, ForeignEffect)
+        else timed(replace(each, source=api_in_memory(each.source, publisher)).wire(wired), clock)
+        for each in service.subscribers
+    }
     made = MemoryWiredSubscriber(
-        service, wired.settings, wired.store, wired.resources, given, made=subscriptions
+        service, wired.settings, store, wired.check, wired.resources, given, made=subscriptions
     )
     async with made.resources:
         with service.taken_from(made):

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import cached_property, partial
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar
 
 from pydantic import BaseModel
 
@@ -14,28 +14,38 @@ from cosmos_outbox.cosmos.aggregates.claims import CosmosClaims
 from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork
 from cosmos_outbox.cosmos.inbox.source import CosmosSource
 from cosmos_outbox.cosmos.own.transaction import Transactions
-from cosmos_outbox.inbox.effect_upkeep import EffectUpkeep
+from cosmos_outbox.inbox.effect import Begin
 from cosmos_outbox.inbox.effects import EffectInbox
 from cosmos_outbox.inbox.event import AggregateKey
 from cosmos_outbox.inbox.reading import MessageReader
+from cosmos_outbox.inbox.receiver import Handle
 from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.inbox.sweep import Sweep
 from cosmos_outbox.operations.shedding import LoadShedder
 from cosmos_outbox.outbox.unit_of_work import Origin, UnitOfWork
 from cosmos_outbox.settings.environment import Settings
+from cosmos_outbox.settings.names import Named
+from cosmos_outbox.settings.subscribing import SubscriberSettings
 from cosmos_outbox.sqlite.store import SqliteStore
 from cosmos_outbox.testing.clock import Clock
+from cosmos_outbox.testing.deliveries import store_in_memory, timed
 from cosmos_outbox.testing.documents import Documents, MemoryContainer, NotInMemory
-from cosmos_outbox.testing.ledger import MemoryLedger
-from cosmos_outbox.wiring.effects import effect_rules
+from cosmos_outbox.wiring.effects import effect_rules, ids_ttl_seconds, with_effects
 from cosmos_outbox.wiring.kept import ReadModel
 from cosmos_outbox.wiring.outbox import Outbox
 from cosmos_outbox.wiring.read_model import tombstone_seconds
-from cosmos_outbox.wiring.service import EffectOf, ReadModelOf, Service, Subscriber, Wired
-from cosmos_outbox.wiring.subscribing import WiredSubscriber
-from cosmos_outbox.wiring.subscription import Subscription, subscriber_over
+from cosmos_outbox.wiring.service import EffectOf, ReadModelOf, Service, Wired
+from cosmos_outbox.wiring.subscribing import ForeignEffect, WiredSubscriber
+from cosmos_outbox.wiring.subscription import Subscriber, Subscription, subscriber_over
 
 S = TypeVar("S", bound=BaseModel)
+
+
+class _Declared(Protocol):
+    @property
+    def aggregate_type(self) -> str: ...
+    @property
+    def subscription(self) -> Named: ...
 
 
 @dataclass(frozen=True)
@@ -49,7 +59,7 @@ class MemoryWired(Wired):
 
 @dataclass(frozen=True)
 class MemoryWiredSubscriber(WiredSubscriber):
-    made: Mapping[str, Subscription] = field(default_factory=dict)
+    made: Mapping[str, Subscription]
 
     @cached_property
     def subscriptions(self) -> Mapping[str, Subscription]:
@@ -57,14 +67,11 @@ class MemoryWiredSubscriber(WiredSubscriber):
 
 
 @dataclass(frozen=True)
-class OpenedStore:
+class StoreInMemory:
     """See :class:`cosmos_outbox.wiring.subscribing.StoreOf`."""
 
-    store: SqliteStore
-
     def open(self, environment: Mapping[str, str], resources: AsyncExitStack) -> SqliteStore:
-        resources.push_async_callback(self.store.database.close)
-        return self.store
+        return store_in_memory(resources)
 
 
 @dataclass(frozen=True)
@@ -121,41 +128,57 @@ def outbox_in_memory(service: Service, wired: Wired, container: MemoryContainer,
     )
 
 
-def subscription_in_memory(
-    of: Subscriber, wired: Wired, store: SqliteStore, source: MemoryContainer, clock: Clock
-) -> Subscription:
-    settings = wired.settings
-    reader = MessageReader(of.aggregate_type, untyped=of.untyped)
-    name = settings.name(of.subscription)
-    receiving = partial(
-        subscriber_over,
-        store.set_aside(name, settings.event_ttl_seconds),
-        settings,
-        wired.resources,
-        name,
-        reader.read,
-    )
-    if isinstance(of, EffectOf):
-        rules = effect_rules(settings.event_ttl_seconds, settings.parked_max_age_seconds, of.unsure)
-        effects = EffectInbox(MemoryLedger(), of.run, rules, clock, time=clock.monotonic, pause=clock.sleep)
-        upkeep = EffectUpkeep(effects)
-        subscriber = receiving(effects.handle)
-        retrier = replace(subscriber.retrier, give_up=upkeep.give_up)
-        return Subscription(replace(subscriber, retrier=retrier), upkeep=upkeep)
-    model = _read_model(of, settings, store, source, clock)
-    return Subscription(receiving(model.inbox.handle), read_model=model, swept=False)
+@dataclass(frozen=True)
+class Subscribers:
+    """Builds what a service subscribes to, over a store in memory and with the test's time."""
 
+    store: SqliteStore
+    settings: Settings | SubscriberSettings
+    resources: AsyncExitStack
+    clock: Clock
 
-def _read_model(
-    of: ReadModelOf[S], settings: Settings, store: SqliteStore, source: MemoryContainer, clock: Clock
-) -> ReadModel[S]:
-    entries = store.entries(of.name, of.form, tombstone_seconds(settings))
-    inbox = StateInbox(
-        replace(entries, clock=clock), CosmosSource(source, of.state_of), of.project, clock=clock
-    )
-    lists = partial(store.lists, of.name, form=of.form.version)
-    sweep = Sweep(inbox, lists("sweep"), None, _none_blocked, timedelta(seconds=settings.event_ttl_seconds))
-    return ReadModel(inbox, sweep, store.listing(of.name, of.form), lists)
+    def of(self, declared: ReadModelOf[Any] | EffectOf, source: MemoryContainer) -> Subscription:
+        """A subscriber of the service's own aggregates, which are in ``source``."""
+        if isinstance(declared, EffectOf):
+            return self.effect(declared, Begin.AT_ONE, untyped=declared.untyped)
+        model = self._read_model(declared, source)
+        handle, untyped = model.inbox.handle, declared.untyped
+        return timed(
+            Subscription(self._subscriber(declared, handle, untyped=untyped), read_model=model, swept=False),
+            self.clock,
+        )
+
+    def effect(
+        self, declared: EffectOf | ForeignEffect, begin: Begin, *, untyped: bool = False
+    ) -> Subscription:
+        """An effect, of whoever's events."""
+        settings, clock = self.settings, self.clock
+        rules = effect_rules(
+            settings.event_ttl_seconds, settings.parked_max_age_seconds, declared.unsure, begin
+        )
+        name = settings.name(declared.subscription)
+        ledger, listed = self.store.effects(declared.name, name, ids_ttl_seconds(rules))
+        inbox = EffectInbox(
+            replace(ledger, clock=clock), declared.run, rules, clock, time=clock.monotonic, pause=clock.sleep
+        )
+        subscriber = self._subscriber(declared, inbox.handle, untyped=untyped)
+        return timed(with_effects(subscriber, inbox, listed), clock)
+
+    def _subscriber(self, declared: _Declared, handle: Handle, *, untyped: bool) -> Subscriber:
+        name = self.settings.name(declared.subscription)
+        records = replace(self.store.set_aside(name, self.settings.event_ttl_seconds), clock=self.clock)
+        read = MessageReader(declared.aggregate_type, untyped=untyped).read
+        return subscriber_over(records, self.settings, self.resources, name, read, handle)
+
+    def _read_model(self, of: ReadModelOf[S], source: MemoryContainer) -> ReadModel[S]:
+        entries = replace(
+            self.store.entries(of.name, of.form, tombstone_seconds(self.settings)), clock=self.clock
+        )
+        inbox = StateInbox(entries, CosmosSource(source, of.state_of), of.project, clock=self.clock)
+        lists = partial(self.store.lists, of.name, form=of.form.version)
+        tombstones = timedelta(seconds=self.settings.event_ttl_seconds)
+        sweep = Sweep(inbox, lists("sweep"), None, _none_blocked, tombstones)
+        return ReadModel(inbox, sweep, self.store.listing(of.name, of.form), lists)
 
 
 async def _none_blocked() -> Sequence[AggregateKey]:

@@ -25,7 +25,7 @@ from cosmos_outbox.outbox.erasable import Delete, Erasable
 from cosmos_outbox.outbox.event import DomainEvent
 from cosmos_outbox.settings.environment import Settings, load
 from cosmos_outbox.settings.errors import Misconfigured
-from cosmos_outbox.settings.names import Named, Names
+from cosmos_outbox.settings.names import Named, Names, named_after
 from cosmos_outbox.settings.own_container import OwnContainer
 from cosmos_outbox.settings.wire_names import WireNames
 from cosmos_outbox.wiring.outbox import Outbox, wire_outbox
@@ -182,7 +182,7 @@ class Service:
             )
         kind = of if isinstance(of, str) else of.aggregate_type
         declared = ReadModelOf(
-            name, kind, _named(name, "SUBSCRIPTION", subscription), _named(name, "CONTAINER", container),
+            name, kind, named_after(name, "SUBSCRIPTION", subscription), named_after(name, "CONTAINER", container),
             form, state_of, project, untyped=self.untyped == kind,
         )  # fmt: skip
         self._add(declared)
@@ -206,7 +206,7 @@ class Service:
 
         def declare(run: Effect) -> EffectOf:
             declared = EffectOf(
-                name, kind, _named(name, "SUBSCRIPTION", subscription), _named(name, "CONTAINER", container),
+                name, kind, named_after(name, "SUBSCRIPTION", subscription), named_after(name, "CONTAINER", container),
                 run, unsure, untyped=self.untyped == kind,
             )  # fmt: skip
             self._add(declared)
@@ -261,12 +261,6 @@ class Service:
                 f"{self.name} has two subscribers named {subscriber.name}: give each a name of its own"
             )
         self.subscribers.append(subscriber)
-
-
-def _named(name: str, what: str, given: Named | str | None) -> Named:
-    if isinstance(given, Named):
-        return given
-    return Named(f"{name.upper().replace('-', '_')}_{what}", given or name)
 
 
 def located(name: str) -> Service:

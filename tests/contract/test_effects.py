@@ -1,4 +1,4 @@
-"""Effects run once and in order, over the ledger in memory and in Cosmos DB: one suite over both."""
+"""Effects run once and in order, over the ledger in memory, in Cosmos DB and in SQLite: one suite over all."""
 
 import asyncio
 import itertools
@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from azure.cosmos.aio import CosmosClient
@@ -29,6 +30,8 @@ from cosmos_outbox.inbox.errors import (
 )
 from cosmos_outbox.inbox.event import AggregateKey, Event
 from cosmos_outbox.inbox.ledger import Ledger
+from cosmos_outbox.sqlite.database import Database
+from cosmos_outbox.sqlite.effects import SqliteLedger
 from devstack.testing import Service
 from tests.support.azure import EFFECTS, contacts_database
 from tests.support.effects import RULES, Clock, FakeLedger, Outbound, inbox_over
@@ -47,9 +50,18 @@ async def stored(cosmos_server: Service) -> AsyncIterator[CosmosLedger]:
         yield CosmosLedger(Container(client, database.id, EFFECTS), "mails", IDS_TTL)
 
 
-@pytest.fixture(params=["fake", "lagging fake", "devstack"])
-def ledger(request: pytest.FixtureRequest, stored: CosmosLedger) -> Ledger:
-    return stored if request.param == "devstack" else FakeLedger(lag=int(request.param != "fake"))
+@pytest.fixture(params=["fake", "lagging fake", "devstack", "sqlite"])
+async def ledger(
+    request: pytest.FixtureRequest, stored: CosmosLedger, tmp_path: Path
+) -> AsyncIterator[Ledger]:
+    if request.param == "devstack":
+        yield stored
+    elif request.param == "sqlite":
+        database = Database(tmp_path / "store.db")
+        yield SqliteLedger(database, "mails", IDS_TTL)
+        await database.close()
+    else:
+        yield FakeLedger(lag=int(request.param != "fake"))
 
 
 @pytest.fixture
@@ -291,7 +303,7 @@ async def test_an_effect_whose_start_has_lost_its_answer_is_run_by_the_same_call
 ) -> None:
     """The store is away for two looks more. Left to another call, the effect would be taken for one that was run."""
     faults = Faults({call: (StoreAway, arrived and call == 1) for call in (1, 2, 3)})
-    outbound, ledger = Outbound(), FakeLedger(faults=faults)
+    outbound, ledger = Outbound(), FakeLedger(faults)
     inbox = inbox_over(ledger, outbound, Clock(), replace(RULES, unsure=unsure))
     await inbox.handle(event(1))
     assert outbound.asked == [event(1).id]
@@ -307,7 +319,7 @@ async def test_an_effect_whose_record_the_store_did_not_take_in_time_is_recorded
 ) -> None:
     """The process has not died, so it knows what became of the effect, however long the store was away."""
     faults, clock = Faults(dict.fromkeys(range(2, 100_000), (StoreAway, False))), Clock()
-    ledger, outbound = FakeLedger(faults=faults), Outbound(raises=[raised])
+    ledger, outbound = FakeLedger(faults), Outbound(raises=[raised])
     rules = replace(RULES, effect_seconds=0.01, call_seconds=0.03, unsure=unsure)
     inbox = inbox_over(ledger, outbound, clock, rules)
     with pytest.raises(StoreAway):
@@ -372,7 +384,7 @@ async def test_an_effect_that_may_have_been_handled_is_told_though_its_event_is_
 
 async def test_an_effect_that_another_process_took_over_is_that_ones() -> None:
     faults, clock, outbound = Faults({2: (StoreAway, False)}), Clock(), Outbound()
-    ledger = FakeLedger(faults=faults)
+    ledger = FakeLedger(faults)
     mine, other = (inbox_over(ledger, outbound, clock, RULES) for _ in range(2))
 
     async def dies(_: float) -> None:
@@ -392,7 +404,7 @@ async def test_a_store_that_does_not_tell_of_a_start_in_time_is_away() -> None:
     faults = Faults(dict.fromkeys(range(1, 100000), (StoreAway, True)))
     outbound = Outbound()
     with pytest.raises(StoreAway):
-        await inbox_over(FakeLedger(faults=faults), outbound, Clock(), rules).handle(event(1))
+        await inbox_over(FakeLedger(faults), outbound, Clock(), rules).handle(event(1))
     assert outbound.asked == []
 
 

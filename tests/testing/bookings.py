@@ -15,8 +15,8 @@ from cosmos_outbox import (
     Service,
     Timestamp,
     TolerantReader,
+    utc_now,
 )
-from cosmos_outbox.outbox.unit_of_work import utc_now
 
 
 class BookingState(AggregateState):

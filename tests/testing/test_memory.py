@@ -7,20 +7,18 @@ from typing import Any
 
 import pytest
 
-from cosmos_outbox import (
+from cosmos_outbox import Origin, Receipt, Service
+from cosmos_outbox.cosmos.store.container import Container
+from cosmos_outbox.errors import (
     AggregateNotFound,
     ConcurrentChange,
     EffectAway,
     EffectNotDone,
-    Origin,
     OutcomeUnknown,
     PreconditionFailed,
-    Receipt,
-    Service,
     Throttled,
     Unavailable,
 )
-from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.inbox.errors import StoreAway
 from cosmos_outbox.outbox.idempotency import KeyedRequest
 from cosmos_outbox.testing import InMemory, Message, NotInMemory, in_memory, message

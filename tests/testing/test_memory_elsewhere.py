@@ -9,20 +9,18 @@ from cosmos_outbox import (
     After,
     EntryForm,
     Event,
+    HttpApi,
     Named,
     Names,
+    NoSource,
     Origin,
-    PreconditionFailed,
+    OwnContainer,
     Service,
-    Throttled,
+    SqliteFile,
+    SubscriberService,
 )
-from cosmos_outbox.outbox.errors import AlreadyExists
-from cosmos_outbox.settings.own_container import OwnContainer
-from cosmos_outbox.sources.http import HttpApi
-from cosmos_outbox.sources.nowhere import NoSource
-from cosmos_outbox.sqlite.store import SqliteFile
+from cosmos_outbox.errors import AlreadyExists, PreconditionFailed, Throttled
 from cosmos_outbox.testing import InMemory, in_memory, message
-from cosmos_outbox.wiring.subscribing import SubscriberService
 from tests.testing.bookings import Row, project, row_of
 
 ORIGIN = Origin("request-1")

@@ -169,7 +169,7 @@ async def test_no_effect_runs_after_a_discard_that_was_repeated_until_it_was_don
 ) -> None:
     """The operator repeats a call that failed, whichever of its steps was lost; then the message comes again."""
     faults = Faults()
-    mails = Mails(FakeLedger(faults=faults), FakeSetAside(faults))
+    mails = Mails(FakeLedger(faults), FakeSetAside(faults))
     record = await mails.set_aside(event(1))
     faults.at = {faults.calls + call: (lost, after)}
     for _ in range(3):

@@ -24,9 +24,9 @@ def programs() -> Iterator[tuple[str, str]]:
         for file in files(user):
             yield file.relative_to(ROOT).as_posix(), file.read_text()
     for kind in init.KINDS:
-        for place, text in init.files(kind, init.Words("bookings", "Booking")):
-            if place.suffix == ".py":
-                yield f"init --kind {kind}: {place}", text
+        for written, text in init.files(kind, init.Words("bookings", "Booking")):
+            if written.suffix == ".py":
+                yield f"init --kind {kind}: {written}", text
 
 
 PROGRAMS = dict(programs())

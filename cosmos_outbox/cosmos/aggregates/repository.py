@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from cosmos_outbox.cosmos.aggregates.documents import aggregate_from_item, request_from_item, request_id
-from cosmos_outbox.cosmos.store import continuation
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.errors import Kind
+from cosmos_outbox.lists import continuation
 from cosmos_outbox.outbox.aggregate import Aggregate
 from cosmos_outbox.outbox.errors import AggregateNotFound
 from cosmos_outbox.outbox.unit_of_work import Page, RequestRecord, Versioned
