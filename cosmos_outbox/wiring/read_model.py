@@ -10,10 +10,10 @@ from typing import Any, Protocol, TypeVar
 from pydantic import BaseModel
 
 from cosmos_outbox.cosmos.inbox.entries import CosmosEntries
-from cosmos_outbox.cosmos.inbox.listing import EntryListing
+from cosmos_outbox.cosmos.inbox.listing import CosmosItems
 from cosmos_outbox.cosmos.inbox.source import CosmosSource
 from cosmos_outbox.cosmos.inbox.walk_lists import CosmosLists
-from cosmos_outbox.cosmos.store.token_key import TokenKey
+from cosmos_outbox.cosmos.store.token_key import token_key
 from cosmos_outbox.inbox.decision import Projection
 from cosmos_outbox.inbox.event import AggregateKey
 from cosmos_outbox.inbox.form import EntryForm
@@ -21,26 +21,18 @@ from cosmos_outbox.inbox.reading import MessageReader
 from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS
 from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.inbox.sweep import Sweep
+from cosmos_outbox.lists.listing import EntryListing
 from cosmos_outbox.settings.environment import TTL_MAX, Settings
-from cosmos_outbox.settings.names import Named
 from cosmos_outbox.wiring.kept import ReadModel
 from cosmos_outbox.wiring.outbox import Outbox
-from cosmos_outbox.wiring.subscription import Subscription, wire_subscriber
+from cosmos_outbox.wiring.subscription import Subscribes, Subscription, wire_subscriber
 
 S = TypeVar("S", bound=BaseModel)
 
 
-class Declared(Protocol[S]):
+class Declared(Subscribes, Protocol[S]):
     """What a service declares of a read model: see :class:`cosmos_outbox.wiring.service.ReadModelOf`."""
 
-    @property
-    def aggregate_type(self) -> str: ...
-    @property
-    def untyped(self) -> bool: ...
-    @property
-    def subscription(self) -> Named: ...
-    @property
-    def container(self) -> Named: ...
     @property
     def form(self) -> EntryForm[S]: ...
     @property
@@ -71,7 +63,8 @@ def wire_read_model(settings: Settings, outbox: Outbox, of: Declared[S]) -> Subs
     reader = MessageReader(of.aggregate_type, untyped=of.untyped)
     tombstones = timedelta(seconds=settings.event_ttl_seconds)
     sweep = Sweep(inbox, lists("sweep"), lists("sweep-changes"), blocked, tombstones)
-    model = ReadModel(inbox, sweep, EntryListing(entries, of.form, scope, TokenKey(entries)), lists)
+    listing = EntryListing(CosmosItems(entries), of.form, scope, token_key(entries))
+    model = ReadModel(inbox, sweep, listing, lists)
     subscriber = wire_subscriber(settings, outbox, settings.name(of.subscription), reader.read, inbox.handle)
     return Subscription(subscriber, read_model=model)
 

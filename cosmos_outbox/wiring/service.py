@@ -25,7 +25,7 @@ from cosmos_outbox.outbox.erasable import Delete, Erasable
 from cosmos_outbox.outbox.event import DomainEvent
 from cosmos_outbox.settings.environment import Settings, load
 from cosmos_outbox.settings.errors import Misconfigured
-from cosmos_outbox.settings.names import Named, Names
+from cosmos_outbox.settings.names import Named, Names, named_after
 from cosmos_outbox.settings.own_container import OwnContainer
 from cosmos_outbox.settings.wire_names import WireNames
 from cosmos_outbox.wiring.outbox import Outbox, wire_outbox
@@ -182,7 +182,7 @@ class Service:
             )
         kind = of if isinstance(of, str) else of.aggregate_type
         declared = ReadModelOf(
-            name, kind, _named(name, "SUBSCRIPTION", subscription), _named(name, "CONTAINER", container),
+            name, kind, named_after(name, "SUBSCRIPTION", subscription), named_after(name, "CONTAINER", container),
             form, state_of, project, untyped=self.untyped == kind,
         )  # fmt: skip
         self._add(declared)
@@ -206,7 +206,7 @@ class Service:
 
         def declare(run: Effect) -> EffectOf:
             declared = EffectOf(
-                name, kind, _named(name, "SUBSCRIPTION", subscription), _named(name, "CONTAINER", container),
+                name, kind, named_after(name, "SUBSCRIPTION", subscription), named_after(name, "CONTAINER", container),
                 run, unsure, untyped=self.untyped == kind,
             )  # fmt: skip
             self._add(declared)
@@ -220,15 +220,16 @@ class Service:
         *,
         delete: Delete[A],
         remains: Callable[[Any], AggregateState],
-        kept: Collection[type[DomainEvent]] = (),
+        kept: Collection[type[DomainEvent] | str] = (),
     ) -> None:
         """Declare that aggregates of a type can be erased: ``cosmos-outbox erase TYPE ID``.
 
         ``delete`` deletes a living one with its event; ``remains`` gives a deleted one's state without what is
-        personal; ``kept`` are events with nothing personal in them, such as that of the deletion. All else is
-        emptied wherever this service keeps it.
+        personal; ``kept`` names, by class or by name, the events with nothing personal in them, such as that of the
+        deletion. All else is emptied wherever this service keeps it. Raises ValueError: the type shares partitions.
         """
-        self.erasables.append(Erasable(kind, delete, remains, frozenset(each.__name__ for each in kept)))
+        names = frozenset(each if isinstance(each, str) else each.__name__ for each in kept)
+        self.erasables.append(Erasable(kind, delete, remains, names))
 
     def settings(self, environment: Mapping[str, str]) -> Settings:
         """The settings of this service. Raises Misconfigured."""
@@ -260,12 +261,6 @@ class Service:
                 f"{self.name} has two subscribers named {subscriber.name}: give each a name of its own"
             )
         self.subscribers.append(subscriber)
-
-
-def _named(name: str, what: str, given: Named | str | None) -> Named:
-    if isinstance(given, Named):
-        return given
-    return Named(f"{name.upper().replace('-', '_')}_{what}", given or name)
 
 
 def located(name: str) -> Service:

@@ -2,7 +2,7 @@
 
 from cosmos_outbox import Event, Names, Service
 from examples.orders.board import FORM, Board, entry_of, project
-from examples.orders.events import OrderShippedEvent
+from examples.orders.events import ORDER_SHIPPED
 from examples.orders.mail import LoggedMail, Mail
 from examples.orders.order import Order
 
@@ -18,7 +18,7 @@ mail: Mail = LoggedMail()
 @service.effect("order-mails", of=Order)
 async def tell_customer(event: Event) -> None:
     """One e-mail when the order is shipped; the event's id is its idempotency key, by which a repetition is known."""
-    if event.action == OrderShippedEvent.__name__:
+    if event.action == ORDER_SHIPPED:
         await mail.order_shipped(event.aggregate.id, idempotency_key=event.id)
 
 

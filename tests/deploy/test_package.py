@@ -120,7 +120,11 @@ def test_a_package_holds_the_app_with_all_that_it_imports_and_the_lock(tmp_path:
     assert not [*folder.rglob("__pycache__")]
     for entry in deployable() - {"requirements.txt"}:
         files = (file for file in (ROOT / entry).rglob("*") if "__pycache__" not in file.parts)
-        of_app = {file.relative_to(ROOT) for file in files if not {"README.md", "templates"} & {*file.parts}}
+        of_app = {
+            file.relative_to(ROOT)
+            for file in files
+            if not {"README.md", "templates", "testing"} & {*file.parts}
+        }
         assert {file.relative_to(folder) for file in (folder / entry).rglob("*")} == of_app
     there = {
         canonicalize_name(found.name): Version(found.version)

@@ -20,13 +20,13 @@ USERS = ("examples", "domain", "application")
 
 def programs() -> Iterator[tuple[str, str]]:
     """What shows users how the library is used: each file's name and its text."""
-    for place in USERS:
-        for file in files(place):
+    for user in USERS:
+        for file in files(user):
             yield file.relative_to(ROOT).as_posix(), file.read_text()
     for kind in init.KINDS:
-        for place, text in init.files(kind, init.Words("bookings", "Booking")):
-            if place.suffix == ".py":
-                yield f"init --kind {kind}: {place}", text
+        for written, text in init.files(kind, init.Words("bookings", "Booking")):
+            if written.suffix == ".py":
+                yield f"init --kind {kind}: {written}", text
 
 
 PROGRAMS = dict(programs())

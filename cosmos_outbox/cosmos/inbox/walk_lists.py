@@ -6,18 +6,19 @@ is found by ``_ts``, which every container indexes; a source that changes while 
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from cosmos_outbox.cosmos.inbox.entries import store_away, text_or_none, time_or_none
+from cosmos_outbox.cosmos.inbox.entries import store_away
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.errors import Kind
 from cosmos_outbox.cosmos.store.item import Item
 from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.inbox.errors import EntryChanged
 from cosmos_outbox.inbox.event import AggregateKey
-from cosmos_outbox.inbox.progress import Counts, Progress, Seen, SeenPage, Side
+from cosmos_outbox.inbox.progress import Progress, Seen, SeenPage
+from cosmos_outbox.inbox.stored import progress_document, progress_of, text_or_none, time_or_none
 
 _ENTRIES = (
     "SELECT c.id, c.aggregateType, c.lastSequence, c.blockedSince, c.healed, c.form, c._ts FROM c"
@@ -26,6 +27,7 @@ _ENTRIES = (
 _SOURCES = "SELECT c.id, c.type, c.data.lastSequence, c.data.deleted, c._ts FROM c WHERE c.type = @type"
 _CHANGED = f"{_SOURCES} AND c._ts >= @since AND c._ts < @until"
 _COUNT = "SELECT VALUE COUNT(1) FROM c WHERE c.type = @type"
+_PROGRESS = "progress"
 _PAGE = 100
 
 
@@ -34,10 +36,11 @@ class CosmosLists:
     """See :class:`cosmos_outbox.inbox.walk.Lists`."""
 
     entries_container: Container
-    sources_container: Container
+    sources_container: Container | None
+    """None: the sources are another team's, and nobody lists them or their changes."""
     aggregate_type: str
     name: str
-    """Of the walk: the id and the partition of its progress. No aggregate has it, their ids are UUIDs."""
+    """Of the walk: the partition of its progress. An entry's id is its partition, so no entry is in the way."""
     form: int
     """In which entries are made now."""
 
@@ -48,6 +51,8 @@ class CosmosLists:
 
     async def sources(self, position: str | None) -> SeenPage:
         """A page of sources, deleted ones too. Raises StoreAway."""
+        if self.sources_container is None:
+            return SeenPage([], None)
         items, token = await self._page(
             self.sources_container, _SOURCES, {"@type": self.aggregate_type}, position
         )
@@ -55,6 +60,8 @@ class CosmosLists:
 
     async def changed(self, since: datetime, until: datetime, position: str | None) -> SeenPage:
         """A page of sources, deleted ones too, that were last written in this time. Raises StoreAway."""
+        if self.sources_container is None:
+            return SeenPage([], None)
         parameters = {
             "@type": self.aggregate_type,
             "@since": int(since.timestamp()),
@@ -65,6 +72,8 @@ class CosmosLists:
 
     async def count_sources(self) -> int:
         """How many sources there are, deleted ones too. Raises StoreAway."""
+        if self.sources_container is None:
+            return 0
         try:
             return await self.sources_container.count(_COUNT, {"@type": self.aggregate_type})
         except StoreFailed as error:
@@ -82,51 +91,17 @@ class CosmosLists:
     async def progress(self) -> Progress | None:
         """The progress that was saved last, as far as this replica shows it. Raises StoreAway."""
         try:
-            read = await self.entries_container.read_with_age(self.name, self.name)
+            read = await self.entries_container.read_with_age(_PROGRESS, self.name)
         except StoreFailed as error:
             raise store_away(error.failure) from error
         if read is None:
             return None
         item, age = read
-        side, last = item["side"], item["lastCounts"]
-        return Progress(
-            began_at=datetime.fromisoformat(item["beganAt"]),
-            side=Side(side) if side else None,
-            position=item["position"],
-            counts=Counts(**item["counts"]),
-            last_counts=Counts(**last) if last else None,
-            last_ended_at=time_or_none(item["lastEndedAt"]),
-            version=item["_etag"],
-            form=item["form"],
-            moved_at=time_or_none(item["movedAt"]),
-            claimed_until=time_or_none(item["claimedUntil"]),
-            since=time_or_none(item["since"]),
-            until=time_or_none(item["until"]),
-            left=tuple(AggregateKey(*key) for key in item["left"]),
-            stands_at=time_or_none(item["standsAt"]),
-            as_of=_time(item) + timedelta(seconds=age),
-        )
+        return progress_of(item, item["_etag"], _time(item) + timedelta(seconds=age))
 
     async def save(self, progress: Progress) -> Progress:
         """Save the progress; with its new version. Raises EntryChanged, StoreAway."""
-        item = {
-            "id": self.name,
-            "partitionKey": self.name,
-            "type": "progress",
-            "form": progress.form,
-            "beganAt": progress.began_at.isoformat(),
-            "side": progress.side.value if progress.side else None,
-            "position": progress.position,
-            "counts": asdict(progress.counts),
-            "lastCounts": asdict(progress.last_counts) if progress.last_counts else None,
-            "lastEndedAt": text_or_none(progress.last_ended_at),
-            "movedAt": text_or_none(progress.moved_at),
-            "claimedUntil": text_or_none(progress.claimed_until),
-            "since": text_or_none(progress.since),
-            "until": text_or_none(progress.until),
-            "left": [[key.type, key.id] for key in progress.left],
-            "standsAt": text_or_none(progress.stands_at),
-        }
+        item = {"id": _PROGRESS, "partitionKey": self.name, "type": "progress", **progress_document(progress)}
         write = Write.replace(item, progress.version) if progress.version else Write.create(item)
         return replace(progress, version=await self._write(self.name, write))
 
