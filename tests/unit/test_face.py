@@ -12,7 +12,7 @@ import pytest
 import cosmos_outbox
 from cosmos_outbox.cli import init
 from tests.support.paths import ROOT
-from tests.unit.test_architecture import faces, files, loaded
+from tests.unit.test_architecture import faces, files, loaded, modules
 
 MOST_NAMES = 30
 USERS = ("examples", "domain", "application")
@@ -82,6 +82,15 @@ def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
     for name in faces():
         with pytest.raises(AttributeError, match="no attribute 'nothing'"):
             importlib.import_module(name).nothing  # noqa: B018 - the access is the test
+
+
+@pytest.mark.parametrize("name", sorted(faces()))
+def test_a_name_that_is_not_there_is_an_error_to_a_type_checker(name: str) -> None:
+    """A module that has ``__getattr__`` has every name, as far as a type checker can tell."""
+    defined = ast.parse(modules()[name].read_text()).body
+    assert not [
+        each.name for each in defined if isinstance(each, ast.FunctionDef) and each.name == "__getattr__"
+    ]
 
 
 def test_the_import_of_the_root_loads_nothing_else() -> None:
