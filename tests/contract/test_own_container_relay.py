@@ -13,7 +13,13 @@ from uuid import uuid4
 import pytest
 from azure.cosmos.aio import ContainerProxy
 
-from cosmos_changefeed import ChangeFeedProcessor, effective_key, physical_partitions
+from cosmos_changefeed import (
+    ChangeFeedProcessor,
+    ProcessorOptions,
+    StartFrom,
+    effective_key,
+    physical_partitions,
+)
 from cosmos_outbox.cosmos.aggregates.documents import EventReader, digest, is_as_committed
 from cosmos_outbox.cosmos.relay.parked_documents import PARTITION, ParkedDocuments
 from cosmos_outbox.cosmos.store.fences import fence_everywhere
@@ -41,6 +47,8 @@ pytestmark = pytest.mark.known_gap(Gap.CHANGE_FEED)
 
 KINDS = {"one path": TENANT, "hierarchical": HIERARCHICAL, "nested": NESTED}
 TENANTS: list[Any] = ["acme", 17]
+ALL = ProcessorOptions(start=StartFrom.beginning())
+"""As the relay reads: what was stored before it began is not left out."""
 LARGE = "x" * 300_000
 """Over what a message may hold."""
 
@@ -77,9 +85,13 @@ class Place(World):
 
     def processor(self, handle: Callable[[Any, object], Awaitable[None]]) -> ChangeFeedProcessor:
         """What gives a relay the pages of the feed."""
-        prefix = self.outbox.reading.lease_prefix
         return ChangeFeedProcessor(
-            self.outbox.feed, self.leases, handle, instance_name="r", lease_prefix=prefix
+            self.outbox.feed,
+            self.leases,
+            handle,
+            instance_name="r",
+            lease_prefix=self.outbox.reading.lease_prefix,
+            options=ALL,
         )
 
     async def nothing_waits(self) -> bool:
@@ -348,7 +360,7 @@ async def test_a_page_that_comes_again_after_its_events_were_erased_is_dropped(p
         pages.append(items)
 
     async with ChangeFeedProcessor(
-        place.outbox.feed, place.leases, keep, instance_name="k", lease_prefix="kept"
+        place.outbox.feed, place.leases, keep, instance_name="k", lease_prefix="kept", options=ALL
     ):
         await eventually(lambda: len(pages) > 0)
     await place.forward()
