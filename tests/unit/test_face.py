@@ -100,6 +100,12 @@ def test_the_import_of_the_root_loads_nothing_else() -> None:
     }
 
 
+def test_every_name_of_the_root_is_there_without_functions_the_broker_and_the_sdk_of_telemetry() -> None:
+    there = loaded("from cosmos_outbox import *")
+    assert "cosmos_outbox.worker.running" in there
+    assert not there & {"azure.functions", "azure.servicebus", "opentelemetry.sdk", "azure.monitor"}
+
+
 def test_the_errors_load_no_vendor() -> None:
     there = loaded("import cosmos_outbox.errors")
     assert not {name for name in there if name.startswith(("azure", "opentelemetry"))}
