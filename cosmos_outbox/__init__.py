@@ -16,8 +16,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cosmos_outbox.cosmos.own.transaction import Transaction
-    from cosmos_outbox.inbox.effect import Unsure
+    from cosmos_outbox.cosmos.inbox.store import CosmosDatabase
+    from cosmos_outbox.inbox.effect import Begin, Unsure
     from cosmos_outbox.inbox.entry import After, ListedPage
     from cosmos_outbox.inbox.event import Event
     from cosmos_outbox.inbox.form import Condition, EntryForm, Listing
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cosmos_outbox.outbox.aggregate import Aggregate, AggregateState, input_rule
     from cosmos_outbox.outbox.aggregates import Aggregates
     from cosmos_outbox.outbox.event import DomainEvent, Timestamp, WireModel
-    from cosmos_outbox.outbox.unit_of_work import Origin, Page, Receipt, Versioned, utc_now
+    from cosmos_outbox.outbox.unit_of_work import Origin, Page, Receipt, Versioned
     from cosmos_outbox.settings.names import Named, Names
     from cosmos_outbox.settings.own_container import OwnContainer
     from cosmos_outbox.sources.http import HttpApi
@@ -42,7 +42,9 @@ __all__ = [
     "Aggregate",
     "AggregateState",
     "Aggregates",
+    "Begin",
     "Condition",
+    "CosmosDatabase",
     "DomainEvent",
     "EntryForm",
     "Event",
@@ -61,13 +63,11 @@ __all__ = [
     "SubscriberService",
     "Timestamp",
     "TolerantReader",
-    "Transaction",
     "Unsure",
     "Versioned",
     "WireModel",
     "input_rule",
     "running",
-    "utc_now",
 ]  # fmt: skip
 
 _HOME = {
@@ -75,6 +75,8 @@ _HOME = {
     "Aggregate": "cosmos_outbox.outbox.aggregate",
     "AggregateState": "cosmos_outbox.outbox.aggregate",
     "Aggregates": "cosmos_outbox.outbox.aggregates",
+    "Begin": "cosmos_outbox.inbox.effect",
+    "CosmosDatabase": "cosmos_outbox.cosmos.inbox.store",
     "Condition": "cosmos_outbox.inbox.form",
     "DomainEvent": "cosmos_outbox.outbox.event",
     "EntryForm": "cosmos_outbox.inbox.form",
@@ -94,23 +96,22 @@ _HOME = {
     "SubscriberService": "cosmos_outbox.wiring.subscribing",
     "Timestamp": "cosmos_outbox.outbox.event",
     "TolerantReader": "cosmos_outbox.inbox.reading",
-    "Transaction": "cosmos_outbox.cosmos.own.transaction",
     "Unsure": "cosmos_outbox.inbox.effect",
     "Versioned": "cosmos_outbox.outbox.unit_of_work",
     "WireModel": "cosmos_outbox.outbox.event",
     "input_rule": "cosmos_outbox.outbox.aggregate",
     "running": "cosmos_outbox.worker.running",
-    "utc_now": "cosmos_outbox.outbox.unit_of_work",
 }
 """The module of each name."""
 
+if not TYPE_CHECKING:  # to a type checker a name that is not imported above is an error
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(importlib.import_module(_HOME[name]), name)
-    globals()[name] = found
-    return found
+    def __getattr__(name: str) -> Any:
+        if name not in _HOME:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = getattr(importlib.import_module(_HOME[name]), name)
+        globals()[name] = found
+        return found
 
 
 def __dir__() -> list[str]:

@@ -3,6 +3,7 @@
 A trigger parses, calls and answers. The import of a function app opens nothing: the host imports it to list functions.
 """
 
+from cosmos_outbox.functions.edge.http_functions import answering
 from cosmos_outbox.functions.function_app import App, app
 
-__all__ = ["App", "app"]
+__all__ = ["App", "answering", "app"]

@@ -4,15 +4,23 @@ The Functions host tries HTTP routes in the alphabetical order of the functions'
 (https://github.com/Azure/azure-functions-host/issues/9876): so the name of the catch-all function sorts last.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 import azure.functions as func
 
+from cosmos_outbox.functions.edge.http_functions import HttpFunctions, paths, resource_functions
 from cosmos_outbox.functions.operator.calls import operator_functions
 from cosmos_outbox.functions.operator.effects import effect_functions
 from cosmos_outbox.functions.operator.set_aside import set_aside_functions
 from cosmos_outbox.functions.relay import relay_functions
 from cosmos_outbox.functions.subscription import subscription_functions
-from cosmos_outbox.http import catch_all, request
+from cosmos_outbox.http import request
 from cosmos_outbox.http.answering import Answering
+from cosmos_outbox.http.calls import calls
+from cosmos_outbox.http.catch_all import no_such_call
+from cosmos_outbox.http.message import Answer, Request
+from cosmos_outbox.http.resource import Resource
 from cosmos_outbox.operations.views.names import names_of, names_of_type
 from cosmos_outbox.wiring.service import EffectOf, Service, Subscriber
 
@@ -51,16 +59,18 @@ def _as_ordered(name: str) -> str:
     return name.upper()
 
 
-def app(service: Service) -> App:
+def app(service: Service, *, resources: Sequence[Resource[Any, Any]] = ()) -> App:
     """The function app of a service: relay, subscribers, timers, health and operators' calls are in it.
 
-    Decorate the service's own functions with it. Raises Misconfigured when a setting that a trigger needs is wrong.
+    So are the calls on ``resources``. Decorate the service's other functions with it. Raises Misconfigured when a
+    setting that a trigger needs is wrong.
     """
     made = App(http_auth_level=func.AuthLevel.FUNCTION)
     own = service.own.aggregates if service.own else ()
     names = [*map(names_of, service.aggregates), *map(names_of_type, own)]
     made.register_functions(operator_functions(service, names, lists=_lists(service)))
     made.register_functions(relay_functions(service))
+    made.register_functions(resource_functions(calls(service, resources)))
     for each, path in _with_paths(service):
         made.register_functions(subscription_functions(service, each))
         made.register_functions(set_aside_functions(service, each.name, names, path=path))
@@ -69,10 +79,11 @@ def app(service: Service) -> App:
 
     @made.function_name(CATCH_ALL)
     @made.route(route="{*path}")  # with every method; a list of azure-functions cannot name TRACE
-    @Answering().honouring(*request.HONOURED)
-    async def unrouted(req: func.HttpRequest) -> func.HttpResponse:
+    @HttpFunctions(Answering()).honouring(*request.HONOURED)
+    async def unrouted(req: Request) -> Answer:
         """Every call that no other function takes."""
-        return catch_all.no_such_call(req, made, _hint(service))
+        path = req.route.get("path", "").removesuffix("/")
+        return no_such_call(req, path, paths(made), _hint(service))
 
     return made
 

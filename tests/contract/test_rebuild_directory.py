@@ -23,10 +23,9 @@ from devstack.settings import read_settings
 from devstack.testing import Service
 from examples.orders.board import Board
 from examples.orders.events import Line
-from examples.orders.order import NewOrder
+from examples.orders.order import NewOrder, Order
 from examples.orders.service import BOARD
 from examples.orders.service import service as order_service
-from examples.orders.use_cases import Orders
 from infra.bootstrap import DIRECTORY
 from infra.bootstrap import service as contact_service
 from infra.directory import FORM
@@ -175,7 +174,7 @@ async def test_the_read_model_of_another_service_is_filled_too(
     wired = order_service.wire(environment)
     async with wired.outbox.resources:
         new = NewOrder(customer="Contoso", lines=(Line(sku="A-1", quantity=2),))
-        placed = await Orders(wired.aggregates, utc_now).place(new, ORIGIN)
+        placed = await wired.aggregates.create(Order.place(new, at=utc_now()), ORIGIN)
         arguments = ["--service", "examples.orders.service"]
         assert await asyncio.to_thread(main, arguments, environment) == 0
         assert capsys.readouterr().out.splitlines()[-1].endswith("1 written, 0 failed")

@@ -25,10 +25,9 @@ from cosmos_outbox.worker import subscriber as subscriber_worker
 from devstack.testing import Service, eventually
 from examples.orders.events import Line
 from examples.orders.mail import LoggedMail
-from examples.orders.order import NewOrder
+from examples.orders.order import NewOrder, Order
 from examples.orders.service import BOARD
 from examples.orders.service import service as order_service
-from examples.orders.use_cases import Orders
 from tests.support.azure import Topic, database_of
 from tests.support.contacts import ORIGIN
 
@@ -116,7 +115,9 @@ async def test_the_worker_serves_the_board_and_the_emails_and_goes_on_with_email
     caplog.set_level(logging.INFO, logger="examples")
     monkeypatch.setattr(subscriber_worker, "UPKEEP_EVERY_SECONDS", 0.05)
     waiting = await email_that_waits(service)
-    order_id = (await Orders(service.aggregates, utc_now).place(ORDER, ORIGIN)).aggregate.aggregate_id
+    order_id = (
+        await service.aggregates.create(Order.place(ORDER, at=utc_now()), ORIGIN)
+    ).aggregate.aggregate_id
     told = shipped(order_id)
     async with worker(settings):
         await send(settings, told)

@@ -6,10 +6,10 @@ from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
 
-import azure.functions as func
 import pytest
 
 from cosmos_outbox.functions.operator import history, operations
+from cosmos_outbox.http.message import Answer
 from cosmos_outbox.operations.dependencies import Health
 from cosmos_outbox.operations.instance import Instance
 from cosmos_outbox.operations.past_events import EventState, Expired, Past, PastEvent
@@ -43,7 +43,7 @@ def test_a_call_for_operators_is_in_the_table(call: str) -> None:
     assert re.search(rf"`{re.escape(call)}[?`]", PAGE), f"add {call} to docs/api.md#calls-for-operators"
 
 
-def answers() -> list[func.HttpResponse]:
+def answers() -> list[Answer]:
     """The answers that the page shows, in its order."""
     event = PastEvent("e", 7, "Changed", ["name"], NOW, NOW, NOW, EventState.FORWARDED, None, "c", "t")
     past = Past(
@@ -70,7 +70,7 @@ def test_the_answer_about_the_relay_is_shown_with_the_fields_that_it_has() -> No
     shown, *_ = re.findall(r"```json\n(.*?)```", section, re.DOTALL)
     status = RelayStatus([LeaseStatus("0", "owner", 3, 2, 0.0, position=4711, newest=4714)], [], Counter())
     answer = operations.relay_status(status, OPERATIONS)
-    assert shape(json.loads(shown)) == shape(json.loads(answer.get_body())), (
+    assert shape(json.loads(shown)) == shape(json.loads(answer.body)), (
         "docs/operations/README.md, How is the relay?: show the answer with all of its fields, such as the "
         "count of each aggregate of the service"
     )
@@ -78,4 +78,4 @@ def test_the_answer_about_the_relay_is_shown_with_the_fields_that_it_has() -> No
 
 def test_the_answers_are_shown_with_the_fields_that_they_have() -> None:
     shown = [json.loads(each) for each in re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)]
-    assert [shape(each) for each in shown] == [shape(json.loads(answer.get_body())) for answer in answers()]
+    assert [shape(each) for each in shown] == [shape(json.loads(answer.body)) for answer in answers()]

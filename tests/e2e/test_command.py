@@ -125,9 +125,7 @@ async def caught_up(world: World) -> bool:
 
 async def parked(world: World) -> list[dict[str, Any]]:
     page = await world.application.outbox.parking.page(100, None)
-    items: list[dict[str, Any]] = json.loads(operations_call.parked_listed(page, NAMES, 0).get_body())[
-        "items"
-    ]
+    items: list[dict[str, Any]] = json.loads(operations_call.parked_listed(page, NAMES, 0).body)["items"]
     return items
 
 
@@ -168,7 +166,7 @@ async def test_parked_events_are_counted_listed_shown_replayed_and_given_up(worl
     told = json.loads(status.out)
     assert (status.code, told["relay"]["parkedEvents"], told["relay"]["parkedContacts"]) == (1, 2, 1)
     answer = operations_call.relay_status(await world.application.outbox.observer.status(), NAMES)
-    assert told["relay"].keys() == json.loads(answer.get_body()).keys(), "as the call over HTTP tells it"
+    assert told["relay"].keys() == json.loads(answer.body).keys(), "as the call over HTTP tells it"
     assert any("2 event(s) are parked, of 1 contact" in each for each in told["attention"])
 
     listed = await world.run("parked")
@@ -206,7 +204,7 @@ async def test_parked_events_are_counted_listed_shown_replayed_and_given_up(worl
     assert SECRET not in history.out
     past = await world.application.outbox.past().page(AggregateKey("contact", str(contact_id)), 100, None)
     same = json.loads((await world.run("history", "contact", str(contact_id), "--json")).out)
-    assert same["events"] == json.loads(history_call.told(past, NAMES).get_body())["events"]
+    assert same["events"] == json.loads(history_call.told(past, NAMES).body)["events"]
 
 
 async def test_messages_set_aside_are_listed_shown_and_given_up(world: World) -> None:
@@ -222,7 +220,7 @@ async def test_messages_set_aside_are_listed_shown_and_given_up(world: World) ->
     shown = await world.run("set-aside", record)
     assert (shown.code, SECRET in shown.out) == (0, True)
     found = await world.application.subscriber.retrier.show(record)
-    same = json.loads(set_aside_call.shown(found, NAMES).get_body())
+    same = json.loads(set_aside_call.shown(found, NAMES).body)
     assert {**json.loads(shown.out), "ageSeconds": 0} == {**same, "ageSeconds": 0}
 
     applied = await world.run("apply", record)

@@ -57,7 +57,9 @@ ONLY: Mapping[str, tuple[str, ...]] = {
 HOMES: Mapping[str, tuple[str, ...]] = {
     "azure.cosmos": ("cosmos_outbox/cosmos", "cosmos_changefeed"),
     "azure.servicebus": ("cosmos_outbox/servicebus",),
-    "azure.functions": ("cosmos_outbox/functions", "cosmos_outbox/http", "infra", "function_app", "examples"),
+    "azure.functions": ("cosmos_outbox/functions", "function_app", "examples"),
+    "fastapi": ("cosmos_outbox/http", "examples"),
+    "starlette": ("cosmos_outbox/http",),
     "opentelemetry.sdk": ("cosmos_outbox/telemetry",),
 }
 """Each vendor's SDK, and the folders of deployed code that know it."""

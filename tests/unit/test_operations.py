@@ -4,10 +4,10 @@ import json
 from collections import Counter
 from datetime import UTC, datetime
 
-import azure.functions as func
 import pytest
 
 from cosmos_outbox.functions.operator import operations
+from cosmos_outbox.http.message import Request
 from cosmos_outbox.operations.relay_status import RelayStatus
 from cosmos_outbox.operations.views.names import Names
 from cosmos_outbox.outbox.aggregate import AggregateKey
@@ -20,10 +20,8 @@ NAMES = [
 ]
 
 
-def replay(path: str) -> func.HttpRequest:
-    return func.HttpRequest(
-        "POST", f"/api/parked/{path}/7/replay", body=b"", route_params={"path": path, "id": "7"}
-    )
+def replay(path: str) -> Request:
+    return Request("POST", f"/api/parked/{path}/7/replay", route={"path": path, "id": "7"})
 
 
 def parked(aggregate: AggregateKey | None) -> ParkedEvent:
@@ -57,12 +55,12 @@ def test_a_parked_event_carries_its_aggregates_id_under_the_aggregates_own_name(
     aggregate: AggregateKey | None, account: str | None, transfer: str | None
 ) -> None:
     answer = operations.parked_listed(ParkedPage([parked(aggregate)], None), NAMES, 60)
-    [item] = json.loads(answer.get_body())["items"]
+    [item] = json.loads(answer.body)["items"]
     assert (item["accountId"], item["transferId"]) == (account, transfer)
 
 
 def test_each_type_has_its_own_count() -> None:
     status = RelayStatus([], ["7"], Counter(account=2), parked_events=5)
-    document = json.loads(operations.relay_status(status, NAMES).get_body())
+    document = json.loads(operations.relay_status(status, NAMES).body)
     assert (document["parkedAccounts"], document["parkedTransfers"], document["parkedEvents"]) == (2, 0, 5)
     assert (document["late"], document["missingLeases"], document["leases"]) == (True, ["7"], [])

@@ -20,6 +20,8 @@ import pytest
 from pydantic import BaseModel, Field, Strict, StringConstraints
 from pydantic.fields import FieldInfo
 
+from cosmos_outbox.http.answering import Answering
+from cosmos_outbox.http.resource import Resource
 from cosmos_outbox.operations.views.names import names_of
 from cosmos_outbox.outbox.aggregate import Aggregate, AggregateState, input_rule
 from cosmos_outbox.outbox.event import DomainEvent
@@ -187,10 +189,17 @@ def test_a_limit_is_found_wherever_it_stands_in_a_state() -> None:
     assert list(limits(Whole, "Whole")) == ["Whole.parts.text", "Whole.some", "Whole.maybe"]
 
 
+def resources(service: Service) -> list[Resource[Any, Any]]:
+    """What a service declares; where it declares nothing, it has use cases."""
+    return [each for each in vars(module(service.http)).values() if isinstance(each, Resource)]
+
+
 @pytest.mark.parametrize(("service", "kind"), EVERY_AGGREGATE)
-def test_the_aggregate_has_use_cases(service: Service, kind: type[Aggregate[Any]]) -> None:
-    assert use_cases(service, kind), (
-        f"{service.use_cases}: write use cases of {kind.__name__}, a dataclass with the field aggregates: Aggregates"
+def test_the_aggregate_has_use_cases_or_is_a_resource(service: Service, kind: type[Aggregate[Any]]) -> None:
+    declared = [each for each in resources(service) if each.kind is kind]
+    assert declared or use_cases(service, kind), (
+        f"{service.http}: declare a Resource of {kind.__name__}, or write use cases in {service.use_cases}, a "
+        "dataclass with the field aggregates: Aggregates"
     )
 
 
@@ -207,6 +216,10 @@ def use_cases(service: Service, kind: type[Aggregate[Any]]) -> list[str]:
 
 @pytest.mark.parametrize(("service", "kind"), EVERY_AGGREGATE)
 def test_the_use_cases_are_wired_and_called(service: Service, kind: type[Aggregate[Any]]) -> None:
+    text = (ROOT / service.function_app).read_text()
+    if resources(service):
+        assert "resources=[" in text, f"{service.function_app}: give the resources to functions.app"
+        return
     given = {
         node.name
         for node in ast.walk(ast.parse((ROOT / service.service).read_text()))
@@ -215,7 +228,6 @@ def test_the_use_cases_are_wired_and_called(service: Service, kind: type[Aggrega
         and node.returns.id in use_cases(service, kind)
     }
     assert given, f"{service.service}: write a function that returns the use cases of {kind.__name__}"
-    text = (ROOT / service.function_app).read_text()
     assert any(re.search(rf"\b{name}\(\)\.|\bapplication\(\)\.{name}\b", text) for name in given), (
         f"{service.function_app}: no function calls {' or '.join(given)}; add the routes of {kind.__name__}"
     )
@@ -244,9 +256,10 @@ def test_operators_name_an_aggregate_as_its_events_do(service: Service, kind: ty
 def test_every_error_of_the_domain_has_a_status(service: Service) -> None:
     every = classes(service.domain, Exception).values()
     raised = [kind for kind in every if not kind.__subclasses__()]
-    known = [kind for kind, _, _ in module(service.http).answering._status_of]
+    by_hand = getattr(module(service.http), "answering", Answering())._status_of
+    known = {kind for kind, _, _ in by_hand}.union(*(each.errors for each in resources(service)))
     for kind in raised:
-        assert kind in known, f"{service.http}: give {kind.__name__} a status in answering"
+        assert kind in known, f"{service.http}: give {kind.__name__} a status"
 
 
 @pytest.mark.parametrize(("service", "kind"), EVERY_EVENT)

@@ -6,9 +6,11 @@ from typing import Any
 
 import azure.functions as func
 
+from cosmos_outbox.functions.edge.http_functions import HttpFunctions
 from cosmos_outbox.functions.operator import operations
 from cosmos_outbox.http import methods, request, responses
 from cosmos_outbox.http.answering import Answering
+from cosmos_outbox.http.message import Answer, Request
 from cosmos_outbox.http.responses import json_response
 from cosmos_outbox.inbox.effect_operator import EffectOperator, EffectPage, OpenEffect
 from cosmos_outbox.inbox.errors import NotSetAside
@@ -16,7 +18,7 @@ from cosmos_outbox.operations.views.names import Names, owners
 from cosmos_outbox.outbox.errors import NotParked
 from cosmos_outbox.wiring.service import Service
 
-answering = Answering()
+answering = HttpFunctions(Answering())
 
 
 def effect_functions(service: Service, of: str, names: Sequence[Names], *, path: str = "") -> func.Blueprint:
@@ -35,7 +37,7 @@ def effect_functions(service: Service, of: str, names: Sequence[Names], *, path:
     @app.function_name(f"list_effects{after}")
     @app.route(route=f"{before}effects", methods=methods.READING, auth_level=func.AuthLevel.ADMIN)
     @answering
-    async def list_effects(req: func.HttpRequest) -> func.HttpResponse:
+    async def list_effects(req: Request) -> Answer:
         """GET /effects?pageSize=&continuationToken=: those that wait or may have been handled, the oldest first."""
         size, token = request.page_request(req)
         return listed(await operator().page(size, token), names)
@@ -43,14 +45,14 @@ def effect_functions(service: Service, of: str, names: Sequence[Names], *, path:
     @app.function_name(f"get_effect{after}")
     @app.route(route=f"{before}effects/{{id}}", methods=methods.READING, auth_level=func.AuthLevel.ADMIN)
     @answering
-    async def get_effect(req: func.HttpRequest) -> func.HttpResponse:
+    async def get_effect(req: Request) -> Answer:
         """GET /effects/{id}: one effect, with its event."""
         return shown(await operator().show(effect_id(req)), names)
 
     @app.function_name(f"apply_effect{after}")
     @app.route(route=f"{before}effects/{{id}}/apply", methods=["POST"], auth_level=func.AuthLevel.ADMIN)
     @answering
-    async def apply_effect(req: func.HttpRequest) -> func.HttpResponse:
+    async def apply_effect(req: Request) -> Answer:
         """POST /effects/{id}/apply: run one effect now; one that may have been handled with {"reason": ...} alone."""
         wanted, again = effect_id(req), operations.reason_if_given(req)
         await operator().apply(wanted, again)
@@ -59,7 +61,7 @@ def effect_functions(service: Service, of: str, names: Sequence[Names], *, path:
     @app.function_name(f"discard_effect{after}")
     @app.route(route=f"{before}effects/{{id}}/discard", methods=["POST"], auth_level=func.AuthLevel.ADMIN)
     @answering
-    async def discard_effect(req: func.HttpRequest) -> func.HttpResponse:
+    async def discard_effect(req: Request) -> Answer:
         """POST /effects/{id}/discard {"reason": ...}: give one effect up for good."""
         wanted, reason = effect_id(req), operations.discard_reason(req)
         await operator().discard(wanted, reason)
@@ -70,7 +72,7 @@ def effect_functions(service: Service, of: str, names: Sequence[Names], *, path:
         route=f"{before}effects/{{id}}/pass-missing", methods=["POST"], auth_level=func.AuthLevel.ADMIN
     )
     @answering
-    async def pass_missing_effects(req: func.HttpRequest) -> func.HttpResponse:
+    async def pass_missing_effects(req: Request) -> Answer:
         """POST /effects/{id}/pass-missing {"reason": ...}: give up the events before it that have not come."""
         wanted, reason = effect_id(req), operations.discard_reason(req)
         await operator().pass_missing(wanted, reason)
@@ -79,7 +81,7 @@ def effect_functions(service: Service, of: str, names: Sequence[Names], *, path:
     return app
 
 
-def effect_id(req: func.HttpRequest) -> str:
+def effect_id(req: Request) -> str:
     """The id in the path; it looks like that of a parked event. Raises NotSetAside when no effect can have it."""
     try:
         return operations.parking_id(req)
@@ -87,13 +89,13 @@ def effect_id(req: func.HttpRequest) -> str:
         raise NotSetAside("no open effect has this id: take an id from the list of effects") from None
 
 
-def listed(page: EffectPage, names: Sequence[Names]) -> func.HttpResponse:
+def listed(page: EffectPage, names: Sequence[Names]) -> Answer:
     """200 with a page of effects, without their events, and the token of the next page."""
     items = [_summary(effect, names) for effect in page.items]
     return json_response(200, {"items": items, "continuationToken": page.continuation_token})
 
 
-def shown(effect: OpenEffect, names: Sequence[Names]) -> func.HttpResponse:
+def shown(effect: OpenEffect, names: Sequence[Names]) -> Answer:
     """200 with an effect and its event; null where only a message has the event."""
     event = effect.event and dict(effect.event.data)
     return json_response(200, {**_summary(effect, names), "event": event})

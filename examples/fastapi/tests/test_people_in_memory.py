@@ -60,7 +60,7 @@ async def test_the_directory_bears_events_that_come_again_late_or_not_at_all(
 async def test_a_caller_is_told_what_to_do(memory: InMemory, api: httpx.AsyncClient) -> None:
     memory.faults.throttled()
     answer = await api.post("/people", json=ADA)
-    assert (answer.status_code, answer.headers["Retry-After"]) == (429, "1")
+    assert (answer.status_code, "Retry-After" in answer.headers) == (429, True)
     memory.faults.unavailable()
     assert (await api.post("/people", json=ADA)).status_code == 503
     memory.faults.answer_lost()

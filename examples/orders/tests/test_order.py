@@ -7,16 +7,15 @@ from uuid import uuid4
 import pytest
 from pydantic import ValidationError
 
-from cosmos_outbox import Origin
 from cosmos_outbox.testing import in_memory, raised, stored
 from examples.orders.errors import OrderFull, OrderShipped
 from examples.orders.events import Line
 from examples.orders.order import MOST_LINES, NewOrder, Order
-from examples.orders.service import orders, service
+from examples.orders.service import service
+from examples.orders.tests.changes import add_line, ship
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 LATER = datetime(2026, 3, 1, 13, tzinfo=UTC)
-ORIGIN = Origin("request-1")
 TWO_A, ONE_B, ONE_C = (
     Line(sku="A-1", quantity=2), Line(sku="B-2", quantity=1), Line(sku="C-3", quantity=1)
 )  # fmt: skip
@@ -103,8 +102,8 @@ async def test_a_rule_that_callers_must_keep_makes_no_stored_order_unreadable(da
         memory.put(document)
         if len(whole["lines"]) > MOST_LINES:
             with pytest.raises(OrderFull):
-                await orders().add_line(order_id, ONE_B, ORIGIN)
-        await orders().ship(order_id, ORIGIN)
+                await add_line(str(order_id), ONE_B)
+        await ship(str(order_id))
         assert [(event.action, event.sequence) for event in memory.events] == [("OrderShippedEvent", 2)]
 
 

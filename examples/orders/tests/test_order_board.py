@@ -4,14 +4,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from cosmos_outbox import Origin
 from cosmos_outbox.testing import InMemory, in_memory, message
 from examples.orders.board import BoardEntry, Status, entry_of
-from examples.orders.events import Line
-from examples.orders.order import NewOrder
-from examples.orders.service import BOARD, board, orders, service
+from examples.orders.service import BOARD, board, service
+from examples.orders.tests.changes import add_line, placed, ship
 
-ORIGIN = Origin("request-1")
 AFTER_EACH = [
     BoardEntry(customer="Contoso", status=Status.PLACED, total=2),
     BoardEntry(customer="Contoso", status=Status.PLACED, total=7),
@@ -27,12 +24,10 @@ async def memory() -> AsyncIterator[InMemory]:
 
 async def shipped() -> str:
     """An order with three events."""
-    order = (
-        await orders().place(NewOrder(customer="Contoso", lines=(Line(sku="A-1", quantity=2),)), ORIGIN)
-    ).aggregate
-    await orders().add_line(order.state.id, Line(sku="B-2", quantity=5), ORIGIN)
-    await orders().ship(order.state.id, ORIGIN)
-    return order.aggregate_id
+    order_id = await placed()
+    await add_line(order_id)
+    await ship(order_id)
+    return order_id
 
 
 async def shown(memory: InMemory, order_id: str) -> BoardEntry | None:
@@ -41,14 +36,13 @@ async def shown(memory: InMemory, order_id: str) -> BoardEntry | None:
 
 
 async def test_an_order_that_is_on_the_board_follows_its_events(memory: InMemory) -> None:
-    order = await orders().place(NewOrder(customer="Contoso", lines=(Line(sku="A-1", quantity=2),)), ORIGIN)
-    order_id = order.aggregate.aggregate_id
+    order_id = await placed()
     await memory.deliver()
     assert await shown(memory, order_id) == AFTER_EACH[0]
-    await orders().add_line(order.aggregate.state.id, Line(sku="B-2", quantity=5), ORIGIN)
+    await add_line(order_id)
     await memory.deliver()
     assert await shown(memory, order_id) == AFTER_EACH[1]
-    await orders().ship(order.aggregate.state.id, ORIGIN)
+    await ship(order_id)
     await memory.deliver()
     assert await shown(memory, order_id) == AFTER_EACH[2]
     entry = await memory.entry(BOARD, order_id)
@@ -60,10 +54,9 @@ async def test_an_order_that_is_on_the_board_follows_its_events(memory: InMemory
 
 
 async def test_what_the_board_cannot_read_is_read_from_the_order(memory: InMemory) -> None:
-    order = await orders().place(NewOrder(customer="Contoso", lines=(Line(sku="A-1", quantity=2),)), ORIGIN)
+    order_id = await placed()
     await memory.deliver()
-    await orders().add_line(order.aggregate.state.id, Line(sku="B-2", quantity=5), ORIGIN)
-    order_id = order.aggregate.aggregate_id
+    await add_line(order_id)
     broken = message(("order", order_id), "OrderLineAddedEvent", 2, data={"line": {"pieces": 5}})
     assert await memory.deliver(broken, to=BOARD) == []
     assert await shown(memory, order_id) == AFTER_EACH[1]
@@ -84,7 +77,7 @@ async def test_a_lost_event_is_made_up_for_and_one_that_comes_again_changes_noth
 
 async def test_readers_get_the_board_by_customer(memory: InMemory) -> None:
     order_id = await shipped()
-    await orders().place(NewOrder(customer="Adatum", lines=(Line(sku="A-1", quantity=2),)), ORIGIN)
+    await placed("Adatum")
     await memory.deliver()
     page = await board().page(None, 10, None)
     assert [each.state.customer for each in page.items] == ["Adatum", "Contoso"]

@@ -4,14 +4,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from cosmos_outbox import Origin
 from cosmos_outbox.testing import InMemory, Message, in_memory, message
 from examples.orders import service as declared
-from examples.orders.events import Line
-from examples.orders.order import NewOrder
-from examples.orders.service import orders, service, tell_customer
-
-ORIGIN = Origin("request-1")
+from examples.orders.service import service, tell_customer
+from examples.orders.tests.changes import placed, ship
 
 
 class Mails:
@@ -38,11 +34,11 @@ async def memory() -> AsyncIterator[InMemory]:
 async def test_a_shipped_order_is_one_email_with_the_events_id_as_its_key(
     memory: InMemory, mails: Mails
 ) -> None:
-    order = await orders().place(NewOrder(customer="Contoso", lines=(Line(sku="A-1", quantity=2),)), ORIGIN)
-    await orders().ship(order.aggregate.state.id, ORIGIN)
-    placed, shipped = memory.events
-    await memory.deliver(shipped, placed, shipped, to=tell_customer)
-    assert mails.sent == [(order.aggregate.aggregate_id, shipped.id)]
+    order_id = await placed()
+    await ship(order_id)
+    first, shipped = memory.events
+    await memory.deliver(shipped, first, shipped, to=tell_customer)
+    assert mails.sent == [(order_id, shipped.id)]
 
 
 async def test_a_notice_takes_the_place_of_a_discarded_event(memory: InMemory, mails: Mails) -> None:
