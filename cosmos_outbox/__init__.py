@@ -104,13 +104,14 @@ _HOME = {
 }
 """The module of each name."""
 
+if not TYPE_CHECKING:  # to a type checker a name that is not imported above is an error
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(importlib.import_module(_HOME[name]), name)
-    globals()[name] = found
-    return found
+    def __getattr__(name: str) -> Any:
+        if name not in _HOME:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = getattr(importlib.import_module(_HOME[name]), name)
+        globals()[name] = found
+        return found
 
 
 def __dir__() -> list[str]:

@@ -59,14 +59,15 @@ _HOME = {
 }
 """The module of each name."""
 
+if not TYPE_CHECKING:  # to a type checker a name that is not imported above is an error
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = importlib.import_module(_HOME[name])
-    found = home if home.__name__ == f"{__name__}.{name}" else getattr(home, name)
-    globals()[name] = found
-    return found
+    def __getattr__(name: str) -> Any:
+        if name not in _HOME:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        home = importlib.import_module(_HOME[name])
+        found = home if home.__name__ == f"{__name__}.{name}" else getattr(home, name)
+        globals()[name] = found
+        return found
 
 
 def __dir__() -> list[str]:

@@ -93,9 +93,10 @@ def status_of(errors: Mapping[type[Exception], int]) -> StatusOf:
 class Answering:
     """A decorator for handlers of requests: an error that the function raises is answered with the error's status.
 
-    ``own`` lists the errors of one service; they come before the common ones. ``check_load`` is called before each
-    change, and raises Overloaded while the service takes none. ``told_every_seconds`` is for calls that need no
-    key: an error of one kind is logged once in this time, so that nobody can fill the log by asking.
+    ``own`` lists the errors of one service, each with the status and the title of its answer; they come before the
+    common ones. ``check_load`` is called before each change, and raises Overloaded while the service takes none.
+    ``told_every_seconds`` is for calls that need no key: an error of one kind is logged once in this time, so that
+    nobody can fill the log by asking.
     """
 
     def __init__(

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import cosmos_changefeed
+from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY
 from cosmos_outbox.cosmos.upkeep.erasure import ParkedEraser, PartitionEraser
 from cosmos_outbox.inbox.errors import InboxError
 from cosmos_outbox.operations.leaving import REASON, forwarded, noted, unparked
@@ -66,7 +67,7 @@ class Eraser:
         yield await self._deleted(key)
         left, lsn = await self._forwarded(key, patience_seconds)
         yield left
-        await noted(self.observer.lot, key, lsn)
+        await noted(self.observer.lot, key, PARTITION_KEY.name(key.id), lsn)
         yield await self._unparked(key)
         dead_letters, emptied = await self._collected()
         records = await self.set_aside.erase(key.id)

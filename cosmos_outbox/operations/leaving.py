@@ -43,12 +43,15 @@ async def forwarded(
     return "the relay has forwarded all events"
 
 
-async def noted(lot: ParkingLot, aggregate: AggregateKey, lsn: int) -> None:
-    """Rule ``remember-erased``: up to this LSN all events were dealt with, and a page that comes again is dropped."""
+async def noted(lot: ParkingLot, aggregate: AggregateKey, partition: str, lsn: int) -> None:
+    """Rule ``remember-erased``: what this partition holds up to this LSN is dealt with, and dropped if it comes again.
+
+    An LSN of another partition tells nothing of it.
+    """
     for _ in range(_RACES):
         marker = (await lot.markers([aggregate])).get(aggregate) or Marker(aggregate)
         with contextlib.suppress(PreconditionFailed):
-            await lot.store(replace(marker, erased=lsn))
+            await lot.store(replace(marker, erased={**marker.erased, partition: lsn}))
             return
     raise ConcurrentChange(f"others changed the parked events of {aggregate} each time: run this again")
 

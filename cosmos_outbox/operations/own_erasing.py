@@ -4,8 +4,8 @@ The team erases its own documents itself, in a transaction with an event that te
 removed here, in this order: after the relay has forwarded them, and a parked one after it was sent, or discarded with a
 notice in its place. Each step finds by itself what is left: the same call again goes on where one was cut off.
 
-All of an aggregate's events are in one partition: the note of what was dealt with (``remember-erased``) is an LSN of
-it. What others raise meanwhile is not removed.
+The note of what was dealt with (``remember-erased``) counts for this partition alone: where an aggregate has raised
+events in several, each is erased by a call of its own. What others raise meanwhile is not removed.
 """
 
 from collections.abc import AsyncGenerator, Collection, Sequence
@@ -57,7 +57,8 @@ class OwnEraser:
         parked = ParkedEraser(self.parked, self.container.paths, aggregate)
         ids, session_token = await events.look()
         yield await forwarded(self.observer, aggregate, key, session_token, patience_seconds)
-        await noted(self.observer.lot, aggregate, cosmos_changefeed.session_lsn(session_token))
+        lsn = cosmos_changefeed.session_lsn(session_token)
+        await noted(self.observer.lot, aggregate, self.container.paths.name(key), lsn)
         sent, discarded = await unparked(self.observer, self.parking, aggregate)
         yield f"{sent} parked event(s) sent, {discarded} discarded"
         yield f"{await events.erase(ids)} event(s) removed"

@@ -137,7 +137,7 @@ class Aggregate(ABC, Generic[State]):
     @property
     @abstractmethod
     def aggregate_id(self) -> str:
-        """The aggregate's identity among those of its type."""
+        """The aggregate's identity among those of its type: 1 to 128 characters, none of them / \\ ? or #."""
 
     @property
     def partition_key(self) -> str:
@@ -191,7 +191,10 @@ class Aggregate(ABC, Generic[State]):
         return lambda sequence: self._updated(happened, state, sequence, at)
 
     def _set(self, name: str, value: object, at: datetime) -> None:
-        """Change one property of the state. The property's event is raised if subscribers know another value."""
+        """Change one property of the state. The property's event is raised if subscribers know another value.
+
+        ``at``: when it changes (UTC). Raises TypeError: no event is declared for the property.
+        """
         if getattr(self._state, name) == value:
             return
         if not self._by_hand and name not in self._declared:
@@ -206,6 +209,8 @@ class Aggregate(ABC, Generic[State]):
 
     def _raise(self, event: Numbered, **update: object) -> None:
         """Raise an event that no changed property explains; ``update``: the properties that change with the event.
+
+        ``event`` makes it with the sequence that it is given: ``lambda sequence: Reminded(sequence=sequence, ...)``.
 
         The event tells their values: what was set before needs no event any more, and what is set later is compared
         with these values.

@@ -31,11 +31,12 @@ _LONGEST_SECONDS = 2**31 - 1
 
 @dataclass(frozen=True)
 class KeyedRequest:
-    """A request that its caller may repeat."""
+    """A request that its caller may repeat: what ``Aggregates.create_once`` knows it by."""
 
     caller: str
     """Who asks: the same key of another caller is another key."""
     key: str
+    """The caller's ``Idempotency-Key``; it is remembered for ``IDEMPOTENCY_TTL_SECONDS``, and kept as a digest."""
     fingerprint: str
     """A digest of what the caller sent, not of what this version of the service understood."""
 

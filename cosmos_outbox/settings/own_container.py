@@ -6,7 +6,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class OwnContainer:
-    """A container that holds a team's own documents, and beside each the events that its changes raise."""
+    """A container that holds a team's own documents, and beside each the events that its changes raise.
+
+    Raises ValueError: it could not hold events, or events could not be numbered in it.
+    """
 
     partition_key: str | Sequence[str]
     """Its partition key path, such as ``/tenantId``; of a hierarchical key the list of its paths."""

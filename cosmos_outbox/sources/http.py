@@ -48,7 +48,10 @@ _GONE = 410
 
 @dataclass(frozen=True)
 class HttpApi(Generic[S]):
-    """Declares a publisher's API as the source: ``GET <address>/<id>`` answers with the aggregate as JSON."""
+    """Declares a publisher's API as the source: ``GET <address>/<id>`` answers with the aggregate as JSON.
+
+    A call has 10 seconds, and a process four calls at a time. No answer, 401, 403, 408, 429 and 5xx are waited for.
+    """
 
     address: Named
     """The setting with the address, and its value where nobody sets it: ``https://people.example/api/people``."""

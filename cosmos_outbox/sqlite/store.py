@@ -24,9 +24,13 @@ S = TypeVar("S", bound=BaseModel)
 
 @dataclass(frozen=True)
 class SqliteFile:
-    """A file on a disk that lasts: ``SqliteFile(Named("MAILING_DATABASE", "mailing.db"))``."""
+    """Declares a SQLite file as a subscriber's store: ``SqliteFile(Named("MAILING_DATABASE", "mailing.db"))``.
+
+    It has to be on a disk that lasts. Processes on one machine may share it.
+    """
 
     path: Named
+    """The setting with the path, and the path where nobody sets it; made when it is first used."""
 
     def open(self, environment: Mapping[str, str], resources: AsyncExitStack) -> "SqliteStore":
         """The store. Opens no file. Raises Misconfigured."""

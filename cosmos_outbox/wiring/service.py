@@ -118,18 +118,24 @@ class Wired:
 
 @dataclass(frozen=True)
 class Service:
-    """A service that keeps aggregates and publishes their events.
+    """A service that keeps aggregates, or documents of the team's own, and publishes their events.
 
-    ``name`` stands in the CloudEvents ``source`` of every event (``/name``): never change it once events are sent.
+    Its declaration opens nothing. Call it, ``service()``, inside the running loop for the service of this process:
+    ``service().aggregates`` stores and reads, ``service().outbox.transaction(key)`` writes documents of the team's own,
+    ``service().read_model(declared).listing`` lists. Raises ValueError: what is declared cannot be right.
     """
 
     name: str
+    """It stands in the CloudEvents ``source`` of every event (``/name``): never change it once events are sent."""
     aggregates: Sequence[type[Aggregate[Any]]] = ()
+    """The classes, each with an ``aggregate_type`` of its own; all are stored in one container."""
     names: Names = field(default_factory=Names)
+    """What its containers and its topic are called, unless a setting says otherwise."""
     untyped: str | None = None
     """The aggregate type of events that were stored without one; None: there are no such events."""
     own: OwnContainer | None = None
-    """What is known of a container with documents of the team's own, in which :meth:`transaction` stores events too."""
+    """What is known of a container with documents of the team's own, beside which events are stored; then it has no
+    aggregates."""
     subscribers: list[Subscriber] = field(default_factory=list, init=False)
     erasables: list[Erasable] = field(default_factory=list, init=False)
 
@@ -171,9 +177,13 @@ class Service:
         subscription: Named | str | None = None,
         container: Named | str | None = None,
     ) -> ReadModelOf[S]:
-        """Declare a read model of this service's own aggregates.
+        """Declare a read model of this service's own aggregates: each event applied once, in order, gaps healed.
 
         ``name``: of the subscription, of the container and of the functions, unless the two are named.
+        ``of``: the aggregates. ``form``: how an entry is stored and found. ``state_of``: the entry of an aggregate's
+        stored ``data``. ``project``: the entry after an event, or None where the aggregate itself has to be read. Both
+        may be called again for the same event, and do no I/O. Raises ValueError: the name is taken, or the service
+        keeps documents of the team's own.
         """
         if self.own is not None:
             raise ValueError(
@@ -200,7 +210,9 @@ class Service:
         """Declare an effect: the decorated function runs for each event, in the order of its aggregate.
 
         It is asked for at least once: a process that dies between the effect and its record runs it again, or leaves it
-        to an operator, as ``unsure`` says. Give the event's id to the other side as its idempotency key.
+        to an operator, as ``unsure`` says. Give the event's id to the other side as its idempotency key. The function
+        has 30 seconds; it raises EffectAway where the other side is away, and EffectNotDone where it refuses this one.
+        Raises ValueError: the name is taken.
         """
         kind = of if isinstance(of, str) else of.aggregate_type
 

@@ -165,11 +165,17 @@ class WiredSubscriber:
 
 @dataclass(frozen=True)
 class SubscriberService:
-    """A service that publishes nothing. ``topic``: of the publisher, unless ``SERVICEBUS_TOPIC`` says otherwise."""
+    """A service that subscribes to another team's events, and publishes nothing.
+
+    It needs no right to the publisher's store. Its declaration opens nothing; ``running(service)`` receives.
+    """
 
     name: str
+    """As telemetry tells it."""
     store: StoreOf
+    """Where it keeps what it knows: a :class:`SqliteFile` or a :class:`CosmosDatabase` of its own."""
     topic: str | None = None
+    """The publisher's, unless ``SERVICEBUS_TOPIC`` says otherwise."""
     subscribers: list[ForeignSubscriber] = field(default_factory=list, init=False)
 
     _per_process: OnePerProcess["WiredSubscriber"] = field(init=False, repr=False, compare=False)
@@ -188,7 +194,12 @@ class SubscriberService:
         source: HttpApi[S] | NoSource[S],
         subscription: Named | str | None = None,
     ) -> ForeignReadModel[S]:
-        """Declare a read model of the aggregates of type ``of``; ``name``: of its subscription too, unless named."""
+        """Declare a read model of the aggregates of type ``of``; ``name``: of its subscription too, unless named.
+
+        ``form``: how an entry is stored and found. ``project``: the entry after an event, or None where the source has
+        to be read; it may be called again for the same event, and does no I/O. ``source``: where an aggregate is read
+        of which an event is missing. Raises ValueError: the name is taken.
+        """
         declared = ForeignReadModel(
             name, of, named_after(name, "SUBSCRIPTION", subscription), form, project, source
         )

@@ -147,8 +147,10 @@ async def running(
 ) -> AsyncIterator[Running[W]]:
     """Wire a service in this loop, with its relay and its subscribers at work until the block ends.
 
-    Inside the block ``service()`` is this same service, whose commits wake the relay. The settings are the process's
-    own, unless others are given. ``slots``: how many sessions of each subscription are held side by side.
+    Inside the block ``service()`` is this same service, whose commits wake the relay. ``relay`` and ``subscribers`` say
+    which of the two work here. ``environment``: the settings; None: the process's own. ``slots``: how many sessions of
+    each subscription are held side by side. The block's value tells ``health``: its ``trouble()`` answers a probe. The
+    end of the block waits up to 25 seconds for what is in hand.
 
     Raises Misconfigured or ChangeFeedError: a setting or the deployment is wrong.
     """

@@ -1,6 +1,7 @@
 """A small service, as a user has one: a booking, a board of them, and a mail about each."""
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any, ClassVar, Literal, Self
 from uuid import UUID, uuid4
 
@@ -15,7 +16,6 @@ from cosmos_outbox import (
     Service,
     Timestamp,
     TolerantReader,
-    utc_now,
 )
 
 
@@ -56,7 +56,9 @@ class Booking(Aggregate[BookingState]):
 
     @classmethod
     def create(cls, title: str, *, booking_id: UUID | None = None) -> Self:
-        return cls(BookingState(id=booking_id or uuid4(), title=title, created_at=utc_now()), is_new=True)
+        return cls(
+            BookingState(id=booking_id or uuid4(), title=title, created_at=datetime.now(UTC)), is_new=True
+        )
 
     @property
     def aggregate_id(self) -> str:
@@ -69,10 +71,10 @@ class Booking(Aggregate[BookingState]):
     def resize(self, seats: int) -> None:
         if seats < 1:
             raise ValueError("a booking has a seat")
-        self._set("seats", seats, utc_now())
+        self._set("seats", seats, datetime.now(UTC))
 
     def delete(self) -> None:
-        self._set("deleted", True, utc_now())
+        self._set("deleted", True, datetime.now(UTC))
 
 
 class Row(TolerantReader):

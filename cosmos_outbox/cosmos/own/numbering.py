@@ -32,6 +32,11 @@ class Numbering:
             if parts(path) in (("id",), ("type",), ("ttl",)):
                 raise ValueError(f"{path} cannot hold a sequence: name a field of its own")
 
+    @property
+    def paths(self) -> Sequence[str]:
+        """Where documents have a sequence."""
+        return [path for path in self.fields.values() if path is not None]
+
     def check(self, aggregate: AggregateKey) -> None:
         """Raise ValueError for a type that was not declared, and Unpublishable for an id that no aggregate can have."""
         if aggregate.type not in self.fields:
@@ -72,7 +77,7 @@ class Numbering:
 
 
 def _document(aggregate: AggregateKey, path: str, write: Write | None, document_id: str) -> Item:
-    if write is None or write.kind in ("upsert", "delete"):
+    if write is None or write.kind in ("upsert", "delete", "patch"):
         done = (
             "is not in this transaction" if write is None else f"is in this transaction with {write.kind}()"
         )

@@ -5,6 +5,7 @@ hierarchical key (https://learn.microsoft.com/azure/cosmos-db/hierarchical-parti
 """
 
 import functools
+import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -97,7 +98,12 @@ class PartitionKeyPaths:
 
     def text(self, key: Key) -> str:
         """The key as a text that no other key of the container has."""
-        return key if isinstance(key, str) else f"\0{canonical(_plain(key)).decode()}"
+        plain = isinstance(key, str) and not key.startswith("\0")
+        return str(key) if plain else f"\0{canonical(_plain(key)).decode()}"
+
+    def name(self, key: Key) -> str:
+        """As :meth:`text`, of one length, and telling nothing of what stands in the key."""
+        return hashlib.sha256(self.text(key).encode()).hexdigest()[:32]
 
     def condition(self, holder: str, key: Key) -> tuple[str, dict[str, Any]]:
         """A condition of a query: ``holder`` has this key; and the condition's parameters."""
