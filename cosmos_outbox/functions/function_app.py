@@ -9,7 +9,7 @@ from typing import Any
 
 import azure.functions as func
 
-from cosmos_outbox.functions.edge.http_functions import HttpFunctions, paths, resource_functions
+from cosmos_outbox.functions.edge.http_functions import HttpFunctions, paths, paths_of, resource_functions
 from cosmos_outbox.functions.operator.calls import operator_functions
 from cosmos_outbox.functions.operator.effects import effect_functions
 from cosmos_outbox.functions.operator.set_aside import set_aside_functions
@@ -18,7 +18,7 @@ from cosmos_outbox.functions.subscription import subscription_functions
 from cosmos_outbox.http import request
 from cosmos_outbox.http.answering import Answering
 from cosmos_outbox.http.calls import calls
-from cosmos_outbox.http.catch_all import no_such_call
+from cosmos_outbox.http.catch_all import Path, no_such_call
 from cosmos_outbox.http.message import Answer, Request
 from cosmos_outbox.http.resource import Resource
 from cosmos_outbox.operations.views.names import names_of, names_of_type
@@ -37,12 +37,13 @@ class App(func.FunctionApp):
     _functions: list[func.Function] | None = None
 
     def get_functions(self) -> list[func.Function]:
-        """The app's functions, built once. Raises ValueError when two functions have the same name, or one that hides.
+        """The app's functions, built once. Raises ValueError when two have one name or one call, or one hides another.
 
         The host orders names without regard to case, ``_`` behind the letters.
         """
         if self._functions is None:
             listed = super().get_functions()
+            _refuse_shared_calls(paths_of(listed))
             for each in listed:
                 name, trigger = str(each.get_function_name()), each.get_trigger()
                 is_http = trigger is not None and trigger.get_binding_name() == "httpTrigger"
@@ -53,6 +54,19 @@ class App(func.FunctionApp):
                     )
             self._functions = listed
         return self._functions
+
+
+def _refuse_shared_calls(known: Sequence[Path]) -> None:
+    """Such as a resource with the path of an operator's call: the host would serve the one that sorts first."""
+    taken: set[tuple[str, str]] = set()
+    for path in known:
+        calls = {(path.shape, method) for method in path.methods}
+        if shared := taken & calls:
+            raise ValueError(
+                f"two functions take {', '.join(sorted(method for _, method in shared))} /{path.route}: give the "
+                "resource, or the route, another path"
+            )
+        taken |= calls
 
 
 def _as_ordered(name: str) -> str:
@@ -83,7 +97,7 @@ def app(service: Service, *, resources: Sequence[Resource[Any, Any]] = ()) -> Ap
     async def unrouted(req: Request) -> Answer:
         """Every call that no other function takes."""
         path = req.route.get("path", "").removesuffix("/")
-        return no_such_call(req, path, paths(made), _hint(service))
+        return no_such_call(req, path, paths(made), _hint(service, resources))
 
     return made
 
@@ -102,6 +116,8 @@ def _lists(service: Service) -> list[str]:
     return lists
 
 
-def _hint(service: Service) -> str:
-    places = [f"{names.path} are at /api/{names.path}" for names in map(names_of, service.aggregates)]
+def _hint(service: Service, resources: Sequence[Resource[Any, Any]]) -> str:
+    declared = {each.kind: each.path for each in resources}
+    paths = [declared.get(kind, names_of(kind).path) for kind in service.aggregates]
+    places = [f"{path} are at /api/{path}" for path in paths]
     return "; ".join(places) or "operators begin at /api/operations"

@@ -1,4 +1,4 @@
-"""What a call on a resource does, whatever it is a resource of: each keeps what DESIGN's table of answers promises.
+"""What a call on a resource does, whatever it is a resource of: versions, keys, pages and refusals are alike.
 
 Whoever serves the calls gets them as a list, and knows nothing of what they do.
 """

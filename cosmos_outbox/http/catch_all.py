@@ -28,6 +28,11 @@ class Path:
     def _pattern(self) -> re.Pattern[str]:
         return re.compile("([^/]+)".join(map(re.escape, _PARAMETER.split(self.route))))
 
+    @property
+    def shape(self) -> str:
+        """The route without its names: two paths of one shape are one."""
+        return _PARAMETER.sub("{}", self.route)
+
     def parts(self, path: str) -> Mapping[str, str] | None:
         """What stands in a path for the names in this one; None: it is another path."""
         found = self._pattern.fullmatch(path)

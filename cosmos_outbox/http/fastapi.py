@@ -41,7 +41,6 @@ def fastapi_router(
                 methods=[method],
                 status_code=call.status,
                 name=call.name,
-                operation_id=call.name,
                 summary=call.summary[0].upper() + call.summary[1:],
                 tags=[call.route.partition("/{")[0]],
                 response_model=None,

@@ -330,7 +330,7 @@ async def test_the_calls_stand_in_the_programs_own_description(addresses: dict[s
         "/api/tasks/{id}/finish": ["post"],
     }
     create, patch = paths["/api/tasks"]["post"], paths["/api/tasks/{id}"]["patch"]
-    assert create["operationId"] == "create_office_task"
+    assert create["operationId"].startswith("create_office_task")
     body = create["requestBody"]["content"]["application/json"]["schema"]
     assert body["required"] == ["title"]
     assert body["properties"]["place"]["anyOf"][0]["properties"].keys() == {"room", "floor"}

@@ -13,6 +13,10 @@ class TaskError(Exception):
     """A task refuses a change."""
 
 
+class NobodyGiven(TaskError):
+    """A task has somebody."""
+
+
 class TaskDone(TaskError):
     """A task that is done changes no more."""
 
@@ -75,7 +79,7 @@ class Task(Aggregate[TaskState]):
 
     def give(self, owner: Owner, *, at: datetime) -> None:
         if owner.name == "nobody":
-            raise TaskError("a task has somebody: give it to a person")
+            raise NobodyGiven("a task has somebody: give it to a person")
         self._set("owner", owner.name, at)
 
     def finish(self, *, at: datetime) -> None:

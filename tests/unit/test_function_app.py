@@ -12,12 +12,15 @@ from typing import Any
 import azure.functions as func
 import pytest
 
+from cosmos_outbox.functions.edge.http_functions import http_function
 from cosmos_outbox.functions.function_app import App
 from cosmos_outbox.functions.function_app import app as function_app
+from cosmos_outbox.http import Answer, Answering, Request
 from cosmos_outbox.inbox.receiver import WAIT_SECONDS
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.wiring.service import located
 from tests.support.functions import functions
+from tests.support.tasks import service, tasks
 
 ROOT = Path(__file__).resolve().parents[2]
 FUNCTIONS = functions()
@@ -121,6 +124,28 @@ def test_a_function_that_would_get_no_call_is_refused_when_the_host_lists_them()
 
     with pytest.raises(ValueError, match="the function _zones would get no call"):
         app.get_functions()
+
+
+def test_two_functions_that_take_one_call_are_refused_when_the_host_lists_them() -> None:
+    """The host would serve the one whose name sorts first."""
+    app = App()
+    for name in ("one", "other"):
+        route = app.route(route=f"zones/{{{name}}}", methods=["GET", "DELETE"] if name == "one" else ["GET"])
+        app.function_name(name)(route(http_function(Answering()(_zone))))
+    with pytest.raises(ValueError, match=r"two functions take GET /zones/\{other\}"):
+        app.get_functions()
+
+
+async def _zone(req: Request) -> Answer:
+    return Answer(200)
+
+
+async def test_a_path_that_is_not_there_is_answered_with_that_of_the_resource() -> None:
+    app = function_app(service, resources=[tasks])
+    [unrouted] = [each for each in app.get_functions() if each.get_function_name() == "unrouted"]
+    asked = func.HttpRequest("GET", "http://x/api/x", route_params={"path": "x"}, body=b"")
+    answer = await unrouted.get_user_function()(asked)
+    assert "tasks are at /api/tasks" in answer.get_body().decode()
 
 
 @EVERY_APP

@@ -85,9 +85,14 @@ def response(answer: Answer) -> func.HttpResponse:
 
 @functools.cache
 def paths(app: func.FunctionApp) -> Sequence[Path]:
-    """The paths of the app's HTTP functions but for a catch-all, each with the methods that its function takes."""
+    """Those of the app's functions, read once."""
+    return paths_of(app.get_functions())
+
+
+def paths_of(functions: Sequence[func.Function]) -> Sequence[Path]:
+    """The paths of HTTP functions but for a catch-all, each with the methods that its function takes."""
     found = []
-    for function in app.get_functions():
+    for function in functions:
         trigger = function.get_trigger()
         declared = trigger.get_dict_repr() if trigger is not None else {}
         route = str(declared.get("route") or function.get_function_name())
