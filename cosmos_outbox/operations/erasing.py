@@ -18,7 +18,7 @@ import cosmos_changefeed
 from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY
 from cosmos_outbox.cosmos.upkeep.erasure import ParkedEraser, PartitionEraser
 from cosmos_outbox.inbox.errors import InboxError
-from cosmos_outbox.operations.leaving import REASON, forwarded, noted, unparked
+from cosmos_outbox.operations.leaving import NOT_EMPTIED, REASON, emptied, forwarded, noted, unparked
 from cosmos_outbox.operations.relay_status import RelayObserver
 from cosmos_outbox.outbox.aggregate import AggregateKey
 from cosmos_outbox.outbox.errors import OutboxError
@@ -69,7 +69,7 @@ class Eraser:
         yield left
         await noted(self.observer.lot, key, PARTITION_KEY.name(key.id), lsn)
         yield await self._unparked(key)
-        dead_letters, emptied = await self._collected()
+        dead_letters, collected = await emptied(self.collect)
         records = await self.set_aside.erase(key.id)
         yield f"{dead_letters}, {records} record(s) of messages set aside emptied"
         yield "entries emptied" if await self.empty_read_model(key) else "no entry to empty"
@@ -86,21 +86,8 @@ class Eraser:
                 f"all is erased but documents of other kinds in the partition of {key} ({', '.join(foreign)}), which "
                 "this command does not know: look at them, and delete what holds the person's data"
             )
-        if not emptied:
-            raise NotErased(
-                "all is erased but perhaps dead letters: their queue could not be read to its end in time, so what is "
-                "in it is not known. Run this command again"
-            )
-
-    async def _collected(self) -> tuple[str, bool]:
-        """What was collected, in words; and whether that was all."""
-        collected = 0
-        while True:
-            found = await self.collect()
-            collected += found.messages
-            if found.emptied or not found.messages:
-                more = "" if found.emptied else ", and how many are left is not known"
-                return f"{collected} dead letter(s) collected{more}", found.emptied
+        if not collected:
+            raise NotErased(NOT_EMPTIED)
 
     async def _deleted(self, key: AggregateKey) -> str:
         if not (await self.partition.look(key.id)).living:

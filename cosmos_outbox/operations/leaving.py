@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from cosmos_outbox.cosmos.store.partition_key import Key
 from cosmos_outbox.operations.relay_status import RelayObserver
@@ -13,8 +15,16 @@ from cosmos_outbox.outbox.parking import Parking
 from cosmos_outbox.outbox.parking_lot import ParkingLot
 from cosmos_outbox.settings.errors import NotForwardedYet
 
+if TYPE_CHECKING:
+    from cosmos_outbox.servicebus.dead_letters import Collected
+
 REASON = "a person's data is erased"
 """Of the discarding of an event that cannot be sent."""
+
+NOT_EMPTIED = (
+    "all is erased but perhaps dead letters: their queue could not be read to its end in time, so what is in it is not "
+    "known. Run this again"
+)
 
 _LOOK_SECONDS = 1.0
 _MOST_PARKED = 1_000
@@ -54,6 +64,17 @@ async def noted(lot: ParkingLot, aggregate: AggregateKey, partition: str, lsn: i
             await lot.store(replace(marker, erased={**marker.erased, partition: lsn}))
             return
     raise ConcurrentChange(f"others changed the parked events of {aggregate} each time: run this again")
+
+
+async def emptied(collect: "Callable[[], Awaitable[Collected]]") -> tuple[str, bool]:
+    """Move all dead letters into records: what was moved, in words; and whether that was all."""
+    collected = 0
+    while True:
+        found = await collect()
+        collected += found.messages
+        if found.emptied or not found.messages:
+            more = "" if found.emptied else ", and how many are left is not known"
+            return f"{collected} dead letter(s) collected{more}", found.emptied
 
 
 async def unparked(observer: RelayObserver, parking: Parking, aggregate: AggregateKey) -> tuple[int, int]:

@@ -106,9 +106,20 @@ def _feed(settings: Settings, service: Service) -> Needed:
         service.paths,
         ttl_needed=True,
         items_say_their_ttl=own is None,
-        queried=("/type", "/data/deleted") if own is None else ("/type", "/aggregateType", "/aggregateId"),
+        queried=("/type", "/data/deleted") if own is None else _queried_beside_events(service),
         own=own,
     )
+
+
+def _queried_beside_events(service: Service) -> tuple[str, ...]:
+    found = [
+        path
+        for each in service.subscribers
+        if each.form is not None and each.documents is not None
+        for path in (each.documents.id, *each.documents.where)
+        if path != "/id"
+    ]
+    return tuple(dict.fromkeys(("/type", "/aggregateType", "/aggregateId", *found)))
 
 
 def _subscriber(settings: Settings, of: Subscriber) -> Needed:

@@ -27,3 +27,15 @@ class OwnContainer:
     def paths(self) -> tuple[str, ...]:
         """The paths of the partition key."""
         return (self.partition_key,) if isinstance(self.partition_key, str) else tuple(self.partition_key)
+
+
+@dataclass(frozen=True)
+class OwnDocuments:
+    """Which of a team's own documents are the aggregates of one type: a read model is healed from these."""
+
+    where: Mapping[str, str | int | bool]
+    """What stands at a path in each of them, and in no other document: ``{"/type": "booking"}``. To be indexed."""
+    id: str = "/id"
+    """Where the aggregate's id stands."""
+    deleted: str = "/deleted"
+    """Is true in the document of an aggregate that was deleted, as long as that document is there."""

@@ -9,14 +9,18 @@ from typing import Any, Protocol, TypeVar
 
 from pydantic import BaseModel
 
+from cosmos_outbox.cosmos.inbox.documents import Documents
 from cosmos_outbox.cosmos.inbox.entries import CosmosEntries
 from cosmos_outbox.cosmos.inbox.listing import EntryListing
+from cosmos_outbox.cosmos.inbox.own_source import OwnSource
 from cosmos_outbox.cosmos.inbox.source import CosmosSource
 from cosmos_outbox.cosmos.inbox.walk_lists import CosmosLists
+from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.cosmos.store.token_key import TokenKey
 from cosmos_outbox.inbox.decision import Projection
 from cosmos_outbox.inbox.event import AggregateKey
 from cosmos_outbox.inbox.form import EntryForm
+from cosmos_outbox.inbox.ports import Source
 from cosmos_outbox.inbox.reading import MessageReader
 from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS
 from cosmos_outbox.inbox.state import StateInbox
@@ -47,25 +51,27 @@ class Declared(Protocol[S]):
     def state_of(self) -> Callable[[Mapping[str, Any]], S]: ...
     @property
     def project(self) -> Projection[S]: ...
+    @property
+    def documents(self) -> Documents | None: ...
 
 
 def wire_read_model(settings: Settings, outbox: Outbox, of: Declared[S]) -> Subscription:
     """Build a read model over the service's own container, and its subscriber. Opens no connection."""
     container = settings.name(of.container)
-    entries = outbox.container(container)
+    entries, sources = outbox.container(container), outbox.container(settings.cosmos_container)
 
     async def blocked() -> Collection[AggregateKey]:
         return [AggregateKey(*marker.aggregate) for marker in await outbox.observer.lot.blocked()]
 
     inbox = StateInbox(
         CosmosEntries(entries, of.form, tombstone_seconds(settings)),
-        CosmosSource(outbox.container(settings.cosmos_container), of.state_of),
+        _source(sources, outbox, of),
         of.project,
     )
 
     def lists(walk: str) -> CosmosLists:
-        sources = outbox.container(settings.cosmos_container)
-        return CosmosLists(entries, sources, of.aggregate_type, walk, of.form.version)
+        documents = of.documents or Documents.of_library(of.aggregate_type)
+        return CosmosLists(entries, sources, documents, walk, of.form.version)
 
     scope = f"{settings.cosmos.address}/{settings.cosmos_database}/{container}"
     reader = MessageReader(of.aggregate_type, untyped=of.untyped)
@@ -74,6 +80,12 @@ def wire_read_model(settings: Settings, outbox: Outbox, of: Declared[S]) -> Subs
     model = ReadModel(inbox, sweep, EntryListing(entries, of.form, scope, TokenKey(entries)), lists)
     subscriber = wire_subscriber(settings, outbox, settings.name(of.subscription), reader.read, inbox.handle)
     return Subscription(subscriber, read_model=model)
+
+
+def _source(container: Container, outbox: Outbox, of: Declared[S]) -> Source[S]:
+    if of.documents is None:
+        return CosmosSource(container, of.state_of)
+    return OwnSource(container, outbox.feed, of.documents, of.state_of)
 
 
 class Lasting(Protocol):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pydantic import BaseModel
 
+from cosmos_outbox.cosmos.inbox.documents import Documents
 from cosmos_outbox.cosmos.own.numbering import Numbering
 from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY, PartitionKeyPaths
 from cosmos_outbox.inbox.decision import Projection
@@ -26,13 +27,14 @@ from cosmos_outbox.outbox.event import DomainEvent
 from cosmos_outbox.settings.environment import Settings, load
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.names import Named, Names
-from cosmos_outbox.settings.own_container import OwnContainer
+from cosmos_outbox.settings.own_container import OwnContainer, OwnDocuments
 from cosmos_outbox.settings.wire_names import WireNames
 from cosmos_outbox.wiring.outbox import Outbox, wire_outbox
 from cosmos_outbox.wiring.per_process import OnePerProcess
 from cosmos_outbox.wiring.subscription import Subscription
 
 if TYPE_CHECKING:
+    from cosmos_outbox.operations.own_erasing import OwnEraser
     from cosmos_outbox.wiring.kept import ReadModel
 
 S = TypeVar("S", bound=BaseModel)
@@ -53,6 +55,8 @@ class ReadModelOf(Generic[S]):
     """The entry's state of an aggregate's stored ``data``: an entry that lacks an event is read anew from there."""
     project: Projection[S]
     untyped: bool
+    documents: Documents | None = None
+    """Of the aggregates, in a container of the team's own; None: they are the library's."""
 
     def wire(self, settings: Settings, outbox: Outbox) -> Subscription:
         """Its subscriber, with the sweep that finds what no event tells. Opens no connection."""
@@ -109,6 +113,19 @@ class Wired:
         """What the service subscribes to, by the names of its read models and effects."""
         return {each.name: each.wire(self.settings, self.outbox) for each in self.service.subscribers}
 
+    @cached_property
+    def own_events(self) -> "OwnEraser":
+        """Erases the events of a team's own aggregates. Raises ValueError: the service declares no OwnContainer."""
+        from cosmos_outbox.wiring.own_erasing import wire_own_eraser  # noqa: PLC0415 - where something is erased
+
+        if self.service.own is None:
+            raise ValueError(
+                "the service declares no OwnContainer: its aggregates are erased as erases() declares"
+            )
+        kinds = {each.name: each.aggregate_type for each in self.service.subscribers}
+        kept = [(kinds[name], each) for name, each in self.subscriptions.items()]
+        return wire_own_eraser(self.settings, self.outbox, kept)
+
     def read_model(self, of: ReadModelOf[S]) -> "ReadModel[S]":
         """What keeps a read model, and lists its entries. Raises KeyError: the service does not declare it."""
         made = self.subscriptions[of.name].read_model
@@ -143,7 +160,8 @@ class Service:
             if self.aggregates:
                 raise ValueError(
                     f"{self.name} has aggregates and a container of the team's own: declare two services, each with a "
-                    "container and a name"
+                    "container and a name, of which one follows the other's events. What must be stored together goes "
+                    "into documents of the team's own"
                 )
             PartitionKeyPaths.beside_events(self.own.paths)
             Numbering(self.own.aggregates)
@@ -168,22 +186,20 @@ class Service:
         form: EntryForm[S],
         state_of: Callable[[Mapping[str, Any]], S],
         project: Projection[S],
+        source: OwnDocuments | None = None,
         subscription: Named | str | None = None,
         container: Named | str | None = None,
     ) -> ReadModelOf[S]:
         """Declare a read model of this service's own aggregates.
 
-        ``name``: of the subscription, of the container and of the functions, unless the two are named.
+        ``name``: of the subscription, of the container and of the functions, unless the two are named. ``source``: in a
+        container of the team's own the documents of the aggregates; ``state_of`` gets such a document.
         """
-        if self.own is not None:
-            raise ValueError(
-                f"{self.name} keeps documents of the team's own, which a read model cannot be healed from: keep the "
-                "read model in a service of its own that subscribes, or declare an effect"
-            )
         kind = of if isinstance(of, str) else of.aggregate_type
+        documents = Documents.declared(self.own, kind, source)
         declared = ReadModelOf(
             name, kind, _named(name, "SUBSCRIPTION", subscription), _named(name, "CONTAINER", container),
-            form, state_of, project, untyped=self.untyped == kind,
+            form, state_of, project, untyped=self.untyped == kind, documents=documents,
         )  # fmt: skip
         self._add(declared)
         return declared

@@ -16,6 +16,7 @@ from application.contacts import Contacts
 from application.directory import DirectoryEntry, Field, Search, entry_of, project
 from cosmos_outbox.cosmos.aggregates.batch import Lifetimes
 from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork
+from cosmos_outbox.cosmos.inbox.documents import Documents
 from cosmos_outbox.cosmos.inbox.entries import CosmosEntries
 from cosmos_outbox.cosmos.inbox.listing import EntryListing
 from cosmos_outbox.cosmos.inbox.source import CosmosSource
@@ -454,7 +455,8 @@ async def test_an_id_that_lives_again_after_its_tombstone_has_expired_is_in_no_l
     assert f"contact {contact_id} lives, and its entry is a deleted one, at sequence 2" in caplog.text
     assert (await here.directory.search(Search({}), 9, None)).items == []
 
-    again = CosmosLists(here.entries.container, here.stored, "contact", "source-wins", FORM.version)
+    documents = Documents.of_library("contact")
+    again = CosmosLists(here.entries.container, here.stored, documents, "source-wins", FORM.version)
     await Rebuild(here.inbox, again, source_wins=True).run(lambda _: None)
     assert [item.id for item in (await here.directory.search(Search({}), 9, None)).items] == [str(contact_id)]
 
@@ -501,7 +503,7 @@ def swept(process: Process, blocked: Callable[[], list[AggregateKey]], *, versio
         return blocked()
 
     lists, changes = (
-        CosmosLists(process.entries.container, process.stored, "contact", name, version)
+        CosmosLists(process.entries.container, process.stored, Documents.of_library("contact"), name, version)
         for name in ("sweep", "sweep-changes")
     )
     return Sweep(process.inbox, lists, changes, held, timedelta(days=10))

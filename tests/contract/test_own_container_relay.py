@@ -316,8 +316,7 @@ async def test_events_are_erased_after_they_have_left(place: Place) -> None:
     await place.book()
     await place.book("b-2", "other")
     await place.move("BookingErased")
-    eraser = place.outbox.own_events
-    assert eraser is not None
+    eraser = place.own_events
     with pytest.raises(NotForwardedYet):
         async for _ in eraser.erase(("booking", "b-1"), place.key(), patience_seconds=0.1):
             pass
@@ -340,8 +339,7 @@ async def test_an_event_that_was_not_seen_by_the_erasing_is_sent_and_stays(place
     """Others raise it while the events are erased, in the same second as the last one that was seen."""
     await place.book()
     await place.forward()
-    eraser = place.outbox.own_events
-    assert eraser is not None
+    eraser = place.own_events
     steps = eraser.erase(("booking", "b-1"), place.key())
     assert await anext(steps) == "the relay has forwarded all events"
     await place.move()
@@ -364,8 +362,7 @@ async def test_a_page_that_comes_again_after_its_events_were_erased_is_dropped(p
     ):
         await eventually(lambda: len(pages) > 0)
     await place.forward()
-    eraser = place.outbox.own_events
-    assert eraser is not None
+    eraser = place.own_events
     async for _ in eraser.erase(("booking", "b-1"), place.key()):
         pass
     events = [event for page in pages for event in place.outbox.events.events(page)]
@@ -397,8 +394,7 @@ async def test_erasing_in_one_partition_drops_nothing_that_waits_in_another(
                 await place.outbox.forwarding.forward(items)
 
             async with place.processor(handle):
-                eraser = place.outbox.own_events
-                assert eraser is not None
+                eraser = place.own_events
                 steps = [step async for step in eraser.erase(("note", "n-1"), place.key(erased))]
                 assert "4 event(s) removed" in steps
                 let_go.set()
@@ -415,8 +411,7 @@ async def test_events_that_wait_behind_a_clock_that_was_turned_back_are_not_take
             await place.book("b-2")
             await cosmos.faults.turn_clock(-600)
             await place.book("b-1")
-            eraser = place.outbox.own_events
-            assert eraser is not None
+            eraser = place.own_events
             with pytest.raises(NotForwardedYet):
                 async for _ in eraser.erase(("booking", "b-1"), place.key(), patience_seconds=0):
                     pass
@@ -428,10 +423,9 @@ async def test_an_erased_event_that_was_discarded_keeps_its_place_alone(place: P
     await place.make_too_large("b-1")
     await place.forward()
     outbox = place.outbox
-    assert outbox.own_events is not None
     later = Later()
     parking = replace(outbox.parking, clock=later, pause=later.pause)
-    eraser = replace(outbox.own_events, parking=parking)
+    eraser = replace(place.own_events, parking=parking)
     steps = [step async for step in eraser.erase(("booking", "b-1"), place.key())]
     assert steps[1:] == [
         "2 parked event(s) sent, 1 discarded",

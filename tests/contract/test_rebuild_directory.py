@@ -12,6 +12,7 @@ from azure.cosmos.aio import CosmosClient
 
 from application.directory import DirectoryEntry, entry_of
 from cosmos_outbox.cli.rebuild import bar, main, rebuild
+from cosmos_outbox.cosmos.inbox.documents import Documents
 from cosmos_outbox.cosmos.inbox.walk_lists import CosmosLists
 from cosmos_outbox.inbox.errors import EntryChanged
 from cosmos_outbox.inbox.form import EntryForm
@@ -117,7 +118,8 @@ async def test_after_a_new_form_of_the_entries_all_are_written_again(
         await process.create()
     arguments = ["--source-wins"] if source_wins else []
     assert await asyncio.to_thread(main, arguments, environment) == 0
-    lists = CosmosLists(process.entries.container, process.stored, "contact", "rebuild", FORM.version)
+    documents = Documents.of_library("contact")
+    lists = CosmosLists(process.entries.container, process.stored, documents, "rebuild", FORM.version)
     cut_off = await lists.progress() or Progress(datetime.now(UTC))
     began = cut_off.begun(datetime.now(UTC), Side.SOURCES, FORM.version)
     await lists.save(began)

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from cosmos_outbox.cosmos.inbox.documents import Documents
 from cosmos_outbox.cosmos.inbox.entries import store_away, text_or_none, time_or_none
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.errors import Kind
@@ -23,9 +24,7 @@ _ENTRIES = (
     "SELECT c.id, c.aggregateType, c.lastSequence, c.blockedSince, c.healed, c.form, c._ts FROM c"
     " WHERE NOT c.deleted"
 )
-_SOURCES = "SELECT c.id, c.type, c.data.lastSequence, c.data.deleted, c._ts FROM c WHERE c.type = @type"
-_CHANGED = f"{_SOURCES} AND c._ts >= @since AND c._ts < @until"
-_COUNT = "SELECT VALUE COUNT(1) FROM c WHERE c.type = @type"
+_CHANGED = " AND c._ts >= @since AND c._ts < @until"
 _PAGE = 100
 
 
@@ -35,9 +34,10 @@ class CosmosLists:
 
     entries_container: Container
     sources_container: Container
-    aggregate_type: str
+    documents: Documents
+    """The sources."""
     name: str
-    """Of the walk: the id and the partition of its progress. No aggregate has it, their ids are UUIDs."""
+    """Of the walk: the id of its progress, in a partition that no entry has."""
     form: int
     """In which entries are made now."""
 
@@ -48,31 +48,30 @@ class CosmosLists:
 
     async def sources(self, position: str | None) -> SeenPage:
         """A page of sources, deleted ones too. Raises StoreAway."""
-        items, token = await self._page(
-            self.sources_container, _SOURCES, {"@type": self.aggregate_type}, position
-        )
-        return SeenPage([_source(item) for item in items], token)
+        condition, parameters = self.documents.condition("c")
+        return await self._sources(condition, parameters, position)
 
     async def changed(self, since: datetime, until: datetime, position: str | None) -> SeenPage:
         """A page of sources, deleted ones too, that were last written in this time. Raises StoreAway."""
-        parameters = {
-            "@type": self.aggregate_type,
-            "@since": int(since.timestamp()),
-            "@until": int(until.timestamp()),
-        }
-        items, token = await self._page(self.sources_container, _CHANGED, parameters, position)
-        return SeenPage([_source(item) for item in items], token)
+        condition, parameters = self.documents.condition("c")
+        parameters |= {"@since": int(since.timestamp()), "@until": int(until.timestamp())}
+        return await self._sources(condition + _CHANGED, parameters, position)
 
     async def count_sources(self) -> int:
         """How many sources there are, deleted ones too. Raises StoreAway."""
+        condition, parameters = self.documents.condition("c")
+        query = f"SELECT VALUE COUNT(1) FROM c WHERE {condition}"  # noqa: S608 - paths of a declaration
         try:
-            return await self.sources_container.count(_COUNT, {"@type": self.aggregate_type})
+            return await self.sources_container.count(query, parameters)
         except StoreFailed as error:
             raise store_away(error.failure) from error
 
     async def mark(self, key: AggregateKey, version: str, since: datetime | None) -> None:
         """Note in an entry since when it is blocked. Raises EntryChanged, StoreAway."""
-        item = await self._read(key.id)
+        try:
+            item = await self.entries_container.read(key.id, key.id)
+        except StoreFailed as error:
+            raise store_away(error.failure) from error
         if item is None or item["_etag"] != version:
             raise EntryChanged(f"the entry of {key} has moved")
         marked = {name: value for name, value in item.items() if not name.startswith("_")}
@@ -82,7 +81,7 @@ class CosmosLists:
     async def progress(self) -> Progress | None:
         """The progress that was saved last, as far as this replica shows it. Raises StoreAway."""
         try:
-            read = await self.entries_container.read_with_age(self.name, self.name)
+            read = await self.entries_container.read_with_age(self.name, self._place)
         except StoreFailed as error:
             raise store_away(error.failure) from error
         if read is None:
@@ -111,7 +110,7 @@ class CosmosLists:
         """Save the progress; with its new version. Raises EntryChanged, StoreAway."""
         item = {
             "id": self.name,
-            "partitionKey": self.name,
+            "partitionKey": self._place,
             "type": "progress",
             "form": progress.form,
             "beganAt": progress.began_at.isoformat(),
@@ -128,7 +127,12 @@ class CosmosLists:
             "standsAt": text_or_none(progress.stands_at),
         }
         write = Write.replace(item, progress.version) if progress.version else Write.create(item)
-        return replace(progress, version=await self._write(self.name, write))
+        return replace(progress, version=await self._write(self._place, write))
+
+    @property
+    def _place(self) -> str:
+        """The partition of the progress. An entry's is an id, and an id has no slash."""
+        return f"progress/{self.name}"
 
     def _entry(self, item: Item) -> Seen:
         return Seen(
@@ -151,25 +155,19 @@ class CosmosLists:
                 raise store_away(error.failure) from error
         return await self._page(container, query, parameters, None)
 
-    async def _read(self, item_id: str) -> Item | None:
-        try:
-            return await self.entries_container.read(item_id, item_id)
-        except StoreFailed as error:
-            raise store_away(error.failure) from error
+    async def _sources(self, condition: str, parameters: Mapping[str, Any], position: str | None) -> SeenPage:
+        query = f"SELECT {self.documents.selected('c')} FROM c WHERE {condition}"  # noqa: S608 - paths of a declaration
+        items, token = await self._page(self.sources_container, query, parameters, position)
+        return SeenPage([self.documents.seen(item) for item in items], token)
 
-    async def _write(self, item_id: str, write: Write) -> str:
+    async def _write(self, partition: str, write: Write) -> str:
         try:
-            [etag] = await self.entries_container.execute(item_id, [write])
+            [etag] = await self.entries_container.execute(partition, [write])
         except StoreFailed as error:
             if error.failure.kind in (Kind.CONFLICT, Kind.STALE, Kind.MISSING):
-                raise EntryChanged(f"another writer changed {item_id}: read it again") from error
+                raise EntryChanged(f"another writer changed {write.item['id']}: read it again") from error
             raise store_away(error.failure) from error
         return etag
-
-
-def _source(item: Item) -> Seen:
-    key = AggregateKey(item["type"], item["id"])
-    return Seen(key, item.get("lastSequence", 0), deleted=bool(item.get("deleted")), changed_at=_time(item))
 
 
 def _time(item: Item) -> datetime:

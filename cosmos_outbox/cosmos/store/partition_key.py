@@ -23,7 +23,7 @@ _MOST_PATHS = 3
 _LARGEST_INTEGER = 2**53 - 1
 LONGEST_KEY = 2048
 """In bytes (https://learn.microsoft.com/azure/cosmos-db/concepts-limits)."""
-_TAKEN = {"id", "type", "aggregateType", "aggregateId", "data", "digest", "schemaVersion", "ttl"}
+OF_EVENTS = {"id", "type", "aggregateType", "aggregateId", "data", "digest", "schemaVersion", "ttl"}
 """The fields of an event document. Of ``/id``: no two documents would share a partition, and so a transaction."""
 
 
@@ -51,7 +51,7 @@ class PartitionKeyPaths:
         """Paths of a container in which events are stored beside other documents. Raises ValueError."""
         for path in paths:
             first = parts(path)[0]
-            if first in _TAKEN or first.startswith("_"):
+            if first in OF_EVENTS or first.startswith("_"):
                 raise ValueError(
                     f"the partition key path {path} is a field of an event document, or of the store: no event can be "
                     "stored beside the documents of this container. Take another container"
