@@ -186,6 +186,38 @@ async def test_every_kind_of_partition_key_holds_a_transaction(world: World, ten
         assert await world.container.exists(event["id"], world.service.paths.key(world.key(tenant)))
 
 
+@pytest.mark.parametrize(
+    "tenant", ["a\"b'c\\d", "\u00fc\U0001f600 /?#%2F", "line\nline\ttab", "\0" + "17", " x ", "[1]", "17"]
+)
+async def test_a_partition_key_of_odd_characters_holds_a_transaction_and_is_no_other_key(
+    world: World, tenant: str
+) -> None:
+    await world.book(tenant=tenant)
+    assert await world.move(tenant=tenant) == (await world.read("b-1", tenant))["_etag"]
+    for other in (17, True, tenant + "x"):
+        with pytest.raises(ValueError, match="not in the partition"):
+            await world.run(lambda tx: tx.create(world.document("a", tenant=tenant)), tenant=other)
+
+
+@pytest.mark.parametrize(
+    "booking", ["a b", " ", "\u00fc\U0001f600", "a\"b'c", "%2e", "a;b=c&d,e:f@", "line\nline", "..."]
+)
+async def test_ids_of_odd_characters_are_stored_and_read(world: World, booking: str) -> None:
+    await world.book(booking)
+    etag = await world.move(item_id=booking)
+    found = await world.container.read(booking, world.service.paths.key(world.key("acme", booking)))
+    assert found is not None
+    assert found["_etag"] == etag
+    assert {event["aggregateId"] for event in await world.events()} == {booking}
+    failing(world, Loss.NO_ANSWER)
+    assert await world.move(item_id=booking) is not None
+
+
+async def test_a_partition_key_that_the_store_does_not_take_is_told(world: World) -> None:
+    with pytest.raises(Unpublishable):
+        await world.run(lambda tx: tx.event("Noted", of=("note", "n-1")), tenant="x" * 5000)
+
+
 async def test_a_stale_version_stores_nothing(world: World) -> None:
     stale = await world.book()
     await world.move()
@@ -355,6 +387,8 @@ async def test_a_call_that_can_never_be_right_sends_nothing(refusing: World, wha
         ({"id": ""}, "the id of a document must be"),
         ({"id": None}, "the id of a document must be"),
         ({"id": "a/b"}, "without /"),
+        ({"id": "."}, "the id of a document must be"),
+        ({"id": ".."}, "the id of a document must be"),
         ({"id": "x" * 1024}, "1 to 1023 bytes"),
         ({"id": "\ud800"}, "the id of a document must be"),
         ({"type": "domainEvent"}, "take it for an event"),
@@ -379,6 +413,7 @@ async def test_a_document_that_the_store_or_the_feed_cannot_take_is_refused(
         ({"of": ("note", "")}, "no valid aggregate"),
         ({"of": ("note", "x" * 129)}, "no valid aggregate"),
         ({"of": ("note", "a/b")}, "without /"),
+        ({"of": ("note", "..")}, "must be a text"),
         ({"of": ("note", 17)}, "must be a text"),
         ({"of": ("note", "2024-05-01T10:00:00Z")}, "aggregateId of a note looks like a date"),
         ({"data": {"noteId": "another"}}, "another event or aggregate"),

@@ -5,6 +5,7 @@ first event, and in no other way: a patch that is repeated could be told to be i
 recognised, so it is not sent again after an answer was lost.
 """
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,8 @@ from cosmos_outbox.cosmos.store.partition_key import Key
 from cosmos_outbox.cosmos.store.writes import Write, size_in_bytes
 from cosmos_outbox.outbox.errors import AlreadyExists, PreconditionFailed, Unpublishable
 from cosmos_outbox.outbox.unit_of_work import ETag
+
+_log = logging.getLogger(__name__)
 
 _STORED = "SELECT * FROM c WHERE ARRAY_CONTAINS(@ids, c.id)"
 
@@ -63,9 +66,13 @@ class Batch:
         return stored is not None and stored.get("data") == first["data"]
 
     async def _etags_since(self) -> Sequence[ETag | None]:
-        """Each document's ETag, if it is still as this transaction has stored it."""
+        """Each document's ETag, if it is still as this transaction has stored it, and if that can be read."""
         ids = [write.item["id"] for write in self.documents]
-        items = await self.container.first(_STORED, {"@ids": ids}, len(ids) + 1, partition_key=self.key)
+        try:
+            items = await self.container.first(_STORED, {"@ids": ids}, len(ids) + 1, partition_key=self.key)
+        except StoreFailed as error:  # it is known that all is stored
+            _log.info("a transaction is stored, and its documents cannot be read: %s", error.failure.detail)
+            return [None] * len(self.documents)
         found = {item["id"]: item for item in items}
         return [self._etag(write, found.get(write.item["id"])) for write in self.documents]
 

@@ -8,7 +8,7 @@ is refused before it is sent.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from cosmos_outbox.cosmos.own.documents import Raised
+from cosmos_outbox.cosmos.own.documents import NO_ID, Raised
 from cosmos_outbox.cosmos.store.item import Item
 from cosmos_outbox.cosmos.store.partition_key import at, parts, put
 from cosmos_outbox.cosmos.store.writes import Write
@@ -44,9 +44,9 @@ class Numbering:
                 f"{aggregate.type} is no aggregate of this service: name it in OwnContainer, with the path of its "
                 "sequence or None"
             )
-        if type(aggregate.id) is not str or any(sign in aggregate.id for sign in "/\\?#"):
+        if type(aggregate.id) is not str or NO_ID.search(aggregate.id):
             raise Unpublishable(
-                f"the id of a {aggregate.type} must be a text without / \\ ? #: give it such an id"
+                f"the id of a {aggregate.type} must be a text without / \\ ? #, and not . or ..: give it such an id"
             )
 
     def number(self, raised: Sequence[Raised], writes: Mapping[str, Write]) -> list[int | None]:
