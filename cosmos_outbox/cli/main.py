@@ -40,8 +40,13 @@ PARTS: Mapping[str, Part] = {
     "set-aside": Part(
         "list the messages that could not be applied, or show one", "cosmos_outbox.cli.set_aside"
     ),
-    "apply": Part("try a message that was set aside", "cosmos_outbox.cli.set_aside", "apply_main"),
-    "discard": Part("give up a parked event, or a message that was set aside", "cosmos_outbox.cli.discard"),
+    "effects": Part("list the effects that nobody is done with, or show one", "cosmos_outbox.cli.effects"),
+    "apply": Part(
+        "try a message that was set aside, or an effect", "cosmos_outbox.cli.effects", "apply_main"
+    ),
+    "discard": Part(
+        "give up a parked event, a message that was set aside, or an effect", "cosmos_outbox.cli.discard"
+    ),
     "history": Part("tell what became of an aggregate's events", "cosmos_outbox.cli.history"),
     "erase": Part("erase an aggregate's data from all that the service keeps", "cosmos_outbox.cli.erase"),
     "publish-again": Part("publish the events of a time again", "cosmos_outbox.cli.publish_again"),

@@ -6,15 +6,17 @@ The Functions host tries HTTP routes in the alphabetical order of the functions'
 
 import azure.functions as func
 
-from cosmos_outbox.functions.operator.calls import operator_functions
+from cosmos_outbox.functions.operator.calls import health_functions, operator_functions
 from cosmos_outbox.functions.operator.effects import effect_functions
 from cosmos_outbox.functions.operator.set_aside import set_aside_functions
 from cosmos_outbox.functions.relay import relay_functions
-from cosmos_outbox.functions.subscription import subscription_functions
+from cosmos_outbox.functions.subscription import AnySubscriber, subscription_functions
 from cosmos_outbox.http import catch_all, request
 from cosmos_outbox.http.answering import Answering
-from cosmos_outbox.operations.views.names import names_of, names_of_type
-from cosmos_outbox.wiring.service import EffectOf, Service, Subscriber
+from cosmos_outbox.operations.views.names import names_of
+from cosmos_outbox.wiring.located import AnyService, operator_names
+from cosmos_outbox.wiring.service import EffectOf, Service
+from cosmos_outbox.wiring.subscribing import ForeignEffect
 
 CATCH_ALL = "unrouted"
 
@@ -51,20 +53,23 @@ def _as_ordered(name: str) -> str:
     return name.upper()
 
 
-def app(service: Service) -> App:
+def app(service: AnyService) -> App:
     """The function app of a service: relay, subscribers, timers, health and operators' calls are in it.
 
-    Decorate the service's own functions with it. Raises Misconfigured when a setting that a trigger needs is wrong.
+    One that only subscribes has neither a relay nor the operations page, which shows one. Decorate the service's own
+    functions with it. Raises Misconfigured when a setting that a trigger needs is wrong.
     """
     made = App(http_auth_level=func.AuthLevel.FUNCTION)
-    own = service.own.aggregates if service.own else ()
-    names = [*map(names_of, service.aggregates), *map(names_of_type, own)]
-    made.register_functions(operator_functions(service, names, lists=_lists(service)))
-    made.register_functions(relay_functions(service))
+    names = operator_names(service)
+    if isinstance(service, Service):
+        made.register_functions(operator_functions(service, names, lists=_lists(service)))
+        made.register_functions(relay_functions(service))
+    else:
+        made.register_functions(health_functions(lambda: service().check()))
     for each, path in _with_paths(service):
         made.register_functions(subscription_functions(service, each))
         made.register_functions(set_aside_functions(service, each.name, names, path=path))
-        if isinstance(each, EffectOf):
+        if isinstance(each, EffectOf | ForeignEffect):
             made.register_functions(effect_functions(service, each.name, names, path=path))
 
     @made.function_name(CATCH_ALL)
@@ -77,7 +82,7 @@ def app(service: Service) -> App:
     return made
 
 
-def _with_paths(service: Service) -> list[tuple[Subscriber, str]]:
+def _with_paths(service: AnyService) -> list[tuple[AnySubscriber, str]]:
     """Each subscriber with what comes before the routes of its operators' calls: nothing for the first."""
     return [(each, "" if number == 0 else each.name) for number, each in enumerate(service.subscribers)]
 
@@ -91,6 +96,8 @@ def _lists(service: Service) -> list[str]:
     return lists
 
 
-def _hint(service: Service) -> str:
+def _hint(service: AnyService) -> str:
+    if not isinstance(service, Service):
+        return "operators begin at /api/subscriber"
     places = [f"{names.path} are at /api/{names.path}" for names in map(names_of, service.aggregates)]
     return "; ".join(places) or "operators begin at /api/operations"

@@ -20,15 +20,16 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from urllib.parse import quote
-
-import aiohttp
 
 from cosmos_outbox.inbox.entry import Found
 from cosmos_outbox.inbox.errors import SourceBehind, StoreAway
 from cosmos_outbox.inbox.event import AggregateKey
 from cosmos_outbox.settings.names import Named
+
+if TYPE_CHECKING:
+    import aiohttp
 
 S = TypeVar("S")
 
@@ -78,7 +79,7 @@ class HttpSource(Generic[S]):
     clock: Callable[[], float] = time.monotonic
     _missing: dict[AggregateKey, float] = field(default_factory=dict, repr=False)
     """Since when each was answered with 404, and with nothing else."""
-    _session: aiohttp.ClientSession | None = None
+    _session: "aiohttp.ClientSession | None" = None
     _places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_ONCE), repr=False)
 
     async def read(self, key: AggregateKey) -> Found[S] | None:
@@ -100,6 +101,8 @@ class HttpSource(Generic[S]):
             await self._session.close()
 
     async def _asked(self, key: AggregateKey, headers: Mapping[str, str]) -> tuple[int, Found[S] | None]:
+        import aiohttp  # noqa: PLC0415 - slow to import, and an app that only declares a source does not need it
+
         if self._session is None:
             self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(CALL_SECONDS))
         url, body = f"{self.address}/{quote(key.id, safe='')}", None

@@ -24,7 +24,6 @@ from cosmos_outbox.outbox.aggregates import Aggregates
 from cosmos_outbox.outbox.erasable import Delete, Erasable
 from cosmos_outbox.outbox.event import DomainEvent
 from cosmos_outbox.settings.environment import Settings, load
-from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.names import Named, Names, named_after
 from cosmos_outbox.settings.own_container import OwnContainer
 from cosmos_outbox.settings.wire_names import WireNames
@@ -260,28 +259,3 @@ class Service:
                 f"{self.name} has two subscribers named {subscriber.name}: give each a name of its own"
             )
         self.subscribers.append(subscriber)
-
-
-def located(name: str) -> Service:
-    """The service that a command is told: a module that has one as ``service``, or MODULE.ATTRIBUTE.
-
-    Raises Misconfigured.
-    """
-    import importlib  # noqa: PLC0415 - of commands alone
-
-    module, _, attribute = name.rpartition(".")
-    for place, wanted in ((name, "service"), (module, attribute)):
-        if not place:
-            continue
-        try:
-            found = getattr(importlib.import_module(place), wanted, None)
-        except ModuleNotFoundError as error:
-            if error.name is None or not f"{place}.".startswith(f"{error.name}."):
-                raise
-            continue
-        if isinstance(found, Service):
-            return found
-    raise Misconfigured(
-        f"--service {name}: there is no Service there. Name the module that declares one as service, such as "
-        "bookings.service, or MODULE.NAME, and run the command in the folder above"
-    )

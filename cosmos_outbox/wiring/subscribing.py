@@ -9,34 +9,32 @@ from contextlib import AbstractContextManager, AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property, partial
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from pydantic import BaseModel
 
 from cosmos_outbox.inbox.decision import Projection
 from cosmos_outbox.inbox.effect import Begin, Unsure
-from cosmos_outbox.inbox.effect_operator import EffectList
-from cosmos_outbox.inbox.effects import Effect, EffectInbox
+from cosmos_outbox.inbox.effects import Effect
 from cosmos_outbox.inbox.event import AggregateKey
 from cosmos_outbox.inbox.form import EntryForm, Listing
-from cosmos_outbox.inbox.ledger import Ledger
 from cosmos_outbox.inbox.ports import Entries, Source
 from cosmos_outbox.inbox.reading import MessageReader
 from cosmos_outbox.inbox.set_aside import SetAside
-from cosmos_outbox.inbox.state import StateInbox
-from cosmos_outbox.inbox.sweep import Sweep
 from cosmos_outbox.operations.recent import Recent
-from cosmos_outbox.settings.names import Named, named_after
+from cosmos_outbox.settings.names import Named, Names, named_after
 from cosmos_outbox.settings.subscribing import SubscriberSettings, load_subscriber
 from cosmos_outbox.sources.http import HttpApi
 from cosmos_outbox.sources.nowhere import NoSource, Nowhere
 from cosmos_outbox.telemetry.export import export
-from cosmos_outbox.wiring.effects import effect_rules, ids_ttl_seconds, with_effects
-from cosmos_outbox.wiring.kept import CountedLists, ReadModel
 from cosmos_outbox.wiring.outbox import HEALTH_SECONDS
 from cosmos_outbox.wiring.per_process import OnePerProcess
-from cosmos_outbox.wiring.read_model import tombstone_seconds
 from cosmos_outbox.wiring.subscription import Subscription, subscriber_over
+
+if TYPE_CHECKING:
+    from cosmos_outbox.inbox.effect_operator import EffectList
+    from cosmos_outbox.inbox.ledger import Ledger
+    from cosmos_outbox.wiring.kept import CountedLists, ReadModel
 
 S = TypeVar("S", bound=BaseModel)
 
@@ -50,13 +48,13 @@ class Store(Protocol):
     def listing(self, name: str, form: EntryForm[S]) -> Listing[S]:
         """Of one read model."""
 
-    def lists(self, name: str, walk: str, form: int) -> CountedLists:
+    def lists(self, name: str, walk: str, form: int) -> "CountedLists":
         """The entries of one read model, for a walk."""
 
     def set_aside(self, subscription: str, closed_ttl_seconds: int) -> SetAside:
         """Of one subscription."""
 
-    def effects(self, name: str, subscription: str, ids_ttl_seconds: int) -> tuple[Ledger, EffectList]:
+    def effects(self, name: str, subscription: str, ids_ttl_seconds: int) -> "tuple[Ledger, EffectList]":
         """Of one subscriber with effects: what is remembered of them, and the list of the open ones."""
 
     async def check(self) -> None:
@@ -81,8 +79,18 @@ class ForeignReadModel(Generic[S]):
     project: Projection[S]
     source: HttpApi[S] | NoSource[S]
 
+    @property
+    def has_source(self) -> bool:
+        """Whether an entry can be put right from the publisher's own state."""
+        return isinstance(self.source, HttpApi)
+
     def wire(self, wired: "WiredSubscriber") -> Subscription:
         """Its subscriber, with the sweep where there is a source. Raises Misconfigured."""
+        from cosmos_outbox.inbox.state import StateInbox  # noqa: PLC0415 - not where nothing is received
+        from cosmos_outbox.inbox.sweep import Sweep  # noqa: PLC0415
+        from cosmos_outbox.wiring.kept import ReadModel  # noqa: PLC0415
+        from cosmos_outbox.wiring.read_model import tombstone_seconds  # noqa: PLC0415
+
         store, settings = wired.store, wired.settings
         source: Source[S]
         deleted_ttl: int | None
@@ -106,7 +114,7 @@ class ForeignReadModel(Generic[S]):
             store.set_aside(subscription, settings.event_ttl_seconds), settings, wired.resources, subscription,
             MessageReader(self.aggregate_type).read, inbox.handle,
         )  # fmt: skip
-        return Subscription(subscriber, read_model=model, swept=isinstance(self.source, HttpApi))
+        return Subscription(subscriber, read_model=model, swept=self.has_source)
 
 
 @dataclass(frozen=True)
@@ -122,6 +130,9 @@ class ForeignEffect:
 
     def wire(self, wired: "WiredSubscriber") -> Subscription:
         """Its subscriber, with the timer that goes on with what waits. Raises Misconfigured."""
+        from cosmos_outbox.inbox.effects import EffectInbox  # noqa: PLC0415 - not where nothing is received
+        from cosmos_outbox.wiring.effects import effect_rules, ids_ttl_seconds, with_effects  # noqa: PLC0415
+
         store, settings = wired.store, wired.settings
         rules = effect_rules(
             settings.event_ttl_seconds, settings.parked_max_age_seconds, self.unsure, self.begin
@@ -156,7 +167,7 @@ class WiredSubscriber:
         """What the service subscribes to, by the names of its read models and effects. Raises Misconfigured."""
         return {each.name: each.wire(self) for each in self.service.subscribers}
 
-    def read_model(self, of: ForeignReadModel[S]) -> ReadModel[S]:
+    def read_model(self, of: ForeignReadModel[S]) -> "ReadModel[S]":
         """What keeps a read model, and lists its entries. Raises KeyError: the service does not declare it."""
         made = self.subscriptions[of.name].read_model
         assert made is not None, "a read model's subscription keeps it"
@@ -221,10 +232,15 @@ class SubscriberService:
 
         return declare
 
+    @property
+    def names(self) -> Names:
+        """What it calls the publisher's topic; its store has its own names."""
+        return Names(topic=self.topic)
+
     def settings(self, environment: Mapping[str, str]) -> SubscriberSettings:
         """The settings of this service, without those of its store. Raises Misconfigured."""
-        topic = Named("SERVICEBUS_TOPIC", self.topic)
-        return load_subscriber(environment, topic, [each.subscription for each in self.subscribers])
+        subscriptions = [each.subscription for each in self.subscribers]
+        return load_subscriber(environment, self.names.all["topic"], subscriptions)
 
     def wire(self, environment: Mapping[str, str]) -> WiredSubscriber:
         """Build the service from settings. Opens no connection: the first use opens it. Raises Misconfigured."""

@@ -5,7 +5,7 @@ which holds no data.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import azure.functions as func
 
@@ -31,8 +31,29 @@ def operator_functions(
     app = func.Blueprint()  # type: ignore[no-untyped-call]  # the library does not annotate its constructor
 
     _add_views(app, service, names, lists)
+
+    async def check() -> None:
+        await service().outbox.check()
+
+    _add_health(app, check)
     _add_parked(app, service, names)
     return app
+
+
+def health_functions(check: Callable[[], Awaitable[None]]) -> func.Blueprint:
+    """Whether the store answers, of a service that has no relay to tell of."""
+    app = func.Blueprint()  # type: ignore[no-untyped-call]  # the library does not annotate its constructor
+    _add_health(app, check)
+    return app
+
+
+def _add_health(app: func.Blueprint, check: Callable[[], Awaitable[None]]) -> None:
+    @app.route(route="health", methods=methods.READING, auth_level=func.AuthLevel.ANONYMOUS)
+    @answering_anybody
+    async def health(req: func.HttpRequest) -> func.HttpResponse:
+        """GET /health: 200 when the store answers, 503 when it does not."""
+        await check()
+        return responses.healthy()
 
 
 def _add_views(
@@ -66,13 +87,6 @@ def _add_views(
         """GET /history/{path}/{id}?pageSize=&before=: what became of the events of one aggregate."""
         aggregate, (size, before) = history.aggregate(req, names), history.page_request(req)
         return history.told(await service().outbox.past().page(aggregate, size, before), names)
-
-    @app.route(route="health", methods=methods.READING, auth_level=func.AuthLevel.ANONYMOUS)
-    @answering_anybody
-    async def health(req: func.HttpRequest) -> func.HttpResponse:
-        """GET /health: 200 when the store answers, 503 when it does not."""
-        await service().outbox.check()
-        return responses.healthy()
 
     @app.route(route="relay", methods=methods.READING, auth_level=func.AuthLevel.ADMIN)
     @answering

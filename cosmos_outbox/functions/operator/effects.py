@@ -1,8 +1,6 @@
 """HTTP for operators: the effects that nobody is done with. Only one effect's answer holds personal data."""
 
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
-from typing import Any
+from collections.abc import Sequence
 
 import azure.functions as func
 
@@ -12,14 +10,17 @@ from cosmos_outbox.http.answering import Answering
 from cosmos_outbox.http.responses import json_response
 from cosmos_outbox.inbox.effect_operator import EffectOperator, EffectPage, OpenEffect
 from cosmos_outbox.inbox.errors import NotSetAside
-from cosmos_outbox.operations.views.names import Names, owners
+from cosmos_outbox.operations.views import effects as view
+from cosmos_outbox.operations.views.names import Names
 from cosmos_outbox.outbox.errors import NotParked
-from cosmos_outbox.wiring.service import Service
+from cosmos_outbox.wiring.located import AnyService
 
 answering = Answering()
 
 
-def effect_functions(service: Service, of: str, names: Sequence[Names], *, path: str = "") -> func.Blueprint:
+def effect_functions(
+    service: AnyService, of: str, names: Sequence[Names], *, path: str = ""
+) -> func.Blueprint:
     """The functions for the subscriber ``of``, all with the admin key; the service is wired at the first request.
 
     ``path`` comes before the routes of a second subscriber of one app, and at the end of its functions' names.
@@ -89,29 +90,9 @@ def effect_id(req: func.HttpRequest) -> str:
 
 def listed(page: EffectPage, names: Sequence[Names]) -> func.HttpResponse:
     """200 with a page of effects, without their events, and the token of the next page."""
-    items = [_summary(effect, names) for effect in page.items]
-    return json_response(200, {"items": items, "continuationToken": page.continuation_token})
+    return json_response(200, view.listed(page, names))
 
 
 def shown(effect: OpenEffect, names: Sequence[Names]) -> func.HttpResponse:
     """200 with an effect and its event; null where only a message has the event."""
-    event = effect.event and dict(effect.event.data)
-    return json_response(200, {**_summary(effect, names), "event": event})
-
-
-def _summary(effect: OpenEffect, names: Sequence[Names]) -> Mapping[str, Any]:
-    mark, aggregate = effect.mark, effect.aggregate
-    since = mark.failing_since or mark.at
-    return {
-        "id": effect.id,
-        "state": mark.state.value,
-        "reason": mark.reason,
-        "since": since.isoformat(),
-        "ageSeconds": max(0, int((datetime.now(UTC) - since).total_seconds())),
-        "attempts": mark.failures,
-        "eventId": mark.event_id,
-        **owners(aggregate, names),
-        "aggregateType": aggregate.type,
-        "action": effect.action,
-        "sequence": mark.sequence,
-    }
+    return json_response(200, view.shown(effect, names))

@@ -13,7 +13,7 @@ from cosmos_outbox.inbox.errors import NotSetAside
 from cosmos_outbox.operations.views import set_aside as view
 from cosmos_outbox.operations.views.names import Names
 from cosmos_outbox.outbox.errors import NotParked
-from cosmos_outbox.wiring.service import Service
+from cosmos_outbox.wiring.located import AnyService
 
 if TYPE_CHECKING:
     from cosmos_outbox.inbox.progress import Progress
@@ -24,7 +24,7 @@ answering = Answering()
 
 
 def set_aside_functions(
-    service: Service, of: str, names: Sequence[Names], *, path: str = ""
+    service: AnyService, of: str, names: Sequence[Names], *, path: str = ""
 ) -> func.Blueprint:
     """The functions for the subscriber ``of``, all with the admin key; the service is wired at the first request.
 
