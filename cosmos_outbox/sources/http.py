@@ -8,8 +8,9 @@
 ``404-may-be-old``     From another publisher 404 may be the answer of a replica that lags, and proves nothing until it
                        has been the only answer for ``GONE_AFTER_SECONDS``: until then the message waits.
 ``410-is-proof``       410 says that the aggregate was there and is deleted: no older state says that.
-``away-or-its-own``    No answer, 401, 403, 408, 429 and 5xx hit every aggregate alike, and are waited for; another
-                       status hits this one.
+``away-or-its-own``    No answer, 3xx, 401, 403, 408, 429 and 5xx hit every aggregate alike, and are waited for;
+                       another status hits this one. No redirection is followed: an API behind a sign-in sends every
+                       caller to a page, and the key is for the API alone.
 =====================  ==============================================================================================
 
 Not ``asked-for-newest``, a 200 may be old too: a deleted aggregate is then found by the sweep, later, and an event
@@ -109,7 +110,7 @@ class HttpSource(Generic[S]):
         try:
             async with (
                 self._places,
-                self._session.get(url, headers={**self.headers, **headers}) as answer,
+                self._session.get(url, headers={**self.headers, **headers}, allow_redirects=False) as answer,
             ):
                 status, after = answer.status, answer.headers.get("Retry-After", "")
                 if status == 200:
@@ -123,8 +124,8 @@ class HttpSource(Generic[S]):
             return status, self._found(key, body)
         if status in (404, _GONE):
             return status, None
-        if status in _AWAY or status >= 500:
-            pause = float(after) if after.isdigit() else 1.0
+        if status in _AWAY or 300 <= status < 400 or status >= 500:
+            pause = float(after) if after.isascii() and after.isdigit() else 1.0
             raise StoreAway(f"the publisher's API answers {status}", retry_after_seconds=pause)
         raise SourceBehind(f"the publisher's API answers {status} for {key}")
 

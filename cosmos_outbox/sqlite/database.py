@@ -100,6 +100,8 @@ class Database:
                 connection.execute("PRAGMA journal_mode=WAL")
                 # A message is completed only after what it did is on disk.
                 connection.execute("PRAGMA synchronous=FULL")
+                # What is erased is overwritten: a deleted person's name is not left in a free page.
+                connection.execute("PRAGMA secure_delete=ON")
                 connection.executescript(_SCHEMA)
             except BaseException:
                 connection.close()
