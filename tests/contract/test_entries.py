@@ -350,6 +350,21 @@ async def test_a_deleted_entry_of_sqlite_expires_and_is_removed(database: Databa
     assert sorted(row["id"] for row in left) == ["7", "8"], "the kept one, and the new one"
 
 
+async def test_a_deleted_entry_of_cosmos_is_kept_for_good_where_nothing_else_could_tell(
+    cosmos_server: Service,
+) -> None:
+    """Without a source: an entry that expired would be made anew by an event that comes late."""
+    async with (
+        contacts_database(cosmos_server) as made,
+        CosmosClient.from_connection_string(cosmos_server.connection_string) as client,
+    ):
+        for key, ttl in (("7", TTL), ("8", None)):
+            entries = CosmosEntries(Container(client, made.id, DIRECTORY), FORM, ttl)
+            await entries.put(AggregateKey("thing", key), Entry(4, None, None), STAMP, over=None)
+        stored = made.get_container_client(DIRECTORY)
+        assert [(await stored.read_item(key, key))["ttl"] for key in ("7", "8")] == [TTL, -1]
+
+
 async def test_a_file_that_cannot_be_used_is_a_store_that_is_away(tmp_path: Path) -> None:
     (tmp_path / "no-folder").write_text("a file")
     database = Database(tmp_path / "no-folder" / "store.db")

@@ -129,8 +129,8 @@ async def test_an_event_without_a_sequence_needs_no_document(world: World) -> No
 async def test_a_relay_in_this_process_is_told_of_each_end_that_may_have_stored_events(
     tenants: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[None] = []
-    with tenants.outbox.on_commit.listening(lambda: told.append(None)):
+    told: list[object] = []
+    with tenants.outbox.on_commit.listening(told.append):
         await tenants.book()
         assert len(told) == 1
         with pytest.raises(AlreadyExists):

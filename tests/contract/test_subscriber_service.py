@@ -23,7 +23,7 @@ from cosmos_outbox.cosmos.inbox.store import CosmosDatabase
 from cosmos_outbox.inbox.effect import Begin, Unsure
 from cosmos_outbox.inbox.entry import After
 from cosmos_outbox.inbox.errors import EffectAway, EffectNotDone
-from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.inbox.event import AggregateKey, Event
 from cosmos_outbox.inbox.form import EntryForm
 from cosmos_outbox.inbox.reading import TolerantReader
 from cosmos_outbox.inbox.set_aside import State
@@ -230,6 +230,44 @@ async def test_a_read_model_and_an_effect_are_kept_in_a_store_of_its_own(world: 
 
 async def _is(world: World, wired: WiredSubscriber, wanted: Sequence[tuple[str, str, int]]) -> bool:
     return await world.listed(wired) == wanted
+
+
+async def test_what_the_publishers_api_cannot_tell_now_is_waited_for_and_not_set_aside(world: World) -> None:
+    """A gap needs the API; the broker brings nothing again meanwhile, and no other subscriber waits."""
+    world.publisher.answers["g1"] = (503, None)
+    async with world.at_work() as at_work:
+        await world.send("g1", 2, name="Ada King")
+        await eventually(lambda: "g1" in world.publisher.asked)
+        await world.send("g1", 1, name="Ada")
+        await eventually(lambda: world.letters == [("g1", 1), ("g1", 2)])
+        world.publisher.answers["g1"] = (429, None)
+        asked = len(world.publisher.asked)
+        await eventually(lambda: len(world.publisher.asked) > asked)
+        assert await world.listed(at_work.wired) == []
+        world.publisher.answers["g1"] = (200, {"name": "Ada King", "lastSequence": 2})
+        await eventually(lambda: _is(world, at_work.wired, [("g1", "Ada King", 2)]))
+        retrier = at_work.wired.subscriptions["guests"].subscriber.retrier
+        assert await _waits(retrier, 0)
+
+
+async def test_an_answer_older_than_the_event_is_no_proof_and_what_was_erased_comes_never_back(
+    world: World,
+) -> None:
+    world.publisher.answers["g1"] = (200, {"name": "Old", "lastSequence": 1})
+    async with world.at_work() as at_work:
+        await world.send("g1", 3, name="Ada King")
+        retrier = at_work.wired.subscriptions["guests"].subscriber.retrier
+        await eventually(lambda: _waits(retrier, 1))
+        assert await world.listed(at_work.wired) == []
+        world.publisher.answers["g1"] = (410, None)  # the publisher has erased the guest meanwhile
+        await eventually(lambda: _waits(retrier, 0))
+        await world.send("g1", 2, name="Ada")
+        await world.send("g2", 1, name="Bea")
+        world.publisher.answers["g2"] = (200, {"name": "Bea", "lastSequence": 1})
+        await eventually(lambda: _is(world, at_work.wired, [("g2", "Bea", 1)]))
+        assert await world.listed(at_work.wired) == [("g2", "Bea", 1)]
+        read = await at_work.wired.read_model(world.guests).inbox.entries.newest(AggregateKey("guest", "g1"))
+        assert read is None or read.entry.deleted
 
 
 async def test_effects_wait_for_their_turn_and_for_the_other_side(world: World) -> None:

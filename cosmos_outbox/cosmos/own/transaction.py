@@ -268,9 +268,9 @@ class Transactions:
         try:
             etags = await batch.store()
         except (OutcomeUnknown, asyncio.CancelledError):
-            self.on_commit()
+            self.on_commit(batch.key)
             raise
-        self.on_commit()
+        self.on_commit(batch.key)
         return etags
 
     def __call__(
