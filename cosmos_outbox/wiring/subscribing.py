@@ -43,7 +43,7 @@ class Store(Protocol):
     """Where a subscriber keeps its entries, what it set aside, and how far its sweeps are."""
 
     def entries(self, name: str, form: EntryForm[S], deleted_ttl_seconds: int | None) -> Entries[S]:
-        """Of one read model; None: deleted entries are kept for good."""
+        """Of one read model; None: deleted entries are kept for good. Raises Misconfigured."""
 
     def listing(self, name: str, form: EntryForm[S]) -> Listing[S]:
         """Of one read model."""
@@ -55,7 +55,10 @@ class Store(Protocol):
         """Of one subscription."""
 
     def effects(self, name: str, subscription: str, ids_ttl_seconds: int) -> "tuple[Ledger, EffectList]":
-        """Of one subscriber with effects: what is remembered of them, and the list of the open ones."""
+        """Of one subscriber with effects: what is remembered of them, and the list of the open ones.
+
+        Raises Misconfigured.
+        """
 
     async def check(self) -> None:
         """Returns if it answers. Raises the errors of the inbox, or of the outbox, when it does not."""

@@ -455,6 +455,29 @@ def test_a_database_that_nobody_names_is_told_by_its_setting() -> None:
         service.wire({"SERVICEBUS": "Endpoint=sb://b"})
 
 
+@pytest.mark.parametrize("name", ["GUESTS_CONTAINER", "OTHER_GUESTS_CONTAINER", "LETTERS_CONTAINER"])
+async def test_what_would_mix_in_one_container_is_refused(name: str) -> None:
+    service = SubscriberService("hotel", CosmosDatabase("hotel", "kept"), topic="t")
+    for model in ("guests", "other-guests"):
+        service.read_model(model, of="guest", form=FORM, project=project, source=NoSource(first))
+    for effect in ("letters", "calls"):
+        service.effect(effect, of="guest")(_nothing)
+    settings = {
+        "COSMOS": "AccountEndpoint=http://127.0.0.1:1/;AccountKey=a2V5", "SERVICEBUS": "Endpoint=sb://b",
+        "LETTERS_CONTAINER": "post", "CALLS_CONTAINER": "post",
+    }  # fmt: skip
+    wired = service.wire(settings)
+    async with wired.resources:
+        assert len(wired.subscriptions) == 4
+    for taken in {"kept", "guests", "other-guests"} - {
+        name.removesuffix("_CONTAINER").lower().replace("_", "-")
+    }:
+        wired = service.wire(settings | {name: taken})
+        async with wired.resources:
+            with pytest.raises(Misconfigured, match=f"container {taken} is to hold .* and something else"):
+                _ = wired.subscriptions
+
+
 async def test_the_store_may_be_reached_with_a_managed_identity() -> None:
     service = SubscriberService("hotel", CosmosDatabase("hotel", "hotel-set-aside"), topic="t")
     service.effect("letters", of="guest")(_nothing)

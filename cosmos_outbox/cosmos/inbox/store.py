@@ -25,6 +25,7 @@ from cosmos_outbox.inbox.form import EntryForm
 from cosmos_outbox.lists.listing import EntryListing
 from cosmos_outbox.settings.connections import Connection, resolve
 from cosmos_outbox.settings.credentials import credential_for
+from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.names import Named, named_after
 
 S = TypeVar("S", bound=BaseModel)
@@ -84,9 +85,12 @@ class CosmosStore:
     names: CosmosNames
     container: Callable[[str], Container]
     """A container of the database by its name; the same object for the same name."""
+    _taken: dict[str, str] = field(default_factory=dict, repr=False)
+    """By which read model, or by effects."""
 
     def entries(self, name: str, form: EntryForm[S], deleted_ttl_seconds: int | None) -> CosmosEntries[S]:
-        """Of one read model."""
+        """Of one read model, which shares its container with nobody. Raises Misconfigured."""
+        self._take(name, name)
         return CosmosEntries(self._of(name), form, deleted_ttl_seconds)
 
     def listing(self, name: str, form: EntryForm[S]) -> EntryListing[S]:
@@ -110,7 +114,8 @@ class CosmosStore:
     def effects(
         self, name: str, subscription: str, ids_ttl_seconds: int
     ) -> tuple[CosmosLedger, CosmosEffectList]:
-        """Of one subscriber with effects."""
+        """Of one subscriber with effects; several of them may have one container. Raises Misconfigured."""
+        self._take(name, "effects")
         container = self._of(name)
         scope = f"{self.names.scope(self.names.container(name))}/{subscription}"
         ledger = CosmosLedger(container, subscription, ids_ttl_seconds)
@@ -119,6 +124,14 @@ class CosmosStore:
     async def check(self) -> None:
         """Returns if the store answers. Raises Unavailable, Throttled or Misconfigured."""
         await self.container(self.names.set_aside).check()
+
+    def _take(self, name: str, what: str) -> None:
+        container = self.names.container(name)
+        if container == self.names.set_aside or self._taken.setdefault(container, what) != what:
+            raise Misconfigured(
+                f"container {container} is to hold {name} and something else: each read model needs a container of its "
+                f"own, set {named_after(name, 'CONTAINER').setting}"
+            )
 
     def _of(self, name: str) -> Container:
         return self.container(self.names.container(name))
