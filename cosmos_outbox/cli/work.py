@@ -9,7 +9,6 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from cosmos_changefeed import ChangeFeedError
 from cosmos_outbox.cli import told
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.telemetry.correlation import tag_log_lines
@@ -52,7 +51,7 @@ def main(command: Command, argv: Sequence[str] | None = None) -> int:
     tag_log_lines()
     try:
         asyncio.run(_until_told(command, told.service(arguments), arguments.probes))
-    except (Misconfigured, ChangeFeedError) as error:
+    except Misconfigured as error:
         print(f"{command.name}: {error}", file=sys.stderr)
         return 2
     return 0

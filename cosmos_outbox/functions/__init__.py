@@ -3,6 +3,10 @@
 A trigger parses, calls and answers. The import of a function app opens nothing: the host imports it to list functions.
 """
 
-from cosmos_outbox.functions.function_app import App, app
+from cosmos_outbox.settings.extras import needed
+
+needed("functions")
+
+from cosmos_outbox.functions.function_app import App, app  # noqa: E402 - not before it is known that it can be imported
 
 __all__ = ["App", "app"]

@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-import cosmos_changefeed
+from cosmos_outbox.cosmos.store import changefeed
 from cosmos_outbox.cosmos.upkeep.erasure import ParkedEraser, PartitionEraser
 from cosmos_outbox.inbox.errors import InboxError
 from cosmos_outbox.operations.leaving import REASON, forwarded, noted, unparked
@@ -110,7 +110,7 @@ class Eraser:
     async def _forwarded(self, key: AggregateKey, patience_seconds: float) -> tuple[str, int]:
         """In words; and the LSN up to which the relay has forwarded, or parked, all of the aggregate."""
         held = await self.partition.look(key.id)
-        lsn = cosmos_changefeed.session_lsn(held.session_token)
+        lsn = changefeed.session_lsn(held.session_token)
         if not held.has_events:
             return "no event is stored", lsn
         return await forwarded(self.observer, key, key.id, held.session_token, patience_seconds), lsn

@@ -11,7 +11,7 @@ it. What others raise meanwhile is not removed.
 from collections.abc import AsyncGenerator, Collection, Sequence
 from dataclasses import dataclass
 
-import cosmos_changefeed
+from cosmos_outbox.cosmos.store import changefeed
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.cosmos.store.partition_key import Value
 from cosmos_outbox.cosmos.upkeep.erasure import EventsEraser, ParkedEraser
@@ -57,7 +57,7 @@ class OwnEraser:
         parked = ParkedEraser(self.parked, self.container.paths, aggregate)
         ids, session_token = await events.look()
         yield await forwarded(self.observer, aggregate, key, session_token, patience_seconds)
-        await noted(self.observer.lot, aggregate, cosmos_changefeed.session_lsn(session_token))
+        await noted(self.observer.lot, aggregate, changefeed.session_lsn(session_token))
         sent, discarded = await unparked(self.observer, self.parking, aggregate)
         yield f"{sent} parked event(s) sent, {discarded} discarded"
         yield f"{await events.erase(ids)} event(s) removed"

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-import cosmos_changefeed
+from cosmos_outbox.cosmos.store import changefeed
 from cosmos_outbox.cosmos.store.account import read_account
 from cosmos_outbox.cosmos.store.client import ContainerProxy
 from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, classify
@@ -79,7 +79,7 @@ class Progress:
     position: int | None
     waiting_since: datetime | None
     """When the oldest change that is not forwarded was written, to the second; None: none waits."""
-    partition: cosmos_changefeed.PartitionLag | None = None
+    partition: "changefeed.PartitionLag | None" = None
     """The physical partition that holds the key, as far as the replica knew that was asked; None: not known."""
 
     def is_past(self, session_token: str | None) -> bool:
@@ -89,7 +89,7 @@ class Progress:
         """
         if self.partition is None or session_token is None:
             return False
-        return self.partition.is_past(cosmos_changefeed.session_lsn(session_token))
+        return self.partition.is_past(changefeed.session_lsn(session_token))
 
     def has_passed(self, written_at: datetime, session_token: str | None) -> bool | None:
         """What a person is told of one change that was written then: forwarded or parked; None: not known.
@@ -141,7 +141,7 @@ class RelayObserver:
         now = self.clock()
         with _errors_of_ours():
             async with asyncio.timeout(DEADLINE_SECONDS):
-                key = await cosmos_changefeed.effective_key(self.feed, partition_key)
+                key = await changefeed.effective_key(self.feed, partition_key)
         for lag in feed.leases:
             if lag.feed_range is not None and lag.feed_range.holds(key):
                 parts = [part for part in lag.partitions if part.feed_range.holds(key)]
@@ -221,10 +221,10 @@ class RelayObserver:
             async with asyncio.timeout(DEADLINE_SECONDS):
                 return (await self.feed.read()).get("defaultTtl") is None
 
-    async def _feed_lag(self, session_token: str | None = None) -> "cosmos_changefeed.FeedLag":
+    async def _feed_lag(self, session_token: str | None = None) -> "changefeed.FeedLag":
         with _errors_of_ours(session_token):
             async with asyncio.timeout(DEADLINE_SECONDS):
-                return await cosmos_changefeed.estimate_lag(
+                return await changefeed.estimate_lag(
                     self.feed, self.leases, lease_prefix=self.lease_prefix, session_token=session_token
                 )
 
@@ -232,11 +232,11 @@ class RelayObserver:
         patience = self.mending_patience_seconds
         with _errors_of_ours():
             async with asyncio.timeout(DEADLINE_SECONDS + patience):
-                await cosmos_changefeed.mend_leases(
+                await changefeed.mend_leases(
                     self.feed, self.leases, lease_prefix=self.lease_prefix, patience=patience
                 )
 
-    def _lease(self, lag: "cosmos_changefeed.LeaseLag", now: datetime) -> LeaseStatus:
+    def _lease(self, lag: "changefeed.LeaseLag", now: datetime) -> LeaseStatus:
         age = None if lag.waiting_since is None else max(0, int((now - lag.waiting_since).total_seconds()))
         return LeaseStatus(
             lag.lease_token,
@@ -260,7 +260,7 @@ def _errors_of_ours(session_token: str | None = None) -> Iterator[None]:
         if session_token is None:  # without a token of ours a KeyError is a bug, not a replica that lags
             raise
         raise classify(error).error() from error
-    except cosmos_changefeed.FeedRangeGone as error:
+    except changefeed.FeedRangeGone as error:
         raise Unavailable("the store is splitting the container's partitions: try again later") from error
-    except cosmos_changefeed.ChangeFeedError as error:
+    except changefeed.ChangeFeedError as error:
         raise Misconfigured(f"the leases of the relay cannot be used: {error}") from error

@@ -10,15 +10,11 @@ from tests.support.paths import ROOT
 OURS = [
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
-    ROOT / "cosmos_changefeed" / "README.md",
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 """Documents that name files from the top of the repository."""
 ELSEWHERE = sorted(
-    each
-    for folder in ("packages", "examples")
-    for each in (ROOT / folder).glob("*/README.md")
-    if not each.is_symlink()  # another document, which is looked at where it is
+    each for folder in ("packages", "examples") for each in (ROOT / folder).glob("*/README.md")
 )
 """Documents that name files from their own folder."""
 DECISIONS = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))

@@ -6,7 +6,7 @@
 from cosmos_outbox.cli import installed
 
 if __name__ == "__main__":
-    installed.require("benchmark", "requirements-dev.txt")
+    installed.require("benchmark")
 
 import argparse
 import asyncio

@@ -3,7 +3,7 @@
 from cosmos_outbox.cli import installed
 
 if __name__ == "__main__":
-    installed.require("openapi", "requirements-dev.txt")
+    installed.require("openapi")
 
 import json
 from pathlib import Path

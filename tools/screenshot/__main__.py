@@ -10,7 +10,7 @@ from typing import Literal
 from cosmos_outbox.cli.installed import require
 
 if __name__ == "__main__":
-    require("screenshot", "requirements-dev.txt")
+    require("screenshot")
 
 from devstack.testing import Stack
 from tools.screenshot.chromium import NoChromium, chromium
