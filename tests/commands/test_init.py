@@ -117,6 +117,7 @@ def call_get(url: str) -> Any:
         return json.load(answer)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", init.KINDS)
 @pytest.mark.parametrize(
     ("name", "aggregate"), [("bookings", "Booking"), ("room-deliveries", "RoomDelivery")]
@@ -131,6 +132,7 @@ def test_a_service_passes_its_own_tests(tmp_path: Path, name: str, aggregate: st
     assert "3 passed" in ended.stdout
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", init.KINDS)
 def test_a_service_is_typed_and_formatted(tmp_path: Path, kind: str) -> None:
     assert init.main(["bookings", "--kind", kind, "--into", str(tmp_path / "it")]) == 0

@@ -215,7 +215,7 @@ async def rested(
 
 
 @pytest.mark.parametrize("contacts", [3, 200])
-@pytest.mark.parametrize("hours", [1, pytest.param(48, marks=[pytest.mark.long, pytest.mark.timeout(600)])])
+@pytest.mark.parametrize("hours", [1, pytest.param(48, marks=[pytest.mark.deep, pytest.mark.timeout(600)])])
 async def test_at_rest_the_timers_cost_what_the_page_says_whatever_the_number_of_contacts(
     application: Application,
     simulation: Simulation,

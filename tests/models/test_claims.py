@@ -49,8 +49,8 @@ def any_problem(state: State) -> str | None:
     "bodies",
     [
         ("good", "good"),
-        pytest.param(("bad", "good", "good"), marks=pytest.mark.long),
-        pytest.param(("good", "good", "good"), marks=pytest.mark.long),
+        pytest.param(("bad", "good", "good"), marks=pytest.mark.deep),
+        pytest.param(("good", "good", "good"), marks=pytest.mark.deep),
     ],
 )
 def test_with_all_rules_nothing_goes_wrong(bodies: tuple[str, ...]) -> None:

@@ -58,7 +58,7 @@ def trace_of(story: Story, off: Rule | None = None) -> tuple[str, ...] | None:
     return search(first(story), model.steps, model.wrong).trace
 
 
-@pytest.mark.long
+@pytest.mark.deep
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("story", STORIES, ids=str)
 def test_no_order_of_steps_breaks_the_rules(story: Story) -> None:

@@ -66,7 +66,7 @@ def test_an_entry_is_never_wrong_and_at_rest_it_is_what_its_source_is(story: Sto
     assert searched(story) is None
 
 
-@pytest.mark.long
+@pytest.mark.deep
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("story", LATE, ids=str)
 def test_an_entry_is_never_wrong_when_a_message_comes_late_and_twice(story: Story) -> None:

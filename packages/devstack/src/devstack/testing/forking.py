@@ -91,6 +91,8 @@ class _Server:
         os.environ.update(environment)
         os.chdir(folder)
         sys.argv[1:] = arguments
+        added = [each for each in environment.get("PYTHONPATH", "").split(os.pathsep) if each]
+        sys.path[1:1] = [each for each in added if each not in sys.path]
         return list(arguments)
 
 

@@ -93,7 +93,10 @@ _starter: _Starter | None = None
 
 def can_start(environment: Mapping[str, str]) -> bool:
     """Whether a process that is forked is as one that is started: not with another environment for Python itself."""
-    return sys.platform == "linux" and not any(name.startswith("PYTHON") for name in environment)
+    known = {"PYTHONPATH"}
+    return sys.platform == "linux" and not any(
+        name.startswith("PYTHON") and name not in known for name in environment
+    )
 
 
 def start(arguments: Sequence[str], environment: Mapping[str, str], log: IO[bytes]) -> Warm:
