@@ -26,7 +26,7 @@ def common(some: Iterable[EpkRange], others: Sequence[EpkRange]) -> list[EpkRang
     return [one.intersection(other) for one in some for other in others if one.overlaps(other)]
 
 
-async def uncovered(leases: Sequence[Lease], reader: FeedReader) -> list[EpkRange]:
+async def find_gaps(leases: Sequence[Lease], reader: FeedReader) -> list[EpkRange]:
     """The gaps between leases. A lease covers its whole range, also after its partition was split.
 
     Asks the service only when a lease of an old .NET version names its partition without the range.

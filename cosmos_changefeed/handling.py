@@ -43,7 +43,7 @@ class TwoSteps(Generic[T]):
     prepare: Callable[[Changes], Awaitable[T]]
     handle: Callable[[T, ChangeFeedContext], Awaitable[None]]
 
-    async def prepared(self, changes: Changes) -> Work:
+    async def begin(self, changes: Changes) -> Work:
         """Do the first step. Raises what ``prepare`` raises."""
         return partial(self.handle, await self.prepare(changes))
 

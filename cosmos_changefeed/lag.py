@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 from azure.cosmos.aio import ContainerProxy
 
-from cosmos_changefeed.coverage import common, leases_for, uncovered
+from cosmos_changefeed.coverage import common, find_gaps, leases_for
 from cosmos_changefeed.errors import FeedRangeGone
 from cosmos_changefeed.feed import FeedPage, FeedReader
 from cosmos_changefeed.lease import EpkRange, Lease
@@ -124,11 +124,11 @@ async def estimate_lag(
 
 
 async def _missing(leases: list[Lease], store: LeaseStore, reader: FeedReader) -> list[str]:
-    gaps = await uncovered(leases, reader)
+    gaps = await find_gaps(leases, reader)
     if not gaps:
         return []
     # One query may see neither the children's leases nor the parent's, when a split is followed meanwhile.
-    gaps = common(gaps, await uncovered(await store.all(), reader))
+    gaps = common(gaps, await find_gaps(await store.all(), reader))
     if not gaps:
         return []
     return [lease.token for lease in leases_for(gaps, await reader.partitions(), lease_id=store.lease_id)]

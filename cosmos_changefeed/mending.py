@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 
 from azure.cosmos.aio import ContainerProxy
 
-from cosmos_changefeed.coverage import common, leases_for, uncovered
+from cosmos_changefeed.coverage import common, find_gaps, leases_for
 from cosmos_changefeed.feed import FeedReader
 from cosmos_changefeed.lease import EpkRange, Lease
 from cosmos_changefeed.lease_store import LeaseStore
@@ -51,7 +51,7 @@ class LeaseMender:
         Raises the SDK's errors. What is not filled then is filled at a later look.
         """
         asked = self._clock()
-        found = await uncovered(leases, self._reader)
+        found = await find_gaps(leases, self._reader)
         still = common(self.missing, found)
         if not still:
             self.missing, self._since = found, asked

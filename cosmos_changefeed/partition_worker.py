@@ -163,7 +163,7 @@ class PartitionWorker:
             start=self._shared.start,
             max_items=self._options.max_items,
         )
-        return _Batch(page, await self._shared.handler.prepared(page.items) if page.items else None)
+        return _Batch(page, await self._shared.handler.begin(page.items) if page.items else None)
 
     async def _deliver(self, page: FeedPage, work: Work) -> None:
         context = ChangeFeedContext(

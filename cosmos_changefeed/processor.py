@@ -249,7 +249,7 @@ class ChangeFeedProcessor:
         try:
             await worker.run()
         except FeedRangeGone:
-            if await self._followed_split(worker):
+            if await self._follow_split(worker):
                 return
         except LeaseLost as lost:
             _log.info("%s", lost)
@@ -258,7 +258,7 @@ class ChangeFeedProcessor:
             del self._workers[token]
         await self._release(worker.lease)
 
-    async def _followed_split(self, worker: PartitionWorker) -> bool:
+    async def _follow_split(self, worker: PartitionWorker) -> bool:
         """Whether the parent's lease is deleted, as its children have theirs: there is nothing to release then."""
         deleted = False
         try:

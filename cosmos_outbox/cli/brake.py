@@ -78,13 +78,13 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.
     logging.getLogger("azure").setLevel(logging.CRITICAL)  # the last line tells a failure once
     try:
         service = told.service(arguments, environment)
-        return asyncio.run(_wired(service, COMMANDS[arguments.command], environment))
+        return asyncio.run(_run_wired(service, COMMANDS[arguments.command], environment))
     except (InfraError, OutboxError) as error:
         print(f"brake: {error}", file=sys.stderr)
         return FAILED
 
 
-async def _wired(
+async def _run_wired(
     service: Service, command: Callable[[Outbox], Awaitable[int]], environment: Mapping[str, str]
 ) -> int:
     outbox = service.wire(environment).outbox

@@ -17,8 +17,8 @@ from typing import Any
 
 from cosmos_outbox.cli import told
 from cosmos_outbox.inbox.errors import InboxError, StoreAway
-from cosmos_outbox.operations.views.names import Names, names_of, names_of_type
-from cosmos_outbox.outbox.aggregate import AggregateKey
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.operations.views.names import PathNames, names_of, names_of_type
 from cosmos_outbox.outbox.errors import OutboxError, Throttled, Unavailable
 from cosmos_outbox.settings.errors import InfraError, Misconfigured
 from cosmos_outbox.wiring.service import Service, Wired
@@ -61,7 +61,7 @@ def run(
     logging.getLogger("azure").setLevel(logging.CRITICAL)
     try:
         settings = told.settings(arguments, environment)
-        return asyncio.run(_wired(told.service(arguments, settings), work, arguments, settings))
+        return asyncio.run(_run_wired(told.service(arguments, settings), work, arguments, settings))
     except (Misconfigured, Unavailable, Throttled, StoreAway) as error:
         return _failed(made, error, UNUSABLE)
     except (CannotDo, InfraError, OutboxError, InboxError) as error:
@@ -78,7 +78,7 @@ def _failed(made: argparse.ArgumentParser, error: object, code: int) -> int:
     return code
 
 
-async def _wired(
+async def _run_wired(
     service: Service, work: Work, arguments: argparse.Namespace, environment: Mapping[str, str]
 ) -> int:
     wired = service.wire(environment)
@@ -96,7 +96,7 @@ def say_json(view: Mapping[str, Any]) -> None:
     print(json.dumps(view, indent=2), flush=True)
 
 
-def names(service: Service) -> list[Names]:
+def names(service: Service) -> list[PathNames]:
     """What operators call the aggregates of a service."""
     own = service.own.aggregates if service.own else ()
     return [*map(names_of, service.aggregates), *map(names_of_type, own)]

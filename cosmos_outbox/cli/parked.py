@@ -38,7 +38,7 @@ async def _tell(wired: Wired, arguments: Namespace) -> int:
         )
         say_json(view)
         return DONE
-    view = await _listed(wired, discarded=arguments.discarded)
+    view = await _list(wired, discarded=arguments.discarded)
     items: list[Mapping[str, Any]] = view["items"]
     if arguments.json:
         say_json(view)
@@ -57,7 +57,7 @@ def parking_id(text: str) -> str:
     return text
 
 
-async def _listed(wired: Wired, *, discarded: bool) -> Mapping[str, Any]:
+async def _list(wired: Wired, *, discarded: bool) -> Mapping[str, Any]:
     """All pages in one, as the call over HTTP tells a page."""
     parking, named = wired.outbox.parking, operating.names(wired.service)
     items: list[Any] = []

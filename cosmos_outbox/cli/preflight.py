@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.
     try:
         values = told.settings(arguments, environment)
         logging.getLogger("azure").setLevel(logging.CRITICAL)  # preflight's own line tells a failure once
-        findings = asyncio.run(_checked(_plan(values, arguments)))
+        findings = asyncio.run(_check(_plan(values, arguments)))
     except Misconfigured as error:
         print(f"preflight: {error}", file=sys.stderr)
         return COULD_NOT_CHECK
@@ -98,7 +98,7 @@ def _plan(values: Mapping[str, str], arguments: argparse.Namespace) -> Plan:
     )
 
 
-async def _checked(plan: Plan) -> list[Finding]:
+async def _check(plan: Plan) -> list[Finding]:
     """The findings. Without a connection string the caller's own sign-in is used, whatever identity the app has."""
     if plan.settings.cosmos.connection_string and plan.settings.servicebus.connection_string:
         return await check(plan, None)

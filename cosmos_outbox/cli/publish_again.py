@@ -23,14 +23,14 @@ from uuid import UUID, uuid4
 
 from cosmos_outbox.cli import told
 from cosmos_outbox.cosmos.store.fences import fence_everywhere
-from cosmos_outbox.outbox.aggregate import AggregateKey
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.errors import OutboxError
 from cosmos_outbox.outbox.republish import (
     PATIENCE_SECONDS,
+    DryRun,
     EventHistory,
-    Nowhere,
-    Progress,
     Republishing,
+    RepublishingProgress,
     Span,
     Window,
 )
@@ -49,7 +49,7 @@ _LOOK_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
-class Plan:
+class RepublishingPlan:
     """What is to be published again, and under which run."""
 
     span: Span
@@ -57,7 +57,9 @@ class Plan:
     dry_run: bool = False
 
 
-async def republish(outbox: Outbox, plan: Plan, progress: Progress, *, clock: Clock = utc_now) -> None:
+async def republish(
+    outbox: Outbox, plan: RepublishingPlan, progress: RepublishingProgress, *, clock: Clock = utc_now
+) -> None:
     """Publish again, telling how far it is. ``progress`` has what was done, whatever ends it.
 
     Raises NotForwardedYet, NotDelivered, Throttled, Unavailable, Misconfigured.
@@ -68,7 +70,7 @@ async def republish(outbox: Outbox, plan: Plan, progress: Progress, *, clock: Cl
         _Forwarded(outbox, outbox.history(await _fence(outbox))),
         relay.parking,
         relay.originals,
-        Nowhere() if plan.dry_run else relay.publisher,
+        DryRun() if plan.dry_run else relay.publisher,
         plan.run,
         relay.reading_seconds,
         PATIENCE_SECONDS,
@@ -104,10 +106,10 @@ class _Forwarded:
         """As of the history. Raises NotForwardedYet too."""
         window = await self.history.window(span)
         if window.events:
-            await self._forwarded()
+            await self._wait_until_forwarded()
         return window
 
-    async def _forwarded(self) -> None:
+    async def _wait_until_forwarded(self) -> None:
         token, give_up_at = await _fence(self.outbox), time.monotonic() + PATIENCE_SECONDS
         while not (passed := await self.outbox.observer.has_forwarded(token)):
             if time.monotonic() >= give_up_at:
@@ -130,13 +132,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.since >= arguments.to:
         parser.error("--since must be before --to")
     span = Span(math.floor(arguments.since), math.ceil(arguments.to), arguments.aggregate)
-    plan = Plan(span, arguments.run or uuid4(), arguments.dry_run)
+    plan = RepublishingPlan(span, arguments.run or uuid4(), arguments.dry_run)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("azure").setLevel(logging.CRITICAL)  # the last line tells a failure once
-    progress = Progress()
+    progress = RepublishingProgress()
     _say(f"run {plan.run}: events that were stored from {_text(span.since)} until before {_text(span.to)}")
     try:
-        asyncio.run(_wired(told.service(arguments), plan, progress))
+        asyncio.run(_run_wired(told.service(arguments), plan, progress))
     except Misconfigured as error:
         print(f"publish-again: {error}", file=sys.stderr)
         return CUT_OFF
@@ -150,7 +152,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return ALL if progress.whole else NOT_ALL
 
 
-async def _wired(service: Service, plan: Plan, progress: Progress) -> None:
+async def _run_wired(service: Service, plan: RepublishingPlan, progress: RepublishingProgress) -> None:
     outbox = service.wire(os.environ).outbox
     async with outbox.resources:
         await republish(outbox, plan, progress)
@@ -199,11 +201,11 @@ def _run(text: str) -> UUID:
         ) from None
 
 
-def _count(progress: Progress, plan: Plan) -> str:
+def _count(progress: RepublishingProgress, plan: RepublishingPlan) -> str:
     return f"{progress.published} event(s) {'would be ' if plan.dry_run else ''}published"
 
 
-def _summary(plan: Plan, progress: Progress) -> str:
+def _summary(plan: RepublishingPlan, progress: RepublishingProgress) -> str:
     left_out = [
         f"{len(progress.skipped)} aggregate(s) skipped" if progress.skipped else "",
         f"{progress.discarded} discarded event(s), of which only the notices" if progress.discarded else "",
@@ -214,7 +216,7 @@ def _summary(plan: Plan, progress: Progress) -> str:
     return ", ".join([_count(progress, plan), *filter(None, left_out)])
 
 
-def _cut_off(reason: str, plan: Plan, progress: Progress) -> int:
+def _cut_off(reason: str, plan: RepublishingPlan, progress: RepublishingProgress) -> int:
     print(
         f"publish-again: cut off after {_summary(plan, progress)}: {reason}. To go on, run the same command with "
         f"--run {plan.run}: what the topic still knows of this run is not delivered twice",

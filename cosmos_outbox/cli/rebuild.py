@@ -16,7 +16,7 @@ from typing import Any
 
 from cosmos_outbox.cli import told
 from cosmos_outbox.inbox.errors import StoreAway
-from cosmos_outbox.inbox.progress import Progress
+from cosmos_outbox.inbox.progress import WalkProgress
 from cosmos_outbox.inbox.rebuild import Rebuild
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.wiring.kept import ReadModel
@@ -29,10 +29,10 @@ async def rebuild(
     environment: Mapping[str, str],
     *,
     source_wins: bool,
-    tell: Callable[[Progress, int], None],
+    tell: Callable[[WalkProgress, int], None],
     service: Service,
     name: str | None = None,
-) -> Progress:
+) -> WalkProgress:
     """Rebuild to the end; ``tell`` gets the progress after each page, and how many sources there are in all.
 
     Raises Misconfigured, StoreAway.
@@ -61,7 +61,7 @@ def _model(wired: Wired, name: str | None) -> ReadModel[Any]:
     return models[name]
 
 
-def bar(progress: Progress, total: int) -> str:
+def bar(progress: WalkProgress, total: int) -> str:
     """One line: how much of the sources is done, and what was found. The entries are looked at first."""
     counts = (progress.last_counts if progress.ended else None) or progress.counts
     done = 1.0 if progress.ended or not total else min(1.0, counts.sources / total)
@@ -91,7 +91,7 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.
     logging.basicConfig(level=logging.ERROR, format="%(message)s")
     in_place = sys.stdout.isatty()
 
-    def tell(progress: Progress, total: int) -> None:
+    def tell(progress: WalkProgress, total: int) -> None:
         print(bar(progress, total), end="\r" if in_place and not progress.ended else "\n", flush=True)
 
     try:

@@ -43,7 +43,7 @@ async def _tell(wired: Wired, arguments: Namespace) -> int:
         retrier = await of_record(wired, record_id, subscribers)
         say_json(set_aside.shown(await retrier.show(record_id), operating.names(wired.service)))
         return DONE
-    view = {name: await _listed(wired, name) for name in subscribers}
+    view = {name: await _list(wired, name) for name in subscribers}
     if arguments.json:
         say_json({name: {"items": items} for name, items in view.items()})
     else:
@@ -89,7 +89,7 @@ async def of_record(wired: Wired, record_id: str, subscribers: Sequence[str] = (
     )
 
 
-async def _listed(wired: Wired, name: str) -> Sequence[Mapping[str, Any]]:
+async def _list(wired: Wired, name: str) -> Sequence[Mapping[str, Any]]:
     retrier, named = wired.subscriptions[name].subscriber.retrier, operating.names(wired.service)
     items: list[Mapping[str, Any]] = []
     token = None

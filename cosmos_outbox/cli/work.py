@@ -50,14 +50,14 @@ def main(command: Command, argv: Sequence[str] | None = None) -> int:
     logging.getLogger("azure").setLevel(logging.WARNING)
     tag_log_lines()
     try:
-        asyncio.run(_until_told(command, told.service(arguments), arguments.probes))
+        asyncio.run(_run_until_told(command, told.service(arguments), arguments.probes))
     except Misconfigured as error:
         print(f"{command.name}: {error}", file=sys.stderr)
         return 2
     return 0
 
 
-async def _until_told(command: Command, service: Service, probes: Address | None) -> None:
+async def _run_until_told(command: Command, service: Service, probes: Address | None) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)

@@ -119,7 +119,9 @@ class Answering:
 
     def _answered(self, honoured: Sequence[str], handler: Handler) -> Handler:
         @functools.wraps(handler)
-        async def answered(req: func.HttpRequest, context: func.Context | None = None) -> func.HttpResponse:
+        async def answer_call(
+            req: func.HttpRequest, context: func.Context | None = None
+        ) -> func.HttpResponse:
             correlation_id = request.correlation_id(req)
             with correlated(correlation_id), invoked(context):
                 try:
@@ -136,8 +138,8 @@ class Answering:
             return answer
 
         # The host gives its context to a function whose signature has it, and looks through a decorator.
-        answered.__signature__ = inspect.signature(answered, follow_wrapped=False)  # type: ignore[attr-defined]  # any function may have it
-        return answered
+        answer_call.__signature__ = inspect.signature(answer_call, follow_wrapped=False)  # type: ignore[attr-defined]  # any function may have it
+        return answer_call
 
     def answer(self, error: Exception) -> func.HttpResponse:
         """The answer to a request that ended with this error."""

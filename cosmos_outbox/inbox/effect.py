@@ -57,7 +57,7 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Marker:
+class EffectMarker:
     """How far one aggregate's effects have come."""
 
     last: int | None = None
@@ -71,10 +71,10 @@ class Marker:
 
 
 @dataclass(frozen=True)
-class Seen:
+class SeenMark:
     """Marker and mark as they were read; None: this read saw no mark."""
 
-    marker: Marker
+    marker: EffectMarker
     mark: Mark | None
 
 

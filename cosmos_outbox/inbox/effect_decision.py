@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
 
-from cosmos_outbox.inbox.effect import Begin, EffectRules, Mark, Marker, MarkState, Seen, Unsure
+from cosmos_outbox.inbox.effect import Begin, EffectMarker, EffectRules, Mark, MarkState, SeenMark, Unsure
 from cosmos_outbox.inbox.event import Event
 
 
@@ -33,7 +33,7 @@ class Kept(Enum):
     WAITS = "waits already"
 
 
-class Running(Enum):
+class Elsewhere(Enum):
     """Why nothing can be done now."""
 
     ELSEWHERE = "its effect is running, or its process died"
@@ -53,7 +53,7 @@ class Change:
     """Write marker and mark in one transaction, each at its version."""
 
     step: Step
-    marker: Marker
+    marker: EffectMarker
     mark: Mark
 
 
@@ -67,7 +67,7 @@ class Call:
     """An operator wants the event to be run, however old it is."""
 
 
-def decide(seen: Seen, event: Event, rules: EffectRules, call: Call) -> Kept | Running | Change:
+def decide(seen: SeenMark, event: Event, rules: EffectRules, call: Call) -> Kept | Elsewhere | Change:
     """What an event means for what is known."""
     old = not call.asked and event.age(call.now) >= rules.events_come_for  # too-old
     known = _known(seen, event, rules, call.now)
@@ -88,7 +88,9 @@ def decide(seen: Seen, event: Event, rules: EffectRules, call: Call) -> Kept | R
     return Change(Step.START, replace(marker, running=running), started)
 
 
-def _known(seen: Seen, event: Event, rules: EffectRules, now: datetime) -> Kept | Running | Change | None:
+def _known(
+    seen: SeenMark, event: Event, rules: EffectRules, now: datetime
+) -> Kept | Elsewhere | Change | None:
     """What is known of the event already; None: it may be run, or run again."""
     marker, mark = seen.marker, seen.mark
     if mark is not None and mark.state.is_over:
@@ -98,11 +100,11 @@ def _known(seen: Seen, event: Event, rules: EffectRules, now: datetime) -> Kept 
             finished(marker, mark, MarkState.DISCARDED, now, "its place is passed") if mark else Kept.PASSED
         )
     if mark is not None and mark.state is MarkState.STARTED and is_young(mark, rules, now):
-        return Running.ELSEWHERE  # young-runs
+        return Elsewhere.ELSEWHERE  # young-runs
     return None
 
 
-def is_passed(marker: Marker, sequence: int | None) -> bool:
+def is_passed(marker: EffectMarker, sequence: int | None) -> bool:
     """Whether the aggregate has gone by this place."""
     return sequence is not None and marker.last is not None and sequence <= marker.last
 
@@ -112,7 +114,7 @@ def is_young(mark: Mark, rules: EffectRules, now: datetime) -> bool:
     return now - mark.at < timedelta(seconds=rules.call_seconds)
 
 
-def finished(marker: Marker, mark: Mark, state: MarkState, now: datetime, reason: str) -> Change:
+def finished(marker: EffectMarker, mark: Mark, state: MarkState, now: datetime, reason: str) -> Change:
     """The mark is over: its place is passed, and the event is kept only if it may have been handled."""
     kept = (mark.kept or mark.waits) if state is MarkState.UNCERTAIN else None
     by = mark.by if state is MarkState.HANDLED else ""  # own-record
@@ -123,14 +125,14 @@ def finished(marker: Marker, mark: Mark, state: MarkState, now: datetime, reason
     return Change(Step.OVER, after, over)
 
 
-def given_up(marker: Marker, unknown: Mark, rules: EffectRules, now: datetime, reason: str) -> Change:
+def given_up(marker: EffectMarker, unknown: Mark, rules: EffectRules, now: datetime, reason: str) -> Change:
     """An event that is not known here is never run (``discard-marks``); its place is passed only if it is the next."""
     over = finished(marker, unknown, MarkState.DISCARDED, now, reason)
     in_turn = _is_next(marker, unknown.event_id, unknown.sequence, rules.begin)
     return over if in_turn else replace(over, marker=marker)
 
 
-def failed(marker: Marker, mark: Mark, event: Event, now: datetime, reason: str) -> Change:
+def failed(marker: EffectMarker, mark: Mark, event: Event, now: datetime, reason: str) -> Change:
     """The effect is known to have ended, and may run again: it waits for the timer, at its place."""
     since, failures = mark.failing_since or now, mark.failures + 1
     waits = replace(mark, state=MarkState.WAITING, at=now, waits=event, by="", reason=reason)
@@ -140,18 +142,18 @@ def failed(marker: Marker, mark: Mark, event: Event, now: datetime, reason: str)
     return Change(Step.WAIT, replace(marker, waiting=counted, running=running), waits)
 
 
-def _waits(marker: Marker, event: Event, now: datetime, *, old: bool) -> Change:
+def _waits(marker: EffectMarker, event: Event, now: datetime, *, old: bool) -> Change:
     reason = "is so old that its id may be forgotten" if old else "comes before an event that is missing"
     mark = Mark(event.id, MarkState.WAITING, event.sequence, now, waits=event, reason=reason)
     return Change(Step.WAIT, replace(marker, waiting=marker.waiting + 1), mark)  # gap-waits, count-holds
 
 
-def next_place(marker: Marker) -> int:
+def next_place(marker: EffectMarker) -> int:
     """The sequence that is next, for a subscriber that has begun or begins at one."""
     return (marker.last or 0) + 1
 
 
-def _is_next(marker: Marker, event_id: str, sequence: int | None, begin: Begin) -> bool:
+def _is_next(marker: EffectMarker, event_id: str, sequence: int | None, begin: Begin) -> bool:
     if sequence is None:
         return True  # by its id alone
     if marker.running not in (None, event_id):

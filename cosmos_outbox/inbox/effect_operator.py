@@ -17,7 +17,7 @@ from typing import Protocol
 from uuid import uuid4
 
 from cosmos_outbox.inbox import telemetry
-from cosmos_outbox.inbox.effect import EffectRules, Mark, MarkState, Seen
+from cosmos_outbox.inbox.effect import EffectRules, Mark, MarkState, SeenMark
 from cosmos_outbox.inbox.effect_decision import Call, is_young, next_place
 from cosmos_outbox.inbox.effect_upkeep import EffectUpkeep
 from cosmos_outbox.inbox.effects import ATTEMPTS, EffectInbox
@@ -31,8 +31,9 @@ from cosmos_outbox.inbox.errors import (
     RecordChanged,
     StoreAway,
 )
-from cosmos_outbox.inbox.event import AggregateKey, Event
+from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.receiver import told
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 
 MOST_PLACES = 100
 """How many missing places one call gives up."""
@@ -147,7 +148,7 @@ class EffectOperator:
         def after(mark: Mark) -> Mark:
             return ended(mark, call.by, self.inbox.clock(), failure, reason)
 
-        await self._recorded(key, event_id, after, seen, ran=failure is None)
+        await self._record(key, event_id, after, seen, ran=failure is None)
         if failure is None:
             telemetry.decided(telemetry.Outcome.APPLIED)
             _log.warning("ran the effect of event %s of %s again, as an operator asked", event_id, key)
@@ -156,11 +157,11 @@ class EffectOperator:
         else:
             raise NotApplied(f"the effect failed, and still may have been handled: {told(failure)}")
 
-    async def _recorded(
-        self, key: AggregateKey, event_id: str, after: Callable[[Mark], Mark], seen: Seen, *, ran: bool
+    async def _record(
+        self, key: AggregateKey, event_id: str, after: Callable[[Mark], Mark], seen: SeenMark, *, ran: bool
     ) -> None:
         """While the store is away it is tried again, for as long as a call may take. Raises StoreAway."""
-        newest: Seen | None = seen
+        newest: SeenMark | None = seen
         try:
             async with asyncio.timeout(self.inbox.rules.before_and_after_seconds):
                 while True:
@@ -192,8 +193,8 @@ class EffectOperator:
         return replace(free, state=MarkState.DISCARDED, at=now, kept=None, reason=reason)
 
     async def _change(
-        self, key: AggregateKey, event_id: str, change: Callable[[Mark], Mark], seen: Seen | None = None
-    ) -> Seen:
+        self, key: AggregateKey, event_id: str, change: Callable[[Mark], Mark], seen: SeenMark | None = None
+    ) -> SeenMark:
         """Change a mark that says "may have been handled"; ``seen``: as it was written last, which saves a read.
 
         Raises NotSetAside, Contended, StoreAway.

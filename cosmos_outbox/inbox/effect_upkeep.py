@@ -14,7 +14,7 @@ import logging
 from dataclasses import dataclass, field
 
 from cosmos_outbox.inbox.away import Away
-from cosmos_outbox.inbox.effect import Begin, Mark, Marker, MarkState
+from cosmos_outbox.inbox.effect import Begin, EffectMarker, Mark, MarkState
 from cosmos_outbox.inbox.effect_decision import finished, given_up, is_passed, is_young, next_place
 from cosmos_outbox.inbox.effects import ATTEMPTS, EffectInbox
 from cosmos_outbox.inbox.errors import (
@@ -26,9 +26,9 @@ from cosmos_outbox.inbox.errors import (
     RecordChanged,
     StoreAway,
 )
-from cosmos_outbox.inbox.event import AggregateKey
 from cosmos_outbox.inbox.receiver import told
 from cosmos_outbox.inbox.set_aside import Record
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 
 SIDE_BY_SIDE = 8
 """How many aggregates a run of the timer tends at once: one whose effect is slow does not hold up the others."""
@@ -188,7 +188,7 @@ class EffectUpkeep:
         raise Contended(f"{key} changes all the time: try again")
 
     async def _over(
-        self, key: AggregateKey, marker: Marker, mark: Mark, state: MarkState, reason: str
+        self, key: AggregateKey, marker: EffectMarker, mark: Mark, state: MarkState, reason: str
     ) -> bool:
         now = self.inbox.clock()
         if mark.state is MarkState.STARTED:
@@ -205,7 +205,7 @@ class EffectUpkeep:
         _log.warning("gave up event %s of %s, sequence %s", mark.event_id, key, mark.sequence or "none")
         return True
 
-    def _must_be_in_turn(self, marker: Marker, sequence: int | None) -> None:
+    def _must_be_in_turn(self, marker: EffectMarker, sequence: int | None) -> None:
         """``only-in-turn``"""
         first = marker.last is None and self.inbox.rules.begin is Begin.WHERE_SEEN
         if sequence is not None and not first and sequence > next_place(marker):

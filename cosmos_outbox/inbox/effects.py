@@ -19,12 +19,12 @@ from functools import partial
 from uuid import uuid4
 
 from cosmos_outbox.inbox import telemetry
-from cosmos_outbox.inbox.effect import EffectRules, Mark, Marker, MarkState, Seen, Unsure
+from cosmos_outbox.inbox.effect import EffectMarker, EffectRules, Mark, MarkState, SeenMark, Unsure
 from cosmos_outbox.inbox.effect_decision import (
     Call,
     Change,
+    Elsewhere,
     Kept,
-    Running,
     Step,
     decide,
     failed,
@@ -41,11 +41,12 @@ from cosmos_outbox.inbox.errors import (
     StoreAway,
     Unstorable,
 )
-from cosmos_outbox.inbox.event import AggregateKey, Event
+from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.ledger import Ledger
 from cosmos_outbox.inbox.owed import Owed, Record
 from cosmos_outbox.inbox.receiver import told
 from cosmos_outbox.inbox.state import utc_now
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 
 ATTEMPTS = 5
 """How often a marker that changed is decided upon again before Contended is raised."""
@@ -111,7 +112,7 @@ class EffectInbox:
             first = next((mark.waits for mark in await self.ledger.waiting(key) if mark.sequence), None)
             moved = first is not None and await self.settle(first, fenced=True) is not None
 
-    async def settle(self, event: Event, *, asked: bool = False, fenced: bool = False) -> Marker | None:
+    async def settle(self, event: Event, *, asked: bool = False, fenced: bool = False) -> EffectMarker | None:
         """One event alone; of one that waits, the turn is known only behind a fence (``turn-fenced``).
 
         Returns the marker if its place is passed now; None: it stays as it is, or waits.
@@ -122,9 +123,9 @@ class EffectInbox:
             if _is_own(seen.mark, by):  # own-start
                 return await self._run(event, seen)
             if (record := self.owed.of(event, seen)) is not None:  # owed-record
-                return await self._paid(event, seen, record)
+                return await self._record_outcome(event, seen, record)
             decision = decide(seen, event, self.rules, Call(self.clock(), by, asked))
-            if isinstance(decision, Running):
+            if isinstance(decision, Elsewhere):
                 if not fenced:
                     fenced = True
                     continue  # running-fenced
@@ -134,14 +135,14 @@ class EffectInbox:
                 return None
             with contextlib.suppress(RecordChanged):
                 if decision.step is Step.START:
-                    return await self._run(event, await self._started(event, decision))
+                    return await self._run(event, await self._start(event, decision))
                 written = await self._store(event.aggregate, decision)
                 self._tell(event, decision.step)
                 return None if decision.step is Step.WAIT else written.marker
             fenced = True  # decide-again
         raise Contended(f"{event.aggregate} changed at each of {ATTEMPTS} attempts: it is tried again later")
 
-    async def _started(self, event: Event, decision: Change) -> Seen:
+    async def _start(self, event: Event, decision: Change) -> SeenMark:
         """Write that the effect is started; while it is not known whether that was written, look (``look-for-start``).
 
         Given up, a mark that says "started" could stay, and nobody could tell any more that the effect was not run.
@@ -169,7 +170,7 @@ class EffectInbox:
         except TimeoutError:
             raise away from None
 
-    async def _run(self, event: Event, started: Seen) -> Marker | None:
+    async def _run(self, event: Event, started: SeenMark) -> EffectMarker | None:
         """Run an effect that this call has started."""
         assert started.mark is not None, "an effect that was started has its mark"
         fresh = timedelta(seconds=self.rules.before_and_after_seconds)
@@ -182,15 +183,15 @@ class EffectInbox:
             async with asyncio.timeout(self.rules.effect_seconds):
                 await self.effect(event)
         except (EffectAway, EffectNotDone) as error:
-            record = partial(self._failed, event, error=error, sure=True)
+            record = partial(self._record_failure, event, error=error, sure=True)
         except Exception as error:  # noqa: BLE001 - whatever it is, the effect may have taken place
-            record = partial(self._failed, event, error=error, sure=False)
+            record = partial(self._record_failure, event, error=error, sure=False)
         else:
             record = partial(self._record, event, state=MarkState.HANDLED, reason="")
         self.owed.keep(event, started.mark.by, record)
-        return await self._paid(event, started, record)
+        return await self._record_outcome(event, started, record)
 
-    async def _paid(self, event: Event, started: Seen, record: Record) -> Marker | None:
+    async def _record_outcome(self, event: Event, started: SeenMark, record: Record) -> EffectMarker | None:
         """Record what became of an effect. If the store does not take it in time, it stays owed (``owed-record``)."""
         try:
             marker = await record(started)
@@ -205,7 +206,7 @@ class EffectInbox:
         self.owed.forget(event)
         return marker
 
-    async def _store(self, key: AggregateKey, change: Change) -> Seen:
+    async def _store(self, key: AggregateKey, change: Change) -> SeenMark:
         """Write it. That an effect may have been handled is told also where its event is too large to be kept."""
         try:
             return await self.ledger.write(key, change.marker, change.mark)
@@ -214,7 +215,9 @@ class EffectInbox:
                 raise
             return await self.ledger.write(key, change.marker, replace(change.mark, kept=None))
 
-    async def _failed(self, event: Event, started: Seen, error: Exception, *, sure: bool) -> Marker | None:
+    async def _record_failure(
+        self, event: Event, started: SeenMark, error: Exception, *, sure: bool
+    ) -> EffectMarker | None:
         reason = told(error)
         if not sure and self.rules.unsure is Unsure.SET_ASIDE:
             return await self._record(event, started, state=MarkState.UNCERTAIN, reason=reason)
@@ -227,8 +230,10 @@ class EffectInbox:
         telemetry.decided(telemetry.Outcome.WAITING)
         return None
 
-    async def _record(self, event: Event, started: Seen, *, state: MarkState, reason: str) -> Marker | None:
-        def over(marker: Marker, mark: Mark) -> Change:
+    async def _record(
+        self, event: Event, started: SeenMark, *, state: MarkState, reason: str
+    ) -> EffectMarker | None:
+        def over(marker: EffectMarker, mark: Mark) -> Change:
             return finished(marker, replace(mark, kept=event), state, self.clock(), reason)
 
         after = await self._write(event, started, over)
@@ -239,23 +244,23 @@ class EffectInbox:
         return after
 
     async def _write(
-        self, event: Event, started: Seen, change: Callable[[Marker, Mark], Change]
-    ) -> Marker | None:
+        self, event: Event, started: SeenMark, change: Callable[[EffectMarker, Mark], Change]
+    ) -> EffectMarker | None:
         """What became of an effect that this call has run, unless somebody else took the effect over."""
         try:
             async with asyncio.timeout(self.rules.before_and_after_seconds):  # calls-end
-                return await self._recorded(event, started, change)
+                return await self._write_record(event, started, change)
         except TimeoutError:
             raise StoreAway(
                 f"what became of the effect of event {event.id} could not be written in time"
             ) from None
 
-    async def _recorded(
-        self, event: Event, started: Seen, change: Callable[[Marker, Mark], Change]
-    ) -> Marker | None:
+    async def _write_record(
+        self, event: Event, started: SeenMark, change: Callable[[EffectMarker, Mark], Change]
+    ) -> EffectMarker | None:
         """While the store is away it is tried again: given up, the effect would run twice (``record-after``)."""
         assert started.mark is not None, "an effect that was started has its mark"
-        seen: Seen | None = started
+        seen: SeenMark | None = started
         while True:
             try:
                 seen = seen or await self.ledger.read(event.aggregate, event.id, fenced=True)

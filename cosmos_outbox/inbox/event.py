@@ -7,20 +7,12 @@ so that subscribers see no gap, and tells nothing of what changed.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any
+
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 
 NOTICE = "EventDiscarded"
 """The action of every notice."""
-
-
-class AggregateKey(NamedTuple):
-    """An aggregate's type and id; ids are unique within a type."""
-
-    type: str
-    id: str
-
-    def __str__(self) -> str:
-        return f"{self.type} {self.id}"
 
 
 @dataclass(frozen=True)

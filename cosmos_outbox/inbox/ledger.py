@@ -7,17 +7,17 @@ call. Every call raises StoreAway when it was not answered.
 from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
 
-from cosmos_outbox.inbox.effect import Mark, Marker, Seen
-from cosmos_outbox.inbox.event import AggregateKey
+from cosmos_outbox.inbox.effect import EffectMarker, Mark, SeenMark
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 
 
 class Ledger(Protocol):
     """The markers and marks of one subscriber."""
 
-    async def read(self, key: AggregateKey, event_id: str, *, fenced: bool) -> Seen:
+    async def read(self, key: AggregateKey, event_id: str, *, fenced: bool) -> SeenMark:
         """An aggregate's marker, and the mark of one event. Unless fenced, each may be old, and its absence too."""
 
-    async def write(self, key: AggregateKey, marker: Marker, mark: Mark) -> Seen:
+    async def write(self, key: AggregateKey, marker: EffectMarker, mark: Mark) -> SeenMark:
         """Store both, each over its version (None: only if there is none). Returns them with their new versions.
 
         An earlier attempt whose answer was lost may have stored them: that is RecordChanged as well.

@@ -7,13 +7,14 @@ only that the effect was started.
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from cosmos_outbox.inbox.effect import Marker, Seen
-from cosmos_outbox.inbox.event import AggregateKey, Event
+from cosmos_outbox.inbox.effect import EffectMarker, SeenMark
+from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 
 MOST = 1_000
 """How many are kept; the oldest goes first. A process runs some dozen effects at a time."""
 
-Record = Callable[[Seen], Awaitable[Marker | None]]
+Record = Callable[[SeenMark], Awaitable[EffectMarker | None]]
 """Writes what became of an effect, over a marker and a mark that say that this process has started it."""
 
 
@@ -32,7 +33,7 @@ class Owed:
         if len(self._records) > MOST:
             del self._records[next(iter(self._records))]
 
-    def of(self, event: Event, seen: Seen) -> Record | None:
+    def of(self, event: Event, seen: SeenMark) -> Record | None:
         """What is owed of an event whose mark still says that the call has started it; else it is owed no more."""
         by, record = self._records.get((event.aggregate, event.id), (None, None))
         if seen.mark is not None and seen.mark.is_started_by(by):

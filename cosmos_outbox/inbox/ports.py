@@ -7,7 +7,7 @@ call; an adapter gets it from a write's answer. Every call raises StoreAway when
 from typing import Protocol, TypeVar
 
 from cosmos_outbox.inbox.entry import Entry, Found, Stamp, VersionedEntry
-from cosmos_outbox.inbox.event import AggregateKey
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 
 S = TypeVar("S")
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 
-from cosmos_outbox.inbox.event import AggregateKey
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 
 MOST_LEFT = 200
 """So many unsettled aggregates are remembered by name. For more, the time up to which was compared stands still."""
@@ -100,7 +100,7 @@ class Counts:
 
 
 @dataclass(frozen=True)
-class Progress:
+class WalkProgress:
     """How far the present round has come, and what the last whole round found."""
 
     began_at: datetime
@@ -132,7 +132,7 @@ class Progress:
 
     def after(
         self, page: SeenPage, results: Sequence[Result], now: datetime, next_side: Side | None
-    ) -> "Progress":
+    ) -> "WalkProgress":
         """The progress after a page; ``next_side`` None: the last one of the round, if it is the last of its side."""
         assert self.side is not None, "a page is of a side"
         done = self if self.until is None else self._with_left(page.items, results)
@@ -155,7 +155,7 @@ class Progress:
             ended=True,
         )
 
-    def _with_left(self, items: Sequence[Seen], results: Sequence[Result]) -> "Progress":
+    def _with_left(self, items: Sequence[Seen], results: Sequence[Result]) -> "WalkProgress":
         unsettled = [seen for seen, result in zip(items, results, strict=True) if not result.is_settled]
         before = [] if self.side is Side.LEFT else [*self.left]
         new = [seen for seen in unsettled if seen.key not in before]
@@ -168,7 +168,7 @@ class Progress:
             stands_at=min(stands, default=None),
         )
 
-    def begun(self, now: datetime, first: Side, form: int) -> "Progress":
+    def begun(self, now: datetime, first: Side, form: int) -> "WalkProgress":
         """A round that begins now, after what was before."""
         return replace(
             self,

@@ -14,8 +14,9 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import from_json
 
 from cosmos_outbox.inbox.errors import Unreadable
-from cosmos_outbox.inbox.event import AggregateKey, Event
+from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.set_aside import Delivery
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 
 
 class TolerantReader(BaseModel):

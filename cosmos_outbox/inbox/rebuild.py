@@ -21,10 +21,10 @@ from typing import Generic, TypeVar
 from cosmos_outbox.inbox.decision import Because, Put
 from cosmos_outbox.inbox.entry import Entry, Stamp, VersionedEntry
 from cosmos_outbox.inbox.errors import Contended, EntryChanged
-from cosmos_outbox.inbox.event import AggregateKey
-from cosmos_outbox.inbox.progress import Progress, Result, Seen, Side
+from cosmos_outbox.inbox.progress import Result, Seen, Side, WalkProgress
 from cosmos_outbox.inbox.state import ATTEMPTS, StateInbox
 from cosmos_outbox.inbox.walk import Leg, Lists, Walk
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 
 S = TypeVar("S")
 
@@ -40,7 +40,7 @@ class Rebuild(Generic[S]):
     lists: Lists
     source_wins: bool = False
 
-    async def run(self, tell: Callable[[Progress], None]) -> Progress:
+    async def run(self, tell: Callable[[WalkProgress], None]) -> WalkProgress:
         """Go on to the end. Raises StoreAway: run it again."""
         look = self._force if self.source_wins else self._heal
         legs = {
@@ -48,19 +48,19 @@ class Rebuild(Generic[S]):
             Side.SOURCES: Leg(lambda at: self.lists.sources(at.position), look),
         }
         walk = Walk("rebuild", self.lists, legs, self.inbox.clock, tell)
-        progress = await self.lists.progress() or Progress(self.inbox.clock())
+        progress = await self.lists.progress() or WalkProgress(self.inbox.clock())
         return await walk.run(walk.begun(progress) if self._anew(progress) else progress, seconds=None)
 
-    def _anew(self, progress: Progress) -> bool:
+    def _anew(self, progress: WalkProgress) -> bool:
         return self.source_wins or self.inbox.clock() - progress.began_at > GOES_ON
 
     async def _heal(self, seen: Seen) -> Result:
         for _ in range(ATTEMPTS):
             with suppress(EntryChanged):
-                return await self._healed(seen)
+                return await self._heal_entry(seen)
         raise Contended(f"{seen.key} changed at each of {ATTEMPTS} attempts")
 
-    async def _healed(self, seen: Seen) -> Result:
+    async def _heal_entry(self, seen: Seen) -> Result:
         """Raises EntryChanged."""
         read = await self.inbox.entries.read(seen.key)
         if read is None and seen.deleted:
@@ -69,14 +69,14 @@ class Rebuild(Generic[S]):
             found = await self.inbox.source.read(seen.key)
             if found is not None and found.sequence == read.entry.last_sequence:
                 return (
-                    Result.RIGHT if found.state == read.entry.state else await self._restated(seen.key, read)
+                    Result.RIGHT if found.state == read.entry.state else await self._restate(seen.key, read)
                 )
         result = await self.inbox.heal(seen.key)
         if not isinstance(result, Put):
             return Result.RIGHT
         return Result.REWRITTEN if result.because is Because.FORM else Result.HEALED
 
-    async def _restated(self, key: AggregateKey, read: VersionedEntry[S]) -> Result:
+    async def _restate(self, key: AggregateKey, read: VersionedEntry[S]) -> Result:
         """Write the state of the entry's own sequence, of which a version that knew fewer fields kept a part."""
         found = await self.inbox.source.newest(key)
         if found is None or found.state is None or found.sequence != read.entry.last_sequence:

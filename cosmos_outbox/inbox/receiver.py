@@ -23,7 +23,7 @@ from datetime import datetime
 from cosmos_outbox.inbox import telemetry
 from cosmos_outbox.inbox.errors import InboxError, StoreAway, Unreadable
 from cosmos_outbox.inbox.event import Event
-from cosmos_outbox.inbox.set_aside import Delivery, Record, SetAside, State
+from cosmos_outbox.inbox.set_aside import Delivery, Record, RecordState, SetAside
 from cosmos_outbox.inbox.state import utc_now
 from cosmos_outbox.inbox.streak import Streak
 
@@ -64,9 +64,9 @@ class Receiver:
     async def receive(self, delivery: Delivery) -> None:
         """Apply a message or set it aside; when this returns, the message is done. Raises StoreAway, having waited."""
         with telemetry.of_subscription(delivery.subscription):
-            await self._received(delivery)
+            await self._receive(delivery)
 
-    async def _received(self, delivery: Delivery) -> None:
+    async def _receive(self, delivery: Delivery) -> None:
         self._tell(delivery)
         give_up_at, pause = self.time() + WAIT_SECONDS, FIRST_PAUSE_SECONDS
         while True:
@@ -105,14 +105,16 @@ class Receiver:
             try:
                 event = self._event(delivery)
             except Unreadable as error:
-                await self._add(Record.of(delivery, None, State.REFUSED, f"{error} ({reason})", self.now()))
+                await self._add(
+                    Record.of(delivery, None, RecordState.REFUSED, f"{error} ({reason})", self.now())
+                )
                 return
             if event is not None:
-                await self._add(Record.of(delivery, event, State.WAITING, reason, self.now()))
+                await self._add(Record.of(delivery, event, RecordState.WAITING, reason, self.now()))
 
     async def _add(self, record: Record) -> None:
         await self.set_aside.add(record)
-        refused = record.state is State.REFUSED
+        refused = record.state is RecordState.REFUSED
         telemetry.decided(telemetry.Outcome.REFUSED if refused else telemetry.Outcome.SET_ASIDE)
 
     def _event(self, delivery: Delivery) -> Event | None:
@@ -128,14 +130,14 @@ class Receiver:
         try:
             event = self._event(delivery)
         except Unreadable as error:
-            record = Record.of(delivery, None, State.REFUSED, str(error), self.now())
+            record = Record.of(delivery, None, RecordState.REFUSED, str(error), self.now())
             await self._add(record)
             _log.error("refused message %s: %s. Its record is %s", delivery.message_id, error, record.id)
             return
         if event is not None:
-            await self._tried(delivery, event)
+            await self._try(delivery, event)
 
-    async def _tried(self, delivery: Delivery, event: Event) -> None:
+    async def _try(self, delivery: Delivery, event: Event) -> None:
         pause, left = FAILURE_PAUSE_SECONDS, FAILURES
         while True:
             try:
@@ -155,7 +157,7 @@ class Receiver:
 
     async def _put_aside(self, delivery: Delivery, event: Event, error: Exception) -> None:
         reason = told(error)
-        record = Record.of(delivery, event, State.WAITING, reason, self.now())
+        record = Record.of(delivery, event, RecordState.WAITING, reason, self.now())
         await self._add(record)
         self.streak.set_aside(event.aggregate, _cause(error), reason)
         _log.error(

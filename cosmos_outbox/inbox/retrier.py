@@ -26,10 +26,10 @@ from cosmos_outbox.inbox.errors import (
     StoreAway,
     Unreadable,
 )
-from cosmos_outbox.inbox.event import AggregateKey
 from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS, Handle, Read, told
-from cosmos_outbox.inbox.set_aside import Record, RecordPage, SetAside, State
+from cosmos_outbox.inbox.set_aside import Record, RecordPage, RecordState, SetAside
 from cosmos_outbox.inbox.state import utc_now
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 
 AWAY_AT = 5
 """How many aggregates in a row must find the store away before a run takes it to be away for all."""
@@ -48,11 +48,11 @@ class Tried:
     waiting: int = 0
     overdue: int = 0
 
-    def plus(self, states: Sequence[State]) -> "Tried":
+    def plus(self, states: Sequence[RecordState]) -> "Tried":
         """With some more records, which are in these states now."""
         return Tried(
-            self.applied + states.count(State.APPLIED),
-            self.waiting + states.count(State.WAITING),
+            self.applied + states.count(RecordState.APPLIED),
+            self.waiting + states.count(RecordState.WAITING),
             self.overdue,
         )
 
@@ -114,11 +114,11 @@ class Retrier:
         states = [record.state]
         if record.state.is_open:
             states = [*await self._in_order(record.aggregate, before=record)] if record.aggregate else []
-            if State.WAITING not in states:
+            if RecordState.WAITING not in states:
                 states.append(await self._try(record))
-        if not states[-1].is_open and states[-1] is not State.APPLIED:
+        if not states[-1].is_open and states[-1] is not RecordState.APPLIED:
             raise NotApplied(f"this record is closed as {states[-1].value}: nothing is left to apply")
-        if states[-1] is not State.APPLIED:
+        if states[-1] is not RecordState.APPLIED:
             raise NotApplied(
                 "this record, or one of its aggregate before it, cannot be applied: read their reasons, remove the "
                 "cause, then apply again"
@@ -140,7 +140,7 @@ class Retrier:
             if self.give_up is not None:  # discard-marks
                 await self.give_up(record, reason)
             try:
-                await self.set_aside.change(record, State.DISCARDED, reason, attempts=record.attempts)
+                await self.set_aside.change(record, RecordState.DISCARDED, reason, attempts=record.attempts)
             except (
                 RecordChanged
             ):  # perhaps by this call: the store's client repeats a write whose answer was lost
@@ -152,16 +152,16 @@ class Retrier:
                 return
         if record.state.is_open:
             raise RecordChanged("somebody else changed the record: call again")
-        if record.state is not State.DISCARDED:
+        if record.state is not RecordState.DISCARDED:
             raise RecordChanged(f"this record is closed as {record.state.value}: nothing is left to discard")
 
     async def page(self, size: int, continuation_token: str | None) -> RecordPage:
         """Open records, oldest first."""
         return await self.set_aside.page(size, continuation_token)
 
-    async def counts(self) -> Mapping[State, int]:
+    async def counts(self) -> Mapping[RecordState, int]:
         """How many records are open, by state. Raises StoreAway."""
-        return {state: await self.set_aside.count(state) for state in State if state.is_open}
+        return {state: await self.set_aside.count(state) for state in RecordState if state.is_open}
 
     async def show(self, record_id: str) -> Record:
         """One open record with its message. Raises NotSetAside, StoreAway."""
@@ -183,17 +183,17 @@ class Retrier:
                 record.set_aside_at.isoformat(),
                 record.reason,
             )
-            await self._changed(record, State.OVERDUE, record.reason)
+            await self._change(record, RecordState.OVERDUE, record.reason)
             closed += 1
         return closed
 
-    async def _of_one(self, aggregate: AggregateKey | None, until: float) -> list[State]:
+    async def _of_one(self, aggregate: AggregateKey | None, until: float) -> list[RecordState]:
         """As :meth:`_in_order`; an effect that is running elsewhere hits this aggregate alone, and is no failure."""
         try:
             return await self._in_order(aggregate, until=until)
         except EffectRunning as error:
             _log.info("a record of %s is tried again by the next run: %s", aggregate, error)
-            return [State.WAITING]
+            return [RecordState.WAITING]
 
     async def _put_last(self, seen: Record) -> None:
         """Move the record by which its aggregate was found, if it was not tried: it may wait behind another.
@@ -207,10 +207,10 @@ class Retrier:
 
     async def _in_order(
         self, aggregate: AggregateKey | None, before: Record | None = None, until: float = math.inf
-    ) -> list[State]:
+    ) -> list[RecordState]:
         """Try what waits of an aggregate, up to the first that cannot be applied."""
         records = [each async for each in self.set_aside.waiting(aggregate)]
-        states: list[State] = []
+        states: list[RecordState] = []
         for each in sorted(records, key=_order):
             if _time() >= until or (before is not None and _order(each) >= _order(before)):
                 break
@@ -218,14 +218,14 @@ class Retrier:
             if record is None:
                 continue
             states.append(await self._try(record))
-            if states[-1] is State.WAITING:
+            if states[-1] is RecordState.WAITING:
                 break
         return states
 
-    async def _try(self, record: Record) -> State:
+    async def _try(self, record: Record) -> RecordState:
         """The record's new state. Raises StoreAway."""
         if record.delivery is None:
-            return await self._changed(record, State.REFUSED, "the message was too large to keep")
+            return await self._change(record, RecordState.REFUSED, "the message was too large to keep")
         try:
             event = self.read(record.delivery)
             if event is not None:
@@ -235,12 +235,12 @@ class Retrier:
         except StoreAway:
             raise
         except Unreadable as error:
-            return await self._changed(record, State.REFUSED, str(error))
+            return await self._change(record, RecordState.REFUSED, str(error))
         except Exception as error:  # noqa: BLE001 - it hits this aggregate alone, and the record tells an operator
-            return await self._changed(record, State.WAITING, told(error))
-        return await self._changed(record, State.APPLIED, record.reason)
+            return await self._change(record, RecordState.WAITING, told(error))
+        return await self._change(record, RecordState.APPLIED, record.reason)
 
-    async def _changed(self, record: Record, state: State, reason: str) -> State:
+    async def _change(self, record: Record, state: RecordState, reason: str) -> RecordState:
         """The record's state now: the one in which somebody else has closed it meanwhile, or else the new one."""
         try:
             await self.set_aside.change(record, state, reason, attempts=record.attempts + 1)

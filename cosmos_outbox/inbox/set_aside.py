@@ -12,10 +12,11 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Protocol
 
-from cosmos_outbox.inbox.event import AggregateKey, Event
+from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 
 
-class State(StrEnum):
+class RecordState(StrEnum):
     """What is to become of a record, or has become of it."""
 
     WAITING = "waiting"
@@ -27,7 +28,7 @@ class State(StrEnum):
     @property
     def is_open(self) -> bool:
         """Whether somebody has to do something about the record: the timer, or an operator."""
-        return self in (State.WAITING, State.REFUSED)
+        return self in (RecordState.WAITING, RecordState.REFUSED)
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Record:
     """A message that was set aside. ``delivery`` None: the record is closed, or the body was too large to keep."""
 
     id: str
-    state: State
+    state: RecordState
     reason: str
     """Why, without personal data; of a discarded one the operator's words."""
     set_aside_at: datetime
@@ -69,7 +70,9 @@ class Record:
     version: str | None = None
 
     @classmethod
-    def of(cls, delivery: Delivery, event: Event | None, state: State, reason: str, at: datetime) -> "Record":
+    def of(
+        cls, delivery: Delivery, event: Event | None, state: RecordState, reason: str, at: datetime
+    ) -> "Record":
         """A new record; ``event`` None: the message is none."""
         return cls(
             id=delivery.record_id,
@@ -106,7 +109,7 @@ class SetAside(Protocol):
     async def page(self, size: int, continuation_token: str | None) -> RecordPage:
         """Open records, oldest first. Raises UnknownContinuation of the store's adapter."""
 
-    async def count(self, state: State) -> int:
+    async def count(self, state: RecordState) -> int:
         """How many records are in this state."""
 
     async def get(self, record_id: str) -> Record:
@@ -118,5 +121,5 @@ class SetAside(Protocol):
     def older(self, than: datetime) -> AsyncIterator[Record]:
         """The open records that were set aside before then, without their deliveries."""
 
-    async def change(self, record: Record, state: State, reason: str, *, attempts: int) -> None:
+    async def change(self, record: Record, state: RecordState, reason: str, *, attempts: int) -> None:
         """Write what became of a record, at the version that was read. Raises RecordChanged."""

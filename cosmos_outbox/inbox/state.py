@@ -30,8 +30,9 @@ from cosmos_outbox.inbox.decision import (
 )
 from cosmos_outbox.inbox.entry import Entry, Stamp
 from cosmos_outbox.inbox.errors import Contended, EntryChanged, SourceBehind
-from cosmos_outbox.inbox.event import AggregateKey, Event
+from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.ports import Entries, Source
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 
 S = TypeVar("S")
 
@@ -98,7 +99,7 @@ class StateInbox(Generic[S]):
             entry = None if read is None else read.entry
             decision = decide_on(entry)
             if isinstance(decision, Heal):
-                decision = await self._mended(key, entry, decision)
+                decision = await self._mend(key, entry, decision)
             if isinstance(decision, Complete):
                 if decision.why is Done.GONE and not attempt:
                     continue  # no-entry-fenced
@@ -113,7 +114,7 @@ class StateInbox(Generic[S]):
             return decision
         raise Contended(f"{key} changed at each of {ATTEMPTS} attempts: it is tried again later")
 
-    async def _mended(self, key: AggregateKey, entry: Entry[S] | None, heal: Heal) -> Complete | Put[S]:
+    async def _mend(self, key: AggregateKey, entry: Entry[S] | None, heal: Heal) -> Complete | Put[S]:
         result: Complete | Put[S] | Look = Look.BEHIND_A_FENCE
         if entry is not None and heal.at_least is not None:
             result = mend(entry, heal, await self.source.read(key), fenced=False)

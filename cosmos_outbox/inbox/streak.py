@@ -9,7 +9,7 @@ and would hold up the healthy ones, which setting aside is there to prevent (``d
 import logging
 from dataclasses import dataclass, field
 
-from cosmos_outbox.inbox.event import AggregateKey
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 
 TELL_AT = 20
 """How many different aggregates, since an event was applied last."""

@@ -31,10 +31,10 @@ from typing import Generic, TypeVar
 from cosmos_outbox.inbox.decision import Because, Put, hides
 from cosmos_outbox.inbox.entry import Entry, Found
 from cosmos_outbox.inbox.errors import EntryChanged
-from cosmos_outbox.inbox.event import AggregateKey
-from cosmos_outbox.inbox.progress import Progress, Result, Seen, SeenPage, Side
+from cosmos_outbox.inbox.progress import Result, Seen, SeenPage, Side, WalkProgress
 from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.inbox.walk import ChangeLists, Leg, Lists, Walk
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 
 S = TypeVar("S")
 
@@ -81,7 +81,7 @@ class Sweep(Generic[S]):
         rounds, look = await self.progress()
         now = self.inbox.clock()
         if look is not None and self._may_have_missed(look, rounds):
-            rounds = await self._begun_anew(rounds)
+            rounds = await self._begin_anew(rounds)
             if rounds is None:
                 return  # another one has just begun it, or will: the look comes after that
         if self.changes and self._look_is_due(look, now):
@@ -90,16 +90,16 @@ class Sweep(Generic[S]):
         if left > 0 and self._round_is_due(rounds, now):
             await self.round(rounds, seconds=left)
 
-    async def progress(self) -> tuple[Progress | None, Progress | None]:
+    async def progress(self) -> tuple[WalkProgress | None, WalkProgress | None]:
         """How far the whole rounds and the looks are; None: none has begun, or there are none. Raises StoreAway."""
         look = await self.changes.progress() if self.changes else None
         return await self.lists.progress(), look
 
-    async def look(self, progress: Progress | None, *, seconds: float) -> Progress:
+    async def look(self, progress: WalkProgress | None, *, seconds: float) -> WalkProgress:
         """Go on with the look at what was changed. Raises StoreAway."""
         changes, now = self.changes, self.inbox.clock()
         assert changes is not None, "only what is listed can be looked at"
-        progress = progress or Progress(now, since=now - BEFORE_THE_FIRST, form=changes.form)
+        progress = progress or WalkProgress(now, since=now - BEFORE_THE_FIRST, form=changes.form)
         if progress.side is None:  # the first one looks at nothing: the store's clock is not known yet
             progress = replace(
                 progress, until=progress.as_of - self.young if progress.as_of else progress.since
@@ -109,10 +109,10 @@ class Sweep(Generic[S]):
         assert until is not None, "a look that is under way has an end"
         blocked = frozenset(await self.blocked())
         legs = {
-            Side.LEFT: Leg(_left, lambda seen: self._again(seen.key, blocked, until)),
+            Side.LEFT: Leg(_list_left, lambda seen: self._again(seen.key, blocked, until)),
             Side.CHANGED: Leg(
-                lambda at: changes.changed(since, until, at.position),
-                lambda seen: self._changed(seen, blocked, until),
+                lambda at: changes.list_changed(since, until, at.position),
+                lambda seen: self._look_at_changed(seen, blocked, until),
             ),
         }
         walk = Walk("look at what was changed", changes, legs, self.inbox.clock)
@@ -120,9 +120,9 @@ class Sweep(Generic[S]):
             progress = walk.begun(progress, Side.LEFT if progress.left else Side.CHANGED)
         return await walk.run(progress, seconds=seconds)
 
-    async def round(self, progress: Progress | None, *, seconds: float) -> Progress:
+    async def round(self, progress: WalkProgress | None, *, seconds: float) -> WalkProgress:
         """Go on with the round over all. Raises StoreAway."""
-        progress = progress or Progress(self.inbox.clock())
+        progress = progress or WalkProgress(self.inbox.clock())
         blocked, young_from = frozenset(await self.blocked()), self._young_from(progress)
         legs = {
             Side.ENTRIES: Leg(
@@ -136,20 +136,20 @@ class Sweep(Generic[S]):
         }
         return await Walk("sweep", self.lists, legs, self.inbox.clock).run(progress, seconds=seconds)
 
-    def _young_from(self, progress: Progress) -> datetime:
+    def _young_from(self, progress: WalkProgress) -> datetime:
         return (progress.as_of or self.inbox.clock()) - self.young
 
-    def _may_have_missed(self, look: Progress, rounds: Progress | None) -> bool:
+    def _may_have_missed(self, look: WalkProgress, rounds: WalkProgress | None) -> bool:
         """``gone-unseen``: a source may have been deleted, and its tombstone expired, and no round has begun after."""
         as_of, since = look.as_of, look.since
         if as_of is None or since is None or as_of - since <= self.gone_after:
             return False
         return rounds is None or rounds.began_at < since + self.gone_after
 
-    async def _begun_anew(self, rounds: Progress | None) -> Progress | None:
+    async def _begin_anew(self, rounds: WalkProgress | None) -> WalkProgress | None:
         """Begin a whole round before the look moves on, else a crash after the look would forget it; None: not now."""
         now = self.inbox.clock()
-        rounds = rounds or Progress(now)
+        rounds = rounds or WalkProgress(now)
         if rounds.is_claimed(now):
             return None
         try:
@@ -157,7 +157,7 @@ class Sweep(Generic[S]):
         except EntryChanged:
             return None
 
-    def _look_is_due(self, look: Progress | None, now: datetime) -> bool:
+    def _look_is_due(self, look: WalkProgress | None, now: datetime) -> bool:
         if look is None:
             return True
         if look.is_claimed(now):
@@ -168,7 +168,7 @@ class Sweep(Generic[S]):
         rested = look.last_ended_at is None or now - look.last_ended_at >= LOOK_EVERY
         return rested and self._young_from(look) > since  # a clock that went back has nothing new
 
-    def _round_is_due(self, rounds: Progress | None, now: datetime) -> bool:
+    def _round_is_due(self, rounds: WalkProgress | None, now: datetime) -> bool:
         if rounds is None or rounds.last_ended_at is None or rounds.form != self.lists.form:
             return rounds is None or not rounds.is_claimed(now)
         if rounds.is_claimed(now):
@@ -215,7 +215,9 @@ class Sweep(Generic[S]):
             return Result.YOUNG
         return Result.BLOCKED if seen.key in blocked else await self._heal(seen.key)
 
-    async def _changed(self, seen: Seen, blocked: Collection[AggregateKey], young_from: datetime) -> Result:
+    async def _look_at_changed(
+        self, seen: Seen, blocked: Collection[AggregateKey], young_from: datetime
+    ) -> Result:
         """The entry of a source that was changed. Where it is as the list shows the source, nothing more is read."""
         read = await self.inbox.entries.read(seen.key)
         if read is None:
@@ -242,7 +244,7 @@ class Sweep(Generic[S]):
         found: Found[S] | None = await self.inbox.source.read(key)
         sequence, deleted = (found.sequence, found.state is None) if found else (0, True)
         changed_at = found.changed_at if found else None
-        return await self._changed(Seen(key, sequence, deleted, changed_at), blocked, until)
+        return await self._look_at_changed(Seen(key, sequence, deleted, changed_at), blocked, until)
 
     async def _beside(self, key: AggregateKey, entry: Entry[S]) -> Result:
         """What an entry means for a source that a list shows as living; that list may be an old one."""
@@ -273,7 +275,7 @@ class Sweep(Generic[S]):
             await self.lists.mark(seen.key, read.version, self.inbox.clock() if blocked else None)
 
 
-async def _left(progress: Progress) -> SeenPage:
+async def _list_left(progress: WalkProgress) -> SeenPage:
     """What an earlier look left, as one page."""
     return SeenPage([Seen(key, 0, deleted=False, changed_at=None) for key in progress.left], None)
 

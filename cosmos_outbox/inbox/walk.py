@@ -21,9 +21,9 @@ from typing import Protocol
 
 from cosmos_outbox.inbox.away import Away
 from cosmos_outbox.inbox.errors import EntryChanged, StoreAway
-from cosmos_outbox.inbox.event import AggregateKey
-from cosmos_outbox.inbox.progress import Counts, Progress, Result, Seen, SeenPage, Side
+from cosmos_outbox.inbox.progress import Counts, Result, Seen, SeenPage, Side, WalkProgress
 from cosmos_outbox.inbox.receiver import told
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 
 AT_ONCE = 8
 """How many aggregates are looked at at the same time."""
@@ -60,17 +60,17 @@ class Lists(Protocol):
     async def mark(self, key: AggregateKey, version: str, since: datetime | None) -> None:
         """Note in an entry since when it is blocked, at the version that was read. Raises EntryChanged."""
 
-    async def progress(self) -> Progress | None:
+    async def progress(self) -> WalkProgress | None:
         """The progress that was saved last."""
 
-    async def save(self, progress: Progress) -> Progress:
+    async def save(self, progress: WalkProgress) -> WalkProgress:
         """Save at the version that was loaded; with the new one. Raises EntryChanged: somebody else walks."""
 
 
 class ChangeLists(Lists, Protocol):
     """Lists of which it can be asked what was changed, too."""
 
-    async def changed(self, since: datetime, until: datetime, position: str | None) -> SeenPage:
+    async def list_changed(self, since: datetime, until: datetime, position: str | None) -> SeenPage:
         """A page of the sources that were last changed in that time, by the store's clock."""
 
 
@@ -81,7 +81,7 @@ Look = Callable[[Seen], Awaitable[Result]]
 class Leg:
     """One side of a walk: what it goes over, and what is done with each aggregate."""
 
-    page: Callable[[Progress], Awaitable[SeenPage]]
+    page: Callable[[WalkProgress], Awaitable[SeenPage]]
     """The page at the progress."""
     look: Look
 
@@ -94,14 +94,14 @@ class Walk:
     lists: Lists
     legs: Mapping[Side, Leg]
     now: Callable[[], datetime]
-    tell: Callable[[Progress], None] = lambda _: None
+    tell: Callable[[WalkProgress], None] = lambda _: None
     """Called after each page."""
 
-    def begun(self, progress: Progress, first: Side | None = None) -> Progress:
+    def begun(self, progress: WalkProgress, first: Side | None = None) -> WalkProgress:
         """A round that begins now, at the first leg unless another one is given."""
         return progress.begun(self.now(), first or next(iter(self.legs)), self.lists.form)
 
-    async def run(self, progress: Progress, *, seconds: float | None) -> Progress:
+    async def run(self, progress: WalkProgress, *, seconds: float | None) -> WalkProgress:
         """Go on, to the end of the round or for so many seconds. Raises StoreAway."""
         if progress.side is None or progress.form != self.lists.form:  # progress-of-its-form
             progress = self.begun(progress)
@@ -121,18 +121,18 @@ class Walk:
             self._log_end(progress)
         return progress
 
-    async def _page(self, progress: Progress, away: Away) -> Progress:
+    async def _page(self, progress: WalkProgress, away: Away) -> WalkProgress:
         side = progress.side
         assert side is not None, "a round is under way"
         page = await self.legs[side].page(progress)
         is_held = progress.moved_at is not None and self.now() - progress.moved_at >= HELD
         if is_held:
             away = Away(len(page.items) + 1)
-        results = await self._looked(side, page.items, away)
+        results = await self._look_at(side, page.items, away)
         again = [number for number, result in enumerate(results) if result is Result.AWAY]
         if again and (len(again) < AWAY_AT or not is_held):  # else that would take all the time of a run
             each_for_itself = Away(len(again) + 1)
-            second = await self._looked(side, [page.items[number] for number in again], each_for_itself)
+            second = await self._look_at(side, [page.items[number] for number in again], each_for_itself)
             if each_for_itself.in_a_row < len(again):
                 away.answered()
             for number, result in zip(again, second, strict=True):
@@ -141,7 +141,7 @@ class Walk:
         sides = [*self.legs, None]
         return await self.lists.save(progress.after(page, results, self.now(), sides[sides.index(side) + 1]))
 
-    async def _looked(self, side: Side, items: Sequence[Seen], away: Away) -> list[Result]:
+    async def _look_at(self, side: Side, items: Sequence[Seen], away: Away) -> list[Result]:
         """Raises StoreAway: it is away for all."""
         look, places = self.legs[side].look, asyncio.Semaphore(AT_ONCE)
 
@@ -171,7 +171,7 @@ class Walk:
             text = "the %s leaves %d of %d %s to its next round, the first is %s: %s"
             _log.error(text, self.name, missed, len(items), side.value, first, away.error)
 
-    def _log_end(self, progress: Progress) -> None:
+    def _log_end(self, progress: WalkProgress) -> None:
         counts = progress.last_counts
         assert counts is not None, "a round has ended"
         if counts == Counts():

@@ -21,21 +21,21 @@ from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.fences import fence_everywhere
 from cosmos_outbox.cosmos.store.item import Item
 from cosmos_outbox.cosmos.store.partition_key import Key, at
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.operations.past_events import (
     MOST_PARKED,
     NO_LIMIT,
     Parked,
     Past,
     PastEvent,
-    Reading,
+    ReadBeside,
     expired,
     newest_first,
     only_parked,
     past_event,
     written_at,
 )
-from cosmos_outbox.operations.relay_status import Progress, RelayObserver
-from cosmos_outbox.outbox.aggregate import AggregateKey
+from cosmos_outbox.operations.relay_status import KeyProgress, RelayObserver
 from cosmos_outbox.outbox.errors import AggregateNotFound
 from cosmos_outbox.outbox.marker import Marker
 from cosmos_outbox.outbox.parking_lot import ParkingLot
@@ -91,12 +91,12 @@ class AggregatePast:
             Throttled, Unavailable, Misconfigured: the store cannot be asked.
         """
         try:
-            stored = await self._stored(aggregate, size, before)
+            stored = await self._read_stored(aggregate, size, before)
         except StoreFailed as error:
             raise error.failure.error() from error
         key = stored.partition_key or aggregate.id
         token = self.container.seen(key)
-        reading = Reading(await self._progress(key, token), token, await self._parked(aggregate))
+        reading = ReadBeside(await self._progress(key, token), token, await self._read_parked(aggregate))
         parked = reading.parked
         if stored.partition_key is None and not parked.events:
             raise AggregateNotFound(f"nothing is stored of {aggregate}: it never was, or all has expired")
@@ -117,7 +117,7 @@ class AggregatePast:
             reading.progress,
         )
 
-    async def _progress(self, partition_key: Key, session_token: str | None) -> Progress:
+    async def _progress(self, partition_key: Key, session_token: str | None) -> KeyProgress:
         """How far the relay is, by a replica that is new enough, if one is met in a few looks."""
         for _ in range(_LOOKS):
             progress = await self.observer.progress(partition_key)
@@ -126,7 +126,7 @@ class AggregatePast:
                 break
         return progress
 
-    async def _stored(self, aggregate: AggregateKey, size: int, before: int | None) -> _Stored:
+    async def _read_stored(self, aggregate: AggregateKey, size: int, before: int | None) -> _Stored:
         state, found = await (self._own_place(aggregate) if self.own else self._place(aggregate))
         key: Key = aggregate.id if found is None else found
         of_one = {"@type": EVENT_TYPE, "@id": aggregate.id}
@@ -175,7 +175,7 @@ class AggregatePast:
             if found or token is None:
                 return found
 
-    async def _parked(self, aggregate: AggregateKey) -> Parked:
+    async def _read_parked(self, aggregate: AggregateKey) -> Parked:
         marker = (await self.lot.markers([aggregate])).get(aggregate, Marker(aggregate))
         waiting = await self.lot.waiting(aggregate, MOST_PARKED) if marker.blocked else []
         return Parked(marker, {parked.event_id: parked for parked, _ in waiting})

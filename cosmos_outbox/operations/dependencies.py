@@ -18,7 +18,7 @@ AGE_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
-class Health:
+class DependencyHealth:
     """What one look found."""
 
     name: str
@@ -38,9 +38,9 @@ class Dependency:
     """Returns if the service can be used. Raises an OutboxError or an InfraError."""
     age_seconds: float = AGE_SECONDS
     _looking: asyncio.Lock = field(default_factory=asyncio.Lock, repr=False)
-    _last: tuple[float, Health] | None = field(default=None, repr=False)
+    _last: tuple[float, DependencyHealth] | None = field(default=None, repr=False)
 
-    async def health(self) -> Health:
+    async def health(self) -> DependencyHealth:
         """The newest look, which ended at most ``age_seconds`` ago. Raises nothing: an outage is an answer."""
         async with self._looking:
             clock = asyncio.get_running_loop().time
@@ -49,7 +49,7 @@ class Dependency:
                 self._last = clock(), found  # a look may take longer than its answer is good for
             return self._last[1]
 
-    async def _look(self, began: float) -> Health:
+    async def _look(self, began: float) -> DependencyHealth:
         detail = None
         try:
             async with asyncio.timeout(LOOK_SECONDS):
@@ -59,4 +59,4 @@ class Dependency:
         except (OutboxError, InfraError) as error:
             detail = str(error)
         took = asyncio.get_running_loop().time() - began
-        return Health(self.name, detail is None, round(1000 * took), detail)
+        return DependencyHealth(self.name, detail is None, round(1000 * took), detail)

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Protocol
 from cosmos_outbox.cosmos.store import changefeed
 from cosmos_outbox.cosmos.upkeep.erasure import ParkedEraser, PartitionEraser
 from cosmos_outbox.inbox.errors import InboxError
-from cosmos_outbox.operations.leaving import REASON, forwarded, noted, unparked
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.operations.leaving import REASON, note_erased, unpark, wait_until_forwarded
 from cosmos_outbox.operations.relay_status import RelayObserver
-from cosmos_outbox.outbox.aggregate import AggregateKey
 from cosmos_outbox.outbox.errors import OutboxError
 from cosmos_outbox.outbox.parking import Parking
 from cosmos_outbox.settings.errors import NotErased, NotForwardedYet
@@ -63,18 +63,18 @@ class Eraser:
             dead letters of which nothing is known.
             OutboxError, InboxError: the store or the broker could not be used, or others changed the same documents.
         """
-        yield await self._deleted(key)
-        left, lsn = await self._forwarded(key, patience_seconds)
+        yield await self._delete(key)
+        left, lsn = await self._wait_until_forwarded(key, patience_seconds)
         yield left
-        await noted(self.observer.lot, key, lsn)
-        yield await self._unparked(key)
-        dead_letters, emptied = await self._collected()
+        await note_erased(self.observer.lot, key, lsn)
+        yield await self._unpark(key)
+        dead_letters, emptied = await self._collect_all()
         records = await self.set_aside.erase(key.id)
         yield f"{dead_letters}, {records} record(s) of messages set aside emptied"
         yield "entries emptied" if await self.empty_read_model(key) else "no entry to empty"
         yield f"{await self.partition.erase(key.id)} document(s) of events, requests and the {key.type} emptied"
         yield f"{await self.parked.erase(key.id)} discarded event(s) emptied"
-        if parked := await self.parked.left(key.id):
+        if parked := await self.parked.list_left(key.id):
             raise NotErased(
                 f"all is erased but parked events in the partition of {key} that name another owner, or that came "
                 f"meanwhile: {', '.join(parked)}. Discard each with cosmos-outbox discard parked ID, then run this "
@@ -91,7 +91,7 @@ class Eraser:
                 "in it is not known. Run this command again"
             )
 
-    async def _collected(self) -> tuple[str, bool]:
+    async def _collect_all(self) -> tuple[str, bool]:
         """What was collected, in words; and whether that was all."""
         collected = 0
         while True:
@@ -101,22 +101,24 @@ class Eraser:
                 more = "" if found.emptied else ", and how many are left is not known"
                 return f"{collected} dead letter(s) collected{more}", found.emptied
 
-    async def _deleted(self, key: AggregateKey) -> str:
+    async def _delete(self, key: AggregateKey) -> str:
         if not (await self.partition.look(key.id)).living:
             return "deleted before, or not there"
         await self.delete(key)
         return "deleted, with its event"
 
-    async def _forwarded(self, key: AggregateKey, patience_seconds: float) -> tuple[str, int]:
+    async def _wait_until_forwarded(self, key: AggregateKey, patience_seconds: float) -> tuple[str, int]:
         """In words; and the LSN up to which the relay has forwarded, or parked, all of the aggregate."""
         held = await self.partition.look(key.id)
         lsn = changefeed.session_lsn(held.session_token)
         if not held.has_events:
             return "no event is stored", lsn
-        return await forwarded(self.observer, key, key.id, held.session_token, patience_seconds), lsn
+        return await wait_until_forwarded(
+            self.observer, key, key.id, held.session_token, patience_seconds
+        ), lsn
 
-    async def _unparked(self, key: AggregateKey) -> str:
-        sent, discarded = await unparked(self.observer, self.parking, key)
+    async def _unpark(self, key: AggregateKey) -> str:
+        sent, discarded = await unpark(self.observer, self.parking, key)
         for parking_id in await self.parked.alone(key.id):
             await self.parking.discard(parking_id, REASON)
             discarded += 1

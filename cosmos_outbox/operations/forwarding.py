@@ -11,7 +11,7 @@ from cosmos_outbox.cosmos.aggregates.documents import EventReader
 from cosmos_outbox.operations.instance import Instance
 from cosmos_outbox.outbox.errors import NotDelivered
 from cosmos_outbox.outbox.feed import FeedEvent
-from cosmos_outbox.outbox.paced import paced
+from cosmos_outbox.outbox.paced import pace
 from cosmos_outbox.outbox.page import Committed, Forwarded
 from cosmos_outbox.outbox.relay import Relay
 from cosmos_outbox.telemetry.tracing import Invocation, invoked
@@ -39,10 +39,10 @@ class Forwarding:
             async with self._in_time("forwarded"):
                 return self._counted(await self.relay.forward(await self._events(items)))
 
-    async def committed(self, items: Iterable[Mapping[str, Any]]) -> Committed:
+    async def compare(self, items: Iterable[Mapping[str, Any]]) -> Committed:
         """The first half of :meth:`forward`, which sends nothing. Raises NotDelivered."""
         async with self._in_time("compared with what was committed"):
-            return await self.relay.committed(await self._events(items))
+            return await self.relay.compare(await self._events(items))
 
     async def forward_committed(self, page: Committed) -> Forwarded:
         """The second half. Raises NotDelivered, Misconfigured."""
@@ -50,7 +50,7 @@ class Forwarding:
             return self._counted(await self.relay.forward_committed(page))
 
     async def _events(self, items: Iterable[Mapping[str, Any]]) -> list[FeedEvent]:
-        return [event async for some in paced(items) for event in self.events.events(some)]
+        return [event async for some in pace(items) for event in self.events.events(some)]
 
     @asynccontextmanager
     async def _in_time(self, done: str) -> AsyncIterator[None]:

@@ -5,8 +5,8 @@ import contextlib
 from dataclasses import replace
 
 from cosmos_outbox.cosmos.store.partition_key import Key
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.operations.relay_status import RelayObserver
-from cosmos_outbox.outbox.aggregate import AggregateKey
 from cosmos_outbox.outbox.errors import ConcurrentChange, NotParked, PreconditionFailed, StillUnsendable
 from cosmos_outbox.outbox.marker import Marker
 from cosmos_outbox.outbox.parking import Parking
@@ -21,7 +21,7 @@ _MOST_PARKED = 1_000
 _RACES = 5
 
 
-async def forwarded(
+async def wait_until_forwarded(
     observer: RelayObserver,
     aggregate: AggregateKey,
     partition_key: Key,
@@ -43,7 +43,7 @@ async def forwarded(
     return "the relay has forwarded all events"
 
 
-async def noted(lot: ParkingLot, aggregate: AggregateKey, lsn: int) -> None:
+async def note_erased(lot: ParkingLot, aggregate: AggregateKey, lsn: int) -> None:
     """Rule ``remember-erased``: up to this LSN all events were dealt with, and a page that comes again is dropped."""
     for _ in range(_RACES):
         marker = (await lot.markers([aggregate])).get(aggregate) or Marker(aggregate)
@@ -53,7 +53,7 @@ async def noted(lot: ParkingLot, aggregate: AggregateKey, lsn: int) -> None:
     raise ConcurrentChange(f"others changed the parked events of {aggregate} each time: run this again")
 
 
-async def unparked(observer: RelayObserver, parking: Parking, aggregate: AggregateKey) -> tuple[int, int]:
+async def unpark(observer: RelayObserver, parking: Parking, aggregate: AggregateKey) -> tuple[int, int]:
     """Rule: a parked event is sent or discarded, never just removed. Returns how many were sent, how many discarded."""
     sent, discarded = 0, 0
     for _ in range(_MOST_PARKED):

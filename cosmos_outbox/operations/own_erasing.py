@@ -15,9 +15,9 @@ from cosmos_outbox.cosmos.store import changefeed
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.cosmos.store.partition_key import Value
 from cosmos_outbox.cosmos.upkeep.erasure import EventsEraser, ParkedEraser
-from cosmos_outbox.operations.leaving import forwarded, noted, unparked
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.operations.leaving import note_erased, unpark, wait_until_forwarded
 from cosmos_outbox.operations.relay_status import RelayObserver
-from cosmos_outbox.outbox.aggregate import AggregateKey
 from cosmos_outbox.outbox.parking import Parking
 from cosmos_outbox.settings.errors import NotErased
 
@@ -56,13 +56,13 @@ class OwnEraser:
         events = EventsEraser(self.container, aggregate, key, keep)
         parked = ParkedEraser(self.parked, self.container.paths, aggregate)
         ids, session_token = await events.look()
-        yield await forwarded(self.observer, aggregate, key, session_token, patience_seconds)
-        await noted(self.observer.lot, aggregate, changefeed.session_lsn(session_token))
-        sent, discarded = await unparked(self.observer, self.parking, aggregate)
+        yield await wait_until_forwarded(self.observer, aggregate, key, session_token, patience_seconds)
+        await note_erased(self.observer.lot, aggregate, changefeed.session_lsn(session_token))
+        sent, discarded = await unpark(self.observer, self.parking, aggregate)
         yield f"{sent} parked event(s) sent, {discarded} discarded"
         yield f"{await events.erase(ids)} event(s) removed"
         yield f"{await parked.erase(key)} discarded event(s) emptied"
-        if left := await parked.left(key):
+        if left := await parked.list_left(key):
             raise NotErased(
                 f"all is erased but events of {aggregate} that were parked meanwhile: {', '.join(left)}. Run this again"
             )

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-from cosmos_outbox.operations.relay_status import Progress
-from cosmos_outbox.outbox.aggregate import AggregateKey
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.operations.relay_status import KeyProgress
 from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent
 from cosmos_outbox.outbox.marker import Marker
 from cosmos_outbox.outbox.parking_lot import ParkedEvent
@@ -74,7 +74,7 @@ class Past:
     expired: Sequence[Expired]
     before: int | None
     """What to ask for next; None: this page is the last."""
-    progress: Progress
+    progress: KeyProgress
 
 
 @dataclass(frozen=True)
@@ -95,15 +95,15 @@ class Parked:
 
 
 @dataclass(frozen=True)
-class Reading:
+class ReadBeside:
     """What was read beside the events. ``session_token``: how new the store was after the events were read."""
 
-    progress: Progress
+    progress: KeyProgress
     session_token: str | None
     parked: Parked
 
 
-def past_event(event: FeedEvent, reading: Reading) -> PastEvent:
+def past_event(event: FeedEvent, reading: ReadBeside) -> PastEvent:
     document = event.document
     stored_at = written_at(document) if "_ts" in document else None
     shelf = reading.parked.events.get(event.id)
@@ -124,7 +124,7 @@ def past_event(event: FeedEvent, reading: Reading) -> PastEvent:
     )
 
 
-def _state(event: FeedEvent, stored_at: datetime | None, reading: Reading) -> EventState:
+def _state(event: FeedEvent, stored_at: datetime | None, reading: ReadBeside) -> EventState:
     if event.id in reading.parked.marker.discarded:
         return EventState.DISCARDED
     if reading.parked.holds(event.id, event.sequence):

@@ -69,7 +69,7 @@ class RelayStatus:
 
 
 @dataclass(frozen=True)
-class Progress:
+class KeyProgress:
     """How far the relay is in that part of the feed that holds one partition key."""
 
     as_of: datetime
@@ -130,12 +130,12 @@ class RelayObserver:
         """Without the documents that belong to no aggregate: whoever measures each minute does not pay for them."""
         feed = await self._feed_lag()
         now = self.clock()
-        blocked = await self.lot.blocked()
+        blocked = await self.lot.list_blocked()
         parked = Counter(marker.aggregate.type for marker in blocked)
         leases = [self._lease(lag, now) for lag in feed.leases]
         return RelayStatus(leases, feed.missing, parked, sum(marker.waiting for marker in blocked))
 
-    async def progress(self, partition_key: Key) -> Progress:
+    async def progress(self, partition_key: Key) -> KeyProgress:
         """How far the relay is where the changes of this key are. Raises as ``status``."""
         feed = await self._feed_lag()
         now = self.clock()
@@ -146,8 +146,8 @@ class RelayObserver:
             if lag.feed_range is not None and lag.feed_range.holds(key):
                 parts = [part for part in lag.partitions if part.feed_range.holds(key)]
                 part = parts[0] if parts else None
-                return Progress(now, lag.lease_token, lag.position, lag.waiting_since, part)
-        return Progress(now, None, None, None)
+                return KeyProgress(now, lag.lease_token, lag.position, lag.waiting_since, part)
+        return KeyProgress(now, None, None, None)
 
     async def has_forwarded(self, session_token: str) -> bool | None:
         """Whether all is forwarded or parked that the token, of all physical partitions, knows of.

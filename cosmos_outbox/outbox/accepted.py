@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from cosmos_outbox.outbox.aggregate import AggregateKey
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.feed import FeedEvent
 
 MOST = 50_000
@@ -23,7 +23,7 @@ KEPT_SECONDS = 600.0
 
 
 @dataclass
-class Accepted:
+class AcceptedEvents:
     """Which events of the pages in hand the broker has accepted."""
 
     most: int = MOST

@@ -9,10 +9,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from pydantic import AfterValidator, ValidationInfo
 
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.declared_events import DeclaredEvent, declared
 from cosmos_outbox.outbox.event import DomainEvent, WireModel
 
@@ -44,31 +45,21 @@ def input_rule(check: Callable[[Any], Any]) -> AfterValidator:
     return AfterValidator(validator)
 
 
-State = TypeVar("State", bound=AggregateState)
+StateT = TypeVar("StateT", bound=AggregateState)
 
 Numbered = Callable[[int], DomainEvent]
 """Makes an event with the sequence that it is given."""
 
 
-class AggregateKey(NamedTuple):
-    """An aggregate's type and id; ids are unique within a type. A tuple, since the relay groups thousands of events."""
-
-    type: str
-    id: str
-
-    def __str__(self) -> str:
-        return f"{self.type} {self.id}"
-
-
 @dataclass(frozen=True)
-class Changes(Generic[State]):
+class Changes(Generic[StateT]):
     """One aggregate's part of a unit of work: the new state, and the events that tell what changed."""
 
-    state: State
+    state: StateT
     events: tuple[DomainEvent, ...]
 
 
-class Aggregate(ABC, Generic[State]):
+class Aggregate(ABC, Generic[StateT]):
     """Keeps the state as subscribers know it, the state now, and the changes between the two, in order.
 
     A subclass sets ``aggregate_type`` and ``state_type`` (the model of its state), and changes its state only through
@@ -111,7 +102,7 @@ class Aggregate(ABC, Generic[State]):
                 "_created"
             )
 
-    def __init__(self, state: State, *, is_new: bool) -> None:
+    def __init__(self, state: StateT, *, is_new: bool) -> None:
         self._told = state
         self._state = state
         self._is_new = is_new
@@ -119,7 +110,7 @@ class Aggregate(ABC, Generic[State]):
         self._changed_at: datetime | None = None
 
     @classmethod
-    def load(cls, state: State) -> Self:
+    def load(cls, state: StateT) -> Self:
         """The aggregate as it is stored."""
         return cls(state, is_new=False)
 
@@ -139,7 +130,7 @@ class Aggregate(ABC, Generic[State]):
         return AggregateKey(self.aggregate_type, self.aggregate_id)
 
     @property
-    def state(self) -> State:
+    def state(self) -> StateT:
         """The state now, changes included."""
         return self._state
 
@@ -153,7 +144,7 @@ class Aggregate(ABC, Generic[State]):
         """Whether the aggregate is gone for every reader. A subclass whose aggregates can be deleted overrides this."""
         return False
 
-    def changes(self) -> Changes[State] | None:
+    def changes(self) -> Changes[StateT] | None:
         """The new state and its numbered events, or None when there is nothing to store.
 
         Each call makes new event ids: a unit of work calls this once and keeps the result.
@@ -167,12 +158,12 @@ class Aggregate(ABC, Generic[State]):
         tell += [self._teller(each, state) for each in happened]
         return Changes(state, tuple(make(sequence) for sequence, make in enumerate(tell, start=first)))
 
-    def _final_state(self, last_sequence: int) -> State:
+    def _final_state(self, last_sequence: int) -> StateT:
         changed = {each for each in self._happened if isinstance(each, str)}
         stamps = {} if self._is_new or self._changed_at is None else self._stamps(changed, self._changed_at)
         return self._state.model_copy(update={**stamps, "last_sequence": last_sequence})
 
-    def _teller(self, happened: str | Numbered, state: State) -> Numbered:
+    def _teller(self, happened: str | Numbered, state: StateT) -> Numbered:
         if not isinstance(happened, str):
             return happened
         at = self._changed_at
@@ -203,18 +194,18 @@ class Aggregate(ABC, Generic[State]):
         self._told = self._told.model_copy(update=update)
         self._happened = [*(each for each in self._happened if each not in update), event]
 
-    def _created(self, state: State, sequence: int) -> DomainEvent:
+    def _created(self, state: StateT, sequence: int) -> DomainEvent:
         """The event that says that the aggregate exists; for one that ``created_event`` cannot fill."""
         at: datetime = getattr(state, "created_at")  # noqa: B009 - declared: the state of a subclass has it
         return self._filled(self._declared[None], state, sequence, at)
 
-    def _updated(self, name: str, state: State, sequence: int, at: datetime) -> DomainEvent:
+    def _updated(self, name: str, state: StateT, sequence: int, at: datetime) -> DomainEvent:
         """The event with the new value of this property; for those that ``changed_events`` cannot fill."""
         if name not in self._declared:
             raise TypeError(self._untold(name))
         return self._filled(self._declared[name], state, sequence, at)
 
-    def _filled(self, by: DeclaredEvent, state: State, sequence: int, at: datetime) -> DomainEvent:
+    def _filled(self, by: DeclaredEvent, state: StateT, sequence: int, at: datetime) -> DomainEvent:
         values = {**by.values(self.aggregate_id, state), "sequence": sequence, "created_at": at}
         return by.event.model_validate(values, by_name=True, by_alias=False, context=STORED)
 

@@ -113,7 +113,7 @@ class Aggregates:
         newest = False
         for _ in range(ATTEMPTS):
             async with self.open_unit_of_work(origin) as work:
-                found = await _to_be_changed(
+                found = await _read_for_change(
                     work, kind, aggregate_id, partition_key, if_match=if_match, newest=newest
                 )
                 try:
@@ -138,7 +138,7 @@ class Aggregates:
         )
 
 
-async def _to_be_changed(  # noqa: PLR0913 - the address of the aggregate, and under which conditions
+async def _read_for_change(  # noqa: PLR0913 - the address of the aggregate, and under which conditions
     work: UnitOfWork,
     kind: type[A],
     aggregate_id: str,

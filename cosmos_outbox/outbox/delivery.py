@@ -21,7 +21,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Delivery:
+class Delivered:
     """How many events of one aggregate the broker certainly has, in order, and why the others were not sent."""
 
     sent: int
@@ -32,7 +32,7 @@ class Delivery:
 
 async def deliver(
     publisher: Publisher, groups: Sequence[Sequence[FeedEvent]], until: float
-) -> list[Delivery]:
+) -> list[Delivered]:
     """Send each aggregate's events up to the first that can never be sent. Returns a delivery for each group.
 
     ``until``: as :meth:`cosmos_outbox.outbox.publisher.Publisher.publish` has it.
@@ -71,18 +71,18 @@ def _unsendable(event: OutboxEvent, largest: int | None) -> str | None:
     return None
 
 
-def _delivery(events: Sequence[FeedEvent], offered: int, outcome: Outcome, largest: int | None) -> Delivery:
+def _delivery(events: Sequence[FeedEvent], offered: int, outcome: Outcome, largest: int | None) -> Delivered:
     match outcome:
         case Refused(accepted, reason, shown_by_event):
-            return Delivery(accepted, Block(events[accepted], reason, by_broker=not shown_by_event))
+            return Delivered(accepted, Block(events[accepted], reason, by_broker=not shown_by_event))
         case Unknown(accepted, reason):
-            return Delivery(accepted, waits_for=reason)
+            return Delivered(accepted, waits_for=reason)
         case Accepted():
             if offered == len(events):
-                return Delivery(offered)
+                return Delivered(offered)
             stopped = events[offered]
             if isinstance(stopped, Unread):
-                return Delivery(offered, waits_for=stopped.reason)
+                return Delivered(offered, waits_for=stopped.reason)
             why = stopped.reason if isinstance(stopped, Poison) else _unsendable(stopped, largest)
             assert why is not None, "something stopped it"
-            return Delivery(offered, Block(stopped, why))
+            return Delivered(offered, Block(stopped, why))

@@ -82,11 +82,11 @@ async def create_once(
     aggregate = make(claim.aggregate_id)
     async with open_unit_of_work(origin) as work:
         if not claim.is_new and (record := await work.requests.get(aggregate, aggregate.aggregate_id)):
-            return await replayed(work, record), True
-        return await _stored(work, aggregate, claim)
+            return await replay_answer(work, record), True
+        return await _store(work, aggregate, claim)
 
 
-async def _stored(work: UnitOfWork, aggregate: A, claim: Claim) -> tuple[Receipt[A], bool]:
+async def _store(work: UnitOfWork, aggregate: A, claim: Claim) -> tuple[Receipt[A], bool]:
     _track(work, aggregate, claim.fingerprint, claim.lifetime_seconds)
     try:
         commit = await work.commit(until=claim.usable_until)
@@ -97,7 +97,7 @@ async def _stored(work: UnitOfWork, aggregate: A, claim: Claim) -> tuple[Receipt
             raise Unavailable(
                 f"{aggregate.key} is stored, and no record of its request: send the request again"
             ) from None
-        return await replayed(work, record), True
+        return await replay_answer(work, record), True
 
 
 def _track(work: UnitOfWork, aggregate: Aggregate[Any], fingerprint: str, lifetime_seconds: int) -> None:
@@ -106,7 +106,7 @@ def _track(work: UnitOfWork, aggregate: Aggregate[Any], fingerprint: str, lifeti
     work.requests.add(RequestRecord(aggregate.aggregate_id, fingerprint, aggregate, lifetime_seconds))
 
 
-async def replayed(work: UnitOfWork, record: RequestRecord[A]) -> Receipt[A]:
+async def replay_answer(work: UnitOfWork, record: RequestRecord[A]) -> Receipt[A]:
     """The first answer again, with the ETag if the aggregate is still at the version of that answer.
 
     Raises AnswerErased.

@@ -7,7 +7,7 @@ from uuid import UUID, uuid5
 
 from pydantic import Field
 
-from cosmos_outbox.outbox.aggregate import AggregateKey
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.event import Timestamp, WireModel
 
 _NAMESPACE = UUID("8a3ef6a4-6a4f-4a0c-9c44-0a2c8e1f5d10")

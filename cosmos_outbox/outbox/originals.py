@@ -14,7 +14,7 @@ from cosmos_outbox.outbox.feed import FeedEvent
 class Originals(Protocol):
     """The events as they were committed."""
 
-    async def verified(self, events: Sequence[FeedEvent]) -> list[FeedEvent]:
+    async def verify(self, events: Sequence[FeedEvent]) -> list[FeedEvent]:
         """The same events in the same order, each as it was committed.
 
         An event comes back as Poison when its original is proven gone or does not fit its digest either, and as Unread
@@ -28,7 +28,7 @@ class Originals(Protocol):
 class AsDelivered:
     """For a host that hands over what is stored, byte for byte: nothing is compared."""
 
-    async def verified(self, events: Sequence[FeedEvent]) -> list[FeedEvent]:
+    async def verify(self, events: Sequence[FeedEvent]) -> list[FeedEvent]:
         """The events as they came."""
         return list(events)
 

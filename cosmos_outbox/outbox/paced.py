@@ -11,7 +11,7 @@ AT_ONCE = 50
 """About a millisecond's work, for what takes some ten microseconds each."""
 
 
-async def paced(items: Iterable[T]) -> AsyncIterator[list[T]]:
+async def pace(items: Iterable[T]) -> AsyncIterator[list[T]]:
     """The items in slices; other tasks have their turn between two."""
     rest = iter(items)
     while some := list(islice(rest, AT_ONCE)):

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
-from cosmos_outbox.outbox.aggregate import AggregateKey
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.feed import FeedEvent
 
 
@@ -33,7 +33,7 @@ class Forwarded:
 
 
 @dataclass
-class Progress:
+class PageProgress:
     """How far one page has got."""
 
     open: dict[AggregateKey, list[FeedEvent]]

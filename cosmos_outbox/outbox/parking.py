@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox import telemetry
-from cosmos_outbox.outbox.aggregate import AggregateKey
 from cosmos_outbox.outbox.errors import (
     BeingReplayed,
     ConcurrentChange,
@@ -26,7 +26,7 @@ from cosmos_outbox.outbox.errors import (
 from cosmos_outbox.outbox.marker import Marker
 from cosmos_outbox.outbox.notice import Notice
 from cosmos_outbox.outbox.originals import AsDelivered, Originals
-from cosmos_outbox.outbox.parking_lot import ParkedEvent, ParkedPage, ParkingLot, State
+from cosmos_outbox.outbox.parking_lot import ParkedEvent, ParkedPage, ParkedState, ParkingLot
 from cosmos_outbox.outbox.publisher import Publisher
 from cosmos_outbox.outbox.relay import READING_SECONDS
 from cosmos_outbox.outbox.replay import REPLAY_SECONDS, Replay, Replayed
@@ -101,10 +101,10 @@ class Parking:
         races = 0
         while races < _RACES:
             event = await self.show(parking_id)
-            if event.state is State.DISCARDED:
+            if event.state is ParkedState.DISCARDED:
                 return
             try:
-                if await self._discarded(event, reason):
+                if await self._discard(event, reason):
                     _log.warning(
                         "discarded event %s of %s", event.event_id, event.aggregate or "no aggregate"
                     )
@@ -124,13 +124,13 @@ class Parking:
         """
         until = self.timer() + UPKEEP_SECONDS
         too_old = self.clock() - timedelta(seconds=self.max_age_seconds)
-        markers = await self.lot.blocked()
+        markers = await self.lot.list_blocked()
         telemetry.blocked([one.blocked_since for one in markers if one.blocked_since], self.clock())
         free = [one for one in markers if not one.is_replayed(self.clock())]
         turns = deque(random.sample(free, len(free)))
         while turns and self.timer() < until:
             marker = turns.popleft()
-            if not await self._tended(marker, too_old):
+            if not await self._tend(marker, too_old):
                 turns.append(marker)
         for event in await self.lot.alone_since_before(too_old):
             try:
@@ -138,10 +138,10 @@ class Parking:
             except OutboxError as error:
                 _log.warning("document %s, which belongs to no aggregate, stays: %s", event.event_id, error)
 
-    async def _tended(self, marker: Marker, too_old: datetime) -> bool:
+    async def _tend(self, marker: Marker, too_old: datetime) -> bool:
         """Rule ``timer-heals``: an aggregate in whose way no refused event stands is replayed. False: it goes on."""
         try:
-            if marker.in_the_way is None or await self._discarded_by_age(marker, too_old):
+            if marker.in_the_way is None or await self._discard_by_age(marker, too_old):
                 return (await self._replay(marker.aggregate, SHARE_SECONDS)).done
         except (NotParked, BeingReplayed, NotInTheWay):
             _log.debug("%s is tended by others", marker.aggregate)
@@ -149,7 +149,7 @@ class Parking:
             _log.warning("the parked events of %s wait: %s", marker.aggregate, error)
         return True
 
-    async def _discarded_by_age(self, marker: Marker, too_old: datetime) -> bool:
+    async def _discard_by_age(self, marker: Marker, too_old: datetime) -> bool:
         """Discard the event in the way when it is too old; False when it is to be left alone."""
         if marker.blocked_since is None or marker.blocked_since > too_old:
             return False
@@ -178,7 +178,7 @@ class Parking:
         age = (self.clock() - marker.blocked_since).total_seconds()
         return _CLOCKS_DIFFER * self.reading_seconds - age
 
-    async def _discarded(self, event: ParkedEvent, reason: str) -> bool:
+    async def _discard(self, event: ParkedEvent, reason: str) -> bool:
         """Rule ``notice``. False: it was too early: try again. Raises PreconditionFailed, NotInTheWay."""
         if event.aggregate is None:
             await self.lot.discard_alone(event, reason)

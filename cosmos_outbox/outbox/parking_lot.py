@@ -6,13 +6,13 @@ from datetime import datetime
 from enum import Enum
 from typing import Protocol
 
-from cosmos_outbox.outbox.aggregate import AggregateKey
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.feed import Document, FeedEvent, Poison
 from cosmos_outbox.outbox.marker import Marker
 from cosmos_outbox.outbox.notice import Notice
 
 
-class State(Enum):
+class ParkedState(Enum):
     """What a parked event waits for."""
 
     IN_THE_WAY = "inTheWay"
@@ -45,7 +45,7 @@ class ParkedEvent:
     sequence: int | None
     reason: str
     parked_at: datetime
-    state: State
+    state: ParkedState
     attempts: int = 0
     """How many times the broker, or the relay in its place, has refused the event."""
     attempted_at: datetime | None = None
@@ -79,7 +79,7 @@ class ParkingLot(Protocol):
     async def markers(self, aggregates: Collection[AggregateKey]) -> Mapping[AggregateKey, Marker]:
         """The markers of these aggregates, each as new as this call. Rule ``fence-before-free``."""
 
-    async def blocked(self) -> Sequence[Marker]:
+    async def list_blocked(self) -> Sequence[Marker]:
         """The markers of all parked aggregates, perhaps as they were some time ago."""
 
     async def park(self, marker: Marker, events: Sequence[FeedEvent]) -> Collection[str]:

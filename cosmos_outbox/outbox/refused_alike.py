@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from cosmos_outbox.outbox.aggregate import AggregateKey
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 
 PATIENCE_SECONDS = 600.0
 """Long enough for somebody to be told and to look; a partition of poison alone gets on by six aggregates an hour."""

@@ -17,16 +17,16 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox import telemetry
-from cosmos_outbox.outbox.accepted import Accepted
-from cosmos_outbox.outbox.aggregate import AggregateKey
-from cosmos_outbox.outbox.delivery import Block, Delivery, deliver
+from cosmos_outbox.outbox.accepted import AcceptedEvents
+from cosmos_outbox.outbox.delivery import Block, Delivered, deliver
 from cosmos_outbox.outbox.errors import NotDelivered, PreconditionFailed, Throttled, Unavailable
 from cosmos_outbox.outbox.feed import FeedEvent, Poison, Unread, by_aggregate, caused_by
 from cosmos_outbox.outbox.marker import Fate, Marker
 from cosmos_outbox.outbox.once_a_minute import OnceAMinute
 from cosmos_outbox.outbox.originals import AsDelivered, Originals
-from cosmos_outbox.outbox.page import Committed, Forwarded, Progress
+from cosmos_outbox.outbox.page import Committed, Forwarded, PageProgress
 from cosmos_outbox.outbox.parking_lot import ParkingLot
 from cosmos_outbox.outbox.publisher import Publisher
 from cosmos_outbox.outbox.refused_alike import RefusedAlike
@@ -55,18 +55,18 @@ class Relay:
     reading_seconds: float = READING_SECONDS
     """The same for all instances: how long a reading of the markers may be used."""
     guard: TtlGuard = field(default_factory=TtlGuard)
-    accepted: Accepted = field(default_factory=Accepted)
+    accepted: AcceptedEvents = field(default_factory=AcceptedEvents)
     refused_alike: RefusedAlike = field(default_factory=RefusedAlike)
     clock: Clock = utc_now
     saying: OnceAMinute = field(default_factory=OnceAMinute)
 
     async def forward(self, events: Sequence[FeedEvent]) -> Forwarded:
         """:meth:`committed` and :meth:`forward_committed` in one. Raises NotDelivered."""
-        return await self.forward_committed(await self.committed(events))
+        return await self.forward_committed(await self.compare(events))
 
-    async def committed(self, events: Sequence[FeedEvent]) -> Committed:
+    async def compare(self, events: Sequence[FeedEvent]) -> Committed:
         """Compare a page with what was committed; sends nothing, so the page before may still be under way."""
-        return Committed(events, by_aggregate(await self.originals.verified(events)))
+        return Committed(events, by_aggregate(await self.originals.verify(events)))
 
     async def forward_committed(self, page: Committed) -> Forwarded:
         """Send or park every event, each aggregate's in order.
@@ -96,7 +96,7 @@ class Relay:
         return forwarded
 
     async def _forward(self, committed: Committed) -> Forwarded:
-        page = Progress.of(committed)
+        page = PageProgress.of(committed)
         races = 0
         while page.open and races < _RACES:
             left = page.left()
@@ -112,7 +112,7 @@ class Relay:
             )
         return page.forwarded()
 
-    async def _go_on(self, page: Progress) -> None:
+    async def _go_on(self, page: PageProgress) -> None:
         """Read the markers once, and do with the open events what they allow. Raises NotDelivered."""
         usable_until = asyncio.get_running_loop().time() + self.reading_seconds
         try:
@@ -124,7 +124,7 @@ class Relay:
             self._drop_given_up(page, key, marker)
         await self._park(page, await self._send(page, known, usable_until))
 
-    def _drop_given_up(self, page: Progress, key: AggregateKey, marker: Marker) -> None:
+    def _drop_given_up(self, page: PageProgress, key: AggregateKey, marker: Marker) -> None:
         for event in [each for each in page.open[key] if marker.fate(each) is Fate.DROP]:
             _log.warning(
                 "event %s of %s was discarded by an operator: it is not sent%s",
@@ -138,7 +138,7 @@ class Relay:
             page.drop(key, event)
 
     async def _send(
-        self, page: Progress, markers: Mapping[AggregateKey, Marker], usable_until: float
+        self, page: PageProgress, markers: Mapping[AggregateKey, Marker], usable_until: float
     ) -> list[Marker]:
         """Send what can be sent. Returns the markers behind which the open events of an aggregate are to be parked."""
         offered = {
@@ -166,7 +166,7 @@ class Relay:
                 del page.open[key]
         return to_park
 
-    def _refused_alike(self, deliveries: Mapping[AggregateKey, Delivery]) -> Mapping[AggregateKey, str]:
+    def _refused_alike(self, deliveries: Mapping[AggregateKey, Delivered]) -> Mapping[AggregateKey, str]:
         """The aggregates of which the broker refuses an event as it refuses everything, and what that means."""
         refused = {
             key: delivery.block.reason
@@ -178,7 +178,7 @@ class Relay:
 
     async def _deliver(
         self, groups: Sequence[Sequence[FeedEvent]], usable_until: float
-    ) -> list[tuple[list[FeedEvent], Delivery]]:
+    ) -> list[tuple[list[FeedEvent], Delivered]]:
         """Send each group, but for what the broker is known to have, until the reading of the markers is too old.
 
         Returns the events of each group that the broker has, and why the others were not sent.
@@ -195,7 +195,7 @@ class Relay:
             results.append(([event for event in group if id(event) not in unsent], delivery))
         return results
 
-    def _drop_refused(self, page: Progress, marker: Marker, block: Block) -> None:
+    def _drop_refused(self, page: PageProgress, marker: Marker, block: Block) -> None:
         event, key = block.event, marker.aggregate
         page.drop(key, event)
         if event.id in marker.passed:
@@ -217,7 +217,7 @@ class Relay:
         if not page.open[key]:
             del page.open[key]
 
-    async def _park(self, page: Progress, markers: Sequence[Marker]) -> None:
+    async def _park(self, page: PageProgress, markers: Sequence[Marker]) -> None:
         """Park what is still open of these aggregates. What others changed meanwhile stays open."""
         places = asyncio.Semaphore(_PARKED_AT_ONCE)
 
@@ -229,7 +229,7 @@ class Relay:
             for marker in markers:
                 parking.create_task(one(marker))
 
-    async def _park_one(self, page: Progress, marker: Marker) -> None:
+    async def _park_one(self, page: PageProgress, marker: Marker) -> None:
         key = marker.aggregate
         behind = page.open[key]
         if unread := next((event for event in behind if isinstance(event, Unread)), None):
@@ -259,7 +259,7 @@ class Relay:
             caused_by(*behind),
         )
 
-    async def _park_alone(self, page: Progress, ownerless: Sequence[FeedEvent]) -> None:
+    async def _park_alone(self, page: PageProgress, ownerless: Sequence[FeedEvent]) -> None:
         for event in ownerless:
             if isinstance(event, Unread):
                 page.waiting.append(event.reason)

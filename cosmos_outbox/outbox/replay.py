@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from uuid import uuid4
 
-from cosmos_outbox.outbox.aggregate import AggregateKey
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.delivery import Block, deliver
 from cosmos_outbox.outbox.errors import (
     BeingReplayed,
@@ -95,7 +95,7 @@ class Replay:
                 else:
                     marker = await self.lot.recount(marker)
         except PreconditionFailed:  # the answer to our own change was lost, or the claim has run out
-            marker = await self._as_it_ended(aggregate)
+            marker = await self._read_outcome(aggregate)
         if marker.blocked:
             await self._give_back(marker)
             return Replayed(replayed, done=False)
@@ -106,14 +106,14 @@ class Replay:
         """The marker, with a claim of ours in it. Raises NotParked, BeingReplayed, ConcurrentChange."""
         replay = uuid4().hex
         for _ in range(_RACES):
-            marker = await self._blocked(aggregate)
+            marker = await self._read_blocked(aggregate)
             if marker.replay != replay and marker.is_replayed(self.clock()):
                 raise _being_replayed(aggregate)
             with contextlib.suppress(PreconditionFailed):
                 return await self.lot.store(marker.claimed(replay, self._claimed_until()))
         raise ConcurrentChange(f"others changed the parked events of {aggregate} each time: replay again")
 
-    async def _blocked(self, aggregate: AggregateKey) -> Marker:
+    async def _read_blocked(self, aggregate: AggregateKey) -> Marker:
         marker = (await self.lot.markers([aggregate])).get(aggregate)
         if marker is None or not marker.blocked:
             raise NotParked(f"{aggregate} is not parked: take an aggregate from the list of parked events")
@@ -132,7 +132,7 @@ class Replay:
         try:
             send_until = asyncio.get_running_loop().time() + self._seconds_to_send(marker)
             async with asyncio.timeout_at(send_until):
-                verified = await self.originals.verified(parked)
+                verified = await self.originals.verify(parked)
         except TimeoutError:
             await self._give_back(marker)
             raise NotDelivered("the events could not be sent in time: replay again later") from None
@@ -142,7 +142,7 @@ class Replay:
         self.originals.forget(sent)
         out = [event for event, _ in waiting[: delivery.sent]]
         if delivery.block is not None:
-            return await self._refused(marker, waiting, delivery.sent, sent, delivery.block)
+            return await self._take_refusal(marker, waiting, delivery.sent, sent, delivery.block)
         if delivery.waits_for is not None:
             await self.lot.settle(marker, out, lambda newest: newest.with_accepted(sent, now).given_back())
             raise NotDelivered(
@@ -160,7 +160,7 @@ class Replay:
             raise TimeoutError
         return min(self.reading_seconds, self.seconds, left)
 
-    async def _refused(
+    async def _take_refusal(
         self, marker: Marker, waiting: _Waiting, accepted: int, sent: Sequence[FeedEvent], block: Block
     ) -> tuple[Marker, int]:
         """The broker does not take an event. Raises StillUnsendable, unless it is a notice, which is dropped."""
@@ -193,7 +193,7 @@ class Replay:
         with contextlib.suppress(PreconditionFailed, Throttled, Unavailable):
             await self.lot.settle(marker, [], Marker.given_back)
 
-    async def _as_it_ended(self, aggregate: AggregateKey) -> Marker:
+    async def _read_outcome(self, aggregate: AggregateKey) -> Marker:
         """The marker after our change, or somebody else's, of which we got no answer. Raises as the replay does."""
         marker = (await self.lot.markers([aggregate])).get(aggregate) or Marker(aggregate)
         if marker.blocked and marker.in_the_way is not None and marker.refusal is not None:

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Protocol, TypeVar
 from uuid import UUID, uuid5
 
-from cosmos_outbox.outbox.aggregate import AggregateKey
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.delivery import deliver
 from cosmos_outbox.outbox.errors import NotDelivered, Throttled, Unavailable
 from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent, by_aggregate, in_order, still_of
@@ -58,7 +58,7 @@ class EventHistory(Protocol):
         """The first events of the span: a few, or all of one second. Raises Throttled, Unavailable."""
 
 
-class Nowhere:
+class DryRun:
     """A publisher for a dry run: takes everything and sends nothing."""
 
     guarantees = Guarantees(
@@ -71,7 +71,7 @@ class Nowhere:
 
 
 @dataclass
-class Progress:
+class RepublishingProgress:
     """What a run has done so far, whatever ends it."""
 
     published: int = 0
@@ -102,7 +102,7 @@ class Republishing:
     patience_seconds: float
     pause: Callable[[float], Awaitable[object]] = asyncio.sleep
 
-    async def publish(self, span: Span, progress: Progress) -> AsyncIterator[int]:
+    async def publish(self, span: Span, progress: RepublishingProgress) -> AsyncIterator[int]:
         """Publish window after window. Tells after each up to which time all is done; ``progress`` has the rest.
 
         Raises:
@@ -121,7 +121,7 @@ class Republishing:
         """The same in every attempt of this run, and in no other run."""
         return str(uuid5(self.run, event_id))
 
-    async def _publish_window(self, events: Sequence[FeedEvent], progress: Progress) -> None:
+    async def _publish_window(self, events: Sequence[FeedEvent], progress: RepublishingProgress) -> None:
         groups = by_aggregate(events)
         progress.ownerless += len(groups.pop(None, []))
         left = {
@@ -129,14 +129,16 @@ class Republishing:
         }
         await self._patiently(partial(self._attempt, left, progress))
 
-    async def _attempt(self, left: dict[AggregateKey, list[FeedEvent]], progress: Progress) -> None:
+    async def _attempt(
+        self, left: dict[AggregateKey, list[FeedEvent]], progress: RepublishingProgress
+    ) -> None:
         """Take out of ``left`` what is done. Raises NotDelivered while something is left."""
         if not left:
             return
         usable_until = asyncio.get_running_loop().time() + self.reading_seconds
         markers = await self.parking.markers(left.keys())
         _take_out(left, markers, progress)
-        groups = await self._as_committed(left)
+        groups = await self._verify(left)
         renamed = [self._renamed(group) for group in groups.values()]
         deliveries = await deliver(self.publisher, renamed, usable_until)
         waiting = None
@@ -151,12 +153,12 @@ class Republishing:
         if waiting is not None:
             raise NotDelivered(waiting)
 
-    async def _as_committed(
+    async def _verify(
         self, left: Mapping[AggregateKey, Sequence[FeedEvent]]
     ) -> dict[AggregateKey, list[FeedEvent]]:
         """Each aggregate's events as they are stored now, in order; a notice has no original."""
         stored = [(key, event) for key, group in left.items() for event in group if not _is_notice(event)]
-        verified = await self.originals.verified([event for _, event in stored])
+        verified = await self.originals.verify([event for _, event in stored])
         self.originals.forget(verified)
         groups = {key: [event for event in group if _is_notice(event)] for key, group in left.items()}
         for (key, _), event in zip(stored, verified, strict=True):
@@ -184,7 +186,9 @@ class Republishing:
 
 
 def _take_out(
-    left: dict[AggregateKey, list[FeedEvent]], markers: Mapping[AggregateKey, Marker], progress: Progress
+    left: dict[AggregateKey, list[FeedEvent]],
+    markers: Mapping[AggregateKey, Marker],
+    progress: RepublishingProgress,
 ) -> None:
     """What is parked is not published, and of what was discarded only the notice."""
     for key in [*left]:

@@ -48,7 +48,7 @@ _commit_to_accepted = _meter.create_histogram(
 
 
 @dataclass
-class Reading:
+class GaugeReading:
     """The newest value of a gauge. It is reported while it is fresh: whoever reads no more must not report for ever."""
 
     seconds: float
@@ -84,7 +84,7 @@ class LastSuccess:
 
 
 last_success = LastSuccess()
-_parked_aggregates, _parked_oldest = Reading(OFTEN), Reading(OFTEN)
+_parked_aggregates, _parked_oldest = GaugeReading(OFTEN), GaugeReading(OFTEN)
 _meter.create_observable_gauge(
     "outbox.relay.since_success", [last_success], "s", "Since this process last forwarded a page"
 )

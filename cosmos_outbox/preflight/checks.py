@@ -19,7 +19,7 @@ from cosmos_outbox.settings.inspection import CannotCheck, Denied, UnusableConne
 from cosmos_outbox.wiring.service import Service
 
 T = TypeVar("T")
-State = TypeVar("State")
+StateT = TypeVar("StateT")
 _ROLES_TAKE_TIME = "a new role takes some minutes to work"
 
 
@@ -152,7 +152,7 @@ async def _container(plan: Plan, inspection: CosmosInspection, need: cosmos_rule
     findings = list(cosmos_rules.judge(need, state, plan.settings.cosmos_database))
     if plan.as_app and state is not None and state.partition_key == need.paths.paths:
         findings.append(
-            await _tried(
+            await _try(
                 lambda: inspection.try_access(need.name, need.paths),
                 need.subject,
                 "Cosmos DB Built-in Data Contributor",
@@ -170,7 +170,7 @@ async def _servicebus(plan: Plan, credential: Credential | None) -> list[Finding
         ) as inspection:
             findings += await _topic(plan, inspection)
             if plan.as_app:
-                findings += await _tried_as_app(plan, inspection)
+                findings += await _try_as_app(plan, inspection)
     except CannotCheck as error:
         findings.append(_SERVICEBUS.unanswered(settings.servicebus, error))
     return findings
@@ -190,14 +190,12 @@ async def _topic(plan: Plan, inspection: ServiceBusInspection) -> list[Finding]:
     return findings
 
 
-async def _tried_as_app(plan: Plan, inspection: ServiceBusInspection) -> list[Finding]:
+async def _try_as_app(plan: Plan, inspection: ServiceBusInspection) -> list[Finding]:
     topic = plan.settings.servicebus_topic
     return [
-        await _tried(
-            lambda: inspection.try_sending(topic), f"topic {topic}", "Azure Service Bus Data Sender"
-        ),
+        await _try(lambda: inspection.try_sending(topic), f"topic {topic}", "Azure Service Bus Data Sender"),
         *[
-            await _tried(
+            await _try(
                 partial(inspection.try_receiving, topic, subscription),
                 f"subscription {subscription}",
                 "Azure Service Bus Data Receiver",
@@ -207,7 +205,7 @@ async def _tried_as_app(plan: Plan, inspection: ServiceBusInspection) -> list[Fi
     ]
 
 
-async def _tried(call: Callable[[], Awaitable[None]], subject: str, role: str) -> Finding:
+async def _try(call: Callable[[], Awaitable[None]], subject: str, role: str) -> Finding:
     """Whether the credential of this run may make the call that the app makes."""
     try:
         await call()

@@ -53,7 +53,7 @@ class DeadLetters:
         until, collected, emptied = _now() + seconds, 0, False
         try:
             async with self._receiver(until) as receiver:
-                while messages := await self._received(receiver, until):
+                while messages := await self._receive(receiver, until):
                     for message in messages:
                         await keep(self._delivery(message), _reason(message))
                         await in_time(receiver.complete_message(message), _now() + _SETTLE_SECONDS)
@@ -79,7 +79,7 @@ class DeadLetters:
             with suppress(*SDK_ERRORS):
                 await in_time(receiver.close(), _now() + _SETTLE_SECONDS)
 
-    async def _received(
+    async def _receive(
         self, receiver: ServiceBusReceiver, until: float
     ) -> Sequence[ServiceBusReceivedMessage]:
         """Empty: so is the queue. Raises TimeoutError: whether it is empty is not known."""

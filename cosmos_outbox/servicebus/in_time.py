@@ -32,13 +32,13 @@ async def in_time(call: Coroutine[Any, Any, T], until: float) -> T:
     try:
         await asyncio.wait({task}, timeout=max(0.0, until - asyncio.get_running_loop().time()))
     finally:
-        await _ended(task)
+        await _end(task)
     if not task.done() or task.cancelled():
         raise TimeoutError
     return task.result()
 
 
-async def _ended(task: asyncio.Task[Any]) -> None:
+async def _end(task: asyncio.Task[Any]) -> None:
     task.add_done_callback(_look_at)
     if task.done():
         return

@@ -135,12 +135,12 @@ async def try_sending(
 ) -> None:
     """Open a sender, as the relay does, and send nothing. Raises Denied, CannotCheck; within ``seconds``."""
 
-    async def opened() -> None:
+    async def open_sender() -> None:
         async with _client(connection, credential) as client, client.get_topic_sender(topic):
             pass
 
     with _reported(seconds, f"topic {topic}"):
-        await in_time(opened(), asyncio.get_running_loop().time() + seconds)
+        await in_time(open_sender(), asyncio.get_running_loop().time() + seconds)
 
 
 def _client(connection: Connection, credential: Credential | None) -> ServiceBusClient:

@@ -221,7 +221,7 @@ class ServiceBusPublisher:
         finally:
             await self._senders.give_back(sender)
         if refusal is not None:
-            await self._not_sent(page, batch, *refusal)
+            await self._handle_refusal(page, batch, *refusal)
 
     async def _refusal(self, sender: Sender, batch: Batch[_Message]) -> tuple[Verdict, str] | None:
         """Why the topic did not accept the batch; None: it did."""
@@ -259,7 +259,7 @@ class ServiceBusPublisher:
         batch = [one for one in batch if one.aggregate.stopped is None and not one.aggregate.postponed]
         return _postponed(batch) if _is_mixed(batch) and not self._mixes else batch
 
-    async def _not_sent(self, page: _Page, batch: Batch[_Message], kind: Verdict, reason: str) -> None:
+    async def _handle_refusal(self, page: _Page, batch: Batch[_Message], kind: Verdict, reason: str) -> None:
         if kind is Verdict.NOT_TOGETHER and _is_mixed(batch):
             self._mix_no_more()
             _postponed(batch)

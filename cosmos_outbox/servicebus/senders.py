@@ -190,7 +190,7 @@ class Senders:
 
     async def _open(self) -> None:
         try:
-            sender = await self._opened()
+            sender = await self._open_one()
         except Exception as error:  # noqa: BLE001 - whoever waits gets it, and knows what it is
             self._opening_is_over()
             self._refused = True
@@ -201,7 +201,7 @@ class Senders:
             self._refused = False
             self._hand_on(sender)
 
-    async def _opened(self) -> Sender:
+    async def _open_one(self) -> Sender:
         sender = Sender(self._client.get_topic_sender(self._topic))
         try:
             await sender.limits()

@@ -27,7 +27,7 @@ import aiohttp
 
 from cosmos_outbox.inbox.entry import Found
 from cosmos_outbox.inbox.errors import SourceBehind, StoreAway
-from cosmos_outbox.inbox.event import AggregateKey
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.settings.names import Named
 
 S = TypeVar("S")
@@ -83,13 +83,13 @@ class HttpSource(Generic[S]):
 
     async def read(self, key: AggregateKey) -> Found[S] | None:
         """The aggregate; it may be old, and None is no proof. Raises StoreAway, SourceBehind."""
-        _, found = await self._asked(key, {})
+        _, found = await self._ask(key, {})
         return found
 
     async def newest(self, key: AggregateKey) -> Found[S] | None:
         """The aggregate; None: it is proven to be gone. Raises StoreAway, SourceBehind."""
         fence = {"Cache-Control": "no-cache"} if self.declared.answers_newest else {}
-        status, found = await self._asked(key, fence)
+        status, found = await self._ask(key, fence)
         if found is None and not (self.declared.answers_newest or status == _GONE):
             self._must_stay_missing(key)
         return found
@@ -99,7 +99,7 @@ class HttpSource(Generic[S]):
         if self._session is not None:
             await self._session.close()
 
-    async def _asked(self, key: AggregateKey, headers: Mapping[str, str]) -> tuple[int, Found[S] | None]:
+    async def _ask(self, key: AggregateKey, headers: Mapping[str, str]) -> tuple[int, Found[S] | None]:
         if self._session is None:
             self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(CALL_SECONDS))
         url, body = f"{self.address}/{quote(key.id, safe='')}", None

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Generic, NoReturn, TypeVar
 
 from cosmos_outbox.inbox.errors import SourceBehind
-from cosmos_outbox.inbox.event import AggregateKey, Event
+from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 
 S = TypeVar("S")
 

@@ -18,9 +18,9 @@ from pydantic import BaseModel
 
 from cosmos_outbox.inbox.entry import Entry, Listed, ListedPage, Stamp, VersionedEntry
 from cosmos_outbox.inbox.errors import EntryChanged
-from cosmos_outbox.inbox.event import AggregateKey
 from cosmos_outbox.inbox.form import Condition, EntryForm
 from cosmos_outbox.inbox.state import utc_now
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.errors import UnknownContinuation
 from cosmos_outbox.outbox.once_a_minute import OnceAMinute
 from cosmos_outbox.sqlite.database import Database

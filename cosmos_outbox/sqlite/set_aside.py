@@ -9,9 +9,9 @@ from typing import Any
 from uuid import uuid4
 
 from cosmos_outbox.inbox.errors import NotSetAside, RecordChanged
-from cosmos_outbox.inbox.event import AggregateKey
-from cosmos_outbox.inbox.set_aside import Delivery, Record, RecordPage, State
+from cosmos_outbox.inbox.set_aside import Delivery, Record, RecordPage, RecordState
 from cosmos_outbox.inbox.state import utc_now
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.errors import UnknownContinuation
 from cosmos_outbox.sqlite.database import Database
 
@@ -46,21 +46,19 @@ class SqliteSetAside:
     async def waits(self, aggregate: AggregateKey) -> bool:
         """Whether a record of the aggregate waits: one is looked up, however many there are. Raises StoreAway."""
         given = {"type": aggregate.type, "id": aggregate.id}
-        return await self._listed(_OF_ONE, "id", given, 1) != []
+        return await self._list(_OF_ONE, "id", given, 1) != []
 
     async def waiting(self, aggregate: AggregateKey | None = None) -> AsyncIterator[Record]:
         """The records that wait. Raises StoreAway."""
         where, given = _WAITING, dict[str, Any]()
         if aggregate is not None:
             where, given = _OF_ONE, {"type": aggregate.type, "id": aggregate.id}
-        for record in await self._listed(where, "tried", given):
+        for record in await self._list(where, "tried", given):
             yield record
 
     async def older(self, than: datetime) -> AsyncIterator[Record]:
         """The open records from before then. Raises StoreAway."""
-        for record in await self._listed(
-            f"{_OPEN} AND set_aside_at < :than", "id", {"than": than.isoformat()}
-        ):
+        for record in await self._list(f"{_OPEN} AND set_aside_at < :than", "id", {"than": than.isoformat()}):
             yield record
 
     async def page(self, size: int, continuation_token: str | None) -> RecordPage:
@@ -72,12 +70,12 @@ class SqliteSetAside:
                 "the list cannot go on from this token: begin with the first page"
             ) from None
         where = f"{_OPEN} AND (set_aside_at, id) > (:at, :last)"
-        found = await self._listed(where, "set_aside_at, id", {"at": at, "last": last}, size + 1)
+        found = await self._list(where, "set_aside_at, id", {"at": at, "last": last}, size + 1)
         items = found[:size]
         more = json.dumps([items[-1].set_aside_at.isoformat(), items[-1].id]) if len(found) > size else None
         return RecordPage(items, more)
 
-    async def count(self, state: State) -> int:
+    async def count(self, state: RecordState) -> int:
         """How many records are in this state. Raises StoreAway."""
         query = "SELECT COUNT(*) FROM records WHERE subscription = ? AND state = ?"
         given = self.subscription, state.value
@@ -95,7 +93,7 @@ class SqliteSetAside:
             raise NotSetAside("no record has this id: it was closed long ago, or there never was one")
         return self._record(row, whole=True)
 
-    async def change(self, record: Record, state: State, reason: str, *, attempts: int) -> None:
+    async def change(self, record: Record, state: RecordState, reason: str, *, attempts: int) -> None:
         """Write what became of a record. Raises RecordChanged, StoreAway."""
         given: dict[str, Any] = {
             "subscription": self.subscription, "id": record.id, "was": record.version, "version": uuid4().hex,
@@ -113,9 +111,7 @@ class SqliteSetAside:
         if await self.database.run(lambda connection: connection.execute(query, given).rowcount) != 1:
             raise RecordChanged("somebody else changed the record: read it again")
 
-    async def _listed(
-        self, where: str, order: str, given: dict[str, Any], most: int = -1
-    ) -> Sequence[Record]:
+    async def _list(self, where: str, order: str, given: dict[str, Any], most: int = -1) -> Sequence[Record]:
         query = f"SELECT * FROM records WHERE {where} ORDER BY {order} LIMIT {most}"  # noqa: S608
         given = given | {"subscription": self.subscription}
         rows = await self.database.run(lambda connection: connection.execute(query, given).fetchall())
@@ -151,7 +147,7 @@ class SqliteSetAside:
             )
         return Record(
             id=row["id"],
-            state=State(row["state"]),
+            state=RecordState(row["state"]),
             reason=row["reason"],
             set_aside_at=datetime.fromisoformat(row["set_aside_at"]),
             message_id=row["message_id"],

@@ -8,9 +8,9 @@ from typing import Any
 from uuid import uuid4
 
 from cosmos_outbox.inbox.errors import EntryChanged
-from cosmos_outbox.inbox.event import AggregateKey
-from cosmos_outbox.inbox.progress import Counts, Progress, Seen, SeenPage, Side
+from cosmos_outbox.inbox.progress import Counts, Seen, SeenPage, Side, WalkProgress
 from cosmos_outbox.inbox.state import utc_now
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.sqlite.database import Database
 from cosmos_outbox.sqlite.entries import text_or_none, time_or_none
 
@@ -50,7 +50,7 @@ class SqliteLists:
         if await self.database.run(lambda connection: connection.execute(query, given).rowcount) != 1:
             raise EntryChanged(f"the entry of {key} has moved")
 
-    async def progress(self) -> Progress | None:
+    async def progress(self) -> WalkProgress | None:
         """The progress that was saved last. Raises StoreAway."""
         query = "SELECT * FROM progress WHERE name = ?"
         row = await self.database.run(lambda connection: connection.execute(query, (self._key,)).fetchone())
@@ -58,7 +58,7 @@ class SqliteLists:
             return None
         saved = json.loads(row["document"])
         last = saved["lastCounts"]
-        return Progress(
+        return WalkProgress(
             began_at=datetime.fromisoformat(saved["beganAt"]),
             side=Side(saved["side"]) if saved["side"] else None,
             position=saved["position"],
@@ -76,7 +76,7 @@ class SqliteLists:
             as_of=utc_now(),
         )
 
-    async def save(self, progress: Progress) -> Progress:
+    async def save(self, progress: WalkProgress) -> WalkProgress:
         """Save the progress; with its new version. Raises EntryChanged, StoreAway."""
         version = uuid4().hex
         document: dict[str, Any] = {

@@ -4,10 +4,10 @@ import time
 
 from opentelemetry.metrics import get_meter
 
-from cosmos_outbox.outbox.telemetry import OFTEN, SELDOM, Reading
+from cosmos_outbox.outbox.telemetry import OFTEN, SELDOM, GaugeReading
 
-_backlog, _oldest_waiting, _ttl_used = Reading(SELDOM), Reading(SELDOM), Reading(SELDOM)
-_set_aside, _set_aside_oldest = Reading(OFTEN), Reading(OFTEN)
+_backlog, _oldest_waiting, _ttl_used = GaugeReading(SELDOM), GaugeReading(SELDOM), GaugeReading(SELDOM)
+_set_aside, _set_aside_oldest = GaugeReading(OFTEN), GaugeReading(OFTEN)
 _of_subscriptions: dict[str, tuple[int, float, float]] = {}
 """The messages, the oldest, and when they were read. As many as the process has subscribers."""
 

@@ -21,7 +21,7 @@ MARGIN = timedelta(days=1)
 """For clocks that differ, and for a message that is on its way."""
 
 
-class Declared(Protocol):
+class DeclaredEffect(Protocol):
     """What a service declares of an effect: see :class:`cosmos_outbox.wiring.service.EffectOf`."""
 
     @property
@@ -38,7 +38,7 @@ class Declared(Protocol):
     def unsure(self) -> Unsure: ...
 
 
-def wire_effects(settings: Settings, outbox: Outbox, of: Declared) -> Subscription:
+def wire_effects(settings: Settings, outbox: Outbox, of: DeclaredEffect) -> Subscription:
     """A subscriber with effects that was there from the first event on, and the operator's work on them.
 
     Opens no connection: the first use opens it. Raises Misconfigured: ids live too long.

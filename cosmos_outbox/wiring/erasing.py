@@ -13,11 +13,10 @@ from cosmos_outbox.cosmos.upkeep.erasure import ParkedEraser, PartitionEraser, R
 from cosmos_outbox.inbox.effect_operator import EffectOperator, OpenEffect
 from cosmos_outbox.inbox.entry import Entry, Stamp
 from cosmos_outbox.inbox.errors import Contended, EntryChanged, NotInTurn, NotSetAside
-from cosmos_outbox.inbox.event import AggregateKey as EntryKey
 from cosmos_outbox.inbox.state import ATTEMPTS, StateInbox
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.operations.erasing import Eraser
 from cosmos_outbox.operations.leaving import REASON
-from cosmos_outbox.outbox.aggregate import AggregateKey
 from cosmos_outbox.outbox.erasable import Erasable
 from cosmos_outbox.outbox.errors import AggregateNotFound
 from cosmos_outbox.outbox.unit_of_work import Origin, utc_now
@@ -87,17 +86,16 @@ class _Places:
 
     async def empty(self, key: AggregateKey) -> bool:
         """Empty the entries of every read model, and give up the effects that wait. Raises StoreAway, Contended."""
-        entry_key = EntryKey(*key)
         emptied = False
         for each in self.wired.subscriptions.values():
             if each.read_model is not None:
-                emptied = await _empty_entry(each.read_model.inbox, entry_key) or emptied
+                emptied = await _empty_entry(each.read_model.inbox, key) or emptied
             if each.effects is not None:
-                emptied = await _give_up(each.effects, entry_key) or emptied
+                emptied = await _give_up(each.effects, key) or emptied
         return emptied
 
 
-async def _empty_entry(inbox: StateInbox[Any], key: EntryKey) -> bool:
+async def _empty_entry(inbox: StateInbox[Any], key: AggregateKey) -> bool:
     """Make the entry a deleted one, whatever its sequence: events that come later find it deleted.
 
     Without an entry there is nothing to do: an event that comes later finds the aggregate deleted, or gone.
@@ -115,7 +113,7 @@ async def _empty_entry(inbox: StateInbox[Any], key: EntryKey) -> bool:
     raise Contended(f"the entry of {key} changed each time: run the same command again")
 
 
-async def _give_up(operator: EffectOperator, key: EntryKey) -> bool:
+async def _give_up(operator: EffectOperator, key: AggregateKey) -> bool:
     """Give up the effects of the aggregate that nobody is done with, in their order: a waiting one holds its event."""
     found = [each async for each in _open_effects(operator) if each.aggregate == key]
     for each in sorted(found, key=lambda effect: effect.mark.sequence or 0):

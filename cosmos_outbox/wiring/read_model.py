@@ -15,12 +15,12 @@ from cosmos_outbox.cosmos.inbox.source import CosmosSource
 from cosmos_outbox.cosmos.inbox.walk_lists import CosmosLists
 from cosmos_outbox.cosmos.store.token_key import TokenKey
 from cosmos_outbox.inbox.decision import Projection
-from cosmos_outbox.inbox.event import AggregateKey
 from cosmos_outbox.inbox.form import EntryForm
 from cosmos_outbox.inbox.reading import MessageReader
 from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS
 from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.inbox.sweep import Sweep
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.settings.environment import TTL_MAX, Settings
 from cosmos_outbox.settings.names import Named
 from cosmos_outbox.wiring.kept import ReadModel
@@ -30,7 +30,7 @@ from cosmos_outbox.wiring.subscription import Subscription, wire_subscriber
 S = TypeVar("S", bound=BaseModel)
 
 
-class Declared(Protocol[S]):
+class DeclaredReadModel(Protocol[S]):
     """What a service declares of a read model: see :class:`cosmos_outbox.wiring.service.ReadModelOf`."""
 
     @property
@@ -49,13 +49,13 @@ class Declared(Protocol[S]):
     def project(self) -> Projection[S]: ...
 
 
-def wire_read_model(settings: Settings, outbox: Outbox, of: Declared[S]) -> Subscription:
+def wire_read_model(settings: Settings, outbox: Outbox, of: DeclaredReadModel[S]) -> Subscription:
     """Build a read model over the service's own container, and its subscriber. Opens no connection."""
     container = settings.name(of.container)
     entries = outbox.container(container)
 
-    async def blocked() -> Collection[AggregateKey]:
-        return [AggregateKey(*marker.aggregate) for marker in await outbox.observer.lot.blocked()]
+    async def list_blocked() -> Collection[AggregateKey]:
+        return [marker.aggregate for marker in await outbox.observer.lot.list_blocked()]
 
     inbox = StateInbox(
         CosmosEntries(entries, of.form, tombstone_seconds(settings)),
@@ -70,7 +70,7 @@ def wire_read_model(settings: Settings, outbox: Outbox, of: Declared[S]) -> Subs
     scope = f"{settings.cosmos.address}/{settings.cosmos_database}/{container}"
     reader = MessageReader(of.aggregate_type, untyped=of.untyped)
     tombstones = timedelta(seconds=settings.event_ttl_seconds)
-    sweep = Sweep(inbox, lists("sweep"), lists("sweep-changes"), blocked, tombstones)
+    sweep = Sweep(inbox, lists("sweep"), lists("sweep-changes"), list_blocked, tombstones)
     model = ReadModel(inbox, sweep, EntryListing(entries, of.form, scope, TokenKey(entries)), lists)
     subscriber = wire_subscriber(settings, outbox, settings.name(of.subscription), reader.read, inbox.handle)
     return Subscription(subscriber, read_model=model)

@@ -14,13 +14,13 @@ from typing import Any, Generic, Protocol, TypeVar
 from pydantic import BaseModel
 
 from cosmos_outbox.inbox.decision import Projection
-from cosmos_outbox.inbox.event import AggregateKey
 from cosmos_outbox.inbox.form import EntryForm, Listing
 from cosmos_outbox.inbox.ports import Entries, Source
 from cosmos_outbox.inbox.reading import MessageReader
 from cosmos_outbox.inbox.set_aside import SetAside
 from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.inbox.sweep import Sweep
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.settings.names import Named
 from cosmos_outbox.settings.subscribing import SubscriberSettings, load_subscriber
 from cosmos_outbox.sources.http import HttpApi
@@ -87,9 +87,7 @@ class ForeignReadModel(Generic[S]):
         )
         lists = partial(store.lists, self.name, form=self.form.version)
         # Another team's changes are listed nowhere here.
-        sweep = Sweep(
-            inbox, lists("sweep"), None, _none_blocked, timedelta(seconds=settings.event_ttl_seconds)
-        )
+        sweep = Sweep(inbox, lists("sweep"), None, _list_none, timedelta(seconds=settings.event_ttl_seconds))
         model = ReadModel(inbox, sweep, store.listing(self.name, self.form), lists)
         subscription = settings.name(self.subscription)
         subscriber = subscriber_over(
@@ -178,6 +176,6 @@ class SubscriberService:
         return self._per_process.taken_from(wired)
 
 
-async def _none_blocked() -> Collection[AggregateKey]:
+async def _list_none() -> Collection[AggregateKey]:
     """Whose events the publisher holds back is not told to other teams."""
     return []

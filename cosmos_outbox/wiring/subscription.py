@@ -132,7 +132,7 @@ def subscriber_over(  # noqa: PLR0913, PLR0917 - what a subscriber is made of
     """As :func:`wire_subscriber`, over records in any store."""
     limit = timedelta(seconds=settings.event_ttl_seconds)
 
-    async def traced(event: Event) -> None:
+    async def handle_traced(event: Event) -> None:
         """So that what the timer tries again is told under the id of its request too."""
         given = event.data.get("correlationId")
         with correlated(current() or (given if isinstance(given, str) else None)):
@@ -142,7 +142,7 @@ def subscriber_over(  # noqa: PLR0913, PLR0917 - what a subscriber is made of
         settings.servicebus_topic,
         subscription,
         Receiver(read, handle, records),
-        Retrier(read, traced, records, limit),
+        Retrier(read, handle_traced, records, limit),
         cache(lambda: _queues(settings, resources, subscription)),
     )
 

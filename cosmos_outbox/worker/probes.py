@@ -71,7 +71,9 @@ async def answered(address: Address | None, vitals: Vitals) -> AsyncIterator[Non
         return
     probes = _Probes(vitals)
     try:
-        server = await asyncio.start_server(probes.connected, address.host, address.port, limit=_LONGEST_HEAD)
+        server = await asyncio.start_server(
+            probes.answer_connection, address.host, address.port, limit=_LONGEST_HEAD
+        )
     except OSError as error:
         raise Misconfigured(
             f"probes cannot be answered at {address.host}, port {address.port} ({error.strerror}): choose another "
@@ -91,7 +93,7 @@ class _Probes:
         self._open: dict[asyncio.Task[None], None] = {}
         """Those that answer, the oldest first."""
 
-    async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def answer_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one request, and close."""
         mine = asyncio.current_task()
         assert mine is not None, "the server runs this in a task for each connection"

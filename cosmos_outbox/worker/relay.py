@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass
-class Forwarding:
+class ForwardingLog:
     """What was forwarded, and why events wait, lease by lease."""
 
     forwarded: int = 0
@@ -68,12 +68,12 @@ class Forwarding:
 
 
 @dataclass
-class Health:
+class RelayHealth:
     """How the relay is: what its loops did in their last round, and whether the store answers."""
 
     outbox: Outbox
     processor: "changefeed.ChangeFeedProcessor"
-    forwarding: Forwarding
+    forwarding: ForwardingLog
     stop: asyncio.Event
     tried: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the relay has tried to start: from then on it works, or waits for the store."""
@@ -129,20 +129,20 @@ async def run(service: HasOutbox, stop: asyncio.Event, address: Address | None =
     """
     health = health_of(service.outbox, stop)
     async with service.outbox.resources, probes.answered(address, health):
-        await relayed(health)
+        await work(health)
     _log.info("stopped: %d event(s) forwarded", health.forwarding.forwarded)
 
 
-def health_of(outbox: Outbox, stop: asyncio.Event, tried: asyncio.Event | None = None) -> Health:
-    """A relay that is to begin: for :func:`relayed`, once. ``tried`` is set when it has tried to start."""
-    forwarding = Forwarding()
-    return Health(outbox, _processor(outbox, forwarding), forwarding, stop, tried or asyncio.Event())
+def health_of(outbox: Outbox, stop: asyncio.Event, tried: asyncio.Event | None = None) -> RelayHealth:
+    """A relay that is to begin: for :func:`work`, once. ``tried`` is set when it has tried to start."""
+    forwarding = ForwardingLog()
+    return RelayHealth(outbox, _processor(outbox, forwarding), forwarding, stop, tried or asyncio.Event())
 
 
-async def relayed(health: Health) -> None:
+async def work(health: RelayHealth) -> None:
     """Relay until it is told to stop, and give the leases back. Raises Misconfigured."""
     outbox, processor, stop = health.outbox, health.processor, health.stop
-    if not await _started(health):
+    if not await _start(health):
         return
     health.started = True
     _log.info("the relay works")
@@ -158,17 +158,17 @@ async def relayed(health: Health) -> None:
         for task in upkeep:
             task.cancel()  # a replay that is cut off leaves its claim, which runs out
         await asyncio.wait(upkeep)
-        await _stopped(processor)
+        await _stop(processor)
 
 
-def _processor(outbox: Outbox, forwarding: Forwarding) -> "changefeed.ChangeFeedProcessor":
+def _processor(outbox: Outbox, forwarding: ForwardingLog) -> "changefeed.ChangeFeedProcessor":
     async def forward(page: Committed, context: "changefeed.ChangeFeedContext") -> None:
         forwarding.sent(context.lease_token, (await outbox.forwarding.forward_committed(page)).sent)
 
     return changefeed.ChangeFeedProcessor(
         outbox.feed,
         outbox.leases,
-        changefeed.TwoSteps(outbox.forwarding.committed, forward),
+        changefeed.TwoSteps(outbox.forwarding.compare, forward),
         instance_name=f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}",
         lease_prefix=outbox.reading.lease_prefix,
         options=changefeed.ProcessorOptions(
@@ -184,7 +184,7 @@ def _processor(outbox: Outbox, forwarding: Forwarding) -> "changefeed.ChangeFeed
     )
 
 
-async def _started(health: Health) -> bool:
+async def _start(health: RelayHealth) -> bool:
     """Start as soon as the store answers; False when the stop came first."""
     pause = _FIRST_PAUSE_SECONDS
     while not health.stop.is_set():
@@ -216,7 +216,7 @@ async def _every_minute(failing: str, work: Callable[[], Awaitable[object]], sto
             _log.error("%s, because of a bug: %s", failing, told(error))
 
 
-async def _stopped(processor: "changefeed.ChangeFeedProcessor") -> None:
+async def _stop(processor: "changefeed.ChangeFeedProcessor") -> None:
     try:
         async with asyncio.timeout(DRAIN_SECONDS):
             await processor.stop()

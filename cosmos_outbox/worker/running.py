@@ -53,7 +53,7 @@ class _Part:
     failure: str | None = None
     """Why it has ended; None: it works."""
 
-    async def kept_up(self, entered: asyncio.Event) -> None:
+    async def keep_up(self, entered: asyncio.Event) -> None:
         """Work until told to stop, whatever ends the work before. Raises until the block is ``entered``."""
         pause = _FIRST_PAUSE_SECONDS
         while not self.stop.is_set():
@@ -125,7 +125,7 @@ class Running(Generic[W]):
     health: RunningHealth
 
 
-class Declared(Protocol[W_co]):
+class DeclaredService(Protocol[W_co]):
     """A service as it is declared: one that publishes, or one that only subscribes."""
 
     def wire(self, environment: Mapping[str, str]) -> W_co:
@@ -137,7 +137,7 @@ class Declared(Protocol[W_co]):
 
 @asynccontextmanager
 async def running(
-    service: Declared[W],
+    service: DeclaredService[W],
     *,
     relay: bool = True,
     subscribers: bool = True,
@@ -160,13 +160,13 @@ async def running(
         try:
             with service.taken_from(wired):
                 for part in parts:  # one by one: nothing is received by a program that does not begin
-                    at_work.append(asyncio.create_task(part.kept_up(entered), name=part.name))
-                    await _tried(part, at_work)
+                    at_work.append(asyncio.create_task(part.keep_up(entered), name=part.name))
+                    await _wait_until_tried(part, at_work)
                 entered.set()
                 yield Running(wired, RunningHealth(parts))
         finally:
             stop.set()
-            await _ended(at_work)
+            await _end(at_work)
 
 
 def _parts(
@@ -177,7 +177,7 @@ def _parts(
 
         def relaying(part: _Part) -> tuple[vitals.Health, Awaitable[None]]:
             health = relay_worker.health_of(outbox, stop, part.tried)
-            return health, relay_worker.relayed(health)
+            return health, relay_worker.work(health)
 
         yield _Part("relay", relaying, stop)
     if subscribers and wired.subscriptions:
@@ -187,12 +187,12 @@ def _parts(
         def subscribing(part: _Part) -> tuple[vitals.Health, Awaitable[None]]:
             part.tried.set()
             health = subscriber_worker.health_of(wired, stop)
-            return health, subscriber_worker.served(wired, stop, health, slots=slots)
+            return health, subscriber_worker.serve(wired, stop, health, slots=slots)
 
         yield _Part("subscriber", subscribing, stop)
 
 
-async def _tried(part: _Part, at_work: Sequence[asyncio.Task[None]]) -> None:
+async def _wait_until_tried(part: _Part, at_work: Sequence[asyncio.Task[None]]) -> None:
     """Returns when the worker has tried to start. Raises what ended it, or one before it."""
     trying = asyncio.create_task(part.tried.wait())
     either: list[asyncio.Future[Any]] = [trying, *at_work]
@@ -206,7 +206,7 @@ async def _tried(part: _Part, at_work: Sequence[asyncio.Task[None]]) -> None:
         await asyncio.wait({trying})
 
 
-async def _ended(at_work: Sequence[asyncio.Task[None]]) -> None:
+async def _end(at_work: Sequence[asyncio.Task[None]]) -> None:
     """Wait for the workers, which were told to stop; what is left after that is cut off, and is done elsewhere."""
     if not at_work:
         return

@@ -54,7 +54,7 @@ class Subscribed(Checked, Protocol):
 
 
 @dataclass(frozen=True)
-class Health:
+class SubscriberHealth:
     """How the subscribers are: what their slots did last, and whether the store answers."""
 
     store: Checked
@@ -112,16 +112,18 @@ async def run(
     """
     health = health_of(service, stop)
     async with service.resources, probes.answered(address, health):
-        await served(service, stop, health, slots=slots)
+        await serve(service, stop, health, slots=slots)
     _log.info("stopped: %d message(s) received", health.received)
 
 
-def health_of(service: Subscribed, stop: asyncio.Event) -> Health:
-    """Of subscribers that are to begin: for :func:`served`, once."""
-    return Health(service, [Work() for _ in service.subscriptions], stop)
+def health_of(service: Subscribed, stop: asyncio.Event) -> SubscriberHealth:
+    """Of subscribers that are to begin: for :func:`serve`, once."""
+    return SubscriberHealth(service, [Work() for _ in service.subscriptions], stop)
 
 
-async def served(service: Subscribed, stop: asyncio.Event, health: Health, *, slots: int = SLOTS) -> None:
+async def serve(
+    service: Subscribed, stop: asyncio.Event, health: SubscriberHealth, *, slots: int = SLOTS
+) -> None:
     """Serve the sessions, with the other work beside it. Raises what ended the serving."""
     tending, others = set[asyncio.Task[None]](), [asyncio.create_task(vitals.tell_health(health, stop))]
     for each in service.subscriptions.values():
@@ -133,7 +135,7 @@ async def served(service: Subscribed, stop: asyncio.Event, health: Health, *, sl
         if each.sweep is not None:
             sweep = partial(each.sweep.run, seconds=SWEEP_SECONDS)
             others.append(asyncio.create_task(_every(SWEEP_EVERY_SECONDS, stop, "the sweep waits", sweep)))
-    serving = asyncio.create_task(_received([*service.subscriptions.values()], stop, health.works, slots))
+    serving = asyncio.create_task(_receive([*service.subscriptions.values()], stop, health.works, slots))
     stopping = asyncio.create_task(stop.wait())
     _log.info("the subscriber works")
     await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -147,13 +149,13 @@ async def served(service: Subscribed, stop: asyncio.Event, health: Health, *, sl
         raise error
 
 
-async def _received(
+async def _receive(
     subscriptions: Sequence[Subscription], stop: asyncio.Event, works: Sequence[Work], slots: int
 ) -> None:
     """Serve the sessions of all subscriptions until ``stop`` is set. Raises Misconfigured."""
-    served = [(each.subscriber.queues().sessions, each.subscriber.receiver.receive) for each in subscriptions]
+    serve = [(each.subscriber.queues().sessions, each.subscriber.receiver.receive) for each in subscriptions]
     async with asyncio.TaskGroup() as group:
-        for (sessions, receive), work in zip(served, works, strict=True):
+        for (sessions, receive), work in zip(serve, works, strict=True):
             group.create_task(sessions.serve(receive, stop, work, slots=slots))
 
 

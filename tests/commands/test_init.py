@@ -17,7 +17,7 @@ import pytest
 
 from cosmos_outbox.cli import init
 from cosmos_outbox.cli.init import Unusable, Words, files, singular
-from cosmos_outbox.operations.views.names import Names, names_of
+from cosmos_outbox.operations.views.names import PathNames, names_of
 from cosmos_outbox.preflight.cosmos_rules import needed
 from devstack.settings import cosmos_connection, servicebus_connection
 from devstack.testing import Process, eventually
@@ -178,7 +178,7 @@ def test_the_local_azure_makes_what_the_service_needs(
     assert {each["database"] for each in declared["cosmos"]["containers"]} == {wired.cosmos_database}
     assert [each["name"] for each in declared["servicebus"]["topics"]] == [wired.servicebus_topic]
     assert [names_of(kind) for kind in service.aggregates] == [
-        Names("roomBooking", "roomBookings", "roomBookingId", "parkedRoomBookings")
+        PathNames("roomBooking", "roomBookings", "roomBookingId", "parkedRoomBookings")
     ]
     for module in ("service", "room_booking"):
         sys.modules.pop(module, None)

@@ -15,10 +15,10 @@ from cosmos_changefeed import ChangeFeedProcessor
 from cosmos_outbox.cosmos.relay.parked_documents import ParkedDocuments
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.cosmos.store.container import Container
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.operations.aggregate_past import AggregatePast
 from cosmos_outbox.operations.past_events import EventState, Expired, Past
 from cosmos_outbox.operations.relay_status import RelayObserver
-from cosmos_outbox.outbox.aggregate import AggregateKey
 from cosmos_outbox.outbox.errors import AggregateNotFound
 from cosmos_outbox.outbox.parking import Parking
 from cosmos_outbox.outbox.relay import Relay

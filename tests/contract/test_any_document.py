@@ -17,7 +17,7 @@ from cosmos_outbox.cosmos.relay.originals import CosmosOriginals
 from cosmos_outbox.cosmos.relay.parked_documents import ParkedDocuments
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.cosmos.store.container import Container
-from cosmos_outbox.outbox.aggregate import AggregateKey
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.errors import StillUnsendable
 from cosmos_outbox.outbox.parking import Parking
 from cosmos_outbox.outbox.relay import Relay
@@ -92,6 +92,6 @@ async def test_a_document_costs_its_aggregate_alone_and_can_be_given_up(
     assert forwarded.sent + forwarded.parked == len(events)
     ids = [event_document("healthy", sequence)["id"] for sequence in (1, 2, 3)]
     assert await world.broker.received(contact_id("healthy"), 3) == ids
-    for marker in await world.lot.blocked():
+    for marker in await world.lot.list_blocked():
         await world.give_up(marker.aggregate)
-    assert await world.lot.blocked() == []
+    assert await world.lot.list_blocked() == []

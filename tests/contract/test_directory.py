@@ -27,13 +27,14 @@ from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.inbox.decision import Because, Done
 from cosmos_outbox.inbox.entry import Entry, Stamp
 from cosmos_outbox.inbox.errors import EntryChanged, StoreAway, Unstorable
-from cosmos_outbox.inbox.event import NOTICE, AggregateKey, Event
+from cosmos_outbox.inbox.event import NOTICE, Event
 from cosmos_outbox.inbox.form import EntryForm
 from cosmos_outbox.inbox.progress import Counts
 from cosmos_outbox.inbox.reading import TolerantReader
 from cosmos_outbox.inbox.rebuild import Rebuild
 from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.inbox.sweep import Sweep
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.aggregates import Aggregates
 from cosmos_outbox.outbox.errors import UnknownContinuation
 from cosmos_outbox.outbox.feed import OutboxEvent

@@ -10,7 +10,7 @@ from azure.cosmos.aio import CosmosClient
 from cosmos_outbox.cosmos.inbox.effect_list import CosmosEffectList
 from cosmos_outbox.cosmos.inbox.ledger import CosmosLedger, effect_id
 from cosmos_outbox.cosmos.store.container import Container
-from cosmos_outbox.inbox.effect import Mark, Marker, MarkState, Seen, Unsure
+from cosmos_outbox.inbox.effect import EffectMarker, Mark, MarkState, SeenMark, Unsure
 from cosmos_outbox.inbox.effect_operator import EffectOperator, EffectPage, OpenEffect
 from cosmos_outbox.inbox.effects import EffectInbox
 from cosmos_outbox.inbox.errors import (
@@ -23,7 +23,8 @@ from cosmos_outbox.inbox.errors import (
     NotSetAside,
     StoreAway,
 )
-from cosmos_outbox.inbox.event import AggregateKey, Event
+from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.errors import UnknownContinuation
 from devstack.testing import Service
 from tests.support.azure import EFFECTS, contacts_database
@@ -210,7 +211,7 @@ async def test_of_two_operators_one_runs_the_effect_until_its_call_must_have_end
 
 async def test_an_effect_whose_event_only_a_message_had_can_be_given_up_and_not_be_run(desk: Desk) -> None:
     lost = Mark(event(1).id, MarkState.UNCERTAIN, 1, desk.clock())
-    await desk.inbox.ledger.write(KEY, Marker(last=1), lost)
+    await desk.inbox.ledger.write(KEY, EffectMarker(last=1), lost)
     assert (await desk.operator.show(of(1))).event is None
     with pytest.raises(NotApplied, match="was not kept"):
         await desk.operator.apply(of(1), "r")
@@ -310,7 +311,7 @@ async def test_an_effect_that_could_not_be_recorded_is_not_called_undone(
     class Away(FakeLedger):
         away = False
 
-        async def write(self, key: AggregateKey, marker: Marker, mark: Mark) -> Seen:
+        async def write(self, key: AggregateKey, marker: EffectMarker, mark: Mark) -> SeenMark:
             if self.away:
                 raise StoreAway("the store is away: try again later")
             return await super().write(key, marker, mark)

@@ -14,7 +14,7 @@ from azure.cosmos.aio import CosmosClient
 from cosmos_outbox.cosmos.inbox.ledger import CosmosLedger, mark_id
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
-from cosmos_outbox.inbox.effect import Begin, EffectRules, Mark, Marker, MarkState, Seen, Unsure
+from cosmos_outbox.inbox.effect import Begin, EffectMarker, EffectRules, Mark, MarkState, SeenMark, Unsure
 from cosmos_outbox.inbox.effect_upkeep import EffectUpkeep
 from cosmos_outbox.inbox.effects import EffectInbox
 from cosmos_outbox.inbox.errors import (
@@ -27,8 +27,9 @@ from cosmos_outbox.inbox.errors import (
     StoreAway,
     Unstorable,
 )
-from cosmos_outbox.inbox.event import AggregateKey, Event
+from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.ledger import Ledger
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from devstack.testing import Service
 from tests.support.azure import EFFECTS, contacts_database
 from tests.support.effects import RULES, Clock, FakeLedger, Outbound, inbox_over
@@ -327,7 +328,7 @@ async def test_an_effect_whose_record_the_store_did_not_take_in_time_is_recorded
 class TooSmall(FakeLedger):
     """It takes no mark that holds an event, as a store does whose items are smaller than the broker's messages."""
 
-    async def write(self, key: AggregateKey, marker: Marker, mark: Mark) -> Seen:
+    async def write(self, key: AggregateKey, marker: EffectMarker, mark: Mark) -> SeenMark:
         if mark.waits is not None or mark.kept is not None:
             raise Unstorable("too large")
         return await super().write(key, marker, mark)
@@ -626,10 +627,10 @@ async def test_an_effect_that_is_running_holds_up_only_what_comes_after_it(
 
 async def test_both_are_written_at_their_versions_or_neither(ledger: Ledger) -> None:
     mark = Mark("a", MarkState.STARTED, 1, NOON)
-    first = await ledger.write(KEY, Marker(), mark)
+    first = await ledger.write(KEY, EffectMarker(), mark)
     assert first.mark is not None
     for wrong_marker, wrong_mark in (
-        (Marker(), Mark("b", MarkState.STARTED, 1, NOON)),
+        (EffectMarker(), Mark("b", MarkState.STARTED, 1, NOON)),
         (replace(first.marker, last=1), mark),
         (replace(first.marker, last=1), replace(mark, version="no-version")),
         (replace(first.marker, last=1, version="no-version"), first.mark),

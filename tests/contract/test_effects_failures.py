@@ -16,7 +16,8 @@ from cosmos_outbox.inbox.effect import Unsure
 from cosmos_outbox.inbox.effect_upkeep import EffectUpkeep
 from cosmos_outbox.inbox.effects import EffectInbox
 from cosmos_outbox.inbox.errors import InboxError
-from cosmos_outbox.inbox.event import AggregateKey, Event
+from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from devstack.testing import Service
 from tests.support.azure import EFFECTS, contacts_database
 from tests.support.effects import RULES, Clock, Outbound, inbox_over

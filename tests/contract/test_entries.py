@@ -17,11 +17,12 @@ from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.cosmos.store.token_key import TokenKey
 from cosmos_outbox.inbox.entry import After, Entry, Found, Stamp
 from cosmos_outbox.inbox.errors import EntryChanged, StoreAway
-from cosmos_outbox.inbox.event import AggregateKey, Event
+from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.form import Condition, EntryForm, Listing
 from cosmos_outbox.inbox.ports import Entries
-from cosmos_outbox.inbox.progress import Counts, Progress, Side
+from cosmos_outbox.inbox.progress import Counts, Side, WalkProgress
 from cosmos_outbox.inbox.state import StateInbox
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.errors import UnknownContinuation
 from cosmos_outbox.sqlite.database import Database
 from cosmos_outbox.sqlite.entries import SqliteEntries, SqliteListing
@@ -321,7 +322,7 @@ async def test_a_sweep_over_sqlite_saves_where_it_is(database: Database) -> None
         if position is None:
             break
     assert seen == [f"{number:03}" for number in range(205)]
-    under_way = Progress(
+    under_way = WalkProgress(
         NOON,
         Side.LEFT,
         position="7",
@@ -336,7 +337,7 @@ async def test_a_sweep_over_sqlite_saves_where_it_is(database: Database) -> None
         left=(KEY,),
         stands_at=NOON - timedelta(hours=2),
     )
-    for each in (Progress(NOON), under_way):
+    for each in (WalkProgress(NOON), under_way):
         before = await lists.progress()
         saved = await lists.save(replace(each, version=before.version if before else None))
         loaded = await lists.progress()
@@ -344,7 +345,7 @@ async def test_a_sweep_over_sqlite_saves_where_it_is(database: Database) -> None
         assert loaded.as_of is not None
         assert replace(loaded, as_of=None) == saved
     with pytest.raises(EntryChanged):
-        await lists.save(Progress(NOON))
+        await lists.save(WalkProgress(NOON))
     read = await entries.read(AggregateKey("thing", "000"))
     assert read is not None
     await lists.mark(AggregateKey("thing", "000"), read.version, NOON)

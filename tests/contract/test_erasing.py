@@ -15,11 +15,10 @@ from cosmos_outbox.cosmos.store.item import Item
 from cosmos_outbox.cosmos.store.partition_key import Key
 from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.cosmos.upkeep.erasure import SetAsideEraser
-from cosmos_outbox.inbox.event import AggregateKey as EntryKey
 from cosmos_outbox.inbox.event import Event
-from cosmos_outbox.inbox.set_aside import Delivery, Record, State
+from cosmos_outbox.inbox.set_aside import Delivery, Record, RecordState
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.operations.erasing import Eraser
-from cosmos_outbox.outbox.aggregate import AggregateKey
 from cosmos_outbox.outbox.unit_of_work import utc_now
 from cosmos_outbox.servicebus.dead_letters import Collected
 from cosmos_outbox.settings.errors import NotForwardedYet
@@ -156,7 +155,7 @@ async def test_bodies_of_messages_that_nobody_can_read_are_looked_at_page_by_pag
         for number in range(120):
             body = b"of somebody, " + (b"a-person" if number % 2 else b"another")
             message = Delivery("s", f"m{number}", number, body, {})
-            await records.add(Record.of(message, None, State.REFUSED, "no JSON", utc_now()))
+            await records.add(Record.of(message, None, RecordState.REFUSED, "no JSON", utc_now()))
         container.calls.clear()
         assert await SetAsideEraser(container, "s", 600).erase("a-person") == 60
         mark, *written = [call for call in container.calls if call.startswith("write")]
@@ -175,10 +174,10 @@ def message(key: AggregateKey, number: int) -> Delivery:
     return Delivery("s", f"m{number}", number, NAME + b" is " + key.id.encode(), {"id": "x"})
 
 
-def record(key: AggregateKey, number: int, state: State) -> Record:
+def record(key: AggregateKey, number: int, state: RecordState) -> Record:
     """A message about an aggregate; one that is refused is none that anybody can read."""
-    owner = EntryKey(*key)
-    event = Event(f"e{number}", owner, "Changed", number, utc_now(), {}) if state is State.WAITING else None
+    waits = state is RecordState.WAITING
+    event = Event(f"e{number}", key, "Changed", number, utc_now(), {}) if waits else None
     return Record.of(message(key, number), event, state, "a reason", utc_now())
 
 
@@ -209,9 +208,9 @@ async def set_asides(cosmos: Service) -> AsyncIterator[SetAsides]:
         yield SetAsides(container, records, SetAsideEraser(container, "s", 600))
 
 
-@pytest.mark.parametrize("state", [State.WAITING, State.REFUSED])
+@pytest.mark.parametrize("state", [RecordState.WAITING, RecordState.REFUSED])
 async def test_of_an_erased_person_no_record_is_stored_that_a_timer_or_a_late_message_makes(
-    set_asides: SetAsides, state: State
+    set_asides: SetAsides, state: RecordState
 ) -> None:
     """A timer has taken a dead letter, the eraser finds the queue and the records empty, then the timer goes on."""
     assert await set_asides.eraser.erase(PERSON.id) == 0
@@ -224,9 +223,9 @@ async def test_of_an_erased_person_no_record_is_stored_that_a_timer_or_a_late_me
     assert await set_asides.eraser.erase(PERSON.id) == 0, "there is nothing left to erase"
 
 
-@pytest.mark.parametrize("state", [State.WAITING, State.REFUSED])
+@pytest.mark.parametrize("state", [RecordState.WAITING, RecordState.REFUSED])
 async def test_a_record_whose_maker_died_before_it_looked_is_emptied_when_the_message_comes_again(
-    set_asides: SetAsides, monkeypatch: pytest.MonkeyPatch, state: State
+    set_asides: SetAsides, monkeypatch: pytest.MonkeyPatch, state: RecordState
 ) -> None:
     await set_asides.eraser.erase(PERSON.id)
     each = record(PERSON, 1, state)
@@ -248,14 +247,14 @@ async def test_a_record_that_the_timer_changes_while_it_is_emptied_is_emptied_al
     set_asides: SetAsides, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await set_asides.eraser.erase(PERSON.id)
-    each, read, tried = record(PERSON, 1, State.WAITING), set_asides.container.read, list[str]()
+    each, read, tried = record(PERSON, 1, RecordState.WAITING), set_asides.container.read, list[str]()
 
     async def overtaken(item_id: str, partition_key: str) -> Item | None:
         found = await read(item_id, partition_key)
         if item_id == each.id and not tried:
             tried.append(item_id)
             await set_asides.records.change(
-                await set_asides.records.get(each.id), State.WAITING, "fails", attempts=1
+                await set_asides.records.get(each.id), RecordState.WAITING, "fails", attempts=1
             )
         return found
 

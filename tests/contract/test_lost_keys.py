@@ -17,7 +17,7 @@ from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.item import Item
 from cosmos_outbox.cosmos.store.partition_key import Key
 from cosmos_outbox.cosmos.store.writes import Write
-from cosmos_outbox.outbox.aggregate import AggregateKey
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.claims import LONGEST_REQUEST_SECONDS, Claim
 from cosmos_outbox.outbox.errors import OutcomeUnknown, Unavailable
 from cosmos_outbox.outbox.unit_of_work import Receipt

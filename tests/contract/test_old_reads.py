@@ -18,7 +18,7 @@ from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.item import Item
 from cosmos_outbox.cosmos.store.partition_key import Key
 from cosmos_outbox.cosmos.store.writes import Write
-from cosmos_outbox.inbox.event import AggregateKey
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.aggregates import Aggregates
 from cosmos_outbox.outbox.errors import PreconditionFailed
 from cosmos_outbox.outbox.relay import Relay
@@ -242,14 +242,14 @@ async def test_the_fence_of_a_parking_lot_costs_one_refused_write_a_page(cosmos_
 
 def without_tokens(container: Container, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether the real service's refusal of a batch carries a session token is not known: here none does."""
-    refused = container._refused
+    refused = container._provoke_refusal
 
     async def without_token(item_id: str, partition_key: str) -> Failure:
         failure = await refused(item_id, partition_key)
         container._sessions._tokens.pop(partition_key, None)
         return replace(failure, session_token=None)
 
-    monkeypatch.setattr(container, "_refused", without_token)
+    monkeypatch.setattr(container, "_provoke_refusal", without_token)
 
 
 async def test_a_fence_holds_where_a_refusal_carries_no_session_token(

@@ -94,7 +94,7 @@ async def test_what_was_delivered_as_committed_is_not_read_again(
     cosmos_store: CosmosStore, originals: CosmosOriginals, container: Counting
 ) -> None:
     event = delivered(await committed(cosmos_store, DATE))
-    assert await originals.verified([event]) == [event]
+    assert await originals.verify([event]) == [event]
     assert container.reads == 0
 
 
@@ -102,7 +102,7 @@ async def test_what_was_rewritten_is_read_again_and_published_as_committed(
     cosmos_store: CosmosStore, originals: CosmosOriginals, container: Counting
 ) -> None:
     item = await committed(cosmos_store, DATE)
-    [event] = await originals.verified([delivered(rewritten(item))])
+    [event] = await originals.verify([delivered(rewritten(item))])
     assert description(event) == DATE
     assert (event.lsn, event.sequence) == (7, 1), "the place in the feed is the delivered one's"
     assert originals.reread == 1
@@ -137,7 +137,7 @@ async def test_a_document_without_a_digest_is_read_again_and_published_as_read(
     item = await committed(cosmos_store, DATE)
     old = {name: value for name, value in item.items() if name != "digest" and not name.startswith("_")}
     await cosmos_store.container.execute(item["partitionKey"], [Write.upsert(old)])
-    [event] = await originals.verified([delivered(rewritten(old))])
+    [event] = await originals.verify([delivered(rewritten(old))])
     assert description(event) == DATE
     assert event.document["digest"] == digest(old), "should it be parked, it can be told from a rewritten one"
 
@@ -148,7 +148,7 @@ async def test_a_broken_document_is_read_again_since_the_host_may_have_broken_it
     item = await committed(cosmos_store, DATE)
     broken = delivered(item | {"data": item["data"] | {"id": "2024-05-01T08:00:00Z"}})
     assert isinstance(broken, Poison)
-    [event] = await originals.verified([broken])
+    [event] = await originals.verify([broken])
     assert description(event) == DATE
 
 
@@ -174,11 +174,11 @@ async def test_an_old_read_is_no_proof_that_the_original_is_gone(
 ) -> None:
     item = await committed(cosmos_store, DATE)
     container.stale = 1
-    [event] = await originals.verified([delivered(rewritten(item))])
+    [event] = await originals.verify([delivered(rewritten(item))])
     assert description(event) == DATE
     originals.forget([event])
     container.stale = 2
-    [event] = await originals.verified([delivered(rewritten(item))])
+    [event] = await originals.verify([delivered(rewritten(item))])
     assert isinstance(event, Unread)
 
 
@@ -215,7 +215,7 @@ async def test_a_digest_that_does_not_fit_what_is_stored_is_parked_as_unverified
     item = await committed(cosmos_store, "plain")
     forged = {name: value for name, value in rewritten(item).items() if not name.startswith("_")}
     await cosmos_store.container.execute(item["partitionKey"], [Write.upsert(forged)])
-    [event] = await originals.verified([delivered(rewritten(item))])
+    [event] = await originals.verify([delivered(rewritten(item))])
     assert isinstance(event, Poison)
     assert "its digest does not fit" in event.reason
 
@@ -286,6 +286,6 @@ async def test_a_page_of_documents_is_read_again_several_at_once_and_not_all_at_
     cosmos_store: CosmosStore, originals: CosmosOriginals
 ) -> None:
     items = [await committed(cosmos_store, DATE) for _ in range(20)]
-    verified = await originals.verified([delivered(rewritten(item)) for item in items])
+    verified = await originals.verify([delivered(rewritten(item)) for item in items])
     assert [event.id for event in verified] == [item["id"] for item in items]
     assert {description(event) for event in verified} == {DATE}

@@ -19,12 +19,12 @@ from cosmos_outbox.cosmos.relay.parked_documents import PARTITION, ParkedDocumen
 from cosmos_outbox.cosmos.store.fences import fence_everywhere
 from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.cosmos.upkeep.inspection import CosmosInspection
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.operations.past_events import EventState
-from cosmos_outbox.outbox.aggregate import AggregateKey
 from cosmos_outbox.outbox.errors import AggregateNotFound
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.parking_lot import ParkedEvent
-from cosmos_outbox.outbox.republish import Progress, Republishing, Span
+from cosmos_outbox.outbox.republish import Republishing, RepublishingProgress, Span
 from cosmos_outbox.outbox.unit_of_work import utc_now
 from cosmos_outbox.preflight.cosmos_rules import judge, needed
 from cosmos_outbox.settings.environment import Settings
@@ -158,7 +158,7 @@ async def test_an_event_whose_texts_the_host_has_rewritten_is_published_as_it_wa
         event_id = tx.event("NoteTaken", of=("note", "b-1"), data={"at": "2024-05-01T10:00:00.000+02:00"})
     stored = await place.read(event_id, tenant)
     delivered = stored | {"_lsn": 5, "data": stored["data"] | {"at": "2024-05-01T08:00:00+00:00"}}
-    [event] = await place.outbox.relay.originals.verified(place.outbox.events.events([delivered]))
+    [event] = await place.outbox.relay.originals.verify(place.outbox.events.events([delivered]))
     assert isinstance(event, OutboxEvent)
     assert event.data["at"] == "2024-05-01T10:00:00.000+02:00"
 
@@ -269,7 +269,7 @@ async def test_events_are_published_again(place: Place) -> None:
     history = outbox.history(token)
     work = Republishing(history, relay.parking, relay.originals, relay.publisher, uuid4(), 60.0, 20.0)
     times = [event["_ts"] for event in await place.events()]
-    progress = Progress()
+    progress = RepublishingProgress()
     async for _ in work.publish(Span(min(times), max(times) + 1, AggregateKey("booking", "b-1")), progress):
         pass
     assert (progress.published, progress.whole) == (1, True)

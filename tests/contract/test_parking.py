@@ -18,7 +18,7 @@ from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.partition_key import Key
 from cosmos_outbox.cosmos.store.writes import Write
-from cosmos_outbox.outbox.aggregate import AggregateKey
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.errors import (
     BeingReplayed,
     NotDelivered,
@@ -33,7 +33,7 @@ from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent
 from cosmos_outbox.outbox.marker import Marker
 from cosmos_outbox.outbox.notice import ACTION, Notice
 from cosmos_outbox.outbox.parking import EXPIRED, MAX_AGE_SECONDS, SHARE_SECONDS, UPKEEP_SECONDS, Parking
-from cosmos_outbox.outbox.parking_lot import Change, ParkedEvent, ParkingLot, State
+from cosmos_outbox.outbox.parking_lot import Change, ParkedEvent, ParkedState, ParkingLot
 from cosmos_outbox.outbox.publisher import AggregateEvents, Outcome, Refused, Unknown
 from cosmos_outbox.outbox.relay import READING_SECONDS, Relay
 from cosmos_outbox.outbox.replay import REPLAY_SECONDS, Replayed
@@ -142,7 +142,7 @@ async def test_a_contact_is_parked_listed_mended_and_replayed_in_order(world: Wo
     listed = (await world.parking.page(10, None)).items
     assert sorted((one.sequence, one.aggregate) for one in listed) == [(2, A), (3, A), (4, A)]
     by_sequence = {one.sequence: one for one in listed}
-    assert (by_sequence[2].reason, by_sequence[2].state) == ("too large", State.IN_THE_WAY)
+    assert (by_sequence[2].reason, by_sequence[2].state) == ("too large", ParkedState.IN_THE_WAY)
     assert ids(2)[0] in by_sequence[3].reason
     shown = await world.parking.show(by_sequence[2].id)
     assert shown.document["data"]["text"] == "x" * 2000
@@ -163,7 +163,7 @@ async def test_a_replay_stops_where_an_event_still_cannot_be_sent(world: World) 
         await world.parking.replay(A)
     assert world.sent("a") == []
     first = await world.parked(1)
-    assert (first.state, first.attempts, first.attempted_at) == (State.IN_THE_WAY, 2, world.now)
+    assert (first.state, first.attempts, first.attempted_at) == (ParkedState.IN_THE_WAY, 2, world.now)
     assert (await world.parked(2)).attempts == 0
 
     await world.parking.discard(first.id, "not needed")
@@ -187,7 +187,7 @@ async def test_a_discarded_event_leaves_a_notice_and_stays_visible(world: World)
     [placed] = await world.listed()
     assert (placed.is_notice, placed.action, placed.sequence) == (True, "EventDiscarded", None)
     shown = await world.parking.show(parked.id)
-    assert shown.state is State.DISCARDED
+    assert shown.state is ParkedState.DISCARDED
     assert shown.discarding is not None
     assert shown.discarding.reason == "made by hand"
     assert [one.id for one in await world.listed(discarded=True)] == [parked.id]
@@ -431,7 +431,7 @@ async def test_a_refusal_is_told_when_the_answer_to_its_recording_was_lost(world
     world.lot.settle = repeated  # type: ignore[method-assign]
     with pytest.raises(StillUnsendable, match="too large"):
         await world.parking.replay(A)
-    assert (await world.parked(2)).state is State.IN_THE_WAY
+    assert (await world.parked(2)).state is ParkedState.IN_THE_WAY
 
 
 class NoNotices(FakePublisher):
@@ -465,7 +465,7 @@ async def test_the_upkeep_sends_what_a_discarding_left_and_leaves_an_operators_w
     assert world.sent("a") == [notice(1), *ids(2)]
     assert await world.is_blocked(contact_key("b"))
     assert world.sent("b") == []
-    [refused] = [one for one in await world.listed() if one.state is State.IN_THE_WAY]
+    [refused] = [one for one in await world.listed() if one.state is ParkedState.IN_THE_WAY]
     assert (refused.aggregate, refused.attempts) == (contact_key("b"), 1)
 
 
@@ -483,9 +483,9 @@ async def test_an_upkeep_that_has_no_time_left_leaves_the_rest_to_the_next_one(w
     world.topic.publish = slowly  # type: ignore[method-assign]
     hurried = Parking(world.lot, world.topic, clock=world.clock, timer=lambda: seconds)
     await hurried.upkeep()
-    assert len(await world.lot.blocked()) == 1
+    assert len(await world.lot.list_blocked()) == 1
     await hurried.upkeep()
-    assert await world.lot.blocked() == []
+    assert await world.lot.list_blocked() == []
 
 
 class Hanging(FakePublisher):
@@ -520,7 +520,7 @@ async def all_but_hanging_replayed(world: World, hanging: int, healthy: int) -> 
     for upkeep in itertools.count(1):
         await Parking(world.lot, topic, clock=world.clock, timer=topic.timer).upkeep()
         world.now += timedelta(minutes=3)
-        if len(await world.lot.blocked()) == hanging:
+        if len(await world.lot.list_blocked()) == hanging:
             return upkeep, topic
         assert upkeep < 200, "some parked aggregates are never replayed"
     raise AssertionError
@@ -606,10 +606,10 @@ async def test_an_event_is_not_given_up_for_the_age_of_the_one_that_was_in_its_w
     await world.lot.park((await world.lot.markers([A]))[A], [read(large(2))])
     await world.parking.discard((await world.parked(1)).id, "r")
     await world.parking.upkeep()
-    assert (await world.parked(2)).state is State.IN_THE_WAY
+    assert (await world.parked(2)).state is ParkedState.IN_THE_WAY
     world.now += timedelta(seconds=120)
     await world.parking.upkeep()
-    assert (await world.parked(2)).state is State.IN_THE_WAY
+    assert (await world.parked(2)).state is ParkedState.IN_THE_WAY
 
 
 async def test_a_relay_that_died_after_parking_parks_nothing_twice(world: World) -> None:
@@ -813,10 +813,10 @@ async def test_a_foreign_token_is_refused(cosmos_lot: CosmosParkingLot) -> None:
 async def test_aggregates_of_two_types_and_one_id_are_parked_apart(world: World) -> None:
     order = AggregateKey("order", A.id)
     await world.feed(large(1), {**large(2), "aggregateType": "order"}, event(3))
-    assert {marker.aggregate for marker in await world.lot.blocked()} == {A, order}
+    assert {marker.aggregate for marker in await world.lot.list_blocked()} == {A, order}
     world.topic.limit = 10_000
     assert (await world.parking.replay(order)).replayed == 1
-    assert [marker.aggregate for marker in await world.lot.blocked()] == [A]
+    assert [marker.aggregate for marker in await world.lot.list_blocked()] == [A]
     assert (await world.parking.replay(A)).replayed == 2
     assert world.sent("a") == ids(2, 1, 3)
 
@@ -829,7 +829,7 @@ async def test_what_waits_is_counted_anew_for_one_of_two_types_with_one_id(world
     seconds = itertools.count(step=1)
     hurried = Parking(world.lot, world.topic, clock=world.clock, timer=lambda: next(seconds))
     assert await hurried.replay(order) == Replayed(0, done=True)
-    assert [marker.aggregate for marker in await world.lot.blocked()] == [A]
+    assert [marker.aggregate for marker in await world.lot.list_blocked()] == [A]
 
 
 @pytest.mark.parametrize("odd", ["a/b?c#d\\e", "x" * 128, "ä ö", "a-b"])

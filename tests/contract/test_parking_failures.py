@@ -15,7 +15,7 @@ from azure.cosmos.aio import CosmosClient
 
 from cosmos_outbox.cosmos.relay.parked_documents import ParkedDocuments
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
-from cosmos_outbox.outbox.aggregate import AggregateKey
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.errors import NotInTheWay, NotParked, OutboxError
 from cosmos_outbox.outbox.notice import Notice
 from cosmos_outbox.outbox.parking import Parking

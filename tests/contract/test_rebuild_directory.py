@@ -15,7 +15,7 @@ from cosmos_outbox.cli.rebuild import bar, main, rebuild
 from cosmos_outbox.cosmos.inbox.walk_lists import CosmosLists
 from cosmos_outbox.inbox.errors import EntryChanged
 from cosmos_outbox.inbox.form import EntryForm
-from cosmos_outbox.inbox.progress import Counts, Progress, Side
+from cosmos_outbox.inbox.progress import Counts, Side, WalkProgress
 from cosmos_outbox.outbox.unit_of_work import utc_now
 from cosmos_outbox.wiring.service import ReadModelOf
 from devstack import provision
@@ -118,7 +118,7 @@ async def test_after_a_new_form_of_the_entries_all_are_written_again(
     arguments = ["--source-wins"] if source_wins else []
     assert await asyncio.to_thread(main, arguments, environment) == 0
     lists = CosmosLists(process.entries.container, process.stored, "contact", "rebuild", FORM.version)
-    cut_off = await lists.progress() or Progress(datetime.now(UTC))
+    cut_off = await lists.progress() or WalkProgress(datetime.now(UTC))
     began = cut_off.begun(datetime.now(UTC), Side.SOURCES, FORM.version)
     await lists.save(began)
 
@@ -156,7 +156,7 @@ async def test_a_rebuild_that_somebody_else_has_overtaken_is_not_called_done(
     await process.create()
     assert await asyncio.to_thread(main, [], environment) == 0
 
-    async def overtaken(*_: object) -> Progress:
+    async def overtaken(*_: object) -> WalkProgress:
         raise EntryChanged("another rebuild was faster, or the answer was lost")
 
     monkeypatch.setattr(CosmosLists, "save", overtaken)
@@ -189,6 +189,6 @@ def test_a_setting_that_is_missing_is_one_line(capsys: pytest.CaptureFixture[str
 
 
 def test_the_bar_grows_with_the_sources() -> None:
-    progress = Progress(NOON, counts=Counts(entries=4, sources=2, healed=1), position="x")
+    progress = WalkProgress(NOON, counts=Counts(entries=4, sources=2, healed=1), position="x")
     assert bar(progress, 4) == f"[{'#' * 15}{'.' * 15}] 2 of 4 sources, 4 entries, 1 written, 0 failed"
-    assert bar(Progress(NOON, position="x"), 0).startswith("[####")
+    assert bar(WalkProgress(NOON, position="x"), 0).startswith("[####")

@@ -24,7 +24,7 @@ from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.cosmos.store.fences import fence_everywhere
 from cosmos_outbox.cosmos.store.item import Item
 from cosmos_outbox.cosmos.store.writes import Write
-from cosmos_outbox.outbox.aggregate import AggregateKey
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.errors import NotDelivered, Unavailable
 from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent
 from cosmos_outbox.outbox.marker import Marker
@@ -32,7 +32,7 @@ from cosmos_outbox.outbox.originals import Originals
 from cosmos_outbox.outbox.parking import Parking
 from cosmos_outbox.outbox.publisher import Accepted, AggregateEvents, Outcome, Publisher, Unknown
 from cosmos_outbox.outbox.relay import Relay
-from cosmos_outbox.outbox.republish import Nowhere, Progress, Republishing, Span, Window
+from cosmos_outbox.outbox.republish import DryRun, Republishing, RepublishingProgress, Span, Window
 from cosmos_outbox.outbox.unit_of_work import utc_now
 from devstack.testing import Service, eventually
 from tests.contract.conftest import ServiceBusBroker
@@ -90,8 +90,10 @@ class World:
         publisher = publisher or self.broker.publisher
         return Republishing(history, self.lot, self.originals, publisher, run, 60.0, 20.0, pause)
 
-    async def publish(self, work: Republishing | None = None, span: Span | None = None) -> Progress:
-        progress = Progress()
+    async def publish(
+        self, work: Republishing | None = None, span: Span | None = None
+    ) -> RepublishingProgress:
+        progress = RepublishingProgress()
         async for _ in (work or self.republishing()).publish(span or await self.span(), progress):
             pass
         return progress
@@ -197,8 +199,8 @@ async def test_an_aggregate_keeps_its_order_over_windows_of_any_size(world: Worl
         random.Random(start).shuffle(items)
         await world.container.execute(contact_id("a"), [Write.create(_plain(item)) for item in items])
         await world.next_second()
-    work = world.republishing(Nowhere())
-    windows = [reached async for reached in work.publish(await world.span(), Progress())]
+    work = world.republishing(DryRun())
+    windows = [reached async for reached in work.publish(await world.span(), RepublishingProgress())]
     assert windows == sorted(set(windows))
     assert (await world.publish()).published == 40
     assert await world.received("a", 40) == again("a", *range(1, 41))
@@ -297,7 +299,7 @@ async def test_an_aggregate_that_is_parked_while_the_run_goes_on_is_skipped_from
     events = EVENTS.events(items)
     history = Scripted([[one] for one in events])
     work = replace(world.republishing(), history=history)
-    progress = Progress()
+    progress = RepublishingProgress()
     windows = work.publish(Span(0, 3), progress)
     await anext(windows)
     marker = Marker(A).block(events[1], "too large", [], utc_now())
@@ -373,7 +375,7 @@ async def test_a_document_of_an_earlier_version_is_published_as_it_is_stored(wor
 
 async def test_a_dry_run_counts_and_sends_nothing(world: World) -> None:
     await world.store(document("a", 1), document("b", 1))
-    progress = await world.publish(world.republishing(Nowhere()))
+    progress = await world.publish(world.republishing(DryRun()))
     assert progress.published == 2
     for contact in "ab":
         assert await world.broker.topic.is_empty(contact_id(contact))

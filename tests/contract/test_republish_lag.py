@@ -16,13 +16,13 @@ from azure.cosmos.aio import ContainerProxy, DatabaseProxy
 
 from cosmos_changefeed import ChangeFeedProcessor, PhysicalPartition, effective_key, physical_partitions
 from cosmos_outbox.cli import publish_again as command
-from cosmos_outbox.cli.publish_again import Plan
+from cosmos_outbox.cli.publish_again import RepublishingPlan
 from cosmos_outbox.cosmos.relay.history import CosmosEventHistory
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.cosmos.store.fences import fence_everywhere
 from cosmos_outbox.outbox.errors import Unavailable
 from cosmos_outbox.outbox.feed import FeedEvent
-from cosmos_outbox.outbox.republish import Progress, Span
+from cosmos_outbox.outbox.republish import RepublishingProgress, Span
 from cosmos_outbox.outbox.unit_of_work import utc_now
 from cosmos_outbox.settings.errors import NotForwardedYet
 from cosmos_outbox.wiring.outbox import Outbox, wire_outbox
@@ -196,9 +196,9 @@ async def test_an_event_that_no_replica_shows_yet_is_not_taken_for_forwarded(
     async with relay(world):
         await eventually(lambda: nothing_waits(world))
     over, later = int(utc_now().timestamp()) + 60, utc_now() + timedelta(seconds=120)
-    plan = Plan(Span(0, over), uuid4(), dry_run=True)
+    plan = RepublishingPlan(Span(0, over), uuid4(), dry_run=True)
     republish = partial(command.republish, world.outbox, plan, clock=lambda: later)
-    progress = Progress()
+    progress = RepublishingProgress()
     await republish(progress)
     assert progress.published == len(SOME)
 
@@ -207,7 +207,7 @@ async def test_an_event_that_no_replica_shows_yet_is_not_taken_for_forwarded(
     assert await nothing_waits(world), "else this test shows nothing"
     monkeypatch.setattr(command, "PATIENCE_SECONDS", 0.0)
     with pytest.raises(NotForwardedYet, match="has not forwarded"):
-        await republish(Progress())
+        await republish(RepublishingProgress())
 
 
 async def test_what_waits_behind_a_clock_that_was_turned_back_is_not_taken_for_forwarded(
@@ -228,8 +228,8 @@ async def test_what_waits_behind_a_clock_that_was_turned_back_is_not_taken_for_f
         await world.store(one, sequence=2)
     finally:
         await world.cosmos.faults.turn_clock(0)
-    plan = Plan(Span(0, before), uuid4(), dry_run=True)
-    progress = Progress()
+    plan = RepublishingPlan(Span(0, before), uuid4(), dry_run=True)
+    progress = RepublishingProgress()
     with monkeypatch.context() as impatient:
         impatient.setattr(command, "PATIENCE_SECONDS", 0.0)
         with pytest.raises(NotForwardedYet):
@@ -242,6 +242,6 @@ async def test_what_waits_behind_a_clock_that_was_turned_back_is_not_taken_for_f
 
 async def test_a_time_that_may_go_on_by_another_clock_is_refused(world: World) -> None:
     now = utc_now()
-    plan = Plan(Span(0, int(now.timestamp())), uuid4(), dry_run=True)
+    plan = RepublishingPlan(Span(0, int(now.timestamp())), uuid4(), dry_run=True)
     with pytest.raises(NotForwardedYet, match="is not over"):
-        await command.republish(world.outbox, plan, Progress(), clock=lambda: now)
+        await command.republish(world.outbox, plan, RepublishingProgress(), clock=lambda: now)

@@ -12,7 +12,7 @@ from azure.cosmos import PartitionKey
 from azure.cosmos.aio import CosmosClient
 
 from cosmos_outbox.inbox.decision import Because
-from cosmos_outbox.inbox.event import AggregateKey
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.unit_of_work import Origin, utc_now
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.names import Names
@@ -129,9 +129,9 @@ async def test_a_worker_that_crashes_is_told_and_begun_again(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(running_module, "_FIRST_PAUSE_SECONDS", 0.3)
-    relayed, lives, crash = relay_worker.relayed, 0, asyncio.Event()
+    relayed, lives, crash = relay_worker.work, 0, asyncio.Event()
 
-    async def crashing(health: relay_worker.Health) -> None:
+    async def crashing(health: relay_worker.RelayHealth) -> None:
         nonlocal lives
         lives += 1
         if lives > 1:
@@ -140,7 +140,7 @@ async def test_a_worker_that_crashes_is_told_and_begun_again(
         await crash.wait()
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr(relay_worker, "relayed", crashing)
+    monkeypatch.setattr(relay_worker, "work", crashing)
     async with running(world.service, environment=world.settings, slots=2) as at_work:
         person = await added(at_work.wired)
         crash.set()

@@ -15,8 +15,8 @@ from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.inbox.errors import NotSetAside, RecordChanged, StoreAway
-from cosmos_outbox.inbox.event import AggregateKey
-from cosmos_outbox.inbox.set_aside import Record, SetAside, State
+from cosmos_outbox.inbox.set_aside import Record, RecordState, SetAside
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.errors import UnknownContinuation
 from cosmos_outbox.sqlite.database import Database
 from cosmos_outbox.sqlite.set_aside import SqliteSetAside
@@ -53,24 +53,24 @@ async def records(
 
 
 def record(
-    sequence: int, *, key: AggregateKey = KEY, minutes: int = 0, state: State = State.WAITING
+    sequence: int, *, key: AggregateKey = KEY, minutes: int = 0, state: RecordState = RecordState.WAITING
 ) -> Record:
     received = event(sequence, key=key, event_id=f"{key}/{sequence}")
     at = NOON + timedelta(minutes=minutes)
     return Record.of(delivery(received, sequence), received, state, "a reason", at)
 
 
-async def listed(records: SetAside) -> list[tuple[int | None, State]]:
+async def listed(records: SetAside) -> list[tuple[int | None, RecordState]]:
     return [(each.sequence, each.state) for each in (await records.page(50, None)).items]
 
 
 async def test_a_record_is_created_once_whatever_became_of_it(records: SetAside) -> None:
     await records.add(record(1))
-    await records.change(await records.get(record(1).id), State.APPLIED, "done", attempts=1)
+    await records.change(await records.get(record(1).id), RecordState.APPLIED, "done", attempts=1)
     await records.add(record(1))
     assert await listed(records) == []
     closed = await records.get(record(1).id)
-    assert (closed.state, closed.reason, closed.delivery) == (State.APPLIED, "done", None)
+    assert (closed.state, closed.reason, closed.delivery) == (RecordState.APPLIED, "done", None)
     assert not await records.waits(KEY)
     with pytest.raises(NotSetAside):
         await records.get(record(2).id)
@@ -80,11 +80,11 @@ async def test_a_record_keeps_its_message_as_it_came(records: SetAside) -> None:
     message = replace(
         delivery(event(1)), body=b"\xff\x00{", properties={"sequence": 1, "traceparent": "00-1"}
     )
-    await records.add(Record.of(message, None, State.REFUSED, "no JSON", NOON))
+    await records.add(Record.of(message, None, RecordState.REFUSED, "no JSON", NOON))
     read = await records.get(message.record_id)
     assert read.delivery == message
     assert (read.state, read.reason, read.aggregate, read.set_aside_at) == (
-        State.REFUSED,
+        RecordState.REFUSED,
         "no JSON",
         None,
         NOON,
@@ -94,7 +94,11 @@ async def test_a_record_keeps_its_message_as_it_came(records: SetAside) -> None:
 async def test_open_records_are_listed_oldest_first_and_without_their_messages(records: SetAside) -> None:
     for sequence in (1, 2, 3):
         await records.add(
-            record(sequence, minutes=sequence, state=State.REFUSED if sequence == 2 else State.WAITING)
+            record(
+                sequence,
+                minutes=sequence,
+                state=RecordState.REFUSED if sequence == 2 else RecordState.WAITING,
+            )
         )
     found, token = [], None
     while True:
@@ -103,7 +107,11 @@ async def test_open_records_are_listed_oldest_first_and_without_their_messages(r
         token = page.continuation_token
         if token is None:
             break
-    assert found == [(1, State.WAITING, None), (2, State.REFUSED, None), (3, State.WAITING, None)]
+    assert found == [
+        (1, RecordState.WAITING, None),
+        (2, RecordState.REFUSED, None),
+        (3, RecordState.WAITING, None),
+    ]
 
 
 async def test_the_records_of_one_aggregate_are_found(records: SetAside) -> None:
@@ -153,12 +161,12 @@ async def aiter_of(items: Sequence[dict[str, Any]]) -> AsyncIterator[dict[str, A
 async def test_a_record_is_changed_only_at_the_version_that_was_read(records: SetAside) -> None:
     await records.add(record(1))
     first, second = await records.get(record(1).id), await records.get(record(1).id)
-    await records.change(first, State.WAITING, "another reason", attempts=1)
+    await records.change(first, RecordState.WAITING, "another reason", attempts=1)
     with pytest.raises(RecordChanged):
-        await records.change(second, State.DISCARDED, "by somebody else", attempts=0)
+        await records.change(second, RecordState.DISCARDED, "by somebody else", attempts=0)
     read = await records.get(record(1).id)
     assert (read.state, read.reason, read.attempts, read.delivery) == (
-        State.WAITING, "another reason", 1, record(1).delivery,
+        RecordState.WAITING, "another reason", 1, record(1).delivery,
     )  # fmt: skip
 
 
@@ -167,14 +175,14 @@ async def test_what_was_set_aside_before_a_time_is_found(records: SetAside) -> N
         await records.add(record(minutes + 1, minutes=minutes))
     older = [each async for each in records.older(NOON + timedelta(minutes=5))]
     assert [each.sequence for each in older] == [1]
-    await records.change(older[0], State.OVERDUE, "too late", attempts=0)
-    assert await listed(records) == [(11, State.WAITING)]
+    await records.change(older[0], RecordState.OVERDUE, "too late", attempts=0)
+    assert await listed(records) == [(11, RecordState.WAITING)]
 
 
 async def test_a_closed_record_has_no_message_and_expires(stored: CosmosSetAside) -> None:
     await stored.add(record(1))
     before = await stored.container.read(record(1).id, "s")
-    await stored.change(await stored.get(record(1).id), State.DISCARDED, "x", attempts=0)
+    await stored.change(await stored.get(record(1).id), RecordState.DISCARDED, "x", attempts=0)
     after = await stored.container.read(record(1).id, "s")
     assert before is not None
     assert after is not None
@@ -187,7 +195,7 @@ async def test_a_closed_record_of_sqlite_is_gone_after_its_time(tmp_path: Path) 
     database = Database(tmp_path / "store.db")
     records = SqliteSetAside(database, "s", CLOSED_TTL, lambda: now)
     await records.add(record(1))
-    await records.change(await records.get(record(1).id), State.DISCARDED, "x", attempts=0)
+    await records.change(await records.get(record(1).id), RecordState.DISCARDED, "x", attempts=0)
     assert (await records.get(record(1).id)).delivery is None
     now += timedelta(seconds=CLOSED_TTL + 1)
     with pytest.raises(NotSetAside):
@@ -199,7 +207,7 @@ async def test_a_closed_record_of_sqlite_is_gone_after_its_time(tmp_path: Path) 
 async def test_a_message_that_is_too_large_to_keep_still_has_its_record(stored: CosmosSetAside) -> None:
     message = replace(delivery(event(1)), body=b"x" * 1_800_000)
     for _ in range(2):
-        await stored.add(Record.of(message, event(1), State.WAITING, "a reason", NOON))
+        await stored.add(Record.of(message, event(1), RecordState.WAITING, "a reason", NOON))
     read = await stored.get(message.record_id)
     assert (read.sequence, read.delivery) == (1, None)
 
@@ -208,7 +216,7 @@ async def test_the_last_that_was_tried_comes_last(stored: CosmosSetAside) -> Non
     for sequence in (1, 2):
         await stored.add(record(sequence, key=AggregateKey("thing", str(sequence))))
     await stored.change(
-        await stored.get(record(1, key=AggregateKey("thing", "1")).id), State.WAITING, "", attempts=1
+        await stored.get(record(1, key=AggregateKey("thing", "1")).id), RecordState.WAITING, "", attempts=1
     )
     assert [each.sequence async for each in stored.waiting()] == [2, 1]
 
@@ -219,8 +227,8 @@ async def test_records_of_very_many_are_counted_to_the_end(
     """The service ends a page early when a query takes long, also one that counts: each page has a part of the sum."""
     for sequence in (1, 2):
         await stored.add(record(sequence))
-    await stored.add(record(3, state=State.REFUSED))
-    assert await stored.count(State.WAITING) == 2
+    await stored.add(record(3, state=RecordState.REFUSED))
+    assert await stored.count(RecordState.WAITING) == 2
     query_items = ContainerProxy.query_items
 
     def in_parts(self: ContainerProxy, query: str, **named: Any) -> AsyncItemPaged[dict[str, Any]]:
@@ -230,7 +238,7 @@ async def test_records_of_very_many_are_counted_to_the_end(
         )
 
     monkeypatch.setattr(ContainerProxy, "query_items", in_parts)
-    assert await stored.count(State.WAITING) == 2
+    assert await stored.count(RecordState.WAITING) == 2
 
 
 async def test_a_token_of_another_list_is_refused(stored: CosmosSetAside) -> None:
@@ -251,7 +259,7 @@ async def test_a_message_that_the_store_does_not_take_leaves_its_record(
 
     monkeypatch.setattr(stored.container, "execute", refusing)
     await stored.add(record(1))
-    assert await listed(stored) == [(1, State.WAITING)]
+    assert await listed(stored) == [(1, RecordState.WAITING)]
 
 
 @pytest.mark.parametrize("kind", [Kind.THROTTLED, Kind.PASSING, Kind.DENIED])

@@ -10,7 +10,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from cosmos_outbox.outbox.aggregate import Aggregate, AggregateKey
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.outbox.aggregate import Aggregate
 from cosmos_outbox.outbox.aggregates import Aggregates
 from cosmos_outbox.outbox.errors import AggregateNotFound, PreconditionFailed
 from domain.contact import Contact

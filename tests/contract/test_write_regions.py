@@ -9,7 +9,7 @@ import pytest
 from cosmos_outbox.servicebus.sessions import Work
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.worker import relay as relay_worker
-from cosmos_outbox.worker.subscriber import Health
+from cosmos_outbox.worker.subscriber import SubscriberHealth
 from devstack.testing import Service, eventually, running
 from infra.bootstrap import Application, wire
 from tests.support.azure import contacts_database
@@ -70,7 +70,7 @@ async def test_a_relay_says_it_whenever_it_is_measured_and_goes_on_measuring(
 async def test_a_subscriber_that_runs_on_it_is_not_ready_and_the_log_says_why(
     application: Application, cosmos: Service, caplog: pytest.LogCaptureFixture
 ) -> None:
-    health = Health(application.outbox, [Work()], asyncio.Event())
+    health = SubscriberHealth(application.outbox, [Work()], asyncio.Event())
     async with application.outbox.resources:
 
         async def ready() -> bool:

@@ -10,11 +10,11 @@ import azure.functions as func
 import pytest
 
 from cosmos_outbox.functions.operator import history, operations
-from cosmos_outbox.operations.dependencies import Health
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.operations.dependencies import DependencyHealth
 from cosmos_outbox.operations.instance import Instance
 from cosmos_outbox.operations.past_events import EventState, Expired, Past, PastEvent
-from cosmos_outbox.operations.relay_status import LeaseStatus, Progress, RelayStatus
-from cosmos_outbox.outbox.aggregate import AggregateKey
+from cosmos_outbox.operations.relay_status import KeyProgress, LeaseStatus, RelayStatus
 from tests.support.functions import functions
 from tests.support.paths import ROOT
 from tools.openapi.schemas import OPERATIONS
@@ -47,10 +47,10 @@ def answers() -> list[func.HttpResponse]:
     """The answers that the page shows, in its order."""
     event = PastEvent("e", 7, "Changed", ["name"], NOW, NOW, NOW, EventState.FORWARDED, None, "c", "t")
     past = Past(
-        AggregateKey("contact", "c"), 7, False, [event], [Expired(1, 6)], None, Progress(NOW, "0", 1, None)
+        AggregateKey("contact", "c"), 7, False, [event], [Expired(1, 6)], None, KeyProgress(NOW, "0", 1, None)
     )
     return [
-        operations.dependencies([Health("Cosmos DB", True, 4, None)]),
+        operations.dependencies([DependencyHealth("Cosmos DB", True, 4, None)]),
         operations.instance(
             Instance({"EVENT_TTL_SECONDS": 1, "SERVICEBUS_TOPIC": "t"}), OPERATIONS, ["set-aside"]
         ),

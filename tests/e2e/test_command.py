@@ -18,8 +18,8 @@ from cosmos_outbox.functions.operator import history as history_call
 from cosmos_outbox.functions.operator import operations as operations_call
 from cosmos_outbox.functions.operator import set_aside as set_aside_call
 from cosmos_outbox.inbox.set_aside import Delivery
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.operations.views.names import names_of
-from cosmos_outbox.outbox.aggregate import AggregateKey
 from cosmos_outbox.worker import relay as relay_worker
 from devstack.testing import Service, eventually
 from domain.contact import Contact

@@ -18,16 +18,15 @@ from azure.servicebus.aio import ServiceBusClient
 from cosmos_outbox.cli import erase, publish_again
 from cosmos_outbox.cli import rebuild as rebuild_directory
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
-from cosmos_outbox.inbox.event import AggregateKey as EntryKey
 from cosmos_outbox.inbox.set_aside import Delivery
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.operations.erasing import ERASING_ERRORS, Eraser
-from cosmos_outbox.outbox.aggregate import AggregateKey
 from cosmos_outbox.outbox.errors import AnswerErased
 from cosmos_outbox.outbox.feed import FeedEvent
 from cosmos_outbox.outbox.idempotency import KeyedRequest
 from cosmos_outbox.outbox.marker import Marker
 from cosmos_outbox.outbox.parking_lot import ParkingLot
-from cosmos_outbox.outbox.republish import Progress, Span
+from cosmos_outbox.outbox.republish import RepublishingProgress, Span
 from cosmos_outbox.outbox.unit_of_work import utc_now
 from cosmos_outbox.servicebus.dead_letters import Collected
 from cosmos_outbox.settings.errors import NotErased
@@ -257,8 +256,8 @@ async def test_no_container_names_the_person_and_subscribers_miss_no_event(
 async def published_again(world: World, contact_id: UUID) -> None:
     """Only the event of the deletion is still stored, and it names nobody."""
     over = int(utc_now().timestamp()) - publish_again.CLOCKS_DIFFER_SECONDS
-    plan = publish_again.Plan(Span(0, over, AggregateKey("contact", str(contact_id))), uuid4())
-    progress = Progress()
+    plan = publish_again.RepublishingPlan(Span(0, over, AggregateKey("contact", str(contact_id))), uuid4())
+    progress = RepublishingProgress()
     await eventually(lambda: forwarded(world))
     await publish_again.republish(world.application.outbox, plan, progress)
     assert progress.published <= 1
@@ -371,7 +370,7 @@ async def test_an_erasing_that_dies_after_any_step_is_ended_by_the_next(world: W
             async for _ in world.eraser.erase(key, patience_seconds=30):
                 pass
             assert await world.traces() == [], f"after {steps} step(s)"
-            entry = await world.application.read_model.inbox.entries.newest(EntryKey(*key))
+            entry = await world.application.read_model.inbox.entries.newest(key)
             assert entry is None or entry.entry.deleted
 
 

@@ -17,7 +17,7 @@ from azure.cosmos.aio import DatabaseProxy
 from cosmos_outbox.cli import brake
 from cosmos_outbox.cli import rebuild as rebuild_directory
 from cosmos_outbox.cli.publish_again import CLOCKS_DIFFER_SECONDS
-from cosmos_outbox.inbox.event import AggregateKey
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.worker import relay as relay_worker
 from cosmos_outbox.worker import subscriber as subscriber_worker
 from devstack.testing import Service, eventually

@@ -17,7 +17,7 @@ from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageProperties
 
-from cosmos_outbox.inbox.event import AggregateKey
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from devstack.testing import Service, eventually
 from infra.bootstrap import Application, wire
 from tests.e2e.test_relay_worker import probe

@@ -14,10 +14,11 @@ import pytest
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
 
-from cosmos_outbox.inbox.effect import Mark, Marker, MarkState
-from cosmos_outbox.inbox.event import AggregateKey, Event
+from cosmos_outbox.inbox.effect import EffectMarker, Mark, MarkState
+from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.ledger import Ledger
-from cosmos_outbox.inbox.set_aside import Delivery, State
+from cosmos_outbox.inbox.set_aside import Delivery, RecordState
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.unit_of_work import utc_now
 from cosmos_outbox.wiring.service import Wired
 from cosmos_outbox.wiring.subscription import Subscription
@@ -103,7 +104,7 @@ async def email_that_waits(service: Wired) -> dict[str, Any]:
     key = AggregateKey("order", body["orderId"])
     event = Event(body["id"], key, body["action"], 1, datetime.now(UTC), body)
     mark = Mark(event.id, MarkState.WAITING, 1, datetime.now(UTC), waits=event, failures=1)
-    await ledger(service).write(key, Marker(waiting=1), mark)
+    await ledger(service).write(key, EffectMarker(waiting=1), mark)
     return body
 
 
@@ -146,7 +147,7 @@ async def test_an_email_whose_record_was_discarded_is_not_sent_when_its_message_
     await subscriber.retrier.discard(record.id, "the order was cancelled")
     await subscriber.receiver.receive(delivery)
     assert "e-mail" not in caplog.text
-    assert await subscriber.retrier.counts() == {State.WAITING: 0, State.REFUSED: 0}
+    assert await subscriber.retrier.counts() == {RecordState.WAITING: 0, RecordState.REFUSED: 0}
 
 
 async def test_a_stop_lets_an_email_in_hand_end_and_its_record_be_written(

@@ -14,7 +14,8 @@ from cosmos_outbox.inbox.effect import EffectRules, Mark, MarkState
 from cosmos_outbox.inbox.effect_decision import Call
 from cosmos_outbox.inbox.effect_operator import claimed, ended
 from cosmos_outbox.inbox.errors import EffectNotDone, EffectRunning, NotSetAside
-from cosmos_outbox.inbox.event import AggregateKey, Event
+from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 
 
 class Rule(Enum):

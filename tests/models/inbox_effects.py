@@ -16,12 +16,12 @@ from enum import Enum
 from functools import cache
 from typing import NamedTuple
 
-from cosmos_outbox.inbox.effect import EffectRules, Mark, Marker, MarkState, Seen, Unsure
+from cosmos_outbox.inbox.effect import EffectMarker, EffectRules, Mark, MarkState, SeenMark, Unsure
 from cosmos_outbox.inbox.effect_decision import (
     Call,
     Change,
+    Elsewhere,
     Kept,
-    Running,
     Step,
     decide,
     failed,
@@ -29,7 +29,8 @@ from cosmos_outbox.inbox.effect_decision import (
     given_up,
     next_place,
 )
-from cosmos_outbox.inbox.event import NOTICE, AggregateKey, Event
+from cosmos_outbox.inbox.event import NOTICE, Event
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 
 
 class Rule(Enum):
@@ -104,11 +105,11 @@ def messages(letters: str) -> tuple[Event, ...]:
 class Ledger(NamedTuple):
     """What is stored."""
 
-    marker: Marker = Marker()
+    marker: EffectMarker = EffectMarker()
     marks: tuple[Mark | None, ...] = ()
 
 
-_NOTHING = Seen(Marker(), None)
+_NOTHING = SeenMark(EffectMarker(), None)
 
 
 class Doing(NamedTuple):
@@ -117,7 +118,7 @@ class Doing(NamedTuple):
     step: str
     message: int
     by_timer: bool = False
-    seen: Seen = _NOTHING
+    seen: SeenMark = _NOTHING
     change: Change | None = None
     repeats: bool = False
     """The next read is behind a fence."""
@@ -146,7 +147,7 @@ class World(NamedTuple):
 def first(story: Story) -> World:
     count = len(messages(story.events))
     left = tuple((0 if story.what == LOST else 2) if number == story.odd else 1 for number in range(count))
-    ledger = Ledger(Marker(), (None,) * count)
+    ledger = Ledger(EffectMarker(), (None,) * count)
     discards = int(story.what in (OPERATOR, DISCARD))
     return World(ledger, left, failures_left=int(story.what == FAILS), discards_left=discards)
 
@@ -209,7 +210,7 @@ class Model:
             change = doing.change and replace(
                 doing.change, mark=earlier(doing.change.mark) or doing.change.mark
             )
-            return doing._replace(change=change, seen=Seen(doing.seen.marker, earlier(doing.seen.mark)))
+            return doing._replace(change=change, seen=SeenMark(doing.seen.marker, earlier(doing.seen.mark)))
 
         ledgers = [
             each and each._replace(marks=tuple(map(earlier, each.marks)))
@@ -244,7 +245,7 @@ class Model:
         versions = [world.ledger] if doing.repeats or world.before is None else [world.ledger, world.before]
         for marker in dict.fromkeys(each.marker for each in versions):
             for mark in dict.fromkeys(each.marks[doing.message] for each in versions):
-                seen = Seen(marker, mark)
+                seen = SeenMark(marker, mark)
                 name = f"{who} reads {seen.marker} and {mark and mark.state}"
                 yield name, self._decided(world, who, doing._replace(seen=seen))
 
@@ -253,20 +254,20 @@ class Model:
         if world.aged and self.holds(Rule.TOO_OLD):
             event = replace(event, created_at=_LONG_AGO)
         decision = self._decide(world, doing.seen, event)
-        if isinstance(decision, Running):
+        if isinstance(decision, Elsewhere):
             return self._with(world, who, None if doing.repeats else doing._replace(repeats=True))
         if isinstance(decision, Kept):
             return self._done(world, who, doing)
         if decision.step is Step.START and not self.holds(Rule.START_FIRST):
             return self._with(
-                world, who, doing._replace(step="run", seen=Seen(decision.marker, decision.mark))
+                world, who, doing._replace(step="run", seen=SeenMark(decision.marker, decision.mark))
             )
         return self._with(world, who, doing._replace(step="write", change=decision))
 
     def _write(self, world: World, who: int, doing: Doing) -> Iterator[tuple[str, World]]:
         change = doing.change
         assert change is not None
-        same = doing.seen == Seen(world.ledger.marker, world.ledger.marks[doing.message])
+        same = doing.seen == SeenMark(world.ledger.marker, world.ledger.marks[doing.message])
         if not same and self.holds(Rule.AT_ITS_VERSION):
             again = Doing("read", doing.message, doing.by_timer, repeats=True)
             refused = self._with(world, who, again)
@@ -290,7 +291,7 @@ class Model:
     def _written(self, world: World, who: int, doing: Doing, change: Change) -> World:
         after = self._stored(world, change.marker, doing.message, change.mark)
         if change.step is Step.START:
-            begun = Seen(Marker(), change.mark)
+            begun = SeenMark(EffectMarker(), change.mark)
             return self._with(after, who, doing._replace(step="run", seen=begun, change=None))
         return self._done(after, who, doing)
 
@@ -402,12 +403,12 @@ class Model:
 
     # What they share
 
-    def _decide(self, world: World, seen: Seen, event: Event) -> Kept | Running | Change:
+    def _decide(self, world: World, seen: SeenMark, event: Event) -> Kept | Elsewhere | Change:
         """The decision of the inbox, or a wrong one in its place."""
         call = Call(_EPOCH, "")
         marker, mark, place = seen.marker, seen.mark, event.sequence
         if self.off is Rule.OVER_IS_FINAL and mark and mark.state.is_over:
-            seen = Seen(marker, replace(mark, state=MarkState.WAITING))
+            seen = SeenMark(marker, replace(mark, state=MarkState.WAITING))
         if self.off is Rule.NOTICE_PASSES:
             event = replace(event, action="E")
         wrong_marker = None
@@ -417,7 +418,7 @@ class Model:
             wrong_marker = replace(marker, last=place - 1)
         if self.off is Rule.ONE_IN_A_PLACE and marker.running not in (None, event.id):
             wrong_marker = replace(marker, running=None)
-        decision = decide(Seen(wrong_marker or seen.marker, seen.mark), event, self.rules, call)
+        decision = decide(SeenMark(wrong_marker or seen.marker, seen.mark), event, self.rules, call)
         if isinstance(decision, Change):
             if wrong_marker is not None and decision.step is Step.START:
                 decision = replace(decision, marker=replace(decision.marker, last=marker.last))
@@ -431,7 +432,7 @@ class Model:
             return change
         return replace(change, marker=replace(change.marker, waiting=world.ledger.marker.waiting))
 
-    def _stored(self, world: World, marker: Marker, number: int, mark: Mark | None) -> World:
+    def _stored(self, world: World, marker: EffectMarker, number: int, mark: Mark | None) -> World:
         marks = [*world.ledger.marks]
         if mark is not None and mark.state is not MarkState.STARTED:
             mark = replace(mark, at=_EPOCH, failing_since=None, failures=0, reason="")  # as the same states
@@ -515,7 +516,8 @@ class Model:
             return True
         aged = [(replace(event, created_at=_LONG_AGO) if world.aged else event, mark) for event, mark in held]
         return all(
-            isinstance(self._decide(world, Seen(ledger.marker, mark), event), Kept) for event, mark in aged
+            isinstance(self._decide(world, SeenMark(ledger.marker, mark), event), Kept)
+            for event, mark in aged
         )
 
 

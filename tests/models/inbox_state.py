@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from cosmos_outbox.inbox.decision import Because, Complete, Done, Heal, Look, Put, decide, mend
 from cosmos_outbox.inbox.entry import After, Entry, Found
-from cosmos_outbox.inbox.event import NOTICE, AggregateKey, Event
+from cosmos_outbox.inbox.event import NOTICE, Event
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 
 RULES = (
     "applied-before", "next-only", "notice-healed", "unknown-healed", "unsequenced", "made-from-source",

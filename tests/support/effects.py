@@ -5,11 +5,12 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from cosmos_outbox.inbox.effect import EffectRules, Mark, Marker, Seen
+from cosmos_outbox.inbox.effect import EffectMarker, EffectRules, Mark, SeenMark
 from cosmos_outbox.inbox.effects import EffectInbox
 from cosmos_outbox.inbox.errors import RecordChanged
-from cosmos_outbox.inbox.event import AggregateKey, Event
+from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.ledger import Ledger
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from tests.support.inbox import NOON, Faults
 
 RULES = EffectRules(
@@ -27,26 +28,28 @@ class FakeLedger:
 
     faults: Faults = field(default_factory=Faults)
     lag: int = 0
-    versions: dict[AggregateKey, list[tuple[Marker, dict[str, Mark]]]] = field(default_factory=dict)
+    versions: dict[AggregateKey, list[tuple[EffectMarker, dict[str, Mark]]]] = field(default_factory=dict)
     writes: int = 0
 
-    async def read(self, key: AggregateKey, event_id: str, *, fenced: bool) -> Seen:
+    async def read(self, key: AggregateKey, event_id: str, *, fenced: bool) -> SeenMark:
         marker, marks = self.faults.run(lambda: self._at(key, 0 if fenced else self.lag))
-        return Seen(marker, marks.get(event_id))
+        return SeenMark(marker, marks.get(event_id))
 
-    async def write(self, key: AggregateKey, marker: Marker, mark: Mark) -> Seen:
-        def change() -> Seen:
+    async def write(self, key: AggregateKey, marker: EffectMarker, mark: Mark) -> SeenMark:
+        def change() -> SeenMark:
             before, marks = self._at(key, 0)
             stored = marks.get(mark.event_id)
             if marker.version != before.version or mark.version != (stored.version if stored else None):
                 raise RecordChanged("another version")
             self.writes += 1
-            after = Seen(replace(marker, version=str(self.writes)), replace(mark, version=str(self.writes)))
+            after = SeenMark(
+                replace(marker, version=str(self.writes)), replace(mark, version=str(self.writes))
+            )
             assert after.mark is not None
             self.versions.setdefault(key, []).append((after.marker, marks | {mark.event_id: after.mark}))
             return after
 
-        written: Seen = self.faults.run(change)
+        written: SeenMark = self.faults.run(change)
         return written
 
     async def waiting(self, key: AggregateKey) -> Sequence[Mark]:
@@ -59,9 +62,9 @@ class FakeLedger:
             if self._at(key, 0)[0].waiting:
                 yield key
 
-    def _at(self, key: AggregateKey, lag: int) -> tuple[Marker, dict[str, Mark]]:
+    def _at(self, key: AggregateKey, lag: int) -> tuple[EffectMarker, dict[str, Mark]]:
         versions = self.versions.get(key, [])
-        return versions[-1 - lag] if len(versions) > lag else (Marker(), {})
+        return versions[-1 - lag] if len(versions) > lag else (EffectMarker(), {})
 
 
 @dataclass

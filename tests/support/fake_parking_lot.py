@@ -6,12 +6,12 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from cosmos_outbox.cosmos.aggregates.documents import EventReader, notice_document
-from cosmos_outbox.outbox.aggregate import AggregateKey
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.errors import PreconditionFailed
 from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent, Poison
 from cosmos_outbox.outbox.marker import Marker, Place
 from cosmos_outbox.outbox.notice import Notice
-from cosmos_outbox.outbox.parking_lot import Change, Discarding, ParkedEvent, ParkedPage, State
+from cosmos_outbox.outbox.parking_lot import Change, Discarding, ParkedEvent, ParkedPage, ParkedState
 from cosmos_outbox.outbox.unit_of_work import utc_now
 
 
@@ -36,7 +36,7 @@ class FakeParkingLot:
     async def markers(self, aggregates: Collection[AggregateKey]) -> Mapping[AggregateKey, Marker]:
         return {key: self.stored[key] for key in aggregates if key in self.stored}
 
-    async def blocked(self) -> Sequence[Marker]:
+    async def list_blocked(self) -> Sequence[Marker]:
         return [marker for marker in self.stored.values() if marker.blocked]
 
     async def park(self, marker: Marker, events: Sequence[FeedEvent]) -> Collection[str]:
@@ -89,11 +89,11 @@ class FakeParkingLot:
         self.parked[event.id] = replace(self.parked[event.id], discarding=Discarding(utc_now(), reason))
 
     async def alone_since_before(self, at: datetime) -> Sequence[ParkedEvent]:
-        return [one for one in self._events() if one.state is State.ALONE and one.parked_at < at]
+        return [one for one in self._events() if one.state is ParkedState.ALONE and one.parked_at < at]
 
     async def page(self, size: int, continuation_token: str | None, *, discarded: bool = False) -> ParkedPage:
         start = int(continuation_token or 0)
-        found = [one for one in self._events() if (one.state is State.DISCARDED) is discarded]
+        found = [one for one in self._events() if (one.state is ParkedState.DISCARDED) is discarded]
         end = start + size
         return ParkedPage(found[start:end], str(end) if end < len(found) else None)
 
@@ -102,7 +102,9 @@ class FakeParkingLot:
 
     async def waiting(self, aggregate: AggregateKey, limit: int) -> Sequence[tuple[ParkedEvent, FeedEvent]]:
         mine = [
-            one for one in self._events() if one.aggregate == aggregate and one.state is not State.DISCARDED
+            one
+            for one in self._events()
+            if one.aggregate == aggregate and one.state is not ParkedState.DISCARDED
         ]
         mine.sort(key=lambda one: self.parked[one.id].place)
         return [(one, self.parked[one.id].event) for one in mine[:limit]]
@@ -120,11 +122,11 @@ class FakeParkingLot:
         marker = self.stored.get(aggregate) if aggregate else None
         refusal = marker.refusal if marker else None
         refused = refusal if refusal and refusal.event_id == event.id else None
-        state = State.WAITING if aggregate else State.ALONE
+        state = ParkedState.WAITING if aggregate else ParkedState.ALONE
         if parked.discarding:
-            state = State.DISCARDED
+            state = ParkedState.DISCARDED
         elif marker and marker.in_the_way == event.id:
-            state = State.IN_THE_WAY
+            state = ParkedState.IN_THE_WAY
         return ParkedEvent(
             parking_id, event.id, aggregate, event.action if isinstance(event, OutboxEvent) else None,
             event.sequence, refused.reason if refused else parked.reason, parked.parked_at, state,

@@ -11,7 +11,8 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from cosmos_outbox.cosmos.aggregates.documents import EventReader, event_item
-from cosmos_outbox.outbox.aggregate import Aggregate, AggregateKey, Changes
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.outbox.aggregate import Aggregate, Changes
 from cosmos_outbox.outbox.errors import AggregateNotFound, ChangeTooLarge, PreconditionFailed, Unavailable
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.unit_of_work import Commit, ETag, Origin, Page, Receipt, RequestRecord, Versioned

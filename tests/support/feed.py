@@ -4,7 +4,7 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from cosmos_outbox.cosmos.aggregates.documents import EventReader
-from cosmos_outbox.outbox.aggregate import AggregateKey
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.feed import FeedEvent
 from infra.bootstrap import service as contact_service
 

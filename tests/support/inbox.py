@@ -10,8 +10,9 @@ from typing import Any, Generic, TypeVar
 
 from cosmos_outbox.inbox.entry import After, Entry, Found, Stamp, VersionedEntry
 from cosmos_outbox.inbox.errors import EntryChanged, NotSetAside, RecordChanged, Unreadable
-from cosmos_outbox.inbox.event import NOTICE, AggregateKey, Event
-from cosmos_outbox.inbox.set_aside import Delivery, Record, RecordPage, State
+from cosmos_outbox.inbox.event import NOTICE, Event
+from cosmos_outbox.inbox.set_aside import Delivery, Record, RecordPage, RecordState
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 
 S = TypeVar("S")
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -147,7 +148,7 @@ class FakeSetAside:
         self.faults = faults or Faults()
         self._writes = 0
 
-    def states(self) -> dict[str, State]:
+    def states(self) -> dict[str, RecordState]:
         return {record.event_id or record.message_id: record.state for record in self.records.values()}
 
     async def add(self, record: Record) -> None:
@@ -161,7 +162,7 @@ class FakeSetAside:
 
     async def waiting(self, aggregate: AggregateKey | None = None) -> AsyncIterator[Record]:
         for record in [*self.records.values()]:
-            if record.state is State.WAITING and aggregate in (None, record.aggregate):
+            if record.state is RecordState.WAITING and aggregate in (None, record.aggregate):
                 yield replace(record, delivery=None)
 
     async def older(self, than: datetime) -> AsyncIterator[Record]:
@@ -175,7 +176,7 @@ class FakeSetAside:
         more = str(first + size) if first + size < len(found) else None
         return RecordPage(found[first : first + size], more)
 
-    async def count(self, state: State) -> int:
+    async def count(self, state: RecordState) -> int:
         return [record.state for record in self.records.values()].count(state)
 
     async def get(self, record_id: str) -> Record:
@@ -184,7 +185,7 @@ class FakeSetAside:
             raise NotSetAside("no record has this id")
         return record
 
-    async def change(self, record: Record, state: State, reason: str, *, attempts: int) -> None:
+    async def change(self, record: Record, state: RecordState, reason: str, *, attempts: int) -> None:
         def write() -> None:
             if self.records[record.id].version != record.version:
                 raise RecordChanged("read it again")

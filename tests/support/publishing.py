@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
-from cosmos_outbox.outbox.aggregate import AggregateKey
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.publisher import AggregateEvents, Outcome, Publisher
 from tests.support.contacts import NOON

@@ -119,10 +119,10 @@ PLANTED = (
         "cosmos_outbox/cosmos/aggregates/once.py",
         "(failure.kind is Kind.THROTTLED and not answer_lost)\n"
         "                final = final or (answer_lost and not self.repeatable)\n"
-        "                if final or not await _waited(pause, give_up_at):\n"
+        "                if final or not await _wait(pause, give_up_at):\n"
         "                    raise (unknown(failure) if answer_lost else self.error(failure)) from error\n",
         "failure.kind is Kind.THROTTLED\n"
-        "                if final or not await _waited(pause, give_up_at):\n"
+        "                if final or not await _wait(pause, give_up_at):\n"
         "                    raise self.error(failure) from error\n",
         "lost-answers",
         ("refused, and done",),
@@ -180,11 +180,11 @@ PLANTED = (
     Planted(
         "repetition-is-refused-for-ever",
         "cosmos_outbox/outbox/idempotency.py",
-        "            return await replayed(work, record), True\n        return await _stored(",
+        "            return await replay_answer(work, record), True\n        return await _store(",
         "            from cosmos_outbox.outbox.errors import ConcurrentChange\n"
         "\n"
         '            raise ConcurrentChange("the same request is being answered at this moment")\n'
-        "        return await _stored(",
+        "        return await _store(",
         "nothing",
         ("repetition refused",),
     ),

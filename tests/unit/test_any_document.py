@@ -25,7 +25,7 @@ from cosmos_outbox.outbox.notice import Notice
 from cosmos_outbox.outbox.originals import Originals
 from cosmos_outbox.outbox.parking import Parking
 from cosmos_outbox.outbox.relay import Relay
-from cosmos_outbox.outbox.republish import Progress, Republishing, Span, Window
+from cosmos_outbox.outbox.republish import Republishing, RepublishingProgress, Span, Window
 from cosmos_outbox.outbox.unit_of_work import utc_now
 from cosmos_outbox.servicebus.message import CloudEvents
 from cosmos_outbox.servicebus.publisher import ServiceBusPublisher
@@ -152,7 +152,7 @@ async def test_a_document_costs_its_aggregate_alone_and_can_be_given_up(seed: in
         assert [event_id for session, event_id in topic.stored if session == contact_id("healthy")] == ids
 
         again = Republishing(History(events), lot, originals, publisher(topic), uuid4(), 60.0, 1.0)
-        progress = Progress()
+        progress = RepublishingProgress()
         async for _ in again.publish(Span(0, 1), progress):
             pass
         assert progress.published >= 3
@@ -167,7 +167,7 @@ async def test_a_document_that_is_anothers_by_now_stops_its_aggregate_and_nothin
     changed = [delivered[0], delivered[1] | {"aggregateType": "order", "data": {}}, *delivered[2:]]
     events, topic, lot = EVENTS.events(delivered), Topic(), Lot()
     originals = CosmosOriginals(cast(Any, Stored(changed)), EVENTS)
-    progress = Progress()
+    progress = RepublishingProgress()
     async for _ in Republishing(
         History(events), lot, originals, publisher(topic), uuid4(), 60.0, 1.0
     ).publish(Span(0, 1), progress):
@@ -182,7 +182,7 @@ async def test_a_document_that_is_anothers_by_now_stops_its_aggregate_and_nothin
     [(left, _)] = await lot.waiting(contact_key("a"), 10)
     assert left.event_id == events[1].id
     await given_up(desk(lot, topic, originals), lot)
-    assert await lot.blocked() == []
+    assert await lot.list_blocked() == []
 
 
 @pytest.mark.parametrize("paths", [("/partitionKey",), ("/tenant", "/owner/id"), ("/owner/tenant/id",)])
@@ -202,7 +202,7 @@ async def test_an_event_under_a_key_that_is_none_is_poison_that_can_be_parked_an
     reader = EventReader(EVENTS.untyped, of)
     event = reader.event(item)
     assert event is not None
-    [found] = await CosmosOriginals(cast(Any, Stored([])), reader).verified([event])
+    [found] = await CosmosOriginals(cast(Any, Stored([])), reader).verify([event])
     assert isinstance(found, Poison)
     assert found.aggregate == contact_key("a")
 
@@ -230,7 +230,7 @@ def desk(lot: FakeParkingLot, topic: Topic, originals: Originals) -> Parking:
 
 async def given_up(parking: Parking, lot: FakeParkingLot) -> None:
     """An operator's last resort, for every aggregate that is parked."""
-    for marker in await lot.blocked():
+    for marker in await lot.list_blocked():
         for _ in range(10):
             try:
                 if (await parking.replay(marker.aggregate)).done:

@@ -35,6 +35,7 @@ FLOORS: Sequence[tuple[str, ...]] = (
     ("cosmos_outbox/telemetry",),
     ("cosmos_outbox/settings",),
     ("cosmos_outbox/outbox", "cosmos_outbox/inbox"),
+    ("cosmos_outbox/kernel",),
     ("packages/devstack/src/devstack",),
     ("cosmos_changefeed",),
 )
@@ -42,10 +43,17 @@ FLOORS: Sequence[tuple[str, ...]] = (
 
 ONLY: Mapping[str, tuple[str, ...]] = {
     "examples": ("examples", "cosmos_outbox"),
-    "application": ("application", "domain", "cosmos_outbox.outbox", "cosmos_outbox.inbox"),
+    "application": (
+        "application",
+        "domain",
+        "cosmos_outbox.outbox",
+        "cosmos_outbox.inbox",
+        "cosmos_outbox.kernel",
+    ),
     "domain": ("domain", "cosmos_outbox.outbox.aggregate", "cosmos_outbox.outbox.event"),
-    "cosmos_outbox/outbox": ("cosmos_outbox.outbox",),
-    "cosmos_outbox/inbox": ("cosmos_outbox.inbox",),
+    "cosmos_outbox/outbox": ("cosmos_outbox.outbox", "cosmos_outbox.kernel"),
+    "cosmos_outbox/inbox": ("cosmos_outbox.inbox", "cosmos_outbox.kernel"),
+    "cosmos_outbox/kernel": ("cosmos_outbox.kernel",),
     "packages/devstack/src/devstack": ("devstack", "cosmos_changefeed"),
     "cosmos_changefeed": ("cosmos_changefeed",),
 }

@@ -10,7 +10,7 @@ from application.contacts import Contacts
 from application.errors import ContactNotFound
 from cosmos_outbox.http.errors import InvalidRequest
 from cosmos_outbox.http.validation import validated
-from cosmos_outbox.outbox.aggregate import AggregateKey
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.aggregates import ATTEMPTS, Aggregates
 from cosmos_outbox.outbox.errors import ConcurrentChange, PreconditionFailed
 from cosmos_outbox.outbox.unit_of_work import ETag, Origin, Receipt

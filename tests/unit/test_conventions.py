@@ -94,9 +94,40 @@ def errors(place: str) -> Iterator[str]:
             yield f"{name}:{node.lineno}: {kind} is the base of a tree: let the name end in Error"
 
 
+OUR_OWN = ("cosmos_outbox", "cosmos_changefeed", "domain", "application", "infra", "function_app.py")
+NO_PARTICIPLE = {"need", "feed", "embed", "proceed"}
+"""Words that end in "ed" and are no participle."""
+
+
+def coroutines(place: str) -> Iterator[str]:
+    """What does something is named by a verb: a name in "ed" reads like a value that is there already."""
+    if place not in OUR_OWN:
+        return
+    for name, module in modules(place):
+        for node in ast.walk(module):
+            if not isinstance(node, ast.AsyncFunctionDef) or node.decorator_list:
+                continue  # a block, or a call that is known by its route
+            first = node.name.lstrip("_").split("_")[0]
+            if first.endswith("ed") and first not in NO_PARTICIPLE:
+                yield f"{name}:{node.lineno}: {node.name} waits for something: name it by a verb"
+
+
+def homonyms(place: str) -> Iterator[str]:
+    """One public name for one thing: a reader who has met it once knows what it is."""
+    if place not in OUR_OWN:
+        return
+    found: dict[str, str] = {}
+    for name, module in modules(place):
+        for node in module.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                if node.name in found:
+                    yield f"{name}:{node.lineno}: {found[node.name]} has a {node.name} too: rename one"
+                found[node.name] = name
+
+
 CASES = [
     pytest.param(rule, place, id=f"{rule.__name__} in {place}")
-    for rule in (loggers, constants, errors)
+    for rule in (loggers, constants, errors, coroutines, homonyms)
     for place in PLACES
 ]
 

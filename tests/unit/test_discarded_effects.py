@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from cosmos_outbox.inbox.effect import Mark, Marker, MarkState
+from cosmos_outbox.inbox.effect import EffectMarker, Mark, MarkState
 from cosmos_outbox.inbox.effect_upkeep import EffectUpkeep
 from cosmos_outbox.inbox.effects import EffectInbox
 from cosmos_outbox.inbox.errors import (
@@ -20,7 +20,7 @@ from cosmos_outbox.inbox.errors import (
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.receiver import Receiver
 from cosmos_outbox.inbox.retrier import Retrier
-from cosmos_outbox.inbox.set_aside import State
+from cosmos_outbox.inbox.set_aside import RecordState
 from tests.support.effects import Clock, FakeLedger, Outbound, inbox_over
 from tests.support.inbox import KEY, NOON, FakeSetAside, Faults, delivery, event, read
 
@@ -67,7 +67,7 @@ async def test_a_message_that_comes_again_after_its_record_was_discarded_runs_no
     await mails.receiver.receive(delivery(event(1)))
     await mails.receiver.receive(delivery(event(1), 2))  # and so does another message of the same event
     assert mails.outbound.asked == []
-    assert list(mails.records.states().values()) == [State.DISCARDED]
+    assert list(mails.records.states().values()) == [RecordState.DISCARDED]
     found = mails.mark(event(1))
     assert found is not None
     assert (found.state, found.reason) == (MarkState.DISCARDED, "the order was cancelled")
@@ -111,7 +111,7 @@ async def test_an_event_that_waits_in_the_ledger_too_is_discarded_in_its_turn_al
     await mails.inbox.handle(event(2))
     with pytest.raises(NotInTurn, match="place 1 comes first"):
         await mails.retrier.discard(record, "never mind")
-    assert list(mails.records.states().values()) == [State.WAITING]
+    assert list(mails.records.states().values()) == [RecordState.WAITING]
     await EffectUpkeep(mails.inbox).pass_over(KEY, 1, "it is lost")
     await mails.retrier.discard(record, "never mind")
     await EffectUpkeep(mails.inbox).run(seconds=60)
@@ -123,7 +123,7 @@ async def test_an_effect_that_runs_in_the_place_of_a_discarded_event_keeps_its_p
     mails, other = Mails(), event(1, event_id="other")
     record = await mails.set_aside(event(1))
     started = Mark(other.id, MarkState.STARTED, 1, NOON, by="a call")
-    await mails.ledger.write(KEY, Marker(running=other.id), started)
+    await mails.ledger.write(KEY, EffectMarker(running=other.id), started)
     await mails.retrier.discard(record, "never mind")
     await mails.receiver.receive(delivery(event(1)))
     marker, _ = mails.ledger.versions[KEY][-1]
@@ -138,7 +138,7 @@ async def test_the_message_of_a_record_may_be_at_its_effect_while_the_operator_d
     await mails.ledger.write(KEY, seen.marker, started)
     with pytest.raises(EffectRunning):
         await mails.retrier.discard(record, "never mind")
-    assert list(mails.records.states().values()) == [State.WAITING]
+    assert list(mails.records.states().values()) == [RecordState.WAITING]
 
 
 async def test_an_operator_is_told_when_the_effect_has_run_already() -> None:
@@ -148,7 +148,10 @@ async def test_an_operator_is_told_when_the_effect_has_run_already() -> None:
     with pytest.raises(NotApplied, match="has run"):
         await mails.retrier.discard(record, "never mind")
     await mails.retrier.run(seconds=60)
-    assert (mails.outbound.asked, list(mails.records.states().values())) == ([event(1).id], [State.APPLIED])
+    assert (mails.outbound.asked, list(mails.records.states().values())) == (
+        [event(1).id],
+        [RecordState.APPLIED],
+    )
 
 
 async def test_a_record_of_a_place_that_is_passed_is_closed() -> None:
@@ -185,5 +188,5 @@ async def test_a_record_that_is_no_event_or_of_a_read_model_is_discarded_alone()
     await mails.receiver.receive(delivery(None))
     [refused] = mails.records.records
     await mails.retrier.discard(refused, "no event")
-    assert list(mails.records.states().values()) == [State.DISCARDED]
+    assert list(mails.records.states().values()) == [RecordState.DISCARDED]
     assert mails.ledger.versions == {}

@@ -18,7 +18,7 @@ from cosmos_outbox.cosmos.aggregates.documents import (
     event_item,
     is_as_committed,
 )
-from cosmos_outbox.outbox.aggregate import AggregateKey
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.errors import Unpublishable
 from cosmos_outbox.outbox.feed import Lifetime, OutboxEvent, Poison, in_order
 from cosmos_outbox.outbox.unit_of_work import Origin

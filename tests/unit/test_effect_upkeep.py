@@ -6,11 +6,12 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from cosmos_outbox.inbox.effect import Mark, Marker, MarkState, Seen
+from cosmos_outbox.inbox.effect import EffectMarker, Mark, MarkState, SeenMark
 from cosmos_outbox.inbox.effect_upkeep import AWAY_AT, SIDE_BY_SIDE, EffectUpkeep
 from cosmos_outbox.inbox.errors import EffectAway, EffectNotDone, StoreAway
-from cosmos_outbox.inbox.event import AggregateKey, Event
+from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.owed import MOST, Owed
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from tests.support.effects import Clock, FakeLedger, Outbound, inbox_over
 from tests.support.inbox import NOON, event
 
@@ -47,7 +48,7 @@ async def holding(*held: AggregateKey) -> Partitioned:
     for key in held:
         first = event(1, key=key)
         mark = Mark(first.id, MarkState.WAITING, 1, NOON, waits=first, failures=1, failing_since=NOON)
-        written: Seen = await ledger.write(key, Marker(waiting=1), mark)
+        written: SeenMark = await ledger.write(key, EffectMarker(waiting=1), mark)
         assert written.marker.waiting == 1
     return ledger
 
@@ -113,9 +114,9 @@ async def test_all_are_run_when_the_store_is_there_again() -> None:
 
 
 async def test_a_process_remembers_a_bounded_number_of_records_that_it_owes() -> None:
-    owed, seen = Owed(), Seen(Marker(), Mark("any", MarkState.STARTED, 1, NOON, by="me"))
+    owed, seen = Owed(), SeenMark(EffectMarker(), Mark("any", MarkState.STARTED, 1, NOON, by="me"))
 
-    async def record(_: Seen) -> Marker | None:
+    async def record(_: SeenMark) -> EffectMarker | None:
         return None
 
     for number in range(1, MOST + 2):

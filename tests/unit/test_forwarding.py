@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping, Sequence
 
 import pytest
 
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.operations import forwarding
 from cosmos_outbox.operations.forwarding import Forwarding
 from cosmos_outbox.operations.instance import Instance
-from cosmos_outbox.outbox.aggregate import AggregateKey
 from cosmos_outbox.outbox.errors import NotDelivered
 from cosmos_outbox.outbox.feed import FeedEvent
 from cosmos_outbox.outbox.marker import Marker
@@ -24,7 +24,7 @@ from tests.support.feed import EVENTS, event_document
 class NeverRead:
     """A store that begins an answer and does not end it."""
 
-    async def verified(self, _events: Sequence[FeedEvent]) -> list[FeedEvent]:
+    async def verify(self, _events: Sequence[FeedEvent]) -> list[FeedEvent]:
         await asyncio.Event().wait()
         raise AssertionError("cut off")
 
@@ -51,7 +51,7 @@ async def test_a_page_that_takes_too_long_is_told_to_an_operator_once_a_minute(
 
     async def attempt() -> None:
         if half == "read":
-            await work.committed([event_document("a", 1)])
+            await work.compare([event_document("a", 1)])
         else:
             events = EVENTS.events([event_document("a", 1)])
             await work.forward_committed(Committed(events, {events[0].aggregate: events}))

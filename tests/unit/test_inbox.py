@@ -9,8 +9,9 @@ import pytest
 from cosmos_outbox.inbox.decision import Because, Complete, Done, Put
 from cosmos_outbox.inbox.entry import Entry, Found
 from cosmos_outbox.inbox.errors import Contended, EntryChanged, SourceBehind, StoreAway
-from cosmos_outbox.inbox.event import AggregateKey, Event
+from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.state import StateInbox
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from tests.support.inbox import KEY, NOON, FakeEntries, FakeSource, Faults, event, notice, project
 
 State = tuple[int, ...]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cosmos_outbox.inbox.errors import Unreadable
-from cosmos_outbox.outbox.aggregate import AggregateKey
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.servicebus.message import (
     CloudEvents,

@@ -139,7 +139,7 @@ async def test_parked_aggregates_are_told_with_the_age_of_the_oldest(recorded: R
 
 def test_a_reading_is_not_reported_for_ever_by_a_process_that_takes_it_no_more() -> None:
     clock = [0.0]
-    reading = telemetry.Reading(90.0, lambda: clock[0])
+    reading = telemetry.GaugeReading(90.0, lambda: clock[0])
     assert [*reading(None)] == []  # type: ignore[arg-type]  # the options are not looked at
     reading.set(7)
     for at, values in ((0.0, [7]), (90.0, [7]), (90.1, []), (900.0, [])):

@@ -10,16 +10,15 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from cosmos_outbox.functions.operator import history, operations, set_aside
-from cosmos_outbox.inbox.progress import Counts, Progress, Side
-from cosmos_outbox.inbox.set_aside import Delivery, Record, RecordPage
-from cosmos_outbox.inbox.set_aside import State as RecordState
-from cosmos_outbox.operations.dependencies import Health
+from cosmos_outbox.inbox.progress import Counts, Side, WalkProgress
+from cosmos_outbox.inbox.set_aside import Delivery, Record, RecordPage, RecordState
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.operations.dependencies import DependencyHealth
 from cosmos_outbox.operations.instance import Instance
 from cosmos_outbox.operations.past_events import EventState, Expired, Past, PastEvent
+from cosmos_outbox.operations.relay_status import KeyProgress as RelayProgress
 from cosmos_outbox.operations.relay_status import LeaseStatus, RelayStatus
-from cosmos_outbox.operations.relay_status import Progress as RelayProgress
-from cosmos_outbox.outbox.aggregate import AggregateKey
-from cosmos_outbox.outbox.parking_lot import Discarding, ParkedEvent, ParkedPage, State
+from cosmos_outbox.outbox.parking_lot import Discarding, ParkedEvent, ParkedPage, ParkedState
 from cosmos_outbox.outbox.replay import Replayed
 from tests.support.openapi import FILE, document, problems_of, resolved
 from tools.openapi.__main__ import text
@@ -30,8 +29,8 @@ NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 OF = AggregateKey("contact", "c")
 
 
-def parked(state: State, aggregate: AggregateKey | None = OF) -> ParkedEvent:
-    given_up = Discarding(NOW, "a test") if state is State.DISCARDED else None
+def parked(state: ParkedState, aggregate: AggregateKey | None = OF) -> ParkedEvent:
+    given_up = Discarding(NOW, "a test") if state is ParkedState.DISCARDED else None
     return ParkedEvent(
         "0" * 32, "e", aggregate, None, None, "too large", NOW, state, attempted_at=NOW, discarding=given_up
     )
@@ -49,22 +48,27 @@ DELIVERY = Delivery("s", "m", 1, b"{}", {"sequence": 1})
 
 ANSWERS: list[tuple[str, func.HttpResponse]] = [
     ("Relay", operations.relay_status(RelayStatus(LEASES, ["2"], Counter(contact=2)), OPERATIONS)),
-    ("Dependencies", operations.dependencies([Health("a", True, 4, None), Health("b", False, 4, "away")])),
+    (
+        "Dependencies",
+        operations.dependencies(
+            [DependencyHealth("a", True, 4, None), DependencyHealth("b", False, 4, "away")]
+        ),
+    ),
     ("Instance", operations.instance(Instance({"EVENT_TTL_SECONDS": 1}), OPERATIONS, ["set-aside"])),
     ("History", history.told(Past(OF, 7, False, [EVENT, BARE], [Expired(1, 6)], None, AT), OPERATIONS)),
     ("History", history.told(Past(OF, None, True, [], [], 3, RelayProgress(NOW, None, None, NOW)), OPERATIONS)),
     *(
         ("ParkedPage", operations.parked_listed(ParkedPage([parked(state, of)], "x"), OPERATIONS, 60))
-        for state in State
+        for state in ParkedState
         for of in (OF, None)
     ),
-    ("Parked", operations.parked_shown(parked(State.DISCARDED), OPERATIONS)),
+    ("Parked", operations.parked_shown(parked(ParkedState.DISCARDED), OPERATIONS)),
     ("Replayed", operations.replayed(Replayed(3, done=False))),
     ("Subscriber", set_aside.subscriber_status({RecordState.WAITING: 1}, None, None)),
     (
         "Subscriber",
         set_aside.subscriber_status(
-            {}, Progress(NOW, Side.SOURCES, last_counts=Counts(1), last_ended_at=NOW), Progress(NOW)
+            {}, WalkProgress(NOW, Side.SOURCES, last_counts=Counts(1), last_ended_at=NOW), WalkProgress(NOW)
         ),
     ),
     *(

@@ -8,15 +8,15 @@ import azure.functions as func
 import pytest
 
 from cosmos_outbox.functions.operator import operations
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.operations.relay_status import RelayStatus
-from cosmos_outbox.operations.views.names import Names
-from cosmos_outbox.outbox.aggregate import AggregateKey
+from cosmos_outbox.operations.views.names import PathNames
 from cosmos_outbox.outbox.errors import NotParked
-from cosmos_outbox.outbox.parking_lot import ParkedEvent, ParkedPage, State
+from cosmos_outbox.outbox.parking_lot import ParkedEvent, ParkedPage, ParkedState
 
 NAMES = [
-    Names(aggregate_type="account", path="accounts", owner="accountId", count="parkedAccounts"),
-    Names(aggregate_type="transfer", path="transfers", owner="transferId", count="parkedTransfers"),
+    PathNames(aggregate_type="account", path="accounts", owner="accountId", count="parkedAccounts"),
+    PathNames(aggregate_type="transfer", path="transfers", owner="transferId", count="parkedTransfers"),
 ]
 
 
@@ -29,7 +29,7 @@ def replay(path: str) -> func.HttpRequest:
 def parked(aggregate: AggregateKey | None) -> ParkedEvent:
     return ParkedEvent(
         id="0" * 32, event_id="e", aggregate=aggregate, action=None, sequence=None, reason="too large",
-        parked_at=datetime(2026, 3, 1, tzinfo=UTC), state=State.WAITING, document={},
+        parked_at=datetime(2026, 3, 1, tzinfo=UTC), state=ParkedState.WAITING, document={},
     )  # fmt: skip
 
 

@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 
 from cosmos_outbox.inbox.entry import Entry, Found
-from cosmos_outbox.inbox.event import AggregateKey
-from cosmos_outbox.inbox.progress import Counts, Progress, Side
+from cosmos_outbox.inbox.progress import Counts, Side, WalkProgress
 from cosmos_outbox.inbox.rebuild import Rebuild
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from tests.support.inbox import NOON, event
 from tests.unit.test_sweep import OLD, World
 
 
 async def rebuilt(world: World, *, source_wins: bool = False) -> Counts:
-    told: list[Progress] = []
+    told: list[WalkProgress] = []
     progress = await Rebuild(world.inbox, world.lists, source_wins).run(told.append)
     assert progress.last_counts is not None
     assert told[-1] == progress
@@ -67,7 +67,7 @@ async def test_after_a_restore_no_entry_is_passed_over_because_an_earlier_rebuil
     """That one may be of another restore, or itself have been restored with the entries."""
     world = World()
     ahead, gone = world.has("a", 5, 2), world.has("b", 2, None)
-    world.lists.saved = Progress(NOON, Side.SOURCES, "2", version="7")
+    world.lists.saved = WalkProgress(NOON, Side.SOURCES, "2", version="7")
     await rebuilt(world, source_wins=True)
     assert [world.sequence(key) for key in (ahead, gone)] == [2, None]
 
@@ -86,10 +86,10 @@ async def test_a_rebuild_that_was_cut_off_goes_on_unless_that_was_long_ago(hours
     world = World()
     world.has("a", 1, 3)
     long_ago = NOON - timedelta(hours=hours)
-    world.lists.saved = Progress(long_ago, Side.SOURCES, "2", version="7")
+    world.lists.saved = WalkProgress(long_ago, Side.SOURCES, "2", version="7")
     assert (await rebuilt(world)).healed == healed
     world.has("a", 1, 3)
-    world.lists.saved = Progress(long_ago, last_counts=Counts(), last_ended_at=long_ago, version="7")
+    world.lists.saved = WalkProgress(long_ago, last_counts=Counts(), last_ended_at=long_ago, version="7")
     assert (await rebuilt(world)).healed == 1, "the one before had ended"
 
 
@@ -149,6 +149,6 @@ async def test_where_the_source_wins_a_deleted_source_is_not_taken_for_an_entry_
 async def test_a_rebuild_in_another_form_begins_anew() -> None:
     world = World()
     key = world.has("a", 1, 3)
-    world.lists.saved = Progress(NOON, Side.SOURCES, "2", version="7", form=7)
+    world.lists.saved = WalkProgress(NOON, Side.SOURCES, "2", version="7", form=7)
     assert (await rebuilt(world)).healed == 1
     assert world.sequence(key) == 3

@@ -11,12 +11,13 @@ import pytest
 
 from cosmos_outbox.inbox.entry import Found
 from cosmos_outbox.inbox.errors import EffectRunning, NotApplied, SourceBehind, StoreAway
-from cosmos_outbox.inbox.event import AggregateKey, Event
+from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.receiver import FAILURES, LONGEST_CALL_SECONDS, WAIT_SECONDS, Receiver, told
 from cosmos_outbox.inbox.retrier import AWAY_AT, Retrier, Tried
-from cosmos_outbox.inbox.set_aside import State
+from cosmos_outbox.inbox.set_aside import RecordState
 from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.inbox.streak import TELL_AT
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from tests.support.inbox import (
     KEY,
     NOON,
@@ -114,7 +115,7 @@ async def test_what_hits_one_aggregate_is_tried_five_times_and_set_aside() -> No
     await receiver(counted, records, clock).receive(delivery(event(1)))
     [record] = records.records.values()
     assert len(tries) == FAILURES
-    assert (record.state, record.aggregate, record.sequence) == (State.WAITING, KEY, 1)
+    assert (record.state, record.aggregate, record.sequence) == (RecordState.WAITING, KEY, 1)
     assert record.reason.startswith("ZeroDivisionError in sick")
     assert "contoso" not in repr(record)
     assert clock.now == pytest.approx(0.15), "five tries within 150 ms, not at once"
@@ -130,13 +131,13 @@ async def test_the_next_event_of_an_aggregate_that_waits_is_set_aside_at_its_fir
     for sequence in (1, 2, 3):
         await receiver(counted, records, FakeTime()).receive(delivery(event(sequence), sequence))
     assert tries == [1] * FAILURES + [2, 3]
-    assert set(records.states().values()) == {State.WAITING}
+    assert set(records.states().values()) == {RecordState.WAITING}
 
 
 async def test_what_can_never_be_applied_is_kept_as_refused() -> None:
     records = FakeSetAside()
     await receiver(well, records).receive(delivery(None))
-    assert records.states() == {"junk": State.REFUSED}
+    assert records.states() == {"junk": RecordState.REFUSED}
 
 
 async def test_a_message_on_which_the_reading_itself_fails_is_kept_as_refused_and_ends_no_loop() -> None:
@@ -149,7 +150,7 @@ async def test_a_message_on_which_the_reading_itself_fails_is_kept_as_refused_an
     receiving = Receiver(broken, well, records, now=lambda: NOON)
     await receiving.receive(delivery(event(1), 1))
     await receiving.keep(delivery(event(2), 2), "dead letter: MaxDeliveryCountExceeded")
-    assert [record.state for record in records.records.values()] == [State.REFUSED, State.REFUSED]
+    assert [record.state for record in records.records.values()] == [RecordState.REFUSED, RecordState.REFUSED]
     assert {"johndoe" in record.reason for record in records.records.values()} == {False}
     retrier = Retrier(read, well, records, timedelta(days=1), lambda: NOON)
     await retrier.apply(next(iter(records.records)))  # once the bug is mended
@@ -162,7 +163,7 @@ async def test_a_redelivery_revives_nothing_and_another_message_of_that_id_is_an
     [record] = records.records.values()
     await Retrier(read, well, records, timedelta(days=1), lambda: NOON).run(seconds=5)
     await receive(delivery(event(1), 7))
-    assert records.records[record.id].state is State.APPLIED
+    assert records.records[record.id].state is RecordState.APPLIED
     assert records.records[record.id].delivery is None
     await receive(delivery(event(1), 8))
     assert len(records.records) == 2
@@ -322,7 +323,7 @@ async def test_an_effect_that_is_running_is_passed_over_by_the_timer_and_told_to
     retrier = Retrier(read, running, records, timedelta(days=1), lambda: NOON)
     assert await retrier.run(seconds=5) == Tried(applied=1, waiting=1)
     assert ran == [event(1, key=other).id]
-    waiting = [record for record in records.records.values() if record.state is State.WAITING]
+    waiting = [record for record in records.records.values() if record.state is RecordState.WAITING]
     assert [record.attempts for record in waiting] == [0, 0], "nothing has failed"
     with pytest.raises(EffectRunning):
         await retrier.apply(waiting[0].id)
@@ -402,7 +403,7 @@ async def test_aggregates_that_always_find_their_store_away_come_after_the_other
         with pytest.raises(StoreAway):
             await retrier.run(seconds=5)
     assert sorted(handled) == [key.id for key in keys[AWAY_AT:]]
-    waiting = [record for record in records.records.values() if record.state is State.WAITING]
+    waiting = [record for record in records.records.values() if record.state is RecordState.WAITING]
     assert {record.attempts for record in waiting} == {0}, "to find the store away is no attempt"
     assert all(record.delivery for record in waiting), "and no message is lost by it"
 
@@ -450,7 +451,7 @@ async def test_a_store_that_is_away_changes_no_record() -> None:
     with pytest.raises(StoreAway):
         await Retrier(read, away, records, timedelta(days=1), lambda: NOON).run(seconds=5)
     [record] = records.records.values()
-    assert (record.state, record.attempts) == (State.WAITING, 0)
+    assert (record.state, record.attempts) == (RecordState.WAITING, 0)
 
 
 @pytest.mark.parametrize("after", [False, True])
@@ -466,7 +467,7 @@ async def test_a_death_between_applying_and_closing_leaves_a_record_that_is_clos
     with pytest.raises(StoreAway):
         await retrier.run(seconds=5)
     await retrier.run(seconds=5)
-    assert set(records.states().values()) == {State.APPLIED}
+    assert set(records.states().values()) == {RecordState.APPLIED}
     assert len(handled) == (1 if after else 2)
 
 
@@ -478,7 +479,7 @@ async def test_what_waits_for_too_long_is_closed_and_loses_its_message(
     await receiver(well, records).receive(delivery(None))
     later = Retrier(read, sick, records, timedelta(days=1), lambda: NOON + timedelta(days=2))
     assert await later.run(seconds=5) == Tried(overdue=2)
-    assert set(records.states().values()) == {State.OVERDUE}
+    assert set(records.states().values()) == {RecordState.OVERDUE}
     assert not any(record.delivery for record in records.records.values())
     assert "gave up event 7/1/Changed of thing 7" in caplog.text
 
@@ -507,7 +508,7 @@ async def test_a_refused_message_can_be_applied_once_the_code_can_read_it() -> N
     with pytest.raises(NotApplied):
         await Retrier(read, well, records, timedelta(days=1)).apply(record.id)
     await Retrier(lambda _: event(1), well, records, timedelta(days=1)).apply(record.id)
-    assert records.records[record.id].state is State.APPLIED
+    assert records.records[record.id].state is RecordState.APPLIED
 
 
 async def test_an_operator_discards_a_record_with_a_reason() -> None:
@@ -528,8 +529,8 @@ async def test_a_dead_letter_waits_or_is_refused_and_what_is_for_others_is_left(
     await receiver(well, records).keep(delivery(None), "dead letter: TTLExpiredException")
     await Receiver(lambda _: None, well, records).keep(delivery(event(2)), "dead letter")
     assert sorted((record.state, record.reason) for record in records.records.values()) == [
-        (State.REFUSED, "the message is no event (dead letter: TTLExpiredException)"),
-        (State.WAITING, "dead letter: MaxDeliveryCountExceeded"),
+        (RecordState.REFUSED, "the message is no event (dead letter: TTLExpiredException)"),
+        (RecordState.WAITING, "dead letter: MaxDeliveryCountExceeded"),
     ]
 
 

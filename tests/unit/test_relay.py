@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from cosmos_outbox.outbox.accepted import Accepted
-from cosmos_outbox.outbox.aggregate import AggregateKey
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.outbox.accepted import AcceptedEvents
 from cosmos_outbox.outbox.errors import NotDelivered, PreconditionFailed, Unavailable
 from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent, Poison, Unread, in_order
 from cosmos_outbox.outbox.marker import Marker
@@ -210,7 +210,7 @@ async def test_a_page_that_went_to_another_instance_is_not_remembered_when_it_co
     """The lease was lost for good while the page waited. Later the topic was made anew, and the leases with it."""
     now = 0.0
     publisher = Offered(fail_for={contact_id("b")})
-    here = replace(relay(publisher), accepted=Accepted(clock=lambda: now))
+    here = replace(relay(publisher), accepted=AcceptedEvents(clock=lambda: now))
     events = [event("a", 1), event("b", 1)]
 
     async def attempt() -> int:
@@ -230,7 +230,7 @@ async def test_a_memory_that_is_lost_at_any_time_costs_a_second_sending_and_noth
     publisher, lot = Offered(fail_for={contact_id("b")}), FakeParkingLot()
     events = [event("a", 1), large("a", 2), event("b", 1)]
     for _ in range(3):
-        forgetful = replace(relay(publisher, lot), accepted=Accepted(most=0))
+        forgetful = replace(relay(publisher, lot), accepted=AcceptedEvents(most=0))
         with pytest.raises(NotDelivered):
             await forgetful.forward(events)
     assert publisher.offered.count(contact_id("a")) == 3

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from cosmos_changefeed import EpkRange, FeedLag, LeaseLag, PartitionLag
-from cosmos_outbox.operations.relay_status import Progress
+from cosmos_outbox.operations.relay_status import KeyProgress
 
 WRITTEN = datetime.fromtimestamp(1000, UTC)
 ALL = EpkRange("", "FF")
@@ -41,12 +41,12 @@ def test_by_the_numbers_of_transactions_alone(
 ) -> None:
     """A waiting change that the clock has put after the change, or before it, says nothing."""
     for waits_since in (None, at(1), at(1001)):
-        assert Progress(WRITTEN, "0", 5, waits_since, part(newest, waiting)).is_past(token) is past
+        assert KeyProgress(WRITTEN, "0", 5, waits_since, part(newest, waiting)).is_past(token) is past
 
 
 def test_without_a_partition_nothing_is_known() -> None:
-    assert not Progress(WRITTEN, None, None, None).is_past("0:-1#7")
-    assert not Progress(WRITTEN, "0", 5, None).is_past("0:-1#7")
+    assert not KeyProgress(WRITTEN, None, None, None).is_past("0:-1#7")
+    assert not KeyProgress(WRITTEN, "0", 5, None).is_past("0:-1#7")
 
 
 @pytest.mark.parametrize(
@@ -62,13 +62,13 @@ def test_without_a_partition_nothing_is_known() -> None:
 def test_of_one_change_among_others_that_wait_a_person_is_told_by_the_clock(
     lease: str | None, waiting: int | None, *, passed: bool | None
 ) -> None:
-    progress = Progress(WRITTEN, lease, 5, at(waiting), part(6, None if waiting is None else 6))
+    progress = KeyProgress(WRITTEN, lease, 5, at(waiting), part(6, None if waiting is None else 6))
     assert progress.has_passed(WRITTEN, "0:-1#7") is passed
 
 
 def test_of_one_change_that_is_surely_past_the_clock_says_nothing() -> None:
-    assert Progress(WRITTEN, "0", 5, at(999), part(9, 8)).has_passed(WRITTEN, "0:-1#7") is True
-    assert Progress(WRITTEN, "0", 5, None, part(7, None)).has_passed(WRITTEN, "0:-1#7") is True
+    assert KeyProgress(WRITTEN, "0", 5, at(999), part(9, 8)).has_passed(WRITTEN, "0:-1#7") is True
+    assert KeyProgress(WRITTEN, "0", 5, None, part(7, None)).has_passed(WRITTEN, "0:-1#7") is True
 
 
 def lease(*parts: PartitionLag) -> LeaseLag:

@@ -8,10 +8,11 @@ from datetime import timedelta
 import pytest
 
 from cosmos_outbox.inbox.errors import NotApplied, NotSetAside, RecordChanged, StoreAway
-from cosmos_outbox.inbox.event import AggregateKey, Event
+from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.receiver import Receiver
 from cosmos_outbox.inbox.retrier import AWAY_AT, Retrier, Tried
-from cosmos_outbox.inbox.set_aside import Delivery, Record, State
+from cosmos_outbox.inbox.set_aside import Delivery, Record, RecordState
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from tests.support.inbox import NOON, FakeSetAside, delivery, event, read
 
 
@@ -35,7 +36,7 @@ async def records_of(*events: Event) -> FakeSetAside:
     """What was set aside, in the order in which the broker had it."""
     records = FakeSetAside()
     for number, each in enumerate(events):
-        await records.add(Record.of(delivery(each, number), each, State.WAITING, "r", NOON))
+        await records.add(Record.of(delivery(each, number), each, RecordState.WAITING, "r", NOON))
     return records
 
 
@@ -68,20 +69,20 @@ async def test_an_operator_cannot_apply_a_record_past_one_before_it_that_still_f
     with pytest.raises(NotApplied):
         await retrier(handler, records).apply(record_id(records, event(2)))
     assert handler.given == [event(1).id]
-    assert records.states()[event(2).id] is State.WAITING
+    assert records.states()[event(2).id] is RecordState.WAITING
 
 
 async def test_an_operator_applies_each_record_once_and_none_after_the_one_that_was_asked_for() -> None:
     handler, records = Handler(), await records_of(event(1), event(2), event(3))
     await retrier(handler, records).apply(record_id(records, event(2)))
     assert handler.given == [event(1).id, event(2).id]
-    assert records.states()[event(3).id] is State.WAITING
+    assert records.states()[event(3).id] is RecordState.WAITING
 
 
 async def test_a_refused_record_of_no_aggregate_is_applied_alone() -> None:
     handler, records = Handler(), await records_of(event(1))
     junk = delivery(None)
-    await records.add(Record.of(junk, None, State.REFUSED, "no event", NOON))
+    await records.add(Record.of(junk, None, RecordState.REFUSED, "no event", NOON))
     with pytest.raises(NotApplied):
         await retrier(handler, records).apply(junk.record_id)
     assert handler.given == []
@@ -97,7 +98,7 @@ async def test_healthy_aggregates_between_those_whose_store_is_away_show_that_it
     with pytest.raises(StoreAway):
         await retrier(handler, records).run(seconds=60)
     assert len(handler.given) == len(keys), "none is left out"
-    assert [*records.states().values()].count(State.APPLIED) == 2 * AWAY_AT
+    assert [*records.states().values()].count(RecordState.APPLIED) == 2 * AWAY_AT
 
 
 async def test_a_message_that_was_too_large_to_keep_is_refused_for_an_operator() -> None:
@@ -106,7 +107,7 @@ async def test_a_message_that_was_too_large_to_keep_is_refused_for_an_operator()
     records.records[wanted] = replace(records.records[wanted], delivery=None)
     assert await retrier(handler, records).run(seconds=60) == Tried()
     [record] = records.records.values()
-    assert (record.state, record.reason) == (State.REFUSED, "the message was too large to keep")
+    assert (record.state, record.reason) == (RecordState.REFUSED, "the message was too large to keep")
 
 
 async def test_a_run_without_time_closes_and_tries_nothing() -> None:
@@ -136,7 +137,7 @@ class LostAnswers(FakeSetAside):
         super().__init__()
         self.lost: type[Exception] | None = lost
 
-    async def change(self, record: Record, state: State, reason: str, *, attempts: int) -> None:
+    async def change(self, record: Record, state: RecordState, reason: str, *, attempts: int) -> None:
         await super().change(record, state, reason, attempts=attempts)
         if self.lost is not None:
             raise self.lost("on purpose")
@@ -147,7 +148,7 @@ LOST = pytest.mark.parametrize("lost", [None, StoreAway, RecordChanged])
 
 async def one_record(lost: type[Exception] | None) -> tuple[FakeSetAside, str]:
     records = FakeSetAside() if lost is None else LostAnswers(lost)
-    await records.add(Record.of(delivery(event(1)), event(1), State.WAITING, "r", NOON))
+    await records.add(Record.of(delivery(event(1)), event(1), RecordState.WAITING, "r", NOON))
     return records, delivery(event(1)).record_id
 
 
@@ -159,7 +160,7 @@ async def test_an_operator_who_applies_again_gets_the_first_answer(lost: type[Ex
     for _ in range(2):
         await retrier(handler, records).apply(wanted)
     assert handler.given == [event(1).id], "once"
-    assert records.states()[event(1).id] is State.APPLIED
+    assert records.states()[event(1).id] is RecordState.APPLIED
 
 
 @LOST
@@ -171,7 +172,7 @@ async def test_another_operator_who_discards_again_gets_the_first_answer(
         await retrier(Handler(), records).discard(wanted, "the first reason")
     await retrier(Handler(), records).discard(wanted, "another reason")
     [record] = records.records.values()
-    assert (record.state, record.reason) == (State.DISCARDED, "the first reason")
+    assert (record.state, record.reason) == (RecordState.DISCARDED, "the first reason")
 
 
 async def test_what_is_closed_in_another_way_is_told() -> None:
@@ -184,7 +185,7 @@ async def test_what_is_closed_in_another_way_is_told() -> None:
     await retrier(handler, applied).apply(wanted)
     with pytest.raises(RecordChanged, match="applied"):
         await retrier(handler, applied).discard(wanted, "too late")
-    assert applied.states()[event(1).id] is State.APPLIED
+    assert applied.states()[event(1).id] is RecordState.APPLIED
 
 
 async def test_what_is_discarded_while_it_is_applied_is_not_told_as_applied() -> None:

@@ -12,11 +12,11 @@ import pytest
 from cosmos_outbox.inbox.decision import Because
 from cosmos_outbox.inbox.entry import Entry, Found
 from cosmos_outbox.inbox.errors import EntryChanged, StoreAway
-from cosmos_outbox.inbox.event import AggregateKey
-from cosmos_outbox.inbox.progress import Counts, Progress, Result, Seen, SeenPage, Side
+from cosmos_outbox.inbox.progress import Counts, Result, Seen, SeenPage, Side, WalkProgress
 from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.inbox.sweep import YOUNG, Sweep
 from cosmos_outbox.inbox.walk import AT_ONCE, AWAY_AT, Leg, Walk
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from tests.support.inbox import NOON, FakeEntries, FakeSource, event, project
 
 State = tuple[int, ...]
@@ -30,7 +30,7 @@ class FakeLists:
 
     inbox_entries: FakeEntries[State]
     source: FakeSource[State]
-    saved: Progress | None = None
+    saved: WalkProgress | None = None
     blocked_since: dict[AggregateKey, datetime | None] = field(default_factory=dict)
     pages: int = 0
     listed: int = 0
@@ -62,7 +62,7 @@ class FakeLists:
     async def sources(self, position: str | None) -> SeenPage:
         return self._page(self._sources(), position)
 
-    async def changed(self, since: datetime, until: datetime, position: str | None) -> SeenPage:
+    async def list_changed(self, since: datetime, until: datetime, position: str | None) -> SeenPage:
         seen = self._sources()
         return self._page(
             [each for each in seen if each.changed_at and since <= each.changed_at < until], position
@@ -86,11 +86,11 @@ class FakeLists:
     async def mark(self, key: AggregateKey, version: str, since: datetime | None) -> None:
         self.blocked_since[key] = since
 
-    async def progress(self) -> Progress | None:
+    async def progress(self) -> WalkProgress | None:
         self.reads += 1
         return None if self.saved is None else replace(self.saved, as_of=self.clock())
 
-    async def save(self, progress: Progress) -> Progress:
+    async def save(self, progress: WalkProgress) -> WalkProgress:
         if self.saved is not None and progress.version != self.saved.version:
             raise EntryChanged("somebody else")
         self.saves += 1
@@ -137,7 +137,7 @@ class World:
         entry = self.entries.of(key)
         return None if entry is None else entry.last_sequence
 
-    async def go_on(self) -> Progress:
+    async def go_on(self) -> WalkProgress:
         """With the whole round, which is due."""
         return await self.sweep.round(await self.lists.progress(), seconds=10)
 
@@ -412,7 +412,7 @@ async def test_a_row_that_stays_away_holds_the_sweep_for_half_an_hour_at_most(
 async def test_a_sweep_that_runs_once_a_day_asks_once_more_for_a_few_all_the_same() -> None:
     world = World()
     key = world.has("a", 1, 3)
-    world.lists.saved = Progress(NOON - timedelta(days=1), last_counts=Counts(), version="1")
+    world.lists.saved = WalkProgress(NOON - timedelta(days=1), last_counts=Counts(), version="1")
     Troubled(world, {"a"}, times=1)
     assert (await world.swept(), world.sequence(key)) == (Counts(entries=1, sources=1, healed=1), 3)
 
@@ -437,8 +437,8 @@ async def test_a_sweep_beside_another_stops() -> None:
     world = World()
     for number in range(6):
         world.has(str(number), 1, 1)
-    world.lists.saved = Progress(NOON, version="1")
-    stale = Progress(NOON, version="0")  # a replica that lags
+    world.lists.saved = WalkProgress(NOON, version="1")
+    stale = WalkProgress(NOON, version="0")  # a replica that lags
     await world.sweep.round(stale, seconds=10)
     assert world.lists.saves == 0
 
@@ -481,7 +481,7 @@ async def test_a_sweep_that_could_not_compare_all_ends_with_a_warning(
 async def test_a_round_begins_when_it_begins_however_long_ago_the_last_one_ended() -> None:
     world = World()
     world.has("a", 1, 1)
-    world.lists.saved = Progress(NOON - timedelta(days=9), last_counts=Counts(), version="7")
+    world.lists.saved = WalkProgress(NOON - timedelta(days=9), last_counts=Counts(), version="7")
     began: list[datetime] = []
     legs = {Side.ENTRIES: Leg(lambda at: world.lists.entries(at.position), _right)}
     walk = Walk("w", world.lists, legs, lambda: NOON, lambda progress: began.append(progress.began_at))

@@ -7,10 +7,10 @@ import pytest
 
 from cosmos_outbox.inbox.entry import Entry, Found
 from cosmos_outbox.inbox.errors import StoreAway
-from cosmos_outbox.inbox.event import AggregateKey
-from cosmos_outbox.inbox.progress import MOST_LEFT, Counts, Progress, Side
+from cosmos_outbox.inbox.progress import MOST_LEFT, Counts, Side, WalkProgress
 from cosmos_outbox.inbox.sweep import LOOK_EVERY, ROUND_AGAIN, ROUND_EVERY, YOUNG
 from cosmos_outbox.inbox.walk import CLAIM_MARGIN
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from tests.support.inbox import NOON, event
 from tests.unit.test_sweep import Troubled, World
 
@@ -207,7 +207,7 @@ async def test_while_a_worker_is_at_it_the_others_do_nothing_and_when_it_has_die
         claimed_until=claim,
     )
     world.lists.saved = replace(
-        world.lists.saved or Progress(NOON), side=Side.SOURCES, position="2", claimed_until=claim
+        world.lists.saved or WalkProgress(NOON), side=Side.SOURCES, position="2", claimed_until=claim
     )
     await world.sweep.run(seconds=10)
     assert (world.changes.pages, world.lists.pages) == (0, 0)
@@ -266,7 +266,7 @@ async def test_another_form_of_the_entries_begins_a_round_at_once_and_writes_the
 async def test_a_round_in_another_form_that_was_cut_off_begins_anew() -> None:
     world = await started("a", "b", "c")
     assert world.lists.saved is not None
-    world.lists.saved = Progress(NOON, Side.SOURCES, "2", version=world.lists.saved.version)
+    world.lists.saved = WalkProgress(NOON, Side.SOURCES, "2", version=world.lists.saved.version)
     for versions in world.entries.written.values():
         versions[-1] = Entry(1, None, None, other_form=True)
     world.lists.form = 2
@@ -332,7 +332,7 @@ async def test_a_look_that_a_stop_cuts_off_goes_on_with_the_same_time() -> None:
     world.now += YOUNG + timedelta(seconds=1)
     save, saves = world.changes.save, 0
 
-    async def dies(progress: Progress) -> Progress:
+    async def dies(progress: WalkProgress) -> WalkProgress:
         nonlocal saves
         saves += 1
         if saves == 3:

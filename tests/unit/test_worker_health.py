@@ -52,9 +52,11 @@ def outbox(check: Callable[[], Awaitable[None]] = answers) -> Outbox:
     return cast(Outbox, SimpleNamespace(check=check))
 
 
-def relay(processor: Idle, **fields: Any) -> relay_worker.Health:
+def relay(processor: Idle, **fields: Any) -> relay_worker.RelayHealth:
     started = {"started": True} | fields
-    return relay_worker.Health(outbox(), processor, relay_worker.Forwarding(), asyncio.Event(), **started)
+    return relay_worker.RelayHealth(
+        outbox(), processor, relay_worker.ForwardingLog(), asyncio.Event(), **started
+    )
 
 
 @pytest.mark.parametrize(
@@ -155,27 +157,33 @@ async def test_the_slowest_loop_counts() -> None:
     assert relay(processor).silent_seconds >= 1000
     work = Work(pulses=[pulse.Pulse(), pulse.Pulse()])
     work.pulses[1]._at -= 1000
-    assert subscriber_worker.Health(outbox(), [Work(), work], asyncio.Event()).silent_seconds >= 1000
+    assert (
+        subscriber_worker.SubscriberHealth(outbox(), [Work(), work], asyncio.Event()).silent_seconds >= 1000
+    )
 
 
 async def test_a_relay_that_is_told_to_send_for_ten_minutes_is_not_restarted_in_its_page() -> None:
     settings = SimpleNamespace(relay=SimpleNamespace(reading_seconds=600.0))
-    health = relay_worker.Health(
-        cast(Outbox, settings), Idle(), relay_worker.Forwarding(), asyncio.Event(), started=True
+    health = relay_worker.RelayHealth(
+        cast(Outbox, settings), Idle(), relay_worker.ForwardingLog(), asyncio.Event(), started=True
     )
     assert health.longest_round_seconds == 3000
-    assert subscriber_worker.Health(outbox(), [Work()], asyncio.Event()).longest_round_seconds == 120
+    assert (
+        subscriber_worker.SubscriberHealth(outbox(), [Work()], asyncio.Event()).longest_round_seconds == 120
+    )
 
 
 async def test_a_subscriber_says_why_it_applies_nothing() -> None:
-    health = subscriber_worker.Health(outbox(), [Work(received=2), Work(received=3)], asyncio.Event())
+    health = subscriber_worker.SubscriberHealth(
+        outbox(), [Work(received=2), Work(received=3)], asyncio.Event()
+    )
     assert await health.trouble() is None
     assert health.line() == "0 session(s), 5 message(s) received, no failure"
     health.works[0].waiting_for = "Service Bus cannot be reached at secret.example"
     assert await health.trouble() == "messages wait: the log says why", "the other one receives"
     assert health.line().endswith("messages wait: Service Bus cannot be reached at secret.example")
     health.works[0].waiting_for = None
-    away = subscriber_worker.Health(outbox(is_away), [Work()], asyncio.Event())
+    away = subscriber_worker.SubscriberHealth(outbox(is_away), [Work()], asyncio.Event())
     assert await away.trouble() == "the store cannot be used: the log says why"
     health.stop.set()
     assert await health.trouble() == "the worker is told to stop"

@@ -11,10 +11,10 @@ from cosmos_outbox.functions.operator import operations
 from cosmos_outbox.http.errors import MOST_ERRORS
 from cosmos_outbox.http.request import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE
 from cosmos_outbox.inbox.progress import Counts
-from cosmos_outbox.inbox.set_aside import State as RecordState
+from cosmos_outbox.inbox.set_aside import RecordState
 from cosmos_outbox.operations.past_events import EventState
 from cosmos_outbox.operations.views.names import names_of
-from cosmos_outbox.outbox.parking_lot import State as ParkedState
+from cosmos_outbox.outbox.parking_lot import ParkedState
 from domain.values import ContactDetails
 from infra.bootstrap import service
 from infra.directory_http import LONGEST

@@ -36,14 +36,14 @@ class CosmosClaims:
         """The claim of a key. Raises Throttled, Unavailable."""
         try:
             for _ in range(_ATTEMPTS):
-                made = await self._made(key_digest, fingerprint)
-                if claim := made or await self._found(key_digest):
+                made = await self._make(key_digest, fingerprint)
+                if claim := made or await self._find(key_digest):
                     return claim
         except StoreFailed as error:
             raise error.failure.error() from error
         raise Unavailable("the claim of the Idempotency-Key expired at this moment: send the request again")
 
-    async def _made(self, key_digest: str, fingerprint: str) -> Claim | None:
+    async def _make(self, key_digest: str, fingerprint: str) -> Claim | None:
         """The claim, made; None when there is one, which no old read says, but the write itself."""
         usable_until, aggregate_id = self._usable_until(), uuid4()
         try:
@@ -56,7 +56,7 @@ class CosmosClaims:
             raise
         return Claim(aggregate_id, fingerprint, usable_until, self.lifetime_seconds, is_new=True)
 
-    async def _found(self, key_digest: str) -> Claim | None:
+    async def _find(self, key_digest: str) -> Claim | None:
         """The claim that is there; None when it has just expired. Raises Unavailable when it is about to.
 
         Rule token_of_the_refusal: the container reads with the session token of the refused creation.

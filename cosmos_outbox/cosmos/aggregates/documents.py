@@ -25,7 +25,8 @@ from cosmos_outbox.cosmos.store.stored_values import (
     lifetime,
     lsn,
 )
-from cosmos_outbox.outbox.aggregate import STORED, Aggregate, AggregateKey, AggregateState
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.outbox.aggregate import STORED, Aggregate, AggregateState
 from cosmos_outbox.outbox.canonical import canonical
 from cosmos_outbox.outbox.errors import Unpublishable
 from cosmos_outbox.outbox.event import DomainEvent

@@ -39,7 +39,7 @@ def unknown(failure: Failure) -> OutcomeUnknown:
 
 
 @dataclass(frozen=True)
-class Refusal:
+class WriteRefusal:
     """A document is there, or not at the version that the batch wants: by another writer, or by this very batch."""
 
     failure: Failure
@@ -54,7 +54,7 @@ class Once:
     container: Container
     partition_key: Key
     writes: Sequence[Write]
-    meaning: Callable[[Refusal], Awaitable[Sequence[ETag | None]]]
+    meaning: Callable[[WriteRefusal], Awaitable[Sequence[ETag | None]]]
     """The ETags of the batch, when an earlier attempt has stored it; else it raises."""
     error: Callable[[Failure], Exception] = refused
     repeatable: bool = True
@@ -70,16 +70,16 @@ class Once:
                 failure = error.failure
                 answer_lost = answer_lost or failure.answer_lost
                 if failure.kind in _TAKEN:
-                    return await self.meaning(Refusal(failure, answer_lost))
+                    return await self.meaning(WriteRefusal(failure, answer_lost))
                 final = failure.kind in _REFUSED or (failure.kind is Kind.THROTTLED and not answer_lost)
                 final = final or (answer_lost and not self.repeatable)
-                if final or not await _waited(pause, give_up_at):
+                if final or not await _wait(pause, give_up_at):
                     raise (unknown(failure) if answer_lost else self.error(failure)) from error
             _log.warning("storing a transaction again: %s", failure.detail)
             pause *= 2
 
 
-async def _waited(seconds: float, until: float) -> bool:
+async def _wait(seconds: float, until: float) -> bool:
     """Sleep, and tell whether there is still time; a process can be stopped in its sleep, for any time."""
     loop = asyncio.get_running_loop()
     if loop.time() + seconds > until:

@@ -112,7 +112,7 @@ class CosmosUnitOfWork:
         changed = _changed(tracked)
         if changed:
             with committing(self._origin) as origin:
-                etags = await self._stored(self._batch(changed, origin), until)
+                etags = await self._store_and_notify(self._batch(changed, origin), until)
             telemetry.stored(
                 (each.aggregate.aggregate_type, event.action)
                 for each in changed
@@ -126,7 +126,7 @@ class CosmosUnitOfWork:
     def _batch(self, changed: Sequence[Changed], origin: Origin) -> Batch:
         return Batch.of(changed, self._records, origin, self._lifetimes)
 
-    async def _stored(self, batch: Batch, until: float | None) -> Sequence[ETag | None]:
+    async def _store_and_notify(self, batch: Batch, until: float | None) -> Sequence[ETag | None]:
         """As :meth:`_store`; tells of every end that may have stored the batch."""
         try:
             etags = await self._store(batch, until)
@@ -160,11 +160,11 @@ class CosmosUnitOfWork:
                 raise PreconditionFailed(
                     f"another writer changed {batch}: read again, then repeat the change"
                 )
-            return [await self._etag_if_unchanged(batch, changed) for changed in batch.changed]
+            return [await self._read_etag_if_unchanged(batch, changed) for changed in batch.changed]
         except StoreFailed as error:
             raise unknown(error.failure) from error
 
-    async def _etag_if_unchanged(self, batch: Batch, changed: Changed) -> ETag | None:
+    async def _read_etag_if_unchanged(self, batch: Batch, changed: Changed) -> ETag | None:
         aggregate = changed.aggregate
         item = await self._container.read(aggregate.aggregate_id, batch.partition_key)
         if item is None:

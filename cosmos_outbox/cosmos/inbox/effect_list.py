@@ -22,7 +22,7 @@ from cosmos_outbox.cosmos.store.item import Item
 from cosmos_outbox.inbox.effect import MarkState
 from cosmos_outbox.inbox.effect_operator import EffectPage, OpenEffect
 from cosmos_outbox.inbox.errors import NotSetAside
-from cosmos_outbox.inbox.event import AggregateKey
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 
 _OPEN = (MarkState.WAITING, MarkState.UNCERTAIN)
 _LISTED = (

@@ -17,8 +17,8 @@ from cosmos_outbox.cosmos.store.item import KEEP_FOR_EVER, Item
 from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.inbox.entry import Entry, Stamp, VersionedEntry
 from cosmos_outbox.inbox.errors import EntryChanged, StoreAway, Unstorable
-from cosmos_outbox.inbox.event import AggregateKey
 from cosmos_outbox.inbox.form import EntryForm
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.telemetry.tracing import writing
 
 S = TypeVar("S", bound=BaseModel)

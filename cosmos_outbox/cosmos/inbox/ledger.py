@@ -17,10 +17,10 @@ from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.errors import Kind
 from cosmos_outbox.cosmos.store.item import KEEP_FOR_EVER, Item
 from cosmos_outbox.cosmos.store.writes import Write
-from cosmos_outbox.inbox.effect import Mark, Marker, MarkState, Seen
+from cosmos_outbox.inbox.effect import EffectMarker, Mark, MarkState, SeenMark
 from cosmos_outbox.inbox.errors import RecordChanged, Unstorable
-from cosmos_outbox.inbox.event import AggregateKey, Event
-from cosmos_outbox.outbox.aggregate import AggregateKey as Owner
+from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.telemetry.tracing import writing
 
 _MARKER = "marker"
@@ -43,7 +43,7 @@ class CosmosLedger:
     subscriber: str
     ids_ttl_seconds: int
 
-    async def read(self, key: AggregateKey, event_id: str, *, fenced: bool) -> Seen:
+    async def read(self, key: AggregateKey, event_id: str, *, fenced: bool) -> SeenMark:
         """An aggregate's marker and one mark. Raises StoreAway."""
         partition = self._partition(key)
         try:
@@ -54,9 +54,9 @@ class CosmosLedger:
             )
         except StoreFailed as error:
             raise store_away(error.failure) from error
-        return Seen(_marker(marker) if marker else Marker(), mark_of(key, mark) if mark else None)
+        return SeenMark(_marker(marker) if marker else EffectMarker(), mark_of(key, mark) if mark else None)
 
-    async def write(self, key: AggregateKey, marker: Marker, mark: Mark) -> Seen:
+    async def write(self, key: AggregateKey, marker: EffectMarker, mark: Mark) -> SeenMark:
         """Store both. Raises RecordChanged, Unstorable, StoreAway."""
         items = self._marker_item(key, marker), self._mark_item(key, mark)
         writes = [
@@ -74,7 +74,7 @@ class CosmosLedger:
                     f"the store does not take event {mark.event_id} of {key} as it is: {error.failure.detail}"
                 ) from error
             raise store_away(error.failure) from error
-        return Seen(replace(marker, version=versions[0]), replace(mark, version=versions[1]))
+        return SeenMark(replace(marker, version=versions[0]), replace(mark, version=versions[1]))
 
     async def waiting(self, key: AggregateKey) -> Sequence[Mark]:
         """The first marks that hold an event. Raises StoreAway."""
@@ -130,9 +130,9 @@ class CosmosLedger:
                 return found
 
     def _partition(self, key: AggregateKey) -> str:
-        return f"{self.subscriber}/{marker_id(Owner(*key))}"
+        return f"{self.subscriber}/{marker_id(key)}"
 
-    def _marker_item(self, key: AggregateKey, marker: Marker) -> Item:
+    def _marker_item(self, key: AggregateKey, marker: EffectMarker) -> Item:
         return {
             "id": _MARKER,
             "partitionKey": self._partition(key),
@@ -181,8 +181,8 @@ def effect_id(subscriber: str, key: AggregateKey, event_id: str) -> str:
     return hashlib.sha256(name.encode()).hexdigest()[:32]
 
 
-def _marker(item: Item) -> Marker:
-    return Marker(item["lastSequence"], item["waiting"], item["running"], str(item["_etag"]))
+def _marker(item: Item) -> EffectMarker:
+    return EffectMarker(item["lastSequence"], item["waiting"], item["running"], str(item["_etag"]))
 
 
 def mark_of(key: AggregateKey, item: Item) -> Mark:

@@ -19,9 +19,9 @@ from cosmos_outbox.cosmos.store.errors import Kind
 from cosmos_outbox.cosmos.store.item import KEEP_FOR_EVER, Item
 from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.inbox.errors import NotSetAside, RecordChanged, StoreAway
-from cosmos_outbox.inbox.event import AggregateKey
-from cosmos_outbox.inbox.set_aside import Delivery, Record, RecordPage, State
+from cosmos_outbox.inbox.set_aside import Delivery, Record, RecordPage, RecordState
 from cosmos_outbox.inbox.state import ATTEMPTS
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.unit_of_work import Clock, utc_now
 
 _OPEN = "SELECT * FROM c WHERE ARRAY_CONTAINS(@states, c.state) ORDER BY c.setAsideAt"
@@ -35,7 +35,7 @@ _LISTED = (
     "action", "sequence", "attempts", "_etag",
 )  # fmt: skip
 """All but the message itself: a hundred of them may have many megabytes."""
-_STATES = [state.value for state in State if state.is_open]
+_STATES = [state.value for state in RecordState if state.is_open]
 _PAGE = 100
 
 _log = logging.getLogger(__name__)
@@ -84,10 +84,10 @@ class CosmosSetAside:
         delivery = record.delivery
         if delivery is None:
             return False
-        erased = [each async for each in self._erased_ids()]
+        erased = [each async for each in self._list_erased_ids()]
         return any(names(delivery.body, delivery.properties, each) for each in erased)
 
-    async def _erased_ids(self) -> AsyncIterator[str]:
+    async def _list_erased_ids(self) -> AsyncIterator[str]:
         token: str | None = None
         while True:
             notes, token = await self.container.page(
@@ -128,7 +128,7 @@ class CosmosSetAside:
     async def waiting(self, aggregate: AggregateKey | None = None) -> AsyncIterator[Record]:
         """The records that wait. Raises StoreAway."""
         if aggregate is None:
-            found = self._all(_WAITING, {"@state": State.WAITING.value})
+            found = self._all(_WAITING, {"@state": RecordState.WAITING.value})
         else:
             found = self._all(_OF_ONE, _waiting_of(aggregate))
         async for record in found:
@@ -154,7 +154,7 @@ class CosmosSetAside:
             [_record(item) for item in items], continuation.seal(self.scope, token) if token else None
         )
 
-    async def count(self, state: State) -> int:
+    async def count(self, state: RecordState) -> int:
         """How many records are in this state. Raises StoreAway."""
         try:
             return await self.container.count(
@@ -175,7 +175,7 @@ class CosmosSetAside:
             raise NotSetAside("no record has this id: take an id from the list of what is set aside")
         return _record(item)
 
-    async def change(self, record: Record, state: State, reason: str, *, attempts: int) -> None:
+    async def change(self, record: Record, state: RecordState, reason: str, *, attempts: int) -> None:
         """Write what became of a record. Raises RecordChanged, StoreAway."""
         assert record.version is not None, "a record that was read has its version"
         changed = Record(**{**vars(record), "state": state, "reason": reason, "attempts": attempts})
@@ -230,7 +230,7 @@ class CosmosSetAside:
 
 
 def _waiting_of(aggregate: AggregateKey) -> dict[str, Any]:
-    return {"@state": State.WAITING.value, "@id": aggregate.id, "@type": aggregate.type}
+    return {"@state": RecordState.WAITING.value, "@id": aggregate.id, "@type": aggregate.type}
 
 
 def _listed(query: str) -> str:
@@ -249,7 +249,7 @@ def _record(item: Item) -> Record:
     )
     return Record(
         id=item["id"],
-        state=State(item["state"]),
+        state=RecordState(item["state"]),
         reason=item["reason"],
         set_aside_at=datetime.fromisoformat(item["setAsideAt"]),
         message_id=item["messageId"],

@@ -13,7 +13,7 @@ from cosmos_outbox.cosmos.inbox.entries import failed, newest_item
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.item import Item
 from cosmos_outbox.inbox.entry import Found
-from cosmos_outbox.inbox.event import AggregateKey
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 
 S = TypeVar("S")
 

@@ -16,8 +16,8 @@ from cosmos_outbox.cosmos.store.errors import Kind
 from cosmos_outbox.cosmos.store.item import Item
 from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.inbox.errors import EntryChanged
-from cosmos_outbox.inbox.event import AggregateKey
-from cosmos_outbox.inbox.progress import Counts, Progress, Seen, SeenPage, Side
+from cosmos_outbox.inbox.progress import Counts, Seen, SeenPage, Side, WalkProgress
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 
 _ENTRIES = (
     "SELECT c.id, c.aggregateType, c.lastSequence, c.blockedSince, c.healed, c.form, c._ts FROM c"
@@ -53,7 +53,7 @@ class CosmosLists:
         )
         return SeenPage([_source(item) for item in items], token)
 
-    async def changed(self, since: datetime, until: datetime, position: str | None) -> SeenPage:
+    async def list_changed(self, since: datetime, until: datetime, position: str | None) -> SeenPage:
         """A page of sources, deleted ones too, that were last written in this time. Raises StoreAway."""
         parameters = {
             "@type": self.aggregate_type,
@@ -79,7 +79,7 @@ class CosmosLists:
         marked["blockedSince"] = text_or_none(since)
         await self._write(key.id, Write.replace(marked, version))
 
-    async def progress(self) -> Progress | None:
+    async def progress(self) -> WalkProgress | None:
         """The progress that was saved last, as far as this replica shows it. Raises StoreAway."""
         try:
             read = await self.entries_container.read_with_age(self.name, self.name)
@@ -89,7 +89,7 @@ class CosmosLists:
             return None
         item, age = read
         side, last = item["side"], item["lastCounts"]
-        return Progress(
+        return WalkProgress(
             began_at=datetime.fromisoformat(item["beganAt"]),
             side=Side(side) if side else None,
             position=item["position"],
@@ -107,7 +107,7 @@ class CosmosLists:
             as_of=_time(item) + timedelta(seconds=age),
         )
 
-    async def save(self, progress: Progress) -> Progress:
+    async def save(self, progress: WalkProgress) -> WalkProgress:
         """Save the progress; with its new version. Raises EntryChanged, StoreAway."""
         item = {
             "id": self.name,

@@ -16,7 +16,7 @@ from cosmos_outbox.cosmos.aggregates.documents import EVENT_TYPE, EventReader, c
 from cosmos_outbox.cosmos.aggregates.publishable import check_storable
 from cosmos_outbox.cosmos.store.item import FENCE, Item
 from cosmos_outbox.cosmos.store.partition_key import Key, PartitionKeyPaths
-from cosmos_outbox.outbox.aggregate import AggregateKey
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.errors import Unpublishable
 from cosmos_outbox.outbox.event import Timestamp
 from cosmos_outbox.outbox.feed import Poison

@@ -12,7 +12,7 @@ from cosmos_outbox.cosmos.own.documents import Raised
 from cosmos_outbox.cosmos.store.item import Item
 from cosmos_outbox.cosmos.store.partition_key import at, parts, put
 from cosmos_outbox.cosmos.store.writes import Write
-from cosmos_outbox.outbox.aggregate import AggregateKey
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.errors import Unpublishable
 
 _LARGEST = 2**53 - 1

@@ -15,7 +15,7 @@ from typing import Any, Self
 from uuid import uuid4
 
 from cosmos_outbox.cosmos.aggregates.batch import MAX_BYTES, MAX_OPERATIONS, too_large
-from cosmos_outbox.cosmos.aggregates.once import Once, Refusal, refused, unknown
+from cosmos_outbox.cosmos.aggregates.once import Once, WriteRefusal, refused, unknown
 from cosmos_outbox.cosmos.own.documents import (
     Place,
     Raised,
@@ -31,8 +31,8 @@ from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.item import Item
 from cosmos_outbox.cosmos.store.partition_key import Key, Value
 from cosmos_outbox.cosmos.store.writes import Write, size_in_bytes
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox import telemetry
-from cosmos_outbox.outbox.aggregate import AggregateKey
 from cosmos_outbox.outbox.errors import AlreadyExists, OutcomeUnknown, PreconditionFailed, Unpublishable
 from cosmos_outbox.outbox.on_commit import OnCommit
 from cosmos_outbox.outbox.unit_of_work import Clock, ETag, Origin, utc_now
@@ -172,7 +172,7 @@ class Transaction:
         ]
         documents = [*self._writes.values()]
         batch = _Batch(self._parts.container, self._place.key, documents, events)
-        etags = await self._parts.stored(batch)
+        etags = await self._parts.store_and_notify(batch)
         self._etags = {write.item["id"]: etag or None for write, etag in zip(documents, etags, strict=False)}
         telemetry.stored((each.aggregate.type, each.action) for each in self._raised)
 
@@ -195,7 +195,7 @@ class _Batch:
         )
         return await once.store(asyncio.get_running_loop().time() + PATIENCE_SECONDS)
 
-    async def _meaning(self, refusal: Refusal) -> Sequence[ETag | None]:
+    async def _meaning(self, refusal: WriteRefusal) -> Sequence[ETag | None]:
         """The ETags, when an earlier attempt is stored; raises what the refusal means otherwise."""
         if self.events:
             try:
@@ -263,7 +263,7 @@ class Transactions:
     def __post_init__(self) -> None:
         object.__setattr__(self, "numbering", Numbering(self.declared.aggregates))
 
-    async def stored(self, batch: _Batch) -> Sequence[ETag | None]:
+    async def store_and_notify(self, batch: _Batch) -> Sequence[ETag | None]:
         """As :meth:`_Batch.store`; tells of every end that may have stored the batch."""
         try:
             etags = await batch.store()

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from cosmos_outbox.cosmos.store.item import Item
-from cosmos_outbox.outbox.aggregate import AggregateKey
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.marker import Marker, Refusal
 
 BLOCKED, FREE = "parkedAggregate", "freedAggregate"

@@ -19,7 +19,7 @@ from cosmos_outbox.cosmos.store.item import Item
 from cosmos_outbox.cosmos.store.partition_key import Key, PartitionKeyPaths
 from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent, Poison, Unread
 from cosmos_outbox.outbox.once_a_minute import OnceAMinute
-from cosmos_outbox.outbox.paced import paced
+from cosmos_outbox.outbox.paced import pace
 
 AT_ONCE = 8
 """How many documents are read at the same time."""
@@ -53,19 +53,19 @@ class CosmosOriginals:
     def _paths(self) -> PartitionKeyPaths:
         return self.events.paths
 
-    async def verified(self, events: Sequence[FeedEvent]) -> list[FeedEvent]:
+    async def verify(self, events: Sequence[FeedEvent]) -> list[FeedEvent]:
         """The events as they were committed."""
         places = asyncio.Semaphore(AT_ONCE)
 
         async def one(event: FeedEvent) -> FeedEvent:
             async with places:
-                return await self._committed(event.event if isinstance(event, Unread) else event)
+                return await self._read_committed(event.event if isinstance(event, Unread) else event)
 
         before = self.reread
         verified = list(events)
         doubtful = [
             place
-            async for some in paced(enumerate(events))
+            async for some in pace(enumerate(events))
             for place, event in some
             if not (isinstance(event, OutboxEvent) and is_as_committed(event.document, self._paths))
         ]
@@ -89,7 +89,7 @@ class CosmosOriginals:
             if (place := _place(event.document, self._paths)) is not None:
                 self._kept.pop(place, None)
 
-    async def _committed(self, delivered: OutboxEvent | Poison) -> FeedEvent:
+    async def _read_committed(self, delivered: OutboxEvent | Poison) -> FeedEvent:
         place = _place(delivered.document, self._paths)
         if place is None:  # there is nothing that could be read
             return _unverified(delivered, _NO_NAME)

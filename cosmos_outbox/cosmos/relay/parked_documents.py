@@ -15,7 +15,7 @@ from cosmos_outbox.cosmos.store.stored_values import is_text, plain
 from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent, Poison
 from cosmos_outbox.outbox.marker import Marker, Place
 from cosmos_outbox.outbox.notice import ACTION, Notice
-from cosmos_outbox.outbox.parking_lot import Discarding, ParkedEvent, State
+from cosmos_outbox.outbox.parking_lot import Discarding, ParkedEvent, ParkedState
 
 PARTITION = "parked"
 EVENT, DISCARDED = "parkedEvent", "discardedEvent"
@@ -96,13 +96,13 @@ class ParkedDocuments:
         aggregate = named(item)
         refusal = marker.refusal if marker else None
         refused = refusal if refusal and refusal.event_id == item["eventId"] else None
-        state = State.WAITING
+        state = ParkedState.WAITING
         if item["type"] == DISCARDED:
-            state = State.DISCARDED
+            state = ParkedState.DISCARDED
         elif aggregate is None:
-            state = State.ALONE
+            state = ParkedState.ALONE
         elif marker and marker.in_the_way == item["eventId"]:
-            state = State.IN_THE_WAY
+            state = ParkedState.IN_THE_WAY
         return ParkedEvent(
             id=item["id"],
             event_id=item["eventId"],

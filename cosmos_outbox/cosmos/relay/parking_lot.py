@@ -23,7 +23,7 @@ from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.errors import Kind
 from cosmos_outbox.cosmos.store.item import Item
 from cosmos_outbox.cosmos.store.writes import Write
-from cosmos_outbox.outbox.aggregate import AggregateKey
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.errors import PreconditionFailed
 from cosmos_outbox.outbox.feed import FeedEvent, Poison
 from cosmos_outbox.outbox.marker import Marker
@@ -77,7 +77,7 @@ class CosmosParkingLot:
         items, more = await self._partition.page(_MARKERS, {"@types": [BLOCKED, FREE]}, FEW_MARKERS, None)
         return None if more else items
 
-    async def blocked(self) -> Sequence[Marker]:
+    async def list_blocked(self) -> Sequence[Marker]:
         """The markers of all parked aggregates."""
         items = self._partition.query(_MARKERS, {"@types": [BLOCKED]})
         return [self._markers.marker(item) async for item in items]
@@ -144,7 +144,7 @@ class CosmosParkingLot:
             try:
                 return await self._put(after, *map(Write.delete, ids))
             except StoreFailed as error:
-                marker = await self._still_replayed(marker, error)
+                marker = await self._read_still_replayed(marker, error)
                 ids = [item["id"] for item in await self._partition.read_many(ids)]
         raise _changed()
 
@@ -155,10 +155,10 @@ class CosmosParkingLot:
             try:
                 return await self._put(_freed_at_zero(replace(marker, waiting=count)))
             except StoreFailed as error:
-                marker = await self._still_replayed(marker, error)
+                marker = await self._read_still_replayed(marker, error)
         raise _changed()
 
-    async def _still_replayed(self, marker: Marker, error: StoreFailed) -> Marker:
+    async def _read_still_replayed(self, marker: Marker, error: StoreFailed) -> Marker:
         """The marker as others have changed it, if the replay is still the same. Raises PreconditionFailed."""
         if error.failure.kind not in CHANGED:
             raise error.failure.passing() from error

@@ -145,10 +145,10 @@ class Container:
 
         Reads that follow see at least the state of that answer. Raises StoreFailed.
         """
-        refusal = await self._refused(item_id, partition_key)
+        refusal = await self._provoke_refusal(item_id, partition_key)
         there = refusal.kind is Kind.STALE
         if there:
-            await self._fenced_by(refusal, partition_key)
+            await self._fence_by(refusal, partition_key)
         return there
 
     async def fence(self, partition_key: Key) -> None:
@@ -157,7 +157,7 @@ class Container:
         The token comes from a write that is refused. Should the service's refusal carry no token, a document is written
         that expires within a minute.
         """
-        await self._fenced_by(await self._refused(FENCE, partition_key), partition_key)
+        await self._fence_by(await self._provoke_refusal(FENCE, partition_key), partition_key)
 
     async def _fence_after(self, refusal: Failure, partition_key: Key) -> None:
         """As :meth:`fence`; a failure of it does not hide that the answer to the refused batch was lost before."""
@@ -167,7 +167,7 @@ class Container:
             lost = refusal.answer_lost or error.failure.answer_lost
             raise StoreFailed(replace(error.failure, answer_lost=lost)) from error
 
-    async def _fenced_by(self, refusal: Failure, partition_key: Key) -> None:
+    async def _fence_by(self, refusal: Failure, partition_key: Key) -> None:
         if refusal.session_token is None:
             item = self._at(FENCE, partition_key) | {"type": FENCE, "ttl": _FENCE_TTL_SECONDS}
             _, token = await self._execute(partition_key, [Write.upsert(item)])
@@ -178,7 +178,7 @@ class Container:
     async def _token(self, partition_key: Key) -> str | None:
         """What a read of this partition goes by. Raises StoreFailed."""
         if self._sessions.is_doubted(self.paths.text(partition_key)):
-            await self._fenced_by(await self._refused(FENCE, partition_key), partition_key)
+            await self._fence_by(await self._provoke_refusal(FENCE, partition_key), partition_key)
             self._sessions.trust(self.paths.text(partition_key))
         return self._sessions.get(self.paths.text(partition_key))
 
@@ -186,7 +186,7 @@ class Container:
         """The newest session token of an answer about this partition; None: there was none."""
         return self._sessions.get(self.paths.text(partition_key))
 
-    async def _refused(self, item_id: str, partition_key: Key) -> Failure:
+    async def _provoke_refusal(self, item_id: str, partition_key: Key) -> Failure:
         """The answer to a replacement of a version that no item ever had: MISSING or STALE. Raises StoreFailed."""
         self.fences += 1
         impossible = Write.replace(self._at(item_id, partition_key), _NO_VERSION)

@@ -29,7 +29,7 @@ async def fence_everywhere(container: Container, feed: ContainerProxy) -> str:
     for _ in range(_ATTEMPTS):
         try:
             partitions = await changefeed.physical_partitions(feed)
-            tokens = [await _fenced(container, key) for key in await _keys(container, feed, partitions)]
+            tokens = [await _fence(container, key) for key in await _keys(container, feed, partitions)]
         except changefeed.FeedRangeGone:
             continue
         except StoreFailed as error:
@@ -55,6 +55,6 @@ async def _keys(
     raise Unavailable("no partition key was found for one of the container's partitions: try again later")
 
 
-async def _fenced(container: Container, partition_key: Key) -> str:
+async def _fence(container: Container, partition_key: Key) -> str:
     await container.fence(partition_key)
     return container.seen(partition_key) or ""

@@ -46,11 +46,11 @@ class TokenKey:
 
     async def _key(self) -> AESGCM:
         if self._cipher is None:
-            item = await self.container.read(ITEM, ITEM) or await self._made()
+            item = await self.container.read(ITEM, ITEM) or await self._make()
             self._cipher = AESGCM(base64.b64decode(item["key"]))
         return self._cipher
 
-    async def _made(self) -> Item:
+    async def _make(self) -> Item:
         key = base64.b64encode(AESGCM.generate_key(_KEY_BITS)).decode()
         item = {"id": ITEM, "partitionKey": ITEM, "type": "continuationKey", "key": key, "ttl": KEEP_FOR_EVER}
         try:

@@ -19,7 +19,7 @@ from cosmos_outbox.cosmos.store.errors import Kind
 from cosmos_outbox.cosmos.store.item import FENCE, Item
 from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY, Key, PartitionKeyPaths
 from cosmos_outbox.cosmos.store.writes import Write
-from cosmos_outbox.outbox.aggregate import AggregateKey
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.errors import ConcurrentChange
 
 _AT_ONCE = 50
@@ -85,7 +85,7 @@ class PartitionEraser:
 
         Raises ConcurrentChange, Throttled, Unavailable, Misconfigured.
         """
-        return await _emptied(self.container, "SELECT * FROM c", {}, aggregate_id, self._empty)
+        return await _empty(self.container, "SELECT * FROM c", {}, aggregate_id, self._empty)
 
     def _is_ours(self, item: Item) -> bool:
         return item.get("type") == self.remains.aggregate_type
@@ -133,7 +133,7 @@ class EventsEraser:
             kept = item["id"] not in ids or (item.get("data") or {}).get("action") in self.kept_actions
             return None if kept else _deleted(item)
 
-        return await _emptied(self.container, _EVENTS, self._named, self.partition_key, empty)
+        return await _empty(self.container, _EVENTS, self._named, self.partition_key, empty)
 
     @property
     def _named(self) -> Mapping[str, Any]:
@@ -154,7 +154,7 @@ class ParkedEraser:
         """The ids of parked documents of this partition that belong to no aggregate. Raises as :meth:`erase` does."""
         return await self._ids(partition_key, lambda item: named(item) is None)
 
-    async def left(self, partition_key: Key) -> Sequence[str]:
+    async def list_left(self, partition_key: Key) -> Sequence[str]:
         """The ids of all parked documents of this partition but notices. Raises as :meth:`erase` does."""
         return await self._ids(partition_key, lambda item: not item.get("notice"))
 
@@ -164,7 +164,7 @@ class ParkedEraser:
 
     async def erase(self, partition_key: Key) -> int:
         """Empty the discarded events. Returns how many. Raises as :meth:`PartitionEraser.erase` does."""
-        return await _emptied(self.container, *self._parked(partition_key, DISCARDED), self._without_document)
+        return await _empty(self.container, *self._parked(partition_key, DISCARDED), self._without_document)
 
     def _parked(self, partition_key: Key, kind: str) -> tuple[str, dict[str, Any], str]:
         of_partition, parameters = self.paths.condition("c.document", partition_key)
@@ -204,7 +204,7 @@ class SetAsideEraser:
             )
         except StoreFailed as error:
             raise error.failure.error() from error
-        return await _emptied(self.container, query, {"@id": aggregate_id}, self.subscription, empty)
+        return await _empty(self.container, query, {"@id": aggregate_id}, self.subscription, empty)
 
 
 def _deleted(item: Item) -> Write:
@@ -236,7 +236,7 @@ async def _pages(
         raise error.failure.error() from error
 
 
-async def _emptied(
+async def _empty(
     container: Container, query: str, parameters: Mapping[str, Any], partition: Key, empty: Empty
 ) -> int:
     """Empty what the query finds, until a look behind a fence finds nothing to empty. Returns how many."""
@@ -247,14 +247,14 @@ async def _emptied(
             writes = [write for item in page if (write := empty(item)) is not None]
             if writes:
                 found += len(writes)
-                done += await _written(container, partition, writes)
+                done += await _write(container, partition, writes)
         if not found:
             return done
         misses = 0 if done > before else misses + 1
     raise ConcurrentChange("others change the same documents each time: run the same command again")
 
 
-async def _written(container: Container, partition: Key, writes: Sequence[Write]) -> int:
+async def _write(container: Container, partition: Key, writes: Sequence[Write]) -> int:
     """How many documents one transaction changed: all, or none when one of them was changed by somebody else."""
     try:
         await container.execute(partition, writes)

@@ -12,7 +12,7 @@ import azure.functions as func
 from cosmos_outbox.functions.operator import history, operations, operations_page
 from cosmos_outbox.http import methods, request, responses
 from cosmos_outbox.http.answering import Answering
-from cosmos_outbox.operations.views.names import Names
+from cosmos_outbox.operations.views.names import PathNames
 from cosmos_outbox.wiring.per_process import HasOutbox
 
 answering = Answering()
@@ -21,7 +21,7 @@ answering_anybody = Answering(told_every_seconds=60)
 
 
 def operator_functions(
-    service: Callable[[], HasOutbox], names: Sequence[Names], *, lists: Sequence[str] = ()
+    service: Callable[[], HasOutbox], names: Sequence[PathNames], *, lists: Sequence[str] = ()
 ) -> func.Blueprint:
     """The operator's functions; ``service`` is called at the first request. ``names`` has one entry a type.
 
@@ -38,7 +38,7 @@ def operator_functions(
 def _add_views(
     app: func.Blueprint,
     service: Callable[[], HasOutbox],
-    names: Sequence[Names],
+    names: Sequence[PathNames],
     lists: Sequence[str],
 ) -> None:
     @app.route(route="operations", methods=methods.READING, auth_level=func.AuthLevel.ANONYMOUS)
@@ -81,7 +81,7 @@ def _add_views(
         return operations.relay_status(await service().outbox.observer.status(), names)
 
 
-def _add_parked(app: func.Blueprint, service: Callable[[], HasOutbox], names: Sequence[Names]) -> None:
+def _add_parked(app: func.Blueprint, service: Callable[[], HasOutbox], names: Sequence[PathNames]) -> None:
     @app.route(route="parked", methods=methods.READING, auth_level=func.AuthLevel.ADMIN)
     @answering
     async def list_parked(req: func.HttpRequest) -> func.HttpResponse:

@@ -12,14 +12,16 @@ from cosmos_outbox.http.answering import Answering
 from cosmos_outbox.http.responses import json_response
 from cosmos_outbox.inbox.effect_operator import EffectOperator, EffectPage, OpenEffect
 from cosmos_outbox.inbox.errors import NotSetAside
-from cosmos_outbox.operations.views.names import Names, owners
+from cosmos_outbox.operations.views.names import PathNames, owners
 from cosmos_outbox.outbox.errors import NotParked
 from cosmos_outbox.wiring.service import Service
 
 answering = Answering()
 
 
-def effect_functions(service: Service, of: str, names: Sequence[Names], *, path: str = "") -> func.Blueprint:
+def effect_functions(
+    service: Service, of: str, names: Sequence[PathNames], *, path: str = ""
+) -> func.Blueprint:
     """The functions for the subscriber ``of``, all with the admin key; the service is wired at the first request.
 
     ``path`` comes before the routes of a second subscriber of one app, and at the end of its functions' names.
@@ -87,19 +89,19 @@ def effect_id(req: func.HttpRequest) -> str:
         raise NotSetAside("no open effect has this id: take an id from the list of effects") from None
 
 
-def listed(page: EffectPage, names: Sequence[Names]) -> func.HttpResponse:
+def listed(page: EffectPage, names: Sequence[PathNames]) -> func.HttpResponse:
     """200 with a page of effects, without their events, and the token of the next page."""
     items = [_summary(effect, names) for effect in page.items]
     return json_response(200, {"items": items, "continuationToken": page.continuation_token})
 
 
-def shown(effect: OpenEffect, names: Sequence[Names]) -> func.HttpResponse:
+def shown(effect: OpenEffect, names: Sequence[PathNames]) -> func.HttpResponse:
     """200 with an effect and its event; null where only a message has the event."""
     event = effect.event and dict(effect.event.data)
     return json_response(200, {**_summary(effect, names), "event": event})
 
 
-def _summary(effect: OpenEffect, names: Sequence[Names]) -> Mapping[str, Any]:
+def _summary(effect: OpenEffect, names: Sequence[PathNames]) -> Mapping[str, Any]:
     mark, aggregate = effect.mark, effect.aggregate
     since = mark.failing_since or mark.at
     return {

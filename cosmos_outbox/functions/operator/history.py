@@ -8,10 +8,10 @@ import azure.functions as func
 from cosmos_outbox.http import request
 from cosmos_outbox.http.errors import FieldError, InvalidRequest
 from cosmos_outbox.http.responses import json_response
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.operations.past_events import Past
 from cosmos_outbox.operations.views import history as view
-from cosmos_outbox.operations.views.names import Names
-from cosmos_outbox.outbox.aggregate import AggregateKey
+from cosmos_outbox.operations.views.names import PathNames
 from cosmos_outbox.outbox.errors import AggregateNotFound
 
 _LONGEST_ID = 1023
@@ -20,7 +20,7 @@ _LONGEST_ID = 1023
 _SEQUENCE = re.compile(r"[1-9][0-9]{0,14}")
 
 
-def aggregate(req: func.HttpRequest, names: Sequence[Names]) -> AggregateKey:
+def aggregate(req: func.HttpRequest, names: Sequence[PathNames]) -> AggregateKey:
     """The aggregate in the path. Raises AggregateNotFound when the service has no aggregates of that name."""
     path, aggregate_id = req.route_params["path"], req.route_params["id"]
     for each in names:
@@ -41,6 +41,6 @@ def page_request(req: func.HttpRequest) -> tuple[int, int | None]:
     return size, None if before is None else int(before)
 
 
-def told(past: Past, names: Sequence[Names]) -> func.HttpResponse:
+def told(past: Past, names: Sequence[PathNames]) -> func.HttpResponse:
     """200 with a page of an aggregate's events, the newest first."""
     return json_response(200, view.told(past, names))

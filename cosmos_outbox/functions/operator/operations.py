@@ -12,14 +12,14 @@ from cosmos_outbox.http.errors import FieldError, InvalidRequest
 from cosmos_outbox.http.request import PAGE, json_object, query
 from cosmos_outbox.http.responses import json_response
 from cosmos_outbox.http.validation import validated
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.operations.views import parked, relay
-from cosmos_outbox.operations.views.names import Names
-from cosmos_outbox.outbox.aggregate import AggregateKey
+from cosmos_outbox.operations.views.names import PathNames
 from cosmos_outbox.outbox.errors import NotParked
 from cosmos_outbox.outbox.event import WireModel
 
 if TYPE_CHECKING:
-    from cosmos_outbox.operations.dependencies import Health
+    from cosmos_outbox.operations.dependencies import DependencyHealth
     from cosmos_outbox.operations.instance import Instance
     from cosmos_outbox.operations.relay_status import RelayStatus
     from cosmos_outbox.outbox.parking_lot import ParkedEvent, ParkedPage
@@ -44,7 +44,7 @@ def parking_id(request: func.HttpRequest) -> str:
     return text
 
 
-def parked_aggregate(request: func.HttpRequest, names: Sequence[Names]) -> AggregateKey:
+def parked_aggregate(request: func.HttpRequest, names: Sequence[PathNames]) -> AggregateKey:
     """The aggregate in the path. Raises NotParked when the service has no aggregates of that name."""
     path, aggregate_id = request.route_params["path"], request.route_params["id"]
     for each in names:
@@ -75,12 +75,12 @@ def wants_discarded(request: func.HttpRequest) -> bool:
     return state == "discarded"
 
 
-def parked_listed(page: "ParkedPage", names: Sequence[Names], max_age_seconds: int) -> func.HttpResponse:
+def parked_listed(page: "ParkedPage", names: Sequence[PathNames], max_age_seconds: int) -> func.HttpResponse:
     """200 with a page of parked events, without their documents, and the token of the next page."""
     return json_response(200, parked.listed(page, names, max_age_seconds))
 
 
-def parked_shown(event: "ParkedEvent", names: Sequence[Names]) -> func.HttpResponse:
+def parked_shown(event: "ParkedEvent", names: Sequence[PathNames]) -> func.HttpResponse:
     """200 with a parked event and the document as it was read from the feed."""
     return json_response(200, parked.shown(event, names))
 
@@ -90,17 +90,17 @@ def replayed(result: "Replayed") -> func.HttpResponse:
     return json_response(200, parked.replayed(result))
 
 
-def relay_status(status: "RelayStatus", names: Sequence[Names]) -> func.HttpResponse:
+def relay_status(status: "RelayStatus", names: Sequence[PathNames]) -> func.HttpResponse:
     """200 with every lease, the age of its oldest waiting change, the missing ones, and whether the relay is late."""
     return json_response(200, relay.relay_status(status, names))
 
 
-def dependencies(found: "Sequence[Health]") -> func.HttpResponse:
+def dependencies(found: "Sequence[DependencyHealth]") -> func.HttpResponse:
     """200 with the health of each service that this one needs; ``detail`` says why one cannot be used."""
     return json_response(200, {"items": [asdict(each) for each in found]})
 
 
-def instance(process: "Instance", names: Sequence[Names], lists: Sequence[str]) -> func.HttpResponse:
+def instance(process: "Instance", names: Sequence[PathNames], lists: Sequence[str]) -> func.HttpResponse:
     """200 with what one process has forwarded, its settings without secrets, and what the service calls things."""
     return json_response(
         200,

@@ -11,20 +11,20 @@ from cosmos_outbox.http.answering import Answering
 from cosmos_outbox.http.responses import json_response
 from cosmos_outbox.inbox.errors import NotSetAside
 from cosmos_outbox.operations.views import set_aside as view
-from cosmos_outbox.operations.views.names import Names
+from cosmos_outbox.operations.views.names import PathNames
 from cosmos_outbox.outbox.errors import NotParked
 from cosmos_outbox.wiring.service import Service
 
 if TYPE_CHECKING:
-    from cosmos_outbox.inbox.progress import Progress
-    from cosmos_outbox.inbox.set_aside import Record, RecordPage, State
+    from cosmos_outbox.inbox.progress import WalkProgress
+    from cosmos_outbox.inbox.set_aside import Record, RecordPage, RecordState
     from cosmos_outbox.wiring.subscription import Subscriber
 
 answering = Answering()
 
 
 def set_aside_functions(
-    service: Service, of: str, names: Sequence[Names], *, path: str = ""
+    service: Service, of: str, names: Sequence[PathNames], *, path: str = ""
 ) -> func.Blueprint:
     """The functions for the subscriber ``of``, all with the admin key; the service is wired at the first request.
 
@@ -97,18 +97,18 @@ def record_id(req: func.HttpRequest) -> str:
         raise NotSetAside("no record has this id: take an id from the list of what is set aside") from None
 
 
-def listed(page: "RecordPage", names: Sequence[Names]) -> func.HttpResponse:
+def listed(page: "RecordPage", names: Sequence[PathNames]) -> func.HttpResponse:
     """200 with a page of records, without their messages, and the token of the next page."""
     return json_response(200, view.listed(page, names))
 
 
 def subscriber_status(
-    records: "Mapping[State, int]", rounds: "Progress | None", looks: "Progress | None"
+    records: "Mapping[RecordState, int]", rounds: "WalkProgress | None", looks: "WalkProgress | None"
 ) -> func.HttpResponse:
     """200 with the number of open records by state, and what the sweep has found."""
     return json_response(200, view.subscriber_status(records, rounds, looks))
 
 
-def shown(record: "Record", names: Sequence[Names]) -> func.HttpResponse:
+def shown(record: "Record", names: Sequence[PathNames]) -> func.HttpResponse:
     """200 with a record and its message; null where the message was too large to keep."""
     return json_response(200, view.shown(record, names))

@@ -5,11 +5,11 @@ from datetime import datetime
 from typing import Any
 
 from cosmos_outbox.operations.past_events import Past, PastEvent
-from cosmos_outbox.operations.relay_status import Progress
-from cosmos_outbox.operations.views.names import Names
+from cosmos_outbox.operations.relay_status import KeyProgress
+from cosmos_outbox.operations.views.names import PathNames
 
 
-def told(past: Past, names: Sequence[Names]) -> Mapping[str, Any]:
+def told(past: Past, names: Sequence[PathNames]) -> Mapping[str, Any]:
     """A page of an aggregate's events, the newest first."""
     owners = {each.owner: past.aggregate.id for each in names if each.aggregate_type == past.aggregate.type}
     return {
@@ -24,7 +24,7 @@ def told(past: Past, names: Sequence[Names]) -> Mapping[str, Any]:
     }
 
 
-def _progress(progress: Progress) -> Mapping[str, Any]:
+def _progress(progress: KeyProgress) -> Mapping[str, Any]:
     return {
         "asOf": progress.as_of.isoformat(),
         "lease": progress.lease,

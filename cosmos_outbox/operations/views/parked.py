@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cosmos_outbox.operations.views.names import Names, owners
+from cosmos_outbox.operations.views.names import PathNames, owners
 from cosmos_outbox.outbox.parking_lot import ParkedEvent, ParkedPage
 from cosmos_outbox.outbox.replay import Replayed
 
 
-def listed(page: ParkedPage, names: Sequence[Names], max_age_seconds: int) -> Mapping[str, Any]:
+def listed(page: ParkedPage, names: Sequence[PathNames], max_age_seconds: int) -> Mapping[str, Any]:
     """A page of parked events, without their documents, and the token of the next page."""
     return {
         "items": [_summary(parked, names) for parked in page.items],
@@ -17,7 +17,7 @@ def listed(page: ParkedPage, names: Sequence[Names], max_age_seconds: int) -> Ma
     }
 
 
-def shown(parked: ParkedEvent, names: Sequence[Names]) -> Mapping[str, Any]:
+def shown(parked: ParkedEvent, names: Sequence[PathNames]) -> Mapping[str, Any]:
     """A parked event and the document as it was read from the feed."""
     return {**_summary(parked, names), "document": dict(parked.document)}
 
@@ -27,7 +27,7 @@ def replayed(result: Replayed) -> Mapping[str, Any]:
     return {"replayed": result.replayed, "remaining": not result.done}
 
 
-def _summary(parked: ParkedEvent, names: Sequence[Names]) -> Mapping[str, Any]:
+def _summary(parked: ParkedEvent, names: Sequence[PathNames]) -> Mapping[str, Any]:
     aggregate = parked.aggregate
     return {
         "id": parked.id,

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cosmos_outbox.operations.relay_status import LeaseStatus, RelayStatus
-from cosmos_outbox.operations.views.names import Names
+from cosmos_outbox.operations.views.names import PathNames
 
 
-def relay_status(status: RelayStatus, names: Sequence[Names]) -> Mapping[str, Any]:
+def relay_status(status: RelayStatus, names: Sequence[PathNames]) -> Mapping[str, Any]:
     """Every lease, the age of its oldest waiting change, the missing ones, and whether the relay is late."""
     return {
         "late": status.late,

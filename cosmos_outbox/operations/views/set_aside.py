@@ -7,19 +7,19 @@ from typing import Any
 
 from pydantic.alias_generators import to_camel
 
-from cosmos_outbox.inbox.progress import Counts, Progress
-from cosmos_outbox.inbox.set_aside import Record, RecordPage, State
-from cosmos_outbox.operations.views.names import Names, owners
+from cosmos_outbox.inbox.progress import Counts, WalkProgress
+from cosmos_outbox.inbox.set_aside import Record, RecordPage, RecordState
+from cosmos_outbox.operations.views.names import PathNames, owners
 
 
-def listed(page: RecordPage, names: Sequence[Names]) -> Mapping[str, Any]:
+def listed(page: RecordPage, names: Sequence[PathNames]) -> Mapping[str, Any]:
     """A page of records, without their messages, and the token of the next page."""
     items = [_summary(record, names) for record in page.items]
     return {"items": items, "continuationToken": page.continuation_token}
 
 
 def subscriber_status(
-    records: Mapping[State, int], rounds: Progress | None, looks: Progress | None
+    records: Mapping[RecordState, int], rounds: WalkProgress | None, looks: WalkProgress | None
 ) -> Mapping[str, Any]:
     """The number of open records by state, and what the sweep has found.
 
@@ -34,7 +34,7 @@ def subscriber_status(
     }
 
 
-def _last(progress: Progress | None) -> Mapping[str, Any] | None:
+def _last(progress: WalkProgress | None) -> Mapping[str, Any] | None:
     if progress is None or progress.last_counts is None:
         return None
     return _swept(progress.last_counts, "endedAt", progress.last_ended_at)
@@ -45,7 +45,7 @@ def _swept(counts: Counts, name: str, at: datetime | None) -> Mapping[str, Any]:
     return {name: at.isoformat() if at else None, **found}
 
 
-def shown(record: Record, names: Sequence[Names]) -> Mapping[str, Any]:
+def shown(record: Record, names: Sequence[PathNames]) -> Mapping[str, Any]:
     """A record and its message; null where the message was too large to keep."""
     delivery = record.delivery
     message = delivery and {
@@ -55,7 +55,7 @@ def shown(record: Record, names: Sequence[Names]) -> Mapping[str, Any]:
     return {**_summary(record, names), "message": message}
 
 
-def _summary(record: Record, names: Sequence[Names]) -> Mapping[str, Any]:
+def _summary(record: Record, names: Sequence[PathNames]) -> Mapping[str, Any]:
     aggregate = record.aggregate
     return {
         "id": record.id,

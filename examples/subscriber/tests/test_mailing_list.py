@@ -14,7 +14,7 @@ import pytest
 from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
 
-from cosmos_outbox.inbox.set_aside import State
+from cosmos_outbox.inbox.set_aside import RecordState
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.worker import subscriber as worker
 from cosmos_outbox.worker.running import running
@@ -175,7 +175,7 @@ async def test_without_a_source_a_gap_waits_until_the_event_is_published_again(
         retrier = at_work.wired.subscriptions[BLIND_LIST.name].subscriber.retrier
 
         async def waits() -> bool:
-            return (await retrier.counts())[State.WAITING] == 1
+            return (await retrier.counts())[RecordState.WAITING] == 1
 
         await eventually(waits)
         [record] = (await retrier.page(10, None)).items
@@ -193,7 +193,7 @@ async def test_without_a_source_a_gap_waits_until_the_event_is_published_again(
 
 
 async def _none_waits(retrier: Any) -> bool:
-    return bool((await retrier.counts())[State.WAITING] == 0)
+    return bool((await retrier.counts())[RecordState.WAITING] == 0)
 
 
 async def test_a_setting_that_is_missing_is_told_at_the_start(settings: dict[str, str]) -> None:

@@ -24,7 +24,7 @@ SCRIPTS = ("dom", "service", "rates", "work", "list", "history", "lists", "subsc
 
 
 @dataclass(frozen=True)
-class Page:
+class PageDocument:
     """The document, its version and the policy under which a browser shows it."""
 
     html: str
@@ -33,7 +33,7 @@ class Page:
 
 
 @functools.cache
-def page() -> Page:
+def page() -> PageDocument:
     """The document, put together."""
     html, style = ((_FOLDER / name).read_text("utf-8") for name in ("index.html", "style.css"))
     script = "\n".join((_FOLDER / f"{name}.js").read_text("utf-8") for name in SCRIPTS)
@@ -53,7 +53,7 @@ def page() -> Page:
             "trusted-types 'none'",
         )
     )
-    return Page(html, f'"{hashlib.sha256(html.encode()).hexdigest()[:32]}"', policy)
+    return PageDocument(html, f'"{hashlib.sha256(html.encode()).hexdigest()[:32]}"', policy)
 
 
 def shown(req: func.HttpRequest) -> func.HttpResponse:

@@ -86,7 +86,7 @@ class Stack:
         self._sample = read_values(sample_file(app))
         declared = read_app(app, self.settings)
         self._connection_names = declared.cosmos.connection, declared.servicebus.connection
-        run_beside(_made(self, declared.cosmos, declared.servicebus))
+        run_beside(_make(self, declared.cosmos, declared.servicebus))
 
     def run(self, app: Path, *options: str) -> Service:
         """Start the Functions host with the ``function_app.py`` in ``app``, never with a developer's own settings."""
@@ -128,7 +128,7 @@ def run_beside(work: Coroutine[Any, Any, None]) -> None:
         beside.submit(asyncio.run, work).result()
 
 
-async def _made(stack: Stack, cosmos: Any, servicebus: Any) -> None:
+async def _make(stack: Stack, cosmos: Any, servicebus: Any) -> None:
     await provision.cosmos(stack.cosmos.connection_string, cosmos)
     await provision.servicebus(stack.servicebus.admin_connection_string, servicebus)
 
