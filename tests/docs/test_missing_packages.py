@@ -24,7 +24,7 @@ COMMANDS = {
     "tools.openapi",
 } | {
     name
-    for name in re.findall(r"-m ([\w.]+)", (ROOT / "Makefile").read_text())
+    for name in re.findall(r"\$\(BIN\) -m ([\w.]+)", (ROOT / "Makefile").read_text())
     if name.partition(".")[0] not in NOT_OURS
 }
 
