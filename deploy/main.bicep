@@ -441,7 +441,7 @@ module alerts 'modules/alerts.bicep' = {
   }
 }
 
-// Names as azd and docs/operations/deploy.md use them; the COSMOS and SERVICEBUS ones are what preflight reads.
+// Names as azd and docs/operate/deploy.md use them; the COSMOS and SERVICEBUS ones are what preflight reads.
 output FUNCTION_APP_NAME string = app.outputs.name
 output FUNCTION_APP_URL string = app.outputs.url
 output RELAY_APP_NAME string = separateRelay ? relay!.outputs.name : ''

@@ -195,7 +195,7 @@ class RelayObserver:
             _log.error(
                 "the relay has no lease for partition(s) %s, so it forwards nothing of them and the age of their "
                 "events is not known. The lease documents were deleted, or no relay was ever started. A lease that is "
-                "missing for %.0f s more is made again: docs/operations/README.md#no-lease",
+                "missing for %.0f s more is made again: docs/operate/README.md#no-lease",
                 ", ".join(status.missing),
                 self.mending_patience_seconds,
             )
@@ -203,7 +203,7 @@ class RelayObserver:
         if await self._nothing_expires():
             _log.warning(
                 "nothing in the container expires, since its default TTL is off. If the emergency brake is on, release "
-                "it when the relay has caught up; else set the default TTL to -1: docs/operations/emergency-brake.md"
+                "it when the relay has caught up; else set the default TTL to -1: docs/operate/emergency-brake.md"
             )
         return status
 

@@ -166,7 +166,7 @@ def write_regions(account: Account) -> Finding:
         "it takes writes in several regions, and the last writer wins: changes overwrite one another in silence, "
         "sequences are given twice, and a lease has two owners",
         "turn multi-region writes off; read regions and a failover between them are no problem "
-        "(docs/operations/regions.md)",
+        "(docs/operate/regions.md)",
     )
 
 

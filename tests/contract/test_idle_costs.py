@@ -1,7 +1,7 @@
 """What the contact service asks of its store while nothing happens, counted at the SDK's transport over simulated days.
 
 The timers of ``function_app.py`` run as their schedules say, against devstack's Cosmos DB on a clock of the test's own,
-and the table in docs/operations/costs.md is made of what was counted.
+and the table in docs/operate/costs.md is made of what was counted.
 """
 
 from collections import Counter
@@ -37,7 +37,7 @@ from tests.support.contacts import DETAILS, ORIGIN
 from tests.support.functions import functions
 from tests.support.paths import ROOT
 
-PAGE = (ROOT / "docs" / "operations" / "costs.md").read_text()
+PAGE = (ROOT / "docs" / "operate" / "costs.md").read_text()
 PRICES = {"read": 1.0, "write": 4.95, "query": 3.0, "listed": 1.0, "feed": 1.0, "metadata": 0.0}
 """In request units, as in the rest of the page: of an operation on 1 KB, and of each item that a query gives.
 
@@ -300,7 +300,7 @@ def assert_told(what: str, operations: Operations, runs: int, took: timedelta) -
 
 
 def told(line: str) -> None:
-    assert line in PAGE, f"docs/operations/costs.md, At rest: write {line}"
+    assert line in PAGE, f"docs/operate/costs.md, At rest: write {line}"
 
 
 def shown(operations: Operations) -> str:

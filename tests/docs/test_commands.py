@@ -66,7 +66,7 @@ def told() -> list[tuple[str, str]]:
     """Each line of a code block in the operator's pages that runs a command of ours, with the page."""
     return [
         (page.name, match[1].strip())
-        for page in sorted((ROOT / "docs" / "operations").glob("*.md"))
+        for page in sorted((ROOT / "docs" / "operate").glob("*.md"))
         for block in re.findall(r"```sh\n(.*?)```", page.read_text(), re.DOTALL)
         for line in block.replace("\\\n", " ").splitlines()
         if (match := re.match(r"\S*python -m (cosmos_outbox [^#]*)", line))

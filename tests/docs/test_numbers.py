@@ -43,7 +43,7 @@ TOLD = {
         f"for {SETTINGS.idempotency_ttl_seconds // 3600} hours (`IDEMPOTENCY_TTL_SECONDS`)",
     ],
     "docs/use/when-to-use.md": [f"A batch holds {MAX_OPERATIONS} documents and {MAX_BYTES >> 20} MB"],
-    "docs/operations/deploy.md": [
+    "docs/operate/deploy.md": [
         f"| `maxConcurrentSessions` | {SESSIONS} |",
         f"A worker holds {SESSIONS} sessions at a time",
         f"after {MOST_IN_A_ROW} messages",
@@ -54,7 +54,7 @@ TOLD = {
         f"has not come round for {STUCK_SECONDS:.0f} s",
         f"longest call, which is {['', 'one', 'two'][int(LONGEST_CALL_SECONDS // 60)]} minutes",
     ],
-    "docs/operations/slow-writers.md": [
+    "docs/operate/slow-writers.md": [
         "`Retry-After` of {} to {} seconds".format(*shedding.RETRY_SECONDS),
         f"every {shedding.LOOK_SECONDS:.0f} seconds at most",
         f"does not answer the look for {shedding.TRUST_SECONDS:.0f} seconds",

@@ -71,12 +71,12 @@ def shape(value: Any) -> Any:
 
 
 def test_the_answer_about_the_relay_is_shown_with_the_fields_that_it_has() -> None:
-    section = (ROOT / "docs" / "operations" / "README.md").read_text().partition("## How is the relay?")[2]
+    section = (ROOT / "docs" / "operate" / "README.md").read_text().partition("## How is the relay?")[2]
     shown, *_ = re.findall(r"```json\n(.*?)```", section, re.DOTALL)
     status = RelayStatus([LeaseStatus("0", "owner", 3, 2, 0.0, position=4711, newest=4714)], [], Counter())
     answer = operations.relay_status(status, OPERATIONS)
     assert shape(json.loads(shown)) == shape(json.loads(answer.get_body())), (
-        "docs/operations/README.md, How is the relay?: show the answer with all of its fields, such as the "
+        "docs/operate/README.md, How is the relay?: show the answer with all of its fields, such as the "
         "count of each aggregate of the service"
     )
 

@@ -65,7 +65,7 @@ def test_every_bug_does_what_its_name_says_and_does_not_fail_by_itself(tmp_path:
 
 
 def test_the_documentation_names_every_bug() -> None:
-    page = (ROOT / "docs/operations/torture.md").read_text()
+    page = (ROOT / "docs/internals/torture.md").read_text()
     assert [bug.name for bug in PLANTED if f"| {bug.name} |" not in page] == []
 
 
