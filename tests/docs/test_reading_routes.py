@@ -4,7 +4,6 @@ What is left out is left out by its room: ``wiring`` builds the service once, an
 """
 
 import json
-import os
 import re
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -14,7 +13,7 @@ from typing import Any
 
 import azure.functions as func
 import pytest
-from azure.cosmos.aio import CosmosClient, DatabaseProxy
+from azure.cosmos.aio import DatabaseProxy
 
 from devstack.testing import Service
 from tests.support.azure import Topic, contacts_database, cosmos_connection
