@@ -50,7 +50,7 @@ format: venv ## repair style where ruff can, and format
 demo: venv ## see the path of an event, step by step
 	@exec $(BIN) -m tools.demo $(ARGS)
 
-bench: venv ## measure the ratios to the bare SDKs, and write docs/performance.md (ARGS="--only create": one part)
+bench: venv ## measure the ratios to the bare SDKs, and write docs/internals/performance.md (ARGS="--only create": one part)
 	@exec $(BIN) -m tools.benchmarks $(ARGS)
 
 lock: venv ## renew deploy/requirements.txt: the newest versions that requirements.txt allows, with their hashes

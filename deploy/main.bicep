@@ -42,7 +42,7 @@ param otherSubscriptions array = []
 @description('How long events and tombstones are kept, in seconds: longer than any outage that you want to survive.')
 param eventTtlSeconds int = 864000
 
-@description('The absolute URI under which you publish docs/events/schemas; empty: messages name the version of their schema only.')
+@description('The absolute URI under which you publish docs/use/events/schemas; empty: messages name the version of their schema only.')
 param eventSchemas string = ''
 
 @minValue(60)

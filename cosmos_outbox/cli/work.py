@@ -69,7 +69,7 @@ def _parser(command: Command) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=f"cosmos-outbox {command.name}",
         description=command.description,
-        epilog="The settings are read from the environment, as the app reads them: docs/settings.md.",
+        epilog="The settings are read from the environment, as the app reads them: docs/use/settings.md.",
     )
     told.add_argument(parser)
     parser.add_argument(

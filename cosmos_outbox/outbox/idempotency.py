@@ -2,8 +2,9 @@
 
 First the key is claimed, then one transaction stores the aggregate under the claim's id, its events and a record of the
 request. A process may die at any point: a claim without its transaction leaves the id to the repetition, and the
-transaction can be committed only once, since its id is taken afterwards. ``docs/decisions/0008-idempotency-key.md``
-lists the rules by name and what happens without each; ``tests/models/claims.py`` searches for it.
+transaction can be committed only once, since its id is taken afterwards.
+``docs/internals/decisions/0008-idempotency-key.md`` lists the rules by name and what happens without each;
+``tests/models/claims.py`` searches for it.
 """
 
 import hashlib

@@ -2,8 +2,8 @@
 
 A marker is a value: its methods give the marker that is to be stored. The parking lot stores a marker only over the
 version that was read, in one transaction with the parked events that the change is about, and keeps the count of those
-events itself. The rules have names, which ``docs/decisions/0009-parking.md`` explains and ``tests/models/parking.py``
-turns off one by one.
+events itself. The rules have names, which ``docs/internals/decisions/0009-parking.md`` explains and
+``tests/models/parking.py`` turns off one by one.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -2,8 +2,8 @@
 
 Without a setting nothing of the SDK is imported. Where the host's worker, or anybody else, has set up the SDK before,
 its exporters are used and none are added: nothing is sent twice. Metrics and traces are exported here; the log lines
-are the host's affair (``docs/decisions/0020-telemetry.md``). Queues are bounded, exports run in threads of their own,
-and an endpoint that is away costs one log line a minute.
+are the host's affair (``docs/internals/decisions/0020-telemetry.md``). Queues are bounded, exports run in threads of
+their own, and an endpoint that is away costs one log line a minute.
 """
 
 import asyncio

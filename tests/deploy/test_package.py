@@ -204,9 +204,12 @@ def test_a_folder_that_is_no_package_is_left_alone(
 
 
 def test_the_package_of_a_service_of_its_own_has_all_that_its_function_app_imports(tmp_path: Path) -> None:
-    """Made of the folders that docs/own-aggregate.md names, and of nothing else."""
+    """Made of the folders that docs/use/own-aggregate.md names, and of nothing else."""
     section = (
-        (ROOT / "docs" / "own-aggregate.md").read_text().partition("## 11. Deploy it")[2].partition("\n\n")[2]
+        (ROOT / "docs" / "use" / "own-aggregate.md")
+        .read_text()
+        .partition("## 11. Deploy it")[2]
+        .partition("\n\n")[2]
     )
     named = re.findall(r"`(\w+)/`", section.partition("since they import")[0])
     home = ROOT / "examples" / "orders"

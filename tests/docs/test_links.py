@@ -21,7 +21,7 @@ ELSEWHERE = sorted(
     if not each.is_symlink()  # another document, which is looked at where it is
 )
 """Documents that name files from their own folder."""
-DECISIONS = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
+DECISIONS = sorted((ROOT / "docs" / "internals" / "decisions").glob("[0-9]*.md"))
 
 _LINK = re.compile(r"\]\((?!\w+:)([^)\s]+)\)")
 _NAMED = re.compile(

@@ -25,14 +25,14 @@ SESSIONS = json.loads((ROOT / "host.json").read_text())["extensions"]["serviceBu
 
 TOLD = {
     "README.md": [f"`EVENT_TTL_SECONDS` ({SETTINGS.event_ttl_seconds // DAY} days)"],
-    "docs/how-it-works.md": [
+    "docs/internals/how-it-works.md": [
         f"sends the same batch again, for {PATIENCE_SECONDS:.0f} seconds",
         f"after about {LEASE_EXPIRATION_MS // 1000} seconds, when the lease has expired",
         f"waits for {WAIT_SECONDS:.0f} seconds and gives the message back",
         f"up to {MOST_DELIVERIES} times: a day",
         f"after {SETTINGS.event_ttl_seconds // DAY} days (EVENT_TTL_SECONDS)",
     ],
-    "docs/api.md": [
+    "docs/use/api.md": [
         f"{ATTEMPTS} times in all",
         f"at most {NAME_LENGTH} characters",
         f"at most {EMAIL_LENGTH} characters",
@@ -42,7 +42,7 @@ TOLD = {
         f"1 to {MAX_PAGE_SIZE} contacts a page, {DEFAULT_PAGE_SIZE} unless `pageSize` says otherwise",
         f"for {SETTINGS.idempotency_ttl_seconds // 3600} hours (`IDEMPOTENCY_TTL_SECONDS`)",
     ],
-    "docs/when-to-use.md": [f"A batch holds {MAX_OPERATIONS} documents and {MAX_BYTES >> 20} MB"],
+    "docs/use/when-to-use.md": [f"A batch holds {MAX_OPERATIONS} documents and {MAX_BYTES >> 20} MB"],
     "docs/operate/deploy.md": [
         f"| `maxConcurrentSessions` | {SESSIONS} |",
         f"A worker holds {SESSIONS} sessions at a time",

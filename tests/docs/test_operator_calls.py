@@ -1,4 +1,4 @@
-"""docs/api.md lists every call for operators, and shows each new answer with the fields that it has."""
+"""docs/use/api.md lists every call for operators, and shows each new answer with the fields that it has."""
 
 import json
 import re
@@ -19,7 +19,12 @@ from tests.support.functions import functions
 from tests.support.paths import ROOT
 from tools.openapi.schemas import OPERATIONS
 
-PAGE = (ROOT / "docs" / "api.md").read_text().partition("## Calls for operators")[2].partition("## Errors")[0]
+PAGE = (
+    (ROOT / "docs" / "use" / "api.md")
+    .read_text()
+    .partition("## Calls for operators")[2]
+    .partition("## Errors")[0]
+)
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
@@ -40,7 +45,7 @@ def admin_calls() -> list[str]:
 
 @pytest.mark.parametrize("call", admin_calls())
 def test_a_call_for_operators_is_in_the_table(call: str) -> None:
-    assert re.search(rf"`{re.escape(call)}[?`]", PAGE), f"add {call} to docs/api.md#calls-for-operators"
+    assert re.search(rf"`{re.escape(call)}[?`]", PAGE), f"add {call} to docs/use/api.md#calls-for-operators"
 
 
 def answers() -> list[func.HttpResponse]:

@@ -11,7 +11,7 @@ from tests.e2e.conftest import Stack
 from tests.support.emulators import Gap
 from tests.support.paths import ROOT
 
-SETTINGS_MD = (ROOT / "docs" / "settings.md").read_text()
+SETTINGS_MD = (ROOT / "docs" / "use" / "settings.md").read_text()
 
 
 @pytest.mark.known_gap(Gap.BATCH_IGNORES_ETAG)
@@ -19,7 +19,7 @@ SETTINGS_MD = (ROOT / "docs" / "settings.md").read_text()
     ("document", "expected"),
     [
         (ROOT / "README.md", ["201", "200", "204"]),
-        (ROOT / "docs" / "api.md", ["201", "200", "200", "412", "204"]),
+        (ROOT / "docs" / "use" / "api.md", ["201", "200", "200", "412", "204"]),
     ],
     ids=lambda value: value.name if isinstance(value, Path) else "",
 )

@@ -20,7 +20,7 @@ from tests.models.claims import (
 from tests.models.search import search
 from tests.support.paths import ROOT
 
-DECISION = (ROOT / "docs" / "decisions" / "0008-idempotency-key.md").read_text()
+DECISION = (ROOT / "docs" / "internals" / "decisions" / "0008-idempotency-key.md").read_text()
 
 BROKEN = [
     ("checks_first", CORRECTED),

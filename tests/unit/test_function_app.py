@@ -148,7 +148,7 @@ def test_every_call_of_the_api_has_its_function() -> None:
         ("set-aside/{id}", "GET"), ("set-aside/{id}/apply", "POST"), ("set-aside/{id}/discard", "POST"),
         ("dead-letters/collect", "POST"), ("subscriber", "GET"),
     }  # fmt: skip
-    assert not calls - expected, f"new calls: {calls - expected}; add each here and to docs/api.md"
+    assert not calls - expected, f"new calls: {calls - expected}; add each here and to docs/use/api.md"
     assert not expected - calls, f"no function takes {expected - calls} any more: callers rely on these"
 
 

@@ -1,4 +1,4 @@
-"""docs/openapi.json is what the code says, for every function, and every answer that operators get fits it."""
+"""docs/use/openapi.json is what the code says, for every function, and every answer that operators get fits it."""
 
 import json
 from collections import Counter
@@ -77,7 +77,9 @@ ANSWERS: list[tuple[str, func.HttpResponse]] = [
 
 
 def test_the_kept_file_is_what_the_code_says() -> None:
-    assert FILE.read_text() == text(), "run .venv/bin/python -m tools.openapi, and commit docs/openapi.json"
+    assert FILE.read_text() == text(), (
+        "run .venv/bin/python -m tools.openapi, and commit docs/use/openapi.json"
+    )
 
 
 def test_every_function_is_told_and_nothing_else() -> None:

@@ -1,4 +1,4 @@
-"""Every aggregate has all parts that docs/own-aggregate.md lists; a forgotten part is named.
+"""Every aggregate has all parts that docs/use/own-aggregate.md lists; a forgotten part is named.
 
 The contact service and each function app of ``examples/`` are checked in the same way. What ``cosmos-outbox init``
 writes has tests of its own: ``tests/commands/test_init.py``.
@@ -54,7 +54,7 @@ class Service:
 
 CONTACTS = Service(
     "contacts", "domain", "application", "infra/contacts_http.py", "infra/bootstrap.py", "function_app.py",
-    "docs/messages.md", "tests/unit", ".",
+    "docs/use/messages.md", "tests/unit", ".",
 )  # fmt: skip
 
 
@@ -338,9 +338,10 @@ def settings(service: Service) -> dict[str, str]:
 
 
 def test_the_page_names_every_place_that_is_looked_at() -> None:
-    page = (ROOT / "docs" / "own-aggregate.md").read_text()
+    page = (ROOT / "docs" / "use" / "own-aggregate.md").read_text()
     for place in (
         "domain/", "application/", "infra/contacts_http.py", "infra/bootstrap.py", "function_app.py",
-        "deploy/main.bicep", "docs/messages.md", "docs/api.md", "docs/errors.md", "tests/examples/", "tests/unit/",
+        "deploy/main.bicep", "docs/use/messages.md", "docs/use/api.md", "docs/use/errors.md",
+        "tests/examples/", "tests/unit/",
     ):  # fmt: skip
-        assert f"`{place}" in page, f"docs/own-aggregate.md does not name {place}"
+        assert f"`{place}" in page, f"docs/use/own-aggregate.md does not name {place}"
