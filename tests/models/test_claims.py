@@ -1,7 +1,6 @@
 """With all rules no promise can be broken; without any one of them the search finds the trace to a broken one."""
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -83,8 +82,7 @@ def test_the_search_finds_each_answer_that_the_page_promises() -> None:
 
 
 def test_rule_decision_and_code_refer_to_each_other_by_name() -> None:
-    rows = re.findall(r"^\| `(\w+)` \|.*\| ([^|]+) \|$", DECISION, re.MULTILINE)
-    assert {name for name, _ in rows} == RULES == {rule for rule, _ in BROKEN}
-    for name, kept_in in rows:
-        for path in re.findall(r"`([\w/.]+)`", kept_in):
-            assert name in Path(ROOT / path).read_text(), f"{path} does not name the rule {name}"
+    told = set(re.findall(r"^\| `(\w+)` \|", DECISION, re.MULTILINE))
+    assert told == RULES == {rule for rule, _ in BROKEN}
+    code = "".join(path.read_text() for path in (ROOT / "cosmos_outbox").rglob("*.py"))
+    assert not [rule for rule in RULES if not re.search(rf"\b{rule}\b", code)]
