@@ -10,6 +10,7 @@ from typing import Any
 
 from cosmos_outbox.cli import operating
 from cosmos_outbox.cli.operating import ATTENTION, DONE, in_words, say, say_json
+from cosmos_outbox.operations.relay_status import LATE_SECONDS
 from cosmos_outbox.operations.views import relay, set_aside
 from cosmos_outbox.outbox.ttl_guard import SHARE
 from cosmos_outbox.wiring.service import Wired
@@ -51,7 +52,7 @@ async def status(wired: Wired) -> Mapping[str, Any]:
     subscribers = {name: await _subscriber(each) for name, each in wired.subscriptions.items()}
     return {
         "service": wired.service.name,
-        "attention": [*_of_relay(told, parked), *_of_subscribers(subscribers)],
+        "attention": [*attention_of_relay(told, parked), *_of_subscribers(subscribers)],
         "relay": told,
         "parkedAggregates": parked,
         "subscribers": subscribers,
@@ -68,18 +69,25 @@ async def _subscriber(of: Subscription) -> Mapping[str, Any]:
     return {**view, "openEffects": len(page.items), "moreEffects": page.continuation_token is not None}
 
 
-def _of_relay(told: Mapping[str, Any], parked: Mapping[str, int]) -> Iterator[str]:
+def attention_of_relay(told: Mapping[str, Any], parked: Mapping[str, int]) -> Iterator[str]:
+    """What is not well with a relay that is told of so, and what to do."""
     if told["missingLeases"]:
         yield (
             f"the relay has no lease for partition(s) {', '.join(told['missingLeases'])}: nothing of them is "
             "forwarded. Start the relay (the function app, or cosmos-outbox relay); it makes a deleted lease again"
         )
-    if late := [lease for lease in told["leases"] if lease["ttlUsed"] >= SHARE]:
-        used = max(lease["ttlUsed"] for lease in late)
+    used = max((lease["ttlUsed"] for lease in told["leases"]), default=0.0)
+    oldest = max((lease["oldestWaitingSeconds"] or 0 for lease in told["leases"]), default=0)
+    if used >= SHARE:
         yield (
-            f"the relay is late: an event has waited for {used:.0%} of its lifetime, and at 100% it is lost. Stop the "
+            f"events are at risk: one has waited for {used:.0%} of its lifetime, and at 100% it is lost. Stop the "
             "expiry with cosmos-outbox brake stop, then find out why the relay does not run or is refused: its log "
             "says it"
+        )
+    elif oldest > LATE_SECONDS:
+        yield (
+            f"the relay is late: a change has waited for {in_words(oldest)}, {used:.0%} of an event's lifetime. "
+            "Nothing is lost yet. Find out why the relay does not run or is refused: its log says it"
         )
     if events := told["parkedEvents"]:
         of = ", ".join(f"{count} {kind}" for kind, count in parked.items()) or "no aggregate"

@@ -29,6 +29,9 @@ from cosmos_outbox.telemetry import gauges
 DEADLINE_SECONDS = 20.0
 """For reading how far all leases are, the SDK's own retries included."""
 
+LATE_SECONDS = 60
+"""A change that waits for longer is late: as the alert oldest-waiting has it; a cold start takes less."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -64,6 +67,13 @@ class RelayStatus:
 
     @property
     def late(self) -> bool:
+        """Whether a change waits for longer than LATE_SECONDS, or no lease shows how long."""
+        return bool(self.missing) or any(
+            (lease.oldest_waiting_seconds or 0) > LATE_SECONDS for lease in self.leases
+        )
+
+    @property
+    def events_at_risk(self) -> bool:
         """Whether events have used half of their TTL and are not forwarded, or no lease shows how old they are."""
         return bool(self.missing) or any(lease.ttl_used >= SHARE for lease in self.leases)
 

@@ -69,7 +69,7 @@ def quiet() -> Json:
             "lists": ["set-aside"],
             "settings": {"EVENT_TTL_SECONDS": 864000, "EVENT_SCHEMAS": None, "SERVICEBUS_TOPIC": "contact-events"},
         },
-        "relay": {"late": False, "parkedContacts": 0, "missingLeases": [], "leases": [lease()]},
+        "relay": {"late": False, "eventsAtRisk": False, "parkedContacts": 0, "missingLeases": [], "leases": [lease()]},
         "dependencies": {
             "items": [
                 {"name": "Cosmos DB", "ok": True, "milliseconds": 4, "detail": None},

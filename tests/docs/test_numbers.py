@@ -49,7 +49,7 @@ TOLD = {
         f"after {MOST_IN_A_ROW} messages",
         f"A worker at rest has {WAITING} connections",
         f"`sessionIdleTimeout` | {IDLE_SECONDS} s",
-        f"waits\n  {WAIT_SECONDS:.0f} s inside a message",
+        f"waits {WAIT_SECONDS:.0f} s inside a message",
         f"for up to {DRAIN_SECONDS:.0f} s",
         f"has not come round for {STUCK_SECONDS:.0f} s",
         f"longest call, which is {['', 'one', 'two'][int(LONGEST_CALL_SECONDS // 60)]} minutes",
@@ -65,7 +65,7 @@ TOLD = {
 
 @pytest.mark.parametrize(("page", "text"), [(page, text) for page, texts in TOLD.items() for text in texts])
 def test_a_page_tells_the_codes_number(page: str, text: str) -> None:
-    assert text in (ROOT / page).read_text()
+    assert text in " ".join((ROOT / page).read_text().split())
 
 
 def test_a_message_is_delivered_for_a_day_while_the_store_is_away() -> None:

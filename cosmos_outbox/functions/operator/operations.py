@@ -91,7 +91,7 @@ def replayed(result: "Replayed") -> func.HttpResponse:
 
 
 def relay_status(status: "RelayStatus", names: Sequence[Names]) -> func.HttpResponse:
-    """200 with every lease, the age of its oldest waiting change, the missing ones, and whether the relay is late."""
+    """200 with every lease, the missing ones, whether a change is late, and whether events may expire."""
     return json_response(200, relay.relay_status(status, names))
 
 
