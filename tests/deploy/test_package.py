@@ -208,7 +208,7 @@ def test_the_package_of_a_service_of_its_own_has_all_that_its_function_app_impor
     section = (
         (ROOT / "docs" / "use" / "own-aggregate.md")
         .read_text()
-        .partition("## 8. Deploy it")[2]
+        .partition("## 7. Deploy it")[2]
         .partition("\n\n")[2]
     )
     named = re.findall(r"`(\w+)/`", section.partition("since they import")[0])

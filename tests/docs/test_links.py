@@ -70,8 +70,8 @@ def test_the_tree_in_the_readme_names_what_is_there() -> None:
 def test_a_decision_has_its_parts_and_is_in_the_index(page: Path) -> None:
     text = page.read_text()
     title = text.splitlines()[0].removeprefix("# ")
-    [date] = re.findall(r"^Date: (\d{4}-\d{2}-\d{2})\. Status: \S", text, re.MULTILINE)
+    assert re.search(r"^Date: \d{4}-\d{2}-\d{2}\. Status: \S", text, re.MULTILINE)
     for part in ("Chosen.", "Why", "Costs.", "Revisit when"):
         assert f"\n**{part}" in text
     index = (page.parent / "README.md").read_text()
-    assert f"| [{title}]({page.name}) | {date} |" in index
+    assert f". [{title}]({page.name})" in index
