@@ -4,13 +4,15 @@
 SHELL = /bin/sh
 BIN = .venv/bin/python
 # More processes than cores: most tests wait for sockets. The tests of one file share their servers: --dist loadfile.
-JOBS = 5
+JOBS = 4
 ARGS =
 APP = .
 SECONDS = 60
 SEED =
+# Where byte code is not kept, each process of tests writes the asserts of all tests anew: ten seconds of CPU for each.
+export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: help venv run test test-all torture lint format demo bench lock clean
+.PHONY: help venv run test test-all test-deep torture lint format demo bench lock clean
 .PHONY: azurite emulators-up emulators-down test-emulators
 COMPOSE = docker compose --file deploy/emulators/compose.yaml
 
@@ -28,10 +30,13 @@ run: ## start the local Azure and the app (APP=examples/orders: another one); Ct
 PYTEST = $(BIN) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 test: venv ## run the tests, but for those that take long
-	@exec $(PYTEST) -m "not long" $(ARGS)
+	@exec $(PYTEST) -m "not long and not deep" $(ARGS)
 
-test-all: venv ## run all tests
-	@exec $(PYTEST) $(ARGS)
+test-all: venv ## run all tests but the deep ones
+	@exec $(PYTEST) -m "not deep" $(ARGS)
+
+test-deep: venv ## run the torture test's own tests, and look at every state of the models
+	@exec $(PYTEST) -m deep $(ARGS)
 
 torture: venv ## break everything for SECONDS (60) and check that nothing was lost; SEED=n repeats a plan
 	@exec $(BIN) -m tests.torture --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(ARGS)
@@ -50,7 +55,7 @@ format: venv ## repair style where ruff can, and format
 demo: venv ## see the path of an event, step by step
 	@exec $(BIN) -m tools.demo $(ARGS)
 
-bench: venv ## measure the ratios to the bare SDKs, and write docs/performance.md (ARGS="--only create": one part)
+bench: venv ## measure the ratios to the bare SDKs, and write docs/internals/performance.md (ARGS="--only create": one part)
 	@exec $(BIN) -m tools.benchmarks $(ARGS)
 
 lock: venv ## renew deploy/requirements.txt: the newest versions that requirements.txt allows, with their hashes

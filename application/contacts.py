@@ -3,13 +3,13 @@
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from uuid import UUID
 
 from application.errors import ContactNotFound
-from cosmos_outbox.outbox.aggregates import Aggregates
-from cosmos_outbox.outbox.errors import AggregateNotFound
-from cosmos_outbox.outbox.idempotency import KeyedRequest
-from cosmos_outbox.outbox.unit_of_work import Clock, ETag, Origin, Page, Receipt, Versioned
+from cosmos_outbox import Aggregates, Origin, Page, Receipt, Versioned
+from cosmos_outbox.errors import AggregateNotFound
+from cosmos_outbox.http import KeyedRequest
 from domain.contact import Contact
 from domain.errors import ContactDeleted
 from domain.values import ContactDetails
@@ -26,7 +26,7 @@ class Contacts:
     """
 
     aggregates: Aggregates
-    clock: Clock
+    clock: Callable[[], datetime]
 
     async def create(self, details: ContactDetails, origin: Origin) -> Receipt[Contact]:
         """Store a new contact with its ContactCreatedEvent."""
@@ -62,7 +62,7 @@ class Contacts:
         return await self.aggregates.page(Contact, size, continuation_token, origin)
 
     async def revise(
-        self, contact_id: UUID, revision: Revision, origin: Origin, *, if_match: Collection[ETag] = ()
+        self, contact_id: UUID, revision: Revision, origin: Origin, *, if_match: Collection[str] = ()
     ) -> Receipt[Contact]:
         """Give the contact the details that ``revision`` returns, and store the event of each changed property.
 
@@ -80,7 +80,7 @@ class Contacts:
         return await self._change(contact_id, revise, origin, if_match)
 
     async def delete(
-        self, contact_id: UUID, origin: Origin, *, if_match: Collection[ETag] = ()
+        self, contact_id: UUID, origin: Origin, *, if_match: Collection[str] = ()
     ) -> Receipt[Contact]:
         """Delete the contact for every reader. Raises as :meth:`revise` does."""
         return await self._change(
@@ -88,7 +88,7 @@ class Contacts:
         )
 
     async def _change(
-        self, contact_id: UUID, change: Callable[[Contact], None], origin: Origin, if_match: Collection[ETag]
+        self, contact_id: UUID, change: Callable[[Contact], None], origin: Origin, if_match: Collection[str]
     ) -> Receipt[Contact]:
         with _found(contact_id):
             return await self.aggregates.change(Contact, str(contact_id), change, origin, if_match=if_match)

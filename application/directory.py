@@ -11,9 +11,7 @@ from typing import Any, Protocol
 
 from pydantic import ValidationError
 
-from cosmos_outbox.inbox.entry import After, ListedPage
-from cosmos_outbox.inbox.event import Event
-from cosmos_outbox.inbox.reading import TolerantReader
+from cosmos_outbox import After, Event, ListedPage, TolerantReader
 
 
 class _Name(TolerantReader):

@@ -138,12 +138,14 @@ async def physical_partitions(container: ContainerProxy) -> list[PhysicalPartiti
     return await (await FeedReader.open(container)).partitions()
 
 
-async def effective_key(
-    container: ContainerProxy, partition_key: str | float | bool | Sequence[str | float | bool]
-) -> str:
+PartitionKeyValue = str | float | bool | Sequence[str | float | bool]
+"""A hierarchical key has a value for each path."""
+
+
+async def effective_key(container: ContainerProxy, partition_key: PartitionKeyValue) -> str:
     """Where a partition key lies among the ranges of the leases. Raises the SDK's errors.
 
-    A hierarchical key has a value for each path.
+    The container is read by the first call of its client alone.
     """
     return parse_sdk_feed_range(await container.feed_range_from_partition_key(partition_key)).min.upper()
 

@@ -103,6 +103,10 @@ class PartitionWorker:
         """
         self._woken.set()
 
+    def holds(self, effective_key: str) -> bool:
+        """Whether a partition key of this place is in the worker's range."""
+        return self._feed_range.holds(effective_key)
+
     async def _process(self) -> None:
         try:
             await self._process_pages()

@@ -18,7 +18,7 @@ from azure.cosmos.aio import ContainerProxy
 
 from cosmos_changefeed.balancing import leases_to_take
 from cosmos_changefeed.errors import ChangeFeedError, FeedRangeGone, LeaseLost, LeasesUnusable
-from cosmos_changefeed.feed import FeedReader
+from cosmos_changefeed.feed import FeedReader, PartitionKeyValue, effective_key
 from cosmos_changefeed.handling import Handler, OnError, TwoSteps, as_they_are
 from cosmos_changefeed.lease import INCREMENTAL_FEED, EpkRange, Lease
 from cosmos_changefeed.lease_store import LeaseStore
@@ -32,6 +32,9 @@ INITIALIZATION_POLL_SECONDS = 0.5
 RELEASE_SECONDS = 2.0
 """How long giving a lease back may take. A lease that is not given back expires, so a stop does not wait longer; a
 container that is throttled for a second is waited for."""
+
+_MANY = 2
+"""From so many leases on it is asked which of them has a key: that costs less than a read."""
 
 _log = logging.getLogger(__name__)
 
@@ -76,6 +79,7 @@ class ChangeFeedProcessor:
         self._report = on_error
         self._workers: dict[str, PartitionWorker] = {}
         self._supervisors: set[asyncio.Task[None]] = set()
+        self._waking: set[asyncio.Task[None]] = set()
         self._balancer: asyncio.Task[None] | None = None
         self._balancing = Pulse()
         self._stopping = asyncio.Event()
@@ -132,15 +136,35 @@ class ChangeFeedProcessor:
         await self._create_leases_once()
         self._balancer = asyncio.create_task(self._balance(), name="change feed balancer")
 
-    def wake(self) -> None:
+    def wake(self, partition_key: PartitionKeyValue | None = None) -> None:
         """Look for changes now instead of at the end of the poll interval; call it in the processor's loop.
 
-        For a program that writes and reads in one process. It costs a read of each lease that this instance works on;
-        calls that come while such a read is under way are one more read. What another instance works on waits for that
-        instance's poll, as does what the replica that is asked does not have yet.
+        For a program that writes and reads in one process, and knows the partition key that it wrote. It costs a read
+        of the one lease whose range has the key, if this instance works on it; without a key, a read of each lease of
+        this instance. Calls that come while such a read is under way are one more read. What another instance works on
+        waits for that instance's poll, as does what the replica that is asked does not have yet.
         """
+        if partition_key is None or len(self._workers) < _MANY:
+            self._wake_all()
+        else:
+            waking = asyncio.create_task(self._wake_one(partition_key), name="change feed wake")
+            self._waking.add(waking)
+            waking.add_done_callback(self._waking.discard)
+
+    def _wake_all(self) -> None:
         for worker in self._workers.values():
             worker.wake()
+
+    async def _wake_one(self, partition_key: PartitionKeyValue) -> None:
+        try:
+            key = await effective_key(self._monitored, partition_key)
+        except Exception as error:  # noqa: BLE001 - a look too many does no harm, and one too few makes an event wait
+            _log.debug("every lease is looked at, since a partition key has no known place: %s", error)
+            self._wake_all()
+            return
+        for worker in self._workers.values():
+            if worker.holds(key):
+                worker.wake()
 
     async def stop(self, *, drain: bool = True) -> None:
         """Stop working and give the leases back.
@@ -149,6 +173,8 @@ class ChangeFeedProcessor:
         delivered again elsewhere. A second call without ``drain`` cuts a stop short.
         """
         self._stopping.set()
+        for waking in self._waking:
+            waking.cancel()
         if self._balancer is not None:
             # Wait a moment: a lease that is being acquired would otherwise stay owned until it expires.
             await asyncio.wait([self._balancer], timeout=RELEASE_SECONDS)

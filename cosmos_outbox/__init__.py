@@ -1,111 +1,117 @@
 """The transactional outbox and inbox on Azure Cosmos DB: an event is stored with its change, or neither is.
 
-This is the public face: what stands here, and in the modules ``functions``, ``http`` and ``testing``, keeps its name
-and its meaning within a major version. A name is imported when it is first used, so that a process loads what it needs:
-no broker before it sends, no Functions where there are none.
+This is the public face. It keeps its names and their meaning within a major version:
+
+- the names in ``__all__`` here;
+- ``cosmos_outbox.errors``: every error that a program may want to catch, or that an effect raises;
+- ``cosmos_outbox.http``: what the calls on a resource are made of;
+- ``cosmos_outbox.functions``: the function app of a service;
+- ``cosmos_outbox.testing``: what the tests of a service need.
+
+``docs/use/face.md`` has an example of each name. A name is imported when it is first used, so that a process loads what
+it needs: no broker before it sends, no Functions where there are none.
 """
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from cosmos_outbox.cosmos.inbox.store import CosmosDatabase
+    from cosmos_outbox.inbox.effect import Begin
     from cosmos_outbox.inbox.entry import After, ListedPage
-    from cosmos_outbox.inbox.errors import EffectAway, EffectNotDone
     from cosmos_outbox.inbox.event import Event
     from cosmos_outbox.inbox.form import Condition, EntryForm, Listing
     from cosmos_outbox.inbox.reading import TolerantReader
     from cosmos_outbox.outbox.aggregate import Aggregate, AggregateState, input_rule
-    from cosmos_outbox.outbox.errors import (
-        AggregateNotFound,
-        ChangeTooLarge,
-        ConcurrentChange,
-        OutcomeUnknown,
-        PreconditionFailed,
-        Throttled,
-        Unavailable,
-    )
+    from cosmos_outbox.outbox.aggregates import Aggregates
     from cosmos_outbox.outbox.event import DomainEvent, Timestamp, WireModel
-    from cosmos_outbox.outbox.unit_of_work import Origin, Receipt, Versioned
-    from cosmos_outbox.settings.errors import Misconfigured
+    from cosmos_outbox.outbox.unit_of_work import Origin, Page, Receipt, Versioned
     from cosmos_outbox.settings.names import Named, Names
-    from cosmos_outbox.wiring.service import Service, Wired
+    from cosmos_outbox.settings.own_container import OwnContainer, OwnDocuments
+    from cosmos_outbox.sources.http import HttpApi
+    from cosmos_outbox.sources.nowhere import NoSource
+    from cosmos_outbox.sqlite.store import SqliteFile
+    from cosmos_outbox.wiring.service import Service
+    from cosmos_outbox.wiring.subscribing import SubscriberService
+    from cosmos_outbox.worker.running import running
 
 __version__ = "1.0.0rc1"
 
 __all__ = [
     "After",
     "Aggregate",
-    "AggregateNotFound",
     "AggregateState",
-    "ChangeTooLarge",
-    "ConcurrentChange",
+    "Aggregates",
+    "Begin",
     "Condition",
+    "CosmosDatabase",
     "DomainEvent",
-    "EffectAway",
-    "EffectNotDone",
     "EntryForm",
     "Event",
+    "HttpApi",
     "ListedPage",
     "Listing",
-    "Misconfigured",
     "Named",
     "Names",
+    "NoSource",
     "Origin",
-    "OutcomeUnknown",
-    "PreconditionFailed",
+    "OwnContainer",
+    "OwnDocuments",
+    "Page",
     "Receipt",
     "Service",
-    "Throttled",
+    "SqliteFile",
+    "SubscriberService",
     "Timestamp",
     "TolerantReader",
-    "Unavailable",
     "Versioned",
     "WireModel",
-    "Wired",
     "input_rule",
+    "running",
 ]  # fmt: skip
 
 _HOME = {
-    "After": "inbox.entry",
-    "Aggregate": "outbox.aggregate",
-    "AggregateNotFound": "outbox.errors",
-    "AggregateState": "outbox.aggregate",
-    "ChangeTooLarge": "outbox.errors",
-    "ConcurrentChange": "outbox.errors",
-    "Condition": "inbox.form",
-    "DomainEvent": "outbox.event",
-    "EffectAway": "inbox.errors",
-    "EffectNotDone": "inbox.errors",
-    "EntryForm": "inbox.form",
-    "Event": "inbox.event",
-    "ListedPage": "inbox.entry",
-    "Listing": "inbox.form",
-    "Misconfigured": "settings.errors",
-    "Named": "settings.names",
-    "Names": "settings.names",
-    "Origin": "outbox.unit_of_work",
-    "OutcomeUnknown": "outbox.errors",
-    "PreconditionFailed": "outbox.errors",
-    "Receipt": "outbox.unit_of_work",
-    "Service": "wiring.service",
-    "Throttled": "outbox.errors",
-    "Timestamp": "outbox.event",
-    "TolerantReader": "inbox.reading",
-    "Unavailable": "outbox.errors",
-    "Versioned": "outbox.unit_of_work",
-    "WireModel": "outbox.event",
-    "Wired": "wiring.service",
-    "input_rule": "outbox.aggregate",
+    "After": "cosmos_outbox.inbox.entry",
+    "Aggregate": "cosmos_outbox.outbox.aggregate",
+    "AggregateState": "cosmos_outbox.outbox.aggregate",
+    "Aggregates": "cosmos_outbox.outbox.aggregates",
+    "Begin": "cosmos_outbox.inbox.effect",
+    "CosmosDatabase": "cosmos_outbox.cosmos.inbox.store",
+    "Condition": "cosmos_outbox.inbox.form",
+    "DomainEvent": "cosmos_outbox.outbox.event",
+    "EntryForm": "cosmos_outbox.inbox.form",
+    "Event": "cosmos_outbox.inbox.event",
+    "HttpApi": "cosmos_outbox.sources.http",
+    "ListedPage": "cosmos_outbox.inbox.entry",
+    "Listing": "cosmos_outbox.inbox.form",
+    "Named": "cosmos_outbox.settings.names",
+    "Names": "cosmos_outbox.settings.names",
+    "NoSource": "cosmos_outbox.sources.nowhere",
+    "Origin": "cosmos_outbox.outbox.unit_of_work",
+    "Page": "cosmos_outbox.outbox.unit_of_work",
+    "OwnContainer": "cosmos_outbox.settings.own_container",
+    "OwnDocuments": "cosmos_outbox.settings.own_container",
+    "Receipt": "cosmos_outbox.outbox.unit_of_work",
+    "Service": "cosmos_outbox.wiring.service",
+    "SqliteFile": "cosmos_outbox.sqlite.store",
+    "SubscriberService": "cosmos_outbox.wiring.subscribing",
+    "Timestamp": "cosmos_outbox.outbox.event",
+    "TolerantReader": "cosmos_outbox.inbox.reading",
+    "Versioned": "cosmos_outbox.outbox.unit_of_work",
+    "WireModel": "cosmos_outbox.outbox.event",
+    "input_rule": "cosmos_outbox.outbox.aggregate",
+    "running": "cosmos_outbox.worker.running",
 }
-"""The module of each name, below ``cosmos_outbox``."""
+"""The module of each name."""
 
+if not TYPE_CHECKING:  # to a type checker a name that is not imported above is an error
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
-    globals()[name] = found
-    return found
+    def __getattr__(name: str) -> Any:
+        if name not in _HOME:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = getattr(importlib.import_module(_HOME[name]), name)
+        globals()[name] = found
+        return found
 
 
 def __dir__() -> list[str]:

@@ -42,7 +42,7 @@ param otherSubscriptions array = []
 @description('How long events and tombstones are kept, in seconds: longer than any outage that you want to survive.')
 param eventTtlSeconds int = 864000
 
-@description('The absolute URI under which you publish docs/events/schemas; empty: messages name the version of their schema only.')
+@description('The absolute URI under which you publish docs/use/events/schemas; empty: messages name the version of their schema only.')
 param eventSchemas string = ''
 
 @minValue(60)
@@ -441,7 +441,7 @@ module alerts 'modules/alerts.bicep' = {
   }
 }
 
-// Names as azd and docs/operations/deploy.md use them; the COSMOS and SERVICEBUS ones are what preflight reads.
+// Names as azd and docs/operate/deploy.md use them; the COSMOS and SERVICEBUS ones are what preflight reads.
 output FUNCTION_APP_NAME string = app.outputs.name
 output FUNCTION_APP_URL string = app.outputs.url
 output RELAY_APP_NAME string = separateRelay ? relay!.outputs.name : ''

@@ -5,8 +5,7 @@ from datetime import datetime
 from typing import Any, ClassVar, Self
 from uuid import UUID, uuid4
 
-from cosmos_outbox.outbox.aggregate import Aggregate, AggregateState
-from cosmos_outbox.outbox.event import DomainEvent, WireModel
+from cosmos_outbox import Aggregate, AggregateState, DomainEvent, WireModel
 from domain.errors import ContactDeleted
 from domain.events import (
     ContactCompanyUpdatedEvent,

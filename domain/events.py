@@ -3,7 +3,7 @@
 from typing import Literal
 from uuid import UUID
 
-from cosmos_outbox.outbox.event import DomainEvent, Timestamp
+from cosmos_outbox import DomainEvent, Timestamp
 from domain.values import Company, ContactDetails, Name
 
 

@@ -11,8 +11,7 @@ from uuid import UUID
 from pydantic import Field
 from pydantic.fields import FieldInfo
 
-from cosmos_outbox.outbox.aggregate import AggregateState, input_rule
-from cosmos_outbox.outbox.event import Timestamp, WireModel
+from cosmos_outbox import AggregateState, Timestamp, WireModel, input_rule
 
 NAME_LENGTH = 100
 COMPANY_LENGTH = 250

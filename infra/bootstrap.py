@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from application.contacts import Contacts
 from application.directory import Directory, DirectoryEntry, entry_of, project
+from cosmos_outbox import Named, Names, Service
 from cosmos_outbox.inbox.sweep import Sweep
 from cosmos_outbox.outbox.unit_of_work import utc_now
 from cosmos_outbox.settings.environment import Settings
-from cosmos_outbox.settings.names import Named, Names
 from cosmos_outbox.wiring.kept import ReadModel
 from cosmos_outbox.wiring.outbox import Outbox
-from cosmos_outbox.wiring.service import Service, Wired
+from cosmos_outbox.wiring.service import Wired
 from cosmos_outbox.wiring.subscription import Subscriber, Subscription
 from domain.contact import Contact
 from domain.events import ContactDeletedEvent

@@ -1,21 +1,15 @@
 """Contacts over HTTP: a request becomes a checked value, and a result becomes an answer."""
 
-from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
-import azure.functions as func
 from pydantic.alias_generators import to_camel
 
 from application.contacts import Revision
 from application.errors import ContactNotFound
-from cosmos_outbox.http import request
-from cosmos_outbox.http.answering import Answering
-from cosmos_outbox.http.errors import InvalidRequest
-from cosmos_outbox.http.merge_patch import merge_patch
-from cosmos_outbox.http.resource import Resource
-from cosmos_outbox.http.validation import known, unknown_nulls, validated
-from cosmos_outbox.outbox.aggregate import STORED
+from cosmos_outbox.http import Answering, Request, known, request, validated
+from cosmos_outbox.http.shown import Shown
+from cosmos_outbox.http.validation import patched
 from domain.contact import Contact
 from domain.errors import ContactDeleted
 from domain.values import ContactDetails
@@ -31,7 +25,7 @@ answering = Answering(
 )
 
 
-def contact_id(req: func.HttpRequest) -> UUID:
+def contact_id(req: Request) -> UUID:
     """The id in the path. Raises ContactNotFound when the id is no UUID, since no contact can have such an id."""
     found = request.path_id(req)
     if found is None:
@@ -39,38 +33,20 @@ def contact_id(req: func.HttpRequest) -> UUID:
     return found
 
 
-def contact_details(req: func.HttpRequest) -> ContactDetails:
+def contact_details(req: Request) -> ContactDetails:
     """The contact in the body. Raises InvalidRequest."""
     return validated(ContactDetails, request.json_object(req, "application/json"))
 
 
-def revision(req: func.HttpRequest) -> Revision:
+def revision(req: Request) -> Revision:
     """The JSON Merge Patch in the body, as a revision. Both this call and the revision raise InvalidRequest."""
     patch = request.json_object(req, "application/merge-patch+json", "application/json")
     return lambda current: revised(current, patch)
 
 
 def revised(current: ContactDetails, patch: dict[str, Any]) -> ContactDetails:
-    """A contact with a JSON Merge Patch (RFC 7396) applied. Raises InvalidRequest when what is patched breaks a rule.
-
-    A property that the patch leaves alone was stored, and stays as it is, even if its rules have changed since.
-    """
-    document, wrong = merge_patch(known(current), patch), [*unknown_nulls(ContactDetails, patch)]
-    try:
-        details = validated(ContactDetails, document)
-    except InvalidRequest as invalid:
-        wrong += [error for error in invalid.errors if _is_about(error.field, patch)]
-    else:
-        if not wrong:
-            return details
-    if wrong:
-        raise InvalidRequest(*wrong)
-    return ContactDetails.model_validate(document, by_alias=True, by_name=False, context=STORED)
-
-
-def _is_about(field: str, patch: Mapping[str, Any]) -> bool:
-    """An unknown name is a field as it is, dots included; the empty name is told as ``body``."""
-    return field in patch or field.partition(".")[0] in patch or (field == "body" and "" in patch)
+    """A contact with a JSON Merge Patch applied. Raises InvalidRequest when what is patched breaks a rule."""
+    return patched(ContactDetails, current, patch)
 
 
 def view(contact: Contact) -> dict[str, Any]:
@@ -80,5 +56,5 @@ def view(contact: Contact) -> dict[str, Any]:
     return {name: document[name] for name in shown} | {"sequence": contact.state.last_sequence}
 
 
-resource = Resource("contacts", view)
+shown = Shown(view)
 """The answers to calls on contacts."""

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from application.directory import DirectoryEntry, Field, Search
-from cosmos_outbox.inbox.entry import ListedPage
-from cosmos_outbox.inbox.form import Condition, EntryForm, Listing
+from cosmos_outbox import Condition, EntryForm, ListedPage, Listing
 
 LAST_NAME = "lastName"
 """A name is found by its beginning, and by the beginning of the last name."""

@@ -2,13 +2,11 @@
 
 from typing import Any
 
-import azure.functions as func
-
 from application.directory import DirectoryEntry, Field, Search
-from cosmos_outbox.http.errors import FieldError, InvalidRequest
+from cosmos_outbox import ListedPage
+from cosmos_outbox.http import Answer, FieldError, InvalidRequest, Request, json_response
 from cosmos_outbox.http.request import PAGE, parameters
-from cosmos_outbox.http.responses import json_response
-from cosmos_outbox.inbox.entry import Listed, ListedPage
+from cosmos_outbox.inbox.entry import Listed
 from infra.directory import spelled
 
 LONGEST = 250
@@ -18,7 +16,7 @@ PARAMETERS = (*(field.value for field in Field), "sort")
 """What may stand in the query beside the page."""
 
 
-def search(request: func.HttpRequest) -> Search:
+def search(request: Request) -> Search:
     """The search in the query. Raises InvalidRequest, which names everything that is wrong."""
     query, wrong = parameters(request, *PAGE, *PARAMETERS)
     wanted = {field: query[field.value] for field in Field if field.value in query}
@@ -35,7 +33,7 @@ def search(request: func.HttpRequest) -> Search:
     return Search(wanted, Field(sort))
 
 
-def listed(page: ListedPage[DirectoryEntry]) -> func.HttpResponse:
+def listed(page: ListedPage[DirectoryEntry]) -> Answer:
     """200 with a page of entries and the token of the next page."""
     return json_response(
         200,

@@ -54,7 +54,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _takes_long(item: pytest.Item) -> bool:
-    return item.nodeid.startswith(_LONG) or item.get_closest_marker("long") is not None
+    return item.nodeid.startswith(_LONG) or any(map(item.get_closest_marker, ("long", "deep")))
 
 
 @pytest.fixture(scope="session")

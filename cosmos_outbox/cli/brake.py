@@ -58,7 +58,7 @@ async def _unsafe(outbox: Outbox) -> str | None:
     relay = await outbox.observer.status()
     if relay.missing:
         return "the relay has no lease for a part of the container, so what waits there is not known"
-    if relay.late:
+    if relay.events_at_risk:
         oldest = max(lease.oldest_waiting_seconds or 0 for lease in relay.leases)
         return f"events wait for the relay, the oldest for {oldest} s"
     return None

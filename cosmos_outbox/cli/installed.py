@@ -5,50 +5,44 @@ module imports only the standard library: the module must work where nothing is 
 """
 
 import sys
-from importlib.util import find_spec
+from pathlib import Path
+
+from cosmos_outbox.settings.extras import CORE, EXTRAS, missing
 
 EXIT_CODE = 2
 """The command could not start; the same code as for a missing setting."""
 
-_RUN_TIME = {
-    "azure.functions": "azure-functions",
-    "azure.cosmos": "azure-cosmos",
-    "azure.servicebus": "azure-servicebus",
-    "azure.identity": "azure-identity",
-    "aiohttp": "aiohttp",
-    "certifi": "certifi",
-    "pydantic": "pydantic",
-    "cryptography": "cryptography",
-    "rfc8785": "rfc8785",
-    "email_validator": "email-validator",
-    "opentelemetry.metrics": "opentelemetry-api",
-    "opentelemetry.sdk": "opentelemetry-sdk",
-    "azure.monitor.opentelemetry.exporter": "azure-monitor-opentelemetry-exporter",
-    "opentelemetry.exporter.otlp.proto.http": "opentelemetry-exporter-otlp-proto-http",
-}
-"""Modules, each with the package that contains it."""
+_RUN_TIME = CORE | EXTRAS["functions"] | EXTRAS["telemetry"] | {"email_validator": "email-validator"}
 
 REQUIRED = {
     "requirements.txt": _RUN_TIME,
     "requirements-dev.txt": _RUN_TIME | {"devstack": "devstack", "sqlglot": "sqlglot", "pytest": "pytest"},
 }
-"""The modules that a command needs: the deployed commands need the first file, tools and tests the second."""
+"""The modules that a command of the checkout needs: those of the app the first file, tools and tests the second."""
+
+_CHECKOUT = Path(__file__).parents[2]
+"""Where the package stands as a folder beside an app, the app's requirements files are there."""
 
 
-def require(command: str, requirements: str = "requirements.txt") -> None:
+def require(command: str, requirements: str = "requirements-dev.txt") -> None:
     """End the process with one line when a package of ``requirements`` is missing."""
-    missing = [package for module, package in REQUIRED[requirements].items() if not _is_there(module)]
-    if missing:
-        print(
-            f"{command}: {sys.executable} does not have {', '.join(missing)}. Run make venv and use .venv/bin/python, "
-            f"or run {sys.executable} -m pip install -r {requirements}",
-            file=sys.stderr,
-        )
+    _end_without(
+        command,
+        REQUIRED[requirements],
+        f"make venv and use .venv/bin/python, or run {sys.executable} -m pip install -r {requirements}",
+    )
+
+
+def require_extra(command: str, extra: str | None) -> None:
+    """End the process with one line when a package is missing that the library needs with this extra."""
+    if (_CHECKOUT / "requirements.txt").exists():
+        require(command, "requirements.txt")
+        return
+    wanted, modules = ("", CORE) if extra is None else (f"[{extra}]", CORE | EXTRAS[extra])
+    _end_without(command, modules, f"{sys.executable} -m pip install 'cosmos-outbox{wanted}'")
+
+
+def _end_without(command: str, modules: dict[str, str], remedy: str) -> None:
+    if absent := ", ".join(missing(modules)):
+        print(f"{command}: {sys.executable} does not have {absent}. Run {remedy}", file=sys.stderr)
         sys.exit(EXIT_CODE)
-
-
-def _is_there(module: str) -> bool:
-    try:
-        return find_spec(module) is not None
-    except ModuleNotFoundError:  # the parent of a dotted name
-        return False

@@ -20,6 +20,8 @@ class Part:
     does: str
     module: str
     function: str = "main"
+    extra: str | None = "relay"
+    """What has to be installed; None: nothing beside the library."""
 
     def main(self) -> Callable[..., int]:
         """What runs it, and returns the exit code."""
@@ -28,24 +30,42 @@ class Part:
 
 
 PARTS: Mapping[str, Part] = {
-    "init": Part("write a new service, which runs at once", "cosmos_outbox.cli.init"),
+    "init": Part("write a new service, which runs at once", "cosmos_outbox.cli.init", extra=None),
     "relay": Part("forward events, in a process of its own", "cosmos_outbox.cli.work", "relay_main"),
     "subscriber": Part(
-        "receive messages, in a process of its own", "cosmos_outbox.cli.work", "subscriber_main"
+        "receive messages, in a process of its own", "cosmos_outbox.cli.work", "subscriber_main", "servicebus"
     ),
     "preflight": Part("check a deployment before traffic does", "cosmos_outbox.cli.preflight"),
     "status": Part("tell how the service is, and what to do", "cosmos_outbox.cli.status"),
     "parked": Part("list the events that cannot be sent, or show one", "cosmos_outbox.cli.parked"),
     "replay": Part("send an aggregate's parked events", "cosmos_outbox.cli.parked", "replay_main"),
     "set-aside": Part(
-        "list the messages that could not be applied, or show one", "cosmos_outbox.cli.set_aside"
+        "list the messages that could not be applied, or show one",
+        "cosmos_outbox.cli.set_aside",
+        extra="servicebus",
     ),
-    "apply": Part("try a message that was set aside", "cosmos_outbox.cli.set_aside", "apply_main"),
-    "discard": Part("give up a parked event, or a message that was set aside", "cosmos_outbox.cli.discard"),
+    "effects": Part(
+        "list the effects that nobody is done with, or show one",
+        "cosmos_outbox.cli.effects",
+        extra="servicebus",
+    ),
+    "apply": Part(
+        "try a message that was set aside, or an effect",
+        "cosmos_outbox.cli.effects",
+        "apply_main",
+        "servicebus",
+    ),
+    "discard": Part(
+        "give up a parked event, a message that was set aside, or an effect",
+        "cosmos_outbox.cli.discard",
+        extra="servicebus",
+    ),
     "history": Part("tell what became of an aggregate's events", "cosmos_outbox.cli.history"),
     "erase": Part("erase an aggregate's data from all that the service keeps", "cosmos_outbox.cli.erase"),
     "publish-again": Part("publish the events of a time again", "cosmos_outbox.cli.publish_again"),
-    "rebuild": Part("fill or repair a read model from its sources", "cosmos_outbox.cli.rebuild"),
+    "rebuild": Part(
+        "fill or repair a read model from its sources", "cosmos_outbox.cli.rebuild", extra="servicebus"
+    ),
     "brake": Part("stop and resume the expiry of events", "cosmos_outbox.cli.brake"),
 }
 
@@ -64,8 +84,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             f"cosmos-outbox: there is no command {name!r}; cosmos-outbox --help lists them", file=sys.stderr
         )
         return UNUSABLE
-    installed.require(f"cosmos-outbox {name}")
-    return PARTS[name].main()(given[1:])
+    part = PARTS[name]
+    installed.require_extra(f"cosmos-outbox {name}", part.extra)
+    return part.main()(given[1:])
 
 
 def usage() -> str:

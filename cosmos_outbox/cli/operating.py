@@ -12,15 +12,15 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from cosmos_outbox.cli import told
 from cosmos_outbox.inbox.errors import InboxError, StoreAway
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.operations.views.names import PathNames, names_of, names_of_type
 from cosmos_outbox.outbox.errors import OutboxError, Throttled, Unavailable
 from cosmos_outbox.settings.errors import InfraError, Misconfigured
+from cosmos_outbox.wiring.located import AnyWired, operator_names
 from cosmos_outbox.wiring.service import Service, Wired
 
 DONE, ATTENTION, UNUSABLE = 0, 1, 2
@@ -29,8 +29,13 @@ EXIT_CODES = "Exit code 0: {done}, 1: {attention}, 2: a setting is wrong, or the
 
 _ID = re.compile(r"[0-9a-f]{32}")
 
+names = operator_names
+
 Work = Callable[[Wired, argparse.Namespace], Awaitable[int]]
 """What a command does for a wired service; returns the exit code."""
+
+AnyWork = Callable[[AnyWired, argparse.Namespace], Awaitable[int]]
+"""What a command does also for a service that only subscribes."""
 
 
 class CannotDo(Exception):
@@ -55,13 +60,43 @@ def run(
     argv: Sequence[str] | None,
     environment: Mapping[str, str] = os.environ,
 ) -> int:
-    """Do the work of a command, and return the exit code."""
+    """Do the work of a command for a service that publishes, and return the exit code."""
+
+    async def begin(arguments: argparse.Namespace, settings: Mapping[str, str]) -> int:
+        wired = told.service(arguments, settings).wire(settings)
+        async with wired.resources:
+            return await work(wired, arguments)
+
+    return _run(made, begin, argv, environment)
+
+
+def run_any(
+    made: argparse.ArgumentParser,
+    work: AnyWork,
+    argv: Sequence[str] | None,
+    environment: Mapping[str, str] = os.environ,
+) -> int:
+    """As :func:`run`, also for a service that only subscribes."""
+
+    async def begin(arguments: argparse.Namespace, settings: Mapping[str, str]) -> int:
+        wired = told.any_service(arguments, settings).wire(settings)
+        async with wired.resources:
+            return await work(wired, arguments)
+
+    return _run(made, begin, argv, environment)
+
+
+def _run(
+    made: argparse.ArgumentParser,
+    begin: Callable[[argparse.Namespace, Mapping[str, str]], Coroutine[Any, Any, int]],
+    argv: Sequence[str] | None,
+    environment: Mapping[str, str],
+) -> int:
     arguments = made.parse_args(argv)
     logging.basicConfig(level=logging.CRITICAL)  # the last line tells a failure once
     logging.getLogger("azure").setLevel(logging.CRITICAL)
     try:
-        settings = told.settings(arguments, environment)
-        return asyncio.run(_run_wired(told.service(arguments, settings), work, arguments, settings))
+        return asyncio.run(begin(arguments, told.settings(arguments, environment)))
     except (Misconfigured, Unavailable, Throttled, StoreAway) as error:
         return _failed(made, error, UNUSABLE)
     except (CannotDo, InfraError, OutboxError, InboxError) as error:
@@ -78,14 +113,6 @@ def _failed(made: argparse.ArgumentParser, error: object, code: int) -> int:
     return code
 
 
-async def _run_wired(
-    service: Service, work: Work, arguments: argparse.Namespace, environment: Mapping[str, str]
-) -> int:
-    wired = service.wire(environment)
-    async with wired.outbox.resources:
-        return await work(wired, arguments)
-
-
 def say(line: str) -> None:
     """One line of what the command tells."""
     print(line, flush=True)
@@ -94,12 +121,6 @@ def say(line: str) -> None:
 def say_json(view: Mapping[str, Any]) -> None:
     """What the command tells, for programs: the JSON of the operators' calls."""
     print(json.dumps(view, indent=2), flush=True)
-
-
-def names(service: Service) -> list[PathNames]:
-    """What operators call the aggregates of a service."""
-    own = service.own.aggregates if service.own else ()
-    return [*map(names_of, service.aggregates), *map(names_of_type, own)]
 
 
 def aggregate(service: Service, kind: str, name: str) -> AggregateKey:

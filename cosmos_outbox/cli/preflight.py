@@ -17,7 +17,7 @@ from datetime import timedelta
 from azure.identity.aio import DefaultAzureCredential
 
 from cosmos_outbox.cli import told
-from cosmos_outbox.preflight.checks import Plan, check
+from cosmos_outbox.preflight.checks import Plan, check, plan_for
 from cosmos_outbox.preflight.report import COULD_NOT_CHECK, Finding, exit_code, summary
 from cosmos_outbox.settings.errors import Misconfigured
 
@@ -87,10 +87,9 @@ def _plan(values: Mapping[str, str], arguments: argparse.Namespace) -> Plan:
         raise Misconfigured(
             f"SERVICEBUS_ADMIN_PORT is {port!r}: set it to the port of the emulator's management API"
         )
-    service = told.service(arguments, values)
-    return Plan(
-        settings=service.settings(values),
-        service=service,
+    return plan_for(
+        told.any_service(arguments, values),
+        values,
         other_subscriptions=tuple(arguments.subscription),
         survive=arguments.survive,
         as_app=arguments.as_app,
@@ -100,7 +99,8 @@ def _plan(values: Mapping[str, str], arguments: argparse.Namespace) -> Plan:
 
 async def _check(plan: Plan) -> list[Finding]:
     """The findings. Without a connection string the caller's own sign-in is used, whatever identity the app has."""
-    if plan.settings.cosmos.connection_string and plan.settings.servicebus.connection_string:
+    connections = [plan.settings.servicebus, *([plan.cosmos.connection] if plan.cosmos else [])]
+    if all(each.connection_string for each in connections):
         return await check(plan, None)
     async with DefaultAzureCredential() as credential:
         return await check(plan, credential)

@@ -1,6 +1,7 @@
 """Fills or repairs a read model from its sources; stopped at any point, it goes on from there within a day.
 
     cosmos-outbox rebuild [NAME] [--source-wins]
+    cosmos-outbox rebuild [NAME] --id ID ...
 
 Exit code 0: all entries are as their sources; 1: some could not be read, or the store went away: run it again; 2: a
 setting is missing or wrong.
@@ -12,15 +13,14 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from cosmos_outbox.cli import told
-from cosmos_outbox.inbox.errors import StoreAway
+from cosmos_outbox.inbox.errors import InboxError, StoreAway
 from cosmos_outbox.inbox.progress import WalkProgress
 from cosmos_outbox.inbox.rebuild import Rebuild
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.settings.errors import Misconfigured
-from cosmos_outbox.wiring.kept import ReadModel
-from cosmos_outbox.wiring.service import Service, Wired
+from cosmos_outbox.wiring.located import AnyService, AnyWired
 
 _BAR = 30
 
@@ -30,35 +30,53 @@ async def rebuild(
     *,
     source_wins: bool,
     tell: Callable[[WalkProgress, int], None],
-    service: Service,
+    service: AnyService,
     name: str | None = None,
 ) -> WalkProgress:
     """Rebuild to the end; ``tell`` gets the progress after each page, and how many sources there are in all.
 
+    Another team's aggregates are listed nowhere here: of them the entries alone are looked at.
     Raises Misconfigured, StoreAway.
     """
     wired = service.wire(environment)
-    model = _model(wired, name)
-    async with wired.outbox.resources:
+    model = wired.subscriptions[_which(wired, name)].read_model
+    assert model is not None, "it is the name of one"
+    async with wired.resources:
         lists = model.lists("source-wins" if source_wins else "rebuild")
         total = await lists.count_sources()
         work = Rebuild(model.inbox, lists, source_wins=source_wins)
         return await work.run(lambda progress: tell(progress, total))
 
 
-def _model(wired: Wired, name: str | None) -> ReadModel[Any]:
+async def heal(
+    environment: Mapping[str, str], service: AnyService, name: str | None, aggregates: Sequence[str]
+) -> None:
+    """Put these aggregates' entries right, also those that are missing. Raises Misconfigured, InboxError."""
+    wired = service.wire(environment)
+    name = _which(wired, name)
+    model = wired.subscriptions[name].read_model
+    assert model is not None, "it is the name of one"
+    [kind] = [each.aggregate_type for each in service.subscribers if each.name == name]
+    async with wired.resources:
+        for each in aggregates:
+            await model.inbox.heal(AggregateKey(kind, each))
+
+
+def _which(wired: AnyWired, name: str | None) -> str:
     """The read model of this name, or the only one. Raises Misconfigured."""
-    models = {
-        name: each.read_model for name, each in wired.subscriptions.items() if each.read_model is not None
-    }
+    models = [name for name, each in wired.subscriptions.items() if each.read_model is not None]
     if name is None and len(models) == 1:
-        return next(iter(models.values()))
+        [name] = models
     if name is None or name not in models:
         known = ", ".join(models) or "none"
         raise Misconfigured(
             f"the read models of {wired.service.name} are: {known}. Name one of them: rebuild NAME"
         )
-    return models[name]
+    if not wired.subscriptions[name].swept:
+        raise Misconfigured(
+            f"{name} has no source: ask the team that publishes to publish the events of that time again"
+        )
+    return name
 
 
 def bar(progress: WalkProgress, total: int) -> str:
@@ -86,8 +104,17 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.
         action="store_true",
         help="after a restore: entries may go back. Only with the subscriber stopped and the topic drained",
     )
+    parser.add_argument(
+        "--id",
+        action="append",
+        default=[],
+        metavar="ID",
+        help="of these aggregates alone, also of one without an entry: a service that only subscribes cannot list them",
+    )
     told.add_argument(parser)
     arguments = parser.parse_args(argv)
+    if arguments.id and arguments.source_wins:
+        parser.error("--source-wins is for all entries: leave --id out")
     logging.basicConfig(level=logging.ERROR, format="%(message)s")
     in_place = sys.stdout.isatty()
 
@@ -95,12 +122,17 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.
         print(bar(progress, total), end="\r" if in_place and not progress.ended else "\n", flush=True)
 
     try:
+        service = told.any_service(arguments, environment)
+        if arguments.id:
+            asyncio.run(heal(environment, service, arguments.name, arguments.id))
+            print(f"{len(arguments.id)} are as their sources")
+            return 0
         ended = asyncio.run(
             rebuild(
                 environment,
                 source_wins=arguments.source_wins,
                 tell=tell,
-                service=told.service(arguments, environment),
+                service=service,
                 name=arguments.name,
             )
         )
@@ -110,6 +142,9 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.
     except StoreAway as error:
         goes_on = "" if arguments.source_wins else ": it goes on from here"
         print(f"rebuild: {error}. Run the same command again{goes_on}", file=sys.stderr)
+        return 1
+    except InboxError as error:  # of one aggregate
+        print(f"rebuild: {error}", file=sys.stderr)
         return 1
     if not ended.ended:
         print(

@@ -1,7 +1,6 @@
 """Messages that a subscriber could not apply: an operator looks at them, has one tried again, or gives one up.
 
 cosmos-outbox set-aside [NAME] [ID] [--json]
-cosmos-outbox apply ID
 """
 
 import os
@@ -14,7 +13,7 @@ from cosmos_outbox.cli.operating import ATTENTION, DONE, CannotDo, in_words, say
 from cosmos_outbox.inbox.errors import NotSetAside
 from cosmos_outbox.inbox.retrier import Retrier
 from cosmos_outbox.operations.views import set_aside
-from cosmos_outbox.wiring.service import Wired
+from cosmos_outbox.wiring.located import AnyWired
 
 _AT_ONCE = 100
 
@@ -34,11 +33,11 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.
         help="of one subscriber only; one record, by its id in this list",
     )
     operating.add_json(parser)
-    return operating.run(parser, _tell, argv, environment)
+    return operating.run_any(parser, _tell, argv, environment)
 
 
-async def _tell(wired: Wired, arguments: Namespace) -> int:
-    subscribers, record_id = _which(wired, arguments.which)
+async def _tell(wired: AnyWired, arguments: Namespace) -> int:
+    subscribers, record_id = which(wired, arguments.which)
     if record_id is not None:
         retrier = await of_record(wired, record_id, subscribers)
         say_json(set_aside.shown(await retrier.show(record_id), operating.names(wired.service)))
@@ -59,20 +58,20 @@ async def _tell(wired: Wired, arguments: Namespace) -> int:
     return ATTENTION if any(view.values()) else DONE
 
 
-def _which(wired: Wired, given: Sequence[str]) -> tuple[Sequence[str], str | None]:
-    """The subscribers, and the record, that are asked for. Raises CannotDo."""
+def which(wired: AnyWired, given: Sequence[str]) -> tuple[Sequence[str], str | None]:
+    """The subscribers, and the record or effect, that are asked for. Raises CannotDo."""
     known = list(wired.subscriptions)
     chosen = [each for each in given if each in known]
     ids = [each for each in given if each not in known]
     if len(chosen) > 1 or len(ids) > 1 or not all(map(operating.is_id, ids)):
         raise CannotDo(
             f"{' '.join(given)}: name a subscriber of {wired.service.name} ({', '.join(known) or 'it has none'}), or "
-            "an id from cosmos-outbox set-aside"
+            "an id from the list"
         )
     return chosen or known, next(iter(ids), None)
 
 
-async def of_record(wired: Wired, record_id: str, subscribers: Sequence[str] = ()) -> Retrier:
+async def of_record(wired: AnyWired, record_id: str, subscribers: Sequence[str] = ()) -> Retrier:
     """The work on the records of that subscriber which has this one: an id is of one subscriber alone.
 
     Raises NotSetAside, StoreAway.
@@ -89,7 +88,7 @@ async def of_record(wired: Wired, record_id: str, subscribers: Sequence[str] = (
     )
 
 
-async def _list(wired: Wired, name: str) -> Sequence[Mapping[str, Any]]:
+async def _list(wired: AnyWired, name: str) -> Sequence[Mapping[str, Any]]:
     retrier, named = wired.subscriptions[name].subscriber.retrier, operating.names(wired.service)
     items: list[Mapping[str, Any]] = []
     token = None
@@ -104,25 +103,6 @@ async def _list(wired: Wired, name: str) -> Sequence[Mapping[str, Any]]:
 def _line(item: Mapping[str, Any]) -> str:
     of = f"{item['action'] or 'unreadable'} {item['sequence'] or '-'} of {item['aggregateType'] or 'no aggregate'}"
     return f"{item['id']}  {item['state']:<7}  {of}, for {in_words(item['ageSeconds'])}: {item['reason']}"
-
-
-def apply_main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ) -> int:
-    """Try one record now, and return the exit code."""
-    parser = operating.parser(
-        "apply",
-        "Try one message that was set aside now, after those of its aggregate that come earlier.",
-        done="it is applied",
-        attention="it cannot be applied, or there is no such record",
-    )
-    parser.add_argument("id", metavar="ID", help="from cosmos-outbox set-aside")
-    return operating.run(parser, _apply, argv, environment)
-
-
-async def _apply(wired: Wired, arguments: Namespace) -> int:
-    record = record_of(arguments.id)
-    await (await of_record(wired, record)).apply(record)
-    say(f"{record} is applied")
-    return DONE
 
 
 def record_of(text: str) -> str:

@@ -10,8 +10,10 @@ from typing import Any
 
 from cosmos_outbox.cli import operating
 from cosmos_outbox.cli.operating import ATTENTION, DONE, in_words, say, say_json
+from cosmos_outbox.operations.relay_status import LATE_SECONDS
 from cosmos_outbox.operations.views import relay, set_aside
 from cosmos_outbox.outbox.ttl_guard import SHARE
+from cosmos_outbox.wiring.located import AnyWired
 from cosmos_outbox.wiring.service import Wired
 from cosmos_outbox.wiring.subscription import Subscription
 
@@ -27,10 +29,10 @@ def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.
         attention="something wants attention",
     )
     operating.add_json(parser)
-    return operating.run(parser, _tell, argv, environment)
+    return operating.run_any(parser, _tell, argv, environment)
 
 
-async def _tell(wired: Wired, arguments: Namespace) -> int:
+async def _tell(wired: AnyWired, arguments: Namespace) -> int:
     view = await status(wired)
     if arguments.json:
         say_json(view)
@@ -40,18 +42,21 @@ async def _tell(wired: Wired, arguments: Namespace) -> int:
     return ATTENTION if view["attention"] else DONE
 
 
-async def status(wired: Wired) -> Mapping[str, Any]:
+async def status(wired: AnyWired) -> Mapping[str, Any]:
     """The service, its relay and its subscribers, as the calls over HTTP tell each; ``attention``: what is not well.
 
-    Raises Unavailable, Throttled, Misconfigured, StoreAway.
+    One that only subscribes has no relay. Raises Unavailable, Throttled, Misconfigured, StoreAway.
     """
+    subscribers = {name: await _subscriber(each) for name, each in wired.subscriptions.items()}
+    if not isinstance(wired, Wired):
+        attention = [*_of_subscribers(subscribers)]
+        return {"service": wired.service.name, "attention": attention, "subscribers": subscribers}
     named = operating.names(wired.service)
     told = relay.relay_status(await wired.outbox.observer.status(), named)
     parked = {each.aggregate_type: told[each.count] for each in named if told[each.count]}
-    subscribers = {name: await _subscriber(each) for name, each in wired.subscriptions.items()}
     return {
         "service": wired.service.name,
-        "attention": [*_of_relay(told, parked), *_of_subscribers(subscribers)],
+        "attention": [*attention_of_relay(told, parked), *_of_subscribers(subscribers)],
         "relay": told,
         "parkedAggregates": parked,
         "subscribers": subscribers,
@@ -68,18 +73,25 @@ async def _subscriber(of: Subscription) -> Mapping[str, Any]:
     return {**view, "openEffects": len(page.items), "moreEffects": page.continuation_token is not None}
 
 
-def _of_relay(told: Mapping[str, Any], parked: Mapping[str, int]) -> Iterator[str]:
+def attention_of_relay(told: Mapping[str, Any], parked: Mapping[str, int]) -> Iterator[str]:
+    """What is not well with a relay that is told of so, and what to do."""
     if told["missingLeases"]:
         yield (
             f"the relay has no lease for partition(s) {', '.join(told['missingLeases'])}: nothing of them is "
             "forwarded. Start the relay (the function app, or cosmos-outbox relay); it makes a deleted lease again"
         )
-    if late := [lease for lease in told["leases"] if lease["ttlUsed"] >= SHARE]:
-        used = max(lease["ttlUsed"] for lease in late)
+    used = max((lease["ttlUsed"] for lease in told["leases"]), default=0.0)
+    oldest = max((lease["oldestWaitingSeconds"] or 0 for lease in told["leases"]), default=0)
+    if used >= SHARE:
         yield (
-            f"the relay is late: an event has waited for {used:.0%} of its lifetime, and at 100% it is lost. Stop the "
+            f"events are at risk: one has waited for {used:.0%} of its lifetime, and at 100% it is lost. Stop the "
             "expiry with cosmos-outbox brake stop, then find out why the relay does not run or is refused: its log "
             "says it"
+        )
+    elif oldest > LATE_SECONDS:
+        yield (
+            f"the relay is late: a change has waited for {in_words(oldest)}, {used:.0%} of an event's lifetime. "
+            "Nothing is lost yet. Find out why the relay does not run or is refused: its log says it"
         )
     if events := told["parkedEvents"]:
         of = ", ".join(f"{count} {kind}" for kind, count in parked.items()) or "no aggregate"
@@ -97,7 +109,10 @@ def _of_subscribers(subscribers: Mapping[str, Mapping[str, Any]]) -> Iterator[st
             yield f"{name} has set messages aside ({of}): cosmos-outbox set-aside {name} lists them"
         if count := view.get("openEffects"):
             more = " or more" if view["moreEffects"] else ""
-            yield f"{name} has {count}{more} effect(s) that wait or may have been handled: see the operations page"
+            yield (
+                f"{name} has {count}{more} effect(s) that wait or may have been handled: cosmos-outbox effects {name} "
+                "lists them"
+            )
 
 
 def in_lines(view: Mapping[str, Any], event_ttl_seconds: int) -> Iterator[str]:
@@ -107,7 +122,8 @@ def in_lines(view: Mapping[str, Any], event_ttl_seconds: int) -> Iterator[str]:
         f"{len(attention)} thing(s) want attention" if attention else "all is well"
     )
     yield from (f"- {each}" for each in attention)
-    yield from (f"relay: {_lease(lease, event_ttl_seconds)}" for lease in view["relay"]["leases"])
+    if "relay" in view:
+        yield from (f"relay: {_lease(lease, event_ttl_seconds)}" for lease in view["relay"]["leases"])
     for name, each in view["subscribers"].items():
         open_records = sum(each["setAside"].values())
         swept = each["lastSweep"]

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from cosmos_outbox.settings.errors import Misconfigured
-from cosmos_outbox.wiring.service import Service, located
+from cosmos_outbox.wiring.located import AnyService, located
+from cosmos_outbox.wiring.service import Service
 
 SETTING = "OUTBOX_SERVICE"
 
@@ -40,7 +41,18 @@ def settings(arguments: argparse.Namespace, environment: Mapping[str, str] = os.
 
 
 def service(arguments: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> Service:
-    """The service that the command is told. Raises Misconfigured."""
+    """The service that the command is told, which publishes events. Raises Misconfigured."""
+    found = any_service(arguments, environment)
+    if not isinstance(found, Service):
+        raise Misconfigured(
+            f"{found.name} only subscribes, and this command is about events that a service publishes: name such a "
+            "service with --service, or ask the team that publishes"
+        )
+    return found
+
+
+def any_service(arguments: argparse.Namespace, environment: Mapping[str, str] = os.environ) -> AnyService:
+    """The service that the command is told, also one that only subscribes. Raises Misconfigured."""
     name = arguments.service or environment.get(SETTING) or _of_the_project(Path("pyproject.toml"))
     if not name:
         raise Misconfigured(

@@ -8,29 +8,40 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
-from cosmos_changefeed import ChangeFeedError
 from cosmos_outbox.cli import told
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.telemetry.correlation import tag_log_lines
-from cosmos_outbox.wiring.service import Service, Wired
 from cosmos_outbox.worker import relay, subscriber
 from cosmos_outbox.worker.probes import Address
 
+W = TypeVar("W")
+
 
 @dataclass(frozen=True)
-class Command:
+class Command(Generic[W]):
     """One kind of worker."""
 
     name: str
     description: str
-    run: Callable[[Wired, asyncio.Event, Address | None], Awaitable[None]]
+    wired: Callable[[argparse.Namespace], W]
+    """The service that it is told. Raises Misconfigured."""
+    run: Callable[[W, asyncio.Event, Address | None], Awaitable[None]]
     """Works for a wired service until the event is set, and answers probes at the address."""
 
 
-RELAY = Command("relay", "Forward the events of a service until told to stop.", relay.run)
+RELAY = Command(
+    "relay",
+    "Forward the events of a service until told to stop.",
+    lambda arguments: told.service(arguments).wire(os.environ),
+    relay.run,
+)
 SUBSCRIBER = Command(
-    "subscriber", "Receive the messages of the service's subscriptions until told to stop.", subscriber.run
+    "subscriber",
+    "Receive the messages of the service's subscriptions until told to stop.",
+    lambda arguments: told.any_service(arguments).wire(os.environ),
+    subscriber.run,
 )
 
 
@@ -44,32 +55,32 @@ def subscriber_main(argv: Sequence[str] | None = None) -> int:
     return main(SUBSCRIBER, argv)
 
 
-def main(command: Command, argv: Sequence[str] | None = None) -> int:
+def main(command: Command[W], argv: Sequence[str] | None = None) -> int:
     """Run a worker. Exit code 0 after a stop, 2 with one line when a setting or the deployment is wrong."""
     arguments = _parser(command).parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("azure").setLevel(logging.WARNING)
     tag_log_lines()
     try:
-        asyncio.run(_run_until_told(command, told.service(arguments), arguments.probes))
-    except (Misconfigured, ChangeFeedError) as error:
+        asyncio.run(_run_until_told(command, arguments))
+    except Misconfigured as error:
         print(f"{command.name}: {error}", file=sys.stderr)
         return 2
     return 0
 
 
-async def _run_until_told(command: Command, service: Service, probes: Address | None) -> None:
+async def _run_until_told(command: Command[W], arguments: argparse.Namespace) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    await command.run(service.wire(os.environ), stop, probes)
+    await command.run(command.wired(arguments), stop, arguments.probes)
 
 
-def _parser(command: Command) -> argparse.ArgumentParser:
+def _parser(command: Command[W]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=f"cosmos-outbox {command.name}",
         description=command.description,
-        epilog="The settings are read from the environment, as the app reads them: docs/settings.md.",
+        epilog="The settings are read from the environment, as the app reads them: docs/use/settings.md.",
     )
     told.add_argument(parser)
     parser.add_argument(

@@ -4,17 +4,27 @@ The Functions host tries HTTP routes in the alphabetical order of the functions'
 (https://github.com/Azure/azure-functions-host/issues/9876): so the name of the catch-all function sorts last.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 import azure.functions as func
 
-from cosmos_outbox.functions.operator.calls import operator_functions
+from cosmos_outbox.functions.edge.http_functions import HttpFunctions, paths, paths_of, resource_functions
+from cosmos_outbox.functions.operator.calls import health_functions, operator_functions
 from cosmos_outbox.functions.operator.effects import effect_functions
 from cosmos_outbox.functions.operator.set_aside import set_aside_functions
 from cosmos_outbox.functions.relay import relay_functions
-from cosmos_outbox.functions.subscription import subscription_functions
-from cosmos_outbox.http import catch_all, request
+from cosmos_outbox.functions.subscription import AnySubscriber, subscription_functions
+from cosmos_outbox.http import request
 from cosmos_outbox.http.answering import Answering
-from cosmos_outbox.operations.views.names import names_of, names_of_type
-from cosmos_outbox.wiring.service import EffectOf, Service, Subscriber
+from cosmos_outbox.http.calls import calls
+from cosmos_outbox.http.catch_all import Path, no_such_call
+from cosmos_outbox.http.message import Answer, Request
+from cosmos_outbox.http.resource import Resource
+from cosmos_outbox.operations.views.names import names_of
+from cosmos_outbox.wiring.located import AnyService, operator_names
+from cosmos_outbox.wiring.service import EffectOf, Service
+from cosmos_outbox.wiring.subscribing import ForeignEffect
 
 CATCH_ALL = "unrouted"
 
@@ -29,12 +39,13 @@ class App(func.FunctionApp):
     _functions: list[func.Function] | None = None
 
     def get_functions(self) -> list[func.Function]:
-        """The app's functions, built once. Raises ValueError when two functions have the same name, or one that hides.
+        """The app's functions, built once. Raises ValueError when two have one name or one call, or one hides another.
 
         The host orders names without regard to case, ``_`` behind the letters.
         """
         if self._functions is None:
             listed = super().get_functions()
+            _refuse_shared_calls(paths_of(listed))
             for each in listed:
                 name, trigger = str(each.get_function_name()), each.get_trigger()
                 is_http = trigger is not None and trigger.get_binding_name() == "httpTrigger"
@@ -47,37 +58,58 @@ class App(func.FunctionApp):
         return self._functions
 
 
+def _refuse_shared_calls(known: Sequence[Path]) -> None:
+    """Such as a resource with the path of an operator's call: the host would serve the one that sorts first."""
+    taken: set[tuple[str, str]] = set()
+    for path in known:
+        calls = {(path.shape, method) for method in path.methods}
+        if shared := taken & calls:
+            raise ValueError(
+                f"two functions take {', '.join(sorted(method for _, method in shared))} /{path.route}: give the "
+                "resource, or the route, another path"
+            )
+        taken |= calls
+
+
 def _as_ordered(name: str) -> str:
     return name.upper()
 
 
-def app(service: Service) -> App:
+def app(service: AnyService, *, resources: Sequence[Resource[Any, Any]] = ()) -> App:
     """The function app of a service: relay, subscribers, timers, health and operators' calls are in it.
 
-    Decorate the service's own functions with it. Raises Misconfigured when a setting that a trigger needs is wrong.
+    So are the calls on ``resources``. One that only subscribes has no resources, no relay and no operations page, which
+    shows one. Decorate the service's other functions with it. Raises Misconfigured when a setting that a trigger needs
+    is wrong.
     """
     made = App(http_auth_level=func.AuthLevel.FUNCTION)
-    own = service.own.aggregates if service.own else ()
-    names = [*map(names_of, service.aggregates), *map(names_of_type, own)]
-    made.register_functions(operator_functions(service, names, lists=_lists(service)))
-    made.register_functions(relay_functions(service))
+    names = operator_names(service)
+    if isinstance(service, Service):
+        made.register_functions(operator_functions(service, names, lists=_lists(service)))
+        made.register_functions(relay_functions(service))
+        made.register_functions(resource_functions(calls(service, resources)))
+    elif resources:
+        raise ValueError(f"{service.name} only subscribes: give the resources to the service that keeps them")
+    else:
+        made.register_functions(health_functions(lambda: service().check()))
     for each, path in _with_paths(service):
         made.register_functions(subscription_functions(service, each))
         made.register_functions(set_aside_functions(service, each.name, names, path=path))
-        if isinstance(each, EffectOf):
+        if isinstance(each, EffectOf | ForeignEffect):
             made.register_functions(effect_functions(service, each.name, names, path=path))
 
     @made.function_name(CATCH_ALL)
     @made.route(route="{*path}")  # with every method; a list of azure-functions cannot name TRACE
-    @Answering().honouring(*request.HONOURED)
-    async def unrouted(req: func.HttpRequest) -> func.HttpResponse:
+    @HttpFunctions(Answering()).honouring(*request.HONOURED)
+    async def unrouted(req: Request) -> Answer:
         """Every call that no other function takes."""
-        return catch_all.no_such_call(req, made, _hint(service))
+        path = req.route.get("path", "").removesuffix("/")
+        return no_such_call(req, path, paths(made), _hint(service, resources))
 
     return made
 
 
-def _with_paths(service: Service) -> list[tuple[Subscriber, str]]:
+def _with_paths(service: AnyService) -> list[tuple[AnySubscriber, str]]:
     """Each subscriber with what comes before the routes of its operators' calls: nothing for the first."""
     return [(each, "" if number == 0 else each.name) for number, each in enumerate(service.subscribers)]
 
@@ -91,6 +123,10 @@ def _lists(service: Service) -> list[str]:
     return lists
 
 
-def _hint(service: Service) -> str:
-    places = [f"{names.path} are at /api/{names.path}" for names in map(names_of, service.aggregates)]
+def _hint(service: AnyService, resources: Sequence[Resource[Any, Any]]) -> str:
+    if not isinstance(service, Service):
+        return "operators begin at /api/subscriber"
+    declared = {each.kind: each.path for each in resources}
+    paths = [declared.get(kind, names_of(kind).path) for kind in service.aggregates]
+    places = [f"{path} are at /api/{path}" for path in paths]
     return "; ".join(places) or "operators begin at /api/operations"

@@ -15,15 +15,19 @@ from cosmos_outbox.inbox.receiver import WAIT_SECONDS
 from cosmos_outbox.servicebus.received import delivery_of, handling
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.telemetry.tracing import invoked
-from cosmos_outbox.wiring.service import EffectOf, ReadModelOf, Service, Subscriber
+from cosmos_outbox.wiring.located import AnyService
+from cosmos_outbox.wiring.service import EffectOf, ReadModelOf, Subscriber
+from cosmos_outbox.wiring.subscribing import ForeignEffect, ForeignReadModel, ForeignSubscriber
 
 UPKEEP_SECONDS, SWEEP_SECONDS = 40.0, 120.0
 """What a run of a timer may take; the next run goes on from there."""
 
+AnySubscriber = Subscriber | ForeignSubscriber
+
 _log = logging.getLogger(__name__)
 
 
-def subscription_functions(service: Service, of: Subscriber) -> func.Blueprint:
+def subscription_functions(service: AnyService, of: AnySubscriber) -> func.Blueprint:
     """Topic -> what the subscriber keeps or does, and the timers that go on with what waits. Raises Misconfigured."""
     app = func.Blueprint()  # type: ignore[no-untyped-call]  # the library does not annotate its constructor
     name = of.name.replace("-", "_")
@@ -32,7 +36,7 @@ def subscription_functions(service: Service, of: Subscriber) -> func.Blueprint:
     @app.service_bus_topic_trigger(
         arg_name="message",
         connection="SERVICEBUS",
-        topic_name=service.names.resolve(os.environ)["topic"],
+        topic_name=service.names.all["topic"].resolve(os.environ),
         subscription_name=of.subscription.resolve(os.environ),
         is_sessions_enabled=True,
     )
@@ -47,14 +51,14 @@ def subscription_functions(service: Service, of: Subscriber) -> func.Blueprint:
         with told_in_a_line("what was set aside waits"):
             await service().subscriptions[of.name].subscriber.watch()
 
-    if isinstance(of, ReadModelOf):
+    if isinstance(of, ReadModelOf) or (isinstance(of, ForeignReadModel) and of.has_source):
         _add_sweep(app, service, of.name, name)
-    if isinstance(of, EffectOf):
+    if isinstance(of, EffectOf | ForeignEffect):
         _add_upkeep(app, service, of.name, name)
     return app
 
 
-def _add_sweep(app: func.Blueprint, service: Service, of: str, name: str) -> None:
+def _add_sweep(app: func.Blueprint, service: AnyService, of: str, name: str) -> None:
     @app.function_name(f"sweep_{name}")
     @app.timer_trigger(arg_name="timer", schedule="0 */10 * * * *")
     async def sweep(timer: func.TimerRequest) -> None:
@@ -65,7 +69,7 @@ def _add_sweep(app: func.Blueprint, service: Service, of: str, name: str) -> Non
             await wanted.run(seconds=SWEEP_SECONDS)
 
 
-def _add_upkeep(app: func.Blueprint, service: Service, of: str, name: str) -> None:
+def _add_upkeep(app: func.Blueprint, service: AnyService, of: str, name: str) -> None:
     @app.function_name(f"tend_{name}")
     @app.timer_trigger(arg_name="timer", schedule="15 * * * * *")
     async def tend(timer: func.TimerRequest) -> None:
@@ -76,7 +80,9 @@ def _add_upkeep(app: func.Blueprint, service: Service, of: str, name: str) -> No
             await wanted.run(seconds=UPKEEP_SECONDS)
 
 
-async def receive(service: Service, of: str, message: func.ServiceBusMessage, context: func.Context) -> None:
+async def receive(
+    service: AnyService, of: str, message: func.ServiceBusMessage, context: func.Context
+) -> None:
     """Apply a message or set it aside. Raises StoreAway, or Misconfigured when the service cannot be wired.
 
     Each is raised after a wait: the host brings the message back at once, and counts a delivery.

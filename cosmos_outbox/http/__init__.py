@@ -1,1 +1,74 @@
-"""A request becomes a checked value, and a result or an error becomes an answer that says what to do."""
+"""HTTP calls on aggregates: a request becomes checked values, and a result or an error becomes an answer.
+
+Declare a :class:`Resource`: ``functions.app(service, resources=[...])`` serves its calls in a function app,
+:func:`fastapi_router` makes a router of them for a FastAPI program, :func:`asgi_app` an application for any other.
+``request`` is the module that reads each part of a request, for calls that are written by hand. A name is imported when
+it is first used.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cosmos_outbox.http import request
+    from cosmos_outbox.http.answering import Answering
+    from cosmos_outbox.http.asgi import asgi_app
+    from cosmos_outbox.http.errors import FieldError, InvalidRequest
+    from cosmos_outbox.http.fastapi import fastapi_router
+    from cosmos_outbox.http.message import Answer, Request
+    from cosmos_outbox.http.methods import READING
+    from cosmos_outbox.http.resource import Action, Resource
+    from cosmos_outbox.http.responses import json_response
+    from cosmos_outbox.http.validation import known, validated
+    from cosmos_outbox.outbox.idempotency import KeyedRequest
+
+__all__ = [
+    "READING",
+    "Action",
+    "Answer",
+    "Answering",
+    "FieldError",
+    "InvalidRequest",
+    "KeyedRequest",
+    "Request",
+    "Resource",
+    "asgi_app",
+    "fastapi_router",
+    "json_response",
+    "known",
+    "request",
+    "validated",
+]  # fmt: skip
+
+_HOME = {
+    "Action": "cosmos_outbox.http.resource",
+    "Answer": "cosmos_outbox.http.message",
+    "Answering": "cosmos_outbox.http.answering",
+    "FieldError": "cosmos_outbox.http.errors",
+    "InvalidRequest": "cosmos_outbox.http.errors",
+    "KeyedRequest": "cosmos_outbox.outbox.idempotency",
+    "READING": "cosmos_outbox.http.methods",
+    "Request": "cosmos_outbox.http.message",
+    "Resource": "cosmos_outbox.http.resource",
+    "asgi_app": "cosmos_outbox.http.asgi",
+    "fastapi_router": "cosmos_outbox.http.fastapi",
+    "json_response": "cosmos_outbox.http.responses",
+    "known": "cosmos_outbox.http.validation",
+    "request": "cosmos_outbox.http.request",
+    "validated": "cosmos_outbox.http.validation",
+}
+"""The module of each name."""
+
+if not TYPE_CHECKING:  # to a type checker a name that is not imported above is an error
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOME:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        home = importlib.import_module(_HOME[name])
+        found = home if home.__name__ == f"{__name__}.{name}" else getattr(home, name)
+        globals()[name] = found
+        return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,15 +1,14 @@
 """Every error becomes a problem document in this one module, and no caller gets a stack trace."""
 
 import functools
-import inspect
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-
-import azure.functions as func
+from collections.abc import Callable, Mapping, Sequence
+from http import HTTPStatus
 
 from cosmos_outbox.http import request
 from cosmos_outbox.http.errors import FieldError, InvalidRequest, RequestTooLarge, UnsupportedMediaType
+from cosmos_outbox.http.message import Answer, Handler, Headers, Request
 from cosmos_outbox.http.methods import READING
 from cosmos_outbox.http.responses import problem
 from cosmos_outbox.inbox.errors import Contended, NotApplied, NotInTurn, NotSetAside, RecordChanged, StoreAway
@@ -33,7 +32,6 @@ from cosmos_outbox.outbox.errors import (
 )
 from cosmos_outbox.settings.errors import Misconfigured, Overloaded
 from cosmos_outbox.telemetry.correlation import correlated
-from cosmos_outbox.telemetry.tracing import invoked
 
 StatusOf = Sequence[tuple[type[Exception], int, str]]
 """Errors with the status and title of their answers. The first match decides, so a class stands before its base."""
@@ -83,17 +81,22 @@ UNLESS_TOLD = {
 another origin, once the platform lets it call (CORS), may read these headers alone, beside the few that any page may.
 """
 
-Handler = Callable[[func.HttpRequest], Awaitable[func.HttpResponse]]
-
 _log = logging.getLogger(__name__)
 
 
-class Answering:
-    """A decorator for HTTP functions: an error that the function raises is answered with the error's status.
+def status_of(errors: Mapping[type[Exception], int]) -> StatusOf:
+    """The same of errors that are declared with their status alone: a class stands before its base."""
+    ordered = sorted(errors.items(), key=lambda each: -len(each[0].__mro__))
+    return [(kind, status, HTTPStatus(status).phrase.capitalize()) for kind, status in ordered]
 
-    ``own`` lists the errors of one service; they come before the common ones. ``check_load`` is called before each
-    change, and raises Overloaded while the service takes none. ``told_every_seconds`` is for functions that need no
-    key: an error of one kind is logged once in this time, so that nobody can fill the log by asking.
+
+class Answering:
+    """A decorator for handlers of requests: an error that the function raises is answered with the error's status.
+
+    ``own`` lists the errors of one service, each with the status and the title of its answer; they come before the
+    common ones. ``check_load`` is called before each change, and raises Overloaded while the service takes none.
+    ``told_every_seconds`` is for calls that need no key: an error of one kind is logged once in this time, so that
+    nobody can fill the log by asking.
     """
 
     def __init__(
@@ -110,20 +113,18 @@ class Answering:
         self._told_at: dict[type[Exception], float] = {}
 
     def __call__(self, handler: Handler) -> Handler:
-        """The function, with every error turned into an answer; it takes no condition and no key (``HONOURED``)."""
+        """The handler, with every error turned into an answer; it takes no condition and no key (``HONOURED``)."""
         return self.honouring()(handler)
 
     def honouring(self, *headers: str) -> Callable[[Handler], Handler]:
-        """As the decorator itself, for a function that keeps what these of the headers in ``HONOURED`` ask for."""
+        """As the decorator itself, for a handler that keeps what these of the headers in ``HONOURED`` ask for."""
         return functools.partial(self._answered, headers)
 
     def _answered(self, honoured: Sequence[str], handler: Handler) -> Handler:
         @functools.wraps(handler)
-        async def answer_call(
-            req: func.HttpRequest, context: func.Context | None = None
-        ) -> func.HttpResponse:
+        async def answer_call(req: Request) -> Answer:
             correlation_id = request.correlation_id(req)
-            with correlated(correlation_id), invoked(context):
+            with correlated(correlation_id):
                 try:
                     request.refuse_unless(honoured, req)
                     if self._check_load is not None and req.method not in READING:
@@ -131,17 +132,12 @@ class Answering:
                     answer = await handler(req)
                 except Exception as error:  # noqa: BLE001 - the edge: whatever it is, the caller gets an answer
                     answer = self.answer(error)
-            answer.headers[request.CORRELATION_HEADER] = correlation_id
-            for name, value in UNLESS_TOLD.items():
-                if name not in answer.headers:
-                    answer.headers[name] = value
-            return answer
+            told = Headers(UNLESS_TOLD, answer.headers)
+            return answer.with_headers({**told, request.CORRELATION_HEADER: correlation_id})
 
-        # The host gives its context to a function whose signature has it, and looks through a decorator.
-        answer_call.__signature__ = inspect.signature(answer_call, follow_wrapped=False)  # type: ignore[attr-defined]  # any function may have it
         return answer_call
 
-    def answer(self, error: Exception) -> func.HttpResponse:
+    def answer(self, error: Exception) -> Answer:
         """The answer to a request that ended with this error."""
         for kind, status, title in self._status_of:
             if isinstance(error, kind):
@@ -162,7 +158,7 @@ class Answering:
             _log.error(text, *values, exc_info=exc_info)
 
 
-def _problem(error: Exception, status: int, title: str) -> func.HttpResponse:
+def _problem(error: Exception, status: int, title: str) -> Answer:
     if isinstance(error, Misconfigured):
         return problem(status, title, "The service is not set up correctly; its log says what to change.")
     return problem(status, title, str(error), errors=_fields(error), headers=_headers(error))

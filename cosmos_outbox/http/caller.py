@@ -7,14 +7,15 @@ outside can set the principal headers
 send these headers, and they are ignored.
 """
 
-import azure.functions as func
+from urllib.parse import parse_qs, urlsplit
 
+from cosmos_outbox.http.message import Request
 from cosmos_outbox.outbox.idempotency import digest
 
 ANONYMOUS = "anonymous"
 
 
-def caller(request: func.HttpRequest, *, platform_authenticates: bool) -> str:
+def caller(request: Request, *, platform_authenticates: bool) -> str:
     """The signed-in principal, else the function key, else nobody in particular.
 
     ``platform_authenticates``: whether the platform, not the caller, writes the principal headers. The host looks for
@@ -22,6 +23,11 @@ def caller(request: func.HttpRequest, *, platform_authenticates: bool) -> str:
     """
     if platform_authenticates and (principal := request.headers.get("x-ms-client-principal-id")):
         return digest(f"principal {request.headers.get('x-ms-client-principal-idp', '')} {principal}")
-    if key := request.headers.get("x-functions-key") or request.params.get("code"):
+    if key := request.headers.get("x-functions-key") or _code(request):
         return digest(f"key {key}")
     return ANONYMOUS
+
+
+def _code(request: Request) -> str | None:
+    given = parse_qs(urlsplit(request.url).query).get("code")
+    return given[-1] if given else None

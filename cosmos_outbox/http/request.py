@@ -9,14 +9,14 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 from uuid import UUID, uuid4
 
-import azure.functions as func
 from pydantic_core import from_json
 
 from cosmos_outbox.http import caller
 from cosmos_outbox.http.errors import FieldError, InvalidRequest, RequestTooLarge, UnsupportedMediaType
+from cosmos_outbox.http.message import Request
 from cosmos_outbox.http.methods import READING
 from cosmos_outbox.outbox.canonical import canonical
-from cosmos_outbox.outbox.idempotency import KeyedRequest
+from cosmos_outbox.outbox.idempotency import KeyedRequest, digest
 from cosmos_outbox.outbox.unit_of_work import ETag, Origin
 from cosmos_outbox.settings.environment import Settings
 from cosmos_outbox.telemetry import correlation
@@ -55,13 +55,13 @@ _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-
 """https://www.w3.org/TR/trace-context/#traceparent-header"""
 
 
-def correlation_id(request: func.HttpRequest) -> str:
+def correlation_id(request: Request) -> str:
     """The id that the caller gave, if it is well-formed; else a new one."""
     given = request.headers.get(CORRELATION_HEADER, "")
     return given if _CORRELATION_ID.fullmatch(given) else str(uuid4())
 
 
-def origin(request: func.HttpRequest) -> Origin:
+def origin(request: Request) -> Origin:
     """The origin that the headers name, or the host; a header that is not well-formed is ignored."""
     traceparent, given = request.headers.get("traceparent", ""), None
     if _TRACEPARENT.fullmatch(traceparent):
@@ -70,13 +70,13 @@ def origin(request: func.HttpRequest) -> Origin:
     return Origin(cause) if trace is None else Origin(cause, trace.parent, trace.state)
 
 
-def path_id(request: func.HttpRequest) -> UUID | None:
+def path_id(request: Request) -> UUID | None:
     """The id in the path; None when the id is no UUID."""
-    text = request.route_params.get("id", "")
+    text = request.route.get("id", "")
     return UUID(text) if _UUID.fullmatch(text) else None
 
 
-def json_object(request: func.HttpRequest, *media_types: str) -> dict[str, Any]:
+def json_object(request: Request, *media_types: str) -> dict[str, Any]:
     """The JSON object in the body, of one of these media types. Raises InvalidRequest."""
     media_type = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if media_type not in media_types:
@@ -90,7 +90,7 @@ def json_object(request: func.HttpRequest, *media_types: str) -> dict[str, Any]:
             FieldError("Content-Encoding", "must be left out: send the body as it is"),
             accepted={"Accept-Encoding": "identity"},
         )
-    body = request.get_body()
+    body = request.body
     if not body and "transfer-encoding" in request.headers:
         raise InvalidRequest(
             FieldError(
@@ -128,7 +128,7 @@ def _repeated_names(body: bytes) -> list[str]:
     return repeated
 
 
-def refuse_unless(honoured: Collection[str], request: func.HttpRequest) -> None:
+def refuse_unless(honoured: Collection[str], request: Request) -> None:
     """Raises InvalidRequest for a condition or a key that the call would ignore: what it did could not be taken back.
 
     A key on a call that only reads promises nothing that the call does not keep.
@@ -146,7 +146,7 @@ def refuse_unless(honoured: Collection[str], request: func.HttpRequest) -> None:
         )
 
 
-def if_match(request: func.HttpRequest) -> frozenset[ETag]:
+def if_match(request: Request) -> frozenset[ETag]:
     """The versions that the caller allows (empty: any that is there, as ``*`` says). Raises InvalidRequest.
 
     A weak version stays in the answer and is equal to none: a stored version is strong, and RFC 9110, 13.1.1, asks for
@@ -164,7 +164,7 @@ def if_match(request: func.HttpRequest) -> frozenset[ETag]:
     return frozenset(re.findall(_TAG, header))
 
 
-def has_version(request: func.HttpRequest, version: ETag) -> bool:
+def has_version(request: Request, version: ETag) -> bool:
     """Whether the caller has this version of the resource, or any (``If-None-Match``; RFC 9110, 13.1.2).
 
     A header that is no list of entity tags names none. The comparison is the weak one.
@@ -176,7 +176,7 @@ def has_version(request: func.HttpRequest, version: ETag) -> bool:
     return version.removeprefix("W/") in {tag.removeprefix("W/") for tag in known}
 
 
-def wants_newest(request: func.HttpRequest) -> bool:
+def wants_newest(request: Request) -> bool:
     """Whether the caller asks for no older state than that of the call: ``Cache-Control: no-cache`` (RFC 9111, 5.2.1).
 
     A subscriber of another team heals from such an answer: it misses nothing, and its 404 is proof.
@@ -185,7 +185,7 @@ def wants_newest(request: func.HttpRequest) -> bool:
     return "no-cache" in (each.strip() for each in directives)
 
 
-def idempotency_key(request: func.HttpRequest) -> str | None:
+def idempotency_key(request: Request) -> str | None:
     """The caller's ``Idempotency-Key``, in quotes as in the IETF draft or bare. Raises InvalidRequest.
 
     https://datatracker.ietf.org/doc/draft-ietf-httpapi-idempotency-key-header/
@@ -204,21 +204,24 @@ def idempotency_key(request: func.HttpRequest) -> str | None:
     return key
 
 
-def keyed(request: func.HttpRequest, settings: Settings, key: str) -> KeyedRequest:
+def keyed(request: Request, settings: Settings, key: str, *, who: str | None = None) -> KeyedRequest:
     """The request with its key. The body is JSON that :func:`json_object` has taken. Raises InvalidRequest.
 
     The fingerprint is a digest of the JSON value that was sent, in canonical form: white space, the order of names and
     the way in which a number or a character is written do not count, a later version's new fields neither.
     """
     try:
-        body = canonical(from_json(request.get_body()))
+        body = canonical(from_json(request.body))
     except ValueError:
         raise InvalidRequest(FieldError("body", "has an integer beyond 2^53: write it as text")) from None
-    who = caller.caller(request, platform_authenticates=settings.platform_authenticates)
-    return KeyedRequest(who, key, hashlib.sha256(body).hexdigest())
+    if who is None:
+        sender = caller.caller(request, platform_authenticates=settings.platform_authenticates)
+    else:
+        sender = digest(f"program {who}")
+    return KeyedRequest(sender, key, hashlib.sha256(body).hexdigest())
 
 
-def parameters(request: func.HttpRequest, *names: str) -> tuple[dict[str, str], list[FieldError]]:
+def parameters(request: Request, *names: str) -> tuple[dict[str, str], list[FieldError]]:
     """The values of the parameters in the query, and what is wrong: another name than these, or one that stands twice.
 
     They are read from the URL, since the Functions host drops those that are empty. A misspelled name must not be
@@ -238,7 +241,7 @@ def parameters(request: func.HttpRequest, *names: str) -> tuple[dict[str, str], 
     return dict(given), wrong
 
 
-def query(request: func.HttpRequest, *names: str) -> dict[str, str]:
+def query(request: Request, *names: str) -> dict[str, str]:
     """The parameters in the query, of which all have these names. Raises InvalidRequest."""
     given, wrong = parameters(request, *names)
     if wrong:
@@ -246,7 +249,7 @@ def query(request: func.HttpRequest, *names: str) -> dict[str, str]:
     return given
 
 
-def page_request(request: func.HttpRequest, *also: str) -> tuple[int, str | None]:
+def page_request(request: Request, *also: str) -> tuple[int, str | None]:
     """Page size and continuation token; ``also``: what else the call takes in the query. Raises InvalidRequest."""
     given = query(request, *PAGE, *also)
     size, token = page_size(given), given.get("continuationToken")

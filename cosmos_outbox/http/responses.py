@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-import azure.functions as func
-
 from cosmos_outbox.http.errors import FieldError
+from cosmos_outbox.http.message import Answer, Request
 from cosmos_outbox.http.request import has_version
 from cosmos_outbox.outbox.unit_of_work import ETag
 from cosmos_outbox.telemetry import correlation
@@ -17,12 +17,10 @@ def json_response(
     document: Mapping[str, Any],
     headers: Mapping[str, str] | None = None,
     *,
-    mimetype: str = "application/json",
-) -> func.HttpResponse:
+    media_type: str = "application/json",
+) -> Answer:
     """A JSON document with its status and headers."""
-    return func.HttpResponse(
-        json.dumps(document), status_code=status, headers=dict(headers or {}), mimetype=mimetype
-    )
+    return Answer(status, json.dumps(document).encode(), headers or {}, media_type)
 
 
 def problem(
@@ -32,7 +30,7 @@ def problem(
     *,
     errors: Sequence[FieldError] = (),
     headers: Mapping[str, str] | None = None,
-) -> func.HttpResponse:
+) -> Answer:
     """A problem document with ``errors``, a list of ``{"field", "reason"}``."""
     document = {
         "type": "about:blank",
@@ -44,7 +42,7 @@ def problem(
         ],
         "correlationId": correlation.current(),
     }
-    return json_response(status, document, headers, mimetype="application/problem+json")
+    return json_response(status, document, headers, media_type="application/problem+json")
 
 
 def etag_header(etag: ETag | None) -> dict[str, str]:
@@ -52,7 +50,7 @@ def etag_header(etag: ETag | None) -> dict[str, str]:
     return {} if etag is None else {"ETag": etag}
 
 
-def stored(request: func.HttpRequest, document: Mapping[str, Any], etag: ETag) -> func.HttpResponse:
+def stored(request: Request, document: Mapping[str, Any], etag: ETag) -> Answer:
     """200 with a document and its version, or 304 when the caller has that version.
 
     The caller's own cache may keep it, and asks before each use. No shared cache may: a key in ``x-functions-key`` does
@@ -62,7 +60,7 @@ def stored(request: func.HttpRequest, document: Mapping[str, Any], etag: ETag) -
     return unless_known(request, json_response(200, document, headers))
 
 
-def unless_known(request: func.HttpRequest, answer: func.HttpResponse) -> func.HttpResponse:
+def unless_known(request: Request, answer: Answer) -> Answer:
     """The answer, or 304 when the caller has the version in its ``ETag`` (``If-None-Match``).
 
     The 304 has all headers of the answer, its type too: a cache puts them in the place of those that it has kept
@@ -70,16 +68,14 @@ def unless_known(request: func.HttpRequest, answer: func.HttpResponse) -> func.H
     """
     if not has_version(request, answer.headers["ETag"]):
         return answer
-    return func.HttpResponse(
-        status_code=304, headers=dict(answer.headers), mimetype=answer.mimetype, charset=answer.charset
-    )
+    return replace(answer, status=304, body=b"")
 
 
-def healthy() -> func.HttpResponse:
+def healthy() -> Answer:
     """200: the service can serve."""
     return json_response(200, {"status": "healthy"})
 
 
-def no_content() -> func.HttpResponse:
+def no_content() -> Answer:
     """204: done; the answer has no body."""
-    return func.HttpResponse(status_code=204)
+    return Answer(204)

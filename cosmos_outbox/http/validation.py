@@ -6,6 +6,8 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 
 from cosmos_outbox.http.errors import FieldError, InvalidRequest
+from cosmos_outbox.http.merge_patch import merge_patch
+from cosmos_outbox.outbox.aggregate import STORED
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -43,6 +45,29 @@ def unknown_nulls(model: type[BaseModel], patch: Mapping[str, Any]) -> Iterator[
                 if isinstance(part, type) and issubclass(part, BaseModel):
                     for error in unknown_nulls(part, value):
                         yield FieldError(f"{name}.{error.field}", error.reason)
+
+
+def patched(model: type[Model], current: BaseModel, patch: Mapping[str, Any]) -> Model:
+    """``current`` with a JSON Merge Patch (RFC 7396) applied. Raises InvalidRequest when what is patched breaks a rule.
+
+    A property that the patch leaves alone was stored, and stays as it is, even if its rules have changed since.
+    """
+    document, wrong = merge_patch(known(current), patch), [*unknown_nulls(model, patch)]
+    try:
+        details = validated(model, document)
+    except InvalidRequest as invalid:
+        wrong += [error for error in invalid.errors if _is_about(error.field, patch)]
+    else:
+        if not wrong:
+            return details
+    if wrong:
+        raise InvalidRequest(*wrong)
+    return model.model_validate(document, by_alias=True, by_name=False, context=STORED)
+
+
+def _is_about(field: str, patch: Mapping[str, Any]) -> bool:
+    """An unknown name is a field as it is, dots included; the empty name is told as ``body``."""
+    return field in patch or field.partition(".")[0] in patch or (field == "body" and "" in patch)
 
 
 def known(model: BaseModel) -> dict[str, Any]:

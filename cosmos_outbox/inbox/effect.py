@@ -79,14 +79,14 @@ class SeenMark:
 
 
 class Begin(Enum):
-    """The first sequence of an aggregate of which nothing is known."""
+    """With which event of an aggregate a subscriber begins that knows nothing of the aggregate yet."""
 
     AT_ONE = "events wait until the first one of the aggregate has come"
     WHERE_SEEN = "the first event that comes is the beginning; what came before it is not for this subscriber"
 
 
 class Unsure(Enum):
-    """What is done about an effect that may have taken place."""
+    """What is done about an effect that may have taken place: a process died while it ran, or its answer was lost."""
 
     RUN_AGAIN = "run it again: the service that is called knows the event's id"
     SET_ASIDE = "do not run it again; tell an operator"

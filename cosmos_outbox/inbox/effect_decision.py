@@ -49,7 +49,7 @@ class Step(Enum):
 
 
 @dataclass(frozen=True)
-class Change:
+class MarkChange:
     """Write marker and mark in one transaction, each at its version."""
 
     step: Step
@@ -58,7 +58,7 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Call:
+class EffectCall:
     """Who decides, and when."""
 
     now: datetime
@@ -67,7 +67,9 @@ class Call:
     """An operator wants the event to be run, however old it is."""
 
 
-def decide(seen: SeenMark, event: Event, rules: EffectRules, call: Call) -> Kept | Elsewhere | Change:
+def decide(
+    seen: SeenMark, event: Event, rules: EffectRules, call: EffectCall
+) -> Kept | Elsewhere | MarkChange:
     """What an event means for what is known."""
     old = not call.asked and event.age(call.now) >= rules.events_come_for  # too-old
     known = _known(seen, event, rules, call.now)
@@ -85,12 +87,12 @@ def decide(seen: SeenMark, event: Event, rules: EffectRules, call: Call) -> Kept
         return finished(marker, mark, MarkState.HANDLED, call.now, "it is a notice")  # notice-passes
     running = marker.running if event.sequence is None else event.id
     started = replace(mark, state=MarkState.STARTED, at=call.now, by=call.by)  # start-first
-    return Change(Step.START, replace(marker, running=running), started)
+    return MarkChange(Step.START, replace(marker, running=running), started)
 
 
 def _known(
     seen: SeenMark, event: Event, rules: EffectRules, now: datetime
-) -> Kept | Elsewhere | Change | None:
+) -> Kept | Elsewhere | MarkChange | None:
     """What is known of the event already; None: it may be run, or run again."""
     marker, mark = seen.marker, seen.mark
     if mark is not None and mark.state.is_over:
@@ -114,7 +116,7 @@ def is_young(mark: Mark, rules: EffectRules, now: datetime) -> bool:
     return now - mark.at < timedelta(seconds=rules.call_seconds)
 
 
-def finished(marker: EffectMarker, mark: Mark, state: MarkState, now: datetime, reason: str) -> Change:
+def finished(marker: EffectMarker, mark: Mark, state: MarkState, now: datetime, reason: str) -> MarkChange:
     """The mark is over: its place is passed, and the event is kept only if it may have been handled."""
     kept = (mark.kept or mark.waits) if state is MarkState.UNCERTAIN else None
     by = mark.by if state is MarkState.HANDLED else ""  # own-record
@@ -122,30 +124,32 @@ def finished(marker: EffectMarker, mark: Mark, state: MarkState, now: datetime, 
     after = replace(marker, waiting=marker.waiting - (mark.waits is not None))  # count-holds
     if mark.sequence is not None and mark.sequence > (marker.last or 0):
         after = replace(after, last=mark.sequence, running=None)
-    return Change(Step.OVER, after, over)
+    return MarkChange(Step.OVER, after, over)
 
 
-def given_up(marker: EffectMarker, unknown: Mark, rules: EffectRules, now: datetime, reason: str) -> Change:
+def given_up(
+    marker: EffectMarker, unknown: Mark, rules: EffectRules, now: datetime, reason: str
+) -> MarkChange:
     """An event that is not known here is never run (``discard-marks``); its place is passed only if it is the next."""
     over = finished(marker, unknown, MarkState.DISCARDED, now, reason)
     in_turn = _is_next(marker, unknown.event_id, unknown.sequence, rules.begin)
     return over if in_turn else replace(over, marker=marker)
 
 
-def failed(marker: EffectMarker, mark: Mark, event: Event, now: datetime, reason: str) -> Change:
+def failed(marker: EffectMarker, mark: Mark, event: Event, now: datetime, reason: str) -> MarkChange:
     """The effect is known to have ended, and may run again: it waits for the timer, at its place."""
     since, failures = mark.failing_since or now, mark.failures + 1
     waits = replace(mark, state=MarkState.WAITING, at=now, waits=event, by="", reason=reason)
     waits = replace(waits, failures=failures, failing_since=since)
     running = None if marker.running == event.id else marker.running
     counted = marker.waiting + (mark.waits is None)  # count-holds
-    return Change(Step.WAIT, replace(marker, waiting=counted, running=running), waits)
+    return MarkChange(Step.WAIT, replace(marker, waiting=counted, running=running), waits)
 
 
-def _waits(marker: EffectMarker, event: Event, now: datetime, *, old: bool) -> Change:
+def _waits(marker: EffectMarker, event: Event, now: datetime, *, old: bool) -> MarkChange:
     reason = "is so old that its id may be forgotten" if old else "comes before an event that is missing"
     mark = Mark(event.id, MarkState.WAITING, event.sequence, now, waits=event, reason=reason)
-    return Change(Step.WAIT, replace(marker, waiting=marker.waiting + 1), mark)  # gap-waits, count-holds
+    return MarkChange(Step.WAIT, replace(marker, waiting=marker.waiting + 1), mark)  # gap-waits, count-holds
 
 
 def next_place(marker: EffectMarker) -> int:

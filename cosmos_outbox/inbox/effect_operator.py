@@ -18,7 +18,7 @@ from uuid import uuid4
 
 from cosmos_outbox.inbox import telemetry
 from cosmos_outbox.inbox.effect import EffectRules, Mark, MarkState, SeenMark
-from cosmos_outbox.inbox.effect_decision import Call, is_young, next_place
+from cosmos_outbox.inbox.effect_decision import EffectCall, is_young, next_place
 from cosmos_outbox.inbox.effect_upkeep import EffectUpkeep
 from cosmos_outbox.inbox.effects import ATTEMPTS, EffectInbox
 from cosmos_outbox.inbox.errors import (
@@ -137,7 +137,7 @@ class EffectOperator:
             raise NotInTurn(f"gave up {MOST_PLACES} places, and more are missing: call again")
 
     async def _again(self, key: AggregateKey, event_id: str, reason: str) -> None:
-        call, rules = Call(self.inbox.clock(), uuid4().hex), self.inbox.rules
+        call, rules = EffectCall(self.inbox.clock(), uuid4().hex), self.inbox.rules
         seen = await self._change(key, event_id, lambda mark: claimed(mark, call, rules))
         assert seen.mark is not None, "what was written is there"
         assert seen.mark.kept is not None, "no other is claimed"
@@ -210,7 +210,7 @@ class EffectOperator:
         raise Contended(f"{key} changes all the time: try again")
 
 
-def claimed(mark: Mark, call: Call, rules: EffectRules) -> Mark:
+def claimed(mark: Mark, call: EffectCall, rules: EffectRules) -> Mark:
     """The mark of an effect that may have been handled, with the call that runs it again (``claim-first``).
 
     A call whose answer was lost knows its own write (``own-start``). Raises EffectRunning, NotApplied.

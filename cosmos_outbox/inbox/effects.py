@@ -21,10 +21,10 @@ from uuid import uuid4
 from cosmos_outbox.inbox import telemetry
 from cosmos_outbox.inbox.effect import EffectMarker, EffectRules, Mark, MarkState, SeenMark, Unsure
 from cosmos_outbox.inbox.effect_decision import (
-    Call,
-    Change,
+    EffectCall,
     Elsewhere,
     Kept,
+    MarkChange,
     Step,
     decide,
     failed,
@@ -124,7 +124,7 @@ class EffectInbox:
                 return await self._run(event, seen)
             if (record := self.owed.of(event, seen)) is not None:  # owed-record
                 return await self._record_outcome(event, seen, record)
-            decision = decide(seen, event, self.rules, Call(self.clock(), by, asked))
+            decision = decide(seen, event, self.rules, EffectCall(self.clock(), by, asked))
             if isinstance(decision, Elsewhere):
                 if not fenced:
                     fenced = True
@@ -142,7 +142,7 @@ class EffectInbox:
             fenced = True  # decide-again
         raise Contended(f"{event.aggregate} changed at each of {ATTEMPTS} attempts: it is tried again later")
 
-    async def _start(self, event: Event, decision: Change) -> SeenMark:
+    async def _start(self, event: Event, decision: MarkChange) -> SeenMark:
         """Write that the effect is started; while it is not known whether that was written, look (``look-for-start``).
 
         Given up, a mark that says "started" could stay, and nobody could tell any more that the effect was not run.
@@ -206,7 +206,7 @@ class EffectInbox:
         self.owed.forget(event)
         return marker
 
-    async def _store(self, key: AggregateKey, change: Change) -> SeenMark:
+    async def _store(self, key: AggregateKey, change: MarkChange) -> SeenMark:
         """Write it. That an effect may have been handled is told also where its event is too large to be kept."""
         try:
             return await self.ledger.write(key, change.marker, change.mark)
@@ -233,7 +233,7 @@ class EffectInbox:
     async def _record(
         self, event: Event, started: SeenMark, *, state: MarkState, reason: str
     ) -> EffectMarker | None:
-        def over(marker: EffectMarker, mark: Mark) -> Change:
+        def over(marker: EffectMarker, mark: Mark) -> MarkChange:
             return finished(marker, replace(mark, kept=event), state, self.clock(), reason)
 
         after = await self._write(event, started, over)
@@ -244,7 +244,7 @@ class EffectInbox:
         return after
 
     async def _write(
-        self, event: Event, started: SeenMark, change: Callable[[EffectMarker, Mark], Change]
+        self, event: Event, started: SeenMark, change: Callable[[EffectMarker, Mark], MarkChange]
     ) -> EffectMarker | None:
         """What became of an effect that this call has run, unless somebody else took the effect over."""
         try:
@@ -256,7 +256,7 @@ class EffectInbox:
             ) from None
 
     async def _write_record(
-        self, event: Event, started: SeenMark, change: Callable[[EffectMarker, Mark], Change]
+        self, event: Event, started: SeenMark, change: Callable[[EffectMarker, Mark], MarkChange]
     ) -> EffectMarker | None:
         """While the store is away it is tried again: given up, the effect would run twice (``record-after``)."""
         assert started.mark is not None, "an effect that was started has its mark"

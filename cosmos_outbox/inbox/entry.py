@@ -49,9 +49,10 @@ class Found(Generic[S]):
 
 @dataclass(frozen=True)
 class After(Generic[S]):
-    """What an event makes of a state; None: the aggregate is deleted."""
+    """What a projection answers: the entry after the event."""
 
     state: S | None
+    """None: the aggregate is deleted, and so is its entry."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,7 @@ class Listed(Generic[S]):
     sequence: int
     """The newest event of the aggregate that the entry shows."""
     applied_at: datetime
+    """When the entry was written (UTC)."""
     late_seconds: float | None
     """How long after the change the entry was written; None: the entry was read from the source itself."""
     blocked_since: datetime | None
@@ -80,7 +82,9 @@ class Listed(Generic[S]):
 
 @dataclass(frozen=True)
 class ListedPage(Generic[S]):
-    """A page of a list, and the token of the next page."""
+    """A page of a read model's entries."""
 
     items: Sequence[Listed[S]]
+    """Each with ``id``, ``state``, ``sequence``, ``applied_at``, ``late_seconds`` and ``blocked_since``."""
     continuation_token: str | None
+    """Of the next page, for the same list alone; None: this page is the last."""

@@ -20,12 +20,15 @@ class Event:
     """An event as a subscriber receives it. ``data`` holds personal data, and is not shown in logs."""
 
     id: str
+    """The same in every delivery, and when the event is published again: the key of an effect."""
     aggregate: AggregateKey
+    """Its ``type`` and ``id``."""
     action: str
+    """What happened: the event's name, or that of a notice."""
     sequence: int | None
     """1, 2, 3 … without a gap for each aggregate; None: the publisher gave the event no number."""
     created_at: datetime
-    """It may name no zone, as others may have stored it."""
+    """When the change happened; it may name no zone, as others may have stored it, and is UTC then."""
     data: Mapping[str, Any] = field(repr=False, hash=False)
     schema_version: int | None = None
     """The version of the event's schema, by which a subscriber tells how to read ``data``; None: not told."""

@@ -13,9 +13,10 @@ S = TypeVar("S", bound=BaseModel)
 
 @dataclass(frozen=True)
 class EntryForm(Generic[S]):
-    """How a subscriber's state is written as JSON, and by what a list finds it."""
+    """How an entry of a read model is written as JSON, and by what a list finds it."""
 
     model: type[S]
+    """Of the entry's state."""
     search: Mapping[str, Callable[[S], str]]
     """The texts, by their names, that entries are searched by. Each is in every entry, since an entry without the text
     would be missing from a list that is sorted by it: a text that is not known is empty."""
@@ -47,20 +48,29 @@ class EntryForm(Generic[S]):
 
 @dataclass(frozen=True)
 class Condition:
-    """A text that must be this one, or begin with it."""
+    """What a listed entry must have."""
 
     field: str
+    """The name of a text in ``EntryForm.search``."""
     text: str
+    """As that text is stored: fold its case, say, in the same way."""
     beginning: bool = False
+    """True: the stored text begins with this one. False: it is this one."""
 
 
 class Listing(Protocol[S]):
-    """Lists the living entries of one read model."""
+    """Lists the living entries of one read model: ``service().read_model(declared).listing``."""
 
     async def page(
         self, conditions: Sequence[Sequence[Condition]], sort: str, size: int, token: str | None
     ) -> ListedPage[S]:
         """At most ``size`` entries, by ``sort`` and id. Of each group one condition must hold.
 
-        Names of texts come from the code, never from a caller. Raises UnknownContinuation, and what the store raises.
+        ``sort``: one of ``EntryForm.sorted_by``. ``token``: of the page before; None: the first page. Names of texts
+        come from the code, never from a caller.
+
+        Raises:
+            UnknownContinuation: the token is not of this list.
+            Throttled, Unavailable, Misconfigured: a container could not answer.
+            StoreAway: a file could not be read.
         """

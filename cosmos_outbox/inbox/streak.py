@@ -3,7 +3,8 @@
 A cause is the kind of an error and the place that raised it. The words of an error may name its aggregate.
 
 Nothing is held back because of it. A subscriber that stopped there could not tell a hundred sick aggregates from all,
-and would hold up the healthy ones, which setting aside is there to prevent (``docs/decisions/0017-inbox.md``).
+and would hold up the healthy ones, which setting aside is there to prevent
+(``docs/internals/decisions/0017-inbox.md``).
 """
 
 import logging

@@ -45,7 +45,7 @@ LOOK_EVERY = timedelta(minutes=9)
 """How often changes are looked at, whoever asks how often: somewhat less than the ten minutes of the timers."""
 
 ROUND_EVERY = timedelta(days=60)
-"""How often all is compared: :doc:`docs/operations/costs.md` says what a round costs."""
+"""How often all is compared: :doc:`docs/operate/costs.md` says what a round costs."""
 
 ROUND_AGAIN = timedelta(days=1)
 """How soon after a round that could not settle all, or where no look finds what was changed."""

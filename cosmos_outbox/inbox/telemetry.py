@@ -1,7 +1,7 @@
 """What a subscriber counts of its work. Without an SDK of OpenTelemetry nothing is kept, and a call costs little.
 
 Only the API is used here. No attribute names an aggregate, an event or a person, and each has few values.
-``docs/operations/metrics.md`` lists the metrics.
+``docs/operate/metrics.md`` lists the metrics.
 """
 
 from collections.abc import Iterator

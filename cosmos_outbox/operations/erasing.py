@@ -14,11 +14,19 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-import cosmos_changefeed
+from cosmos_outbox.cosmos.store import changefeed
+from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY
 from cosmos_outbox.cosmos.upkeep.erasure import ParkedEraser, PartitionEraser
 from cosmos_outbox.inbox.errors import InboxError
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.operations.leaving import REASON, note_erased, unpark, wait_until_forwarded
+from cosmos_outbox.operations.leaving import (
+    NOT_EMPTIED,
+    REASON,
+    collect_dead_letters,
+    note_erased,
+    unpark,
+    wait_until_forwarded,
+)
 from cosmos_outbox.operations.relay_status import RelayObserver
 from cosmos_outbox.outbox.errors import OutboxError
 from cosmos_outbox.outbox.parking import Parking
@@ -66,9 +74,9 @@ class Eraser:
         yield await self._delete(key)
         left, lsn = await self._wait_until_forwarded(key, patience_seconds)
         yield left
-        await note_erased(self.observer.lot, key, lsn)
+        await note_erased(self.observer.lot, key, PARTITION_KEY.name(key.id), lsn)
         yield await self._unpark(key)
-        dead_letters, emptied = await self._collect_all()
+        dead_letters, collected = await collect_dead_letters(self.collect)
         records = await self.set_aside.erase(key.id)
         yield f"{dead_letters}, {records} record(s) of messages set aside emptied"
         yield "entries emptied" if await self.empty_read_model(key) else "no entry to empty"
@@ -85,21 +93,8 @@ class Eraser:
                 f"all is erased but documents of other kinds in the partition of {key} ({', '.join(foreign)}), which "
                 "this command does not know: look at them, and delete what holds the person's data"
             )
-        if not emptied:
-            raise NotErased(
-                "all is erased but perhaps dead letters: their queue could not be read to its end in time, so what is "
-                "in it is not known. Run this command again"
-            )
-
-    async def _collect_all(self) -> tuple[str, bool]:
-        """What was collected, in words; and whether that was all."""
-        collected = 0
-        while True:
-            found = await self.collect()
-            collected += found.messages
-            if found.emptied or not found.messages:
-                more = "" if found.emptied else ", and how many are left is not known"
-                return f"{collected} dead letter(s) collected{more}", found.emptied
+        if not collected:
+            raise NotErased(NOT_EMPTIED)
 
     async def _delete(self, key: AggregateKey) -> str:
         if not (await self.partition.look(key.id)).living:
@@ -110,7 +105,7 @@ class Eraser:
     async def _wait_until_forwarded(self, key: AggregateKey, patience_seconds: float) -> tuple[str, int]:
         """In words; and the LSN up to which the relay has forwarded, or parked, all of the aggregate."""
         held = await self.partition.look(key.id)
-        lsn = cosmos_changefeed.session_lsn(held.session_token)
+        lsn = changefeed.session_lsn(held.session_token)
         if not held.has_events:
             return "no event is stored", lsn
         return await wait_until_forwarded(

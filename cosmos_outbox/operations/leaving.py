@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from cosmos_outbox.cosmos.store.partition_key import Key
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
@@ -13,8 +15,16 @@ from cosmos_outbox.outbox.parking import Parking
 from cosmos_outbox.outbox.parking_lot import ParkingLot
 from cosmos_outbox.settings.errors import NotForwardedYet
 
+if TYPE_CHECKING:
+    from cosmos_outbox.servicebus.dead_letters import Collected
+
 REASON = "a person's data is erased"
 """Of the discarding of an event that cannot be sent."""
+
+NOT_EMPTIED = (
+    "all is erased but perhaps dead letters: their queue could not be read to its end in time, so what is in it is not "
+    "known. Run this again"
+)
 
 _LOOK_SECONDS = 1.0
 _MOST_PARKED = 1_000
@@ -43,14 +53,28 @@ async def wait_until_forwarded(
     return "the relay has forwarded all events"
 
 
-async def note_erased(lot: ParkingLot, aggregate: AggregateKey, lsn: int) -> None:
-    """Rule ``remember-erased``: up to this LSN all events were dealt with, and a page that comes again is dropped."""
+async def note_erased(lot: ParkingLot, aggregate: AggregateKey, partition: str, lsn: int) -> None:
+    """Rule ``remember-erased``: what this partition holds up to this LSN is dealt with, and dropped if it comes again.
+
+    An LSN of another partition tells nothing of it.
+    """
     for _ in range(_RACES):
         marker = (await lot.markers([aggregate])).get(aggregate) or Marker(aggregate)
         with contextlib.suppress(PreconditionFailed):
-            await lot.store(replace(marker, erased=lsn))
+            await lot.store(replace(marker, erased={**marker.erased, partition: lsn}))
             return
     raise ConcurrentChange(f"others changed the parked events of {aggregate} each time: run this again")
+
+
+async def collect_dead_letters(collect: "Callable[[], Awaitable[Collected]]") -> tuple[str, bool]:
+    """Move all dead letters into records: what was moved, in words; and whether that was all."""
+    collected = 0
+    while True:
+        found = await collect()
+        collected += found.messages
+        if found.emptied or not found.messages:
+            more = "" if found.emptied else ", and how many are left is not known"
+            return f"{collected} dead letter(s) collected{more}", found.emptied
 
 
 async def unpark(observer: RelayObserver, parking: Parking, aggregate: AggregateKey) -> tuple[int, int]:

@@ -4,24 +4,47 @@ The team erases its own documents itself, in a transaction with an event that te
 removed here, in this order: after the relay has forwarded them, and a parked one after it was sent, or discarded with a
 notice in its place. Each step finds by itself what is left: the same call again goes on where one was cut off.
 
-All of an aggregate's events are in one partition: the note of what was dealt with (``remember-erased``) is an LSN of
-it. What others raise meanwhile is not removed.
+The note of what was dealt with (``remember-erased``) counts for this partition alone: where an aggregate has raised
+events in several, each is erased by a call of its own. What others raise meanwhile is not removed.
 """
 
-from collections.abc import AsyncGenerator, Collection, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import cosmos_changefeed
+from cosmos_outbox.cosmos.store import changefeed
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.cosmos.store.partition_key import Value
 from cosmos_outbox.cosmos.upkeep.erasure import EventsEraser, ParkedEraser
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.operations.leaving import note_erased, unpark, wait_until_forwarded
+from cosmos_outbox.operations.leaving import (
+    NOT_EMPTIED,
+    collect_dead_letters,
+    note_erased,
+    unpark,
+    wait_until_forwarded,
+)
 from cosmos_outbox.operations.relay_status import RelayObserver
 from cosmos_outbox.outbox.parking import Parking
 from cosmos_outbox.settings.errors import NotErased
 
+if TYPE_CHECKING:
+    from cosmos_outbox.servicebus.dead_letters import Collected
+
 WAIT_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class KeptBy:
+    """What a subscriber of the same service keeps of the aggregates of one type."""
+
+    aggregate_type: str
+    collect: "Callable[[], Awaitable[Collected]]"
+    """Move dead letters into records, for some seconds."""
+    empty_records: Callable[[str], Awaitable[int]]
+    """Close and empty the records of an aggregate, by its id. Returns how many were there."""
+    settle: Callable[[AggregateKey], Awaitable[None]]
+    """Read the entry anew from the team's document, or give up what waits."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +55,7 @@ class OwnEraser:
     parking: Parking
     container: Container
     parked: Container
+    kept: Sequence[KeptBy] = ()
 
     async def erase(
         self,
@@ -48,8 +72,8 @@ class OwnEraser:
 
         Raises:
             NotForwardedYet: the relay has not forwarded all events; nothing is erased.
-            NotErased: all is erased but events that were parked meanwhile.
-            OutboxError: the store or the broker could not be used, or others changed the same documents.
+            NotErased: all is erased but events that were parked meanwhile, or dead letters of which nothing is known.
+            OutboxError, InboxError: the store or the broker could not be used, or others changed the same documents.
             ValueError: the container can have no such key.
         """
         aggregate, key = AggregateKey(*of), self.container.paths.key(partition_key)
@@ -57,12 +81,21 @@ class OwnEraser:
         parked = ParkedEraser(self.parked, self.container.paths, aggregate)
         ids, session_token = await events.look()
         yield await wait_until_forwarded(self.observer, aggregate, key, session_token, patience_seconds)
-        await note_erased(self.observer.lot, aggregate, cosmos_changefeed.session_lsn(session_token))
+        lsn = changefeed.session_lsn(session_token)
+        await note_erased(self.observer.lot, aggregate, self.container.paths.name(key), lsn)
         sent, discarded = await unpark(self.observer, self.parking, aggregate)
         yield f"{sent} parked event(s) sent, {discarded} discarded"
+        collected = True
+        for kept in [each for each in self.kept if each.aggregate_type == aggregate.type]:
+            collected = (await collect_dead_letters(kept.collect))[1] and collected
+            records = await kept.empty_records(aggregate.id)
+            await kept.settle(aggregate)
+            yield f"a subscriber has settled it, {records} record(s) of messages set aside emptied"
         yield f"{await events.erase(ids)} event(s) removed"
         yield f"{await parked.erase(key)} discarded event(s) emptied"
         if left := await parked.list_left(key):
             raise NotErased(
                 f"all is erased but events of {aggregate} that were parked meanwhile: {', '.join(left)}. Run this again"
             )
+        if not collected:
+            raise NotErased(NOT_EMPTIED)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from cosmos_outbox.inbox.errors import InboxError
 from cosmos_outbox.outbox.errors import OutboxError
 from cosmos_outbox.settings.errors import InfraError
 
@@ -30,7 +31,7 @@ class Recent:
     async def _look(self) -> Exception | None:
         try:
             await self._check()
-        except (OutboxError, InfraError) as error:
+        except (OutboxError, InboxError, InfraError) as error:
             return error
         return None
 

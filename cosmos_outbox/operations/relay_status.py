@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-import cosmos_changefeed
+from cosmos_outbox.cosmos.store import changefeed
 from cosmos_outbox.cosmos.store.account import read_account
 from cosmos_outbox.cosmos.store.client import ContainerProxy
 from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, classify
@@ -28,6 +28,9 @@ from cosmos_outbox.telemetry import gauges
 
 DEADLINE_SECONDS = 20.0
 """For reading how far all leases are, the SDK's own retries included."""
+
+LATE_SECONDS = 60
+"""A change that waits for longer is late: as the alert oldest-waiting has it; a cold start takes less."""
 
 _log = logging.getLogger(__name__)
 
@@ -64,6 +67,13 @@ class RelayStatus:
 
     @property
     def late(self) -> bool:
+        """Whether a change waits for longer than LATE_SECONDS, or no lease shows how long."""
+        return bool(self.missing) or any(
+            (lease.oldest_waiting_seconds or 0) > LATE_SECONDS for lease in self.leases
+        )
+
+    @property
+    def events_at_risk(self) -> bool:
         """Whether events have used half of their TTL and are not forwarded, or no lease shows how old they are."""
         return bool(self.missing) or any(lease.ttl_used >= SHARE for lease in self.leases)
 
@@ -79,7 +89,7 @@ class KeyProgress:
     position: int | None
     waiting_since: datetime | None
     """When the oldest change that is not forwarded was written, to the second; None: none waits."""
-    partition: cosmos_changefeed.PartitionLag | None = None
+    partition: "changefeed.PartitionLag | None" = None
     """The physical partition that holds the key, as far as the replica knew that was asked; None: not known."""
 
     def is_past(self, session_token: str | None) -> bool:
@@ -89,7 +99,7 @@ class KeyProgress:
         """
         if self.partition is None or session_token is None:
             return False
-        return self.partition.is_past(cosmos_changefeed.session_lsn(session_token))
+        return self.partition.is_past(changefeed.session_lsn(session_token))
 
     def has_passed(self, written_at: datetime, session_token: str | None) -> bool | None:
         """What a person is told of one change that was written then: forwarded or parked; None: not known.
@@ -141,7 +151,7 @@ class RelayObserver:
         now = self.clock()
         with _errors_of_ours():
             async with asyncio.timeout(DEADLINE_SECONDS):
-                key = await cosmos_changefeed.effective_key(self.feed, partition_key)
+                key = await changefeed.effective_key(self.feed, partition_key)
         for lag in feed.leases:
             if lag.feed_range is not None and lag.feed_range.holds(key):
                 parts = [part for part in lag.partitions if part.feed_range.holds(key)]
@@ -195,7 +205,7 @@ class RelayObserver:
             _log.error(
                 "the relay has no lease for partition(s) %s, so it forwards nothing of them and the age of their "
                 "events is not known. The lease documents were deleted, or no relay was ever started. A lease that is "
-                "missing for %.0f s more is made again: docs/operations/README.md#no-lease",
+                "missing for %.0f s more is made again: docs/operate/README.md#no-lease",
                 ", ".join(status.missing),
                 self.mending_patience_seconds,
             )
@@ -203,7 +213,7 @@ class RelayObserver:
         if await self._nothing_expires():
             _log.warning(
                 "nothing in the container expires, since its default TTL is off. If the emergency brake is on, release "
-                "it when the relay has caught up; else set the default TTL to -1: docs/operations/emergency-brake.md"
+                "it when the relay has caught up; else set the default TTL to -1: docs/operate/emergency-brake.md"
             )
         return status
 
@@ -221,10 +231,10 @@ class RelayObserver:
             async with asyncio.timeout(DEADLINE_SECONDS):
                 return (await self.feed.read()).get("defaultTtl") is None
 
-    async def _feed_lag(self, session_token: str | None = None) -> "cosmos_changefeed.FeedLag":
+    async def _feed_lag(self, session_token: str | None = None) -> "changefeed.FeedLag":
         with _errors_of_ours(session_token):
             async with asyncio.timeout(DEADLINE_SECONDS):
-                return await cosmos_changefeed.estimate_lag(
+                return await changefeed.estimate_lag(
                     self.feed, self.leases, lease_prefix=self.lease_prefix, session_token=session_token
                 )
 
@@ -232,11 +242,11 @@ class RelayObserver:
         patience = self.mending_patience_seconds
         with _errors_of_ours():
             async with asyncio.timeout(DEADLINE_SECONDS + patience):
-                await cosmos_changefeed.mend_leases(
+                await changefeed.mend_leases(
                     self.feed, self.leases, lease_prefix=self.lease_prefix, patience=patience
                 )
 
-    def _lease(self, lag: "cosmos_changefeed.LeaseLag", now: datetime) -> LeaseStatus:
+    def _lease(self, lag: "changefeed.LeaseLag", now: datetime) -> LeaseStatus:
         age = None if lag.waiting_since is None else max(0, int((now - lag.waiting_since).total_seconds()))
         return LeaseStatus(
             lag.lease_token,
@@ -260,7 +270,7 @@ def _errors_of_ours(session_token: str | None = None) -> Iterator[None]:
         if session_token is None:  # without a token of ours a KeyError is a bug, not a replica that lags
             raise
         raise classify(error).error() from error
-    except cosmos_changefeed.FeedRangeGone as error:
+    except changefeed.FeedRangeGone as error:
         raise Unavailable("the store is splitting the container's partitions: try again later") from error
-    except cosmos_changefeed.ChangeFeedError as error:
+    except changefeed.ChangeFeedError as error:
         raise Misconfigured(f"the leases of the relay cannot be used: {error}") from error

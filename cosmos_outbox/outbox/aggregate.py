@@ -6,15 +6,15 @@ event of its creation. An event that no changed property explains, such as a tas
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
-from pydantic import AfterValidator, ValidationInfo
+from pydantic import AfterValidator, BaseModel, ValidationInfo
 
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.outbox.declared_events import DeclaredEvent, declared
+from cosmos_outbox.outbox.declared_events import Declarations, DeclaredEvent
 from cosmos_outbox.outbox.event import DomainEvent, WireModel
 
 
@@ -72,11 +72,15 @@ class Aggregate(ABC, Generic[StateT]):
     state_type: ClassVar[type[AggregateState]]
     plural: ClassVar[str] = ""
     """What operators call several of them, in paths; nothing: the type with an s."""
-    created_event: ClassVar[type[DomainEvent] | None] = None
-    """The event that says that an aggregate exists. Its fields are filled from the state, by their names; one with the
-    name of the aggregate's type, such as ``booking``, shows of the whole state what its model has."""
-    changed_events: ClassVar[Mapping[str, type[DomainEvent]]] = {}
-    """The event of each property that :meth:`_set` changes, filled in the same way."""
+    created_event: ClassVar[type[DomainEvent] | str | None] = None
+    """The event that says that an aggregate exists: its name, with ``created_tells``, or a class of your own. The
+    fields of a class are filled from the state, by their names; one with the name of the aggregate's type, such as
+    ``booking``, shows of the whole state what its model has."""
+    created_tells: ClassVar[type[BaseModel] | None] = None
+    """The model of what a ``created_event`` that is declared by its name tells of the state."""
+    changed_events: ClassVar[Mapping[str, type[DomainEvent] | str]] = {}
+    """The event of each property that :meth:`_set` changes: its name, or a class that is filled in the same way. An
+    event that is declared by its name tells the property; that of ``deleted`` tells by its name alone."""
     _declared: ClassVar[Mapping[str | None, DeclaredEvent]] = {}
     _by_hand: ClassVar[bool] = False
     """Whether the subclass makes events of changes itself."""
@@ -88,12 +92,14 @@ class Aggregate(ABC, Generic[StateT]):
             return
         cls._by_hand = cls._updated is not Aggregate._updated
         try:
-            cls._declared = declared(
+            cls._declared = Declarations(
                 cls.aggregate_type,
                 cls.state_type,
                 cls.created_event if cls._created is Aggregate._created else None,
+                cls.created_tells,
                 cls.changed_events,
-            )
+                cls.__module__,
+            ).events()
         except TypeError as error:
             raise TypeError(f"{cls.__name__}: {error}") from None
         if None not in cls._declared and cls._created is Aggregate._created:
@@ -114,10 +120,15 @@ class Aggregate(ABC, Generic[StateT]):
         """The aggregate as it is stored."""
         return cls(state, is_new=False)
 
+    @classmethod
+    def declared_events(cls) -> Sequence[type[DomainEvent]]:
+        """The classes of the events that are declared, that of the creation first: for a schema, say."""
+        return [each.event for each in cls._declared.values()]
+
     @property
     @abstractmethod
     def aggregate_id(self) -> str:
-        """The aggregate's identity among those of its type."""
+        """The aggregate's identity among those of its type: 1 to 128 characters, none of them / \\ ? or #."""
 
     @property
     def partition_key(self) -> str:
@@ -171,7 +182,10 @@ class Aggregate(ABC, Generic[StateT]):
         return lambda sequence: self._updated(happened, state, sequence, at)
 
     def _set(self, name: str, value: object, at: datetime) -> None:
-        """Change one property of the state. The property's event is raised if subscribers know another value."""
+        """Change one property of the state. The property's event is raised if subscribers know another value.
+
+        ``at``: when it changes (UTC). Raises TypeError: no event is declared for the property.
+        """
         if getattr(self._state, name) == value:
             return
         if not self._by_hand and name not in self._declared:
@@ -186,6 +200,8 @@ class Aggregate(ABC, Generic[StateT]):
 
     def _raise(self, event: Numbered, **update: object) -> None:
         """Raise an event that no changed property explains; ``update``: the properties that change with the event.
+
+        ``event`` makes it with the sequence that it is given: ``lambda sequence: Reminded(sequence=sequence, ...)``.
 
         The event tells their values: what was set before needs no event any more, and what is set later is compared
         with these values.

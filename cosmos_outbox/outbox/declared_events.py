@@ -1,19 +1,23 @@
-"""An event of a simple change is declared by its class: what it carries is what the state has under the same names.
+"""An event of a simple change is declared by its name or by its class: it carries what the state has under these names.
 
-A mistake in a declaration is an error when the aggregate's class is made, not when its first event is raised.
+The class of an event that is declared by its name is made here. A mistake in a declaration is an error when the
+aggregate's class is made, not when its first event is raised.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from types import NoneType, UnionType
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field, create_model
 from pydantic.alias_generators import to_snake
 
 from cosmos_outbox.outbox.event import DomainEvent
 
 _OF_EVERY_EVENT = frozenset(DomainEvent.model_fields)
+
+_DELETED = "deleted"
+"""The flag whose event tells by its name alone, since nothing follows it. Another flag may be taken back."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +35,8 @@ class DeclaredEvent:
     @classmethod
     def of(cls, event: type[DomainEvent], aggregate_type: str, state: type[BaseModel]) -> "DeclaredEvent":
         """The declaration, checked. Raises TypeError, which says what is to be mended."""
-        kind = to_snake(aggregate_type.replace("-", "_"))
-        id_field, fields = f"{kind}_id", event.model_fields.keys() - _OF_EVERY_EVENT
+        kind, id_field = _snake(aggregate_type), _id_field(aggregate_type)
+        fields = event.model_fields.keys() - _OF_EVERY_EVENT
         if id_field not in fields:
             raise TypeError(
                 f"{event.__name__} needs {id_field}, the id of its {aggregate_type}: add {id_field}: UUID, or the type "
@@ -53,34 +57,95 @@ class DeclaredEvent:
         return {self.id_field: aggregate_id, **_taken(state, self.of_state), **whole}
 
 
-def declared(
-    aggregate_type: str,
-    state: type[BaseModel],
-    created: type[DomainEvent] | None,
-    changed: Mapping[str, type[DomainEvent]],
-) -> Mapping[str | None, DeclaredEvent]:
-    """The events of one type of aggregate by property; None: that of its creation. Raises TypeError."""
-    made: dict[str | None, DeclaredEvent] = {}
-    if created is not None:
-        made[None] = DeclaredEvent.of(created, aggregate_type, state)
-        if "created_at" not in state.model_fields:
+@dataclass(frozen=True)
+class Declarations:
+    """The events that one type of aggregate declares, each by its class or by its name."""
+
+    aggregate_type: str
+    state: type[BaseModel]
+    created: type[DomainEvent] | str | None
+    created_tells: type[BaseModel] | None
+    changed: Mapping[str, type[DomainEvent] | str]
+    module: str
+    """Of the aggregate."""
+
+    def events(self) -> Mapping[str | None, DeclaredEvent]:
+        """The events by property; None: that of the creation. Raises TypeError."""
+        made: dict[str | None, DeclaredEvent] = {}
+        if self.created is not None:
+            made[None] = self._of(self._created(self.created))
+            if "created_at" not in self.state.model_fields:
+                raise TypeError(
+                    f"{self.state.__name__} needs created_at, the time of {made[None].event.__name__}: add "
+                    "created_at: Timestamp, or write _created"
+                )
+        for name, event in self.changed.items():
+            field = self.state.model_fields.get(name)
+            if field is None:
+                raise TypeError(
+                    f"changed_events names {name}, which {self.state.__name__} has not: name a property of the state"
+                )
+            made[name] = self._of(self._changed(event, name) if isinstance(event, str) else event)
+            if name not in made[name].of_state and field.annotation is not bool:
+                raise TypeError(
+                    f"{made[name].event.__name__} does not tell {name}, though it is its event: add {name} to it. Only "
+                    "the event of a flag tells by its name alone"
+                )
+        return made
+
+    def _of(self, event: type[DomainEvent]) -> DeclaredEvent:
+        return DeclaredEvent.of(event, self.aggregate_type, self.state)
+
+    def _created(self, event: type[DomainEvent] | str) -> type[DomainEvent]:
+        if isinstance(event, str) and self.created_tells is not None:
+            about = f"There is a new {self.aggregate_type}; the event carries all that is told of it."
+            return self._made(event, self.created_tells, self.created_tells.model_fields, about)
+        if isinstance(event, str) or self.created_tells is not None:
             raise TypeError(
-                f"{state.__name__} needs created_at, the time of {created.__name__}: add created_at: Timestamp, or "
-                "write _created"
+                "created_tells and a created_event that is declared by its name belong together: created_tells is the "
+                "model of what the event tells of the state"
             )
-    for name, event in changed.items():
-        field = state.model_fields.get(name)
-        if field is None:
+        return event
+
+    def _changed(self, event: str, name: str) -> type[DomainEvent]:
+        if name == _DELETED:
+            about = f"The {self.aggregate_type} is gone for every reader; no later event of it follows."
+            return self._made(event, self.state, (), about)
+        return self._made(event, self.state, (name,), f"The {self.aggregate_type} has another {name}.")
+
+    def _made(
+        self, event: str, model: type[BaseModel], told: Collection[str], about: str
+    ) -> type[DomainEvent]:
+        """The class of an event that tells these fields of a model, each of the type that it has there."""
+        if not event.isidentifier():
+            raise TypeError(f"{event!r} cannot name an event: take one word, such as BookingMoved")
+        id_field = _id_field(self.aggregate_type)
+        if taken := sorted({*told} & (_OF_EVERY_EVENT | {id_field})):
             raise TypeError(
-                f"changed_events names {name}, which {state.__name__} has not: name a property of the state"
+                f"{event} cannot tell {taken[0]}, which every event has for itself: leave it out, or write the event's "
+                "class"
             )
-        made[name] = DeclaredEvent.of(event, aggregate_type, state)
-        if name not in made[name].of_state and field.annotation is not bool:
-            raise TypeError(
-                f"{event.__name__} does not tell {name}, though it is its event: add {name} to it. Only the event of a "
-                "flag tells by its name alone"
+        own_id = self.state.model_fields.get("id")
+        fields: dict[str, Any] = {
+            "action": (Literal[event], event),
+            id_field: (str if own_id is None else own_id.annotation, Field()),
+        }
+        for name in told:
+            field = model.model_fields[name]
+            fields[name] = (
+                Annotated[field.annotation, *field.metadata, Field(description=field.description)],
+                ...,
             )
-    return made
+        return create_model(event, __base__=DomainEvent, __module__=self.module, __doc__=about, **fields)
+
+
+def _id_field(aggregate_type: str) -> str:
+    """The field in which an event has the id of its aggregate: ``booking_id``."""
+    return f"{_snake(aggregate_type)}_id"
+
+
+def _snake(aggregate_type: str) -> str:
+    return to_snake(aggregate_type.replace("-", "_"))
 
 
 def _taken(state: BaseModel, names: tuple[str, ...]) -> dict[str, Any]:

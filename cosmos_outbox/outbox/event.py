@@ -19,7 +19,7 @@ def _text(at: datetime) -> str:
 
 
 Timestamp = Annotated[datetime, PlainSerializer(_text, return_type=str, when_used="json")]
-"""A time in an event or a state. The change feed's host rewrites other forms (``docs/decisions/0015``)."""
+"""A time in an event or a state. The change feed's host rewrites other forms (``docs/internals/decisions/0015``)."""
 
 
 class WireModel(BaseModel):

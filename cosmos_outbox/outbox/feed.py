@@ -46,6 +46,8 @@ class OutboxEvent:
     """The id under which a published event is published once more; None: the event's own id."""
     lsn: int = 0
     """The log sequence number of the transaction that stored the event."""
+    partition: str = ""
+    """The name of the partition that the event is stored in; empty: it is not known."""
     lifetime: Lifetime | None = None
     """None: the event does not expire."""
     data: Document = field(default_factory=dict, repr=False)
@@ -66,6 +68,8 @@ class Poison:
     document: Document = field(default_factory=dict, repr=False)
     sequence: int | None = None
     """Of an event that is valid in itself, but cannot be verified. None: the document is no valid event."""
+    partition: str = ""
+    """As of an event."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +99,11 @@ class Unread:
     def lsn(self) -> int:
         """The delivered event's LSN."""
         return self.event.lsn
+
+    @property
+    def partition(self) -> str:
+        """The delivered event's partition."""
+        return self.event.partition
 
     @property
     def lifetime(self) -> Lifetime | None:
@@ -132,7 +141,9 @@ def still_of(aggregate: AggregateKey, event: FeedEvent) -> FeedEvent:
     if event.aggregate == aggregate:
         return event
     reason = "the stored document belongs to another aggregate now, or to none"
-    return Poison(event.id, aggregate, reason, event.lsn, event.lifetime, event.document)
+    return Poison(
+        event.id, aggregate, reason, event.lsn, event.lifetime, event.document, partition=event.partition
+    )
 
 
 def in_order(events: Sequence[FeedEvent]) -> list[FeedEvent]:

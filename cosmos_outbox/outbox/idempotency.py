@@ -2,8 +2,9 @@
 
 First the key is claimed, then one transaction stores the aggregate under the claim's id, its events and a record of the
 request. A process may die at any point: a claim without its transaction leaves the id to the repetition, and the
-transaction can be committed only once, since its id is taken afterwards. ``docs/decisions/0008-idempotency-key.md``
-lists the rules by name and what happens without each; ``tests/models/claims.py`` searches for it.
+transaction can be committed only once, since its id is taken afterwards.
+``docs/internals/decisions/0008-idempotency-key.md`` lists the rules by name and what happens without each;
+``tests/models/claims.py`` searches for it.
 """
 
 import hashlib
@@ -31,11 +32,12 @@ _LONGEST_SECONDS = 2**31 - 1
 
 @dataclass(frozen=True)
 class KeyedRequest:
-    """A request that its caller may repeat."""
+    """A request that its caller may repeat: what ``Aggregates.create_once`` knows it by."""
 
     caller: str
     """Who asks: the same key of another caller is another key."""
     key: str
+    """The caller's ``Idempotency-Key``; it is remembered for ``IDEMPOTENCY_TTL_SECONDS``, and kept as a digest."""
     fingerprint: str
     """A digest of what the caller sent, not of what this version of the service understood."""
 

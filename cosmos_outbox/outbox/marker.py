@@ -2,8 +2,8 @@
 
 A marker is a value: its methods give the marker that is to be stored. The parking lot stores a marker only over the
 version that was read, in one transaction with the parked events that the change is about, and keeps the count of those
-events itself. The rules have names, which ``docs/decisions/0009-parking.md`` explains and ``tests/models/parking.py``
-turns off one by one.
+events itself. The rules have names, which ``docs/internals/decisions/0009-parking.md`` explains and
+``tests/models/parking.py`` turns off one by one.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -66,8 +66,9 @@ class Marker:
     """The ids of events that an operator gave up, each with the time."""
     passed: Mapping[str, datetime] = field(default_factory=dict)
     """The ids of events without a sequence that the broker accepted, each with the time."""
-    erased: int | None = None
-    """The LSN up to which all events were dealt with when the aggregate's data was erased; None: it was not."""
+    erased: Mapping[str, int] = field(default_factory=dict)
+    """By the partition the LSN up to which its events were dealt with when its data was erased there. An LSN of another
+    partition tells nothing of it."""
 
     @property
     def blocked(self) -> bool:
@@ -87,7 +88,7 @@ class Marker:
         """Rules ``remember-discarded``, ``remember-accepted`` and ``remember-erased``: a page that comes again undoes
         nothing.
         """
-        if self.erased is not None and event.lsn <= self.erased:
+        if event.partition in self.erased and event.lsn <= self.erased[event.partition]:
             return Fate.ERASED
         if event.id in self.discarded:
             return Fate.DROP

@@ -1,7 +1,7 @@
 """What the outbox counts of its work. Without an SDK of OpenTelemetry nothing is kept, and a call costs little.
 
 Only the API is used here: which SDK there is, and where it sends to, is the process's affair. No attribute names an
-aggregate, an event or a person, and each has few values. ``docs/operations/metrics.md`` lists the metrics.
+aggregate, an event or a person, and each has few values. ``docs/operate/metrics.md`` lists the metrics.
 """
 
 import time

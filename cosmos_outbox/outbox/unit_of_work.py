@@ -30,6 +30,7 @@ class Origin:
     """What caused a change, so that an event can be traced back to its request."""
 
     correlation_id: str
+    """Stands in every event of the change, and in its message: an id of the request, say, with nothing personal."""
     traceparent: str | None = None
     """The W3C trace context of the request; None: it has none."""
     tracestate: str | None = None
@@ -42,14 +43,16 @@ class Versioned(Generic[A]):
 
     aggregate: A
     etag: ETag
+    """Opaque and quoted, as HTTP's ``ETag`` has it."""
 
 
 @dataclass(frozen=True)
 class Receipt(Generic[A]):
-    """A committed aggregate with its new version. ``etag`` is None when others have changed the aggregate since."""
+    """An aggregate that was stored."""
 
     aggregate: A
     etag: ETag | None
+    """Its new version; None: others have changed the aggregate since."""
     events: int = 0
     """How many events the changes raised; 0: there was nothing to store."""
 
@@ -70,10 +73,12 @@ class Commit:
 
 @dataclass(frozen=True)
 class Page(Generic[A]):
-    """A page of aggregates, and the token of the next page (None: this page is the last)."""
+    """A page of aggregates."""
 
     items: Sequence[A]
+    """Fewer than were asked for, even none, does not mean that there are no more."""
     continuation_token: str | None
+    """Of the next page, for the same list alone; None: this page is the last."""
 
 
 @dataclass(frozen=True)

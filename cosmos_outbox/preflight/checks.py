@@ -1,21 +1,24 @@
 """Every check is made even when another fails; a thing that cannot be checked never counts as right."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from cosmos_outbox.cosmos.inbox.store import CosmosDatabase
 from cosmos_outbox.cosmos.upkeep.inspection import CosmosInspection
 from cosmos_outbox.outbox.unit_of_work import Clock, utc_now
 from cosmos_outbox.preflight import cosmos_rules, servicebus_rules
 from cosmos_outbox.preflight.report import Finding, ok, unknown, wrong
-from cosmos_outbox.servicebus.inspection import ServiceBusInspection
+from cosmos_outbox.servicebus.inspection import ServiceBusInspection, TopicState
 from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.settings.credentials import Credential
 from cosmos_outbox.settings.environment import Settings
 from cosmos_outbox.settings.inspection import CannotCheck, Denied, UnusableConnection
+from cosmos_outbox.settings.subscribing import SubscriberSettings
+from cosmos_outbox.wiring.located import AnyService
 from cosmos_outbox.wiring.service import Service
 
 T = TypeVar("T")
@@ -24,11 +27,22 @@ _ROLES_TAKE_TIME = "a new role takes some minutes to work"
 
 
 @dataclass(frozen=True)
+class Cosmos:
+    """The account to check, and what the service needs there."""
+
+    connection: Connection
+    database: str
+    needed: tuple[cosmos_rules.Needed, ...]
+
+
+@dataclass(frozen=True)
 class Plan:
     """The settings to check, and the outage that the deployment must survive."""
 
-    settings: Settings
-    service: Service
+    settings: Settings | SubscriberSettings
+    service: AnyService
+    cosmos: Cosmos | None
+    """None: the service has no store there."""
     other_subscriptions: tuple[str, ...]
     """Subscriptions beside those of the service, which are checked in the same way."""
     survive: timedelta
@@ -121,35 +135,52 @@ async def check(plan: Plan, credential: Credential | None, clock: Clock = utc_no
     return [*_settings(plan), *cosmos, *servicebus]
 
 
+def plan_for(service: AnyService, values: Mapping[str, str], **others: Any) -> Plan:
+    """What is to be checked of a service with these settings. Raises Misconfigured."""
+    if isinstance(service, Service):
+        settings = service.settings(values)
+        needed = cosmos_rules.needed(settings, service)
+        return Plan(settings, service, Cosmos(settings.cosmos, settings.cosmos_database, needed), **others)
+    cosmos = None
+    if isinstance(service.store, CosmosDatabase):
+        names = service.store.names(values)
+        needed = cosmos_rules.needed_by_subscriber(names, service)
+        cosmos = Cosmos(names.connection, names.database, needed)
+    return Plan(service.settings(values), service, cosmos, **others)
+
+
 def _settings(plan: Plan) -> Iterator[Finding]:
     yield servicebus_rules.judge_event_ttl(plan.settings, plan.survive)
 
 
 async def _cosmos(plan: Plan, credential: Credential | None, clock: Clock) -> list[Finding]:
-    settings = plan.settings
+    cosmos = plan.cosmos
+    if cosmos is None:
+        return []
     findings: list[Finding] = []
     inspection: CosmosInspection | None = None
     try:
-        inspection = CosmosInspection(settings.cosmos, credential, settings.cosmos_database, clock)
+        inspection = CosmosInspection(cosmos.connection, credential, cosmos.database, clock)
         async with inspection:
             account = await inspection.account()
             findings += [cosmos_rules.consistency(account.consistency), cosmos_rules.write_regions(account)]
-            for need in cosmos_rules.needed(settings, plan.service):
-                findings += await _container(plan, inspection, need)
+            for need in cosmos.needed:
+                findings += await _container(plan, cosmos, inspection, need)
     except Denied as error:
-        findings.append(_COSMOS.denied(settings.cosmos, _COSMOS.service, error, "the account"))
+        findings.append(_COSMOS.denied(cosmos.connection, _COSMOS.service, error, "the account"))
     except CannotCheck as error:
-        findings.append(_COSMOS.unanswered(settings.cosmos, error))
+        findings.append(_COSMOS.unanswered(cosmos.connection, error))
     return [*findings, *cosmos_rules.clock(inspection.ahead if inspection else None)]
 
 
-async def _container(plan: Plan, inspection: CosmosInspection, need: cosmos_rules.Needed) -> list[Finding]:
-    connection = plan.settings.cosmos
+async def _container(
+    plan: Plan, cosmos: Cosmos, inspection: CosmosInspection, need: cosmos_rules.Needed
+) -> list[Finding]:
     try:
         state = await inspection.container(need.name)
     except Denied as error:
-        return [_COSMOS.denied(connection, need.subject, error, need.subject)]
-    findings = list(cosmos_rules.judge(need, state, plan.settings.cosmos_database))
+        return [_COSMOS.denied(cosmos.connection, need.subject, error, need.subject)]
+    findings = list(cosmos_rules.judge(need, state, cosmos.database))
     if plan.as_app and state is not None and state.partition_key == need.paths.paths:
         findings.append(
             await _try(
@@ -180,7 +211,7 @@ async def _topic(plan: Plan, inspection: ServiceBusInspection) -> list[Finding]:
     name = plan.settings.servicebus_topic
     try:
         topic = await inspection.topic(name)
-        findings = list(servicebus_rules.judge_topic(plan.settings, topic, plan.survive))
+        findings = list(_judged_topic(plan, topic))
         if topic is not None:
             for each in (*plan.subscriptions, *plan.other_subscriptions):
                 subscription = await inspection.subscription(name, each)
@@ -190,10 +221,27 @@ async def _topic(plan: Plan, inspection: ServiceBusInspection) -> list[Finding]:
     return findings
 
 
+def _judged_topic(plan: Plan, topic: TopicState | None) -> Iterator[Finding]:
+    """Another team's topic is that team's affair, as long as it is there."""
+    settings = plan.settings
+    if isinstance(settings, Settings):
+        yield from servicebus_rules.judge_topic(settings, topic, plan.survive)
+    elif topic is None:
+        yield wrong(
+            f"topic {settings.servicebus_topic}", "does not exist", "name the publisher's in SERVICEBUS_TOPIC"
+        )
+
+
 async def _try_as_app(plan: Plan, inspection: ServiceBusInspection) -> list[Finding]:
     topic = plan.settings.servicebus_topic
+    sends = isinstance(plan.service, Service)
     return [
-        await _try(lambda: inspection.try_sending(topic), f"topic {topic}", "Azure Service Bus Data Sender"),
+        *[
+            await _try(
+                lambda: inspection.try_sending(topic), f"topic {topic}", "Azure Service Bus Data Sender"
+            )
+            for _ in range(sends)
+        ],
         *[
             await _try(
                 partial(inspection.try_receiving, topic, subscription),

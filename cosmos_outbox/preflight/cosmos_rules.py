@@ -3,15 +3,20 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
+from cosmos_outbox.cosmos.inbox.store import CosmosNames
 from cosmos_outbox.cosmos.store.account import Account
 from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY, PartitionKeyPaths
 from cosmos_outbox.cosmos.upkeep.inspection import ContainerState
+from cosmos_outbox.inbox.form import EntryForm
 from cosmos_outbox.preflight.indexing import covers, covers_everything
 from cosmos_outbox.preflight.report import Finding, ok, unknown, warning, written, wrong
 from cosmos_outbox.settings.environment import Settings
+from cosmos_outbox.settings.names import named_after
 from cosmos_outbox.settings.own_container import OwnContainer
 from cosmos_outbox.wiring.service import Service, Subscriber
+from cosmos_outbox.wiring.subscribing import ForeignReadModel, SubscriberService
 
 CLOCK_TOLERANCE = timedelta(minutes=5)
 """Cosmos DB refuses a signature that is 15 minutes old; validators of tokens usually allow 5 minutes."""
@@ -88,14 +93,33 @@ def _of_calls_and_messages(settings: Settings, service: Service) -> Iterator[Nee
             queried=(),
         )
     if service.own is None or service.subscribers:
-        yield Needed(
-            settings.cosmos_set_aside_container,
-            "COSMOS_SET_ASIDE_CONTAINER",
-            PARTITION_KEY,
-            ttl_needed=True,
-            items_say_their_ttl=True,
-            queried=("/state", "/setAsideAt", "/triedAt", "/aggregateType", "/aggregateId"),
-        )
+        yield _set_aside(settings.cosmos_set_aside_container)
+
+
+def needed_by_subscriber(names: CosmosNames, service: SubscriberService) -> tuple[Needed, ...]:
+    """The containers of a service that only subscribes, in the database of its own."""
+    return (
+        _set_aside(names.set_aside),
+        *(
+            _kept(
+                names.container(each.name),
+                named_after(each.name, "CONTAINER").setting,
+                each.form if isinstance(each, ForeignReadModel) else None,
+            )
+            for each in service.subscribers
+        ),
+    )
+
+
+def _set_aside(container: str) -> Needed:
+    return Needed(
+        container,
+        "COSMOS_SET_ASIDE_CONTAINER",
+        PARTITION_KEY,
+        ttl_needed=True,
+        items_say_their_ttl=True,
+        queried=("/state", "/setAsideAt", "/triedAt", "/aggregateType", "/aggregateId"),
+    )
 
 
 def _feed(settings: Settings, service: Service) -> Needed:
@@ -106,14 +130,28 @@ def _feed(settings: Settings, service: Service) -> Needed:
         service.paths,
         ttl_needed=True,
         items_say_their_ttl=own is None,
-        queried=("/type", "/data/deleted") if own is None else ("/type", "/aggregateType", "/aggregateId"),
+        queried=("/type", "/data/deleted") if own is None else _queried_beside_events(service),
         own=own,
     )
 
 
+def _queried_beside_events(service: Service) -> tuple[str, ...]:
+    found = [
+        path
+        for each in service.subscribers
+        if each.form is not None and each.documents is not None
+        for path in (each.documents.id, *each.documents.where)
+        if path != "/id"
+    ]
+    return tuple(dict.fromkeys(("/type", "/aggregateType", "/aggregateId", *found)))
+
+
 def _subscriber(settings: Settings, of: Subscriber) -> Needed:
-    """The container of a subscriber: by what it is queried follows from what the subscriber is."""
-    form = of.form
+    return _kept(settings.name(of.container), of.container.setting, of.form)
+
+
+def _kept(container: str, setting: str, form: EntryForm[Any] | None) -> Needed:
+    """The container of a subscriber: by what it is queried follows from its form; None: it has effects."""
     if form is None:
         queried: tuple[str, ...] = (
             "/subscriber",
@@ -129,8 +167,8 @@ def _subscriber(settings: Settings, of: Subscriber) -> Needed:
         queried = ("/deleted", *(f"/search/{name}" for name in form.search))
         composite = tuple((f"/search/{name}", "/id") for name in form.sorted_by)
     return Needed(
-        settings.name(of.container),
-        of.container.setting,
+        container,
+        setting,
         PARTITION_KEY,
         ttl_needed=True,
         items_say_their_ttl=True,
@@ -166,7 +204,7 @@ def write_regions(account: Account) -> Finding:
         "it takes writes in several regions, and the last writer wins: changes overwrite one another in silence, "
         "sequences are given twice, and a lease has two owners",
         "turn multi-region writes off; read regions and a failover between them are no problem "
-        "(docs/operations/regions.md)",
+        "(docs/operate/regions.md)",
     )
 
 

@@ -7,6 +7,7 @@ from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS, WAIT_SECONDS
 from cosmos_outbox.preflight.report import Finding, ok, warning, written, wrong
 from cosmos_outbox.servicebus.inspection import SubscriptionState, TopicState
 from cosmos_outbox.settings.environment import Settings
+from cosmos_outbox.settings.subscribing import SubscriberSettings
 
 MOST_DELIVERIES = 2000
 """The largest max delivery count that the service takes."""
@@ -61,7 +62,7 @@ def judge_subscription(name: str, state: SubscriptionState | None, survive: time
     yield _auto_delete(subject, state.deleted_when_idle_for)
 
 
-def judge_event_ttl(settings: Settings, survive: timedelta) -> Finding:
+def judge_event_ttl(settings: Settings | SubscriberSettings, survive: timedelta) -> Finding:
     """Whether events are kept for longer than the outage."""
     ttl, call = timedelta(seconds=settings.event_ttl_seconds), timedelta(seconds=LONGEST_CALL_SECONDS)
     if ttl < 2 * call:

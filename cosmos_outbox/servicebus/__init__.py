@@ -1,1 +1,8 @@
-"""The broker: Service Bus through the asynchronous SDK. No other package imports ``azure.servicebus``."""
+"""The broker: Service Bus through the asynchronous SDK. No other package imports ``azure.servicebus``.
+
+Raises Misconfigured when it is imported where the SDK is not installed.
+"""
+
+from cosmos_outbox.settings.extras import needed
+
+needed("servicebus")

@@ -17,7 +17,6 @@ from azure.servicebus import NEXT_AVAILABLE_SESSION
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSession
 from azure.servicebus.exceptions import OperationTimeoutError, SessionCannotBeLockedError
 
-from cosmos_changefeed import Pulse
 from cosmos_outbox.inbox.errors import StoreAway
 from cosmos_outbox.inbox.set_aside import Delivery
 from cosmos_outbox.outbox.once_a_minute import OnceAMinute
@@ -25,6 +24,7 @@ from cosmos_outbox.outbox.unit_of_work import utc_now
 from cosmos_outbox.servicebus.bodies import body_of
 from cosmos_outbox.servicebus.errors import SDK_ERRORS, verdict
 from cosmos_outbox.servicebus.in_time import in_time
+from cosmos_outbox.servicebus.pulse import Pulse
 from cosmos_outbox.servicebus.received import delivery_of, handling
 
 IDLE_SECONDS = 0.5

@@ -26,6 +26,13 @@ class Named:
         return name
 
 
+def named_after(name: str, what: str, given: Named | str | None = None) -> Named:
+    """What a read model or an effect calls its container, say: after itself, unless it is given a name."""
+    if isinstance(given, Named):
+        return given
+    return Named(f"{name.upper().replace('-', '_')}_{what}", given or name)
+
+
 @dataclass(frozen=True)
 class Names:
     """What one service calls its database, containers and topic, unless a setting says otherwise.

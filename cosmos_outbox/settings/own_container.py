@@ -6,7 +6,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class OwnContainer:
-    """A container that holds a team's own documents, and beside each the events that its changes raise."""
+    """A container that holds a team's own documents, and beside each the events that its changes raise.
+
+    Raises ValueError: it could not hold events, or events could not be numbered in it.
+    """
 
     partition_key: str | Sequence[str]
     """Its partition key path, such as ``/tenantId``; of a hierarchical key the list of its paths."""
@@ -27,3 +30,15 @@ class OwnContainer:
     def paths(self) -> tuple[str, ...]:
         """The paths of the partition key."""
         return (self.partition_key,) if isinstance(self.partition_key, str) else tuple(self.partition_key)
+
+
+@dataclass(frozen=True)
+class OwnDocuments:
+    """Which of a team's own documents are the aggregates of one type: a read model is healed from these."""
+
+    where: Mapping[str, str | int | bool]
+    """What stands at a path in each of them, and in no other document: ``{"/type": "booking"}``. To be indexed."""
+    id: str = "/id"
+    """Where the aggregate's id stands."""
+    deleted: str = "/deleted"
+    """Is true in the document of an aggregate that was deleted, as long as that document is there."""

@@ -8,8 +8,9 @@
 ``404-may-be-old``     From another publisher 404 may be the answer of a replica that lags, and proves nothing until it
                        has been the only answer for ``GONE_AFTER_SECONDS``: until then the message waits.
 ``410-is-proof``       410 says that the aggregate was there and is deleted: no older state says that.
-``away-or-its-own``    No answer, 401, 403, 408, 429 and 5xx hit every aggregate alike, and are waited for; another
-                       status hits this one.
+``away-or-its-own``    No answer, 3xx, 401, 403, 408, 429 and 5xx hit every aggregate alike, and are waited for;
+                       another status hits this one. No redirection is followed: an API behind a sign-in sends every
+                       caller to a page, and the key is for the API alone.
 =====================  ==============================================================================================
 
 Not ``asked-for-newest``, a 200 may be old too: a deleted aggregate is then found by the sweep, later, and an event
@@ -20,15 +21,16 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from urllib.parse import quote
-
-import aiohttp
 
 from cosmos_outbox.inbox.entry import Found
 from cosmos_outbox.inbox.errors import SourceBehind, StoreAway
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.settings.names import Named
+
+if TYPE_CHECKING:
+    import aiohttp
 
 S = TypeVar("S")
 
@@ -48,13 +50,16 @@ _GONE = 410
 
 @dataclass(frozen=True)
 class HttpApi(Generic[S]):
-    """Declares a publisher's API as the source: ``GET <address>/<id>`` answers with the aggregate as JSON."""
+    """Declares a publisher's API as the source: ``GET <address>/<id>`` answers with the aggregate as JSON.
+
+    A call has 10 seconds, and a process four calls at a time. No answer, 401, 403, 408, 429 and 5xx are waited for.
+    """
 
     address: Named
     """The setting with the address, and its value where nobody sets it: ``https://people.example/api/people``."""
     state_of: Callable[[Mapping[str, Any]], S]
     """The subscriber's state of an answer."""
-    sequence: str = "lastSequence"
+    sequence: str = "sequence"
     """The answer's field with the sequence of the aggregate's newest event."""
     answers_newest: bool = False
     """Whether ``Cache-Control: no-cache`` gets the newest state, as the calls of this library's resources do."""
@@ -78,7 +83,7 @@ class HttpSource(Generic[S]):
     clock: Callable[[], float] = time.monotonic
     _missing: dict[AggregateKey, float] = field(default_factory=dict, repr=False)
     """Since when each was answered with 404, and with nothing else."""
-    _session: aiohttp.ClientSession | None = None
+    _session: "aiohttp.ClientSession | None" = None
     _places: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_ONCE), repr=False)
 
     async def read(self, key: AggregateKey) -> Found[S] | None:
@@ -100,13 +105,15 @@ class HttpSource(Generic[S]):
             await self._session.close()
 
     async def _ask(self, key: AggregateKey, headers: Mapping[str, str]) -> tuple[int, Found[S] | None]:
+        import aiohttp  # noqa: PLC0415 - slow to import, and an app that only declares a source does not need it
+
         if self._session is None:
             self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(CALL_SECONDS))
         url, body = f"{self.address}/{quote(key.id, safe='')}", None
         try:
             async with (
                 self._places,
-                self._session.get(url, headers={**self.headers, **headers}) as answer,
+                self._session.get(url, headers={**self.headers, **headers}, allow_redirects=False) as answer,
             ):
                 status, after = answer.status, answer.headers.get("Retry-After", "")
                 if status == 200:
@@ -120,8 +127,8 @@ class HttpSource(Generic[S]):
             return status, self._found(key, body)
         if status in (404, _GONE):
             return status, None
-        if status in _AWAY or status >= 500:
-            pause = float(after) if after.isdigit() else 1.0
+        if status in _AWAY or 300 <= status < 400 or status >= 500:
+            pause = float(after) if after.isascii() and after.isdigit() else 1.0
             raise StoreAway(f"the publisher's API answers {status}", retry_after_seconds=pause)
         raise SourceBehind(f"the publisher's API answers {status} for {key}")
 

@@ -26,6 +26,7 @@ CREATE TABLE IF NOT EXISTS entries (
     form INTEGER NOT NULL, state TEXT, search TEXT NOT NULL,
     applied_at TEXT NOT NULL, late_seconds REAL, blocked_since TEXT, expires_at TEXT,
     PRIMARY KEY (name, id)) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS entries_that_expire ON entries (name, expires_at) WHERE expires_at IS NOT NULL;
 CREATE TABLE IF NOT EXISTS records (
     subscription TEXT NOT NULL, id TEXT NOT NULL, version TEXT NOT NULL, state TEXT NOT NULL, reason TEXT NOT NULL,
     set_aside_at TEXT NOT NULL, tried INTEGER NOT NULL, attempts INTEGER NOT NULL, message_id TEXT NOT NULL,
@@ -33,6 +34,22 @@ CREATE TABLE IF NOT EXISTS records (
     sequence INTEGER, body BLOB, properties TEXT, expires_at TEXT,
     PRIMARY KEY (subscription, id)) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS records_by_state ON records (subscription, state, aggregate_id);
+CREATE INDEX IF NOT EXISTS records_as_tried ON records (subscription, tried);
+CREATE INDEX IF NOT EXISTS records_that_expire ON records (expires_at) WHERE expires_at IS NOT NULL;
+CREATE TABLE IF NOT EXISTS markers (
+    subscriber TEXT NOT NULL, aggregate_type TEXT NOT NULL, aggregate_id TEXT NOT NULL, version TEXT NOT NULL,
+    last INTEGER, waiting INTEGER NOT NULL, running TEXT, written INTEGER NOT NULL,
+    PRIMARY KEY (subscriber, aggregate_type, aggregate_id)) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS markers_as_written ON markers (subscriber, written);
+CREATE TABLE IF NOT EXISTS marks (
+    subscriber TEXT NOT NULL, aggregate_type TEXT NOT NULL, aggregate_id TEXT NOT NULL, event_id TEXT NOT NULL,
+    version TEXT NOT NULL, effect_id TEXT NOT NULL, state TEXT NOT NULL, at TEXT NOT NULL, sequence INTEGER,
+    holds INTEGER NOT NULL, document TEXT NOT NULL, expires_at TEXT,
+    PRIMARY KEY (subscriber, aggregate_type, aggregate_id, event_id)) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS marks_by_state ON marks (subscriber, state, at, effect_id);
+CREATE UNIQUE INDEX IF NOT EXISTS marks_by_effect ON marks (effect_id);
+CREATE INDEX IF NOT EXISTS marks_that_expire ON marks (expires_at) WHERE expires_at IS NOT NULL;
+CREATE TABLE IF NOT EXISTS keys (name TEXT NOT NULL PRIMARY KEY, key TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS progress (
     name TEXT NOT NULL PRIMARY KEY, version TEXT NOT NULL, saved_at TEXT NOT NULL, document TEXT NOT NULL
     ) WITHOUT ROWID;
@@ -78,12 +95,17 @@ class Database:
         if self._connection is None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None)
-            connection.row_factory = sqlite3.Row
-            connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute(
-                "PRAGMA synchronous=FULL"
-            )  # a message is completed only after what it did is on disk
-            connection.executescript(_SCHEMA)
+            try:
+                connection.row_factory = sqlite3.Row
+                connection.execute("PRAGMA journal_mode=WAL")
+                # A message is completed only after what it did is on disk.
+                connection.execute("PRAGMA synchronous=FULL")
+                # What is erased is overwritten: a deleted person's name is not left in a free page.
+                connection.execute("PRAGMA secure_delete=ON")
+                connection.executescript(_SCHEMA)
+            except BaseException:
+                connection.close()
+                raise
             self._connection = connection
         return self._connection
 

@@ -12,7 +12,7 @@ from cosmos_outbox.inbox.errors import NotSetAside, RecordChanged
 from cosmos_outbox.inbox.set_aside import Delivery, Record, RecordPage, RecordState
 from cosmos_outbox.inbox.state import utc_now
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.outbox.errors import UnknownContinuation
+from cosmos_outbox.lists import continuation
 from cosmos_outbox.sqlite.database import Database
 
 _OPEN = "subscription = :subscription AND state IN ('waiting', 'refused')"
@@ -63,17 +63,17 @@ class SqliteSetAside:
 
     async def page(self, size: int, continuation_token: str | None) -> RecordPage:
         """A page of open records. Raises UnknownContinuation, StoreAway."""
-        try:
-            at, last = json.loads(continuation_token) if continuation_token is not None else ("", "")
-        except (ValueError, TypeError):
-            raise UnknownContinuation(
-                "the list cannot go on from this token: begin with the first page"
-            ) from None
+        scope = f"{self.database.path}/{self.subscription}/set-aside"
+        at, last = "", ""
+        if continuation_token:
+            at, last = json.loads(continuation.unseal(scope, continuation_token))
         where = f"{_OPEN} AND (set_aside_at, id) > (:at, :last)"
         found = await self._list(where, "set_aside_at, id", {"at": at, "last": last}, size + 1)
         items = found[:size]
-        more = json.dumps([items[-1].set_aside_at.isoformat(), items[-1].id]) if len(found) > size else None
-        return RecordPage(items, more)
+        if len(found) == len(items):
+            return RecordPage(items, None)
+        more = json.dumps([items[-1].set_aside_at.isoformat(), items[-1].id])
+        return RecordPage(items, continuation.seal(scope, more))
 
     async def count(self, state: RecordState) -> int:
         """How many records are in this state. Raises StoreAway."""

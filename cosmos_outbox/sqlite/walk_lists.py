@@ -2,17 +2,16 @@
 
 import json
 import sqlite3
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
 from uuid import uuid4
 
 from cosmos_outbox.inbox.errors import EntryChanged
-from cosmos_outbox.inbox.progress import Counts, Seen, SeenPage, Side, WalkProgress
+from cosmos_outbox.inbox.progress import Seen, SeenPage, WalkProgress
 from cosmos_outbox.inbox.state import utc_now
+from cosmos_outbox.inbox.stored import progress_document, progress_of, text_or_none, time_or_none
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.sqlite.database import Database
-from cosmos_outbox.sqlite.entries import text_or_none, time_or_none
 
 _PAGE = 100
 _ENTRIES = "SELECT * FROM entries WHERE name = ? AND state IS NOT NULL AND id > ? ORDER BY id LIMIT ?"
@@ -56,45 +55,12 @@ class SqliteLists:
         row = await self.database.run(lambda connection: connection.execute(query, (self._key,)).fetchone())
         if row is None:
             return None
-        saved = json.loads(row["document"])
-        last = saved["lastCounts"]
-        return WalkProgress(
-            began_at=datetime.fromisoformat(saved["beganAt"]),
-            side=Side(saved["side"]) if saved["side"] else None,
-            position=saved["position"],
-            counts=Counts(**saved["counts"]),
-            last_counts=Counts(**last) if last else None,
-            last_ended_at=time_or_none(saved["lastEndedAt"]),
-            version=row["version"],
-            form=saved["form"],
-            moved_at=time_or_none(saved["movedAt"]),
-            claimed_until=time_or_none(saved["claimedUntil"]),
-            since=time_or_none(saved["since"]),
-            until=time_or_none(saved["until"]),
-            left=tuple(AggregateKey(*key) for key in saved["left"]),
-            stands_at=time_or_none(saved["standsAt"]),
-            as_of=utc_now(),
-        )
+        return progress_of(json.loads(row["document"]), row["version"], utc_now())
 
     async def save(self, progress: WalkProgress) -> WalkProgress:
         """Save the progress; with its new version. Raises EntryChanged, StoreAway."""
         version = uuid4().hex
-        document: dict[str, Any] = {
-            "beganAt": progress.began_at.isoformat(),
-            "side": progress.side.value if progress.side else None,
-            "position": progress.position,
-            "counts": asdict(progress.counts),
-            "lastCounts": asdict(progress.last_counts) if progress.last_counts else None,
-            "form": progress.form,
-            "lastEndedAt": text_or_none(progress.last_ended_at),
-            "movedAt": text_or_none(progress.moved_at),
-            "claimedUntil": text_or_none(progress.claimed_until),
-            "since": text_or_none(progress.since),
-            "until": text_or_none(progress.until),
-            "left": [[key.type, key.id] for key in progress.left],
-            "standsAt": text_or_none(progress.stands_at),
-        }
-        row = self._key, version, utc_now().isoformat(), json.dumps(document)
+        row = self._key, version, utc_now().isoformat(), json.dumps(progress_document(progress))
 
         def write(connection: sqlite3.Connection) -> None:
             found = connection.execute("SELECT version FROM progress WHERE name = ?", (self._key,)).fetchone()

@@ -2,8 +2,8 @@
 
 Without a setting nothing of the SDK is imported. Where the host's worker, or anybody else, has set up the SDK before,
 its exporters are used and none are added: nothing is sent twice. Metrics and traces are exported here; the log lines
-are the host's affair (``docs/decisions/0020-telemetry.md``). Queues are bounded, exports run in threads of their own,
-and an endpoint that is away costs one log line a minute.
+are the host's affair (``docs/internals/decisions/0020-telemetry.md``). Queues are bounded, exports run in threads of
+their own, and an endpoint that is away costs one log line a minute.
 """
 
 import asyncio
@@ -20,6 +20,7 @@ from opentelemetry import metrics, trace
 from cosmos_outbox.outbox.once_a_minute import OnceAMinute
 from cosmos_outbox.settings.environment import TelemetrySettings
 from cosmos_outbox.settings.errors import Misconfigured
+from cosmos_outbox.settings.extras import needed
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics import MeterProvider
@@ -73,7 +74,7 @@ _exporting: Exporting | None = None
 def export(settings: TelemetrySettings, service: str) -> Exporting | None:
     """Set up the SDK at the first call of the process. None: nobody asks for it, or somebody else has done it.
 
-    Raises Misconfigured: the connection string is none.
+    Raises Misconfigured: the connection string is none, or the extra telemetry is not installed.
     """
     global _exporting  # noqa: PLW0603 - the API's providers are the process's as well
     if _exporting is None and settings.wanted:
@@ -82,6 +83,7 @@ def export(settings: TelemetrySettings, service: str) -> Exporting | None:
 
 
 def _set_up(settings: TelemetrySettings, service: str) -> Exporting | None:
+    needed("telemetry")
     from opentelemetry.sdk.metrics import MeterProvider  # noqa: PLC0415 - slow to import, and mostly not needed
     from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader  # noqa: PLC0415
     from opentelemetry.sdk.resources import Resource  # noqa: PLC0415

@@ -4,28 +4,24 @@ Nobody lists these places for it: they are those that the service declares, so t
 not forgotten.
 """
 
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from cosmos_outbox.cosmos.upkeep.erasure import ParkedEraser, PartitionEraser, Remains, SetAsideEraser
-from cosmos_outbox.inbox.effect_operator import EffectOperator, OpenEffect
 from cosmos_outbox.inbox.entry import Entry, Stamp
-from cosmos_outbox.inbox.errors import Contended, EntryChanged, NotInTurn, NotSetAside
+from cosmos_outbox.inbox.errors import Contended, EntryChanged
 from cosmos_outbox.inbox.state import ATTEMPTS, StateInbox
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.operations.erasing import Eraser
-from cosmos_outbox.operations.leaving import REASON
 from cosmos_outbox.outbox.erasable import Erasable
 from cosmos_outbox.outbox.errors import AggregateNotFound
 from cosmos_outbox.outbox.unit_of_work import Origin, utc_now
+from cosmos_outbox.wiring.own_erasing import give_up
 from cosmos_outbox.wiring.service import Wired
 
 if TYPE_CHECKING:
     from cosmos_outbox.servicebus.dead_letters import Collected
-
-_EFFECTS_AT_ONCE = 100
 
 
 def wire_eraser(wired: Wired, of: Erasable) -> Eraser:
@@ -91,7 +87,7 @@ class _Places:
             if each.read_model is not None:
                 emptied = await _empty_entry(each.read_model.inbox, key) or emptied
             if each.effects is not None:
-                emptied = await _give_up(each.effects, key) or emptied
+                emptied = await give_up(each.effects, key) or emptied
         return emptied
 
 
@@ -111,29 +107,3 @@ async def _empty_entry(inbox: StateInbox[Any], key: AggregateKey) -> bool:
             continue
         return True
     raise Contended(f"the entry of {key} changed each time: run the same command again")
-
-
-async def _give_up(operator: EffectOperator, key: AggregateKey) -> bool:
-    """Give up the effects of the aggregate that nobody is done with, in their order: a waiting one holds its event."""
-    found = [each async for each in _open_effects(operator) if each.aggregate == key]
-    for each in sorted(found, key=lambda effect: effect.mark.sequence or 0):
-        try:
-            try:
-                await operator.discard(each.id, REASON)
-            except NotInTurn:
-                await operator.pass_missing(each.id, REASON)
-                await operator.discard(each.id, REASON)
-        except NotSetAside:  # it took place meanwhile
-            continue
-    return bool(found)
-
-
-async def _open_effects(operator: EffectOperator) -> AsyncIterator[OpenEffect]:
-    token = None
-    while True:
-        page = await operator.page(_EFFECTS_AT_ONCE, token)
-        for each in page.items:
-            yield each
-        token = page.continuation_token
-        if token is None:
-            return

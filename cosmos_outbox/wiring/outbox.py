@@ -23,7 +23,6 @@ from cosmos_outbox.operations.aggregate_past import AggregatePast
 from cosmos_outbox.operations.dependencies import LOOK_SECONDS, Dependency
 from cosmos_outbox.operations.forwarding import Forwarding
 from cosmos_outbox.operations.instance import Instance
-from cosmos_outbox.operations.own_erasing import OwnEraser
 from cosmos_outbox.operations.recent import Recent
 from cosmos_outbox.operations.relay_status import RelayObserver
 from cosmos_outbox.operations.shedding import LoadShedder
@@ -84,8 +83,6 @@ class Outbox:
     """Closes all clients."""
     transactions: Transactions | None = None
     """In a container of the team's own; None: the service declares none."""
-    own_events: OwnEraser | None = None
-    """Erases events from such a container."""
 
     def transaction(
         self, partition_key: Value | Sequence[Value], *, origin: Origin | None = None
@@ -169,12 +166,8 @@ def wire_outbox(settings: Settings, names: WireNames) -> Outbox:
     )
     if names.own is None:
         return made
-    parked = container_of(settings.cosmos_parked_container)
-    return replace(
-        made,
-        transactions=Transactions(container, names.own, settings.event_ttl_seconds, on_commit),
-        own_events=OwnEraser(observer, parking, container, parked),
-    )
+    own = Transactions(container, names.own, settings.event_ttl_seconds, on_commit)
+    return replace(made, transactions=own)
 
 
 def _cosmos(settings: Settings, resources: AsyncExitStack) -> CosmosClient:

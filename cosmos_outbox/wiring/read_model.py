@@ -9,71 +9,76 @@ from typing import Any, Protocol, TypeVar
 
 from pydantic import BaseModel
 
+from cosmos_outbox.cosmos.inbox.documents import SourceDocuments
 from cosmos_outbox.cosmos.inbox.entries import CosmosEntries
-from cosmos_outbox.cosmos.inbox.listing import EntryListing
+from cosmos_outbox.cosmos.inbox.listing import CosmosItems
+from cosmos_outbox.cosmos.inbox.own_source import OwnSource
 from cosmos_outbox.cosmos.inbox.source import CosmosSource
 from cosmos_outbox.cosmos.inbox.walk_lists import CosmosLists
-from cosmos_outbox.cosmos.store.token_key import TokenKey
+from cosmos_outbox.cosmos.store.container import Container
+from cosmos_outbox.cosmos.store.token_key import token_key
 from cosmos_outbox.inbox.decision import Projection
 from cosmos_outbox.inbox.form import EntryForm
+from cosmos_outbox.inbox.ports import Source
 from cosmos_outbox.inbox.reading import MessageReader
 from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS
 from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.inbox.sweep import Sweep
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.lists.listing import EntryListing
 from cosmos_outbox.settings.environment import TTL_MAX, Settings
-from cosmos_outbox.settings.names import Named
 from cosmos_outbox.wiring.kept import ReadModel
 from cosmos_outbox.wiring.outbox import Outbox
-from cosmos_outbox.wiring.subscription import Subscription, wire_subscriber
+from cosmos_outbox.wiring.subscription import Subscribes, Subscription, wire_subscriber
 
 S = TypeVar("S", bound=BaseModel)
 
 
-class DeclaredReadModel(Protocol[S]):
+class DeclaredReadModel(Subscribes, Protocol[S]):
     """What a service declares of a read model: see :class:`cosmos_outbox.wiring.service.ReadModelOf`."""
 
-    @property
-    def aggregate_type(self) -> str: ...
-    @property
-    def untyped(self) -> bool: ...
-    @property
-    def subscription(self) -> Named: ...
-    @property
-    def container(self) -> Named: ...
     @property
     def form(self) -> EntryForm[S]: ...
     @property
     def state_of(self) -> Callable[[Mapping[str, Any]], S]: ...
     @property
     def project(self) -> Projection[S]: ...
+    @property
+    def documents(self) -> SourceDocuments | None: ...
 
 
 def wire_read_model(settings: Settings, outbox: Outbox, of: DeclaredReadModel[S]) -> Subscription:
     """Build a read model over the service's own container, and its subscriber. Opens no connection."""
     container = settings.name(of.container)
-    entries = outbox.container(container)
+    entries, sources = outbox.container(container), outbox.container(settings.cosmos_container)
 
     async def list_blocked() -> Collection[AggregateKey]:
         return [marker.aggregate for marker in await outbox.observer.lot.list_blocked()]
 
     inbox = StateInbox(
         CosmosEntries(entries, of.form, tombstone_seconds(settings)),
-        CosmosSource(outbox.container(settings.cosmos_container), of.state_of),
+        _source(sources, outbox, of),
         of.project,
     )
 
     def lists(walk: str) -> CosmosLists:
-        sources = outbox.container(settings.cosmos_container)
-        return CosmosLists(entries, sources, of.aggregate_type, walk, of.form.version)
+        documents = of.documents or SourceDocuments.of_library(of.aggregate_type)
+        return CosmosLists(entries, sources, documents, walk, of.form.version)
 
     scope = f"{settings.cosmos.address}/{settings.cosmos_database}/{container}"
     reader = MessageReader(of.aggregate_type, untyped=of.untyped)
     tombstones = timedelta(seconds=settings.event_ttl_seconds)
     sweep = Sweep(inbox, lists("sweep"), lists("sweep-changes"), list_blocked, tombstones)
-    model = ReadModel(inbox, sweep, EntryListing(entries, of.form, scope, TokenKey(entries)), lists)
+    listing = EntryListing(CosmosItems(entries), of.form, scope, token_key(entries))
+    model = ReadModel(inbox, sweep, listing, lists)
     subscriber = wire_subscriber(settings, outbox, settings.name(of.subscription), reader.read, inbox.handle)
     return Subscription(subscriber, read_model=model)
+
+
+def _source(container: Container, outbox: Outbox, of: DeclaredReadModel[S]) -> Source[S]:
+    if of.documents is None:
+        return CosmosSource(container, of.state_of)
+    return OwnSource(container, outbox.feed, of.documents, of.state_of)
 
 
 class Lasting(Protocol):

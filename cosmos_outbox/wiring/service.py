@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pydantic import BaseModel
 
+from cosmos_outbox.cosmos.inbox.documents import SourceDocuments
 from cosmos_outbox.cosmos.own.numbering import Numbering
 from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY, PartitionKeyPaths
 from cosmos_outbox.inbox.decision import Projection
@@ -24,15 +25,15 @@ from cosmos_outbox.outbox.aggregates import Aggregates
 from cosmos_outbox.outbox.erasable import Delete, Erasable
 from cosmos_outbox.outbox.event import DomainEvent
 from cosmos_outbox.settings.environment import Settings, load
-from cosmos_outbox.settings.errors import Misconfigured
-from cosmos_outbox.settings.names import Named, Names
-from cosmos_outbox.settings.own_container import OwnContainer
+from cosmos_outbox.settings.names import Named, Names, named_after
+from cosmos_outbox.settings.own_container import OwnContainer, OwnDocuments
 from cosmos_outbox.settings.wire_names import WireNames
 from cosmos_outbox.wiring.outbox import Outbox, wire_outbox
 from cosmos_outbox.wiring.per_process import OnePerProcess
 from cosmos_outbox.wiring.subscription import Subscription
 
 if TYPE_CHECKING:
+    from cosmos_outbox.operations.own_erasing import OwnEraser
     from cosmos_outbox.wiring.kept import ReadModel
 
 S = TypeVar("S", bound=BaseModel)
@@ -53,6 +54,8 @@ class ReadModelOf(Generic[S]):
     """The entry's state of an aggregate's stored ``data``: an entry that lacks an event is read anew from there."""
     project: Projection[S]
     untyped: bool
+    documents: SourceDocuments | None = None
+    """Of the aggregates, in a container of the team's own; None: they are the library's."""
 
     def wire(self, settings: Settings, outbox: Outbox) -> Subscription:
         """Its subscriber, with the sweep that finds what no event tells. Opens no connection."""
@@ -109,6 +112,19 @@ class Wired:
         """What the service subscribes to, by the names of its read models and effects."""
         return {each.name: each.wire(self.settings, self.outbox) for each in self.service.subscribers}
 
+    @cached_property
+    def own_events(self) -> "OwnEraser":
+        """Erases the events of a team's own aggregates. Raises ValueError: the service declares no OwnContainer."""
+        from cosmos_outbox.wiring.own_erasing import wire_own_eraser  # noqa: PLC0415 - where something is erased
+
+        if self.service.own is None:
+            raise ValueError(
+                "the service declares no OwnContainer: its aggregates are erased as erases() declares"
+            )
+        kinds = {each.name: each.aggregate_type for each in self.service.subscribers}
+        kept = [(kinds[name], each) for name, each in self.subscriptions.items()]
+        return wire_own_eraser(self.settings, self.outbox, kept)
+
     def read_model(self, of: ReadModelOf[S]) -> "ReadModel[S]":
         """What keeps a read model, and lists its entries. Raises KeyError: the service does not declare it."""
         made = self.subscriptions[of.name].read_model
@@ -118,18 +134,24 @@ class Wired:
 
 @dataclass(frozen=True)
 class Service:
-    """A service that keeps aggregates and publishes their events.
+    """A service that keeps aggregates, or documents of the team's own, and publishes their events.
 
-    ``name`` stands in the CloudEvents ``source`` of every event (``/name``): never change it once events are sent.
+    Its declaration opens nothing. Call it, ``service()``, inside the running loop for the service of this process:
+    ``service().aggregates`` stores and reads, ``service().outbox.transaction(key)`` writes documents of the team's own,
+    ``service().read_model(declared).listing`` lists. Raises ValueError: what is declared cannot be right.
     """
 
     name: str
+    """It stands in the CloudEvents ``source`` of every event (``/name``): never change it once events are sent."""
     aggregates: Sequence[type[Aggregate[Any]]] = ()
+    """The classes, each with an ``aggregate_type`` of its own; all are stored in one container."""
     names: Names = field(default_factory=Names)
+    """What its containers and its topic are called, unless a setting says otherwise."""
     untyped: str | None = None
     """The aggregate type of events that were stored without one; None: there are no such events."""
     own: OwnContainer | None = None
-    """What is known of a container with documents of the team's own, in which :meth:`transaction` stores events too."""
+    """What is known of a container with documents of the team's own, beside which events are stored; then it has no
+    aggregates."""
     subscribers: list[Subscriber] = field(default_factory=list, init=False)
     erasables: list[Erasable] = field(default_factory=list, init=False)
 
@@ -143,7 +165,8 @@ class Service:
             if self.aggregates:
                 raise ValueError(
                     f"{self.name} has aggregates and a container of the team's own: declare two services, each with a "
-                    "container and a name"
+                    "container and a name, of which one follows the other's events. What must be stored together goes "
+                    "into documents of the team's own"
                 )
             PartitionKeyPaths.beside_events(self.own.paths)
             Numbering(self.own.aggregates)
@@ -168,22 +191,24 @@ class Service:
         form: EntryForm[S],
         state_of: Callable[[Mapping[str, Any]], S],
         project: Projection[S],
+        source: OwnDocuments | None = None,
         subscription: Named | str | None = None,
         container: Named | str | None = None,
     ) -> ReadModelOf[S]:
-        """Declare a read model of this service's own aggregates.
+        """Declare a read model of this service's own aggregates: each event applied once, in order, gaps healed.
 
         ``name``: of the subscription, of the container and of the functions, unless the two are named.
+        ``of``: the aggregates. ``form``: how an entry is stored and found. ``state_of``: the entry of an aggregate's
+        stored ``data``. ``project``: the entry after an event, or None where the aggregate itself has to be read. Both
+        may be called again for the same event, and do no I/O. ``source``: in a container of the team's own the
+        documents of the aggregates; ``state_of`` gets such a document. Raises ValueError: the name is taken, or the
+        source does not fit the service.
         """
-        if self.own is not None:
-            raise ValueError(
-                f"{self.name} keeps documents of the team's own, which a read model cannot be healed from: keep the "
-                "read model in a service of its own that subscribes, or declare an effect"
-            )
         kind = of if isinstance(of, str) else of.aggregate_type
+        documents = SourceDocuments.declared(self.own, kind, source)
         declared = ReadModelOf(
-            name, kind, _named(name, "SUBSCRIPTION", subscription), _named(name, "CONTAINER", container),
-            form, state_of, project, untyped=self.untyped == kind,
+            name, kind, named_after(name, "SUBSCRIPTION", subscription), named_after(name, "CONTAINER", container),
+            form, state_of, project, untyped=self.untyped == kind, documents=documents,
         )  # fmt: skip
         self._add(declared)
         return declared
@@ -195,18 +220,22 @@ class Service:
         of: type[Aggregate[Any]] | str,
         subscription: Named | str | None = None,
         container: Named | str | None = None,
-        unsure: Unsure = Unsure.RUN_AGAIN,
+        repeatable: bool = True,
     ) -> Callable[[Effect], EffectOf]:
         """Declare an effect: the decorated function runs for each event, in the order of its aggregate.
 
         It is asked for at least once: a process that dies between the effect and its record runs it again, or leaves it
-        to an operator, as ``unsure`` says. Give the event's id to the other side as its idempotency key.
+        to an operator where it is not ``repeatable``. Give the event's id to the other side as its idempotency key. The
+        function has 30 seconds; it raises EffectAway where the other side is away, and EffectNotDone where it refuses
+        this one. Raises ValueError: the name is taken.
         """
         kind = of if isinstance(of, str) else of.aggregate_type
 
+        unsure = Unsure.RUN_AGAIN if repeatable else Unsure.SET_ASIDE
+
         def declare(run: Effect) -> EffectOf:
             declared = EffectOf(
-                name, kind, _named(name, "SUBSCRIPTION", subscription), _named(name, "CONTAINER", container),
+                name, kind, named_after(name, "SUBSCRIPTION", subscription), named_after(name, "CONTAINER", container),
                 run, unsure, untyped=self.untyped == kind,
             )  # fmt: skip
             self._add(declared)
@@ -220,15 +249,16 @@ class Service:
         *,
         delete: Delete[A],
         remains: Callable[[Any], AggregateState],
-        kept: Collection[type[DomainEvent]] = (),
+        kept: Collection[type[DomainEvent] | str] = (),
     ) -> None:
         """Declare that aggregates of a type can be erased: ``cosmos-outbox erase TYPE ID``.
 
         ``delete`` deletes a living one with its event; ``remains`` gives a deleted one's state without what is
-        personal; ``kept`` are events with nothing personal in them, such as that of the deletion. All else is
-        emptied wherever this service keeps it.
+        personal; ``kept`` names, by class or by name, the events with nothing personal in them, such as that of the
+        deletion. All else is emptied wherever this service keeps it. Raises ValueError: the type shares partitions.
         """
-        self.erasables.append(Erasable(kind, delete, remains, frozenset(each.__name__ for each in kept)))
+        names = frozenset(each if isinstance(each, str) else each.__name__ for each in kept)
+        self.erasables.append(Erasable(kind, delete, remains, names))
 
     def settings(self, environment: Mapping[str, str]) -> Settings:
         """The settings of this service. Raises Misconfigured."""
@@ -260,34 +290,3 @@ class Service:
                 f"{self.name} has two subscribers named {subscriber.name}: give each a name of its own"
             )
         self.subscribers.append(subscriber)
-
-
-def _named(name: str, what: str, given: Named | str | None) -> Named:
-    if isinstance(given, Named):
-        return given
-    return Named(f"{name.upper().replace('-', '_')}_{what}", given or name)
-
-
-def located(name: str) -> Service:
-    """The service that a command is told: a module that has one as ``service``, or MODULE.ATTRIBUTE.
-
-    Raises Misconfigured.
-    """
-    import importlib  # noqa: PLC0415 - of commands alone
-
-    module, _, attribute = name.rpartition(".")
-    for place, wanted in ((name, "service"), (module, attribute)):
-        if not place:
-            continue
-        try:
-            found = getattr(importlib.import_module(place), wanted, None)
-        except ModuleNotFoundError as error:
-            if error.name is None or not f"{place}.".startswith(f"{error.name}."):
-                raise
-            continue
-        if isinstance(found, Service):
-            return found
-    raise Misconfigured(
-        f"--service {name}: there is no Service there. Name the module that declares one as service, such as "
-        "bookings.service, or MODULE.NAME, and run the command in the folder above"
-    )

@@ -4,16 +4,19 @@ It needs a connection to the broker and its own store, and no right to read the 
 """
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractContextManager, AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cached_property, partial
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from pydantic import BaseModel
 
 from cosmos_outbox.inbox.decision import Projection
+from cosmos_outbox.inbox.effect import Begin, Unsure
+from cosmos_outbox.inbox.effect_operator import EffectList
+from cosmos_outbox.inbox.effects import Effect, EffectInbox
 from cosmos_outbox.inbox.form import EntryForm, Listing
 from cosmos_outbox.inbox.ports import Entries, Source
 from cosmos_outbox.inbox.reading import MessageReader
@@ -21,15 +24,20 @@ from cosmos_outbox.inbox.set_aside import SetAside
 from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.inbox.sweep import Sweep
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.settings.names import Named
+from cosmos_outbox.operations.recent import Recent
+from cosmos_outbox.settings.names import Named, Names, named_after
 from cosmos_outbox.settings.subscribing import SubscriberSettings, load_subscriber
 from cosmos_outbox.sources.http import HttpApi
 from cosmos_outbox.sources.nowhere import NoSource, Nowhere
 from cosmos_outbox.telemetry.export import export
-from cosmos_outbox.wiring.kept import CountedLists, ReadModel
+from cosmos_outbox.wiring.outbox import HEALTH_SECONDS
 from cosmos_outbox.wiring.per_process import OnePerProcess
-from cosmos_outbox.wiring.read_model import tombstone_seconds
 from cosmos_outbox.wiring.subscription import Subscription, subscriber_over
+
+if TYPE_CHECKING:
+    from cosmos_outbox.inbox.effect_operator import EffectList
+    from cosmos_outbox.inbox.ledger import Ledger
+    from cosmos_outbox.wiring.kept import CountedLists, ReadModel
 
 S = TypeVar("S", bound=BaseModel)
 
@@ -38,19 +46,25 @@ class Store(Protocol):
     """Where a subscriber keeps its entries, what it set aside, and how far its sweeps are."""
 
     def entries(self, name: str, form: EntryForm[S], deleted_ttl_seconds: int | None) -> Entries[S]:
-        """Of one read model; None: deleted entries are kept for good."""
+        """Of one read model; None: deleted entries are kept for good. Raises Misconfigured."""
 
     def listing(self, name: str, form: EntryForm[S]) -> Listing[S]:
         """Of one read model."""
 
-    def lists(self, name: str, walk: str, form: int) -> CountedLists:
+    def lists(self, name: str, walk: str, form: int) -> "CountedLists":
         """The entries of one read model, for a walk."""
 
     def set_aside(self, subscription: str, closed_ttl_seconds: int) -> SetAside:
         """Of one subscription."""
 
+    def effects(self, name: str, subscription: str, ids_ttl_seconds: int) -> "tuple[Ledger, EffectList]":
+        """Of one subscriber with effects: what is remembered of them, and the list of the open ones.
+
+        Raises Misconfigured.
+        """
+
     async def check(self) -> None:
-        """Returns if it answers. Raises StoreAway."""
+        """Returns if it answers. Raises the errors of the inbox, or of the outbox, when it does not."""
 
 
 class StoreOf(Protocol):
@@ -71,14 +85,22 @@ class ForeignReadModel(Generic[S]):
     project: Projection[S]
     source: HttpApi[S] | NoSource[S]
 
-    def wire(self, wired: "WiredSubscriber", environment: Mapping[str, str]) -> Subscription:
+    @property
+    def has_source(self) -> bool:
+        """Whether an entry can be put right from the publisher's own state."""
+        return isinstance(self.source, HttpApi)
+
+    def wire(self, wired: "WiredSubscriber") -> Subscription:
         """Its subscriber, with the sweep where there is a source. Raises Misconfigured."""
+        from cosmos_outbox.wiring.kept import ReadModel  # noqa: PLC0415
+        from cosmos_outbox.wiring.read_model import tombstone_seconds  # noqa: PLC0415
+
         store, settings = wired.store, wired.settings
         source: Source[S]
         deleted_ttl: int | None
         match self.source:
             case HttpApi() as api:
-                source, first, deleted_ttl = api.made(environment), None, tombstone_seconds(settings)
+                source, first, deleted_ttl = api.made(wired.environment), None, tombstone_seconds(settings)
                 wired.resources.push_async_callback(source.close)
             case NoSource(first=first):
                 source, deleted_ttl = Nowhere(), None
@@ -94,7 +116,39 @@ class ForeignReadModel(Generic[S]):
             store.set_aside(subscription, settings.event_ttl_seconds), settings, wired.resources, subscription,
             MessageReader(self.aggregate_type).read, inbox.handle,
         )  # fmt: skip
-        return Subscription(subscriber, read_model=model, swept=isinstance(self.source, HttpApi))
+        return Subscription(subscriber, read_model=model, swept=self.has_source)
+
+
+@dataclass(frozen=True)
+class ForeignEffect:
+    """An effect of another team's events, as it is declared."""
+
+    name: str
+    aggregate_type: str
+    subscription: Named
+    run: Effect
+    unsure: Unsure
+    begin: Begin
+
+    def wire(self, wired: "WiredSubscriber") -> Subscription:
+        """Its subscriber, with the timer that goes on with what waits. Raises Misconfigured."""
+        from cosmos_outbox.wiring.effects import effect_rules, ids_ttl_seconds, with_effects  # noqa: PLC0415
+
+        store, settings = wired.store, wired.settings
+        rules = effect_rules(
+            settings.event_ttl_seconds, settings.parked_max_age_seconds, self.unsure, self.begin
+        )
+        subscription = settings.name(self.subscription)
+        ledger, effects = store.effects(self.name, subscription, ids_ttl_seconds(rules))
+        inbox = EffectInbox(ledger, self.run, rules)
+        subscriber = subscriber_over(
+            store.set_aside(subscription, settings.event_ttl_seconds), settings, wired.resources, subscription,
+            MessageReader(self.aggregate_type).read, inbox.handle,
+        )  # fmt: skip
+        return with_effects(subscriber, inbox, effects)
+
+
+ForeignSubscriber = ForeignReadModel[Any] | ForeignEffect
 
 
 @dataclass(frozen=True)
@@ -104,19 +158,17 @@ class WiredSubscriber:
     service: "SubscriberService"
     settings: SubscriberSettings
     store: Store
+    check: Callable[[], Awaitable[None]]
+    """Returns if the service's own store answers. Raises the errors of the inbox, or of the outbox, if not."""
     resources: AsyncExitStack
     environment: Mapping[str, str] = field(repr=False)
 
-    async def check(self) -> None:
-        """Returns if the service's own store answers. Raises StoreAway."""
-        await self.store.check()
-
     @cached_property
     def subscriptions(self) -> Mapping[str, Subscription]:
-        """What the service subscribes to, by the names of its read models. Raises Misconfigured."""
-        return {each.name: each.wire(self, self.environment) for each in self.service.read_models}
+        """What the service subscribes to, by the names of its read models and effects. Raises Misconfigured."""
+        return {each.name: each.wire(self) for each in self.service.subscribers}
 
-    def read_model(self, of: ForeignReadModel[S]) -> ReadModel[S]:
+    def read_model(self, of: ForeignReadModel[S]) -> "ReadModel[S]":
         """What keeps a read model, and lists its entries. Raises KeyError: the service does not declare it."""
         made = self.subscriptions[of.name].read_model
         assert made is not None, "a read model's subscription keeps it"
@@ -125,12 +177,18 @@ class WiredSubscriber:
 
 @dataclass(frozen=True)
 class SubscriberService:
-    """A service that publishes nothing. ``topic``: of the publisher, unless ``SERVICEBUS_TOPIC`` says otherwise."""
+    """A service that subscribes to another team's events, and publishes nothing.
+
+    It needs no right to the publisher's store. Its declaration opens nothing; ``running(service)`` receives.
+    """
 
     name: str
+    """As telemetry tells it."""
     store: StoreOf
+    """Where it keeps what it knows: a :class:`SqliteFile` or a :class:`CosmosDatabase` of its own."""
     topic: str | None = None
-    read_models: list[ForeignReadModel[Any]] = field(default_factory=list, init=False)
+    """The publisher's, unless ``SERVICEBUS_TOPIC`` says otherwise."""
+    subscribers: list[ForeignSubscriber] = field(default_factory=list, init=False)
 
     _per_process: OnePerProcess["WiredSubscriber"] = field(init=False, repr=False, compare=False)
 
@@ -146,26 +204,67 @@ class SubscriberService:
         form: EntryForm[S],
         project: Projection[S],
         source: HttpApi[S] | NoSource[S],
-        subscription: str | None = None,
+        subscription: Named | str | None = None,
     ) -> ForeignReadModel[S]:
-        """Declare a read model of the aggregates of type ``of``; ``name``: of its subscription too, unless named."""
-        if any(each.name == name for each in self.read_models):
-            raise ValueError(f"{self.name} has two read models named {name}: give each a name of its own")
-        setting = f"{name.upper().replace('-', '_')}_SUBSCRIPTION"
-        declared = ForeignReadModel(name, of, Named(setting, subscription or name), form, project, source)
-        self.read_models.append(declared)
+        """Declare a read model of the aggregates of type ``of``; ``name``: of its subscription too, unless named.
+
+        ``form``: how an entry is stored and found. ``project``: the entry after an event, or None where the source has
+        to be read; it may be called again for the same event, and does no I/O. ``source``: where an aggregate is read
+        of which an event is missing. Raises ValueError: the name is taken.
+        """
+        declared = ForeignReadModel(
+            name, of, named_after(name, "SUBSCRIPTION", subscription), form, project, source
+        )
+        self._add(declared)
         return declared
+
+    def effect(
+        self,
+        name: str,
+        *,
+        of: str,
+        subscription: Named | str | None = None,
+        repeatable: bool = True,
+        begin: Begin = Begin.AT_ONE,
+    ) -> Callable[[Effect], ForeignEffect]:
+        """Declare an effect: the decorated function runs for each event of type ``of``, in its aggregate's order.
+
+        It is asked for at least once: a process that dies between the effect and its record runs it again, or leaves it
+        to an operator where it is not ``repeatable``. Give the event's id to the other side as its idempotency key.
+        ``begin=Begin.WHERE_SEEN``: the subscription is younger than the publisher's aggregates, and what came before
+        it is not for this team.
+        """
+
+        unsure = Unsure.RUN_AGAIN if repeatable else Unsure.SET_ASIDE
+
+        def declare(run: Effect) -> ForeignEffect:
+            declared = ForeignEffect(
+                name, of, named_after(name, "SUBSCRIPTION", subscription), run, unsure, begin
+            )
+            self._add(declared)
+            return declared
+
+        return declare
+
+    @property
+    def names(self) -> Names:
+        """What it calls the publisher's topic; its store has its own names."""
+        return Names(topic=self.topic)
+
+    def settings(self, environment: Mapping[str, str]) -> SubscriberSettings:
+        """The settings of this service, without those of its store. Raises Misconfigured."""
+        subscriptions = [each.subscription for each in self.subscribers]
+        return load_subscriber(environment, self.names.all["topic"], subscriptions)
 
     def wire(self, environment: Mapping[str, str]) -> WiredSubscriber:
         """Build the service from settings. Opens no connection: the first use opens it. Raises Misconfigured."""
-        topic = Named("SERVICEBUS_TOPIC", self.topic)
-        settings = load_subscriber(environment, topic, [each.subscription for each in self.read_models])
+        settings = self.settings(environment)
         resources = AsyncExitStack()
         if exporting := export(settings.telemetry, self.name):
             resources.push_async_callback(exporting.flush)
-        return WiredSubscriber(
-            self, settings, self.store.open(environment, resources), resources, environment
-        )
+        store = self.store.open(environment, resources)
+        check = Recent(store.check, seconds=HEALTH_SECONDS)
+        return WiredSubscriber(self, settings, store, check, resources, environment)
 
     def __call__(self) -> WiredSubscriber:
         """The service of this process: call it inside the running loop. Raises Misconfigured."""
@@ -174,6 +273,13 @@ class SubscriberService:
     def taken_from(self, wired: WiredSubscriber) -> AbstractContextManager[None]:
         """Until the block ends, a call of the service in this loop gives this one; whoever wired it closes it."""
         return self._per_process.taken_from(wired)
+
+    def _add(self, subscriber: ForeignSubscriber) -> None:
+        if any(each.name == subscriber.name for each in self.subscribers):
+            raise ValueError(
+                f"{self.name} has two subscribers named {subscriber.name}: give each a name of its own"
+            )
+        self.subscribers.append(subscriber)
 
 
 async def _list_none() -> Collection[AggregateKey]:

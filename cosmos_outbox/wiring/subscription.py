@@ -22,6 +22,7 @@ from cosmos_outbox.inbox.sweep import Sweep
 from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.settings.credentials import credential_for
 from cosmos_outbox.settings.environment import Settings
+from cosmos_outbox.settings.names import Named
 from cosmos_outbox.telemetry import gauges
 from cosmos_outbox.telemetry.correlation import correlated, current
 from cosmos_outbox.wiring.outbox import Outbox
@@ -33,6 +34,19 @@ if TYPE_CHECKING:
 
 RETRY_SECONDS, COLLECT_SECONDS = 40.0, 15.0
 """What a run of the timer may take: it runs every minute."""
+
+
+class Subscribes(Protocol):
+    """What a service declares of each of its subscribers."""
+
+    @property
+    def aggregate_type(self) -> str: ...
+    @property
+    def untyped(self) -> bool: ...
+    @property
+    def subscription(self) -> Named: ...
+    @property
+    def container(self) -> Named: ...
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 
-from cosmos_changefeed import ChangeFeedContext, ChangeFeedProcessor, ProcessorOptions, StartFrom, TwoSteps
+from cosmos_outbox.cosmos.store import changefeed
 from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, classify
 from cosmos_outbox.inbox.receiver import told
 from cosmos_outbox.outbox.errors import NotDelivered, OutboxError
@@ -72,7 +72,7 @@ class RelayHealth:
     """How the relay is: what its loops did in their last round, and whether the store answers."""
 
     outbox: Outbox
-    processor: ChangeFeedProcessor
+    processor: "changefeed.ChangeFeedProcessor"
     forwarding: ForwardingLog
     stop: asyncio.Event
     tried: asyncio.Event = field(default_factory=asyncio.Event)
@@ -125,7 +125,7 @@ class RelayHealth:
 async def run(service: HasOutbox, stop: asyncio.Event, address: Address | None = None) -> None:
     """Relay until ``stop`` is set, answering probes at ``address``.
 
-    Returns when leases are given back and clients are closed. Raises Misconfigured, ChangeFeedError.
+    Returns when leases are given back and clients are closed. Raises Misconfigured.
     """
     health = health_of(service.outbox, stop)
     async with service.outbox.resources, probes.answered(address, health):
@@ -140,7 +140,7 @@ def health_of(outbox: Outbox, stop: asyncio.Event, tried: asyncio.Event | None =
 
 
 async def work(health: RelayHealth) -> None:
-    """Relay until it is told to stop, and give the leases back. Raises Misconfigured, ChangeFeedError."""
+    """Relay until it is told to stop, and give the leases back. Raises Misconfigured."""
     outbox, processor, stop = health.outbox, health.processor, health.stop
     if not await _start(health):
         return
@@ -161,20 +161,20 @@ async def work(health: RelayHealth) -> None:
         await _stop(processor)
 
 
-def _processor(outbox: Outbox, forwarding: ForwardingLog) -> ChangeFeedProcessor:
-    async def forward(page: Committed, context: ChangeFeedContext) -> None:
+def _processor(outbox: Outbox, forwarding: ForwardingLog) -> "changefeed.ChangeFeedProcessor":
+    async def forward(page: Committed, context: "changefeed.ChangeFeedContext") -> None:
         forwarding.sent(context.lease_token, (await outbox.forwarding.forward_committed(page)).sent)
 
-    return ChangeFeedProcessor(
+    return changefeed.ChangeFeedProcessor(
         outbox.feed,
         outbox.leases,
-        TwoSteps(outbox.forwarding.compare, forward),
+        changefeed.TwoSteps(outbox.forwarding.compare, forward),
         instance_name=f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}",
         lease_prefix=outbox.reading.lease_prefix,
-        options=ProcessorOptions(
+        options=changefeed.ProcessorOptions(
             poll_interval=outbox.reading.poll_delay_ms / 1000,
             max_items=outbox.reading.max_items,
-            start=StartFrom.beginning(),
+            start=changefeed.StartFrom.beginning(),
             acquire_interval=relay_feed.LEASE_ACQUIRE_MS / 1000,
             renew_interval=relay_feed.LEASE_RENEW_MS / 1000,
             expiration_interval=relay_feed.LEASE_EXPIRATION_MS / 1000,
@@ -198,6 +198,8 @@ async def _start(health: RelayHealth) -> bool:
             health.tried.set()
             await vitals.wait(health.stop, pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+        except changefeed.ChangeFeedError as error:
+            raise Misconfigured(str(error)) from error
         else:
             health.tried.set()
             return True
@@ -214,7 +216,7 @@ async def _every_minute(failing: str, work: Callable[[], Awaitable[object]], sto
             _log.error("%s, because of a bug: %s", failing, told(error))
 
 
-async def _stop(processor: ChangeFeedProcessor) -> None:
+async def _stop(processor: "changefeed.ChangeFeedProcessor") -> None:
     try:
         async with asyncio.timeout(DRAIN_SECONDS):
             await processor.stop()

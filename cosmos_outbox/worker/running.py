@@ -18,7 +18,6 @@ from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
-from cosmos_changefeed import ChangeFeedError
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.telemetry.correlation import tag_log_lines
 from cosmos_outbox.wiring.service import Wired
@@ -63,7 +62,7 @@ class _Part:
             try:
                 await work
             except Exception as error:
-                if isinstance(error, Misconfigured | ChangeFeedError) and not entered.is_set():
+                if isinstance(error, Misconfigured) and not entered.is_set():
                     raise
                 self.failure = f"the {self.name} has ended, and begins again: the log says why"
                 if _now() - at > _LONGEST_PAUSE_SECONDS:
@@ -147,10 +146,12 @@ async def running(
 ) -> AsyncIterator[Running[W]]:
     """Wire a service in this loop, with its relay and its subscribers at work until the block ends.
 
-    Inside the block ``service()`` is this same service, whose commits wake the relay. The settings are the process's
-    own, unless others are given. ``slots``: how many sessions of each subscription are held side by side.
+    Inside the block ``service()`` is this same service, whose commits wake the relay. ``relay`` and ``subscribers`` say
+    which of the two work here. ``environment``: the settings; None: the process's own. ``slots``: how many sessions of
+    each subscription are held side by side. The block's value tells ``health``: its ``trouble()`` answers a probe. The
+    end of the block waits up to 25 seconds for what is in hand.
 
-    Raises Misconfigured or ChangeFeedError: a setting or the deployment is wrong.
+    Raises Misconfigured: a setting or the deployment is wrong.
     """
     tag_log_lines()
     wired = service.wire(os.environ if environment is None else environment)

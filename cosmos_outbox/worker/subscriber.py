@@ -13,18 +13,20 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from cosmos_outbox.inbox.errors import InboxError, StoreAway
 from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS, told
 from cosmos_outbox.outbox.errors import OutboxError
 from cosmos_outbox.outbox.once_a_minute import OnceAMinute
-from cosmos_outbox.servicebus.sessions import Work
 from cosmos_outbox.settings.errors import InfraError
 from cosmos_outbox.wiring.subscription import Subscription
 from cosmos_outbox.worker import probes, vitals
 from cosmos_outbox.worker.probes import Address
 from cosmos_outbox.worker.vitals import DRAIN_SECONDS
+
+if TYPE_CHECKING:
+    from cosmos_outbox.servicebus.sessions import Work
 
 SLOTS = 32
 """How many sessions of a subscription are held at the same time, as in host.json."""
@@ -58,7 +60,7 @@ class SubscriberHealth:
     """How the subscribers are: what their slots did last, and whether the store answers."""
 
     store: Checked
-    works: Sequence[Work]
+    works: "Sequence[Work]"
     """Of each subscription: one that is served well does not hide one that is not."""
     stop: asyncio.Event
     saying: OnceAMinute = field(default_factory=OnceAMinute)
@@ -118,6 +120,8 @@ async def run(
 
 def health_of(service: Subscribed, stop: asyncio.Event) -> SubscriberHealth:
     """Of subscribers that are to begin: for :func:`serve`, once."""
+    from cosmos_outbox.servicebus.sessions import Work  # noqa: PLC0415 - not where nothing is received
+
     return SubscriberHealth(service, [Work() for _ in service.subscriptions], stop)
 
 
@@ -150,7 +154,7 @@ async def serve(
 
 
 async def _receive(
-    subscriptions: Sequence[Subscription], stop: asyncio.Event, works: Sequence[Work], slots: int
+    subscriptions: Sequence[Subscription], stop: asyncio.Event, works: "Sequence[Work]", slots: int
 ) -> None:
     """Serve the sessions of all subscriptions until ``stop`` is set. Raises Misconfigured."""
     serve = [(each.subscriber.queues().sessions, each.subscriber.receiver.receive) for each in subscriptions]

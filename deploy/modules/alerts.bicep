@@ -1,4 +1,4 @@
-// Whoever runs it is told: each alert names the section of docs/operations/alerts.md that says what to do. Every query
+// Whoever runs it is told: each alert names the section of docs/operate/README.md that says what to do. Every query
 // gives a row only when something is wrong, also when it is wrong that nothing came. tests/deploy holds the names in
 // the queries against what the app emits.
 param resourceToken string
@@ -26,7 +26,7 @@ param failedRequests int
 param deadLetters int
 param throttledRequests int
 
-var page = '${docsUrl}docs/operations/alerts.md'
+var page = '${docsUrl}docs/operate/README.md'
 
 // 0 critical, 1 error, 2 warning, 3 informational. "window": what the query looks at, in minutes.
 var logAlerts = [

@@ -3,10 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from cosmos_outbox.inbox.entry import After
-from cosmos_outbox.inbox.event import Event
-from cosmos_outbox.inbox.form import EntryForm
-from cosmos_outbox.inbox.reading import TolerantReader
+from cosmos_outbox import After, EntryForm, Event, TolerantReader
 
 
 class Entry(TolerantReader):

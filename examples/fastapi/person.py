@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Self
 from uuid import UUID, uuid4
 
-from cosmos_outbox.outbox.aggregate import Aggregate, AggregateState, input_rule
-from cosmos_outbox.outbox.event import DomainEvent, Timestamp, WireModel
+from cosmos_outbox import Aggregate, AggregateState, Timestamp, WireModel, input_rule
 
 
 def _some_text(text: str) -> str:
@@ -25,10 +24,6 @@ class Details(WireModel):
     email: Text
 
 
-class NewDetails(Details, extra="forbid"):
-    """The same as a caller sends it: what nobody knows is refused, and not stored."""
-
-
 class PersonState(Details, AggregateState):
     """A person as stored."""
 
@@ -37,55 +32,21 @@ class PersonState(Details, AggregateState):
     deleted: bool = False
 
 
-class PersonEvent(DomainEvent):
-    """The fields of every event of a person."""
-
-    person_id: UUID
-
-
-class PersonAddedEvent(PersonEvent):
-    """A person is known from now on; the event carries all of it."""
-
-    action: Literal["PersonAddedEvent"] = "PersonAddedEvent"
-    name: str
-    email: str
-
-
-class PersonRenamedEvent(PersonEvent):
-    """The person has another name."""
-
-    action: Literal["PersonRenamedEvent"] = "PersonRenamedEvent"
-    name: str
-
-
-class PersonEmailChangedEvent(PersonEvent):
-    """The person has another email address."""
-
-    action: Literal["PersonEmailChangedEvent"] = "PersonEmailChangedEvent"
-    email: str
-
-
-class PersonDeletedEvent(PersonEvent):
-    """The person is gone."""
-
-    action: Literal["PersonDeletedEvent"] = "PersonDeletedEvent"
-
-
 class Person(Aggregate[PersonState]):
     """Somebody with a name and an email address."""
 
     aggregate_type: ClassVar[str] = "person"
     plural: ClassVar[str] = "people"
     state_type: ClassVar[type[AggregateState]] = PersonState
-    created_event: ClassVar[type[DomainEvent] | None] = PersonAddedEvent
-    changed_events: ClassVar[Mapping[str, type[DomainEvent]]] = {
-        "name": PersonRenamedEvent, "email": PersonEmailChangedEvent, "deleted": PersonDeletedEvent,
+    created_event, created_tells = "PersonAddedEvent", Details
+    changed_events: ClassVar[Mapping[str, str]] = {
+        "name": "PersonRenamedEvent", "email": "PersonEmailChangedEvent", "deleted": "PersonDeletedEvent",
     }  # fmt: skip
 
     @classmethod
-    def add(cls, details: Details, *, at: datetime) -> Self:
+    def add(cls, details: Details, *, at: datetime, id: UUID | None = None) -> Self:  # noqa: A002 - its id
         """Somebody new, not stored yet."""
-        return cls(PersonState(**dict(details), id=uuid4(), created_at=at), is_new=True)
+        return cls(PersonState(**dict(details), id=id or uuid4(), created_at=at), is_new=True)
 
     @property
     def aggregate_id(self) -> str:
@@ -96,11 +57,6 @@ class Person(Aggregate[PersonState]):
     def deleted(self) -> bool:
         """Whether the person is gone for every reader."""
         return self._state.deleted
-
-    @property
-    def details(self) -> dict[str, str]:
-        """What a caller decides, as it is now."""
-        return {"name": self._state.name, "email": self._state.email}
 
     def change(self, details: Details, *, at: datetime) -> None:
         """Each property that is another one now raises its event."""

@@ -1,1 +1,1 @@
-"""Orders: a service of its own, with another aggregate on the same outbox (``docs/own-aggregate.md``)."""
+"""Orders: a service of its own, with another aggregate on the same outbox (``docs/use/own-aggregate.md``)."""

@@ -12,10 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from cosmos_outbox.inbox.entry import After, ListedPage
-from cosmos_outbox.inbox.event import Event
-from cosmos_outbox.inbox.form import Condition, EntryForm, Listing
-from cosmos_outbox.inbox.reading import TolerantReader
+from cosmos_outbox import After, Condition, EntryForm, Event, ListedPage, Listing, TolerantReader
 
 
 class _Line(TolerantReader):

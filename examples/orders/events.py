@@ -1,4 +1,4 @@
-"""The events of an order: each carries the order's id and all that a subscriber needs."""
+"""What an order is made of, and the event of an order that no changed property explains."""
 
 import unicodedata
 from typing import Annotated, Literal
@@ -6,8 +6,10 @@ from uuid import UUID
 
 from pydantic import AfterValidator, Field
 
-from cosmos_outbox.outbox.aggregate import input_rule
-from cosmos_outbox.outbox.event import DomainEvent, Timestamp, WireModel
+from cosmos_outbox import DomainEvent, WireModel, input_rule
+
+ORDER_SHIPPED = "OrderShippedEvent"
+"""The event on which the customer is told."""
 
 MOST_PIECES = 1000
 SKU_LENGTH = 40
@@ -39,29 +41,9 @@ class Line(WireModel):
     quantity: Annotated[int, Field(strict=True), input_rule(_pieces)]
 
 
-class OrderEvent(DomainEvent):
-    """The fields of every event of an order."""
-
-    order_id: UUID
-
-
-class OrderPlacedEvent(OrderEvent):
-    """A customer placed the order; the event carries all of it."""
-
-    action: Literal["OrderPlacedEvent"] = "OrderPlacedEvent"
-    customer: str
-    lines: tuple[Line, ...]
-
-
-class OrderLineAddedEvent(OrderEvent):
+class OrderLineAddedEvent(DomainEvent):
     """A line was added. Two lines that are added at once are two events."""
 
     action: Literal["OrderLineAddedEvent"] = "OrderLineAddedEvent"
+    order_id: UUID
     line: Line
-
-
-class OrderShippedEvent(OrderEvent):
-    """The order was shipped and changes no more."""
-
-    action: Literal["OrderShippedEvent"] = "OrderShippedEvent"
-    shipped_at: Timestamp

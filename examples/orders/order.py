@@ -1,7 +1,8 @@
 """The Order aggregate: lines are added until the order is shipped, and nothing changes afterwards.
 
 This aggregate shows both ways to raise an event. ``shipped_at`` is a property: setting the property raises the event
-with its value. A new line is an event of its own, which no changed property explains, and is raised at once.
+that is declared for it, by its name alone. A new line is an event of its own, which no changed property explains: it
+has a class, and is raised at once.
 """
 
 from collections.abc import Mapping
@@ -9,14 +10,12 @@ from datetime import datetime
 from typing import Annotated, ClassVar, Self
 from uuid import UUID, uuid4
 
-from cosmos_outbox.outbox.aggregate import Aggregate, AggregateState, input_rule
-from cosmos_outbox.outbox.event import DomainEvent, Timestamp, WireModel
+from cosmos_outbox import Aggregate, AggregateState, Timestamp, WireModel, input_rule
 from examples.orders.errors import OrderFull, OrderShipped
 from examples.orders.events import (
+    ORDER_SHIPPED,
     Line,
     OrderLineAddedEvent,
-    OrderPlacedEvent,
-    OrderShippedEvent,
     name_of,
 )
 
@@ -50,13 +49,13 @@ class Order(Aggregate[OrderState]):
 
     aggregate_type: ClassVar[str] = "order"
     state_type: ClassVar[type[AggregateState]] = OrderState
-    created_event: ClassVar[type[DomainEvent] | None] = OrderPlacedEvent
-    changed_events: ClassVar[Mapping[str, type[DomainEvent]]] = {"shipped_at": OrderShippedEvent}
+    created_event, created_tells = "OrderPlacedEvent", NewOrder
+    changed_events: ClassVar[Mapping[str, str]] = {"shipped_at": ORDER_SHIPPED}
 
     @classmethod
-    def place(cls, order: NewOrder, *, at: datetime, order_id: UUID | None = None) -> Self:
+    def place(cls, order: NewOrder, *, at: datetime, id: UUID | None = None) -> Self:  # noqa: A002 - its id
         """A new order, not stored yet. ``at``: when the order is placed (UTC)."""
-        return cls(OrderState(**dict(order), id=order_id or uuid4(), created_at=at), is_new=True)
+        return cls(OrderState(**dict(order), id=id or uuid4(), created_at=at), is_new=True)
 
     @property
     def aggregate_id(self) -> str:

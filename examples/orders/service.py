@@ -1,14 +1,10 @@
 """The order service: what it is called, what it keeps, and what it does when its events arrive."""
 
-from cosmos_outbox.inbox.event import Event
-from cosmos_outbox.outbox.unit_of_work import utc_now
-from cosmos_outbox.settings.names import Names
-from cosmos_outbox.wiring.service import Service
+from cosmos_outbox import Event, Names, Service
 from examples.orders.board import FORM, Board, entry_of, project
-from examples.orders.events import OrderShippedEvent
+from examples.orders.events import ORDER_SHIPPED
 from examples.orders.mail import LoggedMail, Mail
 from examples.orders.order import Order
-from examples.orders.use_cases import Orders
 
 service = Service(
     "orders", aggregates=[Order], names=Names(database="orders", container="orders", topic="order-events")
@@ -22,13 +18,8 @@ mail: Mail = LoggedMail()
 @service.effect("order-mails", of=Order)
 async def tell_customer(event: Event) -> None:
     """One e-mail when the order is shipped; the event's id is its idempotency key, by which a repetition is known."""
-    if event.action == OrderShippedEvent.__name__:
+    if event.action == ORDER_SHIPPED:
         await mail.order_shipped(event.aggregate.id, idempotency_key=event.id)
-
-
-def orders() -> Orders:
-    """The use cases, in this process."""
-    return Orders(service().aggregates, utc_now)
 
 
 def board() -> Board:

@@ -5,7 +5,7 @@ import logging
 import signal
 import sys
 
-from cosmos_outbox.worker.running import running
+from cosmos_outbox import running
 from examples.subscriber.service import blind, service
 
 

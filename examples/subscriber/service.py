@@ -9,15 +9,17 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from cosmos_outbox.inbox.entry import After
-from cosmos_outbox.inbox.event import Event
-from cosmos_outbox.inbox.form import EntryForm
-from cosmos_outbox.inbox.reading import TolerantReader
-from cosmos_outbox.settings.names import Named
-from cosmos_outbox.sources.http import HttpApi
-from cosmos_outbox.sources.nowhere import NoSource
-from cosmos_outbox.sqlite.store import SqliteFile
-from cosmos_outbox.wiring.subscribing import SubscriberService
+from cosmos_outbox import (
+    After,
+    EntryForm,
+    Event,
+    HttpApi,
+    Named,
+    NoSource,
+    SqliteFile,
+    SubscriberService,
+    TolerantReader,
+)
 
 
 class Recipient(TolerantReader):
@@ -56,9 +58,7 @@ def project(entry: Recipient, event: Event) -> After[Recipient]:
 
 
 STORE = SqliteFile(Named("MAILING_DATABASE", "mailing-list.db"))
-PEOPLE = HttpApi(
-    Named("PEOPLE_API", "http://127.0.0.1:8000/people"), recipient, sequence="sequence", answers_newest=True
-)
+PEOPLE = HttpApi(Named("PEOPLE_API", "http://127.0.0.1:8000/people"), recipient, answers_newest=True)
 
 service = SubscriberService("mailing", STORE, topic="people-events")
 LIST = service.read_model("mailing-list", of="person", form=FORM, project=project, source=PEOPLE)

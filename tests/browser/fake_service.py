@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import azure.functions as func
 from aiohttp import web
 
 from cosmos_outbox.functions.operator import operations_page
+from cosmos_outbox.http.message import Request
 
 KEY = "the-admin-key"
 PREFIX = "/some/prefix"
@@ -69,7 +69,7 @@ def quiet() -> Json:
             "lists": ["set-aside"],
             "settings": {"EVENT_TTL_SECONDS": 864000, "EVENT_SCHEMAS": None, "SERVICEBUS_TOPIC": "contact-events"},
         },
-        "relay": {"late": False, "parkedContacts": 0, "missingLeases": [], "leases": [lease()]},
+        "relay": {"late": False, "eventsAtRisk": False, "parkedContacts": 0, "missingLeases": [], "leases": [lease()]},
         "dependencies": {
             "items": [
                 {"name": "Cosmos DB", "ok": True, "milliseconds": 4, "detail": None},
@@ -194,9 +194,9 @@ class FakeService:
 
 
 def _page(request: web.Request) -> web.Response:
-    answer = operations_page.shown(func.HttpRequest("GET", request.path, body=b""))
+    answer = operations_page.shown(Request("GET", request.path))
     return web.Response(
-        body=answer.get_body(), content_type="text/html", charset="utf-8", headers=dict(answer.headers)
+        body=answer.body, content_type="text/html", charset="utf-8", headers=dict(answer.headers)
     )
 
 

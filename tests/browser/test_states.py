@@ -17,10 +17,10 @@ NOT_KNOWN = "\N{EN DASH}"
 def trouble(service: FakeService) -> None:
     """All that can be wrong at once, with texts as long as they get."""
     service.answers["relay"] = {
-        "late": True, "parkedContacts": 2, "missingLeases": ["2"],
+        "late": True, "eventsAtRisk": True, "parkedContacts": 2, "missingLeases": ["2"],
         "leases": [
             lease("0", lag=12, oldestWaitingSeconds=90_000, ttlUsed=0.6, owner="a" * 64),
-            lease("1", lag=1, oldestWaitingSeconds=3, ttlUsed=0.0001, owner=None, position=None),
+            lease("1", lag=1, oldestWaitingSeconds=300, ttlUsed=0.0003, owner=None, position=None),
         ],
     }  # fmt: skip
     service.answers["dependencies"]["items"][1] |= {
@@ -77,6 +77,7 @@ async def test_all_that_is_wrong_is_said_the_worst_first(browser: Browser, servi
             "No lease for 1 partition (2): nothing of it is forwarded.",
             "Lease 0 is late: its oldest change waits for 1 d 1 h, 60 % of the TTL.",
             "2 contacts are parked.",
+            "Lease 1 is late: its oldest change waits for 5 min, < 1 % of the TTL.",
             "2 messages are set aside.",
         ]
         rows = page.locator("#leases tbody tr")
@@ -85,13 +86,13 @@ async def test_all_that_is_wrong_is_said_the_worst_first(browser: Browser, servi
         await expect(rows.nth(1)).to_contain_text("nobody")
         await expect(rows.nth(2)).to_contain_text("no lease")
         await expect(page.locator("#parked-list tbody tr").nth(2)).to_contain_text("of no aggregate")
-        assert await page.title() == "(5) Operations"
+        assert await page.title() == "(6) Operations"
 
 
 async def test_without_any_lease_the_page_says_what_that_means(
     browser: Browser, service: FakeService
 ) -> None:
-    service.answers["relay"] |= {"late": True, "leases": []}
+    service.answers["relay"] |= {"late": True, "eventsAtRisk": True, "leases": []}
     async with watched(browser, address(service)) as page:
         await expect(page.get_by_text("no relay was ever started")).to_be_visible()
 

@@ -2,11 +2,20 @@
 
 import asyncio
 import time
+import uuid
+from collections import Counter
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
+from typing import Any
 
-from devstack.testing import eventually
-from tests.changefeed.support import FAST, Containers, Recorder
+import pytest
+
+from cosmos_changefeed import EpkRange, effective_key
+from cosmos_changefeed.feed import FeedPage
+from devstack.testing import Service, eventually, running
+from tests.changefeed.support import FAST, Containers, Recorder, containers_at
 
 SELDOM = replace(FAST, poll_interval=600.0)
 """A poll that no test lives to see."""
@@ -60,6 +69,64 @@ async def test_many_wakes_are_few_reads(containers: Containers) -> None:
         await eventually(lambda: recorder.ids == ["a-0"])
         await asyncio.sleep(0)
     assert reads <= 4, "one or two for the thousand, and those of the item"
+
+
+PARTITIONS = 20
+
+
+@pytest.fixture
+async def split(tmp_path: Path) -> AsyncIterator[Containers]:
+    service = Service("cosmos", tmp_path / "data", f"--partitions={PARTITIONS}")
+    with running(service):
+        async with containers_at(service.address) as made:
+            yield made
+
+
+async def test_a_commit_costs_reads_of_the_lease_that_has_its_key_and_of_no_other(split: Containers) -> None:
+    recorder = Recorder()
+    async with recorder.processor(split, options=SELDOM) as processor:
+        await eventually(lambda: len(processor.owned_leases) == PARTITIONS)
+        reads = Counter[str]()
+        reader = next(iter(processor._workers.values()))._shared.reader
+        read = reader.read
+
+        async def counted(feed_range: EpkRange, **named: Any) -> FeedPage:
+            reads[feed_range.min] += 1
+            return await read(feed_range, **named)
+
+        await eventually(lambda: all(worker.position for worker in processor._workers.values()))
+        reader.read = counted  # type: ignore[method-assign]
+        keys = [uuid.uuid4().hex for _ in range(10)]
+        for number, key in enumerate(keys):
+            await split.write(key, 0)
+            processor.wake(key)
+            await eventually(partial(recorder.has, number + 1))
+            await eventually(lambda: not any(worker._handling for worker in processor._workers.values()))
+        assert set(recorder.ids) == {f"{key}-0" for key in keys}
+        assert reads.total() <= 4 * len(keys), "of each: what it finds, and a look or two for more"
+        places = [await effective_key(split.monitored, key) for key in keys]
+        ranges = [worker._feed_range for worker in processor._workers.values()]
+        assert set(reads) == {each.min for each in ranges if any(map(each.holds, places))}
+        for number in range(3):  # without a key: all of them
+            before = reads.total()
+            processor.wake()
+            await eventually(lambda: reads.total() >= before + PARTITIONS, what=f"{number}")  # noqa: B023 - awaited here
+
+
+async def test_where_a_key_has_no_known_place_every_lease_is_looked_at(
+    split: Containers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(*_: object) -> str:
+        raise OSError("away")
+
+    monkeypatch.setattr("cosmos_changefeed.processor.effective_key", away)
+    recorder = Recorder()
+    async with recorder.processor(split, options=SELDOM) as processor:
+        await eventually(lambda: len(processor.owned_leases) == PARTITIONS)
+        for number in range(3):
+            await split.write(f"key-{number}", 0)
+            processor.wake(f"key-{number}")
+            await eventually(partial(recorder.has, number + 1))
 
 
 async def test_a_wake_does_not_cut_a_pause_after_a_failure_short(containers: Containers) -> None:

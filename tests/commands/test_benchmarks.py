@@ -30,22 +30,25 @@ def benchmark(part: str, environment: dict[str, str] | None = None) -> subproces
     return subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True, env=environment)
 
 
+@pytest.mark.long
 def test_one_part_prints_its_row_and_writes_no_page() -> None:
-    before = (ROOT / "docs" / "performance.md").read_text()
+    before = (ROOT / "docs" / "internals" / "performance.md").read_text()
     run = benchmark("page")
     assert run.returncode == 0, run.stdout + run.stderr
     assert re.search(r"100 events of 100 contacts +1 +sends +1 send +<= 1 send$", run.stdout, re.MULTILINE)
-    assert (ROOT / "docs" / "performance.md").read_text() == before
+    assert (ROOT / "docs" / "internals" / "performance.md").read_text() == before
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("given", [{}, {PROGRAM: ""}, {PROGRAM: "/no/such/program"}])
 def test_without_the_dotnet_program_its_part_says_what_is_missing(given: dict[str, str]) -> None:
     run = benchmark("feed", {name: value for name, value in os.environ.items() if name != PROGRAM} | given)
     assert run.returncode == 1
-    assert re.search(r"feed: not measured: DOTNET_READER .*docs/performance\.md", run.stdout)
-    assert "dotnet build" in (ROOT / "docs" / "performance.md").read_text()
+    assert re.search(r"feed: not measured: DOTNET_READER .*docs/internals/performance\.md", run.stdout)
+    assert "dotnet build" in (ROOT / "docs" / "internals" / "performance.md").read_text()
 
 
+@pytest.mark.long
 async def test_both_readers_are_asked_for_so_many_readings(
     cosmos_server: Service, servicebus_server: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,8 +1,13 @@
-"""What a stranger installs: three wheels that share no file, and an example that runs from them alone."""
+"""What a stranger installs: three distributions that share no file, and the examples, which run from them alone.
+
+Each wheel is built from its sdist: so both hold all that is needed.
+"""
 
 import shutil
 import subprocess
 import sys
+import tarfile
+import tomllib
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,14 +16,17 @@ import aiohttp
 import pytest
 
 import cosmos_outbox
-from devstack.testing import eventually
+from devstack.testing import Stack, eventually
 from devstack.testing.command import running_command
 from tests.support.paths import ROOT
 
-pytestmark = pytest.mark.long
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
 PROJECTS = {"cosmos_changefeed": "packages/changefeed", "cosmos_outbox": ".", "devstack": "packages/devstack"}
 ORDER = {"customer": "Contoso", "lines": [{"sku": "A-1", "quantity": 2}]}
+WITH_TESTS = sorted(each.parent.name for each in ROOT.glob("examples/*/tests"))
+"""The examples that bring their own tests."""
+THEIR_TESTS_NEED = ("pytest", "pytest-asyncio", "pytest-timeout", "fastapi", "uvicorn", "httpx")
 
 
 def uv(*arguments: str | Path) -> str:
@@ -34,39 +42,98 @@ def uv(*arguments: str | Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("wheels")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of all sdists and wheels."""
+    folder = tmp_path_factory.mktemp("built")
     for project in PROJECTS.values():
-        uv("build", "--quiet", "--wheel", "--out-dir", folder, ROOT / project)
-    return {file.name.partition("-")[0]: file for file in folder.glob("*.whl")}
+        uv("build", "--quiet", "--out-dir", folder, ROOT / project)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheels(built: Path) -> dict[str, Path]:
+    return {file.name.partition("-")[0]: file for file in built.glob("*.whl")}
+
+
+@pytest.fixture(scope="module")
+def sdists(built: Path) -> dict[str, Path]:
+    return {file.name.partition("-")[0]: file for file in built.glob("*.tar.gz")}
+
+
+def environment(folder: Path, *installed: str | Path) -> Path:
+    """The Python of an environment with these, what they need, and nothing else."""
+    uv("venv", "--quiet", "--clear", "--python", sys.executable, folder)
+    python = folder / "bin" / "python"
+    uv("pip", "install", "--quiet", "--no-sources", "--python", python, *installed)
+    return python
 
 
 @pytest.fixture(scope="module")
 def python(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of an environment with the wheels, what they need, and nothing else."""
-    environment = tmp_path_factory.mktemp("environment")
-    uv("venv", "--quiet", "--clear", "--python", sys.executable, environment)
-    made = environment / "bin" / "python"
+    """With all three wheels."""
     extras = f"{wheels['cosmos_outbox']}[functions,telemetry]"
-    uv("pip", "install", "--quiet", "--python", made, wheels["cosmos_changefeed"], extras, wheels["devstack"])
-    return made
+    folder = tmp_path_factory.mktemp("environment")
+    return environment(folder, wheels["cosmos_changefeed"], extras, wheels["devstack"], *THEIR_TESTS_NEED)
+
+
+@pytest.fixture(scope="module")
+def writer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With what ``pip install .`` brings."""
+    return environment(tmp_path_factory.mktemp("writer"), ROOT)
+
+
+def files_of(wheel: Path) -> set[str]:
+    with zipfile.ZipFile(wheel) as opened:
+        return {each for each in opened.namelist() if ".dist-info/" not in each}
 
 
 def test_the_wheels_share_no_file_and_hold_their_own_package_alone(wheels: dict[str, Path]) -> None:
     assert set(wheels) == set(PROJECTS)
     seen: set[str] = set()
-    for name, file in wheels.items():
-        with zipfile.ZipFile(file) as wheel:
-            files = {each for each in wheel.namelist() if ".dist-info/" not in each}
+    for name, wheel in wheels.items():
+        files = files_of(wheel)
         assert {each.partition("/")[0] for each in files} == {name}
         assert f"{name}/py.typed" in files, "its types are for its users too"
         assert not [each for each in files if "__pycache__" in each or each.endswith(".pyc")]
         assert not files & seen
         seen |= files
+    assert "cosmos_outbox/testing/__init__.py" in seen, "a user's tests need it"
 
 
-def test_they_have_one_version(wheels: dict[str, Path]) -> None:
-    assert {file.name.split("-")[1] for file in wheels.values()} == {cosmos_outbox.__version__}
+def test_a_wheel_has_every_file_of_its_package(wheels: dict[str, Path]) -> None:
+    for name, project in PROJECTS.items():
+        home = ROOT if project == "." else ROOT / project / "src"
+        tracked = subprocess.run(
+            ["git", "ls-files", "--cached", "--others", "--exclude-standard", (home / name).resolve()],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        files = {(ROOT / each).relative_to((home / name).resolve().parent) for each in tracked.stdout.split()}
+        assert {each.as_posix() for each in files} == files_of(wheels[name])
+
+
+def test_an_sdist_has_no_link_that_leads_out_of_it(sdists: dict[str, Path]) -> None:
+    assert set(sdists) == set(PROJECTS)
+    for sdist in sdists.values():
+        with tarfile.open(sdist) as opened:
+            assert not [each.name for each in opened.getmembers() if each.issym() or each.islnk()]
+
+
+def test_they_have_one_version(wheels: dict[str, Path], sdists: dict[str, Path]) -> None:
+    names = [*wheels.values(), *sdists.values()]
+    assert {file.name.split("-")[1].removesuffix(".tar.gz") for file in names} == {cosmos_outbox.__version__}
+
+
+def test_the_wheel_tells_its_extras(wheels: dict[str, Path]) -> None:
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    with zipfile.ZipFile(wheels["cosmos_outbox"]) as wheel:
+        [name] = [each for each in wheel.namelist() if each.endswith(".dist-info/METADATA")]
+        metadata = wheel.read(name).decode()
+    assert {f"Provides-Extra: {each}" for each in declared} == {
+        line for line in metadata.splitlines() if line.startswith("Provides-Extra:")
+    }
 
 
 def test_the_core_imports_no_functions_no_broker_and_no_telemetry_sdk(python: Path) -> None:
@@ -79,34 +146,113 @@ def test_the_core_imports_no_functions_no_broker_and_no_telemetry_sdk(python: Pa
 
 
 def test_the_command_is_installed_and_lists_its_parts(python: Path) -> None:
-    listed = subprocess.run(
-        [python.parent / "cosmos-outbox", "--help"], capture_output=True, text=True, check=True
-    )
+    listed = run(python.parent / "cosmos-outbox", "--help")
     for part in ("relay", "subscriber", "preflight"):
-        assert f"\n  {part} " in listed.stdout
+        assert f"\n  {part} " in listed
 
 
-def run(python: Path, *arguments: str) -> str:
+def test_a_service_is_written_by_what_an_sdist_installs(sdists: dict[str, Path], tmp_path: Path) -> None:
+    command = environment(tmp_path / "environment", sdists["cosmos_outbox"]).parent / "cosmos-outbox"
+    for kind in ("functions", "fastapi"):
+        run(command, "init", "bookings", "--kind", kind, "--into", str(tmp_path / kind))
+        templates = ROOT / "cosmos_outbox" / "cli" / "templates"
+        assert len(files_in(tmp_path / kind)) == len(
+            files_in(templates / kind) + files_in(templates / "common")
+        )
+
+
+def files_in(folder: Path) -> list[Path]:
+    return [each for each in folder.rglob("*") if each.is_file()]
+
+
+WRITES = """
+import asyncio
+from datetime import UTC, datetime
+from examples.fastapi.person import Details, Person
+from cosmos_outbox import Names, Origin, Service
+
+service = Service("people", [Person], Names(database="people", container="people", topic="people-events"))
+
+async def main():
+    wired = service()
+    async with wired.resources:
+        person = Person.add(Details(name="Ada", email="ada@contoso.com"), at=datetime.now(UTC))
+        await wired.aggregates.create(person, Origin(correlation_id="1"))
+        found = await wired.aggregates.read(Person, person.aggregate_id, Origin(correlation_id="2"))
+        print(found.aggregate.state.name)
+        try:
+            await wired.outbox.observer.status()
+        except Exception as error:
+            print(type(error).__name__, error)
+
+asyncio.run(main())
+"""
+
+
+def test_who_only_writes_needs_no_extra(writer: Path, tmp_path: Path) -> None:
+    installed = uv("pip", "list", "--python", writer)
+    assert not [each for each in ("servicebus", "changefeed", "functions", "-sdk") if each in installed]
+    home = elsewhere(tmp_path, "fastapi")
+    with Stack(tmp_path / "stack") as stack:
+        stack.make(home / "examples" / "fastapi")
+        done = subprocess.run(
+            [writer, "-c", WRITES], cwd=home, env=stack.settings, capture_output=True, text=True, check=False
+        )
+    assert done.returncode == 0, done.stderr
+    name, refused = done.stdout.splitlines()
+    assert name == "Ada"
+    assert refused.startswith("Misconfigured azure-servicebus, cosmos-changefeed: not installed; run ")
+    assert refused.endswith("-m pip install 'cosmos-outbox[relay]'")
+
+
+@pytest.mark.parametrize(
+    ("part", "packages", "extra"),
+    [
+        ("relay", "azure-servicebus, cosmos-changefeed", "relay"),
+        ("status", "azure-servicebus, cosmos-changefeed", "relay"),
+        ("subscriber", "azure-servicebus", "servicebus"),
+    ],
+)
+def test_a_command_names_the_extra_that_it_lacks(
+    writer: Path, part: str, packages: str, extra: str, tmp_path: Path
+) -> None:
     done = subprocess.run(
-        [python, *arguments], cwd=python.parent, capture_output=True, text=True, check=False
+        [writer.parent / "cosmos-outbox", part], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        f"cosmos-outbox {part}: {writer} does not have {packages}. "
+        f"Run {writer} -m pip install 'cosmos-outbox[{extra}]'\n"
+    )
+
+
+def run(program: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        [program, *arguments], cwd=program.parent, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
 
+def elsewhere(folder: Path, *examples: str) -> Path:
+    """A folder with these examples, and nothing else of this repository."""
+    for each in examples:
+        shutil.copytree(ROOT / "examples" / each, folder / "examples" / each)
+    (folder / "examples" / "__init__.py").touch()
+    return folder
+
+
 @pytest.fixture(scope="module")
 def api(python: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The example, copied to where nothing of this repository is, on the installed devstack."""
-    home = tmp_path_factory.mktemp("elsewhere")
-    shutil.copytree(ROOT / "examples" / "orders", home / "examples" / "orders")
-    (home / "examples" / "__init__.py").touch()
+    """The example for Functions, on the installed devstack."""
+    home = elsewhere(tmp_path_factory.mktemp("orders"), "orders")
     with running_command(
         home / "examples" / "orders", home, python=str(python), PYTHONPATH=str(home)
     ) as started:
         yield started.address("Functions").partition("/api/")[0]
 
 
-async def test_an_example_runs_from_the_wheels_alone(api: str) -> None:
+async def test_the_function_app_runs_from_the_wheels_alone(api: str) -> None:
     async with aiohttp.ClientSession(api, timeout=aiohttp.ClientTimeout(30)) as session:
         async with session.post("/api/orders", json=ORDER) as answer:
             assert answer.status == 201, await answer.text()
@@ -118,3 +264,22 @@ async def test_an_example_runs_from_the_wheels_alone(api: str) -> None:
                 return [each["orderId"] for each in (await answer.json())["items"]] == [order_id]
 
         await eventually(on_the_board)
+
+
+@pytest.mark.parametrize("example", WITH_TESTS)
+def test_an_example_passes_its_own_tests_with_the_wheels_alone(
+    python: Path, example: str, tmp_path: Path
+) -> None:
+    home = elsewhere(tmp_path, *WITH_TESTS)
+    (home / "pytest.ini").write_text(
+        "[pytest]\naddopts = -p no:cacheprovider -p devstack.testing.fixtures\nasyncio_mode = auto\n"
+        "markers = long\ntimeout = 120\n"
+    )
+    done = subprocess.run(
+        [python, "-m", "pytest", "-q", f"examples/{example}"],
+        cwd=home,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-4000:]

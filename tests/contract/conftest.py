@@ -20,6 +20,7 @@ from cosmos_outbox.outbox.publisher import Publisher
 from cosmos_outbox.outbox.unit_of_work import Origin, UnitOfWork
 from cosmos_outbox.servicebus.message import CloudEvents
 from cosmos_outbox.servicebus.publisher import ServiceBusPublisher
+from cosmos_outbox.testing.documents import MemoryContainer
 from devstack.testing import Service
 from tests.support.azure import (
     CLAIMS,
@@ -30,10 +31,9 @@ from tests.support.azure import (
     servicebus_connection,
 )
 from tests.support.contacts import ORIGIN
-from tests.support.fake_claims import FakeClaims
 from tests.support.fake_publisher import FakePublisher
-from tests.support.fake_store import FakeStore
 from tests.support.feed import EVENTS
+from tests.support.memory import MemoryStore
 
 
 class Store(Protocol):
@@ -51,15 +51,18 @@ class Store(Protocol):
 
 
 class InMemoryStore:
+    """What the test kit ships: the library's adapter over a container in memory."""
+
     def __init__(self) -> None:
-        self._store = FakeStore()
-        self.claims: Claims = FakeClaims()
+        self._store = MemoryStore()
+        self._claim_container = MemoryContainer()
+        self.claims: Claims = CosmosClaims(self._claim_container, 600)
 
     def open(self, origin: Origin = ORIGIN) -> UnitOfWork:
         return self._store(origin)
 
     def make_claims_short(self) -> None:
-        self.claims = FakeClaims(lifetime_seconds=2)
+        self.claims = CosmosClaims(self._claim_container, 2)
 
     async def events(self, aggregate: AggregateKey) -> list[OutboxEvent]:
         return [event for event in self._store.events if event.aggregate == aggregate]

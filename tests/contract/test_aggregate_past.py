@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
-from cosmos_changefeed import ChangeFeedProcessor
+from cosmos_changefeed import ChangeFeedProcessor, ProcessorOptions, StartFrom
 from cosmos_outbox.cosmos.relay.parked_documents import ParkedDocuments
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.cosmos.store.container import Container
@@ -73,7 +73,12 @@ class World:
             await relay.forward(EVENTS.events(items))
 
         async with ChangeFeedProcessor(
-            self.feed, self.leases, handle, instance_name="r", lease_prefix=PREFIX
+            self.feed,
+            self.leases,
+            handle,
+            instance_name="r",
+            lease_prefix=PREFIX,
+            options=ProcessorOptions(start=StartFrom.beginning()),
         ):
             await eventually(self._nothing_waits)
 

@@ -16,13 +16,14 @@ from application.contacts import Contacts
 from application.directory import DirectoryEntry, Field, Search, entry_of, project
 from cosmos_outbox.cosmos.aggregates.batch import Lifetimes
 from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork
+from cosmos_outbox.cosmos.inbox.documents import SourceDocuments
 from cosmos_outbox.cosmos.inbox.entries import CosmosEntries
-from cosmos_outbox.cosmos.inbox.listing import EntryListing
+from cosmos_outbox.cosmos.inbox.listing import CosmosItems
 from cosmos_outbox.cosmos.inbox.source import CosmosSource
 from cosmos_outbox.cosmos.inbox.walk_lists import CosmosLists
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
-from cosmos_outbox.cosmos.store.token_key import TokenKey
+from cosmos_outbox.cosmos.store.token_key import token_key
 from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.inbox.decision import Because, Done
 from cosmos_outbox.inbox.entry import Entry, Stamp
@@ -35,8 +36,10 @@ from cosmos_outbox.inbox.rebuild import Rebuild
 from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.inbox.sweep import Sweep
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.lists.listing import EntryListing
+from cosmos_outbox.lists.token_key import TokenKey
 from cosmos_outbox.outbox.aggregates import Aggregates
-from cosmos_outbox.outbox.errors import UnknownContinuation
+from cosmos_outbox.outbox.errors import OutboxError, UnknownContinuation
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.servicebus.message import CloudEvents, message_from_event
 from devstack.testing import Service, running
@@ -46,8 +49,8 @@ from infra.bootstrap import DIRECTORY as READ_MODEL
 from infra.directory import FORM, CosmosDirectory
 from tests.support.azure import CONTACTS, DIRECTORY, contacts_database
 from tests.support.contacts import DETAILS, LATER, ORIGIN
-from tests.support.fake_claims import FakeClaims
 from tests.support.feed import EVENTS
+from tests.support.memory import claims_in_memory
 from tests.support.reading import reader_of
 from tests.support.short_pages import shorten_pages
 
@@ -109,13 +112,15 @@ def started(client: CosmosClient, database: str) -> Process:
     stored, listed = Container(client, database, CONTACTS), Container(client, database, DIRECTORY)
     entries = CosmosEntries(listed, FORM, deleted_ttl_seconds=600)
     lifetimes = Lifetimes(events=600, requests=600)
-    aggregates = Aggregates(lambda origin: CosmosUnitOfWork(stored, "t", origin, lifetimes), FakeClaims())
-    key = TokenKey(listed)
+    aggregates = Aggregates(
+        lambda origin: CosmosUnitOfWork(stored, "t", origin, lifetimes), claims_in_memory()
+    )
+    key = token_key(listed)
     return Process(
         Contacts(aggregates, lambda: LATER),
         entries,
         StateInbox(entries, CosmosSource(stored, entry_of), project),
-        CosmosDirectory(EntryListing(listed, FORM, "t", key)),
+        CosmosDirectory(EntryListing(CosmosItems(listed), FORM, "t", key)),
         stored,
         key,
     )
@@ -412,7 +417,7 @@ async def test_a_lost_answer_to_the_key_leaves_one_key(
     cosmos: Service, here: Process, there: Process, kind: str
 ) -> None:
     await cosmos.faults.add(kind, count=1, operation="create", container=DIRECTORY)
-    with contextlib.suppress(StoreFailed):
+    with contextlib.suppress(OutboxError):
         await here.key.close("s", "p")
     token = await there.key.close("s", "p")
     assert await here.key.open("s", token) == "p"
@@ -455,7 +460,8 @@ async def test_an_id_that_lives_again_after_its_tombstone_has_expired_is_in_no_l
     assert f"contact {contact_id} lives, and its entry is a deleted one, at sequence 2" in caplog.text
     assert (await here.directory.search(Search({}), 9, None)).items == []
 
-    again = CosmosLists(here.entries.container, here.stored, "contact", "source-wins", FORM.version)
+    documents = SourceDocuments.of_library("contact")
+    again = CosmosLists(here.entries.container, here.stored, documents, "source-wins", FORM.version)
     await Rebuild(here.inbox, again, source_wins=True).run(lambda _: None)
     assert [item.id for item in (await here.directory.search(Search({}), 9, None)).items] == [str(contact_id)]
 
@@ -502,7 +508,9 @@ def swept(process: Process, blocked: Callable[[], list[AggregateKey]], *, versio
         return blocked()
 
     lists, changes = (
-        CosmosLists(process.entries.container, process.stored, "contact", name, version)
+        CosmosLists(
+            process.entries.container, process.stored, SourceDocuments.of_library("contact"), name, version
+        )
         for name in ("sweep", "sweep-changes")
     )
     return Sweep(process.inbox, lists, changes, held, timedelta(days=10))
@@ -593,7 +601,7 @@ async def test_an_entry_that_can_be_read_in_its_other_form_is_shown_and_never_bu
     assert read is not None
     assert (read.entry.other_form, read.entry.state, read.entry.deleted) == (True, None, False)
     container = here.entries.container
-    listing = CosmosDirectory(EntryListing(container, newer, "t", TokenKey(container)))
+    listing = CosmosDirectory(EntryListing(CosmosItems(container), newer, "t", token_key(container)))
     assert len((await listing.search(Search({}), 9, None)).items) == 1
     inbox = replace(here.inbox, entries=entries)
     await inbox.heal(key_of(contact_id))

@@ -3,15 +3,16 @@
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from datetime import datetime
+from pathlib import Path
 
 import pytest
 from azure.cosmos.aio import CosmosClient
 
 from cosmos_outbox.cosmos.inbox.effect_list import CosmosEffectList
-from cosmos_outbox.cosmos.inbox.ledger import CosmosLedger, effect_id
+from cosmos_outbox.cosmos.inbox.ledger import CosmosLedger
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.inbox.effect import EffectMarker, Mark, MarkState, SeenMark, Unsure
-from cosmos_outbox.inbox.effect_operator import EffectOperator, EffectPage, OpenEffect
+from cosmos_outbox.inbox.effect_operator import EffectList, EffectOperator, EffectPage, OpenEffect
 from cosmos_outbox.inbox.effects import EffectInbox
 from cosmos_outbox.inbox.errors import (
     EffectAway,
@@ -24,8 +25,12 @@ from cosmos_outbox.inbox.errors import (
     StoreAway,
 )
 from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.inbox.ledger import Ledger
+from cosmos_outbox.inbox.stored import effect_id
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.errors import UnknownContinuation
+from cosmos_outbox.sqlite.database import Database
+from cosmos_outbox.sqlite.effects import SqliteEffectList, SqliteLedger
 from devstack.testing import Service
 from tests.support.azure import EFFECTS, contacts_database
 from tests.support.effects import RULES, Clock, FakeLedger, Outbound, inbox_over
@@ -73,17 +78,27 @@ def of(sequence: int, key: AggregateKey = KEY) -> str:
     return effect_id(SUBSCRIBER, key, event(sequence, key=key).id)
 
 
-@pytest.fixture
-async def desk(cosmos_server: Service) -> AsyncIterator[Desk]:
+@pytest.fixture(params=["devstack", "sqlite"])
+async def desk(request: pytest.FixtureRequest, cosmos_server: Service, tmp_path: Path) -> AsyncIterator[Desk]:
+    if request.param == "sqlite":
+        file = Database(tmp_path / "store.db")
+        yield desk_over(SqliteLedger(file, SUBSCRIBER, 600), SqliteEffectList(file, SUBSCRIBER))
+        await file.close()
+        return
     async with (
         contacts_database(cosmos_server) as database,
         CosmosClient.from_connection_string(cosmos_server.connection_string) as client,
     ):
         container = Container(client, database.id, EFFECTS)
-        ledger = CosmosLedger(container, SUBSCRIBER, 600)
-        outbound, clock = Outbound(), Clock()
-        inbox = inbox_over(ledger, outbound, clock, replace(RULES, unsure=Unsure.SET_ASIDE))
-        yield Desk(EffectOperator(inbox, CosmosEffectList(container, SUBSCRIBER, "here")), outbound, clock)
+        yield desk_over(
+            CosmosLedger(container, SUBSCRIBER, 600), CosmosEffectList(container, SUBSCRIBER, "here")
+        )
+
+
+def desk_over(ledger: Ledger, effects: EffectList) -> Desk:
+    outbound, clock = Outbound(), Clock()
+    inbox = inbox_over(ledger, outbound, clock, replace(RULES, unsure=Unsure.SET_ASIDE))
+    return Desk(EffectOperator(inbox, effects), outbound, clock)
 
 
 async def test_what_waits_and_what_may_have_been_handled_is_listed_and_nothing_else(desk: Desk) -> None:

@@ -1,4 +1,4 @@
-"""Effects run once and in order, over the ledger in memory and in Cosmos DB: one suite over both."""
+"""Effects run once and in order, over the ledger in memory, in Cosmos DB and in SQLite: one suite over all."""
 
 import asyncio
 import itertools
@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from azure.cosmos.aio import CosmosClient
@@ -30,6 +31,8 @@ from cosmos_outbox.inbox.errors import (
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.ledger import Ledger
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.sqlite.database import Database
+from cosmos_outbox.sqlite.effects import SqliteLedger
 from devstack.testing import Service
 from tests.support.azure import EFFECTS, contacts_database
 from tests.support.effects import RULES, Clock, FakeLedger, Outbound, inbox_over
@@ -48,9 +51,18 @@ async def stored(cosmos_server: Service) -> AsyncIterator[CosmosLedger]:
         yield CosmosLedger(Container(client, database.id, EFFECTS), "mails", IDS_TTL)
 
 
-@pytest.fixture(params=["fake", "lagging fake", "devstack"])
-def ledger(request: pytest.FixtureRequest, stored: CosmosLedger) -> Ledger:
-    return stored if request.param == "devstack" else FakeLedger(lag=int(request.param != "fake"))
+@pytest.fixture(params=["fake", "lagging fake", "devstack", "sqlite"])
+async def ledger(
+    request: pytest.FixtureRequest, stored: CosmosLedger, tmp_path: Path
+) -> AsyncIterator[Ledger]:
+    if request.param == "devstack":
+        yield stored
+    elif request.param == "sqlite":
+        database = Database(tmp_path / "store.db")
+        yield SqliteLedger(database, "mails", IDS_TTL)
+        await database.close()
+    else:
+        yield FakeLedger(lag=int(request.param != "fake"))
 
 
 @pytest.fixture

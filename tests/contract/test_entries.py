@@ -1,6 +1,7 @@
 """A subscriber's entries in memory, in Cosmos DB and in SQLite: one suite over all, as the port promises."""
 
 import asyncio
+import base64
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
@@ -12,9 +13,9 @@ from azure.cosmos.aio import CosmosClient
 from pydantic import BaseModel
 
 from cosmos_outbox.cosmos.inbox.entries import CosmosEntries
-from cosmos_outbox.cosmos.inbox.listing import EntryListing
+from cosmos_outbox.cosmos.inbox.listing import CosmosItems
 from cosmos_outbox.cosmos.store.container import Container
-from cosmos_outbox.cosmos.store.token_key import TokenKey
+from cosmos_outbox.cosmos.store.token_key import token_key
 from cosmos_outbox.inbox.entry import After, Entry, Found, Stamp
 from cosmos_outbox.inbox.errors import EntryChanged, StoreAway
 from cosmos_outbox.inbox.event import Event
@@ -23,9 +24,12 @@ from cosmos_outbox.inbox.ports import Entries
 from cosmos_outbox.inbox.progress import Counts, Side, WalkProgress
 from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.lists.listing import EntryListing
 from cosmos_outbox.outbox.errors import UnknownContinuation
 from cosmos_outbox.sqlite.database import Database
-from cosmos_outbox.sqlite.entries import SqliteEntries, SqliteListing
+from cosmos_outbox.sqlite.entries import SqliteEntries
+from cosmos_outbox.sqlite.listing import token_key as sqlite_key
+from cosmos_outbox.sqlite.store import SqliteStore
 from cosmos_outbox.sqlite.walk_lists import SqliteLists
 from devstack.testing import Service
 from tests.support.azure import DIRECTORY, contacts_database
@@ -195,12 +199,14 @@ async def test_a_list_of_sqlite_leaves_out_what_cannot_be_read(
     await SqliteEntries(database, "things", search, TTL).put(
         AggregateKey("thing", "1"), Entry(1, None, NewThing(name="B", size=1)), STAMP, over=read.version
     )
-    first = await SqliteListing(database, "things", search).page([], "name", 2, None)
+    store = SqliteStore(database, sqlite_key(database))
+    listing = store.listing("things", search)
+    first = await listing.page([], "name", 2, None)
     assert [each.id for each in first.items] == ["1"]
-    second = await SqliteListing(database, "things", search).page([], "name", 2, first.continuation_token)
+    second = await listing.page([], "name", 2, first.continuation_token)
     assert (list(second.items), second.continuation_token) == ([], None)
     assert "1 of 2 entries are left out of a list" in caplog.text
-    alike = await SqliteListing(database, "things", replace(FORM, version=3)).page([], "name", 9, None)
+    alike = await store.listing("things", replace(FORM, version=3)).page([], "name", 9, None)
     assert [each.state.name for each in alike.items] == ["A", "B", "C"], "shown as far as it can be read"
     page = await SqliteLists(database, "things", "sweep", 2).entries(None)
     assert [each.other_form for each in page.items] == [True, False, True]
@@ -229,14 +235,20 @@ async def listed(
     request: pytest.FixtureRequest, cosmos_server: Service, database: Database
 ) -> AsyncIterator[tuple[Entries[Thing], Listing[Thing]]]:
     if request.param == "sqlite":
-        yield SqliteEntries(database, "things", FORM, TTL), SqliteListing(database, "things", FORM)
+        yield (
+            SqliteEntries(database, "things", FORM, TTL),
+            SqliteStore(database, sqlite_key(database)).listing("things", FORM),
+        )
         return
     async with (
         contacts_database(cosmos_server) as made,
         CosmosClient.from_connection_string(cosmos_server.connection_string) as client,
     ):
         container = Container(client, made.id, DIRECTORY)
-        yield CosmosEntries(container, FORM, TTL), EntryListing(container, FORM, "t", TokenKey(container))
+        yield (
+            CosmosEntries(container, FORM, TTL),
+            EntryListing(CosmosItems(container), FORM, "t", token_key(container)),
+        )
 
 
 async def test_living_entries_are_listed_page_by_page(
@@ -265,6 +277,53 @@ async def test_living_entries_are_listed_page_by_page(
         await listing.page([], "name", 2, "no token")
 
 
+async def test_a_token_tells_nothing_and_is_of_its_list_alone(
+    listed: tuple[Entries[Thing], Listing[Thing]],
+) -> None:
+    """The list is sorted by what may be a person's name."""
+    entries, listing = listed
+    for number, name in enumerate(["Lovelace", "Lovelace", "Lovelace"]):
+        key = AggregateKey("thing", str(number))
+        await entries.put(key, Entry(1, None, Thing(name=name)), STAMP, over=None)
+    token = (await listing.page([], "name", 1, None)).continuation_token
+    assert token is not None
+    assert (await listing.page([], "name", 1, None)).continuation_token != token, "each is closed anew"
+    padded = token + "=" * (-len(token) % 4)
+    assert b"lovelace" not in base64.urlsafe_b64decode(padded).lower()
+    with pytest.raises(UnknownContinuation):
+        await listing.page([[Condition("name", "L", beginning=True)]], "name", 1, token)
+    for forged in ("AAAA", "A" * 20_000, "\u00e9", token[:-2], f"{token}AAAA"):
+        with pytest.raises(UnknownContinuation):
+            await listing.page([], "name", 1, forged)
+    rest = await listing.page([], "name", 9, token)
+    assert [each.id for each in rest.items] == ["1", "2"]
+
+
+async def test_a_list_of_another_read_model_or_file_takes_no_token_of_this_one(
+    database: Database, tmp_path: Path
+) -> None:
+    other = Database(tmp_path / "other.db")
+    store = SqliteStore(database, sqlite_key(database))
+    for number in range(3):
+        for file, name in ((database, "a"), (database, "b"), (other, "a")):
+            key = AggregateKey("thing", str(number))
+            await SqliteEntries(file, name, FORM, TTL).put(
+                key, Entry(1, None, Thing(name="A")), STAMP, over=None
+            )
+    token = (await store.listing("a", FORM).page([], "name", 1, None)).continuation_token
+    for listing in (
+        store.listing("b", FORM),
+        SqliteStore(other, sqlite_key(other)).listing("a", FORM),
+    ):
+        with pytest.raises(UnknownContinuation):
+            await listing.page([], "name", 1, token)
+    again = Database(database.path)
+    page = await SqliteStore(again, sqlite_key(again)).listing("a", FORM).page([], "name", 9, token)
+    assert [each.id for each in page.items] == ["1", "2"], "another process opens it"
+    for each in (other, again):
+        await each.close()
+
+
 async def test_two_read_models_and_two_processes_share_a_file(database: Database) -> None:
     other = Database(database.path)
     mine, theirs = SqliteEntries(database, "a", FORM, TTL), SqliteEntries(other, "b", FORM, TTL)
@@ -290,6 +349,21 @@ async def test_a_deleted_entry_of_sqlite_expires_and_is_removed(database: Databa
     await entries.put(AggregateKey("thing", "8"), Entry(1, None, Thing(name="A")), STAMP, over=None)
     left = await database.run(lambda connection: connection.execute("SELECT id FROM entries").fetchall())
     assert sorted(row["id"] for row in left) == ["7", "8"], "the kept one, and the new one"
+
+
+async def test_a_deleted_entry_of_cosmos_is_kept_for_good_where_nothing_else_could_tell(
+    cosmos_server: Service,
+) -> None:
+    """Without a source: an entry that expired would be made anew by an event that comes late."""
+    async with (
+        contacts_database(cosmos_server) as made,
+        CosmosClient.from_connection_string(cosmos_server.connection_string) as client,
+    ):
+        for key, ttl in (("7", TTL), ("8", None)):
+            entries = CosmosEntries(Container(client, made.id, DIRECTORY), FORM, ttl)
+            await entries.put(AggregateKey("thing", key), Entry(4, None, None), STAMP, over=None)
+        stored = made.get_container_client(DIRECTORY)
+        assert [(await stored.read_item(key, key))["ttl"] for key in ("7", "8")] == [TTL, -1]
 
 
 async def test_a_file_that_cannot_be_used_is_a_store_that_is_away(tmp_path: Path) -> None:

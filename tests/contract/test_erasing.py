@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from azure.cosmos.aio import CosmosClient
 
-from cosmos_changefeed import ChangeFeedProcessor, ProcessorOptions
+from cosmos_changefeed import ChangeFeedProcessor, ProcessorOptions, StartFrom
 from cosmos_outbox.cosmos.inbox.set_aside import CosmosSetAside
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.cosmos.store.item import Item
@@ -67,7 +67,7 @@ def relay(application: Application) -> ChangeFeedProcessor:
     outbox = application.outbox
     return ChangeFeedProcessor(
         outbox.feed, outbox.leases, forward, instance_name="relay", lease_prefix=outbox.reading.lease_prefix,
-        options=ProcessorOptions(poll_interval=0.05, acquire_interval=0.1),
+        options=ProcessorOptions(poll_interval=0.05, acquire_interval=0.1, start=StartFrom.beginning()),
     )  # fmt: skip
 
 

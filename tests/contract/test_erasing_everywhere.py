@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 import pytest
 from azure.cosmos.aio import DatabaseProxy
 
-from cosmos_changefeed import ChangeFeedProcessor, ProcessorOptions
+from cosmos_changefeed import ChangeFeedProcessor, ProcessorOptions, StartFrom
 from cosmos_outbox.inbox.entry import After
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.form import EntryForm
@@ -177,7 +177,7 @@ async def test_nothing_of_the_person_is_left_in_any_container(wired: Wired, data
     outbox = wired.outbox
     async with ChangeFeedProcessor(
         outbox.feed, outbox.leases, forward, instance_name="relay", lease_prefix=outbox.reading.lease_prefix,
-        options=ProcessorOptions(poll_interval=0.05, acquire_interval=0.1),
+        options=ProcessorOptions(poll_interval=0.05, acquire_interval=0.1, start=StartFrom.beginning()),
     ):  # fmt: skip
         await eventually(lambda: caught_up(wired))
         steps = [step async for step in eraser_of(wired).erase(gone.key, patience_seconds=20)]

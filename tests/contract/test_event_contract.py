@@ -1,4 +1,4 @@
-"""What subscribers get over the wire, from a change to the topic, fits docs/events/."""
+"""What subscribers get over the wire, from a change to the topic, fits docs/use/events/."""
 
 import json
 from datetime import timedelta
@@ -17,7 +17,7 @@ from tests.support.fake_parking_lot import FakeParkingLot
 from tests.support.feed import EVENTS
 from tests.support.paths import ROOT
 
-FOLDER = ROOT / "docs" / "events"
+FOLDER = ROOT / "docs" / "use" / "events"
 
 
 def text(value: Any) -> Any:

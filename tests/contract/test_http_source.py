@@ -86,7 +86,7 @@ def state_of(body: Mapping[str, Any]) -> State:
 
 
 def at(sequence: int) -> tuple[int, dict[str, Any]]:
-    return 200, {"id": "7", "adds": [*range(1, sequence + 1)], "lastSequence": sequence}
+    return 200, {"id": "7", "adds": [*range(1, sequence + 1)], "sequence": sequence}
 
 
 async def test_an_answer_is_the_aggregate_at_its_sequence(
@@ -95,7 +95,7 @@ async def test_an_answer_is_the_aggregate_at_its_sequence(
     publisher.answer = at(2)
     assert await source.read(KEY) == await source.newest(KEY) == Found(2, (1, 2))
     assert publisher.asked[0][0] == "/api/things/7"
-    publisher.answer = (200, {"adds": [], "lastSequence": 3, "deleted": True})
+    publisher.answer = (200, {"adds": [], "sequence": 3, "deleted": True})
     assert await source.read(KEY) == Found(3, None)
 
 
@@ -159,8 +159,8 @@ async def test_a_publisher_that_is_not_there_is_waited_for() -> None:
         (200, "no JSON"),
         (200, []),
         (200, {"adds": []}),
-        (200, {"adds": [], "lastSequence": "2"}),
-        (200, {"adds": [], "lastSequence": True}),
+        (200, {"adds": [], "sequence": "2"}),
+        (200, {"adds": [], "sequence": True}),
     ],
 )
 async def test_an_answer_that_shows_nothing_hits_its_aggregate_alone(
@@ -174,7 +174,7 @@ async def test_an_answer_that_shows_nothing_hits_its_aggregate_alone(
 async def test_what_the_subscriber_cannot_read_is_its_own_error(
     publisher: Publisher, source: HttpSource[State]
 ) -> None:
-    publisher.answer = (200, {"lastSequence": 1})
+    publisher.answer = (200, {"sequence": 1})
     with pytest.raises(KeyError):
         await source.newest(KEY)
 

@@ -1,5 +1,6 @@
 """A team's transaction is stored once, and its outcome told: with the SDK's own retries, over broken connections."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
@@ -141,3 +142,51 @@ async def test_deletions_and_upserts_are_recognised_by_the_event(server: Server,
     assert tx.etag("old") is None
     assert tx.etag("new") == (await world.read("new"))["_etag"]
     assert "old" not in await world.ids()
+
+
+async def test_what_is_known_to_be_stored_is_told_although_its_versions_cannot_be_read(
+    server: Server, world: World
+) -> None:
+    """The answer is lost, and throttled is the look at the documents, not the read of the event that proves it."""
+    await server.faults.add("drop-after-commit", count=1, **BATCHES)
+    await server.faults.add("throttle", count=None, retryAfterMs=10, container=BOOKINGS, operation="query")
+    assert await world.move() is None
+    await server.faults.clear()
+    assert await sequences(world) == [1, 2]
+
+
+async def test_an_answer_is_lost_and_so_is_the_way_to_find_out(server: Server, world: World) -> None:
+    item = await world.read("b-1")
+    await server.faults.add("drop-after-commit", count=1, **BATCHES)
+    await server.faults.add("throttle", count=None, retryAfterMs=2000, container=BOOKINGS, operation="read")
+    with pytest.raises(OutcomeUnknown):
+        await world.run(
+            lambda tx: tx.replace(item, if_match=item["_etag"]),
+            lambda tx: tx.event("BookingMoved", of=("booking", "b-1")),
+        )
+    await server.faults.clear()
+    assert await sequences(world) == [1, 2]
+
+
+@pytest.mark.parametrize("kind", ["fail-before-commit", "drop-after-commit"])
+async def test_a_request_that_comes_again_while_its_transaction_is_repeated_is_done_once(
+    server: Server, world: World, kind: str
+) -> None:
+    """Its caller sends it again over another connection; both name the document of the request."""
+    item = await world.read("b-1")
+
+    async def request() -> str:
+        try:
+            async with world.transaction() as tx:
+                tx.create(world.document("request-7"))
+                tx.replace(item | {"seats": 5}, if_match=item["_etag"])
+                tx.event("BookingMoved", of=("booking", "b-1"))
+        except AlreadyExists as error:
+            assert "request-7" in str(error)  # noqa: PT017 - which of two ends is open
+            return "done before"
+        return "done"
+
+    await server.faults.add(kind, count=2, **BATCHES)
+    ends = await asyncio.gather(request(), request(), request())
+    assert sorted(ends) == ["done", "done before", "done before"]
+    assert await sequences(world) == [1, 2]

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -13,7 +13,13 @@ from uuid import uuid4
 import pytest
 from azure.cosmos.aio import ContainerProxy
 
-from cosmos_changefeed import ChangeFeedProcessor
+from cosmos_changefeed import (
+    ChangeFeedProcessor,
+    ProcessorOptions,
+    StartFrom,
+    effective_key,
+    physical_partitions,
+)
 from cosmos_outbox.cosmos.aggregates.documents import EventReader, digest, is_as_committed
 from cosmos_outbox.cosmos.relay.parked_documents import PARTITION, ParkedDocuments
 from cosmos_outbox.cosmos.store.fences import fence_everywhere
@@ -41,6 +47,8 @@ pytestmark = pytest.mark.known_gap(Gap.CHANGE_FEED)
 
 KINDS = {"one path": TENANT, "hierarchical": HIERARCHICAL, "nested": NESTED}
 TENANTS: list[Any] = ["acme", 17]
+ALL = ProcessorOptions(start=StartFrom.beginning())
+"""As the relay reads: what was stored before it began is not left out."""
 LARGE = "x" * 300_000
 """Over what a message may hold."""
 
@@ -72,16 +80,21 @@ class Place(World):
         async def handle(items: Any, _: object) -> None:
             await self.outbox.forwarding.forward(items)
 
-        async with ChangeFeedProcessor(
+        async with self.processor(handle):
+            await eventually(self.nothing_waits)
+
+    def processor(self, handle: Callable[[Any, object], Awaitable[None]]) -> ChangeFeedProcessor:
+        """What gives a relay the pages of the feed."""
+        return ChangeFeedProcessor(
             self.outbox.feed,
             self.leases,
             handle,
             instance_name="r",
             lease_prefix=self.outbox.reading.lease_prefix,
-        ):
-            await eventually(self._nothing_waits)
+            options=ALL,
+        )
 
-    async def _nothing_waits(self) -> bool:
+    async def nothing_waits(self) -> bool:
         status = await self.outbox.observer.status()
         return bool(status.leases) and all(
             lease.oldest_waiting_seconds is None and lease.position is not None for lease in status.leases
@@ -98,6 +111,28 @@ class Place(World):
 
     async def parked(self, *, discarded: bool = False) -> list[ParkedEvent]:
         return list((await self.outbox.parking.page(100, None, discarded=discarded)).items)
+
+    async def note(self, action: str, tenant: Any) -> None:
+        """An event of note n-1."""
+        async with self.transaction(tenant) as tx:
+            tx.event(action, of=("note", "n-1"))
+
+    def tenant_of(self, item: Any) -> Any:
+        key = self.service.paths.raw(item)
+        return key[0] if isinstance(key, list) else key
+
+    async def tenants_apart(self) -> tuple[str, str]:
+        """Two tenants whose partitions are in two physical ones."""
+        partitions = await physical_partitions(self.outbox.feed)
+        found: dict[str, str] = {}
+        for number in range(1_000):
+            place = await effective_key(self.outbox.feed, self.service.paths.key(self.key(f"t-{number}")))
+            [partition] = [each.id for each in partitions if each.feed_range.holds(place)]
+            found.setdefault(partition, f"t-{number}")
+            if len(found) == 2:
+                break
+        one, other = found.values()
+        return one, other
 
     async def make_too_large(self, booking: str, tenant: Any = "acme") -> None:
         """An event that the broker never takes, and one behind it."""
@@ -281,8 +316,7 @@ async def test_events_are_erased_after_they_have_left(place: Place) -> None:
     await place.book()
     await place.book("b-2", "other")
     await place.move("BookingErased")
-    eraser = place.outbox.own_events
-    assert eraser is not None
+    eraser = place.own_events
     with pytest.raises(NotForwardedYet):
         async for _ in eraser.erase(("booking", "b-1"), place.key(), patience_seconds=0.1):
             pass
@@ -305,8 +339,7 @@ async def test_an_event_that_was_not_seen_by_the_erasing_is_sent_and_stays(place
     """Others raise it while the events are erased, in the same second as the last one that was seen."""
     await place.book()
     await place.forward()
-    eraser = place.outbox.own_events
-    assert eraser is not None
+    eraser = place.own_events
     steps = eraser.erase(("booking", "b-1"), place.key())
     assert await anext(steps) == "the relay has forwarded all events"
     await place.move()
@@ -325,12 +358,11 @@ async def test_a_page_that_comes_again_after_its_events_were_erased_is_dropped(p
         pages.append(items)
 
     async with ChangeFeedProcessor(
-        place.outbox.feed, place.leases, keep, instance_name="k", lease_prefix="kept"
+        place.outbox.feed, place.leases, keep, instance_name="k", lease_prefix="kept", options=ALL
     ):
         await eventually(lambda: len(pages) > 0)
     await place.forward()
-    eraser = place.outbox.own_events
-    assert eraser is not None
+    eraser = place.own_events
     async for _ in eraser.erase(("booking", "b-1"), place.key()):
         pass
     events = [event for page in pages for event in place.outbox.events.events(page)]
@@ -340,6 +372,33 @@ async def test_a_page_that_comes_again_after_its_events_were_erased_is_dropped(p
     await place.move()
     await place.forward()
     assert await place.received("b-1", 2) == [("BookingMade", 1), ("BookingMoved", 2)]
+
+
+@pytest.mark.own_stack
+@pytest.mark.parametrize("kind", ["one path", "hierarchical"])
+async def test_erasing_in_one_partition_drops_nothing_that_waits_in_another(
+    kind: str, tmp_path: Path, servicebus_server: Server
+) -> None:
+    """LSNs are numbers of a physical partition: one of another tells nothing of what was dealt with here."""
+    with running(Server("cosmos", tmp_path / "data", "--partitions=4")) as cosmos:
+        async with place_of(kind, cosmos, servicebus_server) as place:
+            erased, waiting = await place.tenants_apart()
+            for action in "abcd":  # so the erased partition is ahead of the other one
+                await place.note(action, erased)
+            await place.note("e", waiting)
+            let_go = asyncio.Event()
+
+            async def handle(items: Any, _: object) -> None:
+                if any(place.tenant_of(item) == waiting for item in items):
+                    await let_go.wait()  # the relay is paused with this page in its hands
+                await place.outbox.forwarding.forward(items)
+
+            async with place.processor(handle):
+                eraser = place.own_events
+                steps = [step async for step in eraser.erase(("note", "n-1"), place.key(erased))]
+                assert "4 event(s) removed" in steps
+                let_go.set()
+                assert sorted(await place.received("n-1", 5)) == [(action, None) for action in "abcde"]
 
 
 async def test_events_that_wait_behind_a_clock_that_was_turned_back_are_not_taken_for_forwarded(
@@ -352,8 +411,7 @@ async def test_events_that_wait_behind_a_clock_that_was_turned_back_are_not_take
             await place.book("b-2")
             await cosmos.faults.turn_clock(-600)
             await place.book("b-1")
-            eraser = place.outbox.own_events
-            assert eraser is not None
+            eraser = place.own_events
             with pytest.raises(NotForwardedYet):
                 async for _ in eraser.erase(("booking", "b-1"), place.key(), patience_seconds=0):
                     pass
@@ -365,10 +423,9 @@ async def test_an_erased_event_that_was_discarded_keeps_its_place_alone(place: P
     await place.make_too_large("b-1")
     await place.forward()
     outbox = place.outbox
-    assert outbox.own_events is not None
     later = Later()
     parking = replace(outbox.parking, clock=later, pause=later.pause)
-    eraser = replace(outbox.own_events, parking=parking)
+    eraser = replace(place.own_events, parking=parking)
     steps = [step async for step in eraser.erase(("booking", "b-1"), place.key())]
     assert steps[1:] == [
         "2 parked event(s) sent, 1 discarded",

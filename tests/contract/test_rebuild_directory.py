@@ -12,6 +12,7 @@ from azure.cosmos.aio import CosmosClient
 
 from application.directory import DirectoryEntry, entry_of
 from cosmos_outbox.cli.rebuild import bar, main, rebuild
+from cosmos_outbox.cosmos.inbox.documents import SourceDocuments
 from cosmos_outbox.cosmos.inbox.walk_lists import CosmosLists
 from cosmos_outbox.inbox.errors import EntryChanged
 from cosmos_outbox.inbox.form import EntryForm
@@ -23,10 +24,9 @@ from devstack.settings import read_settings
 from devstack.testing import Service
 from examples.orders.board import Board
 from examples.orders.events import Line
-from examples.orders.order import NewOrder
+from examples.orders.order import NewOrder, Order
 from examples.orders.service import BOARD
 from examples.orders.service import service as order_service
-from examples.orders.use_cases import Orders
 from infra.bootstrap import DIRECTORY
 from infra.bootstrap import service as contact_service
 from infra.directory import FORM
@@ -117,7 +117,8 @@ async def test_after_a_new_form_of_the_entries_all_are_written_again(
         await process.create()
     arguments = ["--source-wins"] if source_wins else []
     assert await asyncio.to_thread(main, arguments, environment) == 0
-    lists = CosmosLists(process.entries.container, process.stored, "contact", "rebuild", FORM.version)
+    documents = SourceDocuments.of_library("contact")
+    lists = CosmosLists(process.entries.container, process.stored, documents, "rebuild", FORM.version)
     cut_off = await lists.progress() or WalkProgress(datetime.now(UTC))
     began = cut_off.begun(datetime.now(UTC), Side.SOURCES, FORM.version)
     await lists.save(began)
@@ -175,7 +176,7 @@ async def test_the_read_model_of_another_service_is_filled_too(
     wired = order_service.wire(environment)
     async with wired.outbox.resources:
         new = NewOrder(customer="Contoso", lines=(Line(sku="A-1", quantity=2),))
-        placed = await Orders(wired.aggregates, utc_now).place(new, ORIGIN)
+        placed = await wired.aggregates.create(Order.place(new, at=utc_now()), ORIGIN)
         arguments = ["--service", "examples.orders.service"]
         assert await asyncio.to_thread(main, arguments, environment) == 0
         assert capsys.readouterr().out.splitlines()[-1].endswith("1 written, 0 failed")

@@ -98,7 +98,7 @@ async def test_a_split_while_the_relay_is_stopped_hides_no_waiting_event(
     assert sorted(lease.lease for lease in status.leases) == ["0", "1"]
     assert all(age <= (lease.oldest_waiting_seconds or 0) < age + 60 for lease in status.leases)
     assert status.missing == []
-    assert status.late is (age == 600)
+    assert (status.late, status.events_at_risk) == (True, age == 600)
 
 
 async def test_one_missing_lease_is_late_though_others_are_there(
@@ -110,7 +110,7 @@ async def test_one_missing_lease_is_late_though_others_are_there(
 
     assert [lease.lease for lease in status.leases] == ["0"]
     assert status.missing == ["1"]
-    assert status.late
+    assert (status.late, status.events_at_risk) == (True, True)
     assert caplog.records == [], "only the timer tells the log"
 
 

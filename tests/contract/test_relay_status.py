@@ -46,9 +46,11 @@ async def observer(cosmos_server: Service) -> AsyncIterator[RelayObserver]:
 
 
 @pytest.mark.known_gap(Gap.CHANGE_FEED)
-@pytest.mark.parametrize(("age", "late"), [(400, False), (600, True)])
+@pytest.mark.parametrize(
+    ("age", "late", "at_risk"), [(0, False, False), (400, True, False), (600, True, True)]
+)
 async def test_events_that_wait_too_long_are_an_error_though_no_relay_runs(
-    observer: RelayObserver, caplog: pytest.LogCaptureFixture, age: int, late: bool
+    observer: RelayObserver, caplog: pytest.LogCaptureFixture, age: int, late: bool, at_risk: bool
 ) -> None:
     later = replace(observer, clock=lambda: utc_now() + timedelta(seconds=age))
     with recording() as recorded:
@@ -62,12 +64,12 @@ async def test_events_that_wait_too_long_are_an_error_though_no_relay_runs(
     assert (lease.owner, lease.lag) == (None, 1)
     assert lease.oldest_waiting_seconds is not None
     assert age <= lease.oldest_waiting_seconds < age + 60
-    assert status.late is late
-    assert ("of the events' TTL" in caplog.text) is late
+    assert (status.late, status.events_at_risk) == (late, at_risk)
+    assert ("of the events' TTL" in caplog.text) is at_risk
 
 
 @pytest.mark.known_gap(Gap.CHANGE_FEED)
-async def test_a_relay_that_has_left_no_lease_is_late(
+async def test_where_no_lease_is_left_all_is_late_and_at_risk(
     observer: RelayObserver, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Lease documents that were deleted, or a relay that never started: nothing could show the age of an event."""
@@ -79,7 +81,7 @@ async def test_a_relay_that_has_left_no_lease_is_late(
         assert recorded.gauge("outbox.relay.ttl_used") == 1.0, "nobody knows, so it counts as the worst"
 
     assert (status.leases, status.missing) == ([], ["0"])
-    assert status.late
+    assert (status.late, status.events_at_risk) == (True, True)
     assert "no lease" in caplog.text
 
 

@@ -18,7 +18,6 @@ from cosmos_changefeed import ChangeFeedProcessor, PhysicalPartition, effective_
 from cosmos_outbox.cli import publish_again as command
 from cosmos_outbox.cli.publish_again import RepublishingPlan
 from cosmos_outbox.cosmos.relay.history import CosmosEventHistory
-from cosmos_outbox.cosmos.store import fences
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.cosmos.store.fences import fence_everywhere
 from cosmos_outbox.outbox.errors import Unavailable
@@ -154,7 +153,7 @@ async def test_a_store_that_goes_on_splitting_ends_the_fences_as_unavailable(
         await world.split(found[next(places)].id)
         return found
 
-    monkeypatch.setattr(fences, "physical_partitions", then_split)
+    monkeypatch.setattr("cosmos_changefeed.physical_partitions", then_split)
     with pytest.raises(Unavailable, match="split"):
         await fenced(world)
 

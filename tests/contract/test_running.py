@@ -23,7 +23,7 @@ from cosmos_outbox.worker.running import running
 from devstack.testing import Service as Server
 from devstack.testing import eventually
 from examples.fastapi.directory import FORM, Entry, entry_of, project
-from examples.fastapi.person import NewDetails, Person
+from examples.fastapi.person import Details, Person
 from tests.support.azure import Topic
 
 ORIGIN = Origin("test")
@@ -69,13 +69,13 @@ async def world(cosmos_server: Server, servicebus_server: Server) -> AsyncIterat
 
 
 async def added(wired: Wired, name: str = "Ada") -> str:
-    person = Person.add(NewDetails(name=name, email="ada@contoso.com"), at=utc_now())
+    person = Person.add(Details(name=name, email="ada@contoso.com"), at=utc_now())
     return (await wired.aggregates.create(person, ORIGIN)).aggregate.aggregate_id
 
 
 async def renamed(wired: Wired, person: str, name: str) -> None:
     def rename(each: Person) -> None:
-        each.change(NewDetails(name=name, email="ada@contoso.com"), at=utc_now())
+        each.change(Details(name=name, email="ada@contoso.com"), at=utc_now())
 
     await wired.aggregates.change(Person, person, rename, ORIGIN)
 

@@ -42,7 +42,7 @@ async def test_it_is_no_store_that_can_be_used_until_it_writes_in_one_region(
     async with application.outbox.resources:
         await store.check()
         await cosmos.faults.allow_multiple_writes(allowed=True)
-        with pytest.raises(Misconfigured, match=r"several regions.*docs/operations/regions\.md"):
+        with pytest.raises(Misconfigured, match=r"several regions.*docs/operate/regions\.md"):
             await store.check()
         await cosmos.faults.allow_multiple_writes(allowed=False)
         await store.check()

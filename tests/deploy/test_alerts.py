@@ -14,7 +14,8 @@ from tests.docs.test_metrics import MADE, rows
 from tests.support.paths import ROOT
 
 MODULE = bicep.read("modules/alerts.bicep")
-PAGE = (ROOT / "docs" / "operations" / "alerts.md").read_text()
+PAGE = (ROOT / "docs" / "operate" / "alerts.md").read_text()
+RUNBOOK = (ROOT / "docs" / "operate" / "README.md").read_text()
 FILES = sorted((ROOT / "deploy" / "alerts").glob("*.kql"))
 WORKBOOK_TEXT = (ROOT / "deploy" / "workbook.json").read_text()
 WORKBOOK: dict[str, Any] = json.loads(WORKBOOK_TEXT)
@@ -22,7 +23,7 @@ WORKBOOK: dict[str, Any] = json.loads(WORKBOOK_TEXT)
 EMITTED = {
     name.strip("`"): set(re.findall(r"`(\w+(?:\.\w+)+)`", attributes)) for name, _, attributes, *_ in rows()
 }
-"""The metrics of the app, each with its attributes, as docs/operations/metrics.md lists them."""
+"""The metrics of the app, each with its attributes, as docs/operate/metrics.md lists them."""
 
 TABLES = {
     "AppMetrics": {"TimeGenerated", "Name", "Sum", "ItemCount", "Properties"},
@@ -87,12 +88,16 @@ def test_each_query_belongs_to_an_alert_of_its_name() -> None:
 
 
 def test_each_alert_has_a_section_that_says_what_to_do_and_each_section_an_alert() -> None:
-    sections = re.findall(r"^## (.+)$", PAGE, re.MULTILINE)
-    assert sorted(sections) == sorted(NAMES)
+    _, *sections = re.split(
+        r"^### ", RUNBOOK.partition("\n## Alarms\n")[2].partition("\n## ")[0], flags=re.MULTILINE
+    )
+    assert sorted(section.splitlines()[0] for section in sections) == sorted(NAMES)
+    for section in sections:
+        assert re.findall(r"^\*\*(\w+):\*\*", section, re.MULTILINE) == ["Means", "Do", "Afterwards"]
     for name in NAMES:
-        assert f"[{name}](#{name})" in PAGE
+        assert f"[{name}](README.md#{name})" in PAGE
     page = MODULE.declaration("var", "page").text
-    assert "${docsUrl}docs/operations/alerts.md" in page
+    assert "${docsUrl}docs/operate/README.md" in page
     for resource in ("logRules", "metricRules"):
         rule = MODULE.declaration("resource", resource)
         assert rule.properties()["description"].endswith("What to do: ${page}#${alert.name}")

@@ -13,7 +13,7 @@ from tests.e2e.conftest import stack
 from tests.support.functions import functions
 from tests.support.paths import ROOT
 
-OPERATIONS = ROOT / "docs" / "operations"
+OPERATIONS = ROOT / "docs" / "operate"
 DEPLOY_MD, COSTS_MD = ((OPERATIONS / name).read_text() for name in ("deploy.md", "costs.md"))
 AZ_AND_FUNC = {
     "func azure functionapp publish": {"--no-build", "--python"},

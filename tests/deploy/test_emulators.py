@@ -51,7 +51,7 @@ def test_a_known_gap_may_fail_on_an_emulator_and_nowhere_else(
 
 
 def test_every_gap_of_the_emulators_is_documented() -> None:
-    document = (ROOT / "docs" / "operations" / "emulators.md").read_text()
+    document = (ROOT / "docs" / "internals" / "emulators.md").read_text()
     for gap in emulators.Gap:
         assert f"({gap})" in document, gap.name
 

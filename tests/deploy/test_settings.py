@@ -50,7 +50,7 @@ def read_by_the_app() -> set[str]:
 
 
 def in_the_documentation() -> set[str]:
-    page = (ROOT / "docs" / "settings.md").read_text()
+    page = (ROOT / "docs" / "use" / "settings.md").read_text()
     table = page.partition("## The app")[2].partition("\n## ")[0]
     rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
     return {name.partition("__")[0] for row in rows for name in re.findall(r"`(\w+)`", row)}
@@ -155,7 +155,7 @@ def test_a_package_holds_the_app_and_nothing_else() -> None:
 
 
 def test_each_signal_of_telemetry_has_one_exporter() -> None:
-    """docs/decisions/0020-telemetry.md: with either of these the host drops the log lines that the worker hands it."""
+    """Decision 20: with either of these the host drops the log lines that the worker hands it."""
     assert not {"PYTHON_APPLICATIONINSIGHTS_ENABLE_TELEMETRY", "PYTHON_ENABLE_OPENTELEMETRY"} & set(IN_AZURE)
     host = json.loads((ROOT / "host.json").read_text())
     assert host["telemetryMode"] == "OpenTelemetry"

@@ -59,29 +59,29 @@ def cpu_seconds_of_children() -> float:
 def test_a_command_is_told_of_in_the_documents(command: str) -> None:
     """A command that nobody can find is of no use in an outage."""
     pages = "".join(page.read_text() for page in (ROOT / "docs").rglob("*.md"))
-    assert re.search(rf"python -m {re.escape(command)}\b", pages)
+    assert re.search(rf"cosmos-outbox {command.split()[1]}\b", pages)
 
 
 def told() -> list[tuple[str, str]]:
     """Each line of a code block in the operator's pages that runs a command of ours, with the page."""
     return [
         (page.name, match[1].strip())
-        for page in sorted((ROOT / "docs" / "operations").glob("*.md"))
+        for page in sorted((ROOT / "docs" / "operate").glob("*.md"))
         for block in re.findall(r"```sh\n(.*?)```", page.read_text(), re.DOTALL)
         for line in block.replace("\\\n", " ").splitlines()
-        if (match := re.match(r"\S*python -m (cosmos_outbox [^#]*)", line))
+        if (match := re.match(r"(?:\S*python -m cosmos_outbox|cosmos-outbox) ([^#]*)", line))
     ]
 
 
 def test_lines_are_found_on_the_pages() -> None:
-    assert {"emergency-brake.md", "erasing.md", "README.md"} <= {page for page, _ in told()}
+    assert {"emergency-brake.md", "erasing.md", "recipes.md", "README.md"} <= {page for page, _ in told()}
 
 
 @pytest.mark.parametrize(("page", "line"), told())
 def test_a_line_of_a_page_is_taken_by_its_command(page: str, line: str) -> None:
     """It gets as far as the settings, of which there are none."""
     ended = subprocess.run(
-        [sys.executable, "-m", *shlex.split(line)],
+        [sys.executable, "-m", "cosmos_outbox", *shlex.split(line)],
         cwd=ROOT, env={}, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert "usage:" not in ended.stderr, f"{page}: {ended.stderr}"

@@ -1,4 +1,4 @@
-"""docs/errors.md shows every error that the app raises on purpose, with the status that callers get."""
+"""docs/internals/errors.md shows every error that the app raises on purpose, with the status that callers get."""
 
 import importlib
 import inspect
@@ -9,7 +9,7 @@ import pytest
 from infra.contacts_http import answering
 from tests.support.paths import ROOT
 
-PAGE = (ROOT / "docs" / "errors.md").read_text()
+PAGE = (ROOT / "docs" / "internals" / "errors.md").read_text()
 MODULES = [
     "domain.errors", "application.errors", "cosmos_outbox.outbox.errors", "cosmos_outbox.inbox.errors",
     "cosmos_outbox.settings.errors", "cosmos_outbox.settings.inspection", "cosmos_outbox.http.errors",
@@ -38,10 +38,16 @@ def test_an_error_is_in_the_picture_with_its_status(name: str) -> None:
     shown = SHOWN.get(name)
     if shown is None:
         base = kind.__subclasses__() and re.search(rf"^ [ │├└─]*{name}$", PAGE, re.MULTILINE)
-        assert base, f"{kind.__module__}: {name} is missing; add it to the picture in docs/errors.md"
+        assert base, (
+            f"{kind.__module__}: {name} is missing; add it to the picture in docs/internals/errors.md"
+        )
         return
-    assert shown == status(kind), f"docs/errors.md: callers get {status(kind) or 'no status'} for {name}"
+    assert shown == status(kind), (
+        f"docs/internals/errors.md: callers get {status(kind) or 'no status'} for {name}"
+    )
 
 
 def test_the_picture_shows_no_error_that_is_gone() -> None:
-    assert not SHOWN.keys() - errors().keys(), "docs/errors.md shows errors that are gone: remove them"
+    assert not SHOWN.keys() - errors().keys(), (
+        "docs/internals/errors.md shows errors that are gone: remove them"
+    )

@@ -1,4 +1,4 @@
-"""docs/operations/metrics.md has the metrics and spans that the code makes: alerts are written over these names."""
+"""docs/operate/metrics.md has the metrics and spans that the code makes: alerts are written over these names."""
 
 import ast
 import re
@@ -13,8 +13,8 @@ from cosmos_outbox.telemetry.messaging import MOST_LINKS
 from cosmos_outbox.telemetry.tracing import CORRELATION_ID
 from tests.support.paths import ROOT
 
-PAGE = (ROOT / "docs" / "operations" / "metrics.md").read_text()
-STORY = (ROOT / "docs" / "operations" / "README.md").read_text()
+PAGE = (ROOT / "docs" / "operate" / "metrics.md").read_text()
+STORY = (ROOT / "docs" / "operate" / "README.md").read_text()
 MODULES = [*(ROOT / "cosmos_outbox").rglob("*.py"), *(ROOT / "infra").rglob("*.py")]
 TESTS = [*(ROOT / "tests" / "unit").glob("*.py"), *(ROOT / "tests" / "contract").glob("*.py")]
 KINDS = {

@@ -1,15 +1,19 @@
 """A command that is started with a Python without our packages says in one line what to do."""
 
+import ast
 import os
 import re
 import subprocess
 import sys
+import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from cosmos_outbox.cli import installed
 from cosmos_outbox.cli.main import PARTS
+from cosmos_outbox.settings import extras
 from tests.support.paths import ROOT
 
 NOT_OURS = ("pytest", "ruff", "mypy", "devstack")
@@ -20,7 +24,7 @@ COMMANDS = {
     "tools.openapi",
 } | {
     name
-    for name in re.findall(r"-m ([\w.]+)", (ROOT / "Makefile").read_text())
+    for name in re.findall(r"\$\(BIN\) -m ([\w.]+)", (ROOT / "Makefile").read_text())
     if name.partition(".")[0] not in NOT_OURS
 }
 
@@ -63,13 +67,57 @@ def test_the_local_data_can_be_removed_before_anything_is_installed(
 
 
 def test_the_required_modules_are_those_of_the_requirements_files() -> None:
-    named = {
-        name
-        for line in (ROOT / "requirements.txt").read_text().splitlines()
-        for name in re.findall(r"^[a-z][\w-]*", line)
-    }
+    lines = (ROOT / "requirements.txt").read_text().splitlines()
     needed = set(installed.REQUIRED["requirements.txt"].values())
-    assert needed - {"email-validator"} == named, "email-validator comes with pydantic[email]"
+    ours = {"cosmos-changefeed"}  # a folder beside the app
+    assert needed - ours - {"email-validator"} == packages(lines), (
+        "email-validator comes with pydantic[email]"
+    )
+
+
+def test_what_the_library_needs_is_what_installing_it_brings() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert set(extras.CORE.values()) == packages(project["dependencies"])
+    brought = {name: packages(lines) for name, lines in project["optional-dependencies"].items()}
+    for name, lines in project["optional-dependencies"].items():
+        for other in re.findall(r"^cosmos-outbox\[(\w+)\]", "\n".join(lines), re.MULTILINE):
+            brought[name] |= brought[other]  # each names what stands above it
+    assert {name: set(modules.values()) for name, modules in extras.EXTRAS.items()} == {
+        name: needed - {"cosmos-outbox"} for name, needed in brought.items()
+    }
+
+
+def test_each_package_that_the_library_imports_is_one_that_it_asks_for() -> None:
+    modules = extras.CORE | {
+        each: package for some in extras.EXTRAS.values() for each, package in some.items()
+    }
+    known = [
+        *modules,
+        "pydantic_core",  # pydantic's own
+        "azure.core",  # of all of Azure's SDKs
+        "starlette",  # FastAPI's own
+        "opentelemetry",  # the API; what is exported is named in full
+        *sys.stdlib_module_names,
+        "cosmos_outbox",
+    ]
+    imported = {
+        name
+        for file in (ROOT / "cosmos_outbox").rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        for name in _imported(node)
+    }
+    assert not [name for name in imported if not any(f"{name}.".startswith(f"{each}.") for each in known)]
+
+
+def _imported(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.ImportFrom):
+        return [f"{node.module}.{each.name}" for each in node.names]
+    return [each.name for each in node.names] if isinstance(node, ast.Import) else []
+
+
+def packages(lines: Iterable[str]) -> set[str]:
+    """The names of requirements."""
+    return {name for line in lines for name in re.findall(r"^[a-z][\w-]*", line)}
 
 
 def run(python: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":

@@ -25,14 +25,14 @@ SESSIONS = json.loads((ROOT / "host.json").read_text())["extensions"]["serviceBu
 
 TOLD = {
     "README.md": [f"`EVENT_TTL_SECONDS` ({SETTINGS.event_ttl_seconds // DAY} days)"],
-    "docs/how-it-works.md": [
+    "docs/internals/how-it-works.md": [
         f"sends the same batch again, for {PATIENCE_SECONDS:.0f} seconds",
         f"after about {LEASE_EXPIRATION_MS // 1000} seconds, when the lease has expired",
         f"waits for {WAIT_SECONDS:.0f} seconds and gives the message back",
         f"up to {MOST_DELIVERIES} times: a day",
         f"after {SETTINGS.event_ttl_seconds // DAY} days (EVENT_TTL_SECONDS)",
     ],
-    "docs/api.md": [
+    "docs/use/api.md": [
         f"{ATTEMPTS} times in all",
         f"at most {NAME_LENGTH} characters",
         f"at most {EMAIL_LENGTH} characters",
@@ -42,19 +42,19 @@ TOLD = {
         f"1 to {MAX_PAGE_SIZE} contacts a page, {DEFAULT_PAGE_SIZE} unless `pageSize` says otherwise",
         f"for {SETTINGS.idempotency_ttl_seconds // 3600} hours (`IDEMPOTENCY_TTL_SECONDS`)",
     ],
-    "docs/when-to-use.md": [f"A batch holds {MAX_OPERATIONS} documents and {MAX_BYTES >> 20} MB"],
-    "docs/operations/deploy.md": [
+    "docs/use/when-to-use.md": [f"A batch holds {MAX_OPERATIONS} documents and {MAX_BYTES >> 20} MB"],
+    "docs/operate/deploy.md": [
         f"| `maxConcurrentSessions` | {SESSIONS} |",
         f"A worker holds {SESSIONS} sessions at a time",
         f"after {MOST_IN_A_ROW} messages",
         f"A worker at rest has {WAITING} connections",
         f"`sessionIdleTimeout` | {IDLE_SECONDS} s",
-        f"waits\n  {WAIT_SECONDS:.0f} s inside a message",
+        f"waits {WAIT_SECONDS:.0f} s inside a message",
         f"for up to {DRAIN_SECONDS:.0f} s",
         f"has not come round for {STUCK_SECONDS:.0f} s",
         f"longest call, which is {['', 'one', 'two'][int(LONGEST_CALL_SECONDS // 60)]} minutes",
     ],
-    "docs/operations/slow-writers.md": [
+    "docs/operate/slow-writers.md": [
         "`Retry-After` of {} to {} seconds".format(*shedding.RETRY_SECONDS),
         f"every {shedding.LOOK_SECONDS:.0f} seconds at most",
         f"does not answer the look for {shedding.TRUST_SECONDS:.0f} seconds",
@@ -65,7 +65,7 @@ TOLD = {
 
 @pytest.mark.parametrize(("page", "text"), [(page, text) for page, texts in TOLD.items() for text in texts])
 def test_a_page_tells_the_codes_number(page: str, text: str) -> None:
-    assert text in (ROOT / page).read_text()
+    assert text in " ".join((ROOT / page).read_text().split())
 
 
 def test_a_message_is_delivered_for_a_day_while_the_store_is_away() -> None:

@@ -1,4 +1,4 @@
-"""docs/api.md lists every call for operators, and shows each new answer with the fields that it has."""
+"""docs/use/api.md lists every call for operators, and shows the history with the fields that it has."""
 
 import json
 import re
@@ -6,20 +6,23 @@ from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
 
-import azure.functions as func
 import pytest
 
 from cosmos_outbox.functions.operator import history, operations
+from cosmos_outbox.http.message import Answer
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.operations.dependencies import DependencyHealth
-from cosmos_outbox.operations.instance import Instance
 from cosmos_outbox.operations.past_events import EventState, Expired, Past, PastEvent
 from cosmos_outbox.operations.relay_status import KeyProgress, LeaseStatus, RelayStatus
 from tests.support.functions import functions
 from tests.support.paths import ROOT
 from tools.openapi.schemas import OPERATIONS
 
-PAGE = (ROOT / "docs" / "api.md").read_text().partition("## Calls for operators")[2].partition("## Errors")[0]
+PAGE = (
+    (ROOT / "docs" / "use" / "api.md")
+    .read_text()
+    .partition("## Calls for operators")[2]
+    .partition("## Errors")[0]
+)
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
@@ -40,22 +43,16 @@ def admin_calls() -> list[str]:
 
 @pytest.mark.parametrize("call", admin_calls())
 def test_a_call_for_operators_is_in_the_table(call: str) -> None:
-    assert re.search(rf"`{re.escape(call)}[?`]", PAGE), f"add {call} to docs/api.md#calls-for-operators"
+    assert re.search(rf"`{re.escape(call)}[?`]", PAGE), f"add {call} to docs/use/api.md#calls-for-operators"
 
 
-def answers() -> list[func.HttpResponse]:
-    """The answers that the page shows, in its order."""
+def told() -> Answer:
+    """The history of an aggregate."""
     event = PastEvent("e", 7, "Changed", ["name"], NOW, NOW, NOW, EventState.FORWARDED, None, "c", "t")
     past = Past(
         AggregateKey("contact", "c"), 7, False, [event], [Expired(1, 6)], None, KeyProgress(NOW, "0", 1, None)
     )
-    return [
-        operations.dependencies([DependencyHealth("Cosmos DB", True, 4, None)]),
-        operations.instance(
-            Instance({"EVENT_TTL_SECONDS": 1, "SERVICEBUS_TOPIC": "t"}), OPERATIONS, ["set-aside"]
-        ),
-        history.told(past, OPERATIONS),
-    ]
+    return history.told(past, OPERATIONS)
 
 
 def shape(value: Any) -> Any:
@@ -66,16 +63,16 @@ def shape(value: Any) -> Any:
 
 
 def test_the_answer_about_the_relay_is_shown_with_the_fields_that_it_has() -> None:
-    section = (ROOT / "docs" / "operations" / "README.md").read_text().partition("## How is the relay?")[2]
+    section = (ROOT / "docs" / "operate" / "README.md").read_text().partition("## How is the relay?")[2]
     shown, *_ = re.findall(r"```json\n(.*?)```", section, re.DOTALL)
     status = RelayStatus([LeaseStatus("0", "owner", 3, 2, 0.0, position=4711, newest=4714)], [], Counter())
     answer = operations.relay_status(status, OPERATIONS)
-    assert shape(json.loads(shown)) == shape(json.loads(answer.get_body())), (
-        "docs/operations/README.md, How is the relay?: show the answer with all of its fields, such as the "
+    assert shape(json.loads(shown)) == shape(json.loads(answer.body)), (
+        "docs/operate/README.md, How is the relay?: show the answer with all of its fields, such as the "
         "count of each aggregate of the service"
     )
 
 
-def test_the_answers_are_shown_with_the_fields_that_they_have() -> None:
-    shown = [json.loads(each) for each in re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)]
-    assert [shape(each) for each in shown] == [shape(json.loads(answer.get_body())) for answer in answers()]
+def test_the_history_is_shown_with_the_fields_that_it_has() -> None:
+    [shown] = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
+    assert shape(json.loads(shown)) == shape(json.loads(told().body))

@@ -9,6 +9,7 @@ import pytest
 
 from cosmos_outbox.cosmos.aggregates.documents import EventReader, is_as_committed
 from cosmos_outbox.cosmos.store.partition_key import PartitionKeyPaths
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.wiring.service import Service
 from devstack.testing import Service as Server
@@ -40,7 +41,7 @@ async def lines(
 
 
 def test_the_example_is_as_short_as_it_says() -> None:
-    _, transaction, _ = fenced(PAGE, "python")
+    _, transaction, *_ = fenced(PAGE, "python")
     assert len([line for line in transaction.splitlines() if line and '"""' not in line]) <= 10
 
 
@@ -49,7 +50,9 @@ async def test_the_lines_of_the_page_store_a_document_and_its_event(
 ) -> None:
     world, named = lines
     key = {"tenantId": "acme", "bookingId": "b-17"}
-    await world.proxy.create_item({"id": "b-17", **key, "day": "Monday", "lastSequence": 0})
+    await world.proxy.create_item(
+        {"id": "b-17", **key, "type": "booking", "day": "Monday", "lastSequence": 0}
+    )
     booking = dict(await world.proxy.read_item("b-17", ["acme", "b-17"]))
 
     etag = await named["move"](booking, "Friday")
@@ -61,6 +64,11 @@ async def test_the_lines_of_the_page_store_a_document_and_its_event(
     written = set(event) - {name for name in event if name.startswith("_")}
     rows = set(re.findall(r"^\| `(\w+)` \|", FORM.partition("## In `data`")[0], re.MULTILINE))
     assert written == rows | set(key), "the table has each field of a stored event"
+
+    inbox = named["service"]().read_model(named["BOARD"]).inbox
+    await inbox.heal(AggregateKey("booking", "b-17"))
+    entry = await inbox.entries.newest(AggregateKey("booking", "b-17"))
+    assert (entry.entry.last_sequence, entry.entry.state.day) == (1, "Friday")
 
 
 def test_the_document_on_the_page_is_one_that_the_relay_sends() -> None:

@@ -1,4 +1,4 @@
-"""The function that docs/settings.md shows as a second reader of the feed can be added as it is."""
+"""The function that docs/use/settings.md shows as a second reader of the feed can be added as it is."""
 
 import re
 
@@ -11,7 +11,7 @@ from tests.support.paths import ROOT
 
 
 def test_a_second_reader_has_a_place_of_its_own_and_the_relays_endless_retry() -> None:
-    page = (ROOT / "docs" / "settings.md").read_text().partition("## A second reader of the feed")[2]
+    page = (ROOT / "docs" / "use" / "settings.md").read_text().partition("## A second reader of the feed")[2]
     [snippet] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     app = App()
     exec(snippet, {"app": app, "func": func, "application": application})

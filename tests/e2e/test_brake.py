@@ -160,5 +160,5 @@ async def test_who_may_not_change_a_container_is_told_who_may(
     monkeypatch.setattr(DatabaseProxy, "replace_container", forbidden)
     assert await run(environment, "stop") == 2
     [line] = capsys.readouterr().err.splitlines()
-    assert "docs/operations/emergency-brake.md" in line
+    assert "docs/operate/emergency-brake.md" in line
     assert "403" in line

@@ -5,13 +5,11 @@ import json
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from azure.cosmos.aio import DatabaseProxy
 
 from cosmos_outbox.cli.main import PARTS
 from cosmos_outbox.functions.operator import history as history_call
@@ -20,15 +18,12 @@ from cosmos_outbox.functions.operator import set_aside as set_aside_call
 from cosmos_outbox.inbox.set_aside import Delivery
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.operations.views.names import names_of
-from cosmos_outbox.worker import relay as relay_worker
 from devstack.testing import Service, eventually
 from domain.contact import Contact
-from infra.bootstrap import Application, wire
-from tests.support.azure import Topic, contacts_database
 from tests.support.contacts import DETAILS, ORIGIN
+from tests.support.deployed import SUBSCRIPTION, Deployed, deployed, relaying
 from tests.support.paths import ROOT
 
-SUBSCRIPTION = "directory"
 SECRET = "johndoe@contoso.com"
 NAMES = [names_of(Contact)]
 
@@ -43,12 +38,7 @@ class Ended:
 
 
 @dataclass
-class World:
-    environment: dict[str, str]
-    database: DatabaseProxy
-    topic: Topic
-    application: Application
-
+class World(Deployed):
     async def run(self, *arguments: str, **environment: str) -> Ended:
         """The command as an operator runs it, in the checkout, whose pyproject.toml names the service."""
         ended = await asyncio.to_thread(
@@ -91,31 +81,8 @@ class World:
 
 @pytest.fixture
 async def world(cosmos_server: Service, servicebus_server: Service) -> AsyncIterator[World]:
-    topic = Topic(servicebus_server)
-    await topic.create(SUBSCRIPTION)
-    async with contacts_database(cosmos_server) as database:
-        environment = {
-            "COSMOS": cosmos_server.connection_string,
-            "COSMOS_DATABASE": database.id,
-            "SERVICEBUS": servicebus_server.connection_string,
-            "SERVICEBUS_TOPIC": topic.name,
-            "SERVICEBUS_SUBSCRIPTION": SUBSCRIPTION,
-            "RELAY_SEND_SECONDS": "5",
-            "RELAY_POLL_DELAY_MS": "50",
-        }
-        application = wire(environment)
-        async with application.outbox.resources:
-            yield World(environment, database, topic, application)
-    await topic.delete()
-
-
-@asynccontextmanager
-async def relaying(world: World) -> AsyncIterator[None]:
-    stop = asyncio.Event()
-    relay = asyncio.create_task(relay_worker.run(wire(world.environment), stop))
-    yield
-    stop.set()
-    await relay
+    async with deployed(cosmos_server, servicebus_server) as made:
+        yield World(**vars(made))
 
 
 async def caught_up(world: World) -> bool:
@@ -125,9 +92,7 @@ async def caught_up(world: World) -> bool:
 
 async def parked(world: World) -> list[dict[str, Any]]:
     page = await world.application.outbox.parking.page(100, None)
-    items: list[dict[str, Any]] = json.loads(operations_call.parked_listed(page, NAMES, 0).get_body())[
-        "items"
-    ]
+    items: list[dict[str, Any]] = json.loads(operations_call.parked_listed(page, NAMES, 0).body)["items"]
     return items
 
 
@@ -142,7 +107,7 @@ async def test_a_service_without_a_relay_is_told_in_words_and_with_what_to_do(wo
 
 async def test_a_service_that_is_well_says_so(world: World) -> None:
     await world.create()
-    async with relaying(world):
+    async with relaying(world.environment):
         await eventually(lambda: caught_up(world))
     ended = await world.run("status")
     assert (ended.code, ended.err) == (0, "")
@@ -153,7 +118,7 @@ async def test_a_service_that_is_well_says_so(world: World) -> None:
 
 async def test_parked_events_are_counted_listed_shown_replayed_and_given_up(world: World) -> None:
     contact_id = await world.create()
-    async with relaying(world):
+    async with relaying(world.environment):
         await eventually(lambda: caught_up(world))
         await world.store_poison(contact_id)
         await eventually(lambda: parked(world))
@@ -168,7 +133,7 @@ async def test_parked_events_are_counted_listed_shown_replayed_and_given_up(worl
     told = json.loads(status.out)
     assert (status.code, told["relay"]["parkedEvents"], told["relay"]["parkedContacts"]) == (1, 2, 1)
     answer = operations_call.relay_status(await world.application.outbox.observer.status(), NAMES)
-    assert told["relay"].keys() == json.loads(answer.get_body()).keys(), "as the call over HTTP tells it"
+    assert told["relay"].keys() == json.loads(answer.body).keys(), "as the call over HTTP tells it"
     assert any("2 event(s) are parked, of 1 contact" in each for each in told["attention"])
 
     listed = await world.run("parked")
@@ -206,7 +171,7 @@ async def test_parked_events_are_counted_listed_shown_replayed_and_given_up(worl
     assert SECRET not in history.out
     past = await world.application.outbox.past().page(AggregateKey("contact", str(contact_id)), 100, None)
     same = json.loads((await world.run("history", "contact", str(contact_id), "--json")).out)
-    assert same["events"] == json.loads(history_call.told(past, NAMES).get_body())["events"]
+    assert same["events"] == json.loads(history_call.told(past, NAMES).body)["events"]
 
 
 async def test_messages_set_aside_are_listed_shown_and_given_up(world: World) -> None:
@@ -222,7 +187,7 @@ async def test_messages_set_aside_are_listed_shown_and_given_up(world: World) ->
     shown = await world.run("set-aside", record)
     assert (shown.code, SECRET in shown.out) == (0, True)
     found = await world.application.subscriber.retrier.show(record)
-    same = json.loads(set_aside_call.shown(found, NAMES).get_body())
+    same = json.loads(set_aside_call.shown(found, NAMES).body)
     assert {**json.loads(shown.out), "ageSeconds": 0} == {**same, "ageSeconds": 0}
 
     applied = await world.run("apply", record)

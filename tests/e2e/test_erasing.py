@@ -4,14 +4,13 @@ import asyncio
 import base64
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, cast
 from uuid import UUID, uuid4
 
 import pytest
-from azure.cosmos.aio import CosmosClient, DatabaseProxy
+from azure.cosmos.aio import CosmosClient
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
 
@@ -31,17 +30,15 @@ from cosmos_outbox.outbox.unit_of_work import utc_now
 from cosmos_outbox.servicebus.dead_letters import Collected
 from cosmos_outbox.settings.errors import NotErased
 from cosmos_outbox.wiring.erasing import AllSetAside, wire_eraser
-from cosmos_outbox.worker import relay as relay_worker
 from devstack.testing import Service, eventually
 from domain.values import Company, ContactDetails, Name
-from infra.bootstrap import Application, service, wire
-from tests.support.azure import Topic, contacts_database
+from infra.bootstrap import service
 from tests.support.contacts import ORIGIN
+from tests.support.deployed import SUBSCRIPTION, Deployed, deployed, relaying
 from tests.support.fake_publisher import FakePublisher
 from tests.support.feed import EVENTS
 from tests.support.losses import Failing, Fate, Loss, ProcessDied
 
-SUBSCRIPTION = "directory"
 PERSON = ("Quirina", "Zabelsky", "quirina@contoso.example", "met at the lake", "Lakeside Ltd")
 """What must be nowhere: names that stand in no other document."""
 DETAILS = ContactDetails(
@@ -54,11 +51,7 @@ OTHER = ContactDetails(name=Name(first_name="Otto", last_name="Other"), email="o
 
 
 @dataclass
-class World:
-    environment: dict[str, str]
-    database: DatabaseProxy
-    topic: Topic
-    application: Application
+class World(Deployed):
     request: KeyedRequest | None = None
     """That made the newest contact."""
 
@@ -156,31 +149,8 @@ class World:
 
 @pytest.fixture
 async def world(cosmos_server: Service, servicebus_server: Service) -> AsyncIterator[World]:
-    topic = Topic(servicebus_server)
-    await topic.create(SUBSCRIPTION)
-    async with contacts_database(cosmos_server) as database:
-        environment = {
-            "COSMOS": cosmos_server.connection_string,
-            "COSMOS_DATABASE": database.id,
-            "SERVICEBUS": servicebus_server.connection_string,
-            "SERVICEBUS_TOPIC": topic.name,
-            "SERVICEBUS_SUBSCRIPTION": SUBSCRIPTION,
-            "RELAY_SEND_SECONDS": "5",
-            "RELAY_POLL_DELAY_MS": "50",
-        }
-        application = wire(environment)
-        async with application.outbox.resources:
-            yield World(environment, database, topic, application)
-    await topic.delete()
-
-
-@asynccontextmanager
-async def relaying(world: World) -> AsyncIterator[None]:
-    stop = asyncio.Event()
-    relay = asyncio.create_task(relay_worker.run(wire(world.environment), stop))
-    yield
-    stop.set()
-    await relay
+    async with deployed(cosmos_server, servicebus_server) as made:
+        yield World(**vars(made))
 
 
 async def all_parked(world: World, contact_id: UUID, count: int) -> bool:
@@ -210,7 +180,7 @@ async def test_no_container_names_the_person_and_subscribers_miss_no_event(
     world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = (await world.application.contacts.create(OTHER, ORIGIN)).aggregate.id
-    async with relaying(world):
+    async with relaying(world.environment):
         contact_id = await full_of_traces(world)
         await world.dead_letter(contact_id)
         assert len(await world.traces()) >= len(PERSON)
@@ -280,7 +250,7 @@ async def test_a_relay_that_holds_a_page_of_the_person_parks_nothing_of_it_when_
     world: World, *, poison: bool
 ) -> None:
     """Its originals are gone, so none can be verified; the poison among them is discarded, and all else was sent."""
-    async with relaying(world):
+    async with relaying(world.environment):
         contact_id = await world.create()
         await eventually(lambda: forwarded(world))
         if poison:
@@ -317,7 +287,7 @@ async def test_a_relay_that_was_about_to_park_an_event_of_the_person_does_not_pa
     world: World,
 ) -> None:
     """It found the event too large, and nothing parked. Another relay has sent the event."""
-    async with relaying(world):
+    async with relaying(world.environment):
         contact_id = await world.create()
         page = EVENTS.events(await delivered(world, contact_id))
 
@@ -335,7 +305,7 @@ async def test_a_relay_that_was_about_to_park_an_event_of_the_person_does_not_pa
 async def test_a_life_that_begins_after_the_erasing_under_the_same_id_is_forwarded_and_parked_as_any(
     world: World,
 ) -> None:
-    async with relaying(world):
+    async with relaying(world.environment):
         contact_id = await world.create()
         assert await world.erase(contact_id) == 0
     await world.store_poison(contact_id)
@@ -350,7 +320,7 @@ async def test_nothing_is_erased_before_the_relay_has_forwarded_it(
     assert await world.erase(contact_id, "--wait", "0") == 1
     assert "Nothing is erased" in capsys.readouterr().err
     assert len(await world.traces()) >= len(PERSON) - 1
-    async with relaying(world):
+    async with relaying(world.environment):
         assert await world.erase(contact_id) == 0
     assert await world.traces() == []
     [created, deleted] = await world.topic.receive(str(contact_id), 2)
@@ -359,7 +329,7 @@ async def test_nothing_is_erased_before_the_relay_has_forwarded_it(
 
 @pytest.mark.long
 async def test_an_erasing_that_dies_after_any_step_is_ended_by_the_next(world: World) -> None:
-    async with relaying(world):
+    async with relaying(world.environment):
         for steps in range(1, 7):
             contact_id = await full_of_traces(world)
             key = AggregateKey("contact", str(contact_id))
@@ -377,7 +347,7 @@ async def test_an_erasing_that_dies_after_any_step_is_ended_by_the_next(world: W
 @pytest.mark.long
 @pytest.mark.parametrize("loss", [Loss.NOT_WRITTEN, Loss.NO_ANSWER, Loss.REPEATED, Loss.DIED_AFTER])
 async def test_an_erasing_that_loses_any_write_is_ended_by_the_next(world: World, loss: Loss) -> None:
-    async with relaying(world):
+    async with relaying(world.environment):
         write = 0
         while True:
             write += 1
@@ -425,7 +395,7 @@ async def test_documents_of_other_kinds_are_named_and_left(
     contact_id = await world.create()
     note = {"id": "note-1", "partitionKey": str(contact_id), "type": "note", "data": {"text": "unknown"}}
     await world.database.get_container_client("contacts").create_item(note)
-    async with relaying(world):
+    async with relaying(world.environment):
         assert await world.erase(contact_id) == 1
     assert "documents of other kinds" in (said := capsys.readouterr().err)
     assert "(note)" in said
@@ -443,14 +413,14 @@ async def test_a_parked_document_that_names_another_owner_is_told_and_not_passed
             "aggregateType": "contact", "aggregateId": "another", "data": {"email": PERSON[2]},
         }
     )  # fmt: skip
-    async with relaying(world):
+    async with relaying(world.environment):
         assert await world.erase(contact_id) == 1
     assert set(await world.traces()) == {f"{word} in parkedEvent" for word in (PERSON[0], PERSON[2])}
     [parked] = (await world.application.outbox.parking.page(10, None)).items
     assert parked.id in (said := capsys.readouterr().err)
     assert "discard" in said
     await world.application.outbox.parking.discard(parked.id, "erased")
-    async with relaying(world):
+    async with relaying(world.environment):
         assert await world.erase(contact_id) == 0
     assert await world.traces() == []
 
@@ -463,7 +433,7 @@ async def test_dead_letters_are_collected_until_none_is_left(world: World) -> No
         return found.pop(0)
 
     contact_id = await world.create()
-    async with relaying(world):
+    async with relaying(world.environment):
         eraser = replace(world.eraser, collect=collected)
         steps = [
             step async for step in eraser.erase(AggregateKey("contact", str(contact_id)), patience_seconds=30)
@@ -479,7 +449,7 @@ async def test_dead_letters_that_cannot_be_looked_at_are_told_and_not_taken_for_
         return Collected(0, emptied=False)
 
     contact_id = await world.create()
-    async with relaying(world):
+    async with relaying(world.environment):
         eraser = replace(world.eraser, collect=collected)
         steps = eraser.erase(AggregateKey("contact", str(contact_id)), patience_seconds=30)
         told = [await anext(steps) for _ in range(7)]

@@ -5,7 +5,7 @@ from urllib.parse import quote
 import aiohttp
 import pytest
 
-from cosmos_outbox.cosmos.store.continuation import seal
+from cosmos_outbox.lists.continuation import seal
 from infra.bootstrap import DIRECTORY, service
 from tests.e2e.conftest import Stack
 

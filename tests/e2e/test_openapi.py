@@ -1,4 +1,4 @@
-"""Every call of docs/openapi.json, made of the running app, is answered as the document tells, and so are mistakes."""
+"""Every call of docs/use/openapi.json, made of the running app, is answered as it tells, and so are mistakes."""
 
 import re
 from collections.abc import Mapping

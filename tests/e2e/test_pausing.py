@@ -1,4 +1,4 @@
-"""The relay is paused and resumed as docs/operations/pausing.md says: writers go on, and no event is lost."""
+"""The relay is paused and resumed as docs/operate/pausing.md says: writers go on, and no event is lost."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ from devstack.testing import eventually
 from tests.e2e.conftest import Stack, stack
 from tests.support.paths import ROOT
 
-PAGE = (ROOT / "docs" / "operations" / "pausing.md").read_text()
+PAGE = (ROOT / "docs" / "operate" / "pausing.md").read_text()
 PAUSED = dict(re.findall(r"(AzureWebJobs\.\w+\.Disabled)=(true)", PAGE))
 
 

@@ -1,4 +1,4 @@
-"""A request that is repeated after its answer was lost behaves as docs/api.md says."""
+"""A request that is repeated after its answer was lost behaves as docs/use/api.md says."""
 
 from typing import Any
 

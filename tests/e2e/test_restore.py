@@ -1,4 +1,4 @@
-"""An earlier state in a new database is brought back into service in the order of docs/operations/restore.md."""
+"""An earlier state in a new database is brought back into service in the order of docs/operate/restore.md."""
 
 import asyncio
 import os

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from cosmos_outbox.inbox.effect import EffectRules, Mark, MarkState
-from cosmos_outbox.inbox.effect_decision import Call
+from cosmos_outbox.inbox.effect_decision import EffectCall
 from cosmos_outbox.inbox.effect_operator import claimed, ended
 from cosmos_outbox.inbox.errors import EffectNotDone, EffectRunning, NotSetAside
 from cosmos_outbox.inbox.event import Event
@@ -94,7 +94,7 @@ class Model:
         if self.off is Rule.CLAIM_HOLDS:
             mark = replace(mark, by="")
         try:
-            wanted = claimed(mark, Call(_NOW, str(who)), RULES)
+            wanted = claimed(mark, EffectCall(_NOW, str(who)), RULES)
         except EffectRunning:
             yield f"{who} is told that it runs", self._with(world, who, None)
             return

@@ -18,10 +18,10 @@ from typing import NamedTuple
 
 from cosmos_outbox.inbox.effect import EffectMarker, EffectRules, Mark, MarkState, SeenMark, Unsure
 from cosmos_outbox.inbox.effect_decision import (
-    Call,
-    Change,
+    EffectCall,
     Elsewhere,
     Kept,
+    MarkChange,
     Step,
     decide,
     failed,
@@ -119,7 +119,7 @@ class Doing(NamedTuple):
     message: int
     by_timer: bool = False
     seen: SeenMark = _NOTHING
-    change: Change | None = None
+    change: MarkChange | None = None
     repeats: bool = False
     """The next read is behind a fence."""
 
@@ -288,7 +288,7 @@ class Model:
         if world.ledger.marks[doing.message] == doing.seen.mark:
             yield f"{who} writes the mark", self._written(world, who, doing, doing.change)
 
-    def _written(self, world: World, who: int, doing: Doing, change: Change) -> World:
+    def _written(self, world: World, who: int, doing: Doing, change: MarkChange) -> World:
         after = self._stored(world, change.marker, doing.message, change.mark)
         if change.step is Step.START:
             begun = SeenMark(EffectMarker(), change.mark)
@@ -403,9 +403,9 @@ class Model:
 
     # What they share
 
-    def _decide(self, world: World, seen: SeenMark, event: Event) -> Kept | Elsewhere | Change:
+    def _decide(self, world: World, seen: SeenMark, event: Event) -> Kept | Elsewhere | MarkChange:
         """The decision of the inbox, or a wrong one in its place."""
-        call = Call(_EPOCH, "")
+        call = EffectCall(_EPOCH, "")
         marker, mark, place = seen.marker, seen.mark, event.sequence
         if self.off is Rule.OVER_IS_FINAL and mark and mark.state.is_over:
             seen = SeenMark(marker, replace(mark, state=MarkState.WAITING))
@@ -419,7 +419,7 @@ class Model:
         if self.off is Rule.ONE_IN_A_PLACE and marker.running not in (None, event.id):
             wrong_marker = replace(marker, running=None)
         decision = decide(SeenMark(wrong_marker or seen.marker, seen.mark), event, self.rules, call)
-        if isinstance(decision, Change):
+        if isinstance(decision, MarkChange):
             if wrong_marker is not None and decision.step is Step.START:
                 decision = replace(decision, marker=replace(decision.marker, last=marker.last))
             if self.off is Rule.GAP_WAITS and decision.step is Step.WAIT:
@@ -427,7 +427,7 @@ class Model:
             return self._counted(world, decision)
         return decision
 
-    def _counted(self, world: World, change: Change) -> Change:
+    def _counted(self, world: World, change: MarkChange) -> MarkChange:
         if self.holds(Rule.COUNT_HOLDS):
             return change
         return replace(change, marker=replace(change.marker, waiting=world.ledger.marker.waiting))

@@ -2,7 +2,7 @@
 
 The feed has the events 1, 2 and 3 of one aggregate, in two pages. The broker refuses 2 and 3 until the reason is
 mended. A process may die, or lose an answer, at any step; a page may come again. ``Rule`` has the rules of
-``docs/decisions/0009-parking.md``; the code refers to them by the same names.
+``docs/internals/decisions/0009-parking.md``; the code refers to them by the same names.
 """
 
 from collections.abc import Iterator

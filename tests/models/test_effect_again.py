@@ -26,6 +26,6 @@ def test_without_any_one_of_the_rules_something_goes_wrong(rule: Rule) -> None:
 
 @pytest.mark.parametrize("rule", Rule)
 def test_each_rule_is_in_the_decision_and_in_the_code_by_its_name(rule: Rule) -> None:
-    assert f"`{rule.value}`" in (ROOT / "docs/decisions/0018-effects.md").read_text()
+    assert f"`{rule.value}`" in (ROOT / "docs/internals/decisions/0018-effects.md").read_text()
     code = "".join(path.read_text() for path in (ROOT / "cosmos_outbox" / "inbox").glob("*.py"))
     assert re.search(rf"\b{rule.value}\b", code)

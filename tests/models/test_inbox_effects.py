@@ -58,7 +58,7 @@ def trace_of(story: Story, off: Rule | None = None) -> tuple[str, ...] | None:
     return search(first(story), model.steps, model.wrong).trace
 
 
-@pytest.mark.long
+@pytest.mark.deep
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("story", STORIES, ids=str)
 def test_no_order_of_steps_breaks_the_rules(story: Story) -> None:
@@ -75,6 +75,6 @@ def test_without_any_one_of_the_rules_something_goes_wrong(rule: Rule) -> None:
     "name", [*(rule.value for rule in Rule), "own-start", "running-fenced", "turn-fenced"]
 )
 def test_each_rule_is_in_the_decision_and_in_the_code_by_its_name(name: str) -> None:
-    assert f"`{name}`" in (ROOT / "docs/decisions/0018-effects.md").read_text()
+    assert f"`{name}`" in (ROOT / "docs/internals/decisions/0018-effects.md").read_text()
     code = "".join(path.read_text() for path in (ROOT / "cosmos_outbox" / "inbox").glob("*.py"))
     assert re.search(rf"\b{name}\b", code)

@@ -66,7 +66,7 @@ def test_an_entry_is_never_wrong_and_at_rest_it_is_what_its_source_is(story: Sto
     assert searched(story) is None
 
 
-@pytest.mark.long
+@pytest.mark.deep
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("story", LATE, ids=str)
 def test_an_entry_is_never_wrong_when_a_message_comes_late_and_twice(story: Story) -> None:
@@ -82,6 +82,6 @@ def test_without_a_rule_something_goes_wrong(rule: str) -> None:
 
 @pytest.mark.parametrize("rule", [*RULES, "same-place"])
 def test_a_rule_is_named_where_it_is_kept_and_where_it_is_explained(rule: str) -> None:
-    page = (ROOT / "docs" / "decisions" / "0017-inbox.md").read_text()
-    assert re.search(rf"`{rule}`", page), f"docs/decisions/0017-inbox.md does not name {rule}"
+    page = (ROOT / "docs" / "internals" / "decisions" / "0017-inbox.md").read_text()
+    assert re.search(rf"`{rule}`", page), f"docs/internals/decisions/0017-inbox.md does not name {rule}"
     assert any(rule in module.read_text() for module in (ROOT / "cosmos_outbox" / "inbox").glob("*.py")), rule

@@ -26,7 +26,7 @@ def test_without_any_one_of_the_rules_something_goes_wrong(rule: Rule) -> None:
 
 @pytest.mark.parametrize("rule", Rule)
 def test_each_rule_is_in_the_decision_and_in_the_code_by_its_name(rule: Rule) -> None:
-    decision = (ROOT / "docs/decisions/0009-parking.md").read_text()
+    decision = (ROOT / "docs/internals/decisions/0009-parking.md").read_text()
     assert f"`{rule.value}`" in decision
     code = "".join(
         path.read_text()

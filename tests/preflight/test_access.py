@@ -15,7 +15,7 @@ from azure.cosmos.aio import CosmosClient
 
 from cosmos_outbox.cli.preflight import main
 from cosmos_outbox.outbox.unit_of_work import utc_now
-from cosmos_outbox.preflight.checks import Plan, check
+from cosmos_outbox.preflight.checks import Plan, check, plan_for
 from cosmos_outbox.settings.credentials import Credential
 from devstack.testing import Service, running
 from infra.bootstrap import service as contact_service
@@ -147,9 +147,9 @@ async def test_a_call_that_the_app_may_not_make_names_the_missing_role(
 
 
 def plan(environment: dict[str, str]) -> Plan:
-    return Plan(
-        settings=contact_service.settings(environment),
-        service=contact_service,
+    return plan_for(
+        contact_service,
+        environment,
         other_subscriptions=(),
         survive=timedelta(hours=1),
         as_app=False,

@@ -1,4 +1,4 @@
-"""Whether an answer is one that docs/openapi.json tells: its status, its headers, its type and every field of it."""
+"""Whether an answer is one that docs/use/openapi.json tells: its status, headers, type and every field of it."""
 
 import json
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from jsonschema import Draft202012Validator
 
 from tests.support.paths import ROOT
 
-FILE = ROOT / "docs" / "openapi.json"
+FILE = ROOT / "docs" / "use" / "openapi.json"
 _NOT_TOLD = {
     "content-type", "content-length", "date", "server", "x-content-type-options", "access-control-expose-headers",
     "content-security-policy", "referrer-policy", "cross-origin-opener-policy", "permissions-policy",

@@ -3,7 +3,7 @@
 from cosmos_outbox.cli import installed
 
 if __name__ == "__main__":
-    installed.require("torture", "requirements-dev.txt")
+    installed.require("torture")
 
 import argparse
 import asyncio

@@ -35,7 +35,7 @@ UPDATED = {
     "description": "ContactDescriptionUpdatedEvent",
     "company": "ContactCompanyUpdatedEvent",
 }
-"""The event of each property that a patch may set, by the names that docs/messages.md gives."""
+"""The event of each property that a patch may set, by the names that docs/use/messages.md gives."""
 
 CREATED = "ContactCreatedEvent"
 DELETED = "ContactDeletedEvent"

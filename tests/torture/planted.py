@@ -7,7 +7,7 @@ same profiles and seeds without a bug: then every run must be good.
 from cosmos_outbox.cli import installed
 
 if __name__ == "__main__":
-    installed.require("torture", "requirements-dev.txt")
+    installed.require("torture")
 
 import argparse
 import os

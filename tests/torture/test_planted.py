@@ -47,7 +47,7 @@ def test_a_bug_can_be_planted(bug: Planted) -> None:
     assert [rule for rule in bug.rules if f'"{rule}"' not in RULES] == []
 
 
-@pytest.mark.long
+@pytest.mark.deep
 @pytest.mark.timeout(300)
 def test_every_bug_does_what_its_name_says_and_does_not_fail_by_itself(tmp_path: Path) -> None:
     """As far as types tell: a bug that raises AttributeError breaks a run off, and no rule sees it."""
@@ -65,7 +65,7 @@ def test_every_bug_does_what_its_name_says_and_does_not_fail_by_itself(tmp_path:
 
 
 def test_the_documentation_names_every_bug() -> None:
-    page = (ROOT / "docs/operations/torture.md").read_text()
+    page = (ROOT / "docs/internals/torture.md").read_text()
     assert [bug.name for bug in PLANTED if f"| {bug.name} |" not in page] == []
 
 

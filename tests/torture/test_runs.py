@@ -42,7 +42,7 @@ def count(row: str, output: str) -> int:
     return int(found[1])
 
 
-@pytest.mark.long
+@pytest.mark.deep
 @pytest.mark.timeout(240)
 def test_nothing_is_lost_doubled_or_reordered(tmp_path: Path) -> None:
     done = torture(tmp_path, "--seconds", "20", "--seed", "13")
@@ -56,7 +56,7 @@ def test_nothing_is_lost_doubled_or_reordered(tmp_path: Path) -> None:
     assert not [left for left in tmp_path.iterdir() if left.name.startswith("torture-")]
 
 
-@pytest.mark.long
+@pytest.mark.deep
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize(
     ("profile", "fault"),
@@ -76,7 +76,7 @@ def test_nothing_is_lost_where_one_kind_of_fault_comes_often(
     assert count("events delivered", done.stdout) >= 50
 
 
-@pytest.mark.long
+@pytest.mark.deep
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("name", QUICKLY_FOUND)
 def test_a_planted_bug_is_found(name: str) -> None:
@@ -97,7 +97,7 @@ Forwarding.forward = nothing
 """
 
 
-@pytest.mark.long
+@pytest.mark.deep
 @pytest.mark.timeout(120)
 def test_another_app_can_be_tried(tmp_path: Path) -> None:
     app = tmp_path / "app"
@@ -109,7 +109,7 @@ def test_another_app_can_be_tried(tmp_path: Path) -> None:
     assert re.search(r"^  lost event: ", done.stdout, flags=re.MULTILINE), done.stdout
 
 
-@pytest.mark.long
+@pytest.mark.deep
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_run_that_is_stopped_says_so_and_lists_nothing_that_may_only_be_late(

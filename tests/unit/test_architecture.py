@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from typing import TypeGuard
 
 import pytest
 
@@ -21,6 +22,7 @@ FLOORS: Sequence[tuple[str, ...]] = (
     ("application",),
     ("domain",),
     ("cosmos_outbox",),
+    ("cosmos_outbox/testing",),
     ("cosmos_outbox/cli",),
     ("cosmos_outbox/worker", "cosmos_outbox/functions", "cosmos_outbox/preflight"),
     ("cosmos_outbox/wiring",),
@@ -32,6 +34,7 @@ FLOORS: Sequence[tuple[str, ...]] = (
         "cosmos_outbox/sources",
         "cosmos_outbox/http",
     ),
+    ("cosmos_outbox/lists",),
     ("cosmos_outbox/telemetry",),
     ("cosmos_outbox/settings",),
     ("cosmos_outbox/outbox", "cosmos_outbox/inbox"),
@@ -62,7 +65,9 @@ ONLY: Mapping[str, tuple[str, ...]] = {
 HOMES: Mapping[str, tuple[str, ...]] = {
     "azure.cosmos": ("cosmos_outbox/cosmos", "cosmos_changefeed"),
     "azure.servicebus": ("cosmos_outbox/servicebus",),
-    "azure.functions": ("cosmos_outbox/functions", "cosmos_outbox/http", "infra", "function_app", "examples"),
+    "azure.functions": ("cosmos_outbox/functions", "function_app", "examples"),
+    "fastapi": ("cosmos_outbox/http", "examples"),
+    "starlette": ("cosmos_outbox/http",),
     "opentelemetry.sdk": ("cosmos_outbox/telemetry",),
 }
 """Each vendor's SDK, and the folders of deployed code that know it."""
@@ -80,6 +85,19 @@ LIBRARY = ("cosmos_outbox", "cosmos_changefeed")
 EXAMPLES = sorted(f"examples/{file.parent.name}" for file in ROOT.glob("examples/*/__init__.py"))
 
 _MOST_LINES_OF_INFRA, _MOST_MODULES_OF_INFRA = 700, 10
+
+
+def not_deployed() -> list[str]:
+    """The folders of the library that .funcignore leaves out: they are for a user's tests."""
+    names = (ROOT / ".funcignore").read_text().split()
+    packages = [file.parent.name for file in sorted(ROOT.glob("cosmos_outbox/*/__init__.py"))]
+    return [f"cosmos_outbox/{each}" for each in packages if f"{each}/" in names]
+
+
+def deployed(place: str) -> list[Path]:
+    """The modules of a folder that are deployed."""
+    outside = tuple(f"{each}/" for each in not_deployed())
+    return [each for each in files(place) if not f"{folder_of(each)}/".startswith(outside)]
 
 
 def files(place: str) -> list[Path]:
@@ -109,8 +127,38 @@ def _name(file: Path) -> str:
 
 
 @cache
+def faces() -> Mapping[str, Mapping[str, str]]:
+    """The library's public modules: the root and those beside it that say what they export, each name with its home.
+
+    A name's home is what the module imports it from, or the module itself.
+    """
+    found = {}
+    for name, file in modules().items():
+        if name.partition(".")[0] != "cosmos_outbox" or name.count(".") > 1:
+            continue
+        tree = ast.parse(file.read_text())
+        exported = [each.value for each in tree.body if _assigns(each, "__all__")]
+        if exported:
+            homes = {
+                alias.name: node.module or ""
+                for node in ast.walk(tree)
+                if isinstance(node, ast.ImportFrom)
+                for alias in node.names
+            }
+            found[name] = {each: homes.get(each, name) for each in ast.literal_eval(exported[0])}
+    return found
+
+
+def _assigns(node: ast.stmt, name: str) -> TypeGuard[ast.Assign]:
+    return isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name
+
+
+@cache
 def imported(file: Path) -> frozenset[str]:
-    """What a file imports, wherever in it that stands: modules by their full names, names in them as they are."""
+    """What a file imports, wherever in it that stands: modules by their full names, names in them as they are.
+
+    A name of the public face counts as an import of the face and of its home.
+    """
     found = set()
     for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.Import):
@@ -120,6 +168,8 @@ def imported(file: Path) -> frozenset[str]:
             home = node.module or ""
             whole = {f"{home}.{each.name}" for each in node.names}
             found |= {each if each in modules() else home for each in whole} | (whole & modules().keys())
+            exported = {} if whole <= modules().keys() else faces().get(home, {})
+            found |= {exported[each.name] for each in node.names if each.name in exported}
     return frozenset(found)
 
 
@@ -195,7 +245,7 @@ def test_every_module_is_on_a_floor_and_imports_point_down() -> None:
 @pytest.mark.parametrize("place", ONLY)
 def test_some_folders_import_less_than_their_floor_lets_them(place: str) -> None:
     for file in files(place):
-        ours = {name for name in imported(file) if name in modules()}
+        ours = {name for name in imported(file) if name in modules() and name not in faces()}
         others = {name for name in ours if not is_within(name, ONLY[place])}
         assert not others, f"{file.relative_to(ROOT)} imports {sorted(others)}"
 
@@ -274,15 +324,19 @@ def test_the_core_counts_with_the_api_alone_and_in_one_module(place: str) -> Non
 
 @pytest.mark.parametrize("vendor", HOMES)
 def test_a_vendors_sdk_is_imported_in_its_folder_alone(vendor: str) -> None:
-    for file in (each for place in DEPLOYED for each in files(place)):
+    for file in (each for place in DEPLOYED for each in deployed(place)):
         if any(is_within(name, [vendor]) for name in imported(file)):
             home = f"{folder_of(file)}/"
             assert home.startswith(tuple(f"{each}/" for each in HOMES[vendor])), file.relative_to(ROOT)
 
 
 def test_deployed_code_knows_nothing_of_what_is_not_deployed() -> None:
-    for file in (each for place in DEPLOYED for each in files(place)):
-        others = [name for name in imported(file) if is_within(name, ["devstack", "tests", "tools"])]
+    left_out = [each.replace("/", ".") for each in not_deployed()]
+    assert left_out == ["cosmos_outbox.testing"]
+    for file in (each for place in DEPLOYED for each in deployed(place)):
+        others = [
+            name for name in imported(file) if is_within(name, ["devstack", "tests", "tools", *left_out])
+        ]
         assert not others, f"{file.relative_to(ROOT)} imports {others}"
 
 
@@ -303,8 +357,7 @@ def test_the_example_runs_without_the_contact_service() -> None:
 
 WIRED = """
 import asyncio
-from cosmos_outbox.settings.names import Names
-from cosmos_outbox.wiring.service import Service
+from cosmos_outbox import Names, Service
 
 service = Service("things", aggregates=[], names=Names(database="d", container="c", topic="t"))
 

@@ -1,18 +1,20 @@
 """Who may keep an answer: nobody keeps personal data, but for a caller's own cache, which asks before each use."""
 
-import azure.functions as func
 import pytest
 from azure.functions.http import HttpResponseConverter
 
 from application.errors import ContactNotFound
+from cosmos_outbox.functions.edge.http_functions import response
 from cosmos_outbox.functions.operator import operations_page
 from cosmos_outbox.http.answering import Answering
+from cosmos_outbox.http.message import Answer, Request
 from cosmos_outbox.http.responses import json_response
+from cosmos_outbox.http.shown import Shown
 from cosmos_outbox.outbox.unit_of_work import Versioned
 from domain.contact import Contact
-from examples.orders import http as orders
+from examples.orders.http import orders
+from examples.orders.tests.test_order import placed
 from infra import contacts_http as contacts
-from tests.examples.test_order import placed
 from tests.support.contacts import DETAILS, NOON
 from tools.openapi.calls import CALLS
 from tools.openapi.document import ALSO
@@ -20,20 +22,20 @@ from tools.openapi.document import ALSO
 CONTACT = Versioned(Contact.create(DETAILS, at=NOON), '"1"')
 
 
-def request(known: str | None = None) -> func.HttpRequest:
+def request(known: str | None = None) -> Request:
     headers = {} if known is None else {"If-None-Match": known}
-    return func.HttpRequest("GET", "http://localhost/api/x", headers=headers, body=b"")
+    return Request("GET", "http://localhost/api/x", headers)
 
 
-def on_the_wire(answer: func.HttpResponse) -> dict[str, str]:
+def on_the_wire(answer: Answer) -> dict[str, str]:
     """The headers as the host gets them, the library's own among them."""
-    datum = HttpResponseConverter.encode(answer, expected_type=None)
+    datum = HttpResponseConverter.encode(response(answer), expected_type=None)
     return {name.lower(): header.value for name, header in datum.value["headers"].items()}
 
 
-async def answered(answer: func.HttpResponse | Exception) -> dict[str, str]:
+async def answered(answer: Answer | Exception) -> dict[str, str]:
     @Answering([(ContactNotFound, 404, "Not found")])
-    async def function(req: func.HttpRequest) -> func.HttpResponse:
+    async def function(req: Request) -> Answer:
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -45,7 +47,7 @@ async def answered(answer: func.HttpResponse | Exception) -> dict[str, str]:
     "answer", [json_response(200, {"email": "j@d.org"}), ContactNotFound("x"), KeyError("x")]
 )
 async def test_an_answer_is_kept_by_nobody_and_is_no_other_type_than_it_says(
-    answer: func.HttpResponse | Exception,
+    answer: Answer | Exception,
 ) -> None:
     """A key in ``x-functions-key`` is none for a shared cache, which would keep an answer, a 404 too."""
     headers = await answered(answer)
@@ -63,19 +65,19 @@ async def test_a_page_of_another_origin_may_read_what_the_api_tells_in_headers()
 
 
 async def test_a_version_is_kept_by_its_caller_alone_who_asks_before_each_use() -> None:
-    headers = await answered(contacts.resource.found(request(), CONTACT))
+    headers = await answered(contacts.shown.found(request(), CONTACT))
     assert headers["cache-control"] == "private, no-cache"
-    order = await answered(orders.resource.found(request(), Versioned(placed(), '"1"')))
+    order = await answered(Shown(orders.shown).found(request(), Versioned(placed(), '"1"')))
     assert order["cache-control"] == "private, no-cache"
 
 
 async def test_what_was_not_modified_says_the_same_of_itself_as_the_whole_answer() -> None:
     """A cache replaces the headers that it has kept by those of a 304: JSON must not become text by that."""
     for whole, again in (
-        (contacts.resource.found(request(), CONTACT), contacts.resource.found(request('"1"'), CONTACT)),
+        (contacts.shown.found(request(), CONTACT), contacts.shown.found(request('"1"'), CONTACT)),
         (operations_page.shown(request()), operations_page.shown(request(operations_page.page().etag))),
     ):
-        assert (again.status_code, again.get_body()) == (304, b"")
+        assert (again.status, again.body) == (304, b"")
         first, second = await answered(whole), await answered(again)
         assert first.pop("x-correlation-id") != second.pop("x-correlation-id")
         assert first == second

@@ -1,12 +1,13 @@
 """A key belongs to its caller, and nobody gets another's keys by a header that the platform does not vouch for."""
 
 from collections.abc import Mapping
+from urllib.parse import urlencode
 
-import azure.functions as func
 import pytest
 
 from cosmos_outbox.http.caller import ANONYMOUS
 from cosmos_outbox.http.caller import caller as of
+from cosmos_outbox.http.message import Request
 
 PRINCIPAL = {"x-ms-client-principal-id": "p-1", "x-ms-client-principal-idp": "aad"}
 
@@ -14,12 +15,10 @@ PRINCIPAL = {"x-ms-client-principal-id": "p-1", "x-ms-client-principal-idp": "aa
 def caller(
     headers: Mapping[str, str] | None = None, *, code: str | None = None, signed_in: bool = False
 ) -> str:
-    request = func.HttpRequest(
+    request = Request(
         "POST",
-        "http://localhost/api/contacts",
-        headers=dict(headers or {}),
-        params={} if code is None else {"code": code},
-        body=b"",
+        "http://localhost/api/contacts" + ("" if code is None else f"?{urlencode({'code': code})}"),
+        headers or {},
     )
     return of(request, platform_authenticates=signed_in)
 

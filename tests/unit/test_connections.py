@@ -87,6 +87,7 @@ def test_preflight(
         check_refusal(capsys.readouterr().err, refused)
     else:
         [plan] = plans
+        assert isinstance(plan.settings, Settings)
         check_connection(plan.settings, case)
 
 

@@ -97,8 +97,8 @@ def test_a_document_that_is_older_than_the_optional_properties_is_read() -> None
 
 
 def rules() -> dict[str, str]:
-    """The table "A contact" of docs/api.md: the first cell with the fields, the second one with their rule."""
-    page = (ROOT / "docs" / "api.md").read_text()
+    """The table "A contact" of docs/use/api.md: the first cell with the fields, the second one with their rule."""
+    page = (ROOT / "docs" / "use" / "api.md").read_text()
     [section] = re.findall(r"^## A contact\n(.*?)^## ", page, re.MULTILINE | re.DOTALL)
     return dict(re.findall(r"^\| (`.*?) \| (.*) \|$", section, re.MULTILINE))
 
@@ -117,12 +117,12 @@ def test_the_api_page_tells_the_rule_of_a_property(name: str) -> None:
     schema = ContactDetails.model_json_schema()
     wire = to_camel(name)
     rows = [f"{cell} {rule}" for cell, rule in rules().items() if re.search(rf"`{wire}[`.]", cell)]
-    assert len(rows) == 1, f'docs/api.md, table "A contact": add a line for `{wire}`'
+    assert len(rows) == 1, f'docs/use/api.md, table "A contact": add a line for `{wire}`'
     [row] = rows
     assert ("optional" if name in OPTIONAL else "required") in row
     for field, text in texts(schema["properties"][wire], schema["$defs"], wire):
-        assert re.search(rf"\b{field}`", row), f"docs/api.md: the line of `{wire}` must name `{field}`"
+        assert re.search(rf"\b{field}`", row), f"docs/use/api.md: the line of `{wire}` must name `{field}`"
         assert "maxLength" in text, f"domain/values.py: give {field} a largest length"
         assert f"at most {text['maxLength']} characters" in row, (
-            f"docs/api.md: the line of `{wire}` must say that `{field}` has at most {text['maxLength']} characters"
+            f"docs/use/api.md: the line of `{wire}` must say that `{field}` has at most {text['maxLength']} characters"
         )

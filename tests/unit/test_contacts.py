@@ -8,22 +8,24 @@ import pytest
 
 from application.contacts import Contacts
 from application.errors import ContactNotFound
+from cosmos_outbox.cosmos.store.partition_key import Key
+from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.http.errors import InvalidRequest
 from cosmos_outbox.http.validation import validated
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.aggregates import ATTEMPTS, Aggregates
 from cosmos_outbox.outbox.errors import ConcurrentChange, PreconditionFailed
-from cosmos_outbox.outbox.unit_of_work import ETag, Origin, Receipt
+from cosmos_outbox.outbox.unit_of_work import ETag, Receipt
+from cosmos_outbox.testing.documents import MemoryContainer
 from domain.contact import Contact
 from domain.values import ContactDetails
 from infra.contacts_http import revised
 from tests.support.contacts import DETAILS_JSON, LATER, ORIGIN
-from tests.support.fake_claims import FakeClaims
-from tests.support.fake_store import FakeStore, FakeUnitOfWork
+from tests.support.memory import MemoryStore, claims_in_memory
 
 
-def service(store: FakeStore) -> Contacts:
-    return Contacts(Aggregates(store, FakeClaims()), clock=lambda: LATER)
+def service(store: MemoryStore) -> Contacts:
+    return Contacts(Aggregates(store, claims_in_memory()), clock=lambda: LATER)
 
 
 def key(contact_id: UUID) -> AggregateKey:
@@ -31,7 +33,7 @@ def key(contact_id: UUID) -> AggregateKey:
 
 
 async def patched(
-    store: FakeStore, contact_id: UUID, patch: dict[str, Any], *, if_match: Sequence[ETag] = ()
+    store: MemoryStore, contact_id: UUID, patch: dict[str, Any], *, if_match: Sequence[ETag] = ()
 ) -> Receipt[Contact]:
     """A contact with a merge patch applied, as the HTTP function asks for it."""
     return await service(store).revise(
@@ -39,17 +41,17 @@ async def patched(
     )
 
 
-async def create(store: FakeStore) -> UUID:
+async def create(store: MemoryStore) -> UUID:
     receipt = await service(store).create(validated(ContactDetails, DETAILS_JSON), ORIGIN)
     return receipt.aggregate.id
 
 
-def actions(store: FakeStore) -> list[tuple[str, int | None]]:
+def actions(store: MemoryStore) -> list[tuple[str, int | None]]:
     return [(event.action, event.sequence) for event in store.events]
 
 
 async def test_a_patch_of_three_properties_is_three_events_in_one_commit() -> None:
-    store = FakeStore()
+    store = MemoryStore()
     contact_id = await create(store)
     patch = {"name": {"firstName": "Jane"}, "email": "jane@contoso.com", "company": {"city": "Bergen"}}
 
@@ -67,26 +69,26 @@ async def test_a_patch_of_three_properties_is_three_events_in_one_commit() -> No
 
 
 async def test_events_carry_what_caused_them() -> None:
-    store = FakeStore()
+    store = MemoryStore()
     await create(store)
     assert store.events[0].correlation_id == ORIGIN.correlation_id
     assert store.events[0].traceparent == ORIGIN.traceparent
 
 
 async def test_a_patch_that_changes_nothing_writes_nothing() -> None:
-    store = FakeStore()
+    store = MemoryStore()
     contact_id = await create(store)
-    before = dict(store.aggregates)
+    before = store.documents
 
     receipt = await patched(store, contact_id, {"email": DETAILS_JSON["email"], "description": "met in Oslo"})
 
-    assert store.aggregates == before
-    assert receipt.etag == before[key(contact_id)][1]
+    assert store.documents == before
+    assert receipt.etag == store.etag(key(contact_id))
     assert len(store.events) == 1
 
 
 async def test_null_removes_what_is_optional() -> None:
-    store = FakeStore()
+    store = MemoryStore()
     contact_id = await create(store)
     receipt = await patched(store, contact_id, {"company": None, "description": None})
     assert receipt.aggregate.state.company is None
@@ -106,19 +108,19 @@ async def test_null_removes_what_is_optional() -> None:
     ],
 )
 async def test_a_patch_that_breaks_a_rule_writes_nothing(patch: dict[str, Any], field: str) -> None:
-    store = FakeStore()
+    store = MemoryStore()
     contact_id = await create(store)
-    before = dict(store.aggregates)
+    before = store.documents
     with pytest.raises(InvalidRequest) as caught:
         await patched(store, contact_id, patch)
     assert [error.field for error in caught.value.errors] == [field]
-    assert store.aggregates == before
+    assert store.documents == before
 
 
 async def test_a_stale_version_is_refused() -> None:
-    store = FakeStore()
+    store = MemoryStore()
     contact_id = await create(store)
-    first = store.aggregates[key(contact_id)][1]
+    first = store.etag(key(contact_id))
     await patched(store, contact_id, {"description": "x"}, if_match=[first])
     with pytest.raises(PreconditionFailed):
         await patched(store, contact_id, {"description": "y"}, if_match=[first])
@@ -128,7 +130,7 @@ async def test_a_stale_version_is_refused() -> None:
 
 
 async def test_a_deleted_contact_is_not_there() -> None:
-    store = FakeStore()
+    store = MemoryStore()
     contact_id = await create(store)
     await service(store).delete(contact_id, ORIGIN)
     for call in (
@@ -142,33 +144,25 @@ async def test_a_deleted_contact_is_not_there() -> None:
     assert (await service(store).page(10, None, ORIGIN)).items == []
 
 
-class RivalsFirst(FakeStore):
+class RivalsFirst(MemoryContainer):
     """Before each of the first ``losses`` commits, another writer changes the contact."""
 
     losses = 0
 
-    def __call__(self, origin: Origin) -> FakeUnitOfWork:
-        work = super().__call__(origin)
-        commit = work.commit
-
-        async def overtaken(*, until: float | None = None) -> Any:
-            if self.losses:
-                self.losses -= 1
-                tracked, work.tracked = work.tracked, []
-                rival = (await work.get(Contact, tracked[-1][0].aggregate_id)).aggregate
+    async def execute(self, partition_key: Key, writes: Sequence[Write]) -> list[str]:
+        if self.losses:
+            self.losses -= 1
+            async with MemoryStore(MemoryContainer(self.documents))(ORIGIN) as work:
+                rival = (await work.get(Contact, str(partition_key))).aggregate
                 rival.describe(f"rival {self.losses}", at=LATER)
-                await commit()
-                work.tracked = tracked
-            return await commit(until=until)
-
-        work.commit = overtaken  # type: ignore[method-assign]  # a fault, injected
-        return work
+                await work.commit()
+        return await super().execute(partition_key, writes)
 
 
 async def test_a_lost_race_is_run_again_from_what_the_winner_left() -> None:
-    store = RivalsFirst()
+    store = MemoryStore(rivals := RivalsFirst())
     contact_id = await create(store)
-    store.losses = ATTEMPTS - 1
+    rivals.losses = ATTEMPTS - 1
 
     receipt = await patched(store, contact_id, {"name": {"firstName": "Jane"}})
 
@@ -178,21 +172,21 @@ async def test_a_lost_race_is_run_again_from_what_the_winner_left() -> None:
 
 
 async def test_a_caller_that_loses_every_race_is_told_so() -> None:
-    store = RivalsFirst()
+    store = MemoryStore(rivals := RivalsFirst())
     contact_id = await create(store)
-    store.losses = ATTEMPTS
+    rivals.losses = ATTEMPTS
 
     with pytest.raises(ConcurrentChange):
         await patched(store, contact_id, {"name": {"firstName": "Jane"}})
 
-    assert store.aggregates[key(contact_id)][0].name.first_name == "John"
+    assert store.data(key(contact_id))["name"]["firstName"] == "John"
 
 
 async def test_a_pinned_version_gets_no_second_attempt() -> None:
-    store = RivalsFirst()
+    store = MemoryStore(rivals := RivalsFirst())
     contact_id = await create(store)
-    etag = store.aggregates[key(contact_id)][1]
-    store.losses = 1
+    etag = store.etag(key(contact_id))
+    rivals.losses = 1
     with pytest.raises(PreconditionFailed):
         await patched(store, contact_id, {"name": {"firstName": "Jane"}}, if_match=[etag])
-    assert store.aggregates[key(contact_id)][0].name.first_name == "John"
+    assert store.data(key(contact_id))["name"]["firstName"] == "John"

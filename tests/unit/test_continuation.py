@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cosmos_outbox.cosmos.inbox.effect_list import CosmosEffectList
-from cosmos_outbox.cosmos.store.continuation import seal, unseal
+from cosmos_outbox.lists.continuation import seal, unseal
 from cosmos_outbox.outbox.errors import UnknownContinuation
 
 TOKEN = '{"token":"+RID:~abc#RT:1#TRC:2","range":{"min":"","max":"FF"}}'

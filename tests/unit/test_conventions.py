@@ -46,7 +46,7 @@ def loggers(place: str) -> Iterator[str]:
         for node in ast.walk(module):
             if (
                 isinstance(node, ast.Call)
-                and ast.unparse(node.func).endswith("getLogger")
+                and getattr(node.func, "attr", getattr(node.func, "id", "")) == "getLogger"
                 and node not in allowed
             ):
                 yield f"{name}:{node.lineno}: write _log = logging.getLogger(__name__)"

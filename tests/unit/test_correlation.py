@@ -10,6 +10,7 @@ import pytest
 
 from cosmos_outbox.http import request as edge
 from cosmos_outbox.http.answering import Answering
+from cosmos_outbox.http.message import Answer, Request
 from cosmos_outbox.http.responses import no_content
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.outbox.errors import AggregateNotFound
@@ -32,14 +33,14 @@ def tagged() -> None:
     tag_log_lines()
 
 
-def asked(correlation_id: str | None) -> func.HttpRequest:
+def asked(correlation_id: str | None) -> Request:
     headers = {} if correlation_id is None else {"x-correlation-id": correlation_id}
-    return func.HttpRequest("GET", "http://localhost/api/contacts", headers=headers, body=b"")
+    return Request("GET", "http://localhost/api/contacts", headers)
 
 
 async def test_an_answer_has_the_id_that_was_given_or_one_that_was_made() -> None:
     @Answering()
-    async def function(req: func.HttpRequest) -> func.HttpResponse:
+    async def function(req: Request) -> Answer:
         assert edge.origin(req).correlation_id == current()
         return no_content()
 
@@ -53,7 +54,7 @@ async def test_a_problem_has_the_id_and_so_has_every_line_of_the_request(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     @Answering()
-    async def function(req: func.HttpRequest) -> func.HttpResponse:
+    async def function(req: Request) -> Answer:
         await asyncio.create_task(says_something())
         raise AggregateNotFound("there is none")
 
@@ -64,7 +65,7 @@ async def test_a_problem_has_the_id_and_so_has_every_line_of_the_request(
     with caplog.at_level("INFO"):
         answer = await function(asked("a=50|b"))
         _log.warning("later")
-    assert (answer.headers["x-correlation-id"], json.loads(answer.get_body())["correlationId"]) == (
+    assert (answer.headers["x-correlation-id"], json.loads(answer.body)["correlationId"]) == (
         "a=50|b",
         "a=50|b",
     )

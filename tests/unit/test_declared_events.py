@@ -10,6 +10,7 @@ from pydantic import Field, ValidationError
 
 from cosmos_outbox.outbox.aggregate import Aggregate, AggregateState, input_rule
 from cosmos_outbox.outbox.event import DomainEvent, Timestamp, WireModel
+from tools.events.schemas import schema
 
 NOON, ONE = datetime(2026, 3, 1, 12, tzinfo=UTC), datetime(2026, 3, 1, 13, tzinfo=UTC)
 
@@ -90,7 +91,7 @@ def stored(**values: Any) -> BookingState:
     )
 
 
-def events(booking: Booking) -> list[dict[str, Any]]:
+def events(booking: Base) -> list[dict[str, Any]]:
     changes = booking.changes()
     assert changes is not None
     return [event.model_dump(mode="json", by_alias=True, exclude={"id"}) for event in changes.events]
@@ -223,3 +224,166 @@ def test_a_field_with_a_default_that_the_state_lacks_keeps_it() -> None:
     made = type("Made2", (Booking,), {"created_event": Made})
     changes = made(stored(), is_new=True).changes()
     assert changes.events[0].kind == "dinner"
+
+
+class NewBooking(WireModel):
+    """What a guest decides."""
+
+    guest: Guest
+    table: Annotated[int, Field(strict=True)]
+    note: Annotated[str, input_rule(_no_longer_allowed)] | None
+
+
+class Named(Base):
+    """By names alone; what would be written by hand stands beside each event."""
+
+    aggregate_type: ClassVar[str] = "booking"
+    state_type: ClassVar[type[AggregateState]] = BookingState
+    created_event, created_tells = "NamedMade", NewBooking
+    changed_events: ClassVar[Mapping[str, str]] = {
+        "table": "NamedMoved", "note": "NamedNoted", "cancelled": "NamedCancelled", "cancelled_at": "NamedCancelledAt",
+    }  # fmt: skip
+
+
+class NamedMade(BookingEvent):
+    """Told apart from its twin by these words alone."""
+
+    action: Literal["NamedMade"] = "NamedMade"
+    guest: Guest
+    table: int
+    note: str | None
+
+
+class NamedMoved(BookingEvent):
+    """Told apart from its twin by these words alone."""
+
+    action: Literal["NamedMoved"] = "NamedMoved"
+    table: int
+
+
+class NamedNoted(BookingEvent):
+    """Told apart from its twin by these words alone."""
+
+    action: Literal["NamedNoted"] = "NamedNoted"
+    note: str | None
+
+
+class NamedCancelled(BookingEvent):
+    """Told apart from its twin by these words alone."""
+
+    action: Literal["NamedCancelled"] = "NamedCancelled"
+    cancelled: bool
+
+
+class NamedCancelledAt(BookingEvent):
+    """Told apart from its twin by these words alone."""
+
+    action: Literal["NamedCancelledAt"] = "NamedCancelledAt"
+    cancelled_at: Timestamp | None
+
+
+BY_HAND: list[type[DomainEvent]] = [NamedMade, NamedMoved, NamedNoted, NamedCancelled, NamedCancelledAt]
+
+
+def published(kind: type[DomainEvent]) -> dict[str, Any]:
+    told = schema(kind)
+    del told["description"]
+    return told
+
+
+def test_an_event_that_is_declared_by_its_name_is_published_like_one_that_is_written_by_hand() -> None:
+    made = Named.declared_events()
+    assert [published(each) for each in made] == [published(each) for each in BY_HAND]
+    assert schema(made[1])["description"] == "The booking has another table."
+
+
+def test_an_event_that_is_declared_by_its_name_carries_what_one_that_is_written_by_hand_does() -> None:
+    class ByHand(Base):
+        aggregate_type: ClassVar[str] = "booking"
+        state_type: ClassVar[type[AggregateState]] = BookingState
+        created_event: ClassVar[type[DomainEvent]] = NamedMade
+        changed_events: ClassVar[Mapping[str, type[DomainEvent]]] = dict(
+            zip(Named.changed_events, BY_HAND[1:], strict=True)
+        )
+
+    state, told = stored(note="by the window", guest=Guest.model_validate({"name": "Ada", "since": 3})), []
+    for kind in (Named, ByHand):
+        changed = kind.load(state)
+        changed.change(ONE, table=2, note=None, cancelled=True, cancelled_at=ONE)
+        told.append([*events(kind(state, is_new=True)), *events(changed)])
+    assert told[0] == told[1]
+    assert told[0][0] == {
+        "action": "NamedMade", "sequence": 1, "createdAt": "2026-03-01T12:00:00Z", "bookingId": str(state.id),
+        "guest": {"name": "Ada", "since": 3}, "table": 1, "note": "by the window",
+    }  # fmt: skip
+    assert told[0][4]["cancelledAt"] == "2026-03-01T13:00:00Z"
+
+
+def test_the_event_of_the_end_tells_by_its_name_alone() -> None:
+    class Ending(BookingState):
+        deleted: bool = False
+
+    class Ended(Base):
+        aggregate_type: ClassVar[str] = "booking"
+        state_type: ClassVar[type[AggregateState]] = Ending
+        created_event, created_tells = "BookingMade", NewBooking
+        changed_events: ClassVar[Mapping[str, str]] = {"deleted": "BookingEnded"}
+
+    _, ended = Ended.declared_events()
+    assert set(ended.model_fields) == {*DomainEvent.model_fields, "booking_id"}
+
+
+def test_an_aggregate_whose_state_has_no_id_has_a_text_as_its_id() -> None:
+    class Seat(AggregateState):
+        created_at: Timestamp
+        row: int
+
+    class Row(WireModel):
+        row: int
+
+    class SeatOf(Aggregate[Seat]):
+        aggregate_type: ClassVar[str] = "front-seat"
+        state_type: ClassVar[type[AggregateState]] = Seat
+        created_event, created_tells = "SeatBuilt", Row
+
+        @property
+        def aggregate_id(self) -> str:
+            return f"row-{self.state.row}"
+
+    changes = SeatOf(Seat(created_at=NOON, row=7), is_new=True).changes()
+    assert changes is not None
+    assert changes.events[0].model_dump(include={"front_seat_id", "row"}) == {
+        "front_seat_id": "row-7",
+        "row": 7,
+    }
+
+
+class WithId(WireModel):
+    id: UUID
+
+
+class Unknown(WireModel):
+    phone: str
+
+
+NAMED_MISTAKES: list[tuple[dict[str, Any], str]] = [
+    ({"created_tells": None}, "Wrong: created_tells and a created_event that is declared by its name belong together"),
+    ({"created_event": BookingMade}, "Wrong: created_tells and a created_event that is declared by its name belong"),
+    ({"created_tells": WithId}, "Wrong: BookingMade cannot tell id, which every event has for itself: leave it out"),
+    ({"created_tells": Unknown}, "Wrong: BookingMade has phone, which BookingState has not: add it there"),
+    ({"changed_events": {"table": "Booking moved"}}, "Wrong: 'Booking moved' cannot name an event: take one word"),
+    ({"changed_events": {"phone": "BookingMoved"}}, "changed_events names phone, which BookingState has not"),
+    ({"changed_events": {"created_at": "BookingMoved"}}, "Wrong: BookingMoved cannot tell created_at, which every"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("declared", "told"), NAMED_MISTAKES, ids=lambda each: None if isinstance(each, str) else str(each)
+)
+def test_a_mistake_in_a_name_is_an_error_when_the_class_is_made(declared: dict[str, Any], told: str) -> None:
+    with pytest.raises(TypeError) as raised:
+        type("Wrong", (Base,), {
+            "aggregate_type": "booking", "state_type": BookingState, "created_event": "BookingMade",
+            "created_tells": NewBooking, **declared,
+        })  # fmt: skip
+    assert told in str(raised.value)

@@ -3,17 +3,17 @@
 import json
 from datetime import UTC, datetime
 
-import azure.functions as func
 import pytest
 
 from application.directory import DirectoryEntry, Field, Search
 from cosmos_outbox.http.errors import InvalidRequest
+from cosmos_outbox.http.message import Request
 from cosmos_outbox.inbox.entry import Listed, ListedPage
 from infra import directory_http as directory
 
 
-def request(query: str) -> func.HttpRequest:
-    return func.HttpRequest("GET", f"http://localhost/api/directory?{query}", body=b"")
+def request(query: str) -> Request:
+    return Request("GET", f"http://localhost/api/directory?{query}")
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_an_entry_says_how_far_it_can_be_trusted() -> None:
     noon = datetime(2026, 3, 1, 12, tzinfo=UTC)
     entry = DirectoryEntry(first_name="J", last_name="D", email="j@d.org", company="Contoso")
     page = ListedPage([Listed("7", entry, 3, noon, 0.25, noon)], "more")
-    assert json.loads(directory.listed(page).get_body()) == {
+    assert json.loads(directory.listed(page).body) == {
         "items": [
             {
                 "id": "7", "firstName": "J", "lastName": "D", "email": "j@d.org", "company": "Contoso", "city": None,

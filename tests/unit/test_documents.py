@@ -18,6 +18,7 @@ from cosmos_outbox.cosmos.aggregates.documents import (
     event_item,
     is_as_committed,
 )
+from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.errors import Unpublishable
 from cosmos_outbox.outbox.feed import Lifetime, OutboxEvent, Poison, in_order
@@ -167,6 +168,7 @@ def test_an_event_out_of_an_item() -> None:
         correlation_id="request-1",
         traceparent="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
         lsn=5,
+        partition=PARTITION_KEY.name(str(CONTACT_ID)),
         lifetime=Lifetime(1, 864000),
         data=EVENT_ITEM["data"],
         document=EVENT_ITEM | {"_lsn": 5, "_ts": 1},

@@ -1,4 +1,4 @@
-"""docs/events/ says what subscribers get: real messages fit the published schemas, in this version and the next one."""
+"""docs/use/events/ says what subscribers get: real messages fit the schemas, in this version and the next one."""
 
 import json
 from pathlib import Path
@@ -58,7 +58,9 @@ def body(kind: Kind) -> dict[str, Any]:
 
 def test_the_kept_files_are_what_the_code_says() -> None:
     kept = {name: (FOLDER / name).read_text() for name in files() if (FOLDER / name).exists()}
-    assert kept == files(), "docs/events/ is old: run .venv/bin/python -m tools.events, and commit its files"
+    assert kept == files(), (
+        "docs/use/events/ is old: run .venv/bin/python -m tools.events, and commit its files"
+    )
 
 
 def test_the_command_writes_the_files_and_keeps_schemas_of_other_versions(tmp_path: Path) -> None:
@@ -84,7 +86,7 @@ def test_a_schema_is_valid_and_uses_only_what_asyncapi_tools_read_too(name: str)
 def test_what_a_version_promises_is_never_taken_back(action: str, version: int) -> None:
     told = KEPT[f"{action}.v{version}.json"]
     assert set(told["required"]) == PROMISED[action, version], (
-        f"a change of what {action} promises is a new version: docs/events/README.md#how-an-event-may-change"
+        f"a change of what {action} promises is a new version: docs/use/events/README.md#how-an-event-may-change"
     )
 
 

@@ -12,12 +12,24 @@ from typing import Any
 import azure.functions as func
 import pytest
 
+from cosmos_outbox.cosmos.inbox.store import CosmosDatabase
+from cosmos_outbox.functions.edge.http_functions import http_function
 from cosmos_outbox.functions.function_app import App
 from cosmos_outbox.functions.function_app import app as function_app
+from cosmos_outbox.http import Answer, Answering, Request
+from cosmos_outbox.inbox.entry import After
+from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.inbox.form import EntryForm
+from cosmos_outbox.inbox.reading import TolerantReader
 from cosmos_outbox.inbox.receiver import WAIT_SECONDS
 from cosmos_outbox.settings.errors import Misconfigured
-from cosmos_outbox.wiring.service import located
+from cosmos_outbox.settings.names import Named
+from cosmos_outbox.sources.http import HttpApi
+from cosmos_outbox.sources.nowhere import NoSource
+from cosmos_outbox.wiring.located import located
+from cosmos_outbox.wiring.subscribing import SubscriberService
 from tests.support.functions import functions
+from tests.support.tasks import service, tasks
 
 ROOT = Path(__file__).resolve().parents[2]
 FUNCTIONS = functions()
@@ -123,6 +135,28 @@ def test_a_function_that_would_get_no_call_is_refused_when_the_host_lists_them()
         app.get_functions()
 
 
+def test_two_functions_that_take_one_call_are_refused_when_the_host_lists_them() -> None:
+    """The host would serve the one whose name sorts first."""
+    app = App()
+    for name in ("one", "other"):
+        route = app.route(route=f"zones/{{{name}}}", methods=["GET", "DELETE"] if name == "one" else ["GET"])
+        app.function_name(name)(route(http_function(Answering()(_zone))))
+    with pytest.raises(ValueError, match=r"two functions take GET /zones/\{other\}"):
+        app.get_functions()
+
+
+async def _zone(req: Request) -> Answer:
+    return Answer(200)
+
+
+async def test_a_path_that_is_not_there_is_answered_with_that_of_the_resource() -> None:
+    app = function_app(service, resources=[tasks])
+    [unrouted] = [each for each in app.get_functions() if each.get_function_name() == "unrouted"]
+    asked = func.HttpRequest("GET", "http://x/api/x", route_params={"path": "x"}, body=b"")
+    answer = await unrouted.get_user_function()(asked)
+    assert "tasks are at /api/tasks" in answer.get_body().decode()
+
+
 @EVERY_APP
 def test_what_takes_get_takes_head_and_nothing_else(app: str) -> None:
     """RFC 9110, 9.1. The host does not do this by itself (azure-functions-host issue 11625)."""
@@ -148,7 +182,7 @@ def test_every_call_of_the_api_has_its_function() -> None:
         ("set-aside/{id}", "GET"), ("set-aside/{id}/apply", "POST"), ("set-aside/{id}/discard", "POST"),
         ("dead-letters/collect", "POST"), ("subscriber", "GET"),
     }  # fmt: skip
-    assert not calls - expected, f"new calls: {calls - expected}; add each here and to docs/api.md"
+    assert not calls - expected, f"new calls: {calls - expected}; add each here and to docs/use/api.md"
     assert not expected - calls, f"no function takes {expected - calls} any more: callers rely on these"
 
 
@@ -244,3 +278,50 @@ def test_a_process_imports_what_it_needs_and_no_broker_before_it_sends() -> None
     """
     run = subprocess.run([sys.executable, "-c", WIRED], cwd=ROOT, capture_output=True, text=True, check=True)
     assert run.stdout.splitlines() == ["[]", "['aiohttp']"]
+
+
+def test_the_app_of_a_service_that_only_subscribes_has_its_subscribers_and_their_operators_calls(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def nothing(event: Event) -> None:
+        """Is never asked for."""
+
+    monkeypatch.delenv("SERVICEBUS_TOPIC", raising=False)
+    service = SubscriberService("hotel", CosmosDatabase(), topic="guest-events")
+    form = EntryForm(TolerantReader, search={}, sorted_by=[])
+
+    def project(state: TolerantReader, event: Event) -> After[TolerantReader]:
+        return After(state)
+
+    api = HttpApi(Named("GUESTS_API"), TolerantReader.model_validate)
+    service.read_model("guests", of="guest", form=form, project=project, source=api)
+    service.read_model(
+        "blind-guests", of="guest", form=form, project=project, source=NoSource(lambda event: None)
+    )
+    service.effect("letters", of="guest", subscription="post")(nothing)
+    listed = {
+        str(each.get_function_name()): each.get_trigger() for each in function_app(service).get_functions()
+    }
+    of_records = [
+        "apply_set_aside", "collect_dead_letters", "discard_set_aside", "get_set_aside", "get_subscriber",
+        "list_set_aside",
+    ]  # fmt: skip
+    assert sorted(listed) == sorted(
+        [
+            "health", "unrouted",
+            "guests", "watch_guests", "sweep_guests", *of_records,
+            "blind_guests", "watch_blind_guests", *(f"{each}_blind_guests" for each in of_records),
+            "letters", "watch_letters", "tend_letters", *(f"{each}_letters" for each in of_records),
+            *(f"{each}_letters" for each in (
+                "apply_effect", "discard_effect", "get_effect", "list_effects", "pass_missing_effects",
+            )),
+        ]
+    )  # fmt: skip
+    trigger = listed["letters"]
+    assert trigger is not None
+    told = trigger.get_dict_repr()
+    assert (told["topicName"], told["subscriptionName"], told["isSessionsEnabled"]) == (
+        "guest-events",
+        "post",
+        True,
+    )

@@ -4,13 +4,13 @@ import json
 from typing import Any
 from urllib.parse import urlencode
 
-import azure.functions as func
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cosmos_outbox.functions.operator import operations
 from cosmos_outbox.http import request as edge
 from cosmos_outbox.http.answering import Answering
+from cosmos_outbox.http.message import Answer, Request
 from cosmos_outbox.outbox.feed import FeedEvent
 from cosmos_outbox.outbox.relay import Relay
 from infra import contacts_http as http
@@ -97,13 +97,12 @@ PARAMETERS = st.dictionaries(st.sampled_from(["pageSize", "continuationToken"]),
 async def test_no_request_makes_the_edge_fail(
     headers: dict[str, str], body: bytes, parameters: dict[str, str], path: str
 ) -> None:
-    request = func.HttpRequest(
+    request = Request(
         "POST",
         f"http://localhost/api/contacts?{urlencode(parameters)}",
-        headers=headers,
-        params=parameters,
-        route_params={"id": path, "path": path},
-        body=body,
+        headers,
+        {"id": path, "path": path},
+        body,
     )
     for parse in (
         http.contact_details, http.revision, edge.if_match, edge.page_request, edge.idempotency_key, edge.origin,
@@ -111,8 +110,8 @@ async def test_no_request_makes_the_edge_fail(
     ):  # fmt: skip
 
         @Answering(http.answering._status_of)  # no service is wired, which could be asked for its load
-        async def function(req: func.HttpRequest, parse: Any = parse) -> func.HttpResponse:
+        async def function(req: Request, parse: Any = parse) -> Answer:
             parse(req)
-            return func.HttpResponse("taken")
+            return Answer(200)
 
-        assert (await function(request)).status_code < 500
+        assert (await function(request)).status < 500

@@ -56,5 +56,5 @@ def test_an_address_is_shown_and_each_name_is_a_documented_setting() -> None:
         "https://db.example/",
         "bus",
     )
-    documented = set(re.findall(r"`([A-Za-z_]+)`", (ROOT / "docs" / "settings.md").read_text()))
+    documented = set(re.findall(r"`([A-Za-z_]+)`", (ROOT / "docs" / "use" / "settings.md").read_text()))
     assert set(told) <= documented

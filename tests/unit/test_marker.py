@@ -44,8 +44,13 @@ def test_up_to_the_transaction_of_an_erasing_nothing_is_sent_or_parked_whatever_
 ):
     """A later life of the id has later transactions, and is not touched."""
     for marker in (Marker(contact_key("a")), BLOCKED, BLOCKED.freed()):
-        erased = replace(marker, erased=7)
-        old, new = replace(event("a", 9), lsn=7), replace(event("a", 9), lsn=8)
+        erased = replace(marker, erased={"p": 7})
+        old, new = (replace(event("a", 9), lsn=lsn, partition="p") for lsn in (7, 8))
         assert erased.fate(old) is Fate.ERASED
         assert erased.fate(new) is marker.fate(new)
-    assert replace(BLOCKED, erased=7).claimed("r", NOON).given_back().freed().erased == 7
+        for partition in ("another", ""):
+            elsewhere = replace(old, partition=partition)
+            assert erased.fate(elsewhere) is marker.fate(elsewhere), (
+                "an LSN tells nothing of another partition"
+            )
+    assert replace(BLOCKED, erased={"p": 7}).claimed("r", NOON).given_back().freed().erased == {"p": 7}

@@ -1,4 +1,4 @@
-"""What the relay and the subscriber count: each metric of docs/operations/metrics.md that needs no server."""
+"""What the relay and the subscriber count: each metric of docs/operate/metrics.md that needs no server."""
 
 import asyncio
 from collections.abc import Iterator, Sequence

@@ -1,15 +1,15 @@
-"""docs/openapi.json is what the code says, for every function, and every answer that operators get fits it."""
+"""docs/use/openapi.json is what the code says, for every function, and every answer that operators get fits it."""
 
 import json
 from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
 
-import azure.functions as func
 import pytest
 from jsonschema import Draft202012Validator
 
 from cosmos_outbox.functions.operator import history, operations, set_aside
+from cosmos_outbox.http.message import Answer
 from cosmos_outbox.inbox.progress import Counts, Side, WalkProgress
 from cosmos_outbox.inbox.set_aside import Delivery, Record, RecordPage, RecordState
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
@@ -46,7 +46,7 @@ AT = RelayProgress(NOW, "0", 1, None)
 LEASES = [LeaseStatus("0", None, 3, None, 0.0), LeaseStatus("1", "me", 3, 2, 0.5, NOW, 4711, 4714)]
 DELIVERY = Delivery("s", "m", 1, b"{}", {"sequence": 1})
 
-ANSWERS: list[tuple[str, func.HttpResponse]] = [
+ANSWERS: list[tuple[str, Answer]] = [
     ("Relay", operations.relay_status(RelayStatus(LEASES, ["2"], Counter(contact=2)), OPERATIONS)),
     (
         "Dependencies",
@@ -81,7 +81,9 @@ ANSWERS: list[tuple[str, func.HttpResponse]] = [
 
 
 def test_the_kept_file_is_what_the_code_says() -> None:
-    assert FILE.read_text() == text(), "run .venv/bin/python -m tools.openapi, and commit docs/openapi.json"
+    assert FILE.read_text() == text(), (
+        "run .venv/bin/python -m tools.openapi, and commit docs/use/openapi.json"
+    )
 
 
 def test_every_function_is_told_and_nothing_else() -> None:
@@ -89,8 +91,8 @@ def test_every_function_is_told_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize(("schema", "answer"), ANSWERS)
-def test_an_answer_to_an_operator_is_as_told(schema: str, answer: func.HttpResponse) -> None:
-    assert problems_of(json.loads(answer.get_body()), schema) == []
+def test_an_answer_to_an_operator_is_as_told(schema: str, answer: Answer) -> None:
+    assert problems_of(json.loads(answer.body), schema) == []
 
 
 def test_every_reference_leads_somewhere_and_every_schema_is_one() -> None:

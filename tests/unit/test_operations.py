@@ -4,12 +4,13 @@ import json
 from collections import Counter
 from datetime import UTC, datetime
 
-import azure.functions as func
 import pytest
 
+from cosmos_outbox.cli.status import attention_of_relay
 from cosmos_outbox.functions.operator import operations
+from cosmos_outbox.http.message import Request
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.operations.relay_status import RelayStatus
+from cosmos_outbox.operations.relay_status import LeaseStatus, RelayStatus
 from cosmos_outbox.operations.views.names import PathNames
 from cosmos_outbox.outbox.errors import NotParked
 from cosmos_outbox.outbox.parking_lot import ParkedEvent, ParkedPage, ParkedState
@@ -20,10 +21,8 @@ NAMES = [
 ]
 
 
-def replay(path: str) -> func.HttpRequest:
-    return func.HttpRequest(
-        "POST", f"/api/parked/{path}/7/replay", body=b"", route_params={"path": path, "id": "7"}
-    )
+def replay(path: str) -> Request:
+    return Request("POST", f"/api/parked/{path}/7/replay", route={"path": path, "id": "7"})
 
 
 def parked(aggregate: AggregateKey | None) -> ParkedEvent:
@@ -57,12 +56,28 @@ def test_a_parked_event_carries_its_aggregates_id_under_the_aggregates_own_name(
     aggregate: AggregateKey | None, account: str | None, transfer: str | None
 ) -> None:
     answer = operations.parked_listed(ParkedPage([parked(aggregate)], None), NAMES, 60)
-    [item] = json.loads(answer.get_body())["items"]
+    [item] = json.loads(answer.body)["items"]
     assert (item["accountId"], item["transferId"]) == (account, transfer)
 
 
 def test_each_type_has_its_own_count() -> None:
     status = RelayStatus([], ["7"], Counter(account=2), parked_events=5)
-    document = json.loads(operations.relay_status(status, NAMES).get_body())
+    document = json.loads(operations.relay_status(status, NAMES).body)
     assert (document["parkedAccounts"], document["parkedTransfers"], document["parkedEvents"]) == (2, 0, 5)
-    assert (document["late"], document["missingLeases"], document["leases"]) == (True, ["7"], [])
+    assert (document["late"], document["eventsAtRisk"]) == (True, True)
+    assert (document["missingLeases"], document["leases"]) == (["7"], [])
+
+
+@pytest.mark.parametrize(
+    ("seconds", "used", "late", "at_risk"),
+    [(60, 0.0, False, False), (61, 0.0, True, False), (432_000, 0.5, True, True), (None, 0.0, False, False)],
+)
+def test_what_is_late_and_what_is_at_risk_are_told_apart(
+    seconds: int | None, used: float, late: bool, at_risk: bool
+) -> None:
+    leases = [LeaseStatus("0", "o", 1, seconds, used), LeaseStatus("1", "o", 0, None, 0.0)]
+    document = json.loads(operations.relay_status(RelayStatus(leases, [], Counter()), NAMES).body)
+    assert (document["late"], document["eventsAtRisk"]) == (late, at_risk)
+    wants = list(attention_of_relay(document, {}))
+    begins = ["events are at risk: "] if at_risk else ["the relay is late: "] if late else []
+    assert [want[: len(begin)] for want, begin in zip(wants, begins, strict=True)] == begins

@@ -5,16 +5,15 @@ import fnmatch
 import hashlib
 import re
 
-import azure.functions as func
-
 from cosmos_outbox.functions.operator import operations_page
+from cosmos_outbox.http.message import Answer, Request
 from tests.support.paths import ROOT
 
 FOLDER = ROOT / "cosmos_outbox" / "functions" / "operator" / "operations_page"
 
 
-def answer(**headers: str) -> func.HttpResponse:
-    request = func.HttpRequest("GET", "/api/operations", headers=headers, body=b"")
+def answer(**headers: str) -> Answer:
+    request = Request("GET", "/api/operations", headers)
     return operations_page.shown(request)
 
 
@@ -24,7 +23,7 @@ def policy() -> dict[str, list[str]]:
 
 
 def inside(tag: str) -> str:
-    [found] = re.findall(f'<{tag}(?: type="module")?>(.*?)</{tag}>', answer().get_body().decode(), re.DOTALL)
+    [found] = re.findall(f'<{tag}(?: type="module")?>(.*?)</{tag}>', answer().body.decode(), re.DOTALL)
     return str(found)
 
 
@@ -43,7 +42,7 @@ def test_the_policy_allows_the_pages_own_script_and_style_and_calls_to_its_servi
 
 def test_the_other_headers_keep_the_page_to_itself() -> None:
     headers = answer().headers
-    assert answer().mimetype == "text/html"
+    assert answer().media_type == "text/html"
     assert (headers["X-Content-Type-Options"], headers["Referrer-Policy"]) == ("nosniff", "no-referrer")
     assert headers["Cache-Control"] == "no-cache"
 
@@ -51,12 +50,12 @@ def test_the_other_headers_keep_the_page_to_itself() -> None:
 def test_a_browser_that_has_the_page_gets_no_second_copy() -> None:
     etag = answer().headers["ETag"]
     again = answer(**{"If-None-Match": etag})
-    assert (again.status_code, again.get_body()) == (304, b"")
+    assert (again.status, again.body) == (304, b"")
     assert again.headers["Content-Security-Policy"] == answer().headers["Content-Security-Policy"]
 
 
 def test_the_page_names_no_other_host_and_holds_no_data_of_the_service() -> None:
-    text = answer().get_body().decode()
+    text = answer().body.decode()
     addresses = set(re.findall(r"https?://[^\s\"'<)]+", text))
     assert addresses <= {"http://www.w3.org/2000/svg"}
     assert not re.search("contact", text, re.IGNORECASE), "the page is that of every service"

@@ -1,4 +1,4 @@
-"""Every aggregate has all parts that docs/own-aggregate.md lists; a forgotten part is named.
+"""Every aggregate has all parts that docs/use/own-aggregate.md lists; a forgotten part is named.
 
 The contact service and each function app of ``examples/`` are checked in the same way. What ``cosmos-outbox init``
 writes has tests of its own: ``tests/commands/test_init.py``.
@@ -20,6 +20,8 @@ import pytest
 from pydantic import BaseModel, Field, Strict, StringConstraints
 from pydantic.fields import FieldInfo
 
+from cosmos_outbox.http.answering import Answering
+from cosmos_outbox.http.resource import Resource
 from cosmos_outbox.operations.views.names import names_of
 from cosmos_outbox.outbox.aggregate import Aggregate, AggregateState, input_rule
 from cosmos_outbox.outbox.event import DomainEvent
@@ -54,7 +56,7 @@ class Service:
 
 CONTACTS = Service(
     "contacts", "domain", "application", "infra/contacts_http.py", "infra/bootstrap.py", "function_app.py",
-    "docs/messages.md", "tests/unit", ".",
+    "docs/use/messages.md", "tests/unit", ".",
 )  # fmt: skip
 
 
@@ -62,7 +64,7 @@ def example(folder: Path) -> Service:
     home = f"examples/{folder.name}"
     return Service(
         folder.name, home, home, f"{home}/http.py", f"{home}/service.py", f"{home}/function_app.py",
-        f"{home}/README.md", "tests/examples", home,
+        f"{home}/README.md", f"{home}/tests", home,
     )  # fmt: skip
 
 
@@ -187,10 +189,17 @@ def test_a_limit_is_found_wherever_it_stands_in_a_state() -> None:
     assert list(limits(Whole, "Whole")) == ["Whole.parts.text", "Whole.some", "Whole.maybe"]
 
 
+def resources(service: Service) -> list[Resource[Any, Any]]:
+    """What a service declares; where it declares nothing, it has use cases."""
+    return [each for each in vars(module(service.http)).values() if isinstance(each, Resource)]
+
+
 @pytest.mark.parametrize(("service", "kind"), EVERY_AGGREGATE)
-def test_the_aggregate_has_use_cases(service: Service, kind: type[Aggregate[Any]]) -> None:
-    assert use_cases(service, kind), (
-        f"{service.use_cases}: write use cases of {kind.__name__}, a dataclass with the field aggregates: Aggregates"
+def test_the_aggregate_has_use_cases_or_is_a_resource(service: Service, kind: type[Aggregate[Any]]) -> None:
+    declared = [each for each in resources(service) if each.kind is kind]
+    assert declared or use_cases(service, kind), (
+        f"{service.http}: declare a Resource of {kind.__name__}, or write use cases in {service.use_cases}, a "
+        "dataclass with the field aggregates: Aggregates"
     )
 
 
@@ -207,6 +216,10 @@ def use_cases(service: Service, kind: type[Aggregate[Any]]) -> list[str]:
 
 @pytest.mark.parametrize(("service", "kind"), EVERY_AGGREGATE)
 def test_the_use_cases_are_wired_and_called(service: Service, kind: type[Aggregate[Any]]) -> None:
+    text = (ROOT / service.function_app).read_text()
+    if resources(service):
+        assert "resources=[" in text, f"{service.function_app}: give the resources to functions.app"
+        return
     given = {
         node.name
         for node in ast.walk(ast.parse((ROOT / service.service).read_text()))
@@ -215,7 +228,6 @@ def test_the_use_cases_are_wired_and_called(service: Service, kind: type[Aggrega
         and node.returns.id in use_cases(service, kind)
     }
     assert given, f"{service.service}: write a function that returns the use cases of {kind.__name__}"
-    text = (ROOT / service.function_app).read_text()
     assert any(re.search(rf"\b{name}\(\)\.|\bapplication\(\)\.{name}\b", text) for name in given), (
         f"{service.function_app}: no function calls {' or '.join(given)}; add the routes of {kind.__name__}"
     )
@@ -244,9 +256,10 @@ def test_operators_name_an_aggregate_as_its_events_do(service: Service, kind: ty
 def test_every_error_of_the_domain_has_a_status(service: Service) -> None:
     every = classes(service.domain, Exception).values()
     raised = [kind for kind in every if not kind.__subclasses__()]
-    known = [kind for kind, _, _ in module(service.http).answering._status_of]
+    by_hand = getattr(module(service.http), "answering", Answering())._status_of
+    known = {kind for kind, _, _ in by_hand}.union(*(each.errors for each in resources(service)))
     for kind in raised:
-        assert kind in known, f"{service.http}: give {kind.__name__} a status in answering"
+        assert kind in known, f"{service.http}: give {kind.__name__} a status"
 
 
 @pytest.mark.parametrize(("service", "kind"), EVERY_EVENT)
@@ -338,9 +351,10 @@ def settings(service: Service) -> dict[str, str]:
 
 
 def test_the_page_names_every_place_that_is_looked_at() -> None:
-    page = (ROOT / "docs" / "own-aggregate.md").read_text()
+    page = (ROOT / "docs" / "use" / "own-aggregate.md").read_text()
     for place in (
         "domain/", "application/", "infra/contacts_http.py", "infra/bootstrap.py", "function_app.py",
-        "deploy/main.bicep", "docs/messages.md", "docs/api.md", "docs/errors.md", "tests/examples/", "tests/unit/",
+        "deploy/main.bicep", "docs/use/messages.md", "docs/use/api.md", "docs/internals/errors.md",
+        "examples/orders/tests/", "tests/unit/",
     ):  # fmt: skip
-        assert f"`{place}" in page, f"docs/own-aggregate.md does not name {place}"
+        assert f"`{place}" in page, f"docs/use/own-aggregate.md does not name {place}"

@@ -11,7 +11,7 @@ from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.outbox.aggregate import Aggregate
 from cosmos_outbox.preflight import cosmos_rules
 from cosmos_outbox.settings.names import Names
-from cosmos_outbox.settings.own_container import OwnContainer
+from cosmos_outbox.settings.own_container import OwnContainer, OwnDocuments
 from cosmos_outbox.wiring.service import Service
 from domain.contact import Contact
 from examples.orders.board import FORM, entry_of, project
@@ -92,9 +92,45 @@ def bookings(**more: Any) -> Service:
     return Service("bookings", names=Names(database="d", container="bookings", topic="t"), own=own)
 
 
-def test_a_read_model_needs_documents_that_it_can_be_healed_from() -> None:
-    with pytest.raises(ValueError, match="cannot be healed"):
-        bookings().read_model("board", of="booking", form=FORM, state_of=entry_of, project=project)
+@pytest.mark.parametrize(
+    ("of", "source", "message"),
+    [
+        ("booking", None, r"say which they are, with source=OwnDocuments"),
+        ("late-note", OwnDocuments({"/type": "note"}), "without a sequence no document says"),
+        ("unknown", OwnDocuments({"/type": "unknown"}), "without a sequence no document says"),
+        ("booking", OwnDocuments({}), "events would be taken"),
+        ("booking", OwnDocuments({"/type": "domainEvent"}), "events would be taken"),
+        ("booking", OwnDocuments({"/aggregateType": "booking", "/tenantId": "a"}), "events would be taken"),
+        ("booking", OwnDocuments({"kind": "booking"}), "no path of a property"),
+    ],
+)
+def test_a_read_model_needs_documents_that_it_can_be_healed_from(
+    of: str, source: OwnDocuments | None, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        bookings().read_model("b", of=of, form=FORM, state_of=entry_of, project=project, source=source)
+
+
+def test_the_librarys_own_aggregates_need_no_source() -> None:
+    kinds: list[type[Aggregate[Any]]] = [Contact]
+    with pytest.raises(ValueError, match="finds what it has stored"):
+        Service("contacts", aggregates=kinds).read_model(
+            "b",
+            of=Contact,
+            form=FORM,
+            state_of=entry_of,
+            project=project,
+            source=OwnDocuments({"/type": "x"}),
+        )
+
+
+def test_preflight_asks_for_the_index_by_which_the_documents_are_found() -> None:
+    service = bookings()
+    source = OwnDocuments({"/kind": "booking"}, id="/number")
+    service.read_model("board", of="booking", form=FORM, state_of=entry_of, project=project, source=source)
+    feed, *others = cosmos_rules.needed(service.settings(NOWHERE), service)
+    assert feed.queried == ("/type", "/aggregateType", "/aggregateId", "/number", "/kind")
+    assert {each.name for each in others} >= {"bookings-set-aside", "board"}
 
 
 async def test_without_a_declaration_there_is_no_transaction() -> None:

@@ -9,7 +9,8 @@ from cosmos_outbox.cli import told
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.names import Named, Names
-from cosmos_outbox.wiring.service import Service, located
+from cosmos_outbox.wiring.located import located
+from cosmos_outbox.wiring.service import Service
 from domain.contact import Contact
 from examples.orders.service import service as orders
 from infra.bootstrap import service as contacts

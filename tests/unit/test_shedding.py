@@ -10,6 +10,7 @@ import azure.functions as func
 import pytest
 
 from cosmos_outbox.http.answering import Answering
+from cosmos_outbox.http.message import Answer, Request
 from cosmos_outbox.operations import shedding
 from cosmos_outbox.operations.shedding import LoadShedder
 from cosmos_outbox.outbox.errors import Unavailable
@@ -154,16 +155,16 @@ async def test_a_refusal_is_a_problem_document_that_says_when_to_come_back(
     caplog.clear()
 
     @Answering()
-    async def change(_: func.HttpRequest) -> func.HttpResponse:
+    async def change(_: Request) -> Answer:
         shedder.check()
         raise AssertionError("the change was let in")
 
-    answers = [await change(func.HttpRequest("POST", "http://x/", body=b"")) for _ in range(20)]
-    assert {answer.status_code for answer in answers} == {503}
+    answers = [await change(Request("POST", "http://x/")) for _ in range(20)]
+    assert {answer.status for answer in answers} == {503}
     times = {int(answer.headers["Retry-After"]) for answer in answers}
     assert len(times) > 1
     assert times <= set(range(10, 31))
-    document = json.loads(answers[0].get_body())
+    document = json.loads(answers[0].body)
     assert document["title"] == "Service overloaded"
     assert "Nothing was stored" in document["detail"]
     assert "answered 503" not in caplog.text
@@ -195,23 +196,23 @@ WRITERS: dict[str, dict[str, dict[str, Any]]] = {
         "delete_contact": {},
     },
     "examples.orders.function_app": {
-        "place_order": {"customer": "Contoso", "lines": [ORDER_LINE]},
-        "add_line": ORDER_LINE,
-        "ship_order": {},
+        "create_order": {"customer": "Contoso", "lines": [ORDER_LINE]},
+        "post_order_lines": ORDER_LINE,
+        "post_order_ship": {},
     },
 }
 """Every function of each service that stores a change, with a body that it takes."""
 
 KEYED, PLAIN = {"Idempotency-Key": "once"}, dict[str, str]()
-CREATORS = {"create_contact", "place_order"}
+CREATORS = {"create_contact", "create_order"}
 """They take a key; any other function refuses one."""
 
 
 SHOWN = {
     "function_app": ["function_app.application", "infra.contacts_http.service"],
     "examples.orders.function_app": [
-        *(f"examples.orders.function_app.{name}" for name in ("orders", "board", "service")),
-        "examples.orders.http.service",
+        "examples.orders.function_app.board",
+        "cosmos_outbox.wiring.service.Service.__call__",  # which the declared calls have
     ],
 }
 """The names under which each app finds its service."""
@@ -223,7 +224,7 @@ class Gate:
     def __init__(self, *, shut: bool) -> None:
         self.shut = shut
         self.reached: list[str] = []
-        self.outbox = self.shedder = self.contacts = self.directory = self
+        self.outbox = self.shedder = self.contacts = self.directory = self.aggregates = self
         self.settings = contact_service.settings(SETTINGS)
 
     def check(self) -> None:
@@ -239,16 +240,17 @@ class Gate:
 
 
 def own_functions(app: str) -> dict[str, Any]:
-    """The HTTP functions that are written in an app, without those that every service gets for its operators."""
+    """The HTTP functions that an app writes or declares, without those that every service gets for its operators."""
     found = {name: each.get_user_function() for name, each in functions(app).items()}
-    return {name: call for name, call in found.items() if inspect.unwrap(call).__module__ == app}
+    own = (app, "cosmos_outbox.http.calls")
+    return {name: call for name, call in found.items() if inspect.unwrap(call).__module__ in own}
 
 
 async def called(app: str, name: str, monkeypatch: pytest.MonkeyPatch, *, shut: bool, **headers: str) -> str:
     """What becomes of a call by the first method that the function takes."""
     gate = Gate(shut=shut)
     for place in SHOWN[app]:
-        monkeypatch.setattr(place, lambda: gate)
+        monkeypatch.setattr(place, lambda *_: gate)
     body = json.dumps(WRITERS[app].get(name)).encode()
     typed = {"Content-Type": "application/json", **headers}
     method = min(methods_of(app, name))

@@ -10,6 +10,7 @@ import pytest
 
 from cosmos_changefeed import ChangeFeedProcessor, EpkRange, Pulse
 from cosmos_outbox.outbox.errors import Unavailable
+from cosmos_outbox.servicebus import pulse
 from cosmos_outbox.servicebus.sessions import Work
 from cosmos_outbox.wiring.outbox import Outbox
 from cosmos_outbox.worker import relay as relay_worker
@@ -154,7 +155,7 @@ async def test_the_slowest_loop_counts() -> None:
     processor = Idle()
     processor.reading._at -= 1000
     assert relay(processor).silent_seconds >= 1000
-    work = Work(pulses=[Pulse(), Pulse()])
+    work = Work(pulses=[pulse.Pulse(), pulse.Pulse()])
     work.pulses[1]._at -= 1000
     assert (
         subscriber_worker.SubscriberHealth(outbox(), [Work(), work], asyncio.Event()).silent_seconds >= 1000

@@ -1,12 +1,12 @@
 """The ratios of the outbox to the bare SDKs, measured in one run on devstack: ``python -m tools.benchmarks``.
 
-``--only PART`` (several times) measures single parts; only a run of all parts writes docs/performance.md.
+``--only PART`` (several times) measures single parts; only a run of all parts writes docs/internals/performance.md.
 """
 
 from cosmos_outbox.cli import installed
 
 if __name__ == "__main__":
-    installed.require("benchmark", "requirements-dev.txt")
+    installed.require("benchmark")
 
 import argparse
 import asyncio
@@ -69,7 +69,7 @@ def main() -> int:
     print(f"\nMeasured on devstack: {report.machine()}\n\n{report.table(found.rows)}")
     if not chosen:
         report.write(found.rows, found.charts)
-        print("\nwrote docs/performance.md and docs/performance/*.svg")
+        print("\nwrote docs/internals/performance.md and docs/internals/performance/*.svg")
     return 0 if all(row.met for row in found.rows) else 1
 
 

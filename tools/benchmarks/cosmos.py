@@ -7,7 +7,7 @@ comparable between machines. ``python -m tools.benchmarks.cosmos [--events N]``
 from cosmos_outbox.cli import installed
 
 if __name__ == "__main__":
-    installed.require("benchmark", "requirements-dev.txt")
+    installed.require("benchmark")
 
 import argparse
 import asyncio

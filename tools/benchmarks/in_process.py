@@ -22,7 +22,7 @@ from cosmos_outbox.wiring.service import Service, Wired
 from cosmos_outbox.worker.running import running
 from devstack.testing import eventually
 from examples.fastapi.directory import FORM, entry_of, project
-from examples.fastapi.person import NewDetails, Person
+from examples.fastapi.person import Details, Person
 from tools.benchmarks.bed import Bed
 from tools.benchmarks.measured import Part, Row
 from tools.benchmarks.relaying import NewBed, Say
@@ -113,13 +113,13 @@ async def _measure(bed: Bed, *, is_open: bool) -> _Times:
 
 
 async def _added(wired: Wired) -> str:
-    person = Person.add(NewDetails(name="Ada", email="ada@contoso.com"), at=utc_now())
+    person = Person.add(Details(name="Ada", email="ada@contoso.com"), at=utc_now())
     return (await wired.aggregates.create(person, _ORIGIN)).aggregate.aggregate_id
 
 
 async def _renamed(wired: Wired, person: str, name: str) -> None:
     def rename(each: Person) -> None:
-        each.change(NewDetails(name=name, email="ada@contoso.com"), at=utc_now())
+        each.change(Details(name=name, email="ada@contoso.com"), at=utc_now())
 
     await wired.aggregates.change(Person, person, rename, _ORIGIN)
 

@@ -30,7 +30,9 @@ async def readings(new_bed: NewBed, say: Say) -> Part:
     """Both in turn; of several processes the median. Without the .NET program there is nothing to compare with."""
     program = shutil.which(os.environ.get(PROGRAM, ""))
     if program is None:
-        say(f"feed: not measured: {PROGRAM} names no .NET program (docs/performance.md says how to build it)")
+        say(
+            f"feed: not measured: {PROGRAM} names no .NET program (docs/internals/performance.md says how to build it)"
+        )
         return Part([], [])
     bed = new_bed()
     await bed.deploy()

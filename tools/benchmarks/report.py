@@ -1,4 +1,4 @@
-"""One table of what was measured, on the terminal and in docs/performance.md, with its charts beside it."""
+"""One table of what was measured, on the terminal and in docs/internals/performance.md, with its charts beside it."""
 
 import os
 import platform
@@ -10,8 +10,8 @@ from tools.benchmarks.bed import ROOT
 from tools.benchmarks.chart import draw
 from tools.benchmarks.measured import Chart, Row
 
-PAGE = ROOT / "docs" / "performance.md"
-PICTURES = ROOT / "docs" / "performance"
+PAGE = ROOT / "docs" / "internals" / "performance.md"
+PICTURES = ROOT / "docs" / "internals" / "performance"
 BEGIN, END = "<!-- measured: make bench writes from here -->", "<!-- to here -->"
 
 

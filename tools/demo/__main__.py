@@ -3,7 +3,7 @@
 from cosmos_outbox.cli import installed
 
 if __name__ == "__main__":
-    installed.require("demo", "requirements-dev.txt")
+    installed.require("demo")
 
 import argparse
 import asyncio

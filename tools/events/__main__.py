@@ -1,9 +1,9 @@
-"""The files in ``docs/events/`` are what the code says: this command writes them, a test compares them."""
+"""The files in ``docs/use/events/`` are what the code says: this command writes them, a test compares them."""
 
 from cosmos_outbox.cli import installed
 
 if __name__ == "__main__":
-    installed.require("events", "requirements-dev.txt")
+    installed.require("events")
 
 import json
 import sys
@@ -12,7 +12,7 @@ from pathlib import Path
 from tools.events import asyncapi
 from tools.events.schemas import KINDS, file_name, schema
 
-FOLDER = Path(__file__).resolve().parents[2] / "docs" / "events"
+FOLDER = Path(__file__).resolve().parents[2] / "docs" / "use" / "events"
 
 
 def files() -> dict[str, str]:

@@ -21,7 +21,7 @@ def document() -> dict[str, Any]:
             "title": "Events of the contact service",
             "version": "1.0.0",
             "description": "Each message is one event of one contact. README.md, beside this file, has the rules by "
-            "which events change; docs/messages.md tells how to write a subscriber.",
+            "which events change; docs/use/messages.md tells how to write a subscriber.",
             "license": {"name": "MIT"},
         },
         "defaultContentType": "application/json",

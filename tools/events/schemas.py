@@ -12,6 +12,7 @@ from pydantic_core import core_schema
 from cosmos_outbox.outbox.event import DomainEvent
 from cosmos_outbox.outbox.notice import EventDiscarded
 from domain import events
+from domain.contact import Contact
 from domain.events import ContactEvent
 
 Schema = dict[str, Any]
@@ -19,15 +20,13 @@ Kind = type[DomainEvent] | type[EventDiscarded]
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
-KINDS: list[Kind] = [
-    *(
-        kind
-        for kind in vars(events).values()
-        if isinstance(kind, type) and issubclass(kind, ContactEvent) and kind is not ContactEvent
-    ),
-    EventDiscarded,
+_WRITTEN = [
+    kind
+    for kind in vars(events).values()
+    if isinstance(kind, type) and issubclass(kind, ContactEvent) and kind is not ContactEvent
 ]
-"""Every event that a subscriber may get, in the order of the code."""
+KINDS: list[Kind] = [*dict.fromkeys([*Contact.declared_events(), *_WRITTEN]), EventDiscarded]
+"""Every event that a subscriber may get: those that the contact declares, by class or by name, then what it raises."""
 
 _ALWAYS = ("id", "action")
 """They have a default in the model, which makes them when the event is raised: no event lacks them."""

@@ -1,16 +1,16 @@
-"""``docs/openapi.json`` is what the code says: this command writes it, a test compares it and calls the running app."""
+"""``docs/use/openapi.json`` is what the code says: this command writes it, a test compares it with the running app."""
 
 from cosmos_outbox.cli import installed
 
 if __name__ == "__main__":
-    installed.require("openapi", "requirements-dev.txt")
+    installed.require("openapi")
 
 import json
 from pathlib import Path
 
 from tools.openapi.document import document
 
-FILE = Path(__file__).resolve().parents[2] / "docs" / "openapi.json"
+FILE = Path(__file__).resolve().parents[2] / "docs" / "use" / "openapi.json"
 
 
 def text() -> str:

@@ -67,8 +67,8 @@ def document() -> dict[str, Any]:
         "info": {
             "title": "Contact service",
             "version": "1.0.0",
-            "description": "docs/api.md tells the rules: repetitions, versions, what operators do. Whatever takes GET "
-            "takes HEAD too, and answers with the same status and headers.",
+            "description": "docs/use/api.md tells the rules: repetitions, versions, what operators do. Whatever "
+            "takes GET takes HEAD too, and answers with the same status and headers.",
             "license": {"name": "MIT", "identifier": "MIT"},
         },
         "servers": [

@@ -140,6 +140,7 @@ SCHEMAS: dict[str, Schema] = {
     "Health": _answer(status={"const": "healthy"}),
     "Relay": _answer(
         late=_BOOL,
+        eventsAtRisk=_BOOL,
         parkedEvents=_NUMBER,
         **{names.count: _NUMBER for names in OPERATIONS},
         missingLeases=_list(_TEXT),

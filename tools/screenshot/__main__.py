@@ -1,4 +1,4 @@
-"""``python -m tools.screenshot``: start the service with something to see, and write docs/operations/page.png."""
+"""``python -m tools.screenshot``: start the service with something to see, and write docs/operate/page.png."""
 
 import asyncio
 import sys
@@ -10,7 +10,7 @@ from typing import Literal
 from cosmos_outbox.cli.installed import require
 
 if __name__ == "__main__":
-    require("screenshot", "requirements-dev.txt")
+    require("screenshot")
 
 from devstack.testing import Stack
 from tools.screenshot.chromium import NoChromium, chromium
@@ -19,7 +19,7 @@ from tools.screenshot.stage import staged
 Scheme = Literal["light", "dark"]
 
 ROOT = Path(__file__).resolve().parents[2]
-PICTURE = ROOT / "docs" / "operations" / "page.png"
+PICTURE = ROOT / "docs" / "operate" / "page.png"
 WIDTH, HEIGHT = 1280, 1010
 SECONDS = 20.0
 """Of traffic, so that the lines have something to show."""

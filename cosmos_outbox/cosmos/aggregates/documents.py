@@ -66,8 +66,13 @@ def aggregate_item(aggregate: Aggregate[Any], state: AggregateState, *, ttl: int
 
 
 def check_id(aggregate: Aggregate[Any]) -> None:
-    """Raise Unpublishable for an id under which the outbox stores documents of its own, in the same partition."""
+    """Raise Unpublishable for an id that no message can have, or under which the outbox stores documents of its own."""
     aggregate_id = aggregate.aggregate_id
+    if not _is_name(aggregate_id):
+        raise Unpublishable(
+            f"the id of a {aggregate.aggregate_type} has {len(aggregate_id)} characters, and its events could not be "
+            f"sent: an id has 1 to {_ID_LENGTH} characters"
+        )
     if aggregate_id == FENCE or aggregate_id.startswith(request_id("")):
         raise Unpublishable(
             f"the id of a {aggregate.aggregate_type} is {FENCE}, or begins with {request_id('')}, as documents of the "
@@ -222,18 +227,18 @@ class EventReader:
         try:
             data = _EventData.model_validate(item.get("data"))
         except ValidationError as problems:
-            return _poison(item, aggregate, f"the document is no valid event: {_wrong_fields(problems)}")
+            return self._poison(item, aggregate, f"the document is no valid event: {_wrong_fields(problems)}")
         except Exception as error:  # noqa: BLE001 - whatever one document makes raise, it is that document's fault
-            return _poison(item, aggregate, f"the document cannot be read ({type(error).__name__})")
+            return self._poison(item, aggregate, f"the document cannot be read ({type(error).__name__})")
         if aggregate is None:
-            return _poison(
+            return self._poison(
                 item,
                 None,
                 "the document has no valid aggregate type and id: each must be 1 to 128 characters of text",
             )
         owner = item["data"].get(f"{aggregate.type}Id", aggregate.id)
         if (data.id, owner) != (event_id, aggregate.id):
-            return _poison(
+            return self._poison(
                 item, aggregate, "the document's data names another event or aggregate than the document"
             )
         return OutboxEvent(
@@ -241,6 +246,7 @@ class EventReader:
             aggregate=aggregate,
             schema_version=_schema_version(item),
             lsn=lsn(item),
+            partition=self._partition(item),
             lifetime=lifetime(item),
             data=item["data"],
             document=item,
@@ -253,9 +259,15 @@ class EventReader:
             return AggregateKey(aggregate_type, aggregate_id)
         return None
 
+    def _partition(self, item: Mapping[str, Any]) -> str:
+        key = self.paths.of(item)
+        return "" if key is None else self.paths.name(key)
 
-def _poison(item: Mapping[str, Any], aggregate: AggregateKey | None, reason: str) -> Poison:
-    return Poison(document_id(item), aggregate, reason, lsn(item), lifetime(item), item)
+    def _poison(self, item: Mapping[str, Any], aggregate: AggregateKey | None, reason: str) -> Poison:
+        partition = self._partition(item)
+        return Poison(
+            document_id(item), aggregate, reason, lsn(item), lifetime(item), item, partition=partition
+        )
 
 
 def _wrong_fields(problems: ValidationError) -> str:

@@ -4,16 +4,16 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from cosmos_outbox.cosmos.aggregates.documents import aggregate_from_item, request_from_item, request_id
-from cosmos_outbox.cosmos.store import continuation
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.errors import Kind
+from cosmos_outbox.lists import continuation
 from cosmos_outbox.outbox.aggregate import Aggregate
 from cosmos_outbox.outbox.errors import AggregateNotFound
 from cosmos_outbox.outbox.unit_of_work import Page, RequestRecord, Versioned
 
 A = TypeVar("A", bound=Aggregate[Any])
 
-_LIST = "SELECT * FROM c WHERE c.type = @type AND (NOT IS_DEFINED(c.data.deleted) OR c.data.deleted = false)"
+LIST = "SELECT * FROM c WHERE c.type = @type AND (NOT IS_DEFINED(c.data.deleted) OR c.data.deleted = false)"
 _EMPTY_PAGES = 5
 
 
@@ -52,7 +52,7 @@ class AggregateReader:
         token = continuation.unseal(scope, continuation_token) if continuation_token else None
         for _ in range(_EMPTY_PAGES):  # the store may answer with an empty page and a token: read on
             try:
-                items, token = await self.container.page(_LIST, {"@type": kind.aggregate_type}, size, token)
+                items, token = await self.container.page(LIST, {"@type": kind.aggregate_type}, size, token)
             except StoreFailed as error:
                 if continuation_token and error.failure.kind is Kind.INVALID:
                     raise continuation.unusable() from error

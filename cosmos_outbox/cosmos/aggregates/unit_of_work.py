@@ -131,9 +131,9 @@ class CosmosUnitOfWork:
         try:
             etags = await self._store(batch, until)
         except (OutcomeUnknown, asyncio.CancelledError):
-            self._on_commit()
+            self._on_commit(batch.partition_key)
             raise
-        self._on_commit()
+        self._on_commit(batch.partition_key)
         return etags
 
     async def _store(self, batch: Batch, until: float | None) -> Sequence[ETag | None]:

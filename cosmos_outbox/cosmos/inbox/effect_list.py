@@ -15,14 +15,14 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from cosmos_outbox.cosmos.inbox.entries import store_away
-from cosmos_outbox.cosmos.inbox.ledger import mark_of
-from cosmos_outbox.cosmos.store import continuation
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.item import Item
 from cosmos_outbox.inbox.effect import MarkState
 from cosmos_outbox.inbox.effect_operator import EffectPage, OpenEffect
 from cosmos_outbox.inbox.errors import NotSetAside
+from cosmos_outbox.inbox.stored import mark_of
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.lists import continuation
 
 _OPEN = (MarkState.WAITING, MarkState.UNCERTAIN)
 _LISTED = (
@@ -94,6 +94,6 @@ def _position(scope: str, token: str) -> tuple[str, list[str]]:
 def _effect(item: Item) -> OpenEffect:
     key = AggregateKey(item["aggregateType"], item["aggregateId"])
     held = item.get("event")
-    mark = mark_of(key, item)
+    mark = mark_of(key, item, str(item["_etag"]))
     action = held["action"] if held else item.get("action")
     return OpenEffect(item["effectId"], key, action, mark, mark.waits or mark.kept)

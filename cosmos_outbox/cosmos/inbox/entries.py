@@ -6,7 +6,6 @@ form, or one that cannot be read, is never taken for a state (``other-form`` in 
 """
 
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Generic, TypeVar
 
 from pydantic import BaseModel
@@ -18,6 +17,7 @@ from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.inbox.entry import Entry, Stamp, VersionedEntry
 from cosmos_outbox.inbox.errors import EntryChanged, StoreAway, Unstorable
 from cosmos_outbox.inbox.form import EntryForm
+from cosmos_outbox.inbox.stored import time_or_none
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.telemetry.tracing import writing
 
@@ -32,8 +32,8 @@ class CosmosEntries(Generic[S]):
 
     container: Container
     form: EntryForm[S]
-    deleted_ttl_seconds: int
-    """Longer than any message of a deleted aggregate can still come."""
+    deleted_ttl_seconds: int | None
+    """Longer than any message of a deleted aggregate can still come; None: deleted entries are kept for good."""
 
     async def read(self, key: AggregateKey) -> VersionedEntry[S] | None:
         """The entry as this replica has it. Raises StoreAway."""
@@ -87,7 +87,7 @@ class CosmosEntries(Generic[S]):
             "appliedAt": stamp.at.isoformat(),
             "lateSeconds": None if stamp.late_seconds is None else round(stamp.late_seconds, 3),
             "blockedSince": None,
-            "ttl": self.deleted_ttl_seconds if state is None else KEEP_FOR_EVER,
+            "ttl": KEEP_FOR_EVER if state is not None else self.deleted_ttl_seconds or KEEP_FOR_EVER,
         }
 
     def _entry(self, item: Item) -> VersionedEntry[S]:
@@ -95,16 +95,6 @@ class CosmosEntries(Generic[S]):
         other_form = state is None and not item["deleted"]
         entry = Entry(item["lastSequence"], item["lastEventId"], state, item["healed"], other_form)
         return VersionedEntry(entry, str(item["_etag"]), time_or_none(item["blockedSince"]))
-
-
-def time_or_none(text: str | None) -> datetime | None:
-    """A stored time."""
-    return None if text is None else datetime.fromisoformat(text)
-
-
-def text_or_none(time: datetime | None) -> str | None:
-    """A time to be stored."""
-    return None if time is None else time.isoformat()
 
 
 async def newest_item(container: Container, key: AggregateKey) -> Item | None:

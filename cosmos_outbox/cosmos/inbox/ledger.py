@@ -6,20 +6,18 @@ over, or was started from a message, expires after the ids' time; by then its ev
 
 import asyncio
 import hashlib
-import json
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 
-from cosmos_outbox.cosmos.inbox.entries import store_away, time_or_none
+from cosmos_outbox.cosmos.inbox.entries import store_away
 from cosmos_outbox.cosmos.relay.marker_documents import marker_id
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.errors import Kind
 from cosmos_outbox.cosmos.store.item import KEEP_FOR_EVER, Item
 from cosmos_outbox.cosmos.store.writes import Write
-from cosmos_outbox.inbox.effect import EffectMarker, Mark, MarkState, SeenMark
+from cosmos_outbox.inbox.effect import EffectMarker, Mark, SeenMark
 from cosmos_outbox.inbox.errors import RecordChanged, Unstorable
-from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.inbox.stored import effect_id, mark_document, mark_of
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.telemetry.tracing import writing
 
@@ -54,7 +52,7 @@ class CosmosLedger:
             )
         except StoreFailed as error:
             raise store_away(error.failure) from error
-        return SeenMark(_marker(marker) if marker else EffectMarker(), mark_of(key, mark) if mark else None)
+        return SeenMark(_marker(marker) if marker else EffectMarker(), _mark(key, mark) if mark else None)
 
     async def write(self, key: AggregateKey, marker: EffectMarker, mark: Mark) -> SeenMark:
         """Store both. Raises RecordChanged, Unstorable, StoreAway."""
@@ -84,7 +82,7 @@ class CosmosLedger:
             items = await self.container.first(_WAITING, {}, _MARKS_AT_ONCE, partition_key=partition)
         except StoreFailed as error:
             raise store_away(error.failure) from error
-        return [mark_of(key, item) for item in items]
+        return [_mark(key, item) for item in items]
 
     async def aggregates(self) -> AsyncIterator[AggregateKey]:
         """The aggregates of which something waits, the one that was written last comes last. Raises StoreAway.
@@ -155,17 +153,8 @@ class CosmosLedger:
             "aggregateType": key.type,
             "aggregateId": key.id,
             "effectId": effect_id(self.subscriber, key, mark.event_id),
-            "eventId": mark.event_id,
-            "state": mark.state.value,
-            "sequence": mark.sequence,
             "place": _NO_PLACE if mark.sequence is None else mark.sequence,
-            "at": mark.at.isoformat(),
-            "by": mark.by,
-            "failures": mark.failures,
-            "failingSince": mark.failing_since.isoformat() if mark.failing_since else None,
-            "reason": mark.reason,
-            "holds": mark.waits is not None,
-            "event": _event_item(event) if (event := mark.waits or mark.kept) else None,
+            **mark_document(mark),
             "ttl": self.ids_ttl_seconds if mark.waits is None else KEEP_FOR_EVER,
         }
 
@@ -175,45 +164,9 @@ def mark_id(event_id: str) -> str:
     return f"event-{hashlib.sha256(event_id.encode()).hexdigest()[:32]}"
 
 
-def effect_id(subscriber: str, key: AggregateKey, event_id: str) -> str:
-    """What operators call one effect."""
-    name = json.dumps([subscriber, *key, event_id])
-    return hashlib.sha256(name.encode()).hexdigest()[:32]
-
-
 def _marker(item: Item) -> EffectMarker:
     return EffectMarker(item["lastSequence"], item["waiting"], item["running"], str(item["_etag"]))
 
 
-def mark_of(key: AggregateKey, item: Item) -> Mark:
-    """The mark in an item; without its event where the item was read without."""
-    event = _event(key, item) if item.get("event") else None
-    return Mark(
-        item["eventId"],
-        MarkState(item["state"]),
-        item["sequence"],
-        datetime.fromisoformat(item["at"]),
-        waits=event if item["holds"] else None,
-        kept=None if item["holds"] else event,
-        by=item["by"],
-        failures=item["failures"],
-        failing_since=time_or_none(item["failingSince"]),
-        reason=item["reason"],
-        version=str(item["_etag"]),
-    )
-
-
-def _event_item(event: Event) -> Item:
-    return {
-        "action": event.action,
-        "createdAt": event.created_at.isoformat(),
-        "data": dict(event.data),
-        "schemaVersion": event.schema_version,
-    }
-
-
-def _event(key: AggregateKey, item: Item) -> Event:
-    held = item["event"]
-    created = datetime.fromisoformat(held["createdAt"])
-    version = held["schemaVersion"]
-    return Event(item["eventId"], key, held["action"], item["sequence"], created, held["data"], version)
+def _mark(key: AggregateKey, item: Item) -> Mark:
+    return mark_of(key, item, str(item["_etag"]))

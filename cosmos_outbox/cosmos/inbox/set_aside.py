@@ -12,7 +12,6 @@ from datetime import datetime
 from typing import Any
 
 from cosmos_outbox.cosmos.inbox.entries import store_away
-from cosmos_outbox.cosmos.store import continuation
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.erased import ERASED, emptied, names, note_id
 from cosmos_outbox.cosmos.store.errors import Kind
@@ -22,6 +21,7 @@ from cosmos_outbox.inbox.errors import NotSetAside, RecordChanged, StoreAway
 from cosmos_outbox.inbox.set_aside import Delivery, Record, RecordPage, RecordState
 from cosmos_outbox.inbox.state import ATTEMPTS
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.lists import continuation
 from cosmos_outbox.outbox.unit_of_work import Clock, utc_now
 
 _OPEN = "SELECT * FROM c WHERE ARRAY_CONTAINS(@states, c.state) ORDER BY c.setAsideAt"

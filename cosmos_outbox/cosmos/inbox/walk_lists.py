@@ -6,26 +6,26 @@ is found by ``_ts``, which every container indexes; a source that changes while 
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from cosmos_outbox.cosmos.inbox.entries import store_away, text_or_none, time_or_none
+from cosmos_outbox.cosmos.inbox.documents import SourceDocuments
+from cosmos_outbox.cosmos.inbox.entries import store_away
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.errors import Kind
 from cosmos_outbox.cosmos.store.item import Item
 from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.inbox.errors import EntryChanged
-from cosmos_outbox.inbox.progress import Counts, Seen, SeenPage, Side, WalkProgress
+from cosmos_outbox.inbox.progress import Seen, SeenPage, WalkProgress
+from cosmos_outbox.inbox.stored import progress_document, progress_of, text_or_none, time_or_none
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 
 _ENTRIES = (
     "SELECT c.id, c.aggregateType, c.lastSequence, c.blockedSince, c.healed, c.form, c._ts FROM c"
     " WHERE NOT c.deleted"
 )
-_SOURCES = "SELECT c.id, c.type, c.data.lastSequence, c.data.deleted, c._ts FROM c WHERE c.type = @type"
-_CHANGED = f"{_SOURCES} AND c._ts >= @since AND c._ts < @until"
-_COUNT = "SELECT VALUE COUNT(1) FROM c WHERE c.type = @type"
+_CHANGED = " AND c._ts >= @since AND c._ts < @until"
 _PAGE = 100
 
 
@@ -34,10 +34,11 @@ class CosmosLists:
     """See :class:`cosmos_outbox.inbox.walk.Lists`."""
 
     entries_container: Container
-    sources_container: Container
-    aggregate_type: str
+    sources_container: Container | None
+    documents: SourceDocuments | None
+    """The sources. None, both: they are another team's, and nobody lists them or their changes."""
     name: str
-    """Of the walk: the id and the partition of its progress. No aggregate has it, their ids are UUIDs."""
+    """Of the walk: the id of its progress, in a partition that no entry has."""
     form: int
     """In which entries are made now."""
 
@@ -48,31 +49,30 @@ class CosmosLists:
 
     async def sources(self, position: str | None) -> SeenPage:
         """A page of sources, deleted ones too. Raises StoreAway."""
-        items, token = await self._page(
-            self.sources_container, _SOURCES, {"@type": self.aggregate_type}, position
-        )
-        return SeenPage([_source(item) for item in items], token)
+        return await self._sources("", {}, position)
 
     async def list_changed(self, since: datetime, until: datetime, position: str | None) -> SeenPage:
         """A page of sources, deleted ones too, that were last written in this time. Raises StoreAway."""
-        parameters = {
-            "@type": self.aggregate_type,
-            "@since": int(since.timestamp()),
-            "@until": int(until.timestamp()),
-        }
-        items, token = await self._page(self.sources_container, _CHANGED, parameters, position)
-        return SeenPage([_source(item) for item in items], token)
+        times = {"@since": int(since.timestamp()), "@until": int(until.timestamp())}
+        return await self._sources(_CHANGED, times, position)
 
     async def count_sources(self) -> int:
         """How many sources there are, deleted ones too. Raises StoreAway."""
+        if self.sources_container is None or self.documents is None:
+            return 0
+        condition, parameters = self.documents.condition("c")
+        query = f"SELECT VALUE COUNT(1) FROM c WHERE {condition}"  # noqa: S608 - paths of a declaration
         try:
-            return await self.sources_container.count(_COUNT, {"@type": self.aggregate_type})
+            return await self.sources_container.count(query, parameters)
         except StoreFailed as error:
             raise store_away(error.failure) from error
 
     async def mark(self, key: AggregateKey, version: str, since: datetime | None) -> None:
         """Note in an entry since when it is blocked. Raises EntryChanged, StoreAway."""
-        item = await self._read(key.id)
+        try:
+            item = await self.entries_container.read(key.id, key.id)
+        except StoreFailed as error:
+            raise store_away(error.failure) from error
         if item is None or item["_etag"] != version:
             raise EntryChanged(f"the entry of {key} has moved")
         marked = {name: value for name, value in item.items() if not name.startswith("_")}
@@ -82,53 +82,29 @@ class CosmosLists:
     async def progress(self) -> WalkProgress | None:
         """The progress that was saved last, as far as this replica shows it. Raises StoreAway."""
         try:
-            read = await self.entries_container.read_with_age(self.name, self.name)
+            read = await self.entries_container.read_with_age(self.name, self._place)
         except StoreFailed as error:
             raise store_away(error.failure) from error
         if read is None:
             return None
         item, age = read
-        side, last = item["side"], item["lastCounts"]
-        return WalkProgress(
-            began_at=datetime.fromisoformat(item["beganAt"]),
-            side=Side(side) if side else None,
-            position=item["position"],
-            counts=Counts(**item["counts"]),
-            last_counts=Counts(**last) if last else None,
-            last_ended_at=time_or_none(item["lastEndedAt"]),
-            version=item["_etag"],
-            form=item["form"],
-            moved_at=time_or_none(item["movedAt"]),
-            claimed_until=time_or_none(item["claimedUntil"]),
-            since=time_or_none(item["since"]),
-            until=time_or_none(item["until"]),
-            left=tuple(AggregateKey(*key) for key in item["left"]),
-            stands_at=time_or_none(item["standsAt"]),
-            as_of=_time(item) + timedelta(seconds=age),
-        )
+        return progress_of(item, item["_etag"], _time(item) + timedelta(seconds=age))
 
     async def save(self, progress: WalkProgress) -> WalkProgress:
         """Save the progress; with its new version. Raises EntryChanged, StoreAway."""
         item = {
             "id": self.name,
-            "partitionKey": self.name,
+            "partitionKey": self._place,
             "type": "progress",
-            "form": progress.form,
-            "beganAt": progress.began_at.isoformat(),
-            "side": progress.side.value if progress.side else None,
-            "position": progress.position,
-            "counts": asdict(progress.counts),
-            "lastCounts": asdict(progress.last_counts) if progress.last_counts else None,
-            "lastEndedAt": text_or_none(progress.last_ended_at),
-            "movedAt": text_or_none(progress.moved_at),
-            "claimedUntil": text_or_none(progress.claimed_until),
-            "since": text_or_none(progress.since),
-            "until": text_or_none(progress.until),
-            "left": [[key.type, key.id] for key in progress.left],
-            "standsAt": text_or_none(progress.stands_at),
+            **progress_document(progress),
         }
         write = Write.replace(item, progress.version) if progress.version else Write.create(item)
-        return replace(progress, version=await self._write(self.name, write))
+        return replace(progress, version=await self._write(self._place, write))
+
+    @property
+    def _place(self) -> str:
+        """The partition of the progress. An entry's is an id, and an id has no slash."""
+        return f"progress/{self.name}"
 
     def _entry(self, item: Item) -> Seen:
         return Seen(
@@ -151,25 +127,25 @@ class CosmosLists:
                 raise store_away(error.failure) from error
         return await self._page(container, query, parameters, None)
 
-    async def _read(self, item_id: str) -> Item | None:
-        try:
-            return await self.entries_container.read(item_id, item_id)
-        except StoreFailed as error:
-            raise store_away(error.failure) from error
+    async def _sources(self, more: str, parameters: Mapping[str, Any], position: str | None) -> SeenPage:
+        if self.sources_container is None or self.documents is None:
+            return SeenPage([], None)
+        condition, of_documents = self.documents.condition("c")
+        selected = self.documents.selected("c")
+        query = f"SELECT {selected} FROM c WHERE {condition}{more}"  # noqa: S608 - paths of a declaration
+        items, token = await self._page(
+            self.sources_container, query, {**of_documents, **parameters}, position
+        )
+        return SeenPage([self.documents.seen(item) for item in items], token)
 
-    async def _write(self, item_id: str, write: Write) -> str:
+    async def _write(self, partition: str, write: Write) -> str:
         try:
-            [etag] = await self.entries_container.execute(item_id, [write])
+            [etag] = await self.entries_container.execute(partition, [write])
         except StoreFailed as error:
             if error.failure.kind in (Kind.CONFLICT, Kind.STALE, Kind.MISSING):
-                raise EntryChanged(f"another writer changed {item_id}: read it again") from error
+                raise EntryChanged(f"another writer changed {write.item['id']}: read it again") from error
             raise store_away(error.failure) from error
         return etag
-
-
-def _source(item: Item) -> Seen:
-    key = AggregateKey(item["type"], item["id"])
-    return Seen(key, item.get("lastSequence", 0), deleted=bool(item.get("deleted")), changed_at=_time(item))
 
 
 def _time(item: Item) -> datetime:

@@ -24,7 +24,8 @@ from cosmos_outbox.outbox.unit_of_work import Origin
 
 _ENVELOPE = {"id", "action", "sequence", "createdAt", "correlationId", "traceparent", "tracestate"}
 _OF_THE_STORE = {"_rid", "_self", "_etag", "_attachments", "_ts"}
-_NO_ID = re.compile(r"[/\\?#]")
+NO_ID = re.compile(r"[/\\?#]|^\.\.?$")
+"""What is in no id. One or two dots alone are taken out of a request's path, so that no client reads the document."""
 _LONGEST_ID = 1023
 """In bytes (https://learn.microsoft.com/azure/cosmos-db/concepts-limits#per-item-limits)."""
 
@@ -68,9 +69,10 @@ def check_id(item_id: Any) -> None:
         length = len(item_id.encode()) if isinstance(item_id, str) else 0
     except UnicodeEncodeError:
         length = 0
-    if not 1 <= length <= _LONGEST_ID or _NO_ID.search(item_id):
+    if not 1 <= length <= _LONGEST_ID or NO_ID.search(item_id):
         raise Unpublishable(
-            f"the id of a document must be a text of 1 to {_LONGEST_ID} bytes without / \\ ? #: give it such an id"
+            f"the id of a document must be a text of 1 to {_LONGEST_ID} bytes without / \\ ? #, and not . or ..: give "
+            "it such an id"
         )
     if item_id == FENCE:
         raise Unpublishable(

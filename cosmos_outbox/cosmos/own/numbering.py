@@ -8,7 +8,7 @@ is refused before it is sent.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from cosmos_outbox.cosmos.own.documents import Raised
+from cosmos_outbox.cosmos.own.documents import NO_ID, Raised
 from cosmos_outbox.cosmos.store.item import Item
 from cosmos_outbox.cosmos.store.partition_key import at, parts, put
 from cosmos_outbox.cosmos.store.writes import Write
@@ -32,6 +32,11 @@ class Numbering:
             if parts(path) in (("id",), ("type",), ("ttl",)):
                 raise ValueError(f"{path} cannot hold a sequence: name a field of its own")
 
+    @property
+    def paths(self) -> Sequence[str]:
+        """Where documents have a sequence."""
+        return [path for path in self.fields.values() if path is not None]
+
     def check(self, aggregate: AggregateKey) -> None:
         """Raise ValueError for a type that was not declared, and Unpublishable for an id that no aggregate can have."""
         if aggregate.type not in self.fields:
@@ -39,9 +44,9 @@ class Numbering:
                 f"{aggregate.type} is no aggregate of this service: name it in OwnContainer, with the path of its "
                 "sequence or None"
             )
-        if type(aggregate.id) is not str or any(sign in aggregate.id for sign in "/\\?#"):
+        if type(aggregate.id) is not str or NO_ID.search(aggregate.id):
             raise Unpublishable(
-                f"the id of a {aggregate.type} must be a text without / \\ ? #: give it such an id"
+                f"the id of a {aggregate.type} must be a text without / \\ ? #, and not . or ..: give it such an id"
             )
 
     def number(self, raised: Sequence[Raised], writes: Mapping[str, Write]) -> list[int | None]:
@@ -72,7 +77,7 @@ class Numbering:
 
 
 def _document(aggregate: AggregateKey, path: str, write: Write | None, document_id: str) -> Item:
-    if write is None or write.kind in ("upsert", "delete"):
+    if write is None or write.kind in ("upsert", "delete", "patch"):
         done = (
             "is not in this transaction" if write is None else f"is in this transaction with {write.kind}()"
         )

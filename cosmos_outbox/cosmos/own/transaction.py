@@ -14,8 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 from uuid import uuid4
 
-from cosmos_outbox.cosmos.aggregates.batch import MAX_BYTES, MAX_OPERATIONS, too_large
-from cosmos_outbox.cosmos.aggregates.once import Once, WriteRefusal, refused, unknown
+from cosmos_outbox.cosmos.own.batch import OwnBatch
 from cosmos_outbox.cosmos.own.documents import (
     Place,
     Raised,
@@ -23,17 +22,16 @@ from cosmos_outbox.cosmos.own.documents import (
     event_data,
     event_document,
     own_document,
-    without_system_fields,
 )
 from cosmos_outbox.cosmos.own.numbering import Numbering
-from cosmos_outbox.cosmos.store.container import Container, StoreFailed
-from cosmos_outbox.cosmos.store.errors import Failure, Kind
+from cosmos_outbox.cosmos.own.patch import patch_of
+from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.cosmos.store.item import Item
 from cosmos_outbox.cosmos.store.partition_key import Key, Value
-from cosmos_outbox.cosmos.store.writes import Write, size_in_bytes
+from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox import telemetry
-from cosmos_outbox.outbox.errors import AlreadyExists, OutcomeUnknown, PreconditionFailed, Unpublishable
+from cosmos_outbox.outbox.errors import OutcomeUnknown
 from cosmos_outbox.outbox.on_commit import OnCommit
 from cosmos_outbox.outbox.unit_of_work import Clock, ETag, Origin, utc_now
 from cosmos_outbox.settings.own_container import OwnContainer
@@ -43,8 +41,6 @@ from cosmos_outbox.telemetry.tracing import committing, nearest
 PATIENCE_SECONDS = 7.0
 """How long a transaction whose answer was lost is repeated before OutcomeUnknown is raised."""
 
-_STORED = "SELECT * FROM c WHERE ARRAY_CONTAINS(@ids, c.id)"
-
 
 class Transaction:
     """One transaction in one partition. Enter it, tell what is to be written, and leave: then it is stored.
@@ -52,7 +48,8 @@ class Transaction:
     A method raises ValueError for a call that can never be right, and Unpublishable for a document that cannot be
     stored, or an event that nobody could read. Leaving the block raises these too, and
 
-        PreconditionFailed: a document is not at the version that was read, or is gone; nothing is stored.
+        PreconditionFailed: a document is not at the version that was read, or is gone, or the condition of its patch
+            does not hold; nothing is stored.
         AlreadyExists: a document that was to be created is there, or one breaks a unique key; nothing is stored.
         ChangeTooLarge: more than 100 documents and events, or than 2 MB; nothing is stored.
         Unpublishable: a document or an event that the store or the relay could not take; nothing is stored.
@@ -95,6 +92,27 @@ class Transaction:
         """Store a document whatever is there: of two writers at once, one is overwritten unseen."""
         self._add(Write.upsert(self._own(document)))
 
+    def patch(
+        self,
+        item_id: str,
+        operations: Sequence[Mapping[str, Any]],
+        *,
+        if_match: ETag | None = None,
+        condition: str | None = None,
+    ) -> None:
+        """Change parts of a document that is there, by 1 to 10 operations of the store's partial update.
+
+        With ``if_match``, at this version alone; with ``condition``, such as ``from c where c.seats > 0``, if it holds.
+        """
+        patch = patch_of(
+            item_id,
+            operations,
+            condition,
+            key=self._place.paths,
+            sequences=self._parts.numbering.paths,
+        )
+        self._add(Write.patch(patch, None if if_match is None else self._version(if_match)))
+
     def delete(self, item_id: str, *, if_match: ETag | None = None) -> None:
         """Remove a document that is there; with ``if_match``, at this version alone."""
         check_id(item_id)
@@ -134,6 +152,8 @@ class Transaction:
     def etag(self, item_id: str) -> ETag | None:
         """After the block: the new version of a document. None: it was deleted, or others have changed it since.
 
+        None, too, of a document that was patched by an attempt whose answer was lost: what it is like is not known.
+
         Raises KeyError: it was not written here, or nothing was stored.
         """
         return self._etags[item_id]
@@ -171,82 +191,10 @@ class Transaction:
             for raised, sequence in zip(self._raised, sequences, strict=True)
         ]
         documents = [*self._writes.values()]
-        batch = _Batch(self._parts.container, self._place.key, documents, events)
+        batch = OwnBatch(self._parts.container, self._place.key, documents, events)
         etags = await self._parts.store_and_notify(batch)
-        self._etags = {write.item["id"]: etag or None for write, etag in zip(documents, etags, strict=False)}
+        self._etags = {write.item["id"]: etag or None for write, etag in zip(documents, etags, strict=True)}
         telemetry.stored((each.aggregate.type, each.action) for each in self._raised)
-
-
-@dataclass(frozen=True)
-class _Batch:
-    """The documents first, in their order, then the events."""
-
-    container: Container
-    key: Key
-    documents: Sequence[Write]
-    events: Sequence[Item]
-
-    async def store(self) -> Sequence[ETag | None]:
-        writes = [*self.documents, *map(Write.create, self.events)]
-        if len(writes) > MAX_OPERATIONS or size_in_bytes(writes) > MAX_BYTES:
-            raise too_large()
-        once = Once(
-            self.container, self.key, writes, self._meaning, error=self._error, repeatable=bool(self.events)
-        )
-        return await once.store(asyncio.get_running_loop().time() + PATIENCE_SECONDS)
-
-    async def _meaning(self, refusal: WriteRefusal) -> Sequence[ETag | None]:
-        """The ETags, when an earlier attempt is stored; raises what the refusal means otherwise."""
-        if self.events:
-            try:
-                if await self._is_stored():
-                    return await self._etags_since()
-            except StoreFailed as error:
-                raise unknown(error.failure) from error
-        elif refusal.answer_lost:
-            raise unknown(refusal.failure)
-        raise self._error(refusal.failure)
-
-    async def _is_stored(self) -> bool:
-        first = self.events[0]
-        stored = await self.container.read(first["id"], self.key)
-        return stored is not None and stored.get("data") == first["data"]
-
-    async def _etags_since(self) -> Sequence[ETag | None]:
-        """Each document's ETag, if it is still as this transaction has stored it."""
-        ids = [write.item["id"] for write in self.documents]
-        items = await self.container.first(_STORED, {"@ids": ids}, len(ids) + 1, partition_key=self.key)
-        found = {item["id"]: item for item in items}
-        return [self._etag(write, found.get(write.item["id"])) for write in self.documents]
-
-    def _etag(self, write: Write, found: Item | None) -> ETag | None:
-        if found is None or write.kind == "delete" or without_system_fields(found) != write.item:
-            return None
-        return str(found["_etag"])
-
-    def _error(self, failure: Failure) -> Exception:
-        which = self._which(failure.index)
-        match failure.kind:
-            case Kind.CONFLICT:
-                return AlreadyExists(
-                    f"{which} is there already, or breaks a unique key of the container: read it, and decide again"
-                )
-            case Kind.STALE | Kind.MISSING:
-                return PreconditionFailed(
-                    f"{which} was changed or removed by another writer: read it again, then repeat the change"
-                )
-            case Kind.INVALID:
-                return Unpublishable(
-                    f"the store does not take {which} ({failure.detail}): look at its ttl and its partition key, and "
-                    "that the container's partition key paths are those of the OwnContainer"
-                )
-            case _:
-                return refused(failure)
-
-    def _which(self, index: int | None) -> str:
-        if index is None or index >= len(self.documents):
-            return "a document of the transaction"
-        return f"document {self.documents[index].item['id']}"
 
 
 @dataclass(frozen=True)
@@ -263,14 +211,14 @@ class Transactions:
     def __post_init__(self) -> None:
         object.__setattr__(self, "numbering", Numbering(self.declared.aggregates))
 
-    async def store_and_notify(self, batch: _Batch) -> Sequence[ETag | None]:
-        """As :meth:`_Batch.store`; tells of every end that may have stored the batch."""
+    async def store_and_notify(self, batch: OwnBatch) -> Sequence[ETag | None]:
+        """As :meth:`OwnBatch.store`; tells of every end that may have stored the batch."""
         try:
-            etags = await batch.store()
+            etags = await batch.store(asyncio.get_running_loop().time() + PATIENCE_SECONDS)
         except (OutcomeUnknown, asyncio.CancelledError):
-            self.on_commit()
+            self.on_commit(batch.key)
             raise
-        self.on_commit()
+        self.on_commit(batch.key)
         return etags
 
     def __call__(

@@ -64,7 +64,7 @@ class MarkerDocuments:
             "waiting": marker.waiting,
             "discarded": self._not_expired(marker.discarded, now),
             "passed": self._not_expired(marker.passed, now),
-            "erased": marker.erased,
+            "erased": {**marker.erased},
         }
         return item if marker.blocked else item | {"ttl": self.ttl_seconds}
 

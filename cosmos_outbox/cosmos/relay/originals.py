@@ -159,4 +159,5 @@ def _unverified(delivered: OutboxEvent | Poison, reason: str) -> Poison:
         delivered.lifetime,
         delivered.document,
         delivered.sequence,
+        delivered.partition,
     )

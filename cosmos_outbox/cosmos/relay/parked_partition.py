@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cosmos_outbox.cosmos.store import continuation
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.errors import Kind
 from cosmos_outbox.cosmos.store.item import Item
 from cosmos_outbox.cosmos.store.writes import Write
+from cosmos_outbox.lists import continuation
 
 CHANGED = {Kind.CONFLICT, Kind.STALE, Kind.MISSING}
 """Refusals of a transaction that say that others changed something first, or that an earlier attempt was stored."""

@@ -18,12 +18,12 @@ from cosmos_outbox.cosmos.relay.parked_documents import (
     chunks,
 )
 from cosmos_outbox.cosmos.relay.parked_partition import CHANGED, ITEMS_AT_ONCE, ParkedPartition
-from cosmos_outbox.cosmos.store import continuation
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.errors import Kind
 from cosmos_outbox.cosmos.store.item import Item
 from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.lists import continuation
 from cosmos_outbox.outbox.errors import PreconditionFailed
 from cosmos_outbox.outbox.feed import FeedEvent, Poison
 from cosmos_outbox.outbox.marker import Marker

@@ -13,7 +13,7 @@ from cosmos_outbox.settings.errors import Misconfigured
 _WRITES_ELSEWHERE = (
     "the Cosmos DB account takes writes in several regions, and the last writer wins: changes overwrite one another "
     "in silence, sequences are given twice, and a lease has two owners. Turn multi-region writes off: "
-    "docs/operations/regions.md"
+    "docs/operate/regions.md"
 )
 
 

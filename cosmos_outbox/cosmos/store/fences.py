@@ -9,7 +9,7 @@ anew. A split after the fences does no harm: the token of a partition counts for
 from collections.abc import Sequence
 from uuid import uuid4
 
-from cosmos_changefeed import FeedRangeGone, PhysicalPartition, effective_key, physical_partitions
+from cosmos_outbox.cosmos.store import changefeed
 from cosmos_outbox.cosmos.store.client import ContainerProxy
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, classify
@@ -28,9 +28,9 @@ async def fence_everywhere(container: Container, feed: ContainerProxy) -> str:
     """
     for _ in range(_ATTEMPTS):
         try:
-            partitions = await physical_partitions(feed)
+            partitions = await changefeed.physical_partitions(feed)
             tokens = [await _fence(container, key) for key in await _keys(container, feed, partitions)]
-        except FeedRangeGone:
+        except changefeed.FeedRangeGone:
             continue
         except StoreFailed as error:
             raise error.failure.error() from error
@@ -42,13 +42,13 @@ async def fence_everywhere(container: Container, feed: ContainerProxy) -> str:
 
 
 async def _keys(
-    container: Container, feed: ContainerProxy, partitions: Sequence[PhysicalPartition]
+    container: Container, feed: ContainerProxy, partitions: "Sequence[changefeed.PhysicalPartition]"
 ) -> list[Key]:
     """A partition key in each of the partitions. Where a key lies is computed, not asked for."""
     keys: dict[str, Key] = {}
     for _ in range(_KEYS_A_PARTITION * len(partitions)):
         key = container.paths.made_up(str(uuid4()))
-        place = await effective_key(feed, key)
+        place = await changefeed.effective_key(feed, key)
         keys |= {each.id: key for each in partitions if each.feed_range.holds(place)}
         if len(keys) == len(partitions):
             return [keys[each.id] for each in partitions]

@@ -5,6 +5,7 @@ hierarchical key (https://learn.microsoft.com/azure/cosmos-db/hierarchical-parti
 """
 
 import functools
+import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ _MOST_PATHS = 3
 _LARGEST_INTEGER = 2**53 - 1
 LONGEST_KEY = 2048
 """In bytes (https://learn.microsoft.com/azure/cosmos-db/concepts-limits)."""
-_TAKEN = {"id", "type", "aggregateType", "aggregateId", "data", "digest", "schemaVersion", "ttl"}
+OF_EVENTS = {"id", "type", "aggregateType", "aggregateId", "data", "digest", "schemaVersion", "ttl"}
 """The fields of an event document. Of ``/id``: no two documents would share a partition, and so a transaction."""
 
 
@@ -50,7 +51,7 @@ class PartitionKeyPaths:
         """Paths of a container in which events are stored beside other documents. Raises ValueError."""
         for path in paths:
             first = parts(path)[0]
-            if first in _TAKEN or first.startswith("_"):
+            if first in OF_EVENTS or first.startswith("_"):
                 raise ValueError(
                     f"the partition key path {path} is a field of an event document, or of the store: no event can be "
                     "stored beside the documents of this container. Take another container"
@@ -97,7 +98,12 @@ class PartitionKeyPaths:
 
     def text(self, key: Key) -> str:
         """The key as a text that no other key of the container has."""
-        return key if isinstance(key, str) else f"\0{canonical(_plain(key)).decode()}"
+        plain = isinstance(key, str) and not key.startswith("\0")
+        return str(key) if plain else f"\0{canonical(_plain(key)).decode()}"
+
+    def name(self, key: Key) -> str:
+        """As :meth:`text`, of one length, and telling nothing of what stands in the key."""
+        return hashlib.sha256(self.text(key).encode()).hexdigest()[:32]
 
     def condition(self, holder: str, key: Key) -> tuple[str, dict[str, Any]]:
         """A condition of a query: ``holder`` has this key; and the condition's parameters."""

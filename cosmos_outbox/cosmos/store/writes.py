@@ -12,7 +12,7 @@ from cosmos_outbox.cosmos.store.item import Item
 class Write:
     """One write in a transactional batch; with ``if_match`` the item must be at that version."""
 
-    kind: Literal["create", "replace", "upsert", "delete"]
+    kind: Literal["create", "replace", "upsert", "delete", "patch"]
     item: Item
     if_match: str | None = None
 
@@ -36,6 +36,14 @@ class Write:
         """A write that fails unless the item exists; with ``if_match``, at that version."""
         return cls("delete", {"id": item_id}, if_match)
 
+    @classmethod
+    def patch(cls, patch: Item, if_match: str | None = None) -> Self:
+        """A write that fails unless the item exists, at that version, and the patch's ``condition`` holds.
+
+        ``patch`` has the item's ``id``, ``operations``, and ``condition`` where there is one.
+        """
+        return cls("patch", patch, if_match)
+
     def operation(self) -> tuple[str, tuple[Any, ...], dict[str, Any]]:
         """The SDK's form, made again for each attempt: the SDK removes ``if_match_etag`` from the dict that it gets."""
         condition = {} if self.if_match is None else {"if_match_etag": self.if_match}
@@ -46,6 +54,10 @@ class Write:
                 return self.kind, (self.item["id"], self.item), condition
             case "delete":
                 return self.kind, (self.item["id"],), condition
+            case "patch":
+                if "condition" in self.item:
+                    condition["filter_predicate"] = self.item["condition"]
+                return self.kind, (self.item["id"], self.item["operations"]), condition
 
 
 def size_in_bytes(writes: Sequence[Write]) -> int:

@@ -76,6 +76,6 @@ class Expiry:
             if failure.kind is Kind.DENIED:
                 raise NotAllowed(
                     f"the store does not let this identity change a container ({failure.detail}): with an identity it "
-                    "is done in the portal or by a deployment. See docs/operations/emergency-brake.md"
+                    "is done in the portal or by a deployment. See docs/operate/emergency-brake.md"
                 ) from error
             raise failure.error() from error

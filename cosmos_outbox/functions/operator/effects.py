@@ -1,26 +1,27 @@
 """HTTP for operators: the effects that nobody is done with. Only one effect's answer holds personal data."""
 
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
-from typing import Any
+from collections.abc import Sequence
 
 import azure.functions as func
 
+from cosmos_outbox.functions.edge.http_functions import HttpFunctions
 from cosmos_outbox.functions.operator import operations
 from cosmos_outbox.http import methods, request, responses
 from cosmos_outbox.http.answering import Answering
+from cosmos_outbox.http.message import Answer, Request
 from cosmos_outbox.http.responses import json_response
 from cosmos_outbox.inbox.effect_operator import EffectOperator, EffectPage, OpenEffect
 from cosmos_outbox.inbox.errors import NotSetAside
-from cosmos_outbox.operations.views.names import PathNames, owners
+from cosmos_outbox.operations.views import effects as view
+from cosmos_outbox.operations.views.names import PathNames
 from cosmos_outbox.outbox.errors import NotParked
-from cosmos_outbox.wiring.service import Service
+from cosmos_outbox.wiring.located import AnyService
 
-answering = Answering()
+answering = HttpFunctions(Answering())
 
 
 def effect_functions(
-    service: Service, of: str, names: Sequence[PathNames], *, path: str = ""
+    service: AnyService, of: str, names: Sequence[PathNames], *, path: str = ""
 ) -> func.Blueprint:
     """The functions for the subscriber ``of``, all with the admin key; the service is wired at the first request.
 
@@ -37,7 +38,7 @@ def effect_functions(
     @app.function_name(f"list_effects{after}")
     @app.route(route=f"{before}effects", methods=methods.READING, auth_level=func.AuthLevel.ADMIN)
     @answering
-    async def list_effects(req: func.HttpRequest) -> func.HttpResponse:
+    async def list_effects(req: Request) -> Answer:
         """GET /effects?pageSize=&continuationToken=: those that wait or may have been handled, the oldest first."""
         size, token = request.page_request(req)
         return listed(await operator().page(size, token), names)
@@ -45,14 +46,14 @@ def effect_functions(
     @app.function_name(f"get_effect{after}")
     @app.route(route=f"{before}effects/{{id}}", methods=methods.READING, auth_level=func.AuthLevel.ADMIN)
     @answering
-    async def get_effect(req: func.HttpRequest) -> func.HttpResponse:
+    async def get_effect(req: Request) -> Answer:
         """GET /effects/{id}: one effect, with its event."""
         return shown(await operator().show(effect_id(req)), names)
 
     @app.function_name(f"apply_effect{after}")
     @app.route(route=f"{before}effects/{{id}}/apply", methods=["POST"], auth_level=func.AuthLevel.ADMIN)
     @answering
-    async def apply_effect(req: func.HttpRequest) -> func.HttpResponse:
+    async def apply_effect(req: Request) -> Answer:
         """POST /effects/{id}/apply: run one effect now; one that may have been handled with {"reason": ...} alone."""
         wanted, again = effect_id(req), operations.reason_if_given(req)
         await operator().apply(wanted, again)
@@ -61,7 +62,7 @@ def effect_functions(
     @app.function_name(f"discard_effect{after}")
     @app.route(route=f"{before}effects/{{id}}/discard", methods=["POST"], auth_level=func.AuthLevel.ADMIN)
     @answering
-    async def discard_effect(req: func.HttpRequest) -> func.HttpResponse:
+    async def discard_effect(req: Request) -> Answer:
         """POST /effects/{id}/discard {"reason": ...}: give one effect up for good."""
         wanted, reason = effect_id(req), operations.discard_reason(req)
         await operator().discard(wanted, reason)
@@ -72,7 +73,7 @@ def effect_functions(
         route=f"{before}effects/{{id}}/pass-missing", methods=["POST"], auth_level=func.AuthLevel.ADMIN
     )
     @answering
-    async def pass_missing_effects(req: func.HttpRequest) -> func.HttpResponse:
+    async def pass_missing_effects(req: Request) -> Answer:
         """POST /effects/{id}/pass-missing {"reason": ...}: give up the events before it that have not come."""
         wanted, reason = effect_id(req), operations.discard_reason(req)
         await operator().pass_missing(wanted, reason)
@@ -81,7 +82,7 @@ def effect_functions(
     return app
 
 
-def effect_id(req: func.HttpRequest) -> str:
+def effect_id(req: Request) -> str:
     """The id in the path; it looks like that of a parked event. Raises NotSetAside when no effect can have it."""
     try:
         return operations.parking_id(req)
@@ -89,31 +90,11 @@ def effect_id(req: func.HttpRequest) -> str:
         raise NotSetAside("no open effect has this id: take an id from the list of effects") from None
 
 
-def listed(page: EffectPage, names: Sequence[PathNames]) -> func.HttpResponse:
+def listed(page: EffectPage, names: Sequence[PathNames]) -> Answer:
     """200 with a page of effects, without their events, and the token of the next page."""
-    items = [_summary(effect, names) for effect in page.items]
-    return json_response(200, {"items": items, "continuationToken": page.continuation_token})
+    return json_response(200, view.listed(page, names))
 
 
-def shown(effect: OpenEffect, names: Sequence[PathNames]) -> func.HttpResponse:
+def shown(effect: OpenEffect, names: Sequence[PathNames]) -> Answer:
     """200 with an effect and its event; null where only a message has the event."""
-    event = effect.event and dict(effect.event.data)
-    return json_response(200, {**_summary(effect, names), "event": event})
-
-
-def _summary(effect: OpenEffect, names: Sequence[PathNames]) -> Mapping[str, Any]:
-    mark, aggregate = effect.mark, effect.aggregate
-    since = mark.failing_since or mark.at
-    return {
-        "id": effect.id,
-        "state": mark.state.value,
-        "reason": mark.reason,
-        "since": since.isoformat(),
-        "ageSeconds": max(0, int((datetime.now(UTC) - since).total_seconds())),
-        "attempts": mark.failures,
-        "eventId": mark.event_id,
-        **owners(aggregate, names),
-        "aggregateType": aggregate.type,
-        "action": effect.action,
-        "sequence": mark.sequence,
-    }
+    return json_response(200, view.shown(effect, names))

@@ -3,10 +3,9 @@
 import re
 from collections.abc import Sequence
 
-import azure.functions as func
-
 from cosmos_outbox.http import request
 from cosmos_outbox.http.errors import FieldError, InvalidRequest
+from cosmos_outbox.http.message import Answer, Request
 from cosmos_outbox.http.responses import json_response
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.operations.past_events import Past
@@ -20,9 +19,9 @@ _LONGEST_ID = 1023
 _SEQUENCE = re.compile(r"[1-9][0-9]{0,14}")
 
 
-def aggregate(req: func.HttpRequest, names: Sequence[PathNames]) -> AggregateKey:
+def aggregate(req: Request, names: Sequence[PathNames]) -> AggregateKey:
     """The aggregate in the path. Raises AggregateNotFound when the service has no aggregates of that name."""
-    path, aggregate_id = req.route_params["path"], req.route_params["id"]
+    path, aggregate_id = req.route["path"], req.route["id"]
     for each in names:
         if each.path == path:
             if len(aggregate_id.encode()) > _LONGEST_ID:
@@ -32,7 +31,7 @@ def aggregate(req: func.HttpRequest, names: Sequence[PathNames]) -> AggregateKey
     raise AggregateNotFound(f"this service has no {path}: call {paths}")
 
 
-def page_request(req: func.HttpRequest) -> tuple[int, int | None]:
+def page_request(req: Request) -> tuple[int, int | None]:
     """How many events, and below which sequence (None: the newest). Raises InvalidRequest."""
     given = request.query(req, "pageSize", "before")
     size, before = request.page_size(given), given.get("before")
@@ -41,6 +40,6 @@ def page_request(req: func.HttpRequest) -> tuple[int, int | None]:
     return size, None if before is None else int(before)
 
 
-def told(past: Past, names: Sequence[PathNames]) -> func.HttpResponse:
+def told(past: Past, names: Sequence[PathNames]) -> Answer:
     """200 with a page of an aggregate's events, the newest first."""
     return json_response(200, view.told(past, names))

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
-import azure.functions as func
 from pydantic import StringConstraints
 
 from cosmos_outbox.http.errors import FieldError, InvalidRequest
+from cosmos_outbox.http.message import Answer, Request
 from cosmos_outbox.http.request import PAGE, json_object, query
 from cosmos_outbox.http.responses import json_response
 from cosmos_outbox.http.validation import validated
@@ -36,17 +36,17 @@ class Discard(WireModel):
     reason: DiscardReason
 
 
-def parking_id(request: func.HttpRequest) -> str:
+def parking_id(request: Request) -> str:
     """The id of the parked event in the path. Raises NotParked when no event can have the id."""
-    text = str(request.route_params.get("id", ""))
+    text = str(request.route.get("id", ""))
     if not _PARKING_ID.fullmatch(text):
         raise NotParked("no such event is parked: take an id from the list of parked events")
     return text
 
 
-def parked_aggregate(request: func.HttpRequest, names: Sequence[PathNames]) -> AggregateKey:
+def parked_aggregate(request: Request, names: Sequence[PathNames]) -> AggregateKey:
     """The aggregate in the path. Raises NotParked when the service has no aggregates of that name."""
-    path, aggregate_id = request.route_params["path"], request.route_params["id"]
+    path, aggregate_id = request.route["path"], request.route["id"]
     for each in names:
         if each.path == path:
             return AggregateKey(each.aggregate_type, aggregate_id)
@@ -54,20 +54,20 @@ def parked_aggregate(request: func.HttpRequest, names: Sequence[PathNames]) -> A
     raise NotParked(f"this service has no {path}: call {paths}")
 
 
-def discard_reason(request: func.HttpRequest) -> str:
+def discard_reason(request: Request) -> str:
     """The reason in the body. Raises InvalidRequest."""
     discard = validated(Discard, json_object(request, "application/json"))
     return str(discard.reason)
 
 
-def reason_if_given(request: func.HttpRequest) -> str | None:
+def reason_if_given(request: Request) -> str | None:
     """The reason in the body; None: the request has no body. Raises InvalidRequest."""
-    if not request.get_body() and "transfer-encoding" not in request.headers:
+    if not request.body and "transfer-encoding" not in request.headers:
         return None
     return discard_reason(request)
 
 
-def wants_discarded(request: func.HttpRequest) -> bool:
+def wants_discarded(request: Request) -> bool:
     """Whether the query asks for the discarded events: ``state=discarded``. Raises InvalidRequest."""
     state = query(request, *PAGE, "state").get("state", "parked")
     if state not in ("parked", "discarded"):
@@ -75,32 +75,32 @@ def wants_discarded(request: func.HttpRequest) -> bool:
     return state == "discarded"
 
 
-def parked_listed(page: "ParkedPage", names: Sequence[PathNames], max_age_seconds: int) -> func.HttpResponse:
+def parked_listed(page: "ParkedPage", names: Sequence[PathNames], max_age_seconds: int) -> Answer:
     """200 with a page of parked events, without their documents, and the token of the next page."""
     return json_response(200, parked.listed(page, names, max_age_seconds))
 
 
-def parked_shown(event: "ParkedEvent", names: Sequence[PathNames]) -> func.HttpResponse:
+def parked_shown(event: "ParkedEvent", names: Sequence[PathNames]) -> Answer:
     """200 with a parked event and the document as it was read from the feed."""
     return json_response(200, parked.shown(event, names))
 
 
-def replayed(result: "Replayed") -> func.HttpResponse:
+def replayed(result: "Replayed") -> Answer:
     """200 with how many events were sent, and whether events remain: then replay again."""
     return json_response(200, parked.replayed(result))
 
 
-def relay_status(status: "RelayStatus", names: Sequence[PathNames]) -> func.HttpResponse:
-    """200 with every lease, the age of its oldest waiting change, the missing ones, and whether the relay is late."""
+def relay_status(status: "RelayStatus", names: Sequence[PathNames]) -> Answer:
+    """200 with every lease, the missing ones, whether a change is late, and whether events may expire."""
     return json_response(200, relay.relay_status(status, names))
 
 
-def dependencies(found: "Sequence[DependencyHealth]") -> func.HttpResponse:
+def dependencies(found: "Sequence[DependencyHealth]") -> Answer:
     """200 with the health of each service that this one needs; ``detail`` says why one cannot be used."""
     return json_response(200, {"items": [asdict(each) for each in found]})
 
 
-def instance(process: "Instance", names: Sequence[PathNames], lists: Sequence[str]) -> func.HttpResponse:
+def instance(process: "Instance", names: Sequence[PathNames], lists: Sequence[str]) -> Answer:
     """200 with what one process has forwarded, its settings without secrets, and what the service calls things."""
     return json_response(
         200,

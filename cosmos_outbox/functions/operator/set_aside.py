@@ -5,26 +5,28 @@ from typing import TYPE_CHECKING
 
 import azure.functions as func
 
+from cosmos_outbox.functions.edge.http_functions import HttpFunctions
 from cosmos_outbox.functions.operator import operations
 from cosmos_outbox.http import methods, request, responses
 from cosmos_outbox.http.answering import Answering
+from cosmos_outbox.http.message import Answer, Request
 from cosmos_outbox.http.responses import json_response
 from cosmos_outbox.inbox.errors import NotSetAside
 from cosmos_outbox.operations.views import set_aside as view
 from cosmos_outbox.operations.views.names import PathNames
 from cosmos_outbox.outbox.errors import NotParked
-from cosmos_outbox.wiring.service import Service
+from cosmos_outbox.wiring.located import AnyService
 
 if TYPE_CHECKING:
     from cosmos_outbox.inbox.progress import WalkProgress
     from cosmos_outbox.inbox.set_aside import Record, RecordPage, RecordState
     from cosmos_outbox.wiring.subscription import Subscriber
 
-answering = Answering()
+answering = HttpFunctions(Answering())
 
 
 def set_aside_functions(
-    service: Service, of: str, names: Sequence[PathNames], *, path: str = ""
+    service: AnyService, of: str, names: Sequence[PathNames], *, path: str = ""
 ) -> func.Blueprint:
     """The functions for the subscriber ``of``, all with the admin key; the service is wired at the first request.
 
@@ -39,7 +41,7 @@ def set_aside_functions(
     @app.function_name(f"get_subscriber{after}")
     @app.route(route=f"{before}subscriber", methods=methods.READING, auth_level=func.AuthLevel.ADMIN)
     @answering
-    async def get_subscriber(req: func.HttpRequest) -> func.HttpResponse:
+    async def get_subscriber(req: Request) -> Answer:
         """GET /subscriber: how much is set aside, and what the sweeps have found and healed."""
         made = service().subscriptions[of]
         counts, sweep = await made.subscriber.retrier.counts(), made.sweep
@@ -49,7 +51,7 @@ def set_aside_functions(
     @app.function_name(f"list_set_aside{after}")
     @app.route(route=f"{before}set-aside", methods=methods.READING, auth_level=func.AuthLevel.ADMIN)
     @answering
-    async def list_set_aside(req: func.HttpRequest) -> func.HttpResponse:
+    async def list_set_aside(req: Request) -> Answer:
         """GET /set-aside?pageSize=&continuationToken=: the messages that wait or were refused, oldest first."""
         size, token = request.page_request(req)
         return listed(await subscriber().retrier.page(size, token), names)
@@ -57,14 +59,14 @@ def set_aside_functions(
     @app.function_name(f"get_set_aside{after}")
     @app.route(route=f"{before}set-aside/{{id}}", methods=methods.READING, auth_level=func.AuthLevel.ADMIN)
     @answering
-    async def get_set_aside(req: func.HttpRequest) -> func.HttpResponse:
+    async def get_set_aside(req: Request) -> Answer:
         """GET /set-aside/{id}: one record, with its message."""
         return shown(await subscriber().retrier.show(record_id(req)), names)
 
     @app.function_name(f"apply_set_aside{after}")
     @app.route(route=f"{before}set-aside/{{id}}/apply", methods=["POST"], auth_level=func.AuthLevel.ADMIN)
     @answering
-    async def apply_set_aside(req: func.HttpRequest) -> func.HttpResponse:
+    async def apply_set_aside(req: Request) -> Answer:
         """POST /set-aside/{id}/apply: try one record now, after those of its aggregate that come earlier."""
         await subscriber().retrier.apply(record_id(req))
         return responses.no_content()
@@ -72,7 +74,7 @@ def set_aside_functions(
     @app.function_name(f"discard_set_aside{after}")
     @app.route(route=f"{before}set-aside/{{id}}/discard", methods=["POST"], auth_level=func.AuthLevel.ADMIN)
     @answering
-    async def discard_set_aside(req: func.HttpRequest) -> func.HttpResponse:
+    async def discard_set_aside(req: Request) -> Answer:
         """POST /set-aside/{id}/discard {"reason": ...}: give one record up for good."""
         wanted, reason = record_id(req), operations.discard_reason(req)
         await subscriber().retrier.discard(wanted, reason)
@@ -81,7 +83,7 @@ def set_aside_functions(
     @app.function_name(f"collect_dead_letters{after}")
     @app.route(route=f"{before}dead-letters/collect", methods=["POST"], auth_level=func.AuthLevel.ADMIN)
     @answering
-    async def collect_dead_letters(req: func.HttpRequest) -> func.HttpResponse:
+    async def collect_dead_letters(req: Request) -> Answer:
         """POST /dead-letters/collect: move the subscription's dead letters into records."""
         found = await subscriber().collect()
         return json_response(200, {"collected": found.messages, "emptied": found.emptied})
@@ -89,7 +91,7 @@ def set_aside_functions(
     return app
 
 
-def record_id(req: func.HttpRequest) -> str:
+def record_id(req: Request) -> str:
     """The id in the path; it looks like that of a parked event. Raises NotSetAside when no record can have it."""
     try:
         return operations.parking_id(req)
@@ -97,18 +99,18 @@ def record_id(req: func.HttpRequest) -> str:
         raise NotSetAside("no record has this id: take an id from the list of what is set aside") from None
 
 
-def listed(page: "RecordPage", names: Sequence[PathNames]) -> func.HttpResponse:
+def listed(page: "RecordPage", names: Sequence[PathNames]) -> Answer:
     """200 with a page of records, without their messages, and the token of the next page."""
     return json_response(200, view.listed(page, names))
 
 
 def subscriber_status(
     records: "Mapping[RecordState, int]", rounds: "WalkProgress | None", looks: "WalkProgress | None"
-) -> func.HttpResponse:
+) -> Answer:
     """200 with the number of open records by state, and what the sweep has found."""
     return json_response(200, view.subscriber_status(records, rounds, looks))
 
 
-def shown(record: "Record", names: Sequence[PathNames]) -> func.HttpResponse:
+def shown(record: "Record", names: Sequence[PathNames]) -> Answer:
     """200 with a record and its message; null where the message was too large to keep."""
     return json_response(200, view.shown(record, names))

@@ -8,9 +8,10 @@ from cosmos_outbox.operations.views.names import PathNames
 
 
 def relay_status(status: RelayStatus, names: Sequence[PathNames]) -> Mapping[str, Any]:
-    """Every lease, the age of its oldest waiting change, the missing ones, and whether the relay is late."""
+    """Every lease, the missing ones, whether a change is late, and whether events may expire before they are sent."""
     return {
         "late": status.late,
+        "eventsAtRisk": status.events_at_risk,
         "parkedEvents": status.parked_events,
         **{each.count: status.parked[each.aggregate_type] for each in names},
         "missingLeases": status.missing,

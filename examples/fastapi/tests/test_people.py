@@ -1,63 +1,39 @@
 """The program as a process of its own on a local Azure of the test's own: what is stored arrives, whatever dies."""
 
-import re
 import sys
-import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
+from uuid import uuid4
 
 import httpx
 import pytest
 from azure.cosmos import CosmosClient
 
-from devstack.testing import Process, Stack, eventually
+from cosmos_outbox.testing import LocalAzure, Program, eventually
+from examples.fastapi.app import service
 
-HERE = Path(__file__).resolve().parent.parent
-ROOT = HERE.parent.parent
+ROOT = Path(__file__).resolve().parents[3]
 ADA = {"name": "Ada Lovelace", "email": "ada@contoso.com"}
 
 
-class Program(Process):
-    """``uvicorn`` with the program, on a free port."""
-
-    def __init__(self, stack: Stack, name: str) -> None:
-        command = [sys.executable, "-m", "uvicorn", "examples.fastapi.app:app", "--port", "0"]
-        super().__init__(name, stack.folder / f"{name}.log", command, stack.settings, ROOT)
-
-    def wait_until_ready(self, process: Any) -> None:
-        """Until the newest start serves."""
-        deadline = time.monotonic() + 30
-        while len(self._addresses()) < self._starts:
-            assert process.poll() is None, self.log.read_text()
-            assert time.monotonic() < deadline, self.log.read_text()
-            time.sleep(0.02)
-
-    def start(self) -> "Program":
-        """Start it, and wait until it serves."""
-        self._starts = getattr(self, "_starts", 0) + 1
-        super().start()
-        return self
-
-    @property
-    def address(self) -> str:
-        return self._addresses()[-1]
-
-    def _addresses(self) -> list[str]:
-        return re.findall(r"Uvicorn running on (http://\S+)", self.log.read_text())
-
-
 @pytest.fixture(scope="module")
-def people(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+def people(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAzure]:
     """Shared: a test that kills a part of it starts it again."""
-    with Stack(tmp_path_factory.mktemp("people")) as stack:
-        stack.make(HERE)
-        yield stack
+    with LocalAzure(tmp_path_factory.mktemp("people"), service) as azure:
+        yield azure
+
+
+def serving(people: LocalAzure, name: str) -> Program:
+    """``uvicorn`` with the program, on a free port."""
+    return people.program(
+        sys.executable, "-m", "uvicorn", "examples.fastapi.app:app", "--port", "0",
+        ready=r"Uvicorn running on (http://\S+)", folder=ROOT, name=name,
+    )  # fmt: skip
 
 
 @pytest.fixture
-def program(people: Stack, request: pytest.FixtureRequest) -> Iterator[Program]:
-    started = Program(people, request.node.name).start()
+def program(people: LocalAzure, request: pytest.FixtureRequest) -> Iterator[Program]:
+    started = serving(people, request.node.name)
     yield started
     started.terminate()
 
@@ -76,8 +52,9 @@ async def listed(api: httpx.AsyncClient) -> dict[str, tuple[str, int]]:
 
 async def test_what_is_changed_here_arrives_in_the_directory(api: httpx.AsyncClient) -> None:
     added = await api.post("/people", json=ADA)
-    assert (added.status_code, added.json()) == (201, {"id": added.json()["id"], **ADA, "sequence": 1})
     where, person = added.headers["Location"], added.json()["id"]
+    assert added.status_code == 201
+    assert added.json() == {**ADA, "id": person, "createdAt": added.json()["createdAt"], "sequence": 1}
 
     async def shows(*wanted: object) -> bool:
         return (await listed(api)).get(person) == wanted
@@ -103,15 +80,29 @@ async def test_what_cannot_be_done_is_refused(api: httpx.AsyncClient) -> None:
     await api.patch(where, json={"name": "Ada King"})
     stale = await api.patch(where, json={"name": "X"}, headers={"If-Match": added.headers["ETag"]})
     assert stale.status_code == 412
-    assert (await api.patch(where, json={"name": ""})).status_code == 422
-    assert (await api.patch(where, json={"age": 36})).status_code == 422
-    assert (await api.post("/people", json=ADA | {"age": 36})).status_code == 422
+    assert (await api.patch(where, json={"name": ""})).status_code == 400
+    assert (await api.patch(where, json={"age": 36})).status_code == 400
+    assert (await api.post("/people", json=ADA | {"age": 36})).status_code == 400
     assert (await api.get("/people/0f8fad5b-d9cb-469f-a165-70867728950e")).status_code == 404
     assert (await api.get(where)).json() == {**added.json(), "name": "Ada King", "sequence": 2}
 
 
+async def test_a_repeated_call_adds_nobody_twice_and_everybody_is_listed(api: httpx.AsyncClient) -> None:
+    key = {"Idempotency-Key": uuid4().hex}
+    added = [await api.post("/people", json=ADA, headers=key) for _ in range(2)]
+    assert [each.headers.get("Idempotency-Replayed") for each in added] == [None, "true"]
+    assert added[0].json() == added[1].json()
+    other = await api.post("/people", json=ADA)
+    token, seen = None, set[str]()
+    while token or not seen:
+        query = {"pageSize": "1"} | ({"continuationToken": token} if token else {})
+        page = (await api.get("/people", params=query)).json()
+        token, seen = page["continuationToken"], seen | {each["id"] for each in page["items"]}
+    assert {added[0].json()["id"], other.json()["id"]} <= seen
+
+
 async def test_what_was_stored_before_a_crash_arrives_after_it(
-    people: Stack, program: Program, api: httpx.AsyncClient
+    people: LocalAzure, program: Program, api: httpx.AsyncClient
 ) -> None:
     people.servicebus.kill()  # nothing can be forwarded now
     added = await api.post("/people", json=ADA)
@@ -128,10 +119,10 @@ async def test_what_was_stored_before_a_crash_arrives_after_it(
 
 
 async def test_it_begins_while_the_store_is_away_and_serves_when_it_is_back(
-    people: Stack, request: pytest.FixtureRequest
+    people: LocalAzure, request: pytest.FixtureRequest
 ) -> None:
     people.cosmos.kill()
-    program = people.add(Program(people, request.node.name))
+    program = serving(people, request.node.name)
     async with httpx.AsyncClient(base_url=program.address, timeout=30) as api:
         assert (await api.get("/readyz")).status_code == 503
         people.cosmos.start()
@@ -149,7 +140,7 @@ async def test_it_begins_while_the_store_is_away_and_serves_when_it_is_back(
     program.terminate()
 
 
-async def test_a_stop_gives_back_what_it_holds(people: Stack, program: Program) -> None:
+async def test_a_stop_gives_back_what_it_holds(people: LocalAzure, program: Program) -> None:
     async with httpx.AsyncClient(base_url=program.address, timeout=30) as api:
         await api.post("/people", json=ADA)
     program.terminate()

@@ -1,116 +1,65 @@
 """The publisher and the subscriber as two processes; they share a topic and an API, and no store."""
 
 import json
-import re
 import sqlite3
 import sys
-import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
-from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusMessage
-from azure.servicebus.aio import ServiceBusClient
 
-from cosmos_outbox.inbox.set_aside import RecordState
-from cosmos_outbox.settings.errors import Misconfigured
-from cosmos_outbox.worker import subscriber as worker
-from cosmos_outbox.worker.running import running
-from devstack.testing import Process, Stack, eventually
+from cosmos_outbox import running
+from cosmos_outbox.errors import Misconfigured
+from cosmos_outbox.testing import LocalAzure, Message, Program, eventually
+from examples.fastapi.app import service as publishing
 from examples.subscriber.service import BLIND_LIST, LIST, blind, service
 
-HERE = Path(__file__).resolve().parent.parent
-ROOT = HERE.parent.parent
-PUBLISHER = ROOT / "examples" / "fastapi"
+ROOT = Path(__file__).resolve().parents[3]
 ADA = {"name": "Ada Lovelace", "email": "ada@contoso.com"}
 
 
-class Publisher(Process):
-    """The people of ``examples/fastapi``, as their team runs them."""
-
-    def __init__(self, stack: Stack) -> None:
-        command = [sys.executable, "-m", "uvicorn", "examples.fastapi.app:app", "--port", "0"]
-        super().__init__("people", stack.folder / "people.log", command, stack.settings, ROOT)
-
-    def wait_until_ready(self, process: Any) -> None:
-        """Until it serves."""
-        deadline = time.monotonic() + 40
-        while "Uvicorn running on" not in self.log.read_text():
-            assert process.poll() is None, self.log.read_text()
-            assert time.monotonic() < deadline, self.log.read_text()
-            time.sleep(0.02)
-
-    @property
-    def address(self) -> str:
-        found = re.search(r"Uvicorn running on (http://\S+)", self.log.read_text())
-        assert found
-        return found[1]
-
-
 @pytest.fixture(scope="module")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    with Stack(tmp_path_factory.mktemp("mailing")) as started:
-        started.make(PUBLISHER)
+def azure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAzure]:
+    with LocalAzure(tmp_path_factory.mktemp("mailing"), publishing, service, blind) as started:
         yield started
 
 
 @pytest.fixture(scope="module")
-def publisher(stack: Stack) -> Publisher:
-    return stack.add(Publisher(stack))
+def publisher(azure: LocalAzure) -> Program:
+    """The people of ``examples/fastapi``, as their team runs them."""
+    return azure.program(
+        sys.executable, "-m", "uvicorn", "examples.fastapi.app:app", "--port", "0",
+        ready=r"Uvicorn running on (http://\S+)", folder=ROOT,
+    )  # fmt: skip
 
 
 @pytest.fixture
-async def people(publisher: Publisher) -> AsyncIterator[httpx.AsyncClient]:
+async def people(publisher: Program) -> AsyncIterator[httpx.AsyncClient]:
     async with httpx.AsyncClient(base_url=publisher.address, timeout=30) as client:
         yield client
 
 
 @pytest.fixture
-def settings(stack: Stack, publisher: Publisher, tmp_path: Path) -> dict[str, str]:
+def settings(azure: LocalAzure, publisher: Program, tmp_path: Path) -> dict[str, str]:
     """All that the subscriber is given: it gets no way to the publisher's store."""
     return {
-        "SERVICEBUS": stack.servicebus.connection_string,
+        "SERVICEBUS": azure.settings["SERVICEBUS"],
         "PEOPLE_API": f"{publisher.address}/people",
         "MAILING_DATABASE": str(tmp_path / "mailing-list.db"),
     }
 
 
-async def missed(stack: Stack, count: int) -> list[ServiceBusMessage]:
-    """Take messages from the subscription as nobody should: they are lost to the subscriber."""
-    taken: list[ServiceBusMessage] = []
-    async with ServiceBusClient.from_connection_string(stack.servicebus.connection_string) as client:
-        while len(taken) < count:
-            async with client.get_subscription_receiver(
-                "people-events", "mailing-list", session_id=NEXT_AVAILABLE_SESSION, max_wait_time=10
-            ) as receiver:
-                for message in await receiver.receive_messages(1, max_wait_time=5):
-                    taken.append(
-                        ServiceBusMessage(
-                            b"".join(message.body), session_id=message.session_id, content_type="application/json",
-                            application_properties=message.application_properties, subject=message.subject,
-                        )
-                    )  # fmt: skip
-                    await receiver.complete_message(message)
-    return taken
-
-
-async def publish_again(stack: Stack, message: ServiceBusMessage) -> None:
-    """As the publisher's operator does: the same event in a message with an id of its own."""
-    message.message_id = f"again-{json.loads(str(message))['id']}"
-    async with (
-        ServiceBusClient.from_connection_string(stack.servicebus.connection_string) as client,
-        client.get_topic_sender("people-events") as sender,
-    ):
-        await sender.send_messages(message)
+async def missed(azure: LocalAzure, subscription: str) -> Message:
+    """Take a message as nobody should: it is lost to the subscriber."""
+    [lost] = await azure.receive(subscription, 1)
+    return lost
 
 
 async def test_the_list_is_kept_in_a_file_of_its_own(
-    stack: Stack, people: httpx.AsyncClient, settings: dict[str, str]
+    azure: LocalAzure, people: httpx.AsyncClient, settings: dict[str, str]
 ) -> None:
-    command = [sys.executable, "-m", "examples.subscriber"]
-    mailing = stack.add(Process("mailing", stack.folder / "mailing.log", command, settings, ROOT))
+    mailing = azure.program(sys.executable, "-m", "examples.subscriber", folder=ROOT, **settings)
     person = (await people.post("/people", json=ADA)).json()["id"]
     file = Path(settings["MAILING_DATABASE"])
 
@@ -138,7 +87,7 @@ async def test_the_list_is_kept_in_a_file_of_its_own(
 
 
 async def test_an_event_that_was_lost_is_healed_from_the_publishers_api(
-    stack: Stack, people: httpx.AsyncClient, settings: dict[str, str]
+    azure: LocalAzure, people: httpx.AsyncClient, settings: dict[str, str]
 ) -> None:
     async with running(service, environment=settings, slots=2) as at_work:
         model = at_work.wired.read_model(LIST)
@@ -152,7 +101,7 @@ async def test_an_event_that_was_lost_is_healed_from_the_publishers_api(
         assert await shown() == [("Ada Lovelace", 1)]
         assert await at_work.health.trouble() is None
     await people.patch(f"/people/{person}", json={"name": "Lost"})
-    await missed(stack, 1)
+    await missed(azure, LIST.name)
     await people.patch(f"/people/{person}", json={"email": "king@contoso.com"})
     async with running(service, environment=settings, slots=2) as at_work:
         model = at_work.wired.read_model(LIST)
@@ -164,36 +113,31 @@ async def test_an_event_that_was_lost_is_healed_from_the_publishers_api(
 
 
 async def test_without_a_source_a_gap_waits_until_the_event_is_published_again(
-    stack: Stack, people: httpx.AsyncClient, settings: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    azure: LocalAzure, people: httpx.AsyncClient, settings: dict[str, str]
 ) -> None:
-    monkeypatch.setattr(worker, "WATCH_SECONDS", 0.2)
     del settings["PEOPLE_API"]
     person = (await people.post("/people", json=ADA)).json()["id"]
-    [lost] = await missed(stack, 1)
+    lost = await missed(azure, BLIND_LIST.name)
     await people.patch(f"/people/{person}", json={"name": "Ada King"})
     async with running(blind, environment=settings, slots=2) as at_work:
-        retrier = at_work.wired.subscriptions[BLIND_LIST.name].subscriber.retrier
+        subscriber = at_work.wired.subscriptions[BLIND_LIST.name].subscriber
 
-        async def waits() -> bool:
-            return (await retrier.counts())[RecordState.WAITING] == 1
+        async def set_aside() -> list[str]:
+            return [record.reason for record in (await subscriber.retrier.page(10, None)).items]
 
-        await eventually(waits)
-        [record] = (await retrier.page(10, None)).items
-        assert "publish the events of that time again" in record.reason
+        [reason] = await eventually(set_aside)
+        assert "publish the events of that time again" in reason
         model = at_work.wired.read_model(BLIND_LIST)
         assert (await model.listing.page([], "email", 50, None)).items == []
-        await publish_again(stack, lost)
+        await azure.send(lost, message_id=f"again-{lost.id}")  # as the publisher's operator does
 
         async def healed() -> bool:
+            await subscriber.watch()  # what is done every minute
             page = await model.listing.page([], "email", 50, None)
             return [(each.state.name, each.sequence) for each in page.items] == [("Ada King", 2)]
 
         await eventually(healed)
-        await eventually(lambda: _none_waits(retrier))
-
-
-async def _none_waits(retrier: Any) -> bool:
-    return bool((await retrier.counts())[RecordState.WAITING] == 0)
+        assert await set_aside() == []
 
 
 async def test_a_setting_that_is_missing_is_told_at_the_start(settings: dict[str, str]) -> None:

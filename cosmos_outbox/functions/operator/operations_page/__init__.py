@@ -11,8 +11,7 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
-import azure.functions as func
-
+from cosmos_outbox.http.message import Answer, Request
 from cosmos_outbox.http.responses import unless_known
 
 _FOLDER = Path(__file__).parent
@@ -56,7 +55,7 @@ def page() -> PageDocument:
     return PageDocument(html, f'"{hashlib.sha256(html.encode()).hexdigest()[:32]}"', policy)
 
 
-def shown(req: func.HttpRequest) -> func.HttpResponse:
+def shown(req: Request) -> Answer:
     """200 with the page, or 304 when the browser has this version."""
     found = page()
     headers = {
@@ -68,9 +67,7 @@ def shown(req: func.HttpRequest) -> func.HttpResponse:
         "Cross-Origin-Opener-Policy": "same-origin",
         "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
     }
-    return unless_known(
-        req, func.HttpResponse(found.html, headers=headers, mimetype="text/html", charset="utf-8")
-    )
+    return unless_known(req, Answer(200, found.html.encode(), headers, "text/html"))
 
 
 def _digest(text: str) -> str:

@@ -1,10 +1,11 @@
 // Each view is read by one call and shown by one function; a view that cannot be read says so and keeps what it had.
 
 const known = { relay: null, dependencies: null, instance: null, aside: 0, effects: new Map(), told: null };
-const LATE = 0.5;
+const AT_RISK = 0.5;
 const WARN = 0.1;
+const LATE_SECONDS = 60;
 
-const moodOfShare = (part) => (part >= LATE ? "bad" : part >= WARN ? "warn" : null);
+const moodOfShare = (part) => (part >= AT_RISK ? "bad" : part >= WARN ? "warn" : null);
 
 function showRelay(relay) {
   known.relay = relay;
@@ -103,7 +104,7 @@ function findings() {
   }
   if (relay?.missingLeases.length) found.push(["bad", `No lease for ${many(relay.missingLeases.length, "partition")} (${relay.missingLeases.join(", ")}): nothing of it is forwarded.`]);
   for (const lease of relay?.leases ?? []) {
-    if (lease.ttlUsed >= WARN) found.push([moodOfShare(lease.ttlUsed), `Lease ${lease.lease} is late: its oldest change waits for ${span(lease.oldestWaitingSeconds)}, ${share(lease.ttlUsed)} of the TTL.`]);
+    if (lease.oldestWaitingSeconds > LATE_SECONDS) found.push([moodOfShare(lease.ttlUsed) ?? "warn", `Lease ${lease.lease} is late: its oldest change waits for ${span(lease.oldestWaitingSeconds)}, ${share(lease.ttlUsed)} of the TTL.`]);
   }
   for (const each of relay ? aggregates : []) {
     const number = relay[each.count] ?? 0;

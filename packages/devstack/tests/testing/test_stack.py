@@ -1,6 +1,10 @@
 """A stack of a test's own: what is killed stays away until it is started again, and nothing is left at the end."""
 
+import os
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import aiohttp
@@ -8,9 +12,17 @@ import pytest
 from azure.cosmos.aio import CosmosClient
 
 from devstack.testing import Process, Service, Stack, eventually
-from devstack.testing.processes import alive_with
+from devstack.testing.processes import alive_with, is_alive
 from supervisor.shop import SHOP
 
+BEGINS = """
+import os, signal, sys
+from pathlib import Path
+from devstack.testing import Service, Stack, warm
+stack = Stack(Path(sys.argv[1]), cosmos=Service("cosmos", Path(sys.argv[1]) / "cosmos")).__enter__()
+print(stack.cosmos.pid, stack.servicebus.pid, warm._starter._process.pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
 WORKER = "import sys, time; print('working', flush=True); time.sleep(600)"
 
 
@@ -36,8 +48,10 @@ async def test_an_app_runs_on_what_it_declares_and_nothing_is_left(tmp_path: Pat
             await client.get_database_client("other").get_container_client("orders").read()
         another = stack.run_another(SHOP, "another")
         assert (await _asked(another), another.port != host.port) == (settings, True)
+        running = [each.pid for each in (stack.cosmos, stack.servicebus, host, another)]
+        assert all(map(is_alive, running))
         stack.functions.pause()  # it is woken to be ended
-    assert alive_with(str(tmp_path)) == []
+    assert not [pid for pid in running if is_alive(pid)]
 
 
 async def test_what_is_killed_stays_away_until_it_is_started_again(stack: Stack) -> None:
@@ -72,6 +86,40 @@ def test_a_service_that_does_not_come_up_says_why_and_leaves_nothing(tmp_path: P
     ):
         pass
     assert alive_with(str(tmp_path)) == []
+
+
+STARTED = {"PYTHONUNBUFFERED": "1"}
+"""With another environment for Python itself a service is not forked from one that is warm, but started."""
+
+
+@pytest.mark.parametrize("environment", [{}, STARTED], ids=["forked", "started"])
+def test_a_service_is_a_process_of_its_own_however_it_begins(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    service = Service("cosmos", tmp_path / "cosmos", environment=environment).start()
+    first = service.pid
+    assert (alive_with(str(tmp_path)) == [first]) is (environment == STARTED)
+    assert os.getsid(first) == os.getpgid(first) == first
+    assert service.terminate() == 0
+    service.start()
+    second = service.pid
+    os.kill(second, signal.SIGKILL)
+    assert service.terminate() == -signal.SIGKILL
+    assert not is_alive(first)
+    assert not is_alive(second)
+
+
+def test_services_end_with_the_process_that_began_them(tmp_path: Path) -> None:
+    begun = subprocess.run(
+        [sys.executable, "-c", BEGINS, tmp_path], capture_output=True, text=True, check=False
+    )
+    assert begun.returncode == -signal.SIGKILL
+    pids = [int(pid) for pid in begun.stdout.split()]
+    assert len(pids) == 3
+    deadline = time.monotonic() + 30
+    while any(map(is_alive, pids)):
+        assert time.monotonic() < deadline, "something outlived the tests"
+        time.sleep(0.02)
 
 
 def test_before_an_app_runs_there_is_no_host(stack: Stack) -> None:

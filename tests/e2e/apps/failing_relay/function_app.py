@@ -7,7 +7,9 @@ import os
 
 import azure.functions as func
 
+from cosmos_outbox.functions.edge.http_functions import http_function
 from cosmos_outbox.http import request
+from cosmos_outbox.http.message import Answer, Request
 from infra import contacts_http as contacts
 from infra.bootstrap import application
 
@@ -16,17 +18,19 @@ _failures_left = int(os.environ["RELAY_FAILURES"])
 
 
 @app.route(route="contacts", methods=["POST"])
-async def create_contact(req: func.HttpRequest) -> func.HttpResponse:
+@http_function
+async def create_contact(req: Request) -> Answer:
     """As deployed."""
     details = contacts.contact_details(req)
-    return contacts.resource.created(await application().contacts.create(details, request.origin(req)))
+    return contacts.shown.created(req, await application().contacts.create(details, request.origin(req)))
 
 
 @app.route(route="contacts/{id}", methods=["PATCH"])
-async def patch_contact(req: func.HttpRequest) -> func.HttpResponse:
+@http_function
+async def patch_contact(req: Request) -> Answer:
     """As deployed."""
     contact_id, revision = contacts.contact_id(req), contacts.revision(req)
-    return contacts.resource.changed(
+    return contacts.shown.changed(
         await application().contacts.revise(contact_id, revision, request.origin(req))
     )
 

@@ -8,9 +8,13 @@ import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import IO, ClassVar, Self
+
+from devstack.testing.warm import Warm
 
 ENDS_WITHIN_SECONDS = 10.0
+
+Begun = subprocess.Popen[bytes] | Warm
 
 
 class Process:
@@ -35,13 +39,13 @@ class Process:
         self._command = list(command)
         self._environment = dict(environment or {})
         self._folder = folder
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Begun | None = None
 
     def command(self) -> list[str]:
         """What the next start runs."""
         return self._command
 
-    def wait_until_ready(self, process: "subprocess.Popen[bytes]") -> None:
+    def wait_until_ready(self, process: Begun) -> None:
         """Raises AssertionError when it does not become ready; a plain process is ready at once."""
 
     @property
@@ -58,22 +62,25 @@ class Process:
         """Start it and wait until it is ready. Raises AssertionError with its log when it does not get so far."""
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
-            process = subprocess.Popen(
-                self.command(),
-                cwd=self._folder,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE if self.speaks else log,
-                stderr=log,
-                env={**os.environ, **self._environment},
-                start_new_session=True,
-            )
-        self._process = process
+            self._process = process = self.begin(log)
         try:
             self.wait_until_ready(process)
         except BaseException:
             self._end(signal.SIGKILL)
             raise
         return self
+
+    def begin(self, log: IO[bytes]) -> Begun:
+        """The process, which may not be ready yet."""
+        return subprocess.Popen(
+            self.command(),
+            cwd=self._folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE if self.speaks else log,
+            stderr=log,
+            env={**os.environ, **self._environment},
+            start_new_session=True,
+        )
 
     def kill(self) -> None:
         """SIGKILL to it and to what it started: nothing gets the chance to be written."""

@@ -1,16 +1,18 @@
 """A devstack service under test is a real process on a free port; restarts keep the port and the data."""
 
 import contextlib
+import os
 import selectors
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import IO
 
 from devstack.settings import COSMOS_KEY, SERVICEBUS_CONNECTION
 from devstack.testing.faults import Faults
-from devstack.testing.process import Process
+from devstack.testing.process import Begun, Process
+from devstack.testing.warm import can_start, start
 
 READY_WITHIN_SECONDS = 40.0
 PORT_FLAGS = {"cosmos": ["--port"], "servicebus": ["--port", "--admin-port"], "functions": ["--port"]}
@@ -61,7 +63,13 @@ class Service(Process):
         flags = [f"{flag}={port}" for flag, port in zip(PORT_FLAGS[self.name], ports, strict=True)]
         return [sys.executable, "-m", "devstack", self.name, "--watch-stdin", *flags, *self._arguments]
 
-    def wait_until_ready(self, process: "subprocess.Popen[bytes]") -> None:
+    def begin(self, log: IO[bytes]) -> Begun:
+        """Forked from a process that has imported it, where that is the same."""
+        if not can_start(self._environment):
+            return super().begin(log)
+        return start(self.command()[3:], {**os.environ, **self._environment}, log)
+
+    def wait_until_ready(self, process: Begun) -> None:
         """Read its READY line."""
         assert process.stdout is not None
         deadline = time.monotonic() + READY_WITHIN_SECONDS

@@ -1,0 +1,115 @@
+"""Which documents of a container are the aggregates of one type, and where each says how far it has come."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Self
+
+from cosmos_outbox.cosmos.aggregates.documents import EVENT_TYPE
+from cosmos_outbox.cosmos.store.item import FENCE, Item
+from cosmos_outbox.cosmos.store.partition_key import OF_EVENTS, at, field, parts
+from cosmos_outbox.inbox.progress import Seen
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.settings.own_container import OwnContainer, OwnDocuments
+
+Value = str | int | bool
+
+
+@dataclass(frozen=True)
+class SourceDocuments:
+    """The aggregates of one type, by paths in their documents."""
+
+    type: str
+    where: Mapping[str, Value]
+    """What stands at these paths in the aggregates' documents, and in no others together."""
+    sequence: str
+    deleted: str
+    """Where a document says that its aggregate is deleted."""
+    id: str = "/id"
+    """Where the aggregate's id stands."""
+
+    @classmethod
+    def of_library(cls, kind: str) -> Self:
+        """The documents that this library stores."""
+        return cls(kind, {"/type": kind}, "/data/lastSequence", "/data/deleted")
+
+    @classmethod
+    def declared(cls, own: OwnContainer | None, kind: str, source: OwnDocuments | None) -> Self | None:
+        """The documents that a team stores; None: they are the library's.
+
+        Raises ValueError: by what is declared no read model could be kept right.
+        """
+        if own is None:
+            if source is not None:
+                raise ValueError(
+                    "source is for a container of the team's own: this library finds what it has stored"
+                )
+            return None
+        if source is None:
+            raise ValueError(
+                f"a read model of {kind} is healed from the team's own documents: say which they are, with "
+                'source=OwnDocuments({"/type": ...})'
+            )
+        sequence = own.aggregates.get(kind)
+        if sequence is None:
+            raise ValueError(
+                f"a read model of {kind} cannot be kept right: without a sequence no document says which events it "
+                "shows, and one that is lost or late is not noticed. Name the path of its sequence in the "
+                "OwnContainer, or declare an effect"
+            )
+        for path in (*source.where, source.id, source.deleted):
+            parts(path)
+        if not any(_tells(own, path, value) for path, value in source.where.items()):
+            raise ValueError(
+                f"by {dict(source.where)} events would be taken for the documents of {kind}: name a field that only "
+                "these documents have, such as /type, and its value"
+            )
+        return cls(kind, dict(source.where), sequence, source.deleted, source.id)
+
+    def selected(self, holder: str) -> str:
+        """What of a document :meth:`seen` reads, in a query."""
+        named = {"aggregateId": self.id, "lastSequence": self.sequence, "deleted": self.deleted}
+        fields = ", ".join(f"{field(holder, path)} AS {name}" for name, path in named.items())
+        return f"{fields}, {holder}._ts"
+
+    def condition(self, holder: str) -> tuple[str, dict[str, Any]]:
+        """A condition of a query: ``holder`` is one of these documents; and the condition's parameters."""
+        values = {f"@is{number}": value for number, value in enumerate(self.where.values())}
+        equal = [f"{field(holder, path)} = {name}" for path, name in zip(self.where, values, strict=True)]
+        return " AND ".join(equal), values
+
+    def of_one(self, holder: str, aggregate_id: str) -> tuple[str, dict[str, Any]]:
+        """As :meth:`condition`, of one aggregate."""
+        condition, values = self.condition(holder)
+        return f"{field(holder, self.id)} = @aggregateId AND {condition}", {
+            "@aggregateId": aggregate_id,
+            **values,
+        }
+
+    def is_of(self, item: Item, aggregate_id: str) -> bool:
+        """As :meth:`of_one`, of a document that was read."""
+        told = {self.id: aggregate_id, **self.where}
+        return all(
+            type(found := at(item, path)) is type(value) and found == value for path, value in told.items()
+        )
+
+    def seen(self, selected: Item) -> Seen:
+        """A source in a list."""
+        return Seen(
+            AggregateKey(self.type, selected["aggregateId"]),
+            last(selected.get("lastSequence")),
+            deleted=bool(selected.get("deleted")),
+            changed_at=datetime.fromtimestamp(selected["_ts"], UTC),
+        )
+
+
+def _tells(own: OwnContainer, path: str, value: Value) -> bool:
+    """Whether no document of the outbox has this value there."""
+    if path == "/type":
+        return value not in (EVENT_TYPE, FENCE)
+    return parts(path)[0] not in OF_EVENTS and path not in own.paths
+
+
+def last(value: Any) -> int:
+    """The sequence of an aggregate's newest event, as a document tells it; 0: it tells none."""
+    return value if type(value) is int else 0

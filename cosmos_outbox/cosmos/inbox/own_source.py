@@ -1,0 +1,103 @@
+"""The documents of a team's own are found by the aggregate's id, in whatever partition they are.
+
+A message does not tell the partition. So a query over all of them says where the document is, and is believed for that
+alone: what is concluded is concluded of a read behind a fence in that partition, or, where nothing was found, of the
+query made again behind a fence in every physical one.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Generic, TypeVar
+
+from cosmos_outbox.cosmos.inbox.documents import SourceDocuments, last
+from cosmos_outbox.cosmos.inbox.entries import failed
+from cosmos_outbox.cosmos.own.documents import without_system_fields
+from cosmos_outbox.cosmos.store.client import ContainerProxy
+from cosmos_outbox.cosmos.store.container import Container, StoreFailed
+from cosmos_outbox.cosmos.store.fences import fence_everywhere
+from cosmos_outbox.cosmos.store.item import Item
+from cosmos_outbox.cosmos.store.partition_key import at
+from cosmos_outbox.inbox.entry import Found
+from cosmos_outbox.inbox.errors import SourceBehind, StoreAway
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.outbox.errors import Throttled, Unavailable
+from cosmos_outbox.settings.errors import Misconfigured
+
+S = TypeVar("S")
+
+
+@dataclass(frozen=True)
+class OwnSource(Generic[S]):
+    """Aggregates in documents of a team's own. See :class:`cosmos_outbox.inbox.ports.Source`."""
+
+    container: Container
+    feed: ContainerProxy
+    """The same container."""
+    documents: SourceDocuments
+    state_of: Callable[[Mapping[str, Any]], S]
+    """The subscriber's state of a document."""
+
+    async def read(self, key: AggregateKey) -> Found[S] | None:
+        """The aggregate as some replica has it. Raises StoreAway, SourceBehind."""
+        try:
+            return self._found(await self._locate(key))
+        except StoreFailed as error:
+            raise failed(key, error.failure) from error
+
+    async def newest(self, key: AggregateKey) -> Found[S] | None:
+        """The aggregate, behind a fence. Raises StoreAway, SourceBehind."""
+        try:
+            return self._found(await self._find_fenced(key) or await self._look_for(key))
+        except StoreFailed as error:
+            raise failed(key, error.failure) from error
+
+    async def _locate(self, key: AggregateKey) -> Item | None:
+        condition, parameters = self.documents.of_one("c", key.id)
+        query = f"SELECT * FROM c WHERE {condition}"  # noqa: S608 - paths of the declaration
+        return one(key, await self.container.first(query, parameters, 2))
+
+    async def _find_fenced(self, key: AggregateKey) -> Item | None:
+        """Where it was found, behind a fence; None: it is not there, which proves nothing of other partitions."""
+        found = await self._locate(key)
+        partition = None if found is None else self.container.paths.of(found)
+        if found is None or partition is None or not await self.container.exists(found["id"], partition):
+            return None
+        item = await self.container.read(found["id"], partition)
+        if item is None:
+            raise StoreAway(f"the store shows an old state of {key}: try again")
+        return item if self.documents.is_of(item, key.id) else None
+
+    async def _look_for(self, key: AggregateKey) -> Item | None:
+        """Behind a fence in every physical partition; None: it is proven that there is none."""
+        try:
+            token = await fence_everywhere(self.container, self.feed)
+        except (Throttled, Unavailable, Misconfigured) as error:
+            raise StoreAway(str(error)) from error
+        condition, parameters = self.documents.of_one("c", key.id)
+        query = f"SELECT * FROM c WHERE {condition}"  # noqa: S608 - paths of the declaration
+        found: list[Item] = []
+        continuation: str | None = None
+        while True:
+            items, continuation = await self.container.page_behind(token, query, parameters, 2, continuation)
+            found += items
+            if continuation is None:
+                return one(key, found)
+
+    def _found(self, item: Item | None) -> Found[S] | None:
+        if item is None:
+            return None
+        deleted = at(item, self.documents.deleted) is True
+        state = None if deleted else self.state_of(without_system_fields(item))
+        changed_at = datetime.fromtimestamp(item["_ts"], UTC)
+        return Found(last(at(item, self.documents.sequence)), state, changed_at)
+
+
+def one(key: AggregateKey, found: list[Item]) -> Item | None:
+    """The one that was found. Raises SourceBehind: several are the same aggregate."""
+    if len(found) > 1:
+        raise SourceBehind(
+            f"two documents are {key}: an id is used once in the whole service, whatever the partition. Nothing is "
+            "read from them before one has another id"
+        )
+    return found[0] if found else None

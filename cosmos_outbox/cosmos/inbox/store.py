@@ -1,0 +1,137 @@
+"""Declares a database of the subscriber's own account as its store: a container for each read model and each effect.
+
+The names are this team's: of a read model's container its own name, unless ``<NAME>_CONTAINER`` is set, and so of an
+effect's. What could not be applied is in one container more.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TypeVar
+
+from pydantic import BaseModel
+
+from cosmos_outbox.cosmos.inbox.effect_list import CosmosEffectList
+from cosmos_outbox.cosmos.inbox.entries import CosmosEntries
+from cosmos_outbox.cosmos.inbox.ledger import CosmosLedger
+from cosmos_outbox.cosmos.inbox.listing import CosmosItems
+from cosmos_outbox.cosmos.inbox.set_aside import CosmosSetAside
+from cosmos_outbox.cosmos.inbox.walk_lists import CosmosLists
+from cosmos_outbox.cosmos.store.client import cosmos_client
+from cosmos_outbox.cosmos.store.container import Container
+from cosmos_outbox.cosmos.store.token_key import token_key
+from cosmos_outbox.inbox.form import EntryForm
+from cosmos_outbox.lists.listing import EntryListing
+from cosmos_outbox.settings.connections import Connection, resolve
+from cosmos_outbox.settings.credentials import credential_for
+from cosmos_outbox.settings.errors import Misconfigured
+from cosmos_outbox.settings.names import Named, named_after
+
+S = TypeVar("S", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class CosmosDatabase:
+    """A database in the account that ``COSMOS`` or ``COSMOS__accountEndpoint`` names: ``CosmosDatabase("mailing")``."""
+
+    name: str | None = None
+    """``COSMOS_DATABASE`` beats it."""
+    set_aside: str | None = None
+    """The container of messages that could not be applied: ``COSMOS_SET_ASIDE_CONTAINER`` beats it."""
+
+    def open(self, environment: Mapping[str, str], resources: AsyncExitStack) -> "CosmosStore":
+        """The store. Opens no connection. Raises Misconfigured, naming the setting that is missing or wrong."""
+        names = self.names(environment)
+        credential = credential_for(names.connection)
+        client = cosmos_client(names.connection, credential)
+        if credential:
+            resources.push_async_callback(credential.close)
+        resources.push_async_callback(client.close)
+        return CosmosStore(names, cache(lambda name: Container(client, names.database, name)))
+
+    def names(self, environment: Mapping[str, str]) -> "CosmosNames":
+        """What the store is called. Raises Misconfigured."""
+        return CosmosNames(
+            resolve(environment, "COSMOS", "accountEndpoint"),
+            Named("COSMOS_DATABASE", self.name).resolve(environment),
+            Named("COSMOS_SET_ASIDE_CONTAINER", self.set_aside).resolve(environment),
+            environment,
+        )
+
+
+@dataclass(frozen=True)
+class CosmosNames:
+    """Where a subscriber's store is, and what its containers are called."""
+
+    connection: Connection
+    database: str
+    set_aside: str
+    environment: Mapping[str, str] = field(repr=False)
+
+    def container(self, name: str) -> str:
+        """The container of the read model or effect of this name."""
+        return named_after(name, "CONTAINER").resolve(self.environment)
+
+    def scope(self, container: str) -> str:
+        """Names a container in tokens."""
+        return f"{self.connection.address}/{self.database}/{container}"
+
+
+@dataclass(frozen=True)
+class CosmosStore:
+    """See :class:`cosmos_outbox.wiring.subscribing.Store`."""
+
+    names: CosmosNames
+    container: Callable[[str], Container]
+    """A container of the database by its name; the same object for the same name."""
+    _taken: dict[str, str] = field(default_factory=dict, repr=False)
+    """By which read model, or by effects."""
+
+    def entries(self, name: str, form: EntryForm[S], deleted_ttl_seconds: int | None) -> CosmosEntries[S]:
+        """Of one read model, which shares its container with nobody. Raises Misconfigured."""
+        self._take(name, name)
+        return CosmosEntries(self._of(name), form, deleted_ttl_seconds)
+
+    def listing(self, name: str, form: EntryForm[S]) -> EntryListing[S]:
+        """Of one read model."""
+        container = self._of(name)
+        scope = self.names.scope(self.names.container(name))
+        return EntryListing(CosmosItems(container), form, scope, token_key(container))
+
+    def lists(self, name: str, walk: str, form: int) -> CosmosLists:
+        """The entries of one read model, for a walk."""
+        return CosmosLists(self._of(name), None, None, walk, form)
+
+    def set_aside(self, subscription: str, closed_ttl_seconds: int) -> CosmosSetAside:
+        """Of one subscription."""
+        container = self.names.set_aside
+        scope = f"{self.names.scope(container)}/{subscription}"
+        return CosmosSetAside(
+            self.container(container), subscription, scope, closed_ttl_seconds=closed_ttl_seconds
+        )
+
+    def effects(
+        self, name: str, subscription: str, ids_ttl_seconds: int
+    ) -> tuple[CosmosLedger, CosmosEffectList]:
+        """Of one subscriber with effects; several of them may have one container. Raises Misconfigured."""
+        self._take(name, "effects")
+        container = self._of(name)
+        scope = f"{self.names.scope(self.names.container(name))}/{subscription}"
+        ledger = CosmosLedger(container, subscription, ids_ttl_seconds)
+        return ledger, CosmosEffectList(container, subscription, scope)
+
+    async def check(self) -> None:
+        """Returns if the store answers. Raises Unavailable, Throttled or Misconfigured."""
+        await self.container(self.names.set_aside).check()
+
+    def _take(self, name: str, what: str) -> None:
+        container = self.names.container(name)
+        if container == self.names.set_aside or self._taken.setdefault(container, what) != what:
+            raise Misconfigured(
+                f"container {container} is to hold {name} and something else: each read model needs a container of its "
+                f"own, set {named_after(name, 'CONTAINER').setting}"
+            )
+
+    def _of(self, name: str) -> Container:
+        return self.container(self.names.container(name))

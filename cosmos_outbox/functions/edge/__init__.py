@@ -1,0 +1,1 @@
+"""Where what Azure Functions hands over becomes what the library knows."""

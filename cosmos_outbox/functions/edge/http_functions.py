@@ -1,0 +1,102 @@
+"""The one edge between HTTP functions and the handlers of :mod:`cosmos_outbox.http`, which know no Functions."""
+
+import functools
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+import azure.functions as func
+
+from cosmos_outbox.http.answering import Answering, status_of
+from cosmos_outbox.http.calls import Call, Serving
+from cosmos_outbox.http.catch_all import Path
+from cosmos_outbox.http.message import Answer, Handler, Request
+from cosmos_outbox.telemetry.tracing import invoked
+
+HttpFunction = Callable[..., Awaitable[func.HttpResponse]]
+
+
+class HttpFunctions:
+    """A decorator, below ``app.route``: a handler becomes an HTTP function, whose errors become answers.
+
+    ``answering`` says which errors mean what.
+    """
+
+    def __init__(self, answering: Answering) -> None:
+        self._answering = answering
+
+    def __call__(self, handler: Handler) -> HttpFunction:
+        """The function; it takes no condition and no key."""
+        return http_function(self._answering(handler))
+
+    def honouring(self, *headers: str) -> Callable[[Handler], HttpFunction]:
+        """As the decorator itself, for a handler that keeps what these headers ask for: see ``Answering``."""
+        answered = self._answering.honouring(*headers)
+        return lambda handler: http_function(answered(handler))
+
+
+def answering(
+    service: Callable[[], Serving], *, errors: Mapping[type[Exception], int] | None = None
+) -> HttpFunctions:
+    """The decorator for a service's calls that no resource declares; ``errors``: the status of each error of its own.
+
+    It refuses changes while events wait for too long, as the calls on a resource do.
+    """
+
+    def check_load() -> None:
+        service().outbox.shedder.check()
+
+    return HttpFunctions(Answering(status_of(errors or {}), check_load=check_load))
+
+
+def http_function(handler: Handler) -> HttpFunction:
+    """The function that serves what a handler answers."""
+
+    @functools.wraps(handler, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
+    async def served(req: func.HttpRequest, context: func.Context | None = None) -> func.HttpResponse:
+        with invoked(context):
+            return response(await handler(received(req)))
+
+    # The host gives its context to a function whose signature has it, and looks through a decorator.
+    served.__signature__ = inspect.signature(served, follow_wrapped=False)  # type: ignore[attr-defined]  # any function may have it
+    return served
+
+
+def resource_functions(calls: Sequence[Call]) -> func.Blueprint:
+    """A function for each of these calls, under its name and with the key of the app's functions."""
+    app = func.Blueprint()  # type: ignore[no-untyped-call]  # the library does not annotate its constructor
+    for call in calls:
+        function = http_function(call.handler)
+        function.__doc__ = f"{call.method} /{call.route}: {call.summary}"
+        app.function_name(call.name)(app.route(route=call.route, methods=call.methods)(function))
+    return app
+
+
+def received(req: func.HttpRequest) -> Request:
+    """What the host hands over."""
+    return Request(req.method, req.url, req.headers, dict(req.route_params), req.get_body())
+
+
+def response(answer: Answer) -> func.HttpResponse:
+    """What the host gets. Its library writes the encoding behind the type of a text."""
+    return func.HttpResponse(
+        answer.body, headers=dict(answer.headers), status_code=answer.status, mimetype=answer.media_type
+    )
+
+
+@functools.cache
+def paths(app: func.FunctionApp) -> Sequence[Path]:
+    """Those of the app's functions, read once."""
+    return paths_of(app.get_functions())
+
+
+def paths_of(functions: Sequence[func.Function]) -> Sequence[Path]:
+    """The paths of HTTP functions but for a catch-all, each with the methods that its function takes."""
+    found = []
+    for function in functions:
+        trigger = function.get_trigger()
+        declared = trigger.get_dict_repr() if trigger is not None else {}
+        route = str(declared.get("route") or function.get_function_name())
+        if declared.get("type") == "httpTrigger" and "{*" not in route:
+            methods = {str(getattr(method, "value", method)) for method in declared.get("methods", ())}
+            found.append(Path(route, methods))
+    return found

@@ -1,0 +1,114 @@
+"""The one edge between ASGI and the handlers of this package; an application with the calls on resources.
+
+https://asgi.readthedocs.io/en/latest/specs/www.html
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+from cosmos_outbox.http.answering import Answering
+from cosmos_outbox.http.calls import Call, CallerOf, Serving, calls
+from cosmos_outbox.http.catch_all import Path, no_such_call
+from cosmos_outbox.http.message import Answer, Handler, Request
+from cosmos_outbox.http.request import HONOURED, MAX_BODY_BYTES
+from cosmos_outbox.http.resource import Resource
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+_answering = Answering()
+
+
+def asgi_app(
+    service: Callable[[], Serving],
+    resources: Sequence[Resource[Any, Any]],
+    *,
+    caller_of: CallerOf | None = None,
+) -> "AsgiApp":
+    """An ASGI application with the calls on these resources, to be mounted: Starlette's ``Mount("/api", app=...)``.
+
+    ``caller_of``: who sends a request, as the program's own authentication says; one caller's ``Idempotency-Key`` is
+    then another key than the same text of another caller. Relay and subscribers run where the program runs them.
+    """
+    return AsgiApp(calls(service, resources, caller_of=caller_of))
+
+
+class AsgiApp:
+    """Serves calls; what no call takes is answered 404, or 405 with the methods that the path takes."""
+
+    def __init__(self, served: Sequence[Call]) -> None:
+        self._served = [(Path(call.route, call.methods), call.handler) for call in served]
+        self._unrouted = unrouted([path for path, _ in self._served])
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request. Raises NotImplementedError for a web socket, and for a lifespan: it needs none."""
+        if scope["type"] != "http":
+            raise NotImplementedError(f"this application serves http, not {scope['type']}")
+        path = str(scope["path"]).removeprefix(scope.get("root_path", "")).removeprefix("/")
+        for known, handler in self._served:
+            parts = known.parts(path)
+            if parts is not None and scope["method"] in known.methods:
+                return await serve(handler, parts, scope, receive, send)
+        return await serve(self._unrouted, {"path": path}, scope, receive, send)
+
+
+def unrouted(known: Sequence[Path]) -> Handler:
+    """Answers what no call takes. The part ``path`` of its route is the whole path."""
+    hint = ", ".join(sorted({f"/{path.route}" for path in known if "{" not in path.route}))
+
+    @_answering.honouring(*HONOURED)
+    async def none(req: Request) -> Answer:
+        return no_such_call(req, req.route["path"], known, f"there is {hint}")
+
+    return none
+
+
+async def serve(
+    handler: Handler, parts: Mapping[str, str], scope: Scope, receive: Receive, send: Send
+) -> None:
+    """Answer one request, if its caller is still there when the request has come."""
+    answer = await answer_call(handler, parts, scope, receive)
+    if answer is None:
+        return
+    headers = {name.lower(): value for name, value in answer.headers.items()}
+    if answer.status != 204:
+        headers["content-type"] = answer.content_type
+    if answer.status not in (204, 304):  # a 304 would have to tell the length of the 200 (RFC 9110, 8.6)
+        headers["content-length"] = str(len(answer.body))
+    encoded = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": answer.status, "headers": encoded})
+    await send({"type": "http.response.body", "body": answer.body})
+
+
+async def answer_call(
+    handler: Handler, parts: Mapping[str, str], scope: Scope, receive: Receive
+) -> Answer | None:
+    """The answer to a request; None: its caller went before all of it had come."""
+    body = await _body(receive)
+    return None if body is None else await handler(received(scope, parts, body))
+
+
+async def _body(receive: Receive) -> bytes | None:
+    """The body, or a little more of it than is taken; None: the caller is gone."""
+    parts, size, more = [], 0, True
+    while more and size <= MAX_BODY_BYTES:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        parts.append(message.get("body", b""))
+        size, more = size + len(parts[-1]), message.get("more_body", False)
+    return b"".join(parts)
+
+
+def received(scope: Scope, parts: Mapping[str, str], body: bytes) -> Request:
+    """What the server hands over. A header that came twice is one with both values (RFC 9110, 5.3)."""
+    headers: dict[str, str] = {}
+    for raw_name, raw_value in scope["headers"]:
+        name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
+        if name != "transfer-encoding":  # of the connection: the server has put the body together
+            headers[name] = f"{headers[name]}, {value}" if name in headers else value
+    query = scope.get("query_string", b"").decode("latin-1")
+    url = quote(scope["path"], safe="/:@!$&'()*+,;=~") + (f"?{query}" if query else "")
+    return Request(scope["method"], url, headers, parts, body)

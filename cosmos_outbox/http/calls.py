@@ -1,0 +1,220 @@
+"""What a call on a resource does, whatever it is a resource of: versions, keys, pages and refusals are alike.
+
+Whoever serves the calls gets them as a list, and knows nothing of what they do.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Generic, Protocol, TypeVar
+from uuid import UUID, uuid4
+
+from pydantic import BaseModel
+
+from cosmos_outbox.http import request, responses
+from cosmos_outbox.http.answering import Answering, status_of
+from cosmos_outbox.http.message import Answer, Handler, Request
+from cosmos_outbox.http.methods import READING
+from cosmos_outbox.http.resource import Action, Resource
+from cosmos_outbox.http.shown import Shown
+from cosmos_outbox.http.validation import patched, validated
+from cosmos_outbox.outbox.aggregate import Aggregate
+from cosmos_outbox.outbox.aggregates import Aggregates
+from cosmos_outbox.outbox.errors import AggregateNotFound
+from cosmos_outbox.outbox.unit_of_work import utc_now
+from cosmos_outbox.settings.environment import Settings
+
+A = TypeVar("A", bound=Aggregate[Any])
+D = TypeVar("D", bound=BaseModel)
+
+JSON, MERGE_PATCH = "application/json", "application/merge-patch+json"
+
+CallerOf = Callable[[Request], str | None]
+"""Who sends a request, as far as the program knows: its user's id, say. An ``Idempotency-Key`` is one caller's own."""
+
+
+class _Shedder(Protocol):
+    def check(self) -> None: ...
+
+
+class _Outbox(Protocol):
+    @property
+    def shedder(self) -> _Shedder: ...
+
+
+class Serving(Protocol):
+    """What the calls need of a service in this process: a ``Wired`` is one."""
+
+    @property
+    def aggregates(self) -> Aggregates: ...
+    @property
+    def settings(self) -> Settings: ...
+    @property
+    def outbox(self) -> _Outbox: ...
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call, for a router."""
+
+    name: str
+    """Of the function that serves it, such as ``create_order``; no other call of the service has it."""
+    method: str
+    route: str
+    """Below the API's root, without a slash before it: ``orders/{id}``."""
+    handler: Handler
+    summary: str
+    honours: Sequence[str] = ()
+    """The headers of a condition or a key that it keeps."""
+    takes: Sequence[str] = ()
+    """The media types of its body."""
+    body: type[BaseModel] | None = None
+    status: HTTPStatus = HTTPStatus.OK
+
+    @property
+    def methods(self) -> Sequence[str]:
+        """Who takes GET takes HEAD too."""
+        return READING if self.method == "GET" else (self.method,)
+
+
+def calls(
+    service: Callable[[], Serving],
+    resources: Sequence[Resource[Any, Any]],
+    *,
+    caller_of: CallerOf | None = None,
+) -> list[Call]:
+    """The calls on these resources; the service is wired at the first request."""
+    return [call for each in resources for call in _Calls(service, each, caller_of).listed()]
+
+
+class _Calls(Generic[A, D]):
+    def __init__(
+        self, service: Callable[[], Serving], resource: Resource[A, D], caller_of: CallerOf | None
+    ) -> None:
+        self._service, self._resource, self._caller_of = service, resource, caller_of
+        self._shown = Shown(resource.shown)
+        self._name = _snake(resource.kind.aggregate_type)
+        self._answering = Answering(status_of(resource.errors), check_load=self._check_load)
+
+    def _check_load(self) -> None:
+        self._service().outbox.shedder.check()
+
+    def listed(self) -> Iterator[Call]:
+        resource, path, name = self._resource, self._resource.path, self._name
+        one, plural = f"{path}/{{id}}", _snake(path)
+        if resource.create:
+            yield self._call(
+                f"create_{name}", "POST", path, self._create, f"create a {name}", "Idempotency-Key",
+                takes=[JSON], body=resource.new, status=HTTPStatus.CREATED,
+            )  # fmt: skip
+        yield self._call(f"list_{plural}", "GET", path, self._list, f"list {plural}, a page a call")
+        yield self._call(
+            f"get_{name}", "GET", one, self._get,
+            f"read a {name}; Cache-Control: no-cache asks for no older state than that of the call", "If-None-Match",
+        )  # fmt: skip
+        if resource.change:
+            yield self._call(
+                f"patch_{name}", "PATCH", one, self._patch, f"change a {name} with a JSON Merge Patch (RFC 7396)",
+                "If-Match", takes=[MERGE_PATCH, JSON], body=resource.new,
+            )  # fmt: skip
+        if resource.delete:
+            yield self._call(
+                f"delete_{name}", "DELETE", one, self._delete, f"delete a {name}", "If-Match",
+                status=HTTPStatus.NO_CONTENT,
+            )  # fmt: skip
+        for action in resource.actions:
+            yield self._call(
+                f"post_{name}_{_snake(action.name)}", "POST", f"{one}/{action.name}", self._acting(action),
+                f"{action.name} of a {name}", "If-Match", takes=[JSON] if action.body else [], body=action.body,
+            )  # fmt: skip
+
+    def _call(  # noqa: PLR0913 - a call has many parts
+        self,
+        name: str,
+        method: str,
+        route: str,
+        handler: Handler,
+        summary: str,
+        *honours: str,
+        takes: Sequence[str] = (),
+        body: type[BaseModel] | None = None,
+        status: HTTPStatus = HTTPStatus.OK,
+    ) -> Call:
+        answered = self._answering.honouring(*honours)(handler)
+        return Call(name, method, route, answered, summary, honours, takes, body, status)
+
+    async def _create(self, req: Request) -> Answer:
+        resource, key, at = self._resource, request.idempotency_key(req), utc_now()
+        assert resource.new is not None, "checked when it was declared"
+        assert resource.create is not None, "without it there is no such call"
+        details, create = validated(resource.new, request.json_object(req, JSON)), resource.create
+        service, origin = self._service(), request.origin(req)
+        if key is None:
+            made = create(details, id=uuid4(), at=at)
+            return self._shown.created(req, await service.aggregates.create(made, origin))
+        who = (self._caller_of and self._caller_of(req)) or None
+        keyed = request.keyed(req, service.settings, key, who=who)
+
+        def make(new_id: UUID) -> A:
+            return create(details, id=new_id, at=at)
+
+        receipt, replayed = await service.aggregates.create_once(make, keyed, origin)
+        return self._shown.created(req, receipt, replayed=replayed)
+
+    async def _list(self, req: Request) -> Answer:
+        size, token = request.page_request(req)
+        page = await self._service().aggregates.page(self._resource.kind, size, token, request.origin(req))
+        return self._shown.listed(page)
+
+    async def _get(self, req: Request) -> Answer:
+        wanted, newest = self._id(req), request.wants_newest(req)
+        found = await self._service().aggregates.read(
+            self._resource.kind, wanted, request.origin(req), newest=newest
+        )
+        return self._shown.found(req, found)
+
+    async def _patch(self, req: Request) -> Answer:
+        wanted, resource = self._id(req), self._resource
+        patch = request.json_object(req, MERGE_PATCH, JSON)
+        model, change = resource.new, resource.change
+        assert model is not None, "checked when it was declared"
+        assert change is not None, "without it there is no such call"
+
+        def revise(aggregate: A) -> None:
+            change(aggregate, patched(model, resource.current(aggregate), patch), at=utc_now())
+
+        return await self._change(req, wanted, revise)
+
+    async def _delete(self, req: Request) -> Answer:
+        wanted, delete = self._id(req), self._resource.delete
+        assert delete is not None, "without it there is no such call"
+        await self._change(req, wanted, lambda aggregate: delete(aggregate, at=utc_now()))
+        return responses.no_content()
+
+    def _acting(self, action: Action) -> Handler:
+        async def act(req: Request) -> Answer:
+            wanted = self._id(req)
+            sent = [validated(action.body, request.json_object(req, JSON))] if action.body else []
+            return await self._change(
+                req, wanted, lambda aggregate: action.run(aggregate, *sent, at=utc_now())
+            )
+
+        return act
+
+    async def _change(self, req: Request, wanted: str, change: Callable[[A], None]) -> Answer:
+        versions, origin = request.if_match(req), request.origin(req)
+        receipt = await self._service().aggregates.change(
+            self._resource.kind, wanted, change, origin, if_match=versions
+        )
+        return self._shown.changed(receipt)
+
+    def _id(self, req: Request) -> str:
+        found = request.path_id(req)
+        if found is None:
+            raise AggregateNotFound(f"there is no such {self._name}: the id in the path must be a UUID")
+        return str(found)
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", re.sub(r"[-/]", "_", name)).lower()

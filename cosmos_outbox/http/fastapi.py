@@ -1,0 +1,80 @@
+"""The calls on resources as a FastAPI router: they stand in the program's own ``/docs``.
+
+FastAPI is told what a call takes and gives, and reads nothing of it: a body that it refused would be answered in
+another form, before the limits of this package are looked at.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from cosmos_outbox.settings.extras import needed
+
+needed("fastapi")
+
+from fastapi import APIRouter, Request, Response  # noqa: E402 - not before it is known that it can be imported
+from starlette.routing import Route  # noqa: E402
+
+from cosmos_outbox.http.asgi import Receive, Scope, Send, answer_call, serve, unrouted  # noqa: E402
+from cosmos_outbox.http.calls import CallerOf, Serving, calls  # noqa: E402
+from cosmos_outbox.http.catch_all import Path  # noqa: E402
+from cosmos_outbox.http.message import Handler  # noqa: E402
+from cosmos_outbox.http.openapi import operation, refusals  # noqa: E402
+from cosmos_outbox.http.resource import Resource  # noqa: E402
+
+
+def fastapi_router(
+    service: Callable[[], Serving],
+    resources: Sequence[Resource[Any, Any]],
+    *,
+    caller_of: CallerOf | None = None,
+) -> APIRouter:
+    """The calls on these resources: ``app.include_router(fastapi_router(service, [people]), prefix="/api")``.
+
+    ``dependencies`` of the router or the program, such as authentication, hold for them. ``caller_of``: who sends a
+    request, as that authentication says; one caller's ``Idempotency-Key`` is then another key than the same text of
+    another caller. A path of a resource is answered 405 for a method that no call takes: a call of the program's own
+    on such a path stands before the router.
+    """
+    router = APIRouter()
+    served = calls(service, resources, caller_of=caller_of)
+    for call in served:
+        for method in call.methods:
+            router.add_api_route(
+                f"/{call.route}",
+                _endpoint(call.handler),
+                methods=[method],
+                status_code=call.status,
+                name=call.name,
+                summary=call.summary[0].upper() + call.summary[1:],
+                tags=[call.route.partition("/{")[0]],
+                response_model=None,
+                responses={status: {"description": text} for status, text in refusals(call).items()},
+                openapi_extra=operation(call),
+                include_in_schema=method == call.method,
+            )
+    paths = [Path(call.route, call.methods) for call in served]
+    for route in dict.fromkeys(call.route for call in served):
+        rest = _Unrouted(route, unrouted(paths))
+        router.routes.append(Route(f"/{route}", rest, name=f"unrouted {route}", include_in_schema=False))
+    return router
+
+
+def _endpoint(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
+    async def endpoint(request: Request) -> Response:
+        answer = await answer_call(handler, request.path_params, request.scope, request.receive)
+        if answer is None:
+            return Response(status_code=400)  # nobody is there to get it
+        kind = None if answer.status == 204 else answer.media_type
+        return Response(answer.body, answer.status, dict(answer.headers), kind)
+
+    return endpoint
+
+
+class _Unrouted:
+    """Takes every method: Starlette asks for none where the endpoint is no function."""
+
+    def __init__(self, route: str, handler: Handler) -> None:
+        self._route, self._handler = route, handler
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await serve(self._handler, {"path": self._route}, scope, receive, send)

@@ -1,0 +1,46 @@
+"""An aggregate in an answer: each has its version as ``ETag``, and shows the aggregate in one way."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+from urllib.parse import quote, urlsplit
+
+from cosmos_outbox.http import responses
+from cosmos_outbox.http.message import Answer, Request
+from cosmos_outbox.http.responses import etag_header, json_response
+from cosmos_outbox.outbox.aggregate import Aggregate
+from cosmos_outbox.outbox.unit_of_work import Page, Receipt, Versioned
+
+A = TypeVar("A", bound=Aggregate[Any])
+
+
+@dataclass(frozen=True)
+class Shown(Generic[A]):
+    """The answers to calls on aggregates of one type."""
+
+    view: Callable[[A], Mapping[str, Any]]
+    """The aggregate as callers see it."""
+
+    def created(self, req: Request, receipt: Receipt[A], *, replayed: bool = False) -> Answer:
+        """201 with the aggregate, its location and its version; ``replayed``: the answer to an earlier request.
+
+        The location is below the path that was called, wherever the API is mounted.
+        """
+        location = f"{urlsplit(req.url).path}/{quote(receipt.aggregate.aggregate_id, safe='')}"
+        headers = {"Location": location} | etag_header(receipt.etag)
+        if replayed:
+            headers["Idempotency-Replayed"] = "true"
+        return json_response(201, self.view(receipt.aggregate), headers)
+
+    def changed(self, receipt: Receipt[A]) -> Answer:
+        """200 with the aggregate and its version."""
+        return json_response(200, self.view(receipt.aggregate), etag_header(receipt.etag))
+
+    def found(self, req: Request, stored: Versioned[A]) -> Answer:
+        """200 with the aggregate and its version, or 304 when the caller has that version."""
+        return responses.stored(req, self.view(stored.aggregate), stored.etag)
+
+    def listed(self, page: Page[A]) -> Answer:
+        """200 with a page of aggregates and the token of the next page."""
+        items = [self.view(aggregate) for aggregate in page.items]
+        return json_response(200, {"items": items, "continuationToken": page.continuation_token})

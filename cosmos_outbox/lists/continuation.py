@@ -1,0 +1,53 @@
+"""Only a continuation token that can be one of this list reaches the store.
+
+A client's token carries a digest over the token and its list, so that a damaged token, or a token of another list or
+deployment, is refused here. The digest is no secret: a forged token gains nothing, because the query is fixed, what
+cannot stand in a header does not reach the store, and the store checks the rest again. A list that is sorted by
+personal data has tokens that cannot be read or forged (:mod:`cosmos_outbox.lists.token_key`).
+"""
+
+import base64
+import hashlib
+import re
+
+from cosmos_outbox.outbox.errors import UnknownContinuation
+
+_DIGEST_BYTES = 16
+_LONGEST = 16_384
+_IN_A_HEADER = re.compile(rb"[\x20-\x7e]+")
+
+
+def seal(scope: str, token: str) -> str:
+    """The store's token as clients get it; ``scope`` names the list."""
+    raw = token.encode()
+    return base64.urlsafe_b64encode(_digest(scope, raw) + raw).decode().rstrip("=")
+
+
+def unseal(scope: str, sealed: str) -> str:
+    """The store's token again. Raises UnknownContinuation when :func:`seal` did not make the token for ``scope``."""
+    both = decoded(sealed)
+    digest, raw = both[:_DIGEST_BYTES], both[_DIGEST_BYTES:]
+    if digest != _digest(scope, raw) or not _IN_A_HEADER.fullmatch(raw):
+        raise unusable()
+    return raw.decode()
+
+
+def decoded(token: str) -> bytes:
+    """What a client's token holds. Raises UnknownContinuation."""
+    if len(token) > _LONGEST:
+        raise unusable()
+    try:
+        return base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
+    except ValueError:
+        raise unusable() from None
+
+
+def unusable() -> UnknownContinuation:
+    """The error for a token that does not belong to this list."""
+    return UnknownContinuation("the continuation token does not belong to this list: start again without one")
+
+
+def _digest(scope: str, raw: bytes) -> bytes:
+    return hashlib.blake2b(
+        raw, key=hashlib.sha256(scope.encode()).digest(), digest_size=_DIGEST_BYTES
+    ).digest()

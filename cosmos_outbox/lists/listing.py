@@ -1,0 +1,89 @@
+"""A list goes on after the last key that was seen; its tokens are closed, since what it is sorted by is in them.
+
+An entry of another form is shown as far as it can be read, until it is written again; what cannot be read is left out,
+and the log says how many. An entry whose key changes between two pages may be listed twice or not at all.
+"""
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Generic, Protocol, TypeVar
+
+from pydantic import BaseModel
+
+from cosmos_outbox.inbox.entry import Listed, ListedPage
+from cosmos_outbox.inbox.form import Condition, EntryForm
+from cosmos_outbox.inbox.stored import time_or_none
+from cosmos_outbox.lists.token_key import TokenKey
+from cosmos_outbox.outbox.once_a_minute import OnceAMinute
+
+S = TypeVar("S", bound=BaseModel)
+
+_log = logging.getLogger(__name__)
+
+
+class Items(Protocol):
+    """The living entries of one read model, in some store."""
+
+    async def first(
+        self, conditions: Sequence[Sequence[Condition]], sort: str, most: int, after: Sequence[str] | None
+    ) -> Sequence[Mapping[str, Any]]:
+        """The first entries by ``sort`` and id, after the one with these two; fewer than ``most``: there are no more.
+
+        Each with ``id``, ``search``, ``form``, ``data``, ``lastSequence``, ``appliedAt``, ``lateSeconds`` and
+        ``blockedSince``. Raises what the store raises.
+        """
+
+
+@dataclass(frozen=True)
+class EntryListing(Generic[S]):
+    """Lists the living entries of one read model; ``scope`` names it in tokens."""
+
+    items: Items
+    form: EntryForm[S]
+    scope: str
+    key: TokenKey
+    _unreadable: OnceAMinute = field(default_factory=OnceAMinute, repr=False)
+
+    async def page(
+        self, conditions: Sequence[Sequence[Condition]], sort: str, size: int, token: str | None
+    ) -> ListedPage[S]:
+        """At most ``size`` entries, by ``sort`` and id. Of each group one condition must hold.
+
+        Field names come from the code, never from a caller. Raises UnknownContinuation, and what the store raises.
+        """
+        scope = f"{self.scope}/{sort}/{conditions}"
+        after = json.loads(await self.key.open(scope, token)) if token else None
+        found = await self.items.first(conditions, sort, size + 1, after)
+        shown = found[:size]
+        listed = [each for item in shown if (each := self._listed(item)) is not None]
+        self._tell(len(shown) - len(listed), len(shown))
+        if len(found) == len(shown):
+            return ListedPage(listed, None)
+        last = [shown[-1]["search"][sort], shown[-1]["id"]]
+        return ListedPage(listed, await self.key.close(scope, json.dumps(last)))
+
+    def _tell(self, left_out: int, of: int) -> None:
+        if left_out and self._unreadable.due():
+            _log.error(
+                "%d of %d entries are left out of a list: they were made in another form and cannot be read. The sweep "
+                "writes them again; to do so at once, run cosmos-outbox rebuild. Where there is no source, ask the "
+                "publisher to publish their events again",
+                left_out,
+                of,
+            )
+
+    def _listed(self, item: Mapping[str, Any]) -> Listed[S] | None:
+        state = self.form.read(item)
+        if state is None:
+            return None
+        return Listed(
+            id=item["id"],
+            state=state,
+            sequence=item["lastSequence"],
+            applied_at=datetime.fromisoformat(item["appliedAt"]),
+            late_seconds=item["lateSeconds"],
+            blocked_since=time_or_none(item["blockedSince"]),
+        )

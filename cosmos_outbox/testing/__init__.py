@@ -1,0 +1,70 @@
+"""What the tests of a service need: its own declaration over stores in memory, and on a local Azure.
+
+========================  ===========================================================================================
+``raised``, ``stored``    an aggregate alone: the events of its changes, and what is read again after them
+``in_memory``             use cases, calls, read models and effects, in milliseconds: no Azure, no socket
+``call``                  a call of a function app, beside ``in_memory``
+``message``, ``Message``  a message of another team's event, or one that cannot be read
+``LocalAzure``            the deployed code against a local Azure on free ports, with what the service declares in it
+``Program``               a process under test on it, to be killed, paused and started again
+``eventually``            waits for a condition, with a deadline
+========================  ===========================================================================================
+
+``LocalAzure``, ``Program`` and ``eventually`` need ``pip install 'cosmos-outbox[testing]'``; nothing deployed imports
+this package.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cosmos_outbox.testing.documents import NotInMemory
+    from cosmos_outbox.testing.functions import call
+    from cosmos_outbox.testing.local import LocalAzure, Program, eventually
+    from cosmos_outbox.testing.memory import InMemory, InMemorySubscriber, in_memory
+    from cosmos_outbox.testing.messages import Message, message
+    from cosmos_outbox.testing.raising import raised, stored
+
+__all__ = [
+    "InMemory",
+    "InMemorySubscriber",
+    "LocalAzure",
+    "Message",
+    "NotInMemory",
+    "Program",
+    "call",
+    "eventually",
+    "in_memory",
+    "message",
+    "raised",
+    "stored",
+]
+
+_HOME = {
+    "InMemory": "memory",
+    "InMemorySubscriber": "memory",
+    "LocalAzure": "local",
+    "Message": "messages",
+    "NotInMemory": "documents",
+    "Program": "local",
+    "call": "functions",
+    "eventually": "local",
+    "in_memory": "memory",
+    "message": "messages",
+    "raised": "raising",
+    "stored": "raising",
+}
+"""The module of each name, below this package."""
+
+if not TYPE_CHECKING:  # to a type checker a name that is not imported above is an error
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOME:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+        globals()[name] = found
+        return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

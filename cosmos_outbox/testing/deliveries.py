@@ -1,0 +1,118 @@
+"""A message is received as a deployed subscriber receives one: by the same decisions, over stores in memory.
+
+What waits there for a store, or pauses between two attempts, lets the test's clock pass by instead.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from typing import Protocol, TypeVar
+
+from pydantic import BaseModel
+
+from cosmos_outbox.inbox.entry import Entry
+from cosmos_outbox.inbox.set_aside import Delivery, Record
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.outbox.feed import OutboxEvent
+from cosmos_outbox.settings.names import Named
+from cosmos_outbox.sqlite.store import SqliteFile, SqliteStore
+from cosmos_outbox.testing.clock import Clock
+from cosmos_outbox.testing.messages import Message, message_of
+from cosmos_outbox.wiring.service import ReadModelOf
+from cosmos_outbox.wiring.subscribing import ForeignReadModel
+from cosmos_outbox.wiring.subscription import Subscription
+
+S = TypeVar("S", bound=BaseModel)
+
+_UPKEEP_SECONDS = 60.0
+_MOST_RECORDS = 1000
+
+
+class Subscribing(Protocol):
+    """A read model or an effect, as it is declared."""
+
+    @property
+    def name(self) -> str: ...
+
+
+class Deliveries:
+    """The subscribers of one service, and what has been delivered to them."""
+
+    def __init__(self, subscriptions: Mapping[str, Subscription], clock: Clock) -> None:
+        self.subscriptions = subscriptions
+        self.clock = clock
+        self._delivered: set[str] = set()
+        self._messages = 0
+
+    async def deliver(self, *given: OutboxEvent | Message, to: Subscribing | None = None) -> Sequence[Record]:
+        """Deliver these events and messages, in this order; without any, what was stored and has not come yet.
+
+        ``to``: one read model or effect; without it all get them. Returns the records of those that could not be
+        applied and were set aside, each with its reason. Raises StoreAway: an effect finds its service away for all
+        (EffectAway), so that the message is not done, and comes again with the next call.
+        """
+        before = {record.id for record in await self.set_aside(to)}
+        for each in given or [event for event in self._stored() if event.id not in self._delivered]:
+            message = message_of(each) if isinstance(each, OutboxEvent) else each
+            self._messages += 1
+            for subscription in self._of(to):
+                received = Delivery(
+                    subscription.subscriber.subscription,
+                    message.id,
+                    self._messages,
+                    message.body,
+                    message.properties,
+                )
+                await subscription.subscriber.receiver.receive(received)
+            self._delivered.add(message.id)
+        return [record for record in await self.set_aside(to) if record.id not in before]
+
+    async def upkeep(self) -> None:
+        """What the timers do: try again what was set aside, and go on with effects that wait. Raises StoreAway."""
+        for subscription in self._of(None):
+            await subscription.subscriber.retrier.run(seconds=_UPKEEP_SECONDS)
+            if subscription.upkeep is not None:
+                await subscription.upkeep.run(seconds=_UPKEEP_SECONDS)
+
+    async def entry(self, of: ReadModelOf[S] | ForeignReadModel[S], aggregate_id: str) -> Entry[S] | None:
+        """The entry that a read model has of an aggregate; of a deleted one the ``state`` is None."""
+        model = self.subscriptions[of.name].read_model
+        assert model is not None, "a read model's subscription keeps it"
+        found = await model.inbox.entries.newest(AggregateKey(of.aggregate_type, aggregate_id))
+        return None if found is None else found.entry
+
+    async def set_aside(self, of: Subscribing | None = None) -> Sequence[Record]:
+        """The messages that one subscriber, or any, could not apply: they wait, or were refused."""
+        return [
+            record
+            for subscription in self._of(of)
+            for record in (await subscription.subscriber.retrier.page(_MOST_RECORDS, None)).items
+        ]
+
+    def _of(self, one: Subscribing | None) -> Iterator[Subscription]:
+        if one is None:
+            yield from self.subscriptions.values()
+        else:
+            yield self.subscriptions[one.name]
+
+    def _stored(self) -> Sequence[OutboxEvent]:
+        """The events that can be delivered without being named."""
+        return []
+
+
+def store_in_memory(resources: AsyncExitStack) -> SqliteStore:
+    """For entries, effects, and what is set aside. Its database is gone when ``resources`` are closed."""
+    return SqliteFile(Named("no setting", ":memory:")).open({}, resources)
+
+
+def timed(subscription: Subscription, clock: Clock) -> Subscription:
+    """The same with the test's time."""
+    subscriber = subscription.subscriber
+    return replace(
+        subscription,
+        subscriber=replace(
+            subscriber,
+            receiver=replace(subscriber.receiver, now=clock, time=clock.monotonic, sleep=clock.sleep),
+            retrier=replace(subscriber.retrier, now=clock),
+        ),
+    )

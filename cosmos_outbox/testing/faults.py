@@ -1,0 +1,64 @@
+"""What a store can do to its caller, on demand and at once: the caller gets what it would get after all attempts."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from cosmos_outbox.cosmos.store.container import StoreFailed
+from cosmos_outbox.cosmos.store.errors import Failure, Kind
+from cosmos_outbox.outbox.errors import OutboxError, OutcomeUnknown, Throttled, Unavailable
+
+T = TypeVar("T")
+
+_REASON = "on purpose, by a test"
+
+
+@dataclass
+class Faults:
+    """Faults that are still to happen, in the order in which they were asked for."""
+
+    _of_calls: list[OutboxError] = field(default_factory=list)
+    _of_writes: list[Callable[[Callable[[], object]], Exception]] = field(default_factory=list)
+
+    @property
+    def pending(self) -> int:
+        """How many are still to happen."""
+        return len(self._of_calls) + len(self._of_writes)
+
+    def throttled(self, times: int = 1, *, retry_after_seconds: float = 1.0) -> None:
+        """The next calls, reads or writes, raise Throttled."""
+        self._of_calls += [Throttled(_REASON, retry_after_seconds=retry_after_seconds) for _ in range(times)]
+
+    def unavailable(self, times: int = 1) -> None:
+        """The next calls, reads or writes, raise Unavailable; nothing is stored."""
+        self._of_calls += [Unavailable(_REASON) for _ in range(times)]
+
+    def write_unavailable(self, times: int = 1) -> None:
+        """The next writes raise Unavailable, and reads go on; nothing is stored."""
+        self._of_writes += [lambda _: Unavailable(_REASON)] * times
+
+    def answer_lost(self, *, stored: bool = True) -> None:
+        """The next write raises OutcomeUnknown. ``stored``: whether it took place, which its caller cannot tell."""
+
+        def lose(write: Callable[[], object]) -> Exception:
+            if stored:
+                write()
+            return OutcomeUnknown(_REASON)
+
+        self._of_writes.append(lose)
+
+    def overtaken(self, times: int = 1) -> None:
+        """The next writes find that another writer was faster: each at another version than it was read."""
+        self._of_writes += [lambda _: StoreFailed(Failure(Kind.STALE, _REASON))] * times
+
+    def meet_read(self) -> None:
+        """For a store: raise what is next for a call."""
+        if self._of_calls:
+            raise self._of_calls.pop(0)
+
+    def meet_write(self, write: Callable[[], T]) -> T:
+        """For a store: write, or raise what is next for a call or a write."""
+        self.meet_read()
+        if self._of_writes:
+            raise self._of_writes.pop(0)(write)
+        return write()

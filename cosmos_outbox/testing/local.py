@@ -1,0 +1,277 @@
+"""A local Azure of a test's own: servers on free ports, with what the services declare; nothing is left at the end.
+
+The deployed code runs against it unchanged, through the real SDKs. A test may kill, pause and break each part.
+"""
+
+import re
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusMessage, ServiceBusReceivedMessage
+from azure.servicebus.aio import ServiceBusClient
+from azure.servicebus.exceptions import OperationTimeoutError
+
+from cosmos_outbox.preflight.cosmos_rules import Needed, needed
+from cosmos_outbox.testing.messages import Message
+from cosmos_outbox.wiring.service import Service
+from cosmos_outbox.wiring.subscribing import SubscriberService
+
+try:
+    from devstack import app_file, provision
+    from devstack.testing import Process, Stack, eventually
+    from devstack.testing.process import Begun
+    from devstack.testing.stack import run_beside
+except ModuleNotFoundError as error:
+    if error.name is None or not error.name.startswith("devstack"):
+        raise
+    raise ImportError("a local Azure needs devstack: pip install 'cosmos-outbox[testing]'") from error
+
+__all__ = ["LocalAzure", "Program", "eventually"]
+
+READY_WITHIN_SECONDS = 40.0
+_POLL_SECONDS = 0.02
+_FOREVER = -1
+
+
+class Program(Process):
+    """A process under test, which is ready when its log says so. What ``ready`` has in parentheses is its address.
+
+    Start it with :meth:`LocalAzure.program`; then ``kill()``, ``terminate()``, ``pause()``, ``resume()``, ``start()``.
+
+    Example::
+
+        with LocalAzure(tmp_path, service) as azure:
+            program: Program = azure.program(sys.executable, "-u", "-c", SAYS_READY, ready=r"ready at (\\S+)")
+            assert program.address == "http://127.0.0.1:1"
+            program.kill()
+            program.start()
+            assert program.terminate() == 0
+    """
+
+    def __init__(  # noqa: PLR0913 - a process, all of it by name
+        self,
+        name: str,
+        *,
+        log: Path,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        folder: Path | None,
+        ready: str | None,
+    ) -> None:
+        super().__init__(name, log, command, environment, folder)
+        self._ready = ready
+        self._starts = 0
+
+    def start(self) -> Self:
+        """Start it and wait until it is ready. Raises AssertionError with its log when it does not get so far."""
+        self._starts += 1
+        return super().start()
+
+    def wait_until_ready(self, process: "Begun") -> None:
+        """Until the newest start has said so."""
+        deadline = time.monotonic() + READY_WITHIN_SECONDS
+        while self._ready is not None and len(self._said(self._ready)) < self._starts:
+            assert process.poll() is None, f"{self.name} has ended:\n{self.log.read_text()}"
+            assert time.monotonic() < deadline, f"{self.name} is not ready:\n{self.log.read_text()}"
+            time.sleep(_POLL_SECONDS)
+
+    @property
+    def address(self) -> str:
+        """What the newest start has told of itself when it was ready."""
+        assert self._ready is not None, f"{self.name} was started without ready, which finds its address"
+        return self._said(self._ready)[-1]
+
+    def _said(self, pattern: str) -> list[str]:
+        return [found[found.lastindex or 0] for found in re.finditer(pattern, self.log.read_text())]
+
+
+class LocalAzure(Stack):
+    """Cosmos DB and Service Bus with the containers, topics and subscriptions that these services declare.
+
+    ``watch``: subscriptions beside those, for the test to look at. ``settings``: those of the services' processes, on
+    top of what connects them; the attribute of that name is all of them. ``cosmos`` and ``servicebus`` are the two
+    servers (``kill()``, ``start()``, ``pause()``, ``resume()``, ``faults``); ``run(app)`` starts a Functions host with
+    the ``function_app.py`` of a folder.
+
+    Example::
+
+        with LocalAzure(tmp_path, service) as azure:
+            async with running(service, environment=azure.settings):
+                booking = Booking.create(title="A table")
+                await service().aggregates.create(booking, Origin("request-1"))
+                [told] = await azure.receive("watch", 1)
+                assert told.data["action"] == "BookingCreated"
+
+                entries = service().read_model(board).inbox.entries
+                await eventually(lambda: entries.read(booking.key))
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *services: Service | SubscriberService,
+        watch: Sequence[str] = ("watch",),
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(folder, settings)
+        self._services = services
+        self._watch = watch
+        self._topics: list[str] = []
+
+    def start(self) -> None:
+        """Both servers, and what is declared in them. Raises AssertionError with the log of one that does not start."""
+        super().start()
+        try:
+            run_beside(self._make())
+        except BaseException:
+            self.stop()
+            raise
+
+    def program(
+        self, *command: str, ready: str | None = None, folder: Path | None = None, name: str | None = None,
+        **settings: str,
+    ) -> Program:  # fmt: skip
+        """Start a process with the settings of the services; it ends with the block.
+
+        ``ready``: a pattern that its log has once for each start, when it is ready. Its log is called ``name``.
+        """
+        called = name or f"program-{len(self._started)}"
+        return self.add(
+            Program(
+                called, log=self.folder / f"{called}.log", command=command, environment=self.settings | settings,
+                folder=folder, ready=ready,
+            )
+        )  # fmt: skip
+
+    def command(self, *arguments: str, folder: Path | None = None, **settings: str) -> Program:
+        """Start ``cosmos-outbox relay --service bookings.service``, say, and wait until it works."""
+        return self.program(
+            sys.executable, "-m", "cosmos_outbox", *arguments,
+            ready=rf"the {arguments[0]} works", folder=folder, name=arguments[0], **settings,
+        )  # fmt: skip
+
+    async def receive(
+        self,
+        subscription: str,
+        count: int,
+        *,
+        session: str | None = None,
+        topic: str | None = None,
+        within: float = 30.0,
+    ) -> list[Message]:
+        """Take the next messages of a subscription, each session's in order; ``session``: of this one alone.
+
+        Fewer than ``count``: no more came in time.
+        """
+        taken: list[Message] = []
+        async with ServiceBusClient.from_connection_string(self.servicebus.connection_string) as client:
+            until = time.monotonic() + within
+            while len(taken) < count and (left := until - time.monotonic()) > 0:
+                try:
+                    async with client.get_subscription_receiver(
+                        topic or self._topic,
+                        subscription,
+                        session_id=session or NEXT_AVAILABLE_SESSION,
+                        max_wait_time=left,
+                    ) as receiver:
+                        # One at a time: with credit left over, the SDK may let a message be overtaken.
+                        while len(taken) < count and (
+                            found := await receiver.receive_messages(1, max_wait_time=1)
+                        ):
+                            taken.append(_message(found[0]))
+                            await receiver.complete_message(found[0])
+                except OperationTimeoutError:
+                    break
+        return taken
+
+    async def send(
+        self, message: Message, *, topic: str | None = None, message_id: str | None = None
+    ) -> None:
+        """Send a message to the topic; the topic drops one whose id it has seen lately."""
+        sent = ServiceBusMessage(
+            message.body, content_type="application/json", message_id=message_id or message.id,
+            session_id=str(message.properties.get("cloudEvents_subject", message.id)),
+            application_properties={str(name): value for name, value in message.properties.items()},
+        )  # fmt: skip
+        async with (
+            ServiceBusClient.from_connection_string(self.servicebus.connection_string) as client,
+            client.get_topic_sender(topic or self._topic) as sender,
+        ):
+            await sender.send_messages(sent)
+
+    @property
+    def _topic(self) -> str:
+        assert len(self._topics) == 1, f"there are {len(self._topics)} topics: name one with topic="
+        return self._topics[0]
+
+    async def _make(self) -> None:
+        containers: dict[tuple[str, str], app_file.Container] = {}
+        topics: dict[str, set[str]] = {}
+        for service in self._services:
+            topic, subscriptions = _subscribed(service, self.settings)
+            topics.setdefault(topic, set(self._watch)).update(subscriptions)
+            containers |= {(each.database, each.name): each for each in _containers(service, self.settings)}
+        self._topics = [*topics]
+        await provision.cosmos(
+            self.cosmos.connection_string, app_file.Cosmos(containers=[*containers.values()])
+        )
+        await provision.servicebus(
+            self.servicebus.admin_connection_string,
+            app_file.ServiceBus(topics=[_made_topic(name, sorted(each)) for name, each in topics.items()]),
+        )
+
+
+def _subscribed(
+    service: Service | SubscriberService, environment: Mapping[str, str]
+) -> tuple[str, Iterator[str]]:
+    """The topic of a service, and its subscriptions. Raises Misconfigured."""
+    settings = service.settings(environment)
+    return settings.servicebus_topic, (settings.name(each.subscription) for each in service.subscribers)
+
+
+def _containers(
+    service: Service | SubscriberService, environment: Mapping[str, str]
+) -> Iterator[app_file.Container]:
+    if isinstance(service, SubscriberService):
+        return  # its store is its own affair
+    settings = service.settings(environment)
+    for need in needed(settings, service):
+        yield app_file.Container(
+            database=settings.cosmos_database, name=need.name, partition_key=[*need.paths.paths],
+            ttl=_ttl(need), composite_indexes=[list(each) for each in need.composite],
+        )  # fmt: skip
+
+
+def _ttl(need: Needed) -> int | None:
+    if need.own is not None:
+        return need.own.default_ttl
+    return _FOREVER if need.ttl_needed else None
+
+
+def _made_topic(name: str, subscriptions: Sequence[str]) -> app_file.Topic:
+    return app_file.Topic(
+        name=name,
+        requires_duplicate_detection=True,
+        duplicate_detection_history_time_window="PT10M",
+        subscriptions=[
+            app_file.Subscription(
+                name=each, requires_session=True, lock_duration="PT1M", max_delivery_count=10,
+                dead_lettering_on_message_expiration=True,
+            )
+            for each in subscriptions
+        ],
+    )  # fmt: skip
+
+
+def _message(received: ServiceBusReceivedMessage) -> Message:
+    properties = {
+        str(_text(name)): _text(value) for name, value in (received.application_properties or {}).items()
+    }
+    return Message(b"".join(received.body), properties, str(received.message_id))
+
+
+def _text(value: Any) -> Any:
+    return value.decode() if isinstance(value, bytes) else value

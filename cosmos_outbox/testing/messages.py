@@ -1,0 +1,80 @@
+"""A message of a test's own is read as one that the relay has sent: with the same body and the same properties."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import uuid4
+
+from pydantic import TypeAdapter
+
+from cosmos_outbox.outbox.canonical import as_sent
+from cosmos_outbox.outbox.event import Timestamp
+from cosmos_outbox.outbox.feed import OutboxEvent
+from cosmos_outbox.outbox.unit_of_work import utc_now
+
+_time: TypeAdapter[datetime] = TypeAdapter(Timestamp)
+
+
+@dataclass(frozen=True)
+class Message:
+    """A message as a subscriber gets it: what it reads of one.
+
+    Example::
+
+        broken = Message(body=b"no JSON", properties={"aggregateType": "booking"})
+        async with in_memory(service) as memory:
+            [record] = await memory.deliver(broken, to=board)
+        assert "it is no JSON" in record.reason
+    """
+
+    body: bytes = field(repr=False)
+    properties: Mapping[str, Any]
+    """Its application properties, by which a subscriber knows whose events it takes."""
+    id: str = field(default_factory=lambda: str(uuid4()))
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The event in it: what its body says. Raises ValueError: it is no JSON."""
+        data: dict[str, Any] = json.loads(self.body)
+        return data
+
+
+def message(  # noqa: PLR0913 - the parts of an event, all but three by name
+    of: tuple[str, str],
+    action: str,
+    sequence: int | None,
+    *,
+    data: Mapping[str, Any] | None = None,
+    event_id: str | None = None,
+    at: datetime | None = None,
+    schema_version: int = 1,
+) -> Message:
+    """The message of an event of another team's aggregate, by its type and id; ``data`` is what the event tells.
+
+    Example::
+
+        told = message(("booking", "7"), "BookingMoved", 2, data={"seats": 3})
+        assert told.properties["aggregateType"] == "booking"
+    """
+    kind, aggregate_id = of
+    event_id = event_id or str(uuid4())
+    numbered = {} if sequence is None else {"sequence": sequence}
+    body = {
+        "id": event_id, f"{kind}Id": aggregate_id, "action": action, **numbered,
+        "createdAt": _time.dump_python(at or utc_now(), mode="json"), **(data or {}),
+    }  # fmt: skip
+    properties = {"aggregateType": kind, "cloudEvents_subject": aggregate_id, "schemaVersion": schema_version}
+    return Message(json.dumps(body).encode(), properties, event_id)
+
+
+def message_of(event: OutboxEvent) -> Message:
+    """The message that the relay makes of a stored event, with the properties that a subscriber reads."""
+    properties: dict[str, Any] = {
+        "aggregateType": event.aggregate.type,
+        "cloudEvents_subject": event.aggregate.id,
+    }
+    if event.schema_version is not None:
+        properties["schemaVersion"] = event.schema_version
+    return Message(as_sent(dict(event.data)), properties, event.id)

@@ -1,0 +1,275 @@
+"""The order service end to end, on a local Azure: with its own settings, devstack.toml and topic."""
+
+from collections.abc import AsyncIterator, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import aiohttp
+import pytest
+
+from cosmos_outbox.testing import LocalAzure, eventually, message
+
+APP = Path(__file__).parents[1]
+TOPIC = "order-events"
+ORDER = {"customer": "Contoso", "lines": [{"sku": "A-1", "quantity": 2}]}
+LINE = {"sku": "B-2", "quantity": 1}
+
+
+@pytest.fixture(scope="module")
+def azure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAzure]:
+    """What ``devstack.toml`` makes, with the function app on it."""
+    with LocalAzure(
+        tmp_path_factory.mktemp("orders"), settings={"PYTHONPATH": str(APP.parents[1])}
+    ) as started:
+        started.make(APP)
+        started.run(APP)
+        yield started
+
+
+@pytest.fixture
+async def api(azure: LocalAzure) -> AsyncIterator[aiohttp.ClientSession]:
+    base = azure.functions.address
+    async with aiohttp.ClientSession(base, timeout=aiohttp.ClientTimeout(30)) as session:
+        yield session
+
+
+async def place(api: aiohttp.ClientSession) -> dict[str, Any]:
+    async with api.post("/api/orders", json=ORDER) as answer:
+        assert answer.status == 201, await answer.text()
+        order: dict[str, Any] = await answer.json()
+        return order
+
+
+async def test_an_order_from_its_placing_to_its_shipping(
+    azure: LocalAzure, api: aiohttp.ClientSession
+) -> None:
+    order = await place(api)
+    assert (order["customer"], order["lines"], order["shippedAt"]) == ("Contoso", ORDER["lines"], None)
+    where = f"/api/orders/{order['id']}"
+    async with api.post(f"{where}/lines", json=LINE) as answer:
+        assert (answer.status, (await answer.json())["lines"]) == (200, [*ORDER["lines"], LINE])
+        etag = answer.headers["ETag"]
+    async with api.post(f"{where}/ship", headers={"If-Match": '"an-older-one"'}) as answer:
+        assert answer.status == 412
+    async with api.post(f"{where}/ship", headers={"If-Match": etag}) as answer:
+        assert answer.status == 200
+    async with api.post(f"{where}/lines", json=LINE) as answer:
+        assert (answer.status, "was shipped" in (await answer.json())["detail"]) == (409, True)
+    async with api.get(where) as answer:
+        assert (await answer.json())["shippedAt"] is not None
+
+    messages = await azure.receive("order-watch", 3, session=order["id"], topic=TOPIC)
+
+    bodies = [each.data for each in messages]
+    assert [(body["action"], body["sequence"]) for body in bodies] == [
+        ("OrderPlacedEvent", 1), ("OrderLineAddedEvent", 2), ("OrderShippedEvent", 3)
+    ]  # fmt: skip
+    assert bodies[0]["lines"] == ORDER["lines"]
+    assert bodies[1]["line"] == LINE
+    assert {body["orderId"] for body in bodies} == {order["id"]}
+    shipping = f"e-mail {bodies[2]['id']}: order {order['id']} is on its way"
+    await eventually(lambda: shipping in azure.functions.log.read_text())
+    assert azure.functions.log.read_text().count(f"order {order['id']} is on its way") == 1
+    properties = messages[0].properties
+    assert (properties["aggregateType"], properties["cloudEvents_source"]) == ("order", "/orders")
+
+
+async def test_a_repeated_order_is_placed_once(api: aiohttp.ClientSession) -> None:
+    headers = {"Idempotency-Key": "order-once"}
+    ids, replayed = set(), []
+    for _ in range(2):
+        async with api.post("/api/orders", json=ORDER, headers=headers) as answer:
+            assert answer.status == 201
+            ids.add((await answer.json())["id"])
+            replayed.append(answer.headers.get("Idempotency-Replayed"))
+    assert len(ids) == 1
+    assert replayed == [None, "true"]
+    async with api.post("/api/orders", json=ORDER | {"customer": "X"}, headers=headers) as answer:
+        assert answer.status == 422
+
+
+async def test_orders_are_listed(api: aiohttp.ClientSession) -> None:
+    placed = {(await place(api))["id"] for _ in range(3)}
+    seen: set[str] = set()
+    query: dict[str, str] = {"pageSize": "2"}
+    while True:
+        async with api.get("/api/orders", params=query) as answer:
+            page = await answer.json()
+        seen |= {order["id"] for order in page["items"]}
+        if page["continuationToken"] is None:
+            break
+        query["continuationToken"] = page["continuationToken"]
+    assert placed <= seen
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("POST", "orders", {"customer": "Contoso", "lines": []}, 400),
+        ("POST", "orders", ORDER | {"lines": [LINE | {"quantity": 0}]}, 400),
+        ("POST", "orders", ORDER | {"total": 5}, 400),
+        ("GET", "orders/7", None, 404),
+        ("GET", "contacts", None, 404),
+        ("DELETE", "orders/7", None, 405),
+        ("TRACE", "orders/7", None, 405),
+        ("POST", "parked/orders/7/replay", None, 404),
+        ("GET", "history/orders/7", None, 404),
+        ("GET", "history/contacts/7", None, 404),
+        ("GET", "history/orders/7?before=0", None, 400),
+    ],
+)
+async def test_an_impossible_call_is_refused(
+    api: aiohttp.ClientSession, method: str, path: str, body: dict[str, Any] | None, status: int
+) -> None:
+    async with api.request(method, f"/api/{path}", json=body) as answer:
+        assert answer.status == status
+        assert answer.content_type == "application/problem+json"
+        if status == 405:
+            assert answer.headers["Allow"] == "GET, HEAD"
+
+
+async def test_the_relay_tells_how_it_goes_in_the_orders_own_words(api: aiohttp.ClientSession) -> None:
+    async with api.get("/api/relay") as answer:
+        assert (await answer.json())["parkedOrders"] == 0
+
+
+async def board(api: aiohttp.ClientSession, **query: str) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    parameters = {"pageSize": "2"} | query
+    while True:
+        async with api.get("/api/board", params=parameters) as answer:
+            assert answer.status == 200, await answer.text()
+            page = await answer.json()
+        found |= {each.pop("orderId"): each for each in page["items"]}
+        if page["continuationToken"] is None:
+            return found
+        parameters["continuationToken"] = page["continuationToken"]
+
+
+async def test_the_board_follows_the_orders(api: aiohttp.ClientSession) -> None:
+    orders = [(await place(api))["id"] for _ in range(3)]
+    async with api.post(f"/api/orders/{orders[0]}/lines", json=LINE) as answer:
+        assert answer.status == 200
+    async with api.post(f"/api/orders/{orders[0]}/ship") as answer:
+        assert answer.status == 200
+    shipped = {"customer": "Contoso", "status": "shipped", "total": 3, "lastSequence": 3}
+    waiting = {"customer": "Contoso", "status": "placed", "total": 2, "lastSequence": 1}
+
+    async def is_right() -> bool:
+        found = await board(api)
+        return [found.get(order) for order in orders] == [shipped, waiting, waiting]
+
+    await eventually(is_right)
+    assert orders[0] in await board(api, status="shipped")
+    assert {orders[1], orders[2]} <= (await board(api, status="placed")).keys() - {orders[0]}
+    async with api.get("/api/board", params={"status": "lost"}) as answer:
+        assert answer.status == 400
+    async with api.get("/api/subscriber") as answer:
+        assert (await answer.json())["setAside"] == {"waiting": 0, "refused": 0}
+
+
+async def test_each_subscriber_has_its_own_records(azure: LocalAzure, api: aiohttp.ClientSession) -> None:
+    await send(azure, str(uuid4()), 0)  # no event has this sequence
+
+    async def refused(path: str) -> list[str]:
+        async with api.get(f"/api/{path}") as answer:
+            assert answer.status == 200, await answer.text()
+            return [item["id"] for item in (await answer.json())["items"] if item["state"] == "refused"]
+
+    of_mails, of_board = [
+        await eventually(partial(refused, path)) for path in ("order-mails/set-aside", "set-aside")
+    ]
+    assert set(of_mails).isdisjoint(of_board)
+    async with api.get("/api/order-mails/subscriber") as answer:
+        status = await answer.json()
+    assert status == {
+        "setAside": {"waiting": 0, "refused": 1}, "lastLook": None, "lastSweep": None, "sweep": None
+    }  # fmt: skip
+    for path, record in (("order-mails/set-aside", of_mails[0]), ("set-aside", of_board[0])):
+        async with api.post(f"/api/{path}/{record}/discard", json={"reason": "a test"}) as answer:
+            assert answer.status == 204, await answer.text()
+
+
+async def send(azure: LocalAzure, order_id: str, sequence: int) -> str:
+    """A shipping whose events before it never come."""
+    shipped = message(
+        ("order", order_id), "OrderShippedEvent", sequence, data={"shippedAt": "2026-03-01T12:00:00Z"}
+    )
+    await azure.send(shipped, topic=TOPIC)
+    return shipped.id
+
+
+async def test_an_email_that_waits_for_events_that_never_come_is_an_operators_to_decide(
+    azure: LocalAzure, api: aiohttp.ClientSession
+) -> None:
+    order_id = str(uuid4())
+    event_id = await send(azure, order_id, 3)
+
+    async def listed() -> dict[str, Any] | None:
+        async with api.get("/api/order-mails/effects") as answer:
+            assert answer.status == 200, await answer.text()
+            items = (await answer.json())["items"]
+        return next((item for item in items if item["eventId"] == event_id), None)
+
+    waits = await eventually(listed)
+    assert {name: waits[name] for name in ("state", "orderId", "aggregateType", "action", "sequence", "attempts")} == {
+        "state": "waiting", "orderId": order_id, "aggregateType": "order", "action": "OrderShippedEvent",
+        "sequence": 3, "attempts": 0,
+    }  # fmt: skip
+    assert waits["reason"] == "comes before an event that is missing"
+    assert 0 <= waits["ageSeconds"] < 60
+    assert "event" not in waits
+    where = f"/api/order-mails/effects/{waits['id']}"
+    async with api.get(where) as answer:
+        assert (await answer.json())["event"]["id"] == event_id
+    for call, status in (
+        ("apply", 409),
+        ("discard", 409),
+        ("pass-missing", 204),
+        ("apply", 204),
+        ("apply", 404),
+    ):
+        async with api.post(f"{where}/{call}", json={"reason": "they were never sent"}) as answer:
+            assert answer.status == status, await answer.text()
+    await eventually(
+        lambda: f"e-mail {event_id}: order {order_id} is on its way" in azure.functions.log.read_text()
+    )
+    for path, status in (
+        (f"{where}/discard", 404),
+        (f"{where}/apply", 404),
+        ("/api/order-mails/effects/7/apply", 404),
+    ):
+        async with api.post(path, json={"reason": "r"}) as answer:
+            assert answer.status == status
+    assert await listed() is None
+
+
+async def test_the_operations_page_is_there_and_its_calls_speak_of_orders(api: aiohttp.ClientSession) -> None:
+    async with api.get("/api/operations") as answer:
+        assert (answer.status, answer.content_type) == (200, "text/html")
+    async with api.get("/api/instance") as answer:
+        told = await answer.json()
+        [named] = told["aggregates"]
+        assert (named["type"], named["path"], named["owner"]) == ("order", "orders", "orderId")
+    for listed in told["lists"]:
+        async with api.get(f"/api/{listed}") as answer:
+            assert answer.status == 200
+    assert told["lists"] == ["set-aside", "order-mails/set-aside", "order-mails/effects"]
+    async with api.get("/api/dependencies") as answer:
+        assert [each["ok"] for each in (await answer.json())["items"]] == [True, True]
+    order = await place(api)
+    await (await api.post(f"/api/orders/{order['id']}/lines", json=LINE)).read()
+
+    async def both_forwarded() -> bool:
+        async with api.get(f"/api/history/orders/{order['id']}") as answer:
+            assert answer.status == 200
+            events = (await answer.json())["events"]
+        assert [(each["sequence"], each["changed"]) for each in events] == [
+            (2, ["line"]),
+            (1, ["customer", "lines"]),
+        ]
+        return {each["state"] for each in events} == {"forwarded"}
+
+    await eventually(both_forwarded)

@@ -1,0 +1,108 @@
+"""Services of many tests start in a tenth of the time: one process has imported what they import, and is forked.
+
+A service that is begun so is a process like any other: of its own session, with its own environment and standard
+streams, to be paused and killed. Only its command line is that of the process that it was forked from.
+
+One warm process for each process of tests, begun with the first service. It ends when the process of tests does,
+however that ends.
+"""
+
+import atexit
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+
+class Warm:
+    """A service that was forked; what is used of :class:`subprocess.Popen`."""
+
+    def __init__(self, pid: int, stdin: IO[bytes], stdout: IO[bytes], told: socket.socket) -> None:
+        self.pid = pid
+        self.stdin: IO[bytes] | None = stdin
+        self.stdout: IO[bytes] | None = stdout
+        self._told = told
+        self._code: int | None = None
+
+    def poll(self) -> int | None:
+        """The exit code; None while it runs. Negative: the signal that ended it."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.wait(0)
+        return self._code
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit code. Raises TimeoutExpired."""
+        if self._code is None:
+            self._told.settimeout(timeout)
+            try:
+                told = self._told.recv(64)
+            except (TimeoutError, BlockingIOError):
+                raise subprocess.TimeoutExpired("devstack", timeout or 0) from None
+            self._told.close()
+            self._code = int(told or -signal.SIGKILL)  # nothing: the warm process was killed, and all with it
+        return self._code
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Unless it has ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+
+class _Starter:
+    """The warm process, as the tests' own process sees it."""
+
+    def __init__(self) -> None:
+        self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "devstack.testing.forking", str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+        atexit.register(self.end)
+
+    def start(self, arguments: Sequence[str], environment: Mapping[str, str], log: IO[bytes]) -> Warm:
+        (stdin, give), (take, stdout) = os.pipe(), os.pipe()
+        told, tell = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        request = json.dumps([list(arguments), dict(environment), str(Path.cwd())]).encode()
+        with tell:
+            socket.send_fds(self._requests, [request], [stdin, stdout, log.fileno(), tell.fileno()])
+        os.close(stdin)
+        os.close(stdout)
+        pid = told.recv(64)
+        assert pid, "the warm process has ended: its standard error says why"
+        return Warm(int(pid), os.fdopen(give, "wb", 0), os.fdopen(take, "rb"), told)
+
+    def end(self) -> None:
+        self._requests.close()
+        self._process.wait()
+
+
+_starting = threading.Lock()
+_starter: _Starter | None = None
+
+
+def can_start(environment: Mapping[str, str]) -> bool:
+    """Whether a process that is forked is as one that is started: not with another environment for Python itself."""
+    known = {"PYTHONPATH"}
+    return sys.platform == "linux" and not any(
+        name.startswith("PYTHON") and name not in known for name in environment
+    )
+
+
+def start(arguments: Sequence[str], environment: Mapping[str, str], log: IO[bytes]) -> Warm:
+    """``devstack`` with these arguments; what it writes on standard error is in the log."""
+    global _starter  # noqa: PLW0603 - one for a process
+    with _starting:
+        if _starter is None:
+            _starter = _Starter()
+    return _starter.start(arguments, environment, log)

@@ -1,0 +1,317 @@
+"""A read model of a team's own aggregates: each event once, in order, healed from the team's documents."""
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from cosmos_outbox.cli.rebuild import rebuild
+from cosmos_outbox.cosmos.store.container import Container
+from cosmos_outbox.inbox.decision import Because, Complete, Done, Put
+from cosmos_outbox.inbox.entry import After, Entry, Stamp
+from cosmos_outbox.inbox.errors import SourceBehind
+from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.inbox.form import EntryForm
+from cosmos_outbox.inbox.progress import Counts
+from cosmos_outbox.inbox.set_aside import Delivery
+from cosmos_outbox.inbox.state import utc_now
+from cosmos_outbox.inbox.sweep import Sweep
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.operations.own_erasing import OwnEraser
+from cosmos_outbox.servicebus.dead_letters import Collected
+from cosmos_outbox.settings.own_container import OwnDocuments
+from cosmos_outbox.wiring.service import ReadModelOf, Service, Wired
+from cosmos_outbox.worker.running import running as running_service
+from devstack.testing import Service as Server
+from devstack.testing import eventually, running
+from tests.support.azure import Topic
+from tests.support.emulators import Gap
+from tests.support.own import BOOKINGS, World, declared, world_of
+
+pytestmark = [pytest.mark.own_stack, pytest.mark.known_gap(Gap.CHANGE_FEED)]
+
+PATHS = {
+    "one path": ["/tenantId"],
+    "two": ["/tenantId", "/bookingId"],
+    "three": ["/a/region", "/tenantId", "/bookingId"],
+}
+TYPED = OwnDocuments({"/type": "booking"})
+
+
+class Seats(BaseModel):
+    seats: int
+
+
+FORM = EntryForm(Seats, search={"seats": lambda entry: str(entry.seats)}, sorted_by=["seats"])
+
+
+def state_of(document: Any) -> Seats:
+    assert "_etag" not in document
+    return Seats(seats=document["seats"])
+
+
+def project(_: Seats, event: Event) -> After[Seats] | None:
+    if event.action == "BookingMoved":
+        return After(Seats(seats=event.data["seats"]))
+    return After(None) if event.action == "BookingEnded" else None
+
+
+class Desk(World):
+    """A world with a read model. It knows how a hierarchical key of any depth is made."""
+
+    board: ReadModelOf[Seats]
+    wired: Wired
+
+    def key(self, tenant: Any = "acme", booking: str = "b-1") -> Any:
+        return {1: tenant, 2: [tenant, booking], 3: [7, tenant, booking]}[len(self.service.paths.paths)]
+
+    @property
+    def model(self) -> Any:
+        return self.wired.read_model(self.board)
+
+    async def entry(self, booking: str = "b-1") -> tuple[int, int | None] | None:
+        """(sequence, seats); None seats: deleted."""
+        read = await self.model.inbox.entries.newest(AggregateKey("booking", booking))
+        if read is None:
+            return None
+        return read.entry.last_sequence, None if read.entry.deleted else read.entry.state.seats
+
+    async def event(self, sequence: int, booking: str = "b-1") -> Event:
+        """A stored event, as its message tells it."""
+        [item] = [
+            item
+            for item in await self.events()
+            if (item["aggregateId"], item["data"]["sequence"]) == (booking, sequence)
+        ]
+        data = item["data"]
+        key = AggregateKey("booking", booking)
+        return Event(item["id"], key, data["action"], sequence, utc_now(), data)
+
+    async def handle(self, sequence: int, booking: str = "b-1") -> Any:
+        return await self.model.inbox.handle(await self.event(sequence, booking))
+
+    @property
+    def sweep(self) -> Sweep[Any]:
+        """Nothing is too young for it."""
+        return replace(self.model.sweep, young=timedelta(seconds=-5))
+
+    async def swept(self) -> Counts:
+        sweep = self.sweep
+        progress = await sweep.round(await sweep.lists.progress(), seconds=60)
+        assert progress.last_counts is not None
+        return progress.last_counts
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("own") / "data"
+    with running(Server("cosmos", folder, "--faults", "--partitions=3")) as server:
+        yield server
+
+
+def service_of(kind: str, source: OwnDocuments = TYPED) -> tuple[Service, ReadModelOf[Seats]]:
+    service = declared(*PATHS[kind])
+    board = service.read_model(
+        "board", of="booking", form=FORM, state_of=state_of, project=project, source=source
+    )
+    return service, board
+
+
+@pytest.fixture(params=PATHS)
+async def desk(request: pytest.FixtureRequest, server: Server) -> AsyncIterator[Desk]:
+    service, board = service_of(request.param)
+    async with world_of(service, server) as world:
+        desk = Desk(world.service, world.outbox, world.proxy, world.environment)
+        desk.board, desk.wired = board, service.wire(world.environment)
+        async with desk.wired.resources:
+            yield desk
+    await server.faults.clear()
+
+
+async def test_events_are_applied_in_order_and_once_and_gaps_are_healed_from_the_document(desk: Desk) -> None:
+    await desk.book()
+    assert (await desk.handle(1)).because is Because.NEW
+    assert await desk.entry() == (1, 1)
+    await desk.move()
+    assert (await desk.handle(2)).because is None
+    assert await desk.handle(2) == Complete(Done.APPLIED_BEFORE)
+    await desk.move("BookingMoved", "BookingMoved")
+    await desk.move()
+    assert (await desk.handle(5)).because is Because.GAP
+    assert await desk.entry() == (5, 4)
+    assert await desk.handle(3) == Complete(Done.APPLIED_BEFORE)
+
+
+async def test_behind_a_replica_that_lags_the_first_event_finds_its_document(
+    desk: Desk, server: Server
+) -> None:
+    await desk.book()
+    await desk.book("b-2", 17)
+    events = [await desk.event(1, booking) for booking in ("b-1", "b-2")]
+    await server.faults.add("lag", seconds=600, count=None, container=BOOKINGS)
+    for event in events:
+        assert (await desk.model.inbox.handle(event)).because is Because.NEW
+    assert (await desk.entry("b-1"), await desk.entry("b-2")) == ((1, 1), (1, 1))
+
+
+async def test_a_document_that_is_gone_is_proven_gone(desk: Desk, server: Server) -> None:
+    await desk.book()
+    await desk.book("b-2")
+    first, never = await desk.event(1), await desk.event(1, "b-2")
+    await desk.model.inbox.handle(first)
+    await desk.run(lambda tx: tx.delete("b-1"))
+    await desk.proxy.delete_item("b-2", desk.key("acme", "b-2"))
+    await server.faults.add("lag", seconds=600, count=None, container=BOOKINGS)
+    assert await desk.model.inbox.handle(never) == Complete(Done.GONE)
+    healed = await desk.model.inbox.heal(AggregateKey("booking", "b-1"))
+    assert isinstance(healed, Put)
+    assert (await desk.entry(), await desk.entry("b-2")) == ((1, None), None)
+
+
+async def test_a_document_that_says_deleted_makes_a_deleted_entry_that_stays(desk: Desk) -> None:
+    await desk.book()
+    item = await desk.read("b-1")
+    async with desk.transaction() as tx:
+        tx.replace(item | {"deleted": True, "ttl": 1_000_000}, if_match=item["_etag"])
+        tx.event("BookingEnded", of=("booking", "b-1"))
+    await desk.handle(1)
+    assert await desk.entry() == (2, None)
+    assert await desk.handle(2) == Complete(Done.DELETED)
+
+
+async def test_one_id_in_two_partitions_is_told_and_not_guessed(desk: Desk) -> None:
+    await desk.book("b-1", "acme")
+    event = await desk.event(1)
+    await desk.proxy.create_item(
+        desk.document("b-1", tenant="other", type="booking", seats=9, meta={"lastSequence": 1})
+    )
+    with pytest.raises(SourceBehind, match="two documents are booking b-1"):
+        await desk.model.inbox.handle(event)
+
+
+async def test_documents_of_other_kinds_are_never_taken_for_the_aggregate(desk: Desk) -> None:
+    """A note has the id of a booking, in another partition; events name the booking."""
+    await desk.proxy.create_item(desk.document("b-1", tenant="other", type="note", seats=9))
+    await desk.book()
+    await desk.handle(1)
+    assert await desk.entry() == (1, 1)
+    assert (await desk.swept()).sources == 1
+
+
+async def test_a_sweep_finds_what_no_event_told(desk: Desk) -> None:
+    for booking, tenant in (("b-1", "acme"), ("b-2", 17), ("b-3", True), ("b-4", "x")):
+        await desk.book(booking, tenant)
+    await desk.handle(1)
+    await desk.handle(1, "b-4")
+    await desk.move()
+    await desk.proxy.delete_item("b-4", desk.key("x", "b-4"))
+    counts = await desk.swept()
+    assert (counts.entries, counts.sources, counts.healed, counts.failed) == (2, 3, 4, 0)
+    found = {booking: await desk.entry(booking) for booking in ("b-1", "b-2", "b-3", "b-4")}
+    assert found == {"b-1": (2, 2), "b-2": (1, 1), "b-3": (1, 1), "b-4": (1, None)}
+    assert (await desk.swept()).healed == 0
+
+
+async def test_a_look_at_what_was_changed_heals_it(desk: Desk) -> None:
+    await desk.book()
+    await desk.handle(1)
+    sweep = desk.sweep
+    await sweep.look(None, seconds=30)
+    await desk.move()
+
+    async def healed() -> bool:
+        assert sweep.changes is not None
+        await sweep.look(await sweep.changes.progress(), seconds=30)
+        return await desk.entry() == (2, 2)
+
+    await eventually(healed)
+
+
+@pytest.mark.parametrize("source_wins", [False, True])
+async def test_a_rebuild_fills_an_empty_read_model_and_the_source_may_win(
+    desk: Desk, source_wins: bool
+) -> None:
+    for booking in ("sweep", "rebuild", "progress"):  # an aggregate may be called like a walk
+        await desk.book(booking)
+    ahead = AggregateKey("booking", "progress")
+    await desk.model.inbox.entries.put(
+        ahead, Entry(9, None, Seats(seats=9)), Stamp(utc_now(), None), over=None
+    )
+    await desk.swept()
+    progress = await rebuild(
+        desk.environment, source_wins=source_wins, tell=lambda *_: None, service=desk.service
+    )
+    assert progress.last_counts is not None
+    assert progress.last_counts.failed == 0
+    assert (await desk.entry("sweep"), await desk.entry("rebuild")) == ((1, 1), (1, 1))
+    assert await desk.entry("progress") == ((1, 1) if source_wins else (9, 9))
+    assert {item.id for item in (await desk.model.listing.page([], "seats", 10, None)).items} >= {
+        "sweep",
+        "rebuild",
+    }
+
+
+async def test_an_erased_booking_leaves_what_subscribers_of_the_service_keep(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for booking in ("b-1", "b-2"):
+        await desk.book(booking)
+        await desk.handle(1, booking)
+    item = await desk.read("b-1")
+    async with desk.transaction() as tx:
+        tx.replace(item | {"seats": 0}, if_match=item["_etag"])
+        tx.event("BookingErased", of=("booking", "b-1"))
+    receiver = desk.wired.subscriptions["board"].subscriber.receiver
+    for booking in ("b-1", "b-2"):  # what nobody can read is set aside
+        body = json.dumps({"bookingId": booking, "guest": "Ada"}).encode()
+        await receiver.receive(Delivery("board", f"m-{booking}", 1, body, {"aggregateType": "booking"}))
+
+    async def gone(*_: object) -> str:
+        return "the relay has forwarded all events"
+
+    async def collected() -> Collected:
+        return Collected(0, emptied=True)
+
+    monkeypatch.setattr("cosmos_outbox.operations.own_erasing.wait_until_forwarded", gone)
+    eraser: OwnEraser = desk.wired.own_events
+    eraser = replace(eraser, kept=[replace(each, collect=collected) for each in eraser.kept])
+    steps = [step async for step in eraser.erase(("booking", "b-1"), desk.key())]
+    assert "a subscriber has settled it, 1 record(s) of messages set aside emptied" in steps
+    assert (await desk.entry("b-1"), await desk.entry("b-2")) == ((2, 0), (1, 1))
+    records = desk.wired.outbox.container(f"{BOOKINGS}-set-aside")
+    bodies = [item["body"] for item in await _records(records)]
+    assert len([body for body in bodies if body is not None]) == 1
+    assert [step async for step in eraser.erase(("note", "b-2"), desk.key())][2] == "0 event(s) removed"
+    assert len([item for item in await _records(records) if item["body"] is not None]) == 1
+
+
+async def _records(container: Container) -> list[Any]:
+    return await container.first(
+        "SELECT * FROM c WHERE c.type != @note", {"@note": "erased"}, 9, partition_key="board"
+    )
+
+
+async def test_the_service_runs_with_its_read_model(server: Server, servicebus_server: Server) -> None:
+    topic = Topic(servicebus_server)
+    await topic.create("board")
+    service, board = service_of("two", OwnDocuments({"/type": "booking"}, id="/number", deleted="/over"))
+    async with (
+        world_of(service, server, servicebus_server.connection_string, topic.name) as world,
+        running_service(service, environment=world.environment, slots=2) as at_work,
+    ):
+        async with at_work.wired.outbox.transaction(world.key()) as tx:
+            tx.create(world.document("d-1", type="other"))
+            tx.create(world.document("document-of-b-1", type="booking", number="b-1", seats=3))
+            tx.event("BookingMade", of=("booking", "b-1"), document="document-of-b-1")
+
+        async def there() -> bool:
+            read = await at_work.wired.read_model(board).inbox.entries.read(AggregateKey("booking", "b-1"))
+            return read is not None and read.entry.state == Seats(seats=3)
+
+        await eventually(there)
+        assert await at_work.health.trouble() is None
+    await topic.delete()

@@ -1,0 +1,272 @@
+"""Attacks on a team that subscribes, with a file of its own and the publisher's API: nothing is lost or done twice."""
+
+import asyncio
+import json
+import sqlite3
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from cosmos_outbox.inbox.entry import After, Entry, Found, Stamp
+from cosmos_outbox.inbox.errors import StoreAway
+from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.inbox.receiver import Receiver
+from cosmos_outbox.inbox.set_aside import Record, RecordState
+from cosmos_outbox.inbox.state import StateInbox
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.settings.names import Named
+from cosmos_outbox.sources.http import HttpApi
+from cosmos_outbox.sqlite import database as database_module
+from cosmos_outbox.sqlite.database import Database
+from cosmos_outbox.sqlite.entries import SqliteEntries
+from cosmos_outbox.sqlite.set_aside import SqliteSetAside
+from tests.contract.test_entries import FORM, STAMP, TTL, Thing
+from tests.support.inbox import KEY, NOON, FakeSource, delivery, event
+from tests.support.paths import ROOT
+
+
+@pytest.fixture
+async def database(tmp_path: Path) -> AsyncIterator[Database]:
+    made = Database(tmp_path / "store.db")
+    yield made
+    await made.close()
+
+
+def adding(state: Thing, received: Event) -> After[Thing]:
+    return After(state.model_copy(update={"adds": (*state.adds, received.data["adds"])}))
+
+
+def inbox_over(database: Database) -> StateInbox[Thing]:
+    source: FakeSource[Thing] = FakeSource()
+    source.change(KEY, Found(1, Thing(name="Ada", adds=(1,))))
+    return StateInbox(SqliteEntries(database, "things", FORM, TTL), source, adding, lambda: NOON)
+
+
+async def adds(database: Database) -> tuple[int, ...]:
+    read = await SqliteEntries(database, "things", FORM, TTL).read(KEY)
+    assert read is not None
+    assert read.entry.state is not None
+    return read.entry.state.adds
+
+
+async def test_a_file_that_another_process_holds_is_waited_for(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database_module, "BUSY_SECONDS", 0.1)
+    inbox = inbox_over(database)
+    await inbox.handle(event(1))
+    holder = await asyncio.create_subprocess_exec(
+        sys.executable, "-c",
+        "import sqlite3, sys\n"
+        "held = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
+        "held.execute('BEGIN IMMEDIATE')\n"
+        "print('held', flush=True)\n"
+        "sys.stdin.readline()\n"
+        "held.execute('ROLLBACK')\n",
+        str(database.path), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    assert holder.stdout is not None
+    assert await holder.stdout.readline() == b"held\n"
+    with pytest.raises(StoreAway, match=r"store\.db cannot be used: database is locked"):
+        await database.check()
+    waits: list[float] = []
+
+    async def paused(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 2:
+            await holder.communicate(b"\n")
+
+    receiver = Receiver(lambda _: event(2), inbox.handle, SqliteSetAside(database, "s", TTL), sleep=paused)
+    await receiver.receive(delivery(event(2), 2))
+    assert len(waits) >= 2
+    assert await adds(database) == (1, 2)
+    assert (await receiver.set_aside.page(10, None)).items == [], "it hit everybody, and no aggregate"
+
+
+async def test_a_disk_that_is_full_is_waited_for_and_leaves_nothing_half(database: Database) -> None:
+    inbox = inbox_over(database)
+    await inbox.handle(event(1))
+    full = "PRAGMA max_page_count = 1"  # it cannot be less than the file has
+    await database.run(lambda connection: connection.execute(full).fetchall())
+    large = Entry(1, None, Thing(name="x" * 100_000))
+    entries = SqliteEntries(database, "things", FORM, TTL)
+    with pytest.raises(StoreAway, match="full"):
+        await entries.put(AggregateKey("thing", "8"), large, STAMP, over=None)
+    assert await adds(database) == (1,), "what is there can be read"
+    await database.run(lambda connection: connection.execute("PRAGMA max_page_count = 100000").fetchall())
+    assert await entries.read(AggregateKey("thing", "8")) is None
+    await entries.put(AggregateKey("thing", "8"), large, STAMP, over=None)
+    await inbox.handle(event(2))
+    assert await adds(database) == (1, 2)
+
+
+async def test_a_file_that_was_damaged_is_a_store_that_is_away_and_is_used_again_when_it_is_mended(
+    database: Database, tmp_path: Path
+) -> None:
+    await inbox_over(database).handle(event(1))
+    await database.close()
+    good = database.path.read_bytes()
+    database.path.write_bytes(b"damaged by a disk" * 1000)
+    for _ in range(2):
+        with pytest.raises(StoreAway):
+            await adds(database)
+    database.path.write_bytes(good)
+    assert await adds(database) == (1,)
+
+
+PROCESS = """
+import asyncio, sys
+from pathlib import Path
+from cosmos_outbox.sqlite.database import Database
+from tests.contract.test_third_door import inbox_over
+from tests.support.inbox import event
+
+async def main():
+    database = Database(Path(sys.argv[1]))
+    inbox = inbox_over(database)
+    for sequence in range(1, 21):
+        await asyncio.gather(*(inbox.handle(event(sequence)) for _ in range(2)))
+    await database.close()
+
+asyncio.run(main())
+"""
+
+
+async def test_processes_that_share_a_file_apply_each_event_once(database: Database) -> None:
+    processes = [
+        await asyncio.create_subprocess_exec(
+            sys.executable, "-c", PROCESS, str(database.path), cwd=ROOT, stderr=subprocess.PIPE
+        )
+        for _ in range(3)
+    ]
+    ended = await asyncio.gather(*(each.communicate() for each in processes))
+    assert [each.returncode for each in processes] == [0, 0, 0], b"".join(
+        error for _, error in ended
+    ).decode()
+    assert await adds(database) == tuple(range(1, 21))
+
+
+DIES = """
+import asyncio, os, sys
+from pathlib import Path
+from cosmos_outbox.sqlite.database import Database
+from cosmos_outbox.sqlite.entries import SqliteEntries
+from tests.contract.test_third_door import inbox_over
+from tests.support.inbox import event
+
+put = SqliteEntries.put
+async def put_and_die(self, *given, **named):
+    await put(self, *given, **named)
+    os._exit(9)
+
+async def main():
+    inbox = inbox_over(Database(Path(sys.argv[1])))
+    await inbox.handle(event(1))
+    SqliteEntries.put = put_and_die
+    await inbox.handle(event(2))
+
+asyncio.run(main())
+"""
+
+
+async def test_a_process_that_dies_after_its_entry_and_before_its_message_is_done_has_applied_it_once(
+    database: Database,
+) -> None:
+    dying = await asyncio.create_subprocess_exec(sys.executable, "-c", DIES, str(database.path), cwd=ROOT)
+    assert await dying.wait() == 9
+    inbox = inbox_over(database)
+    await inbox.handle(event(2))  # the broker brings it again
+    await inbox.handle(event(3))
+    assert await adds(database) == (1, 2, 3)
+
+
+async def test_nothing_of_a_person_stays_in_the_file_after_the_entry_and_the_record_are_closed(
+    database: Database,
+) -> None:
+    """SQLite leaves what is deleted in its free pages, unless it is told to overwrite it."""
+    secret = b"Quirina Zabelsky"
+    entries, records = SqliteEntries(database, "things", FORM, TTL), SqliteSetAside(database, "s", TTL)
+    await entries.put(KEY, Entry(1, None, Thing(name=secret.decode())), STAMP, over=None)
+    message = delivery(event(2), 2)
+    body = json.dumps({"name": secret.decode(), "more": "x" * 20_000}).encode()
+    kept = Record.of(
+        type(message)(message.subscription, message.message_id, message.enqueued_number, body, {}),
+        event(2), RecordState.WAITING, "a reason", NOON,
+    )  # fmt: skip
+    await records.add(kept)
+    read = await entries.read(KEY)
+    assert read is not None
+    await entries.put(KEY, Entry(3, None, None), Stamp(NOON, None), over=read.version)
+    await records.change(await records.get(kept.id), RecordState.APPLIED, "done", attempts=1)
+    await database.close()
+    files = [each for each in database.path.parent.iterdir() if each.name.startswith("store.db")]
+    assert files
+    assert not [each.name for each in files if secret in each.read_bytes()]
+    with sqlite3.connect(database.path) as connection:
+        assert connection.execute("SELECT COUNT(*) FROM entries").fetchone() == (1,)
+    connection.close()
+
+
+class Api:
+    """A publisher's API, and another host to which it may send a caller."""
+
+    def __init__(self) -> None:
+        self.status = 302
+        self.headers: dict[str, str] = {}
+        self.elsewhere: list[dict[str, str]] = []
+        self.address = ""
+
+    async def get(self, request: web.Request) -> web.Response:
+        return web.Response(status=self.status, headers=self.headers)
+
+    async def other(self, request: web.Request) -> web.Response:
+        self.elsewhere.append(dict(request.headers))
+        return web.json_response({"name": "Eve", "sequence": 9})
+
+
+@pytest.fixture
+async def api() -> AsyncIterator[Api]:
+    made, runners = Api(), []
+    for path, handler in (("/other", made.other), ("/things/{id}", made.get)):
+        app = web.Application()
+        app.router.add_get(path, handler)
+        runner = web.AppRunner(app)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        runners.append(runner)
+    other, own = (f"http://127.0.0.1:{each.addresses[0][1]}" for each in runners)
+    made.headers, made.address = {"Location": f"{other}/other"}, f"{own}/things"
+    yield made
+    for runner in runners:
+        await runner.cleanup()
+
+
+async def test_the_key_goes_to_no_other_host_and_a_login_page_is_no_answer(api: Api) -> None:
+    """An API behind a sign-in sends every caller there: that hits every aggregate, and is waited for."""
+    declared = HttpApi(Named("THINGS_API"), lambda body: body["name"], key=Named("THINGS_KEY"))
+    source = declared.made({"THINGS_API": api.address, "THINGS_KEY": "secret"})
+    for status in (301, 302, 303, 307, 308):
+        api.status = status
+        for read in (source.read, source.newest):
+            with pytest.raises(StoreAway, match=f"answers {status}"):
+                await read(KEY)
+    assert api.elsewhere == []
+    await source.close()
+
+
+@pytest.mark.parametrize(
+    ("retry_after", "pause"), [("7", 7.0), ("", 1.0), ("\u00b2", 1.0), ("Wed, 21 Oct 2026 07:28:00 GMT", 1.0)]
+)
+async def test_a_publisher_that_throttles_is_waited_for_as_long_as_it_says(
+    api: Api, retry_after: str, pause: float
+) -> None:
+    source = HttpApi(Named("THINGS_API"), lambda body: body["name"]).made({"THINGS_API": api.address})
+    api.status, api.headers = 429, {"Retry-After": retry_after}
+    with pytest.raises(StoreAway) as raised:
+        await source.newest(KEY)
+    assert raised.value.retry_after_seconds == pause
+    await source.close()

@@ -1,0 +1,58 @@
+"""Every public name has an example on docs/use/face.md; its blocks run, in order, as they stand."""
+
+import ast
+import importlib
+import inspect
+import re
+from collections.abc import Iterator
+from types import CodeType
+from typing import Any
+
+import pytest
+
+from tests.support.paths import ROOT
+from tests.unit.test_architecture import faces
+
+BLOCKS = re.findall(
+    r"^```python\n(.*?)^```$", (ROOT / "docs" / "use" / "face.md").read_text(), re.MULTILINE | re.DOTALL
+)
+
+
+def compiled(block: str, number: int) -> CodeType:
+    code: CodeType = compile(
+        block, f"block {number} of face.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    )
+    return code
+
+
+@pytest.fixture
+async def ran() -> dict[str, Any]:
+    """The names that a reader has after the last block."""
+    names: dict[str, Any] = {"__name__": "face"}
+    for number, block in enumerate(BLOCKS, start=1):
+        running = eval(compiled(block, number), names)
+        if inspect.isawaitable(running):
+            await running
+    return names
+
+
+def used(names: dict[str, Any]) -> Iterator[tuple[Any, str]]:
+    """Each object that a block uses by its name, beyond its import: what holds it, and the name."""
+    for block in BLOCKS:
+        for node in ast.walk(ast.parse(block)):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+                yield None, node.id
+            elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                yield names.get(node.value.id), node.attr
+
+
+async def test_each_public_name_is_used_in_a_block_that_ran(ran: dict[str, Any]) -> None:
+    shown = {name if home is None else (id(home), name) for home, name in used(ran)}
+    missing = []
+    for place in faces():
+        face = importlib.import_module(place)
+        for name in faces()[place]:
+            by_itself = name in shown and ran.get(name) is getattr(face, name)
+            if not by_itself and (id(face), name) not in shown:
+                missing.append(f"{place}.{name}")
+    assert not missing, "show what each is for on docs/use/face.md, in as few lines as will do"

@@ -1,0 +1,55 @@
+"""A function app of a team that subscribes: guests in a file, and a letter to each, which is a line of another file."""
+
+import json
+import os
+from pathlib import Path
+
+from cosmos_outbox.functions.function_app import app as app_of
+from cosmos_outbox.inbox.entry import After
+from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.inbox.form import EntryForm
+from cosmos_outbox.inbox.reading import TolerantReader
+from cosmos_outbox.settings.names import Named
+from cosmos_outbox.sources.nowhere import NoSource
+from cosmos_outbox.sqlite.store import SqliteFile
+from cosmos_outbox.wiring.subscribing import SubscriberService
+
+
+class Guest(TolerantReader):
+    """What is kept of a guest."""
+
+    name: str
+
+
+def guest(event: Event) -> Guest:
+    """As the event tells it."""
+    return Guest.model_validate(event.data)
+
+
+def project(state: Guest, event: Event) -> After[Guest]:
+    """The guest after an event."""
+    return After(guest(event))
+
+
+service = SubscriberService("hotel", SqliteFile(Named("HOTEL_DATABASE")))
+service.read_model(
+    "guests",
+    of="guest",
+    form=EntryForm(Guest, search={}, sorted_by=[]),
+    project=project,
+    source=NoSource(guest),
+)
+
+
+@service.effect("letters", of="guest")
+async def letter(event: Event) -> None:
+    """Write it."""
+    _write(json.dumps([event.aggregate.id, event.sequence]))
+
+
+def _write(line: str) -> None:
+    with Path(os.environ["LETTERS"]).open("a") as letters:
+        letters.write(f"{line}\n")
+
+
+app = app_of(service)

@@ -1,0 +1,313 @@
+"""The recipes of docs/operate/recipes.md are walked with the commands that stand there, in an operator's shell."""
+
+import asyncio
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from azure.cosmos.aio import ContainerProxy, DatabaseProxy
+
+from cosmos_outbox.inbox.set_aside import Delivery
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.outbox.parking_lot import ParkedEvent, ParkedState
+from cosmos_outbox.worker import relay as relay_worker
+from cosmos_outbox.worker import subscriber as subscriber_worker
+from devstack.testing import Service, eventually
+from domain.values import ContactDetails
+from infra.bootstrap import Application, wire
+from tests.support.azure import CONTACTS, DIRECTORY, Topic, contacts_database
+from tests.support.contacts import DETAILS, ORIGIN
+from tests.support.paths import ROOT
+
+SUBSCRIPTION = "directory"
+RECIPES = {
+    section.splitlines()[0]: re.findall(r"^```sh\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+    for section in re.split(
+        r"^## ", (ROOT / "docs" / "operate" / "recipes.md").read_text(), flags=re.MULTILINE
+    )[1:]
+}
+"""The blocks of commands of each recipe."""
+
+
+@dataclass
+class Shell:
+    """An operator's shell in an empty folder: the app's settings, and the command on the path."""
+
+    folder: Path
+    environment: dict[str, str]
+
+    async def run(self, block: str, **ids: str) -> tuple[int, str]:
+        """What a block of the page says with these ids in the places that are to be filled in; the last exit code."""
+        for name, value in ids.items():
+            assert name in block
+            block = block.replace(name, value)
+        ended = await asyncio.to_thread(
+            subprocess.run,
+            ["sh", "-c", block],
+            cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=100, check=False,
+        )  # fmt: skip
+        return ended.returncode, ended.stdout + ended.stderr
+
+
+@dataclass
+class World:
+    shell: Shell
+    database: DatabaseProxy
+    application: Application
+
+    @property
+    def contacts(self) -> ContainerProxy:
+        return self.database.get_container_client(CONTACTS)
+
+    async def create(self) -> UUID:
+        return (await self.application.contacts.create(DETAILS, ORIGIN)).aggregate.id
+
+    async def change(self, contact_id: UUID, email: str) -> None:
+        def revised(before: ContactDetails) -> ContactDetails:
+            return before.model_copy(update={"email": email})
+
+        await self.application.contacts.revise(contact_id, revised, ORIGIN)
+
+    async def entry(self, contact_id: UUID) -> tuple[int, str | None] | None:
+        """Sequence and email of the directory's entry."""
+        key = AggregateKey("contact", str(contact_id))
+        found = await self.application.read_model.inbox.entries.newest(key)
+        if found is None:
+            return None
+        return found.entry.last_sequence, found.entry.state.email if found.entry.state else None
+
+
+@pytest.fixture
+async def world(cosmos_server: Service, servicebus_server: Service, tmp_path: Path) -> AsyncIterator[World]:
+    topic = Topic(servicebus_server)
+    await topic.create(SUBSCRIPTION)
+    command = tmp_path / "bin" / "cosmos-outbox"
+    command.parent.mkdir()
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m cosmos_outbox "$@"\n')
+    command.chmod(0o755)
+    async with contacts_database(cosmos_server) as database:
+        environment = {
+            "COSMOS": cosmos_server.connection_string,
+            "COSMOS_DATABASE": database.id,
+            "SERVICEBUS": servicebus_server.connection_string,
+            "SERVICEBUS_TOPIC": topic.name,
+            "SERVICEBUS_SUBSCRIPTION": SUBSCRIPTION,
+            "RELAY_SEND_SECONDS": "5",
+            "RELAY_POLL_DELAY_MS": "50",
+        }
+        path = os.pathsep.join([str(command.parent), str(Path(sys.executable).parent), os.environ["PATH"]])
+        of_shell = {"PATH": path, "PYTHONPATH": str(ROOT), "OUTBOX_SERVICE": "infra.bootstrap"}
+        shell = Shell(tmp_path, environment | of_shell)
+        application = wire(environment)
+        async with application.outbox.resources:
+            yield World(shell, database, application)
+    await topic.delete()
+
+
+@asynccontextmanager
+async def at_work(world: World, *workers: Any) -> AsyncIterator[None]:
+    stop = asyncio.Event()
+    running = [asyncio.create_task(worker(wire(world.shell.environment), stop)) for worker in workers]
+    yield
+    stop.set()
+    await asyncio.gather(*running)
+
+
+def becomes(world: World, contact_id: UUID, sequence: int, email: str) -> Callable[[], Any]:
+    async def is_so() -> bool:
+        return await world.entry(contact_id) == (sequence, email)
+
+    return is_so
+
+
+async def parked(world: World, number: int) -> dict[ParkedState, str]:
+    """The ids of the parked events by their states, once there are so many."""
+
+    async def all_there() -> Sequence[ParkedEvent] | None:
+        page = await world.application.outbox.parking.page(100, None)
+        return page.items if len(page.items) == number else None
+
+    found = await eventually(all_there)
+    assert found
+    return {each.state: each.id for each in found}
+
+
+async def poison(world: World, contact_id: UUID) -> str:
+    """Sequence 2 of the contact without its action, and the contact's document with it; then a change behind it."""
+    document = await world.contacts.read_item(str(contact_id), partition_key=str(contact_id))
+    event_id = str(uuid4())
+    data = {"id": event_id, "contactId": str(contact_id), "sequence": 2, "email": "two@contoso.com"}
+    await world.contacts.create_item(
+        {
+            "id": event_id, "partitionKey": str(contact_id), "type": "domainEvent", "aggregateType": "contact",
+            "data": {**data, "createdAt": "2026-03-01T12:00:00.25Z"}, "ttl": 600,
+        }
+    )  # fmt: skip
+    document["data"] |= {"lastSequence": 2, "email": "two@contoso.com"}
+    await world.contacts.replace_item(str(contact_id), document)
+    await parked(world, 1)
+    await world.change(contact_id, "three@contoso.com")
+    return event_id
+
+
+def edit(world: World, **data: Any) -> None:
+    """What an operator does in an editor."""
+    file = world.shell.folder / "document.json"
+    document = json.loads(file.read_text())
+    document["data"] |= data
+    document.pop("digest", None)
+    file.write_text(json.dumps(document))
+
+
+@pytest.mark.long
+async def test_a_poison_event_is_found_repaired_and_replayed(world: World) -> None:
+    find, replay, _, afterwards = RECIPES["A poison event"]
+    get, put = RECIPES["Repairing a document"]
+    contact_id = await world.create()
+    async with at_work(world, relay_worker.run, subscriber_worker.run):
+        await eventually(becomes(world, contact_id, 1, DETAILS.email))
+        event_id = await poison(world, contact_id)
+        await parked(world, 2)
+
+        listed, command = find.splitlines()
+        code, said = await world.shell.run(listed)
+        assert (code, "inTheWay" in said, f"replay contact {contact_id}" in said) == (1, True, True)
+        [in_the_way] = [line.split()[0] for line in said.splitlines() if line.split()[1] == "inTheWay"]
+        code, said = await world.shell.run(command, PARKING_ID=in_the_way)
+        assert (code, json.loads(said)["document"]["id"]) == (0, event_id)
+
+        code, said = await world.shell.run(replay, CONTACT_ID=str(contact_id))
+        assert (code, "action" in said) == (1, True), said
+
+        script = get.partition("END\npython")[0] + "END\n"
+        await world.shell.run(f"{script}python repair.py get {event_id} {contact_id}")
+        edit(world, action="ContactEmailUpdatedEvent")
+        code, said = await world.shell.run(put.replace("CONTACT_ID", event_id, 1), CONTACT_ID=str(contact_id))
+        assert code == 0, said
+        code, said = await world.shell.run(replay, CONTACT_ID=str(contact_id))
+        assert code == 0, said
+
+        await eventually(becomes(world, contact_id, 3, "three@contoso.com"))
+
+        async def told() -> bool:
+            code, said = await world.shell.run(afterwards, CONTACT_ID=str(contact_id))
+            return code == 0 and said.startswith("0 event(s) parked\n") and said.count(": forwarded") == 3
+
+        await eventually(told)
+
+
+@pytest.mark.long
+async def test_a_poison_event_is_given_up_and_those_behind_it_are_sent(world: World) -> None:
+    _, replay, discard, afterwards = RECIPES["A poison event"]
+    contact_id = await world.create()
+    async with at_work(world, relay_worker.run, subscriber_worker.run):
+        await eventually(becomes(world, contact_id, 1, DETAILS.email))
+        await poison(world, contact_id)
+        ids = await parked(world, 2)
+
+        code, said = await world.shell.run(discard, PARKING_ID=ids[ParkedState.IN_THE_WAY])
+        assert code == 0, said
+        await world.shell.run(replay, CONTACT_ID=str(contact_id))
+        await eventually(becomes(world, contact_id, 3, "three@contoso.com"))
+        code, said = await world.shell.run(afterwards, CONTACT_ID=str(contact_id))
+        assert (code, said.splitlines()[0], said.count(": discarded")) == (0, "0 event(s) parked", 1), said
+
+
+@pytest.mark.long
+async def test_a_message_that_cannot_be_applied_is_applied_once_its_entry_is_deleted(world: World) -> None:
+    find, apply, _ = RECIPES["A message that cannot be applied"]
+    contact_id = await world.create()
+    entries = world.database.get_container_client(DIRECTORY)
+    async with at_work(world, relay_worker.run, subscriber_worker.run):
+        await eventually(becomes(world, contact_id, 1, DETAILS.email))
+        entry = await entries.read_item(str(contact_id), partition_key=str(contact_id))
+        await entries.replace_item(
+            str(contact_id), {name: value for name, value in entry.items() if name != "lastSequence"}
+        )
+        await world.change(contact_id, "two@contoso.com")
+        listed, command = find.splitlines()
+
+        async def record() -> str | None:
+            _, said = await world.shell.run(listed)
+            return said.split()[1] if "waiting" in said else None
+
+        record_id = await eventually(record)
+        assert record_id
+        code, said = await world.shell.run(command, RECORD_ID=record_id)
+        assert (code, "two@contoso.com" in said) == (0, True)
+
+        await entries.delete_item(str(contact_id), partition_key=str(contact_id))
+        code, said = await world.shell.run(apply, RECORD_ID=record_id)
+        assert code == 0, said
+        await eventually(becomes(world, contact_id, 2, "two@contoso.com"))
+        assert (await world.shell.run(listed))[0] == 0
+
+
+async def test_a_message_that_is_no_event_is_given_up(world: World) -> None:
+    find, _, discard = RECIPES["A message that cannot be applied"]
+    await world.application.subscriber.receiver.receive(Delivery(SUBSCRIPTION, f"m-{uuid4()}", 1, b"{}", {}))
+    listed, _ = find.splitlines()
+    code, said = await world.shell.run(listed)
+    assert (code, "refused" in said) == (1, True)
+    code, said = await world.shell.run(discard, RECORD_ID=said.split()[1])
+    assert code == 0, said
+    assert "0 message(s) set aside" in (await world.shell.run(listed))[1]
+
+
+async def test_a_document_that_cannot_be_read_is_put_back_and_the_wanted_change_made_by_the_service(
+    world: World,
+) -> None:
+    get, put = RECIPES["Repairing a document"]
+    contact_id = await world.create()
+    stored = await world.contacts.read_item(str(contact_id), partition_key=str(contact_id))
+    stored["data"].pop("email")
+    await world.contacts.replace_item(str(contact_id), stored)
+    with pytest.raises(ValueError, match="email"):
+        await world.change(contact_id, "wanted@contoso.com")
+
+    code, said = await world.shell.run(get, CONTACT_ID=str(contact_id))
+    assert (code, "last sequence 1" in said) == (0, True), said
+    edit(world, email=DETAILS.email)
+    await world.contacts.replace_item(str(contact_id), stored)  # somebody is faster
+    code, said = await world.shell.run(put, CONTACT_ID=str(contact_id))
+    assert (code, "CosmosAccessConditionFailedError" in said) == (1, True)
+
+    await world.shell.run(get, CONTACT_ID=str(contact_id))
+    edit(world, email=DETAILS.email)
+    code, said = await world.shell.run(put, CONTACT_ID=str(contact_id))
+    assert code == 0, said
+    async with at_work(world, relay_worker.run, subscriber_worker.run):
+        await world.change(contact_id, "wanted@contoso.com")
+        await eventually(becomes(world, contact_id, 2, "wanted@contoso.com"))
+
+
+@pytest.mark.long
+async def test_a_sequence_that_went_back_is_put_right_and_no_change_is_dropped_any_more(world: World) -> None:
+    get, put = RECIPES["Repairing a document"]
+    contact_id = await world.create()
+    async with at_work(world, relay_worker.run, subscriber_worker.run):
+        for email in ("two@contoso.com", "three@contoso.com"):
+            await world.change(contact_id, email)
+        await eventually(becomes(world, contact_id, 3, "three@contoso.com"))
+        stored = await world.contacts.read_item(str(contact_id), partition_key=str(contact_id))
+        stored["data"]["lastSequence"] = 1
+        await world.contacts.replace_item(str(contact_id), stored)
+        await world.change(contact_id, "dropped@contoso.com")
+
+        code, said = await world.shell.run(get, CONTACT_ID=str(contact_id))
+        assert (code, "last sequence 2\n3: " in said) == (0, True), "the history shows what is wrong"
+        edit(world, email="three@contoso.com", lastSequence=3)
+        code, said = await world.shell.run(put, CONTACT_ID=str(contact_id))
+        assert code == 0, said
+        await world.change(contact_id, "wanted@contoso.com")
+        await eventually(becomes(world, contact_id, 4, "wanted@contoso.com"))
+        assert "last sequence 4\n4: " in (await world.shell.run(get, CONTACT_ID=str(contact_id)))[1]

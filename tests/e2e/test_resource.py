@@ -1,0 +1,343 @@
+"""The calls that a resource declares keep the promises of the API, whoever serves them: Functions, FastAPI, ASGI.
+
+Each test runs over real sockets against each of the three; the service is ``tests/support/tasks.py``.
+"""
+
+import asyncio
+import re
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+
+from devstack.testing import Process, Stack
+from tests.support.paths import ROOT
+
+APP = Path(__file__).parent / "apps" / "tasks"
+TASK = {"title": "Water the plants", "place": {"room": "Hall", "floor": 2}}
+BATCH = {"operation": "batch", "container": "tasks"}
+LOSSES = [("drop-after-commit", 1), ("drop-after-commit", 4), ("fail-before-commit", 3), ("throttle", 1)]
+pytestmark = pytest.mark.own_stack
+
+
+class Program(Process):
+    """``uvicorn`` with the program, on a free port."""
+
+    def __init__(self, stack: Stack) -> None:
+        command = [sys.executable, "-m", "uvicorn", "tests.support.tasks_program:app", "--port", "0"]
+        super().__init__("program", stack.folder / "program.log", command, stack.settings, ROOT)
+
+    def wait_until_ready(self, process: Any) -> None:
+        deadline = time.monotonic() + 60
+        while not self.addresses():
+            assert process.poll() is None, self.log.read_text()
+            assert time.monotonic() < deadline, self.log.read_text()
+            time.sleep(0.05)
+
+    def addresses(self) -> list[str]:
+        return re.findall(r"Uvicorn running on (http://\S+)", self.log.read_text())
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    with Stack(tmp_path_factory.mktemp("tasks"), {"PYTHONPATH": str(ROOT)}) as started:
+        started.make(APP)
+        started.run(APP)
+        yield started
+
+
+@pytest.fixture(scope="module")
+def addresses(stack: Stack) -> dict[str, str]:
+    [program] = stack.add(Program(stack)).addresses()
+    return {
+        "functions": f"{stack.functions.address.rstrip('/')}/api",
+        "fastapi": f"{program}/api",
+        "asgi": f"{program}/mounted",
+    }
+
+
+@pytest.fixture(params=["functions", "fastapi", "asgi"])
+async def api(addresses: dict[str, str], request: pytest.FixtureRequest) -> AsyncIterator[httpx.AsyncClient]:
+    async with httpx.AsyncClient(base_url=addresses[request.param], timeout=30) as client:
+        yield client
+
+
+async def created(api: httpx.AsyncClient, **details: Any) -> tuple[str, httpx.Response]:
+    """A new task's path below the API's root, and the answer."""
+    answer = await api.post("/tasks", json=TASK | details)
+    assert answer.status_code == 201, answer.text
+    return f"/tasks/{answer.json()['id']}", answer
+
+
+async def test_a_task_from_its_beginning_to_its_end(api: httpx.AsyncClient) -> None:
+    where, made = await created(api)
+    task = made.json()
+    assert {name: task[name] for name in task if name not in ("id", "createdAt")} == {
+        **TASK, "note": None, "owner": None, "doneAt": None, "sequence": 1
+    }  # fmt: skip
+    assert made.headers["Location"] == f"{api.base_url.path.rstrip('/')}{where}"
+    assert made.headers["Cache-Control"] == "no-store"
+    read = await api.get(where)
+    assert (read.status_code, read.json(), read.headers["ETag"]) == (200, task, made.headers["ETag"])
+    assert (read.headers["Content-Type"], read.headers["Cache-Control"]) == (
+        "application/json",
+        "private, no-cache",
+    )
+    same = await api.get(where, headers={"If-None-Match": read.headers["ETag"]})
+    assert (same.status_code, same.content, same.headers["ETag"]) == (304, b"", read.headers["ETag"])
+    newest = await api.get(where, headers={"Cache-Control": "no-cache"})
+    assert newest.json() == task
+    head = await api.head(where)
+    assert (head.status_code, head.content, head.headers["ETag"]) == (200, b"", read.headers["ETag"])
+
+    patch = {"title": "Water them", "place": {"floor": None}}
+    changed = await api.patch(
+        where, json=patch, headers={"If-Match": read.headers["ETag"], "Content-Type": "application/merge-patch+json"}
+    )  # fmt: skip
+    assert changed.status_code == 200, changed.text
+    assert (changed.json()["title"], changed.json()["place"]) == (
+        "Water them",
+        {"room": "Hall", "floor": None},
+    )
+    assert changed.json()["sequence"] == 3, "each changed property is an event"
+    again = await api.patch(where, json=patch)
+    assert (again.json()["sequence"], again.headers["ETag"]) == (3, changed.headers["ETag"])
+    stale = await api.patch(where, json={"note": "x"}, headers={"If-Match": read.headers["ETag"]})
+    assert stale.status_code == 412
+
+    given = await api.post(f"{where}/give", json={"name": "Ada"})
+    assert (given.status_code, given.json()["owner"], given.json()["sequence"]) == (200, "Ada", 4)
+    refused = await api.post(f"{where}/give", json={"name": "nobody"})
+    assert (refused.status_code, refused.json()["detail"]) == (
+        422,
+        "a task has somebody: give it to a person",
+    )
+    stale = await api.post(f"{where}/finish", headers={"If-Match": read.headers["ETag"]})
+    assert stale.status_code == 412
+    finished = await api.post(f"{where}/finish", headers={"If-Match": given.headers["ETag"]})
+    assert (finished.status_code, finished.json()["doneAt"] is None) == (200, False)
+    for refused in (await api.post(f"{where}/finish"), await api.patch(where, json={"note": "late"})):
+        assert (refused.status_code, refused.json()["title"]) == (409, "Conflict"), "not 422, as of its base"
+
+    stale = await api.delete(where, headers={"If-Match": given.headers["ETag"]})
+    assert stale.status_code == 412
+    deleted = await api.delete(where, headers={"If-Match": finished.headers["ETag"]})
+    assert (deleted.status_code, deleted.content) == (204, b"")
+    for gone in (
+        await api.get(where),
+        await api.delete(where),
+        await api.patch(where, json={"note": "x"}),
+        await api.post(f"{where}/finish"),
+    ):
+        assert gone.status_code == 404
+
+
+async def test_tasks_are_listed_a_page_a_call(api: httpx.AsyncClient) -> None:
+    made = {(await created(api))[1].json()["id"] for _ in range(3)}
+    token, seen = None, set[str]()
+    while token or not seen:
+        query = {"pageSize": "2"} | ({"continuationToken": token} if token else {})
+        page = (await api.get("/tasks", params=query)).json()
+        assert len(page["items"]) <= 2
+        token, seen = page["continuationToken"], seen | {each["id"] for each in page["items"]}
+    assert made <= seen
+
+
+async def titles(api: httpx.AsyncClient, title: str) -> list[str]:
+    """The ids of all tasks with this title."""
+    found, query = [], {"pageSize": "100"}
+    while True:
+        page = (await api.get("/tasks", params=query)).json()
+        found += [each["id"] for each in page["items"] if each["title"] == title]
+        if page["continuationToken"] is None:
+            return found
+        query["continuationToken"] = page["continuationToken"]
+
+
+JSON = {"Content-Type": "application/json"}
+NOWHERE = "/tasks/0f8fad5b-d9cb-469f-a165-70867728950e"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "sent", "status", "fields"),
+    [
+        ("POST", "/tasks", {"json": {}}, 400, ["title"]),
+        ("POST", "/tasks", {"json": TASK | {"place": {"room": "", "x": 1}}}, 400, ["place.room", "place.x"]),
+        ("POST", "/tasks", {"json": TASK | {"id": "7"}}, 400, ["id"]),
+        ("POST", "/tasks", {"json": []}, 400, ["body"]),
+        ("POST", "/tasks", {"content": b"{", "headers": JSON}, 400, ["body"]),
+        ("POST", "/tasks", {"content": b'{"title": "a", "title": "b"}', "headers": JSON}, 400, ["body"]),
+        ("POST", "/tasks", {"content": b" " * 65_537, "headers": JSON}, 413, ["body"]),
+        ("POST", "/tasks", {"content": b" " * 500_000, "headers": JSON}, 413, ["body"]),
+        ("POST", "/tasks", {"content": b"{}", "headers": {"Content-Type": "text/plain"}}, 415, ["Content-Type"]),
+        ("POST", "/tasks", {"json": TASK, "headers": {"If-Match": '"1"'}}, 400, ["If-Match"]),
+        ("POST", "/tasks", {"json": TASK, "headers": {"Idempotency-Key": "a b"}}, 400, ["Idempotency-Key"]),
+        ("PATCH", NOWHERE, {"json": {"note": "x"}, "headers": {"Idempotency-Key": "k"}}, 400, ["Idempotency-Key"]),
+        ("PATCH", NOWHERE, {"json": {"note": "x"}, "headers": {"If-Match": "1"}}, 400, ["If-Match"]),
+        ("PATCH", NOWHERE, {"content": b"x"}, 415, ["Content-Type"]),
+        ("POST", f"{NOWHERE}/give", {"json": {}}, 400, ["name"]),
+        ("GET", "/tasks?pageSize=0", {}, 400, ["pageSize"]),
+        ("GET", "/tasks?pageSize=101", {}, 400, ["pageSize"]),
+        ("GET", "/tasks?continuation=x", {}, 400, ["continuation"]),
+        ("GET", "/tasks?continuationToken=forged", {}, 400, ["continuationToken"]),
+        ("GET", NOWHERE, {}, 404, []),
+        ("PATCH", NOWHERE, {"json": {"note": "x"}}, 404, []),
+        ("DELETE", NOWHERE, {}, 404, []),
+        ("POST", f"{NOWHERE}/finish", {}, 404, []),
+        ("GET", "/tasks/7", {}, 404, []),
+        ("DELETE", "/tasks/7", {}, 404, []),
+    ],
+)  # fmt: skip
+async def test_what_cannot_be_done_is_refused_and_says_why(
+    api: httpx.AsyncClient, method: str, path: str, sent: dict[str, Any], status: int, fields: list[str]
+) -> None:
+    headers = sent.get("headers", {}) | {"x-correlation-id": "ticket-7"}
+    answer = await api.request(method, path, **{**sent, "headers": headers})
+    assert answer.status_code == status, answer.text
+    assert answer.headers["Content-Type"] == "application/problem+json"
+    assert answer.headers["x-correlation-id"] == answer.json()["correlationId"] == "ticket-7"
+    assert [error["field"] for error in answer.json()["errors"]] == fields
+    if status == 415:
+        name, kinds = ("Accept-Patch", "application/json, application/merge-patch+json") if method == "PATCH" else (
+            "Accept", "application/json")  # fmt: skip
+        assert answer.headers[name] == kinds
+
+
+async def test_a_patch_that_breaks_a_rule_changes_nothing(api: httpx.AsyncClient) -> None:
+    where, made = await created(api)
+    for patch, field in (
+        ({"title": None}, "title"),
+        ({"place": {"room": None}}, "place.room"),
+        ({"unknown": None}, "unknown"),
+        ({"owner": "Ada"}, "owner"),
+    ):
+        refused = await api.patch(where, json=patch | {"note": "changed"})
+        assert (refused.status_code, [each["field"] for each in refused.json()["errors"]]) == (400, [field])
+    assert (await api.get(where)).json() == made.json()
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("PUT", "/tasks", "GET, HEAD, POST"),
+        ("DELETE", "/tasks", "GET, HEAD, POST"),
+        ("OPTIONS", "/tasks", "GET, HEAD, POST"),
+        ("PUT", NOWHERE, "DELETE, GET, HEAD, PATCH"),
+        ("PROPFIND", NOWHERE, "DELETE, GET, HEAD, PATCH"),
+        ("GET", f"{NOWHERE}/finish", "POST"),
+    ],
+)
+async def test_a_method_that_a_path_does_not_take_is_told_those_that_it_takes(
+    api: httpx.AsyncClient, method: str, path: str, allowed: str
+) -> None:
+    answer = await api.request(method, path)
+    assert (answer.status_code, answer.headers["Allow"]) == (405, allowed)
+    assert answer.headers["Content-Type"] == "application/problem+json"
+
+
+async def test_a_repeated_creation_gets_the_first_answer(api: httpx.AsyncClient) -> None:
+    key = {"Idempotency-Key": uuid4().hex}
+    first = await api.post("/tasks", json=TASK, headers=key)
+    again = await api.post("/tasks", json=TASK, headers=key)
+    assert (first.status_code, again.status_code) == (201, 201)
+    assert (again.json(), again.headers["Location"]) == (first.json(), first.headers["Location"])
+    assert [each.headers.get("Idempotency-Replayed") for each in (first, again)] == [None, "true"]
+    assert (await api.post("/tasks", json=TASK | {"note": "x"}, headers=key)).status_code == 422
+    await api.delete(f"/tasks/{first.json()['id']}")
+    assert (await api.post("/tasks", json=TASK, headers=key)).status_code == 410
+
+
+@pytest.mark.parametrize(("kind", "count"), LOSSES)
+async def test_keys_that_are_sent_at_once_while_answers_are_lost_make_one_task(
+    stack: Stack, api: httpx.AsyncClient, kind: str, count: int
+) -> None:
+    title, key = uuid4().hex, {"Idempotency-Key": uuid4().hex}
+    await stack.cosmos.faults.add(kind, count=count, **BATCH)
+    answers = await asyncio.gather(
+        *(api.post("/tasks", json=TASK | {"title": title}, headers=key) for _ in range(3))
+    )
+    last = await api.post("/tasks", json=TASK | {"title": title}, headers=key)
+    await stack.cosmos.faults.clear()
+    assert last.status_code == 201, last.text
+    assert [each.status_code for each in answers] == [201] * 3, [each.text for each in answers]
+    assert {each.text for each in answers} == {last.text}
+    assert await titles(api, title) == [last.json()["id"]]
+
+
+@pytest.mark.parametrize(("kind", "count"), LOSSES)
+async def test_of_those_who_pin_one_version_one_wins_also_when_its_answer_is_lost(
+    stack: Stack, api: httpx.AsyncClient, kind: str, count: int
+) -> None:
+    where, made = await created(api)
+    pinned = {"If-Match": made.headers["ETag"]}
+    await stack.cosmos.faults.add(kind, count=count, **BATCH)
+    answers = await asyncio.gather(
+        *(api.patch(where, json={"note": f"of {number}"}, headers=pinned) for number in range(4))
+    )
+    await stack.cosmos.faults.clear()
+    told = sorted(each.status_code for each in answers)
+    # 503: the look for the newest version, which is a batch too, got no answer. The caller tries again.
+    assert (told[0], {*told[1:]} <= {412, 503}) == (200, True), [each.text for each in answers]
+    [won] = [each for each in answers if each.status_code == 200]
+    now = (await api.get(where, headers={"Cache-Control": "no-cache"})).json()
+    assert (now, now["sequence"]) == (won.json(), 2)
+
+
+async def test_without_a_version_nobodys_change_is_lost(api: httpx.AsyncClient) -> None:
+    where, _ = await created(api)
+    changes: list[Any] = [
+        api.patch(where, json={"note": "new"}),
+        api.patch(where, json={"title": "new"}),
+        api.post(f"{where}/give", json={"name": "Ada"}),
+    ]
+    answers = await asyncio.gather(*changes)
+    assert {each.status_code for each in answers} == {200}
+    now = (await api.get(where, headers={"Cache-Control": "no-cache"})).json()
+    assert (now["note"], now["title"], now["owner"], now["sequence"]) == ("new", "new", "Ada", 4)
+
+
+async def test_a_key_belongs_to_the_caller_whom_the_program_knows(addresses: dict[str, str]) -> None:
+    key = {"Idempotency-Key": uuid4().hex}
+    async with httpx.AsyncClient(base_url=addresses["fastapi"], timeout=30) as api:
+        made = [
+            (await api.post("/tasks", json=TASK, headers=key | {"X-User": user})).json()["id"]
+            for user in ("ada", "grace", "ada")
+        ]
+    assert made[0] == made[2] != made[1]
+
+
+async def test_a_chunked_body_is_taken_where_the_server_puts_it_together(addresses: dict[str, str]) -> None:
+    async def chunks() -> AsyncIterator[bytes]:
+        yield b'{"title": "in'
+        yield b' two parts"}'
+
+    for face in ("fastapi", "asgi"):
+        async with httpx.AsyncClient(base_url=addresses[face], timeout=30) as api:
+            answer = await api.post("/tasks", content=chunks(), headers=JSON)
+            assert (answer.status_code, answer.json()["title"]) == (201, "in two parts")
+
+
+async def test_the_calls_stand_in_the_programs_own_description(addresses: dict[str, str]) -> None:
+    async with httpx.AsyncClient(base_url=addresses["fastapi"].removesuffix("/api"), timeout=30) as api:
+        paths = (await api.get("/openapi.json")).json()["paths"]
+    assert {path: sorted(calls) for path, calls in paths.items()} == {
+        "/api/tasks": ["get", "post"],
+        "/api/tasks/{id}": ["delete", "get", "patch"],
+        "/api/tasks/{id}/give": ["post"],
+        "/api/tasks/{id}/finish": ["post"],
+    }
+    create, patch = paths["/api/tasks"]["post"], paths["/api/tasks/{id}"]["patch"]
+    assert create["operationId"].startswith("create_office_task")
+    body = create["requestBody"]["content"]["application/json"]["schema"]
+    assert body["required"] == ["title"]
+    assert body["properties"]["place"]["anyOf"][0]["properties"].keys() == {"room", "floor"}
+    merged = patch["requestBody"]["content"]["application/merge-patch+json"]["schema"]
+    assert "required" not in merged
+    assert "required" not in merged["properties"]["place"]["anyOf"][0]
+    assert [each["name"] for each in patch["parameters"]] == ["id", "If-Match"]
+    assert {"201", "400", "413", "415", "422", "429", "503"} == create["responses"].keys()

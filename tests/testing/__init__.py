@@ -1,0 +1,1 @@
+"""The test kit that users get: each promise of it, seen from their side."""

@@ -1,0 +1,68 @@
+"""Each name of the kit has a docstring, and is in an example that runs."""
+
+import inspect
+import re
+import subprocess
+import sys
+import textwrap
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cosmos_outbox
+from cosmos_outbox import errors, testing
+from tests.testing import booking_calls, bookings
+from tests.testing.test_memory_elsewhere import asked, asking
+
+NEEDS_DEVSTACK = ("LocalAzure", "Program", "eventually")
+
+
+def example(name: str) -> str | None:
+    """What follows ``Example::`` in the docstring of a name."""
+    _, found, code = (inspect.getdoc(getattr(testing, name)) or "").partition("Example::\n")
+    return textwrap.dedent(code) if found else None
+
+
+EXAMPLES = {name: code for name in testing.__all__ if (code := example(name)) is not None}
+
+
+def test_every_name_is_told_of_and_is_in_an_example() -> None:
+    used = set(re.findall(r"\w+", " ".join(EXAMPLES.values())))
+    assert set(testing.__all__) <= used
+    for name in testing.__all__:
+        assert inspect.getdoc(getattr(testing, name))
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+async def test_an_example_runs(name: str, tmp_path: Path) -> None:
+    bookings.answers.clear()
+    there: dict[str, Any] = {each: getattr(cosmos_outbox, each) for each in cosmos_outbox.__all__}
+    there |= vars(errors) | {each: getattr(testing, each) for each in testing.__all__}
+    there |= vars(bookings) | {
+        "AsyncIterator": AsyncIterator, "pytest": pytest, "sys": sys, "tmp_path": tmp_path,
+        "app": booking_calls.app, "subscriber": asking, "subscribed": asked,
+        "SAYS_READY": "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(0)); "
+        "print('ready at http://127.0.0.1:1'); time.sleep(60)",
+    }  # fmt: skip
+    exec(compile(f"async def run():\n{textwrap.indent(EXAMPLES[name], '    ')}", name, "exec"), there)
+    await there["run"]()
+
+
+def test_without_devstack_one_line_says_what_to_install() -> None:
+    program = (
+        "import sys\n"
+        "sys.modules['devstack'] = None\n"
+        "from cosmos_outbox import testing\n"
+        "for name in testing.__all__:\n"
+        "    try:\n"
+        "        getattr(testing, name)\n"
+        "    except ImportError as error:\n"
+        "        print(name, error)\n"
+    )
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert told.stdout.splitlines() == [
+        f"{name} a local Azure needs devstack: pip install 'cosmos-outbox[testing]'"
+        for name in NEEDS_DEVSTACK
+    ]

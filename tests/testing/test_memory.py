@@ -1,0 +1,291 @@
+"""In a user's hands: stored with its events or not at all, and received as the deployed service receives."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from cosmos_outbox import Origin, Receipt, Service
+from cosmos_outbox.cosmos.store.container import Container
+from cosmos_outbox.errors import (
+    AggregateNotFound,
+    ConcurrentChange,
+    EffectAway,
+    EffectNotDone,
+    OutcomeUnknown,
+    PreconditionFailed,
+    Throttled,
+    Unavailable,
+)
+from cosmos_outbox.inbox.errors import StoreAway
+from cosmos_outbox.outbox.idempotency import KeyedRequest
+from cosmos_outbox.servicebus.message import CloudEvents, message_from_event
+from cosmos_outbox.testing import InMemory, Message, NotInMemory, in_memory, message
+from cosmos_outbox.testing.documents import MemoryContainer
+from cosmos_outbox.testing.messages import message_of
+from tests.testing import bookings
+from tests.testing.bookings import Booking, Row, board, mail, service
+
+ORIGIN = Origin("request-1")
+
+
+@pytest.fixture
+async def memory() -> AsyncIterator[InMemory]:
+    bookings.mailed.clear()
+    bookings.answers.clear()
+    async with in_memory(service) as made:
+        yield made
+
+
+async def booked(title: str = "A table") -> Receipt[Booking]:
+    return await service().aggregates.create(Booking.create(title), ORIGIN)
+
+
+async def resized(booking: Booking, seats: int, **more: Any) -> Receipt[Booking]:
+    return await service().aggregates.change(
+        Booking, booking.aggregate_id, lambda found: found.resize(seats), ORIGIN, **more
+    )
+
+
+def told(memory: InMemory) -> list[tuple[str, int | None]]:
+    return [(event.action, event.sequence) for event in memory.events]
+
+
+async def test_a_change_is_stored_with_its_events_in_order(memory: InMemory) -> None:
+    booking = (await booked()).aggregate
+    receipt = await resized(booking, 4)
+    assert told(memory) == [("BookingCreated", 1), ("SeatsChanged", 2)]
+    assert (memory.events[1].correlation_id, memory.events[1].data["seats"]) == ("request-1", 4)
+    found = await service().aggregates.read(Booking, booking.aggregate_id, ORIGIN)
+    assert (found.aggregate.state.seats, found.etag) == (4, receipt.etag)
+    document = memory.read(booking.aggregate_id, booking.aggregate_id)
+    assert document is not None
+    assert (document["type"], document["data"]["lastSequence"]) == ("booking", 2)
+
+
+async def test_a_change_that_the_aggregate_refuses_stores_nothing(memory: InMemory) -> None:
+    booking = (await booked()).aggregate
+    with pytest.raises(ValueError, match="a seat"):
+        await resized(booking, 0)
+    assert told(memory) == [("BookingCreated", 1)]
+
+
+async def test_a_pinned_version_that_is_stale_is_refused(memory: InMemory) -> None:
+    first = await booked()
+    await resized(first.aggregate, 2)
+    with pytest.raises(PreconditionFailed):
+        await resized(first.aggregate, 3, if_match={first.etag})
+    assert len(memory.events) == 2
+
+
+async def test_of_writers_at_once_each_change_is_stored(memory: InMemory) -> None:
+    booking = (await booked()).aggregate
+    await asyncio.gather(*[resized(booking, seats) for seats in (2, 3, 4)])
+    assert [event.sequence for event in memory.events] == [1, 2, 3, 4]
+
+
+async def test_what_is_deleted_is_gone_for_readers(memory: InMemory) -> None:
+    booking, other = (await booked()).aggregate, (await booked("Another")).aggregate
+    await service().aggregates.change(Booking, booking.aggregate_id, Booking.delete, ORIGIN)
+    with pytest.raises(AggregateNotFound):
+        await service().aggregates.read(Booking, booking.aggregate_id, ORIGIN, newest=True)
+    page = await service().aggregates.page(Booking, 10, None, ORIGIN)
+    assert [each.aggregate_id for each in page.items] == [other.aggregate_id]
+
+
+async def test_pages_go_on_from_their_tokens(memory: InMemory) -> None:
+    titles = {f"table {number}" for number in range(5)}
+    for title in titles:
+        await booked(title)
+    seen: list[str] = []
+    token = None
+    while len(seen) < 9:
+        page = await service().aggregates.page(Booking, 2, token, ORIGIN)
+        seen += [each.state.title for each in page.items]
+        if (token := page.continuation_token) is None:
+            break
+    assert sorted(seen) == sorted(titles)
+
+
+async def test_a_repetition_with_the_same_key_gets_the_first_answer(memory: InMemory) -> None:
+    def once(fingerprint: str) -> Any:
+        request = KeyedRequest("caller", "key-1", fingerprint)
+        return service().aggregates.create_once(
+            lambda booking_id: Booking.create("A table", booking_id=booking_id), request, ORIGIN
+        )
+
+    memory.faults.answer_lost()
+    with pytest.raises(OutcomeUnknown):
+        await once("digest")
+    receipt, replayed = await once("digest")
+    assert (replayed, told(memory)) == (True, [("BookingCreated", 1)])
+    assert receipt.aggregate.aggregate_id == memory.events[0].aggregate.id
+
+
+async def test_faults_come_when_they_are_asked_for(memory: InMemory) -> None:
+    memory.faults.throttled(retry_after_seconds=7)
+    with pytest.raises(Throttled) as caught:
+        await booked()
+    assert caught.value.retry_after_seconds == 7
+    memory.faults.unavailable()
+    with pytest.raises(Unavailable):
+        await service().check()
+    assert memory.events == []
+    memory.faults.answer_lost(stored=False)
+    with pytest.raises(OutcomeUnknown):
+        await booked()
+    assert memory.events == []
+    booking = (await booked()).aggregate
+    memory.faults.write_unavailable()
+    with pytest.raises(Unavailable):
+        await resized(booking, 2)
+    memory.faults.overtaken(2)
+    assert (await resized(booking, 3)).events == 1
+    memory.faults.overtaken(4)
+    with pytest.raises(ConcurrentChange):
+        await resized(booking, 4)
+    assert memory.faults.pending == 0
+    assert told(memory) == [("BookingCreated", 1), ("SeatsChanged", 2)]
+
+
+async def test_events_reach_read_model_and_effect_once_each(memory: InMemory) -> None:
+    booking = (await booked()).aggregate
+    await resized(booking, 4)
+    assert await memory.deliver() == []
+    assert await memory.deliver() == [], "there is nothing new"
+    entry = await memory.entry(board, booking.aggregate_id)
+    assert entry is not None
+    assert (entry.state, entry.last_sequence, entry.healed) == (Row(title="A table", seats=4), 2, 0)
+    page = await service().read_model(board).listing.page([], "title", 10, None)
+    assert [(each.id, each.state.seats) for each in page.items] == [(booking.aggregate_id, 4)]
+    assert bookings.mailed == [event.id for event in memory.events]
+
+
+async def test_twice_out_of_order_and_with_a_gap(memory: InMemory) -> None:
+    booking = (await booked()).aggregate
+    for seats in (2, 3):
+        await resized(booking, seats)
+    first, second, third = memory.events
+    await memory.deliver(first, first, third, to=mail)
+    assert bookings.mailed == [first.id], "the third waits for its turn"
+    await memory.deliver(second, third, to=mail)
+    assert bookings.mailed == [first.id, second.id, third.id]
+
+    await memory.deliver(first, third, second, to=board)
+    entry = await memory.entry(board, booking.aggregate_id)
+    assert entry is not None
+    assert (entry.state, entry.last_sequence) == (Row(title="A table", seats=3), 3)
+
+
+async def test_an_old_entry_that_lacks_an_event_is_healed_from_the_aggregate(memory: InMemory) -> None:
+    booking = (await booked()).aggregate
+    await memory.deliver()
+    for seats in (2, 3):
+        await resized(booking, seats)
+    await memory.deliver(memory.events[2])
+    entry = await memory.entry(board, booking.aggregate_id)
+    assert entry is not None
+    assert (entry.state, entry.last_sequence, entry.healed) == (Row(title="A table", seats=3), 3, 1)
+
+
+async def test_what_cannot_be_read_is_set_aside_with_its_reason(memory: InMemory) -> None:
+    [record] = await memory.deliver(Message(b"no JSON", {"aggregateType": "booking"}), to=board)
+    assert (record.state.value, "it is no JSON" in record.reason) == ("refused", True)
+    assert await memory.set_aside(mail) == []
+    assert await memory.deliver(Message(b"whatever", {"aggregateType": "another"})) == []
+
+
+async def test_an_effect_that_was_not_done_is_done_by_the_upkeep(memory: InMemory) -> None:
+    await booked()
+    bookings.answers.append(EffectNotDone("the mail service refuses"))
+    await memory.deliver()
+    assert bookings.mailed == []
+    memory.clock.pass_by(minutes=2)
+    await memory.upkeep()
+    assert bookings.mailed == [memory.events[0].id]
+
+
+async def test_while_the_service_of_an_effect_is_away_its_message_comes_again_and_nobody_waits(
+    memory: InMemory,
+) -> None:
+    await booked()
+    bookings.answers += [EffectAway("the mail service is away")] * 50
+    began = asyncio.get_running_loop().time()
+    with pytest.raises(StoreAway):
+        await memory.deliver(to=mail)
+    assert asyncio.get_running_loop().time() - began < 5, "the library waits 45 s, by the test's clock"
+    bookings.answers.clear()
+    await memory.deliver(to=mail)
+    assert bookings.mailed == [memory.events[0].id]
+
+
+async def test_the_tests_clock_begins_where_it_is_told() -> None:
+    noon = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    async with in_memory(service, now=noon) as memory:
+        booking = (await booked()).aggregate
+        document = memory.read(booking.aggregate_id, booking.aggregate_id)
+        assert document is not None
+        assert 0 <= document["_ts"] - noon.timestamp() < 60
+        await service().aggregates.change(Booking, booking.aggregate_id, Booking.delete, ORIGIN)
+        memory.clock.pass_by(days=40)
+        assert memory.read(booking.aggregate_id, booking.aggregate_id) is None, "tombstones expire"
+
+
+async def test_two_blocks_do_not_meet(memory: InMemory) -> None:
+    await booked()
+    async with in_memory(service) as other:
+        assert other.events == []
+        await booked()
+        assert len(other.events) == 1
+    assert len(memory.events) == 1
+    assert service() is memory.wired
+
+
+async def test_what_is_not_there_in_memory_says_so_and_where_it_is(memory: InMemory) -> None:
+    outbox = service().outbox
+    with pytest.raises(NotInMemory, match=r"the view of the relay .*LocalAzure"):
+        await outbox.observer.measure()
+    with pytest.raises(NotInMemory, match="LocalAzure"):
+        outbox.container("bookings")
+
+
+async def test_a_service_that_leaves_its_names_to_the_environment_needs_none_in_memory() -> None:
+    nameless = Service("bookings", [Booking])
+    async with in_memory(nameless, environment={"EVENT_TTL_SECONDS": "4000"}) as memory:
+        await nameless().aggregates.create(Booking.create("A table"), ORIGIN)
+        assert nameless().settings.event_ttl_seconds == 4000
+        [event] = [each for each in memory.documents if each["type"] == "domainEvent"]
+        assert event["ttl"] == 4000
+
+
+async def test_a_message_of_ones_own_is_read_as_that_of_the_relay(memory: InMemory) -> None:
+    booking = (await booked()).aggregate
+    await memory.deliver()
+    key = booking.aggregate_id
+    assert (
+        await memory.deliver(message(("booking", key), "SeatsChanged", 2, data={"seats": 9}), to=board) == []
+    )
+    entry = await memory.entry(board, key)
+    assert entry is not None
+    assert (entry.state, entry.last_sequence) == (Row(title="A table", seats=9), 2)
+
+
+async def test_a_delivered_event_has_the_body_and_properties_of_the_relays_message(memory: InMemory) -> None:
+    await booked()
+    [event] = memory.events
+    made = message_of(event)
+    sent = message_from_event(event, service=CloudEvents("/bookings"), partitioned=False)
+    assert (made.body, made.id) == (b"".join(sent.body), sent.message_id)
+    assert sent.application_properties is not None
+    for name, value in made.properties.items():
+        assert sent.application_properties[name] == value
+    assert made.properties.keys() == {"aggregateType", "cloudEvents_subject", "schemaVersion"}
+
+
+def test_no_call_of_a_container_reaches_out_of_memory() -> None:
+    """Each public method that could is the fake's own, or is made of those."""
+    made_of_others = {"read"}
+    own = {name for name, value in vars(Container).items() if callable(value) and not name.startswith("_")}
+    assert own - set(vars(MemoryContainer)) == made_of_others

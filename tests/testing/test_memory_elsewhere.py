@@ -1,0 +1,178 @@
+"""The other two kinds of service in memory: one with documents of its own, and one that only subscribes."""
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import pytest
+
+from cosmos_outbox import (
+    After,
+    EntryForm,
+    Event,
+    HttpApi,
+    Named,
+    Names,
+    NoSource,
+    Origin,
+    OwnContainer,
+    OwnDocuments,
+    Service,
+    SqliteFile,
+    SubscriberService,
+    TolerantReader,
+)
+from cosmos_outbox.errors import AlreadyExists, PreconditionFailed, Throttled
+from cosmos_outbox.testing import InMemory, in_memory, message
+from tests.testing.bookings import Row, project, row_of
+
+ORIGIN = Origin("request-1")
+tenants = Service(
+    "tenants",
+    names=Names(database="d", container="bookings", topic="booking-events"),
+    own=OwnContainer(["/tenantId", "/bookingId"], {"booking": "/lastSequence"}),
+)
+KEY = ["acme", "b-1"]
+NEW = {"id": "b-1", "tenantId": "acme", "bookingId": "b-1", "type": "booking", "seats": 1}
+
+
+@pytest.fixture
+async def memory() -> AsyncIterator[InMemory]:
+    async with in_memory(tenants) as made:
+        yield made
+
+
+async def book() -> str | None:
+    async with tenants().outbox.transaction(KEY, origin=ORIGIN) as tx:
+        tx.create(NEW)
+        tx.event("BookingMade", of=("booking", "b-1"), data={"seats": 1})
+    return tx.etag("b-1")
+
+
+async def moved_with_a_note(etag: str) -> None:
+    async with tenants().outbox.transaction(KEY) as tx:
+        tx.create({**NEW, "id": "note-1", "type": "note"})
+        tx.replace({**NEW, "lastSequence": 1}, if_match=etag)
+        tx.event("BookingMoved", of=("booking", "b-1"))
+
+
+async def test_documents_and_events_of_ones_own_are_stored_together(memory: InMemory) -> None:
+    etag = await book()
+    stored = memory.read("b-1", KEY)
+    assert stored is not None
+    assert (stored["_etag"], stored["seats"], stored["lastSequence"]) == (etag, 1, 1)
+    async with tenants().outbox.transaction(KEY) as tx:
+        tx.replace(stored | {"seats": 2}, if_match=stored["_etag"])
+        tx.event("BookingMoved", of=("booking", "b-1"))
+    assert [(event.action, event.sequence) for event in memory.events] == [
+        ("BookingMade", 1),
+        ("BookingMoved", 2),
+    ]
+    assert memory.events[0].correlation_id == "request-1"
+
+
+async def test_a_transaction_is_refused_whole(memory: InMemory) -> None:
+    etag = await book()
+    with pytest.raises(AlreadyExists):
+        await book()
+    stored = memory.put({**NEW, "seats": 7, "lastSequence": 1})
+    assert stored != etag
+    with pytest.raises(PreconditionFailed):
+        await moved_with_a_note(str(etag))
+    assert memory.read("note-1", KEY) is None
+    memory.faults.throttled()
+    with pytest.raises(Throttled):
+        async with tenants().outbox.transaction(KEY) as tx:
+            tx.upsert({**NEW, "id": "note-1", "type": "note"})
+    assert [event.sequence for event in memory.events] == [1]
+
+
+class Seats(TolerantReader):
+    """What the board of trips shows."""
+
+    seats: int
+
+
+def seats_after(entry: Seats, event: Event) -> After[Seats] | None:
+    return After(Seats(seats=event.data["seats"])) if "seats" in event.data else None
+
+
+BOARD = tenants.read_model(
+    "trip-board",
+    of="booking",
+    form=EntryForm(Seats, search={}, sorted_by=[]),
+    state_of=Seats.model_validate,
+    project=seats_after,
+    source=OwnDocuments({"/type": "booking"}, id="/bookingId"),
+)
+
+
+async def test_a_read_model_of_documents_of_ones_own_is_healed_from_them(memory: InMemory) -> None:
+    etag = await book()
+    async with tenants().outbox.transaction(KEY) as tx:
+        tx.replace({**NEW, "seats": 4, "lastSequence": 1}, if_match=str(etag))
+        tx.event("BookingGrown", of=("booking", "b-1"), data={"by": 3})
+    [made, grown] = memory.events
+    assert await memory.deliver(grown) == []
+    entry = await memory.entry(BOARD, "b-1")
+    assert entry is not None
+    assert (entry.state, entry.last_sequence) == (Seats(seats=4), 2)
+    assert await memory.deliver(made) == []
+    assert await memory.entry(BOARD, "b-1") == entry
+
+
+FORM = EntryForm(Row, search={"title": lambda row: row.title}, sorted_by=["title"])
+STORE = SqliteFile(Named("BOARD_FILE"))
+api = HttpApi(Named("BOOKINGS_API"), row_of, answers_newest=True)
+asking = SubscriberService("asking", STORE)
+asked = asking.read_model("asked", of="booking", form=FORM, project=project, source=api)
+
+
+def first(event: Event) -> Row:
+    return row_of(event.data)
+
+
+def every(row: Row, event: Event) -> After[Row]:
+    return project(row, event) or After(row)
+
+
+blind = SubscriberService("blind", STORE)
+alone = blind.read_model("alone", of="booking", form=FORM, project=every, source=NoSource(first))
+
+
+def moved(sequence: int, seats: int) -> Any:
+    return message(("booking", "7"), "SeatsChanged", sequence, data={"seats": seats})
+
+
+def shown(seats: int, sequence: int) -> Mapping[str, Any]:
+    return {"title": "A table", "seats": seats, "sequence": sequence}
+
+
+async def test_a_subscriber_asks_its_publisher_for_what_it_missed() -> None:
+    async with in_memory(asking) as memory:
+        memory.publisher["7"] = shown(1, 1)
+        await memory.deliver(message(("booking", "7"), "BookingCreated", 1, data={"title": "A table"}))
+        memory.publisher["7"] = shown(3, 3)
+        assert await memory.deliver(moved(3, 3)) == []
+        entry = await memory.entry(asked, "7")
+        assert entry is not None
+        assert (entry.state, entry.last_sequence, entry.healed) == (Row(title="A table", seats=3), 3, 1)
+        page = await asking().read_model(asked).listing.page([], "title", 10, None)
+        assert [each.sequence for each in page.items] == [3]
+        del memory.publisher["7"]
+        await memory.deliver(moved(5, 5))
+        entry = await memory.entry(asked, "7")
+        assert entry is not None
+        assert entry.deleted
+
+
+async def test_a_subscriber_that_may_ask_nobody_waits_for_what_it_missed() -> None:
+    created = message(("booking", "7"), "BookingCreated", 1, data={"title": "A table", "seats": 1})
+    async with in_memory(blind) as memory:
+        [record] = await memory.deliver(moved(2, 2))
+        assert "publish the events of that time again" in record.reason
+        assert await memory.deliver(created) == []
+        await memory.upkeep()
+        assert await memory.set_aside() == []
+        entry = await memory.entry(alone, "7")
+        assert entry is not None
+        assert (entry.state, entry.last_sequence) == (Row(title="A table", seats=2), 2)

@@ -1,0 +1,149 @@
+"""A declaration that cannot work is refused when it is made, and what it leaves out has one meaning."""
+
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from cosmos_outbox import WireModel
+from cosmos_outbox.http import Action, Resource
+from cosmos_outbox.http.answering import status_of
+from cosmos_outbox.http.asgi import AsgiApp, received
+from cosmos_outbox.http.calls import calls
+from cosmos_outbox.http.message import Answer, Headers
+from cosmos_outbox.http.openapi import operation
+from tests.support.tasks import Details, Owner, Place, Task, service, tasks
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+TASK = Task.create(
+    Details(title="Water the plants", place=Place(room="Hall")),
+    at=NOON,
+    id=UUID("0f8fad5b-d9cb-469f-a165-70867728950e"),
+)
+
+
+class Other(WireModel):
+    colour: str
+
+
+class InRegions(Task):
+    partition_key = "a-region"
+
+
+@pytest.mark.parametrize(
+    ("declared", "told"),
+    [
+        ({"path": "/tasks"}, "without a slash before it"),
+        ({"path": "tasks/"}, "without a slash before it"),
+        ({"kind": InRegions}, "write its calls by hand"),
+        ({"new": None}, "declare new"),
+        ({"create": lambda details: TASK}, r"create of tasks is called with \(aggregate, id=..., at=...\)"),
+        ({"change": Task.delete}, r"change of tasks is called with \(aggregate, body, at=...\)"),
+        ({"delete": Task.revise}, r"delete of tasks is called with \(aggregate, at=...\)"),
+        ({"new": Other}, "Other has colour, and the state has not: declare details"),
+        (
+            {"actions": [Action("give", Task.finish), Action("give", Task.delete)]},
+            "two actions have one name",
+        ),
+    ],
+)
+def test_a_declaration_that_cannot_work_is_refused(declared: dict[str, Any], told: str) -> None:
+    whole: dict[str, Any] = {
+        "path": "tasks", "kind": Task, "new": Details, "create": Task.create, "change": Task.revise,
+        "delete": Task.delete,
+    }  # fmt: skip
+    with pytest.raises(TypeError, match=told):
+        Resource(**whole | declared)
+
+
+@pytest.mark.parametrize(
+    ("name", "run", "body"),
+    [
+        ("Give", Task.finish, None),
+        ("a/b", Task.finish, None),
+        ("give", Task.give, None),
+        ("end", Task.finish, Owner),
+    ],
+)
+def test_an_action_that_cannot_work_is_refused(name: str, run: Any, body: Any) -> None:
+    with pytest.raises(TypeError):
+        Action(name, run, body=body)
+
+
+def test_callers_see_the_state_with_its_sequence_and_not_what_only_the_service_needs() -> None:
+    shown = tasks.shown(TASK)
+    assert shown == {
+        "id": "0f8fad5b-d9cb-469f-a165-70867728950e", "title": "Water the plants", "note": None,
+        "place": {"room": "Hall", "floor": None}, "owner": None, "createdAt": "2026-03-01T12:00:00Z",
+        "doneAt": None, "sequence": 0,
+    }  # fmt: skip
+
+
+def test_what_a_patch_is_applied_to_is_read_from_the_state_whatever_its_rules_are_today() -> None:
+    state = TASK.state.model_copy(update={"title": "x" * 101})
+    assert tasks.current(Task.load(state)).title == "x" * 101
+
+
+def test_a_call_that_is_not_declared_is_not_there() -> None:
+    only_read: Resource[Task, Details] = Resource("tasks", Task)
+    assert [(call.name, call.method, call.route) for call in calls(service, [only_read])] == [
+        ("list_tasks", "GET", "tasks"),
+        ("get_office_task", "GET", "tasks/{id}"),
+    ]
+
+
+def test_each_call_has_a_name_of_its_own_that_sorts_before_the_catch_all() -> None:
+    names = [call.name for call in calls(service, [tasks])]
+    assert names == [
+        "create_office_task", "list_tasks", "get_office_task", "patch_office_task", "delete_office_task",
+        "post_office_task_give", "post_office_task_finish",
+    ]  # fmt: skip
+    assert max(names) < "unrouted"
+
+
+def test_an_error_counts_before_its_base_in_whatever_order_they_are_declared() -> None:
+    assert [kind for kind, _, _ in status_of({Exception: 422, ValueError: 409, UnicodeError: 400})] == [
+        UnicodeError, ValueError, Exception
+    ]  # fmt: skip
+
+
+def test_a_model_that_holds_itself_is_described_to_its_first_turn() -> None:
+    class Tree(WireModel):
+        children: tuple["Tree", ...] = ()
+
+    forest: Resource[Task, Tree] = Resource("trees", Task, new=Tree, create=lambda details, *, id, at: TASK)  # noqa: A006 - its id
+    [create, *_] = calls(service, [forest])
+    schema = operation(create)["requestBody"]["content"]["application/json"]["schema"]
+    assert schema["properties"]["children"]["items"] == {}
+
+
+def test_a_header_is_found_in_any_case_and_of_two_the_later_counts() -> None:
+    headers = Headers({"ETag": "1", "allow": "GET"}, {"etag": "2"})
+    assert (headers["ETAG"], headers.get("Allow"), len(headers)) == ("2", "GET", 2)
+    assert "If-Match" not in headers
+    assert Answer(200, headers={"A": "1"}).with_headers({"a": "2"}).headers["A"] == "2"
+
+
+def test_a_header_that_came_twice_has_both_values_and_one_of_the_connection_is_left_out() -> None:
+    sent = [(b"If-Match", b'"1"'), (b"if-match", b'"2"'), (b"transfer-encoding", b"chunked")]
+    scope = {"method": "GET", "path": "/täsks", "query_string": b"a=1", "headers": sent}
+    request = received(scope, {"id": "7"}, b"")
+    assert dict(request.headers) == {"if-match": '"1", "2"'}
+    assert (request.url, request.route) == ("/t%C3%A4sks?a=1", {"id": "7"})
+
+
+async def test_who_goes_before_the_request_has_come_gets_no_answer_and_changes_nothing() -> None:
+    sent: list[Any] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": "/tasks", "headers": []}
+    await AsgiApp(calls(service, [tasks]))(scope, receive, send)
+    assert sent == []
+    with pytest.raises(NotImplementedError, match="not websocket"):
+        await AsgiApp([])({"type": "websocket"}, receive, send)
