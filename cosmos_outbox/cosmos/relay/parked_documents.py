@@ -89,7 +89,7 @@ class ParkedDocuments:
 
     def has_document(self, item: Item) -> bool:
         """Whether there is more of the document in the item than where it is."""
-        return set(item["document"]) > set(place_of(item["document"], self.events.paths))
+        return bool(set(item["document"]) - set(place_of(item["document"], self.events.paths)))
 
     def event(self, item: Item, marker: Marker | None) -> ParkedEvent:
         """The parked event in an item that was read; ``marker``: its aggregate's, if it is known."""
