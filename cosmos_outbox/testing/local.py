@@ -63,17 +63,18 @@ class Program(Process):
     ) -> None:
         super().__init__(name, log, command, environment, folder)
         self._ready = ready
-        self._starts = 0
+        self._begins = 0
+        """Where in the log the newest start begins."""
 
     def start(self) -> Self:
         """Start it and wait until it is ready. Raises AssertionError with its log when it does not get so far."""
-        self._starts += 1
+        self._begins = self.log.stat().st_size if self.log.exists() else 0
         return super().start()
 
     def wait_until_ready(self, process: "Begun") -> None:
         """Until the newest start has said so."""
         deadline = time.monotonic() + READY_WITHIN_SECONDS
-        while self._ready is not None and len(self._said(self._ready)) < self._starts:
+        while self._ready is not None and not self._said(self._ready):
             assert process.poll() is None, f"{self.name} has ended:\n{self.log.read_text()}"
             assert time.monotonic() < deadline, f"{self.name} is not ready:\n{self.log.read_text()}"
             time.sleep(_POLL_SECONDS)
@@ -85,7 +86,9 @@ class Program(Process):
         return self._said(self._ready)[-1]
 
     def _said(self, pattern: str) -> list[str]:
-        return [found[found.lastindex or 0] for found in re.finditer(pattern, self.log.read_text())]
+        """In whole lines alone: an address may be written in two parts, and a killed process leaves half a line."""
+        whole = self.log.read_bytes()[self._begins :].rpartition(b"\n")[0].decode(errors="replace")
+        return [found[found.lastindex or 0] for found in re.finditer(pattern, whole)]
 
 
 class LocalAzure(Stack):
@@ -136,7 +139,7 @@ class LocalAzure(Stack):
     ) -> Program:  # fmt: skip
         """Start a process with the settings of the services; it ends with the block.
 
-        ``ready``: a pattern that its log has once for each start, when it is ready. Its log is called ``name``.
+        ``ready``: a pattern that a line of its log has at each start, when it is ready. Its log is called ``name``.
         """
         called = name or f"program-{len(self._started)}"
         return self.add(
