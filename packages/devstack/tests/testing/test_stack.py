@@ -12,6 +12,7 @@ import pytest
 from azure.cosmos.aio import CosmosClient
 
 from devstack.testing import Process, Service, Stack, eventually
+from devstack.testing.process import Begun
 from devstack.testing.processes import alive_with, is_alive
 from supervisor.shop import SHOP
 
@@ -125,3 +126,20 @@ def test_services_end_with_the_process_that_began_them(tmp_path: Path) -> None:
 def test_before_an_app_runs_there_is_no_host(stack: Stack) -> None:
     with pytest.raises(AssertionError, match="the stack runs no app: call run"):
         _ = stack.functions
+
+
+class NotToldYet(Service):
+    """Its end is known when it is waited for, and not before."""
+
+    def wait_until_ready(self, process: Begun) -> None:
+        process.wait()
+        process.poll = lambda: None  # type: ignore[method-assign]
+        super().wait_until_ready(process)
+
+
+def test_what_ends_while_it_is_being_ended_has_ended(tmp_path: Path) -> None:
+    """What was forked is collected by another process, which tells its end later: by then its id is nobody's."""
+    service = NotToldYet("cosmos", tmp_path / "cosmos", "--no-such-option")
+    with pytest.raises(AssertionError, match=r"cosmos did not become ready:\n(.*\n)*.*--no-such-option"):
+        service.start()
+    assert not service.is_running

@@ -3,6 +3,7 @@
 Its standard input is a pipe of ours: a process that watches it ends when the test's own process does.
 """
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -108,14 +109,18 @@ class Process:
         if process is None:
             return 0
         if process.poll() is None:
-            if number is signal.SIGKILL:
-                os.killpg(process.pid, number)
-            else:
-                process.send_signal(number)
+            with contextlib.suppress(
+                ProcessLookupError
+            ):  # it ended just now, and who waits for it is told next
+                if number is signal.SIGKILL:
+                    os.killpg(process.pid, number)
+                else:
+                    process.send_signal(number)
         try:
             return process.wait(ENDS_WITHIN_SECONDS)
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             raise AssertionError(
                 f"{self.name} did not end within {ENDS_WITHIN_SECONDS:g} s of {number.name}; see {self.log}"
