@@ -18,8 +18,6 @@ from cosmos_outbox.operations.views import effects
 from cosmos_outbox.operations.views.names import PathNames
 from cosmos_outbox.wiring.located import AnyWired
 
-_AT_ONCE = 100
-
 
 def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ) -> int:
     """List the effects or show one, and return the exit code."""
@@ -43,7 +41,7 @@ async def _tell(wired: AnyWired, arguments: Namespace) -> int:
     subscribers, effect_id = which(wired, arguments.which)
     named = operating.names(wired.service)
     if effect_id is not None:
-        operator = await of_effect(wired, effect_id)
+        operator = await of_effect(wired, effect_id, subscribers)
         say_json(effects.shown(await operator.show(effect_id), named))
         return DONE
     operators = {
@@ -68,14 +66,11 @@ async def _tell(wired: AnyWired, arguments: Namespace) -> int:
 
 
 async def _list(operator: EffectOperator, named: Sequence[PathNames]) -> Sequence[Mapping[str, Any]]:
-    items: list[Mapping[str, Any]] = []
-    token = None
-    while True:
-        page = await operator.page(_AT_ONCE, token)
-        items += effects.listed(page, named)["items"]
-        token = page.continuation_token
-        if token is None:
-            return items
+    return [
+        item
+        async for page in operating.all_pages(operator.page)
+        for item in effects.listed(page, named)["items"]
+    ]
 
 
 def _line(item: Mapping[str, Any]) -> str:
@@ -84,18 +79,22 @@ def _line(item: Mapping[str, Any]) -> str:
     return f"{item['id']}  {item['state']}  {of}, for {in_words(item['ageSeconds'])}: {why}"
 
 
-async def of_effect(wired: AnyWired, effect_id: str) -> EffectOperator:
-    """The work on the effects of that subscriber which has this open one. Raises CannotDo, NotSetAside, StoreAway."""
+async def of_effect(wired: AnyWired, effect_id: str, subscribers: Sequence[str] = ()) -> EffectOperator:
+    """The work on the effects of that subscriber which has this open one: of these only, or of any.
+
+    Raises CannotDo, NotSetAside, StoreAway.
+    """
     if not operating.is_id(effect_id):
         raise CannotDo(f"no effect has the id {effect_id!r}: take an id from cosmos-outbox effects")
-    for each in wired.subscriptions.values():
-        if each.effects is None:
+    for name in subscribers or wired.subscriptions:
+        operator = wired.subscriptions[name].effects
+        if operator is None:
             continue
         try:
-            await each.effects.show(effect_id)
+            await operator.show(effect_id)
         except NotSetAside:
             continue
-        return each.effects
+        return operator
     raise NotSetAside(
         f"no open effect has the id {effect_id}: it is over, or take an id from cosmos-outbox effects"
     )

@@ -12,8 +12,8 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
 from cosmos_outbox.cli import told
 from cosmos_outbox.inbox.errors import InboxError, StoreAway
@@ -27,6 +27,7 @@ DONE, ATTENTION, UNUSABLE = 0, 1, 2
 
 EXIT_CODES = "Exit code 0: {done}, 1: {attention}, 2: a setting is wrong, or the store is away."
 
+_AT_ONCE = 100
 _ID = re.compile(r"[0-9a-f]{32}")
 
 names = operator_names
@@ -121,6 +122,28 @@ def say(line: str) -> None:
 def say_json(view: Mapping[str, Any]) -> None:
     """What the command tells, for programs: the JSON of the operators' calls."""
     print(json.dumps(view, indent=2), flush=True)
+
+
+class Paged(Protocol):
+    """A page of a list."""
+
+    @property
+    def continuation_token(self) -> str | None:
+        """Of the next page; None: this is the last."""
+
+
+P = TypeVar("P", bound=Paged)
+
+
+async def all_pages(page: Callable[[int, str | None], Awaitable[P]]) -> AsyncIterator[P]:
+    """Each page of a list, from the first to the last. ``page`` is told a size and the token of the page before."""
+    token: str | None = None
+    while True:
+        got = await page(_AT_ONCE, token)
+        yield got
+        token = got.continuation_token
+        if token is None:
+            return
 
 
 def aggregate(service: Service, kind: str, name: str) -> AggregateKey:

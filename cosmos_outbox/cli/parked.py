@@ -7,14 +7,13 @@ cosmos-outbox replay TYPE ID
 import os
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from cosmos_outbox.cli import operating
 from cosmos_outbox.cli.operating import ATTENTION, DONE, CannotDo, say, say_json
 from cosmos_outbox.operations.views import parked
 from cosmos_outbox.wiring.service import Wired
-
-_AT_ONCE = 100
 
 
 def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ) -> int:
@@ -60,15 +59,11 @@ def parking_id(text: str) -> str:
 async def _list(wired: Wired, *, discarded: bool) -> Mapping[str, Any]:
     """All pages in one, as the call over HTTP tells a page."""
     parking, named = wired.outbox.parking, operating.names(wired.service)
-    items: list[Any] = []
-    token = None
-    while True:
-        page = await parking.page(_AT_ONCE, token, discarded=discarded)
-        view = parked.listed(page, named, parking.max_age_seconds)
-        items += view["items"]
-        token = page.continuation_token
-        if token is None:
-            return {**view, "items": items}
+    views = [
+        parked.listed(page, named, parking.max_age_seconds)
+        async for page in operating.all_pages(partial(parking.page, discarded=discarded))
+    ]
+    return {**views[-1], "items": [item for view in views for item in view["items"]]}
 
 
 def _line(item: Mapping[str, Any]) -> str:

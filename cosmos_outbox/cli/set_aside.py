@@ -15,8 +15,6 @@ from cosmos_outbox.inbox.retrier import Retrier
 from cosmos_outbox.operations.views import set_aside
 from cosmos_outbox.wiring.located import AnyWired
 
-_AT_ONCE = 100
-
 
 def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] = os.environ) -> int:
     """List the records or show one, and return the exit code."""
@@ -90,14 +88,11 @@ async def of_record(wired: AnyWired, record_id: str, subscribers: Sequence[str] 
 
 async def _list(wired: AnyWired, name: str) -> Sequence[Mapping[str, Any]]:
     retrier, named = wired.subscriptions[name].subscriber.retrier, operating.names(wired.service)
-    items: list[Mapping[str, Any]] = []
-    token = None
-    while True:
-        page = await retrier.page(_AT_ONCE, token)
-        items += set_aside.listed(page, named)["items"]
-        token = page.continuation_token
-        if token is None:
-            return items
+    return [
+        item
+        async for page in operating.all_pages(retrier.page)
+        for item in set_aside.listed(page, named)["items"]
+    ]
 
 
 def _line(item: Mapping[str, Any]) -> str:

@@ -33,7 +33,7 @@ class Kept(Enum):
     WAITS = "waits already"
 
 
-class Elsewhere(Enum):
+class NotNow(Enum):
     """Why nothing can be done now."""
 
     ELSEWHERE = "its effect is running, or its process died"
@@ -67,9 +67,7 @@ class EffectCall:
     """An operator wants the event to be run, however old it is."""
 
 
-def decide(
-    seen: SeenMark, event: Event, rules: EffectRules, call: EffectCall
-) -> Kept | Elsewhere | MarkChange:
+def decide(seen: SeenMark, event: Event, rules: EffectRules, call: EffectCall) -> Kept | NotNow | MarkChange:
     """What an event means for what is known."""
     old = not call.asked and event.age(call.now) >= rules.events_come_for  # too-old
     known = _known(seen, event, rules, call.now)
@@ -92,7 +90,7 @@ def decide(
 
 def _known(
     seen: SeenMark, event: Event, rules: EffectRules, now: datetime
-) -> Kept | Elsewhere | MarkChange | None:
+) -> Kept | NotNow | MarkChange | None:
     """What is known of the event already; None: it may be run, or run again."""
     marker, mark = seen.marker, seen.mark
     if mark is not None and mark.state.is_over:
@@ -102,7 +100,7 @@ def _known(
             finished(marker, mark, MarkState.DISCARDED, now, "its place is passed") if mark else Kept.PASSED
         )
     if mark is not None and mark.state is MarkState.STARTED and is_young(mark, rules, now):
-        return Elsewhere.ELSEWHERE  # young-runs
+        return NotNow.ELSEWHERE  # young-runs
     return None
 
 

@@ -22,9 +22,9 @@ from cosmos_outbox.inbox import telemetry
 from cosmos_outbox.inbox.effect import EffectMarker, EffectRules, Mark, MarkState, SeenMark, Unsure
 from cosmos_outbox.inbox.effect_decision import (
     EffectCall,
-    Elsewhere,
     Kept,
     MarkChange,
+    NotNow,
     Step,
     decide,
     failed,
@@ -125,7 +125,7 @@ class EffectInbox:
             if (record := self.owed.of(event, seen)) is not None:  # owed-record
                 return await self._record_outcome(event, seen, record)
             decision = decide(seen, event, self.rules, EffectCall(self.clock(), by, asked))
-            if isinstance(decision, Elsewhere):
+            if isinstance(decision, NotNow):
                 if not fenced:
                     fenced = True
                     continue  # running-fenced

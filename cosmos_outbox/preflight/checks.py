@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from cosmos_outbox.cosmos.inbox.store import CosmosDatabase
 from cosmos_outbox.cosmos.upkeep.inspection import CosmosInspection
 from cosmos_outbox.outbox.unit_of_work import Clock, utc_now
-from cosmos_outbox.preflight import cosmos_rules, servicebus_rules
+from cosmos_outbox.preflight import containers, cosmos_rules, servicebus_rules
 from cosmos_outbox.preflight.report import Finding, ok, unknown, wrong
 from cosmos_outbox.servicebus.inspection import ServiceBusInspection, TopicState
 from cosmos_outbox.settings.connections import Connection
@@ -32,7 +32,7 @@ class Cosmos:
 
     connection: Connection
     database: str
-    needed: tuple[cosmos_rules.Needed, ...]
+    needed: tuple[containers.Needed, ...]
 
 
 @dataclass(frozen=True)
@@ -139,12 +139,12 @@ def plan_for(service: AnyService, values: Mapping[str, str], **others: Any) -> P
     """What is to be checked of a service with these settings. Raises Misconfigured."""
     if isinstance(service, Service):
         settings = service.settings(values)
-        needed = cosmos_rules.needed(settings, service)
+        needed = containers.needed(settings, service)
         return Plan(settings, service, Cosmos(settings.cosmos, settings.cosmos_database, needed), **others)
     cosmos = None
     if isinstance(service.store, CosmosDatabase):
         names = service.store.names(values)
-        needed = cosmos_rules.needed_by_subscriber(names, service)
+        needed = containers.needed_by_subscriber(names, service)
         cosmos = Cosmos(names.connection, names.database, needed)
     return Plan(service.settings(values), service, cosmos, **others)
 
@@ -174,7 +174,7 @@ async def _cosmos(plan: Plan, credential: Credential | None, clock: Clock) -> li
 
 
 async def _container(
-    plan: Plan, cosmos: Cosmos, inspection: CosmosInspection, need: cosmos_rules.Needed
+    plan: Plan, cosmos: Cosmos, inspection: CosmosInspection, need: containers.Needed
 ) -> list[Finding]:
     try:
         state = await inspection.container(need.name)

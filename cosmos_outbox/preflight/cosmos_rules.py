@@ -1,22 +1,13 @@
 """The rules for the containers: events are stored, forwarded and applied once in order, a key is claimed once."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 
-from cosmos_outbox.cosmos.inbox.store import CosmosNames
 from cosmos_outbox.cosmos.store.account import Account
-from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY, PartitionKeyPaths
 from cosmos_outbox.cosmos.upkeep.inspection import ContainerState
-from cosmos_outbox.inbox.form import EntryForm
+from cosmos_outbox.preflight.containers import Needed
 from cosmos_outbox.preflight.indexing import covers, covers_everything
 from cosmos_outbox.preflight.report import Finding, ok, unknown, warning, written, wrong
-from cosmos_outbox.settings.environment import Settings
-from cosmos_outbox.settings.names import named_after
-from cosmos_outbox.settings.own_container import OwnContainer
-from cosmos_outbox.wiring.service import Service, Subscriber
-from cosmos_outbox.wiring.subscribing import ForeignReadModel, SubscriberService
 
 CLOCK_TOLERANCE = timedelta(minutes=5)
 """Cosmos DB refuses a signature that is 15 minutes old; validators of tokens usually allow 5 minutes."""
@@ -24,157 +15,6 @@ CLOCK_TOLERANCE = timedelta(minutes=5)
 _STRONG_ENOUGH = {"Session", "BoundedStaleness", "Strong"}
 """With the stronger two a read in the region of the writes is never old
 (https://learn.microsoft.com/azure/cosmos-db/consistency-levels)."""
-
-
-@dataclass(frozen=True)
-class Needed:
-    """A container that the app needs, with the properties that it must have."""
-
-    name: str
-    setting: str
-    """The setting that names the container."""
-    paths: PartitionKeyPaths
-    ttl_needed: bool
-    """Some items must expire; without a default TTL of the container the service ignores an item's own TTL."""
-    items_say_their_ttl: bool
-    """Every item has a TTL of its own, so a default TTL does no harm."""
-    queried: tuple[str, ...]
-    """The properties in queries, besides the id."""
-    composite: tuple[tuple[str, ...], ...] = ()
-    """The properties, ascending, of each ORDER BY over several."""
-    own: OwnContainer | None = None
-    """The team's declaration, when the container holds documents of a team's own."""
-
-    @property
-    def partition_key(self) -> str | list[str]:
-        """The path of its partition key; of a hierarchical one the list of its paths."""
-        paths = [*self.paths.paths]
-        return paths if len(paths) > 1 else paths[0]
-
-    @property
-    def subject(self) -> str:
-        return f"container {self.name}"
-
-
-def needed(settings: Settings, service: Service) -> tuple[Needed, ...]:
-    """The containers under the names that the settings give them, as the service queries them."""
-    return (
-        _feed(settings, service),
-        Needed(
-            settings.cosmos_lease_container,
-            "COSMOS_LEASE_CONTAINER",
-            PartitionKeyPaths(("/id",)),
-            ttl_needed=False,
-            items_say_their_ttl=False,
-            queried=(),
-        ),
-        Needed(
-            settings.cosmos_parked_container,
-            "COSMOS_PARKED_CONTAINER",
-            PARTITION_KEY,
-            ttl_needed=True,
-            items_say_their_ttl=False,
-            queried=("/type", "/aggregateType", "/aggregateId", "/position", "/parkedAt"),
-        ),
-        *_of_calls_and_messages(settings, service),
-        *(_subscriber(settings, each) for each in service.subscribers),
-    )
-
-
-def _of_calls_and_messages(settings: Settings, service: Service) -> Iterator[Needed]:
-    """A service of a team's own documents claims no keys, and sets aside nothing unless it subscribes."""
-    if service.own is None:
-        yield Needed(
-            settings.cosmos_claim_container,
-            "COSMOS_CLAIM_CONTAINER",
-            PARTITION_KEY,
-            ttl_needed=True,
-            items_say_their_ttl=True,
-            queried=(),
-        )
-    if service.own is None or service.subscribers:
-        yield _set_aside(settings.cosmos_set_aside_container)
-
-
-def needed_by_subscriber(names: CosmosNames, service: SubscriberService) -> tuple[Needed, ...]:
-    """The containers of a service that only subscribes, in the database of its own."""
-    return (
-        _set_aside(names.set_aside),
-        *(
-            _kept(
-                names.container(each.name),
-                named_after(each.name, "CONTAINER").setting,
-                each.form if isinstance(each, ForeignReadModel) else None,
-            )
-            for each in service.subscribers
-        ),
-    )
-
-
-def _set_aside(container: str) -> Needed:
-    return Needed(
-        container,
-        "COSMOS_SET_ASIDE_CONTAINER",
-        PARTITION_KEY,
-        ttl_needed=True,
-        items_say_their_ttl=True,
-        queried=("/state", "/setAsideAt", "/triedAt", "/aggregateType", "/aggregateId"),
-    )
-
-
-def _feed(settings: Settings, service: Service) -> Needed:
-    own = service.own
-    return Needed(
-        settings.cosmos_container,
-        "COSMOS_CONTAINER",
-        service.paths,
-        ttl_needed=True,
-        items_say_their_ttl=own is None,
-        queried=("/type", "/data/deleted") if own is None else _queried_beside_events(service),
-        own=own,
-    )
-
-
-def _queried_beside_events(service: Service) -> tuple[str, ...]:
-    found = [
-        path
-        for each in service.subscribers
-        if each.form is not None and each.documents is not None
-        for path in (each.documents.id, *each.documents.where)
-        if path != "/id"
-    ]
-    return tuple(dict.fromkeys(("/type", "/aggregateType", "/aggregateId", *found)))
-
-
-def _subscriber(settings: Settings, of: Subscriber) -> Needed:
-    return _kept(settings.name(of.container), of.container.setting, of.form)
-
-
-def _kept(container: str, setting: str, form: EntryForm[Any] | None) -> Needed:
-    """The container of a subscriber: by what it is queried follows from its form; None: it has effects."""
-    if form is None:
-        queried: tuple[str, ...] = (
-            "/subscriber",
-            "/waiting",
-            "/holds",
-            "/place",
-            "/state",
-            "/at",
-            "/effectId",
-        )
-        composite: tuple[tuple[str, ...], ...] = ()
-    else:
-        queried = ("/deleted", *(f"/search/{name}" for name in form.search))
-        composite = tuple((f"/search/{name}", "/id") for name in form.sorted_by)
-    return Needed(
-        container,
-        setting,
-        PARTITION_KEY,
-        ttl_needed=True,
-        items_say_their_ttl=True,
-        queried=queried,
-        composite=composite,
-    )
 
 
 def consistency(level: str | None) -> Finding:

@@ -41,8 +41,9 @@ from cosmos_outbox.settings.inspection import (
 DEADLINE_SECONDS = 15.0
 """The longest that one call may take, with its retries and a sign-in."""
 
-_NO_NUMBER = 2**62
-"""A sequence number that no message of a topic gets."""
+_NO_NUMBER = 2**47
+"""A sequence number that no message gets, and a well-formed one: the upper 16 bits name a partition
+(https://learn.microsoft.com/azure/service-bus-messaging/message-sequencing)."""
 
 _FOREVER = timedelta(days=3650)
 """The service writes "never" as .NET's longest TimeSpan, some 29 000 years."""

@@ -18,6 +18,7 @@ without a sequence cannot be shown to be in it. Such a publisher has to give its
 """
 
 import asyncio
+import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -38,6 +39,9 @@ GONE_AFTER_SECONDS = 600.0
 """Longer than a replica lags, and than a change is on its way."""
 
 CALL_SECONDS = 10.0
+LONGEST_ANSWER_BYTES = 4 * 1024 * 1024
+"""Twice what a document of Cosmos DB can be: a longer answer is not one aggregate."""
+
 _AT_ONCE = 4
 """How many calls a process has under way: a sweep asks for every entry, and the API is another team's."""
 
@@ -46,6 +50,18 @@ _MOST_MISSING = 10_000
 
 _AWAY = {401, 403, 408, 429}
 _GONE = 410
+
+
+async def _read_bounded(answer: "aiohttp.ClientResponse", key: AggregateKey) -> bytes:
+    """The body. Raises SourceBehind as soon as it is too long."""
+    body = bytearray()
+    async for piece in answer.content.iter_any():
+        body += piece
+        if len(body) > LONGEST_ANSWER_BYTES:
+            raise SourceBehind(
+                f"the publisher's API answers with more than {LONGEST_ANSWER_BYTES >> 20} MB for {key}"
+            )
+    return bytes(body)
 
 
 @dataclass(frozen=True)
@@ -117,7 +133,7 @@ class HttpSource(Generic[S]):
             ):
                 status, after = answer.status, answer.headers.get("Retry-After", "")
                 if status == 200:
-                    body = await answer.json(content_type=None)
+                    body = json.loads(await _read_bounded(answer, key))
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             raise StoreAway(f"the publisher's API does not answer: {type(error).__name__}") from error
         except ValueError:

@@ -14,7 +14,7 @@ from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusMessage, ServiceB
 from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.exceptions import OperationTimeoutError
 
-from cosmos_outbox.preflight.cosmos_rules import Needed, needed
+from cosmos_outbox.preflight.containers import Needed, needed
 from cosmos_outbox.testing.messages import Message
 from cosmos_outbox.wiring.service import Service
 from cosmos_outbox.wiring.subscribing import SubscriberService

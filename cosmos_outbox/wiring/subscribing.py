@@ -35,7 +35,6 @@ from cosmos_outbox.wiring.per_process import OnePerProcess
 from cosmos_outbox.wiring.subscription import Subscription, subscriber_over
 
 if TYPE_CHECKING:
-    from cosmos_outbox.inbox.effect_operator import EffectList
     from cosmos_outbox.inbox.ledger import Ledger
     from cosmos_outbox.wiring.kept import CountedLists, ReadModel
 

@@ -13,7 +13,7 @@ from cosmos_outbox.inbox.errors import SourceBehind, StoreAway
 from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.names import Named
-from cosmos_outbox.sources.http import GONE_AFTER_SECONDS, HttpApi, HttpSource
+from cosmos_outbox.sources.http import GONE_AFTER_SECONDS, LONGEST_ANSWER_BYTES, HttpApi, HttpSource
 from tests.support.inbox import KEY, NOON, FakeEntries, event, project
 
 State = tuple[int, ...]
@@ -225,3 +225,13 @@ async def test_an_old_404_makes_no_living_entry_deleted(
     with pytest.raises(SourceBehind):
         await inbox.handle(event(3))
     assert entries.of(KEY) == Entry(1, "x", (1,))
+
+
+async def test_an_answer_that_is_too_long_is_not_read_to_its_end(
+    publisher: Publisher, source: HttpSource[State]
+) -> None:
+    publisher.answer = (200, '{"sequence": 1, "more": "' + "x" * LONGEST_ANSWER_BYTES + '"}')
+    with pytest.raises(SourceBehind, match="more than 4 MB"):
+        await source.newest(KEY)
+    publisher.answer = at(2)
+    assert await source.newest(KEY) == Found(2, (1, 2))

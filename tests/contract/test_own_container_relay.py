@@ -32,7 +32,8 @@ from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.parking_lot import ParkedEvent
 from cosmos_outbox.outbox.republish import Republishing, RepublishingProgress, Span
 from cosmos_outbox.outbox.unit_of_work import utc_now
-from cosmos_outbox.preflight.cosmos_rules import judge, needed
+from cosmos_outbox.preflight.containers import needed
+from cosmos_outbox.preflight.cosmos_rules import judge
 from cosmos_outbox.settings.environment import Settings
 from cosmos_outbox.settings.errors import NotForwardedYet
 from cosmos_outbox.settings.own_container import OwnContainer

@@ -29,7 +29,7 @@ from cosmos_outbox.inbox.reading import TolerantReader
 from cosmos_outbox.inbox.set_aside import RecordState
 from cosmos_outbox.inbox.state import utc_now
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.preflight.cosmos_rules import needed_by_subscriber
+from cosmos_outbox.preflight.containers import needed_by_subscriber
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.names import Named
 from cosmos_outbox.sources.http import HttpApi
@@ -315,6 +315,9 @@ async def test_an_operator_sees_and_settles_what_is_open(
     effect = out.split()[1]
     code, out, _ = await world.command(capsys, "effects", effect)
     assert (code, json.loads(out)["guestId"]) == (0, uncertain)
+    assert (await world.command(capsys, "effects", "letters", effect))[:2] == (0, out)
+    code, out, err = await world.command(capsys, "effects", "guests", effect)
+    assert (code, out) == (1, ""), "the effect is another subscriber's"
     code, out, err = await world.command(capsys, "apply", effect)
     assert (code, out) == (1, "")
     assert "may have been handled" in err

@@ -14,7 +14,8 @@ from pydantic import TypeAdapter
 
 from application.directory import Field
 from cosmos_outbox.cosmos.upkeep.inspection import ContainerState, IndexingPolicy
-from cosmos_outbox.preflight.cosmos_rules import Needed, judge, needed
+from cosmos_outbox.preflight.containers import Needed, needed
+from cosmos_outbox.preflight.cosmos_rules import judge
 from cosmos_outbox.preflight.report import Finding, Status
 from cosmos_outbox.preflight.servicebus_rules import judge_subscription, judge_topic
 from cosmos_outbox.servicebus.inspection import SubscriptionState, TopicState

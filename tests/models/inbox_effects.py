@@ -19,9 +19,9 @@ from typing import NamedTuple
 from cosmos_outbox.inbox.effect import EffectMarker, EffectRules, Mark, MarkState, SeenMark, Unsure
 from cosmos_outbox.inbox.effect_decision import (
     EffectCall,
-    Elsewhere,
     Kept,
     MarkChange,
+    NotNow,
     Step,
     decide,
     failed,
@@ -254,7 +254,7 @@ class Model:
         if world.aged and self.holds(Rule.TOO_OLD):
             event = replace(event, created_at=_LONG_AGO)
         decision = self._decide(world, doing.seen, event)
-        if isinstance(decision, Elsewhere):
+        if isinstance(decision, NotNow):
             return self._with(world, who, None if doing.repeats else doing._replace(repeats=True))
         if isinstance(decision, Kept):
             return self._done(world, who, doing)
@@ -403,7 +403,7 @@ class Model:
 
     # What they share
 
-    def _decide(self, world: World, seen: SeenMark, event: Event) -> Kept | Elsewhere | MarkChange:
+    def _decide(self, world: World, seen: SeenMark, event: Event) -> Kept | NotNow | MarkChange:
         """The decision of the inbox, or a wrong one in its place."""
         call = EffectCall(_EPOCH, "")
         marker, mark, place = seen.marker, seen.mark, event.sequence

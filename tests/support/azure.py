@@ -14,7 +14,7 @@ from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.exceptions import OperationTimeoutError
 
 from cosmos_outbox.inbox.event import Event
-from cosmos_outbox.preflight.cosmos_rules import needed
+from cosmos_outbox.preflight.containers import needed
 from cosmos_outbox.wiring.service import Service as Declared
 from devstack.administration import administration_client
 from devstack.testing import Service

@@ -8,7 +8,7 @@ import pytest
 
 from cosmos_outbox import Service
 from cosmos_outbox.cli import init
-from cosmos_outbox.preflight.cosmos_rules import needed
+from cosmos_outbox.preflight.containers import needed
 from devstack.local_settings import read_values, sample_file
 from tests.support.paths import ROOT
 from tests.unit.test_face import beside_the_face

@@ -25,7 +25,7 @@ from cosmos_outbox.http.resource import Resource
 from cosmos_outbox.operations.views.names import names_of
 from cosmos_outbox.outbox.aggregate import Aggregate, AggregateState, input_rule
 from cosmos_outbox.outbox.event import DomainEvent
-from cosmos_outbox.preflight.cosmos_rules import needed
+from cosmos_outbox.preflight.containers import needed
 from cosmos_outbox.wiring.service import Service as Declared
 from devstack.settings import read_settings
 from tests.support.paths import ROOT

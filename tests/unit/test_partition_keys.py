@@ -9,7 +9,7 @@ from cosmos_outbox.cosmos.upkeep.inspection import ContainerState, IndexingPolic
 from cosmos_outbox.functions.function_app import app
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.outbox.aggregate import Aggregate
-from cosmos_outbox.preflight import cosmos_rules
+from cosmos_outbox.preflight import containers, cosmos_rules
 from cosmos_outbox.settings.names import Names
 from cosmos_outbox.settings.own_container import OwnContainer, OwnDocuments
 from cosmos_outbox.wiring.service import Service
@@ -128,7 +128,7 @@ def test_preflight_asks_for_the_index_by_which_the_documents_are_found() -> None
     service = bookings()
     source = OwnDocuments({"/kind": "booking"}, id="/number")
     service.read_model("board", of="booking", form=FORM, state_of=entry_of, project=project, source=source)
-    feed, *others = cosmos_rules.needed(service.settings(NOWHERE), service)
+    feed, *others = containers.needed(service.settings(NOWHERE), service)
     assert feed.queried == ("/type", "/aggregateType", "/aggregateId", "/number", "/kind")
     assert {each.name for each in others} >= {"bookings-set-aside", "board"}
 
@@ -169,7 +169,7 @@ def test_preflight_looks_at_the_container_as_it_was_declared(
     state: ContainerState, more: dict[str, Any], problems: list[str]
 ) -> None:
     service = bookings(**more)
-    need, *others = cosmos_rules.needed(service.settings(NOWHERE), service)
+    need, *others = containers.needed(service.settings(NOWHERE), service)
     assert [each.name for each in others] == ["bookings-leases", "bookings-parked"]
     assert need.partition_key == ["/tenantId", "/bookingId"]
     found = [str(each) for each in cosmos_rules.judge(need, state, "d") if not str(each).startswith("ok")]
