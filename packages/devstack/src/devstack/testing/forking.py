@@ -103,7 +103,7 @@ def folders_of(environment: Mapping[str, str]) -> list[Path]:
 
 
 def end_with(work: Callable[[], int]) -> NoReturn:
-    """Do a child's work, and end as an interpreter does."""
+    """Do a child's work, and end as an interpreter does, but for exit handlers: those are the parent's."""
     code = 1
     try:
         code = work()

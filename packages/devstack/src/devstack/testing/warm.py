@@ -71,11 +71,12 @@ class _Starter:
         atexit.register(self.end)
 
     def start(
-        self, module: str, arguments: Sequence[str], environment: Mapping[str, str], log: IO[bytes]
+        self, command: Sequence[str], environment: Mapping[str, str], log: IO[bytes], folder: Path
     ) -> Warm:
+        """``command``: a module and its arguments."""
         (stdin, give), (take, stdout) = os.pipe(), os.pipe()
         told, tell = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        request = json.dumps([module, list(arguments), dict(environment), str(Path.cwd())]).encode()
+        request = json.dumps([*command[:1], command[1:], dict(environment), str(folder)]).encode()
         with tell:
             socket.send_fds(self._requests, [request], [stdin, stdout, log.fileno(), tell.fileno()])
         os.close(stdin)
@@ -111,11 +112,16 @@ def can_start(environment: Mapping[str, str]) -> bool:
 
 
 def start(
-    arguments: Sequence[str], environment: Mapping[str, str], log: IO[bytes], *, module: str = "devstack"
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    log: IO[bytes],
+    *,
+    module: str = "devstack",
+    folder: Path | None = None,
 ) -> Warm:
-    """``python -m module`` with these arguments; what it writes on standard error is in the log."""
+    """``python -m module`` with these arguments, here or in ``folder``; its standard error goes into the log."""
     global _starter  # noqa: PLW0603 - one for a process
     with _starting:
         if _starter is None:
             _starter = _Starter()
-    return _starter.start(module, arguments, environment, log)
+    return _starter.start([module, *arguments], environment, log, folder or Path.cwd())
