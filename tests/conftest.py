@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from devstack.testing import Service, running
+from devstack.testing import Service, running, warm
 from tests.support import emulators
 
 _OURS = (
@@ -33,6 +33,8 @@ _LONG = (
     "packages/devstack/tests/functions/test_servicebus_trigger",
 )
 """Files that take long and mostly wait: begun first, so that at the end no worker is left alone with one."""
+
+warm.import_ahead("infra.bootstrap", "cosmos_outbox.functions", "cosmos_outbox.cli.work")
 
 for _name in [name for name in os.environ if name.startswith(_OURS)]:
     del os.environ[_name]

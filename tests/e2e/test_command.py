@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +9,6 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from cosmos_outbox.cli.main import PARTS
 from cosmos_outbox.functions.operator import history as history_call
 from cosmos_outbox.functions.operator import operations as operations_call
 from cosmos_outbox.functions.operator import set_aside as set_aside_call
@@ -20,44 +17,19 @@ from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.operations.views.names import names_of
 from devstack.testing import Service, eventually
 from domain.contact import Contact
+from tests.support.command import Ended, run_command
 from tests.support.contacts import DETAILS, ORIGIN
 from tests.support.deployed import SUBSCRIPTION, Deployed, deployed, relaying
-from tests.support.paths import ROOT
 
 SECRET = "johndoe@contoso.com"
 NAMES = [names_of(Contact)]
 
 
 @dataclass
-class Ended:
-    """What a command said, and how it ended."""
-
-    code: int
-    out: str
-    err: str
-
-
-@dataclass
 class World(Deployed):
     async def run(self, *arguments: str, **environment: str) -> Ended:
         """The command as an operator runs it, in the checkout, whose pyproject.toml names the service."""
-        ended = await asyncio.to_thread(
-            subprocess.run,
-            [sys.executable, "-m", "cosmos_outbox", *arguments],
-            cwd=ROOT, env=self.environment | environment, capture_output=True, text=True, timeout=60, check=False,
-        )  # fmt: skip
-        return Ended(ended.returncode, ended.stdout, ended.stderr)
-
-    async def fail(self, capsys: pytest.CaptureFixture[str], *arguments: str, **environment: str) -> Ended:
-        """The same in this process, which is faster."""
-        part = PARTS[arguments[0]].main()
-        capsys.readouterr()
-        try:
-            code = await asyncio.to_thread(part, arguments[1:], self.environment | environment)
-        except SystemExit as ended:  # argparse
-            code = int(ended.code or 0)
-        said = capsys.readouterr()
-        return Ended(code, said.out, said.err)
+        return await asyncio.to_thread(run_command, *arguments, environment=self.environment | environment)
 
     async def create(self) -> UUID:
         return (await self.application.contacts.create(DETAILS, ORIGIN)).aggregate.id
@@ -216,9 +188,9 @@ WRONG = [
     ("arguments", "code", "told"), WRONG, ids=lambda each: " ".join(each) if isinstance(each, list) else None
 )
 async def test_a_failure_is_one_line_that_says_what_to_do(
-    world: World, arguments: list[str], code: int, told: str, capsys: pytest.CaptureFixture[str]
+    world: World, arguments: list[str], code: int, told: str
 ) -> None:
-    ended = await world.fail(capsys, *arguments)
+    ended = await world.run(*arguments)
     assert (ended.code, ended.out) == (code, "")
     assert told in ended.err
     assert "Traceback" not in ended.err
@@ -234,13 +206,3 @@ async def test_a_store_that_is_away_is_one_line(world: World) -> None:
     assert "cosmos-outbox preflight" in line
     unset = await world.run("parked", COSMOS="")
     assert (unset.code, "COSMOS" in unset.err, len(unset.err.splitlines())) == (2, True, 1)
-
-
-@pytest.mark.parametrize("part", sorted(PARTS))
-def test_a_part_tells_what_it_does_and_its_exit_codes_without_any_setting(part: str) -> None:
-    ended = subprocess.run(
-        [sys.executable, "-m", "cosmos_outbox", part, "--help"],
-        cwd=ROOT, env={}, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    assert (ended.returncode, ended.stderr) == (0, "")
-    assert ended.stdout.startswith(f"usage: cosmos-outbox {part} ")

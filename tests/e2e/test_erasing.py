@@ -37,7 +37,7 @@ from tests.support.contacts import ORIGIN
 from tests.support.deployed import SUBSCRIPTION, Deployed, deployed, relaying
 from tests.support.fake_publisher import FakePublisher
 from tests.support.feed import EVENTS
-from tests.support.losses import Failing, Fate, Loss, ProcessDied
+from tests.support.losses import WHICH_WRITES, Failing, Fate, Loss, ProcessDied
 
 PERSON = ("Quirina", "Zabelsky", "quirina@contoso.example", "met at the lake", "Lakeside Ltd")
 """What must be nowhere: names that stand in no other document."""
@@ -345,29 +345,35 @@ async def test_an_erasing_that_dies_after_any_step_is_ended_by_the_next(world: W
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("which", WHICH_WRITES)
 @pytest.mark.parametrize("loss", [Loss.NOT_WRITTEN, Loss.NO_ANSWER, Loss.REPEATED, Loss.DIED_AFTER])
-async def test_an_erasing_that_loses_any_write_is_ended_by_the_next(world: World, loss: Loss) -> None:
+async def test_an_erasing_that_loses_any_write_is_ended_by_the_next(
+    world: World, loss: Loss, which: Callable[[int], Sequence[int]]
+) -> None:
+    async def writes_with(write: int) -> int:
+        """How many writes the erasing made, this one lost (0: none)."""
+        contact_id = await world.create()
+        await world.rename(contact_id)
+        await world.receive(contact_id)
+        key = AggregateKey("contact", str(contact_id))
+        fate = Fate(loss, write)
+        async with CosmosClient.from_connection_string(world.environment["COSMOS"]) as client:
+            failing = failing_eraser(world, client, fate)
+            try:
+                async for _ in failing.erase(key, patience_seconds=30):
+                    pass
+            except (*ERASING_ERRORS, ProcessDied):
+                async for _ in world.eraser.erase(key, patience_seconds=30):
+                    pass
+        assert fate.struck
+        assert await world.traces() == [], f"{loss}, write {write}"
+        return fate.writes
+
     async with relaying(world.environment):
-        write = 0
-        while True:
-            write += 1
-            contact_id = await world.create()
-            await world.rename(contact_id)
-            await world.receive(contact_id)
-            key = AggregateKey("contact", str(contact_id))
-            fate = Fate(loss, write)
-            async with CosmosClient.from_connection_string(world.environment["COSMOS"]) as client:
-                failing = failing_eraser(world, client, fate)
-                try:
-                    async for _ in failing.erase(key, patience_seconds=30):
-                        pass
-                except (*ERASING_ERRORS, ProcessDied):
-                    async for _ in world.eraser.erase(key, patience_seconds=30):
-                        pass
-            assert await world.traces() == [], f"{loss}, write {write}"
-            if not fate.struck:
-                break
-    assert write > 8
+        writes = await writes_with(0)
+        assert writes > 7
+        for write in which(writes):
+            await writes_with(write)
 
 
 def failing_eraser(world: World, client: CosmosClient, fate: Fate) -> Eraser:

@@ -14,7 +14,7 @@ from tests.support.azure import CONTACTS
 from tests.support.contacts import DETAILS_JSON
 from tests.support.emulators import Gap
 
-CONTACTS_AT_ONCE = 200
+CONTACTS_AT_ONCE = 60
 CHANGES_EACH = 5
 RECEIVED = re.compile(r"received \w+ [\w-]+ of contact ([\w-]+), sequence (\d+)")
 

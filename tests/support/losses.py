@@ -1,10 +1,13 @@
 """A container that loses one write of a story, on replicas that lag: for tests that lose every write in turn."""
 
+import random
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
+
+import pytest
 
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
@@ -37,6 +40,20 @@ class Fate:
     @property
     def struck(self) -> bool:
         return self.writes >= self.write
+
+
+def drawn(writes: int) -> list[int]:
+    """Five writes of a story of so many."""
+    return sorted(random.sample(range(1, writes + 1), 5))
+
+
+def every(writes: int) -> list[int]:
+    """All of them."""
+    return list(range(1, writes + 1))
+
+
+WHICH_WRITES = [drawn, pytest.param(every, marks=pytest.mark.deep)]
+"""For a story over a real store, which takes long: some of its writes each time, and all of them in a deep test."""
 
 
 class Failing(Container):

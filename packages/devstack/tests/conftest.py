@@ -2,7 +2,11 @@
 
 import os
 
+from devstack.testing import warm
+
 _OURS = ("COSMOS", "SERVICEBUS", "AzureWebJobs", "AZURE_", "FUNCTIONS_", "DEVSTACK_")
+
+warm.import_ahead("azure.functions")
 
 for _name in [name for name in os.environ if name.startswith(_OURS)]:
     del os.environ[_name]

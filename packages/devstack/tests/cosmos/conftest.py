@@ -1,5 +1,6 @@
 """Each test gets a container of its own on a server that the worker's tests share."""
 
+import contextlib
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import ContainerProxy, CosmosClient, DatabaseProxy
+from azure.cosmos.exceptions import CosmosResourceNotFoundError
 
 from cosmos.raw import KEY, Raw
 from devstack.testing import Service, running
@@ -22,16 +24,26 @@ def faulty_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]
         yield service
 
 
+@contextlib.asynccontextmanager
+async def database_at(endpoint: str) -> AsyncIterator[DatabaseProxy]:
+    """A database of the test's own, which is deleted in the end."""
+    async with CosmosClient(endpoint, KEY) as client:
+        made = await client.create_database(f"db-{uuid.uuid4()}")
+        yield made
+        with contextlib.suppress(CosmosResourceNotFoundError):  # the test has deleted it
+            await client.delete_database(made)
+
+
 @pytest.fixture
 async def database(cosmos_server: Service) -> AsyncIterator[DatabaseProxy]:
-    async with CosmosClient(cosmos_server.address, KEY) as client:
-        yield await client.create_database(f"db-{uuid.uuid4()}")
+    async with database_at(cosmos_server.address) as made:
+        yield made
 
 
 @pytest.fixture
 async def faulty_database(faulty_server: Service) -> AsyncIterator[DatabaseProxy]:
-    async with CosmosClient(faulty_server.address, KEY) as client:
-        yield await client.create_database(f"db-{uuid.uuid4()}")
+    async with database_at(faulty_server.address) as made:
+        yield made
 
 
 @pytest.fixture

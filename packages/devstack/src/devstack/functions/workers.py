@@ -14,11 +14,11 @@ import multiprocessing
 import os
 import sys
 import threading
-from asyncio.subprocess import DEVNULL, Process
+from asyncio.subprocess import DEVNULL
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any, Protocol, TypeGuard
 
 from devstack.functions.calls import Call, Loaded, NotLoaded, Outcome
 from devstack.functions.indexing import FunctionInfo
@@ -41,10 +41,29 @@ def worker_count() -> int:
     return int(text)
 
 
+class Begun(Protocol):
+    """What is used of a process."""
+
+    def kill(self) -> None: ...
+
+    async def wait(self) -> int: ...
+
+
+async def begin(app: Path, descriptor: int) -> Begun:
+    """A process that runs the app's functions for the other end of this socket. Tests put another way in its place."""
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "devstack.functions.worker", str(descriptor), str(app)),
+        stdin=DEVNULL,
+        # Standard output belongs to the READY line: what the app prints goes where it logs.
+        stdout=2,
+        pass_fds=[descriptor],
+    )
+
+
 class _WorkerProcess:
     """One process and the calls that run in it."""
 
-    def __init__(self, process: Process, connection: Connection) -> None:
+    def __init__(self, process: Begun, connection: Connection) -> None:
         self._process = process
         self._connection = connection
         # Sending waits while the process does not read, and must not hold up the loop.
@@ -60,13 +79,7 @@ class _WorkerProcess:
         """The process, once it has imported the app, and the app's functions. Raises CannotStart."""
         ours, theirs = multiprocessing.Pipe()
         try:
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "devstack.functions.worker", str(theirs.fileno()), str(app)),
-                stdin=DEVNULL,
-                # Standard output belongs to the READY line: what the app prints goes where it logs.
-                stdout=2,
-                pass_fds=[theirs.fileno()],
-            )
+            process = await begin(app, theirs.fileno())
         finally:
             theirs.close()
         worker = cls(process, ours)

@@ -1,12 +1,9 @@
-"""The warm process of :mod:`devstack.testing.warm`: it has imported the services, and forks one for each request.
+"""A process that forks for each request: what it has imported, its children have.
 
-A request has the arguments, the environment and the folder of a service, its three streams, and a socket that is told
-the service's process id, and at its end the exit code. When nobody can make requests any more, the process ends; the
-services see the end of their standard input by themselves.
+When nobody can make requests any more, it ends.
 """
 
 import contextlib
-import gc
 import importlib
 import json
 import os
@@ -15,26 +12,16 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Sequence
-
-from devstack.__main__ import COMMANDS, main
-
-MODULES = (
-    *(module for name, module in COMMANDS.items() if name != "clean"),
-    "azure.cosmos.aio",
-    "azure.functions",
-    "azure.identity.aio",
-    "azure.servicebus.aio",
-    "pydantic",
-)
-"""What the services import, and what most apps do."""
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
 
 _LONGEST_REQUEST = 1 << 20
-_STREAMS = 3
+_MOST_DESCRIPTORS = 4
 
 
-class _Server:
-    """The warm process: forks for each request, and tells how each of its children has ended."""
+class Forking:
+    """Forks for each request, and tells how each of its children has ended."""
 
     def __init__(self, requests: socket.socket) -> None:
         self._requests = requests
@@ -47,23 +34,25 @@ class _Server:
         self._selector.register(requests, selectors.EVENT_READ)
         self._selector.register(self._woken, selectors.EVENT_READ)
 
-    def serve(self) -> list[str] | None:
-        """Returns twice for each request: in the child, with the arguments of its service; at the end None."""
+    def serve(self) -> tuple[Any, list[int]] | None:
+        """Returns in each child, with what was asked and the descriptors that came with it; at the end None."""
         while True:
             ready = {key.fileobj for key, _ in self._selector.select()}
             if self._woken in ready:
                 self._woken.recv(4096)
                 self._collect()
             if self._requests in ready:
-                data, streams, _, _ = socket.recv_fds(self._requests, _LONGEST_REQUEST, _STREAMS + 1)
+                data, given, _, _ = socket.recv_fds(self._requests, _LONGEST_REQUEST, _MOST_DESCRIPTORS)
                 if not data:
                     return None
                 pid = os.fork()
+                tell = socket.socket(fileno=given.pop())
                 if pid == 0:
-                    return self._become(data, streams)
-                for each in streams[:_STREAMS]:
+                    self._become(tell)
+                    return json.loads(data), given
+                for each in given:
                     os.close(each)
-                self._children[pid] = socket.socket(fileno=streams[_STREAMS])
+                self._children[pid] = tell
 
     def _collect(self) -> None:
         while self._children:
@@ -73,41 +62,55 @@ class _Server:
             with contextlib.suppress(OSError), self._children.pop(pid) as tell:  # nobody listens any more
                 tell.send(str(os.waitstatus_to_exitcode(status)).encode())
 
-    def _become(self, data: bytes, streams: Sequence[int]) -> list[str]:
-        os.setsid()
+    def _become(self, tell: socket.socket) -> None:
+        """A child knows nothing of the requests, nor of those before it."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self._selector.close()
         for ours in (self._requests, self._wake, self._woken, *self._children.values()):
             ours.close()
-        for number, each in enumerate(streams[:_STREAMS]):
-            os.dup2(each, number)
-        with socket.socket(fileno=streams[_STREAMS]) as tell:
+        with tell:
             tell.send(str(os.getpid()).encode())
-        for each in streams[:_STREAMS]:
-            os.close(each)
-        arguments, environment, folder = json.loads(data)
-        os.environ.clear()
-        os.environ.update(environment)
-        os.chdir(folder)
-        sys.argv[1:] = arguments
-        added = [each for each in environment.get("PYTHONPATH", "").split(os.pathsep) if each]
-        sys.path[1:1] = [each for each in added if each not in sys.path]
-        return list(arguments)
 
 
-def _serve(descriptor: int) -> None:
-    for module in MODULES:
-        importlib.import_module(module)
-    gc.freeze()  # what is loaded is shared with all children: no collection may touch it
-    arguments = _Server(socket.socket(fileno=descriptor)).serve()
-    if arguments is None:
-        return
+class Ahead:
+    """What was imported for the apps and commands of the tests, which may bring another version of it."""
+
+    def __init__(self, modules: Sequence[str]) -> None:
+        for module in modules:
+            importlib.import_module(module)
+        here = Path.cwd()
+        self._packages = {
+            name: Path(module.__path__[0])
+            for name, module in sys.modules.items()
+            if "." not in name and getattr(module, "__path__", None)
+            if Path(module.__path__[0]).parent == here
+        }
+        """Of the folder that the tests run in."""
+
+    def forget_what_is_in(self, folders: Sequence[Path]) -> None:
+        """A package that one of these folders has itself is imported from there."""
+        for name, place in self._packages.items():
+            found = [folder / name for folder in folders if (folder / name).is_dir()]
+            if found and not found[0].samefile(place):
+                for module in [each for each in sys.modules if f"{each}.".startswith(f"{name}.")]:
+                    del sys.modules[module]
+
+
+def folders_of(environment: Mapping[str, str]) -> list[Path]:
+    """Those in which the environment lets Python look first."""
+    return [Path(each) for each in environment.get("PYTHONPATH", "").split(os.pathsep) if each]
+
+
+def end_with(work: Callable[[], int]) -> NoReturn:
+    """Do a child's work, and end as an interpreter does, but for exit handlers: those are the parent's."""
     code = 1
     try:
-        code = main(arguments)
+        code = work()
     except SystemExit as ended:
-        code = ended.code if isinstance(ended.code, int) else 1
+        if isinstance(ended.code, str):
+            print(ended.code, file=sys.stderr)
+        code = 0 if ended.code is None else ended.code if isinstance(ended.code, int) else 1
     except BaseException:  # noqa: BLE001 - as the interpreter does with what nobody catches
         traceback.print_exc()
     finally:
@@ -115,7 +118,3 @@ def _serve(descriptor: int) -> None:
             with contextlib.suppress(OSError):
                 stream.flush()
         os._exit(code)
-
-
-if __name__ == "__main__":
-    _serve(int(sys.argv[1]))

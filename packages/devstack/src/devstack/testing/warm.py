@@ -62,7 +62,7 @@ class _Starter:
         self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "devstack.testing.forking", str(theirs.fileno())],
+                [sys.executable, "-m", "devstack.testing.warm_process", str(theirs.fileno()), *_ahead],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
@@ -70,10 +70,13 @@ class _Starter:
             )
         atexit.register(self.end)
 
-    def start(self, arguments: Sequence[str], environment: Mapping[str, str], log: IO[bytes]) -> Warm:
+    def start(
+        self, command: Sequence[str], environment: Mapping[str, str], log: IO[bytes], folder: Path
+    ) -> Warm:
+        """``command``: a module and its arguments."""
         (stdin, give), (take, stdout) = os.pipe(), os.pipe()
         told, tell = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        request = json.dumps([list(arguments), dict(environment), str(Path.cwd())]).encode()
+        request = json.dumps([*command[:1], command[1:], dict(environment), str(folder)]).encode()
         with tell:
             socket.send_fds(self._requests, [request], [stdin, stdout, log.fileno(), tell.fileno()])
         os.close(stdin)
@@ -89,6 +92,15 @@ class _Starter:
 
 _starting = threading.Lock()
 _starter: _Starter | None = None
+_ahead: list[str] = []
+
+
+def import_ahead(*modules: str) -> None:
+    """What the tests' apps and commands import is imported once, and the worker processes of apps are forked too.
+
+    For a ``conftest.py``: before the first service starts. An app that has a package of this name gets its own.
+    """
+    _ahead.extend(module for module in modules if module not in _ahead)
 
 
 def can_start(environment: Mapping[str, str]) -> bool:
@@ -99,10 +111,17 @@ def can_start(environment: Mapping[str, str]) -> bool:
     )
 
 
-def start(arguments: Sequence[str], environment: Mapping[str, str], log: IO[bytes]) -> Warm:
-    """``devstack`` with these arguments; what it writes on standard error is in the log."""
+def start(
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    log: IO[bytes],
+    *,
+    module: str = "devstack",
+    folder: Path | None = None,
+) -> Warm:
+    """``python -m module`` with these arguments, here or in ``folder``; its standard error goes into the log."""
     global _starter  # noqa: PLW0603 - one for a process
     with _starting:
         if _starter is None:
             _starter = _Starter()
-    return _starter.start(arguments, environment, log)
+    return _starter.start([module, *arguments], environment, log, folder or Path.cwd())
