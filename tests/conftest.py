@@ -1,5 +1,6 @@
 """Every test runs on random ports and its own data, and sees nothing of the developer's environment."""
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -28,11 +29,21 @@ _LONG = (
     "tests/e2e/",
     "tests/commands/",
     "tests/changefeed/test_instances",
+    "tests/contract/test_export",
+    "tests/contract/test_own_container_relay",
+    "tests/contract/test_publisher",
+    "tests/contract/test_receiving_sessions",
     "tests/contract/test_republish",
+    "tests/contract/test_subscriber_service",
+    "tests/testing/test_local",
+    "tests/unit/test_fuzz",
+    "examples/fastapi/",
     "packages/devstack/tests/supervisor/",
     "packages/devstack/tests/functions/test_servicebus_trigger",
 )
 """Files that take long and mostly wait: begun first, so that at the end no worker is left alone with one."""
+
+gc.disable()  # until all tests are collected: nothing of that is garbage
 
 warm.import_ahead("infra.bootstrap", "cosmos_outbox.functions", "cosmos_outbox.cli.work")
 
@@ -53,6 +64,11 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     emulators.expect_failures(items)
     items.sort(key=lambda item: not _takes_long(item))  # stable: else the order stays
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 def _takes_long(item: pytest.Item) -> bool:

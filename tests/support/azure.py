@@ -132,8 +132,12 @@ class Topic:
         async with administration_client(self.service.admin_connection_string) as admin:
             await admin.delete_topic(self.name)
 
+    async def receive_all(self, session: str, count: int) -> list[ServiceBusReceivedMessage]:
+        """As :meth:`receive`, and one second later no more has come."""
+        return await self.receive(session, count, and_no_more=True)
+
     async def receive(
-        self, session: str, count: int, *, within: float = WITHIN_SECONDS
+        self, session: str, count: int, *, within: float = WITHIN_SECONDS, and_no_more: bool = False
     ) -> list[ServiceBusReceivedMessage]:
         """Complete and return ``count`` messages of a session, or as many as came in time."""
         received: list[ServiceBusReceivedMessage] = []
@@ -152,6 +156,9 @@ class Topic:
                 for message in messages:
                     await receiver.complete_message(message)
                 received.extend(messages)
+            if and_no_more:
+                more = await receiver.receive_messages(1, max_wait_time=1)
+                assert not more, f"more than {count} message(s) arrived"
         return received
 
     async def is_empty(self, session: str) -> bool:
