@@ -12,7 +12,9 @@ import heapq
 import random
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Executor
+from types import AsyncGeneratorType, CoroutineType
 from typing import Any, TypeVar, TypeVarTuple, Unpack
+from weakref import WeakSet
 
 from cosmos_outbox.testing.simulation.guard import guarded
 from cosmos_outbox.testing.simulation.instance import SimulatedInstance, current
@@ -42,6 +44,7 @@ class Loop(asyncio.BaseEventLoop):
     _scheduled: list[asyncio.TimerHandle]
     _stopping: bool
     _timer_cancelled_count: int
+    _asyncgens: WeakSet[AsyncGeneratorType[Any, Any]]
 
     def __init__(self, pick: random.Random | None = None, *, network: Network | None = None) -> None:
         """``pick``: draws the next handle; None: first in, first out. ``network``: serves ``create_connection``."""
@@ -193,9 +196,14 @@ class Loop(asyncio.BaseEventLoop):
     def _bury(self) -> None:
         """Close every coroutine that is left, wherever it stands; what that makes ready is never run."""
         self._over = True
+        # What a generator awaits is not closed with the coroutine that goes through the generator.
+        generators = list(self._asyncgens)
+        awaited = [waits for each in generators if isinstance(waits := each.ag_await, CoroutineType)]
         for task in asyncio.all_tasks(self):
             task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
             _close(task.get_coro())
+        for coroutine in awaited:
+            _close(coroutine)
 
     def call_soon(
         self,

@@ -1,7 +1,7 @@
 """The Azure SDKs take time and ids from where the product does: in a simulation from the instance whose code runs.
 
-The SDKs call ``time.time`` and ``uuid.uuid4`` of their modules. Those names are replaced in the modules of the SDKs alone,
-once in a process, by ones that ask :mod:`cosmos_outbox.kernel.clock`; outside a simulation that is the system's clock.
+The SDKs call ``time.time`` and ``uuid.uuid4`` of their modules. Those names are replaced in the modules of the SDKs
+alone, once in a process, by ones that ask :mod:`cosmos_outbox.kernel.clock`: outside a simulation the system's clock.
 """
 
 import importlib

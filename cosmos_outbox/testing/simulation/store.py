@@ -1,8 +1,8 @@
 """Cosmos DB in memory under the real SDK: only aiohttp's session is another one, so all above it is what is deployed.
 
-A request travels, is carried out, and its answer travels back. What may befall it is drawn for each: it cannot leave, it
-is lost on its way there or back, it is slow, it is throttled or refused, replicas lag. What has left is carried out even
-if whoever sent it is dead by then.
+A request travels, is carried out, and its answer travels back. What may befall it is drawn for each: it cannot leave,
+it is lost on its way there or back, it is slow, it is throttled or refused, replicas lag. What has left is carried out
+even if whoever sent it is dead by then.
 """
 
 import asyncio
@@ -28,6 +28,9 @@ except ModuleNotFoundError as error:
 
 _SILENCE_SECONDS = 65.0
 """After so long without an answer the SDK's transport gives up reading."""
+
+_DONE_ALL_THE_SAME = 0.5
+"""Of what is answered with 408."""
 
 _QUICKEST, _SLOWEST = 0.001, 0.015
 """Of a way to the store or back, where nothing befalls it."""
@@ -118,50 +121,50 @@ class SimulatedStore:
         self._away_until = max(self._away_until, self.loop.time() + seconds)
         self._trace.note("store away", detail=f"for {seconds:.1f} s")
 
-    def send(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> "asyncio.Future[Any]":
+    def send(self, request: "SentRequest") -> "asyncio.Future[StoreResponse]":
         """The answer, when it comes."""
-        loop, chance = self.loop, self._chance
-        answer: asyncio.Future[Any] = loop.create_future()
+        answer: asyncio.Future[StoreResponse] = self.loop.create_future()
         who, fate = name_of_current(), self._fate()
         there, back = self._way(), self._way()
         if fate == "no_connection":
             self._later(there, _fail, answer, _no_connection())
-            return answer
-        if fate == "lost_before":
-            self._trace.note("lost", _short(path), f"{method} before it arrived")
+        elif fate == "lost_before":
+            self._trace.note("lost", _short(request.path), f"{request.method} before it arrived")
             self._later(there, _fail, answer, aiohttp.ServerDisconnectedError())
-            return answer
-        done = fate != "timed_out" or chance.random() < 0.5
-
-        def arrive() -> None:
-            response = self._serve(who, method, path, headers, body, fate) if done else _TIMED_OUT
-            if fate in ("lost_after", "silent"):
-                wait = back if fate == "lost_after" else _SILENCE_SECONDS
-                error = aiohttp.ServerDisconnectedError() if fate == "lost_after" else aiohttp.SocketTimeoutError()
-                self._later(wait, _fail, answer, error)
-            else:
-                self._later(back, _set, answer, _TIMED_OUT if fate == "timed_out" else response)
-
-        self._later(there, arrive)
+        else:
+            self._later(there, self._arrive, who, request, fate, answer, back)
         return answer
 
-    def _serve(
-        self, who: str, method: str, path: str, headers: Mapping[str, str], body: bytes, fate: str | None
-    ) -> "StoreResponse":
+    def _arrive(
+        self, who: str, request: "SentRequest", fate: str | None, answer: "asyncio.Future[Any]", back: float
+    ) -> None:
+        if fate == "timed_out":
+            if self._chance.random() < _DONE_ALL_THE_SAME:
+                self._serve(who, request, fate)
+            self._later(back, _set, answer, _TIMED_OUT)
+            return
+        response = self._serve(who, request, fate)
+        if fate == "lost_after":
+            self._later(back, _fail, answer, aiohttp.ServerDisconnectedError())
+        elif fate == "silent":
+            self._later(_SILENCE_SECONDS, _fail, answer, aiohttp.SocketTimeoutError())
+        else:
+            self._later(back, _set, answer, response)
+
+    def _serve(self, who: str, request: "SentRequest", fate: str | None) -> "StoreResponse":
         account, faults = self.account, self._faults
         self.requests += 1
         account.faults.clear()
         if fate in _SERVED:
             account.faults.add(_SERVED[fate])
-        lags = faults.lag and self._chance.random() < faults.lag
+        lags = bool(faults.lag) and self._chance.random() < faults.lag
         if lags:
-            seconds = self._chance.uniform(0.0, faults.lag_seconds)
-            account.faults.add(Fault(kind="lag", seconds=seconds))
-        answer, sent = account.serve(method, path, headers, body)
+            account.faults.add(Fault(kind="lag", seconds=self._chance.uniform(0.0, faults.lag_seconds)))
+        answer, sent = account.serve(request.method, request.path, request.headers, request.body)
         text = (answer.body or "").encode()
-        told = f"{method} {answer.status} {len(text)} {zlib.crc32(text):08x}"
-        what = "batch" if "x-ms-cosmos-is-batch-request" in headers else "feed" if "A-IM" in headers else "request"
-        self._trace.note(what, _short(path), f"{told} {fate or ''}{' lag' if lags else ''}".rstrip(), instance=who)
+        told = f"{request.method} {answer.status} {len(text)} {zlib.crc32(text):08x}"
+        befell = f"{fate or ''}{' lag' if lags else ''}"
+        self._trace.note(request.kind, _short(request.path), f"{told} {befell}".rstrip(), instance=who)
         return StoreResponse(answer.status, CIMultiDict(sent), text)
 
     def _fate(self) -> str | None:
@@ -185,6 +188,23 @@ class SimulatedStore:
 
 
 @dataclass(frozen=True)
+class SentRequest:
+    """As it leaves the SDK's transport."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def kind(self) -> str:
+        """In a word, for the trace."""
+        if "x-ms-cosmos-is-batch-request" in self.headers:
+            return "batch"
+        return "feed" if "A-IM" in self.headers else "request"
+
+
+@dataclass(frozen=True)
 class StoreResponse:
     """As far as the SDK's transport reads one of aiohttp's."""
 
@@ -201,7 +221,9 @@ class StoreResponse:
         """Nothing is open."""
 
 
-_TIMED_OUT = StoreResponse(408, CIMultiDict({"Content-Type": "application/json"}), b'{"code":"RequestTimeout"}')
+_TIMED_OUT = StoreResponse(
+    408, CIMultiDict({"Content-Type": "application/json"}), b'{"code":"RequestTimeout"}'
+)
 
 
 class StoreSession:
@@ -223,8 +245,7 @@ class StoreSession:
     ) -> StoreResponse:
         """Raises what aiohttp raises."""
         body = data.encode() if isinstance(data, str) else bytes(data or b"")
-        response: StoreResponse = await self._store.send(method, urlsplit(url).path, CIMultiDict(headers), body)
-        return response
+        return await self._store.send(SentRequest(method, urlsplit(url).path, CIMultiDict(headers), body))
 
 
 def _set(answer: "asyncio.Future[Any]", response: StoreResponse) -> None:
@@ -238,7 +259,7 @@ def _fail(answer: "asyncio.Future[Any]", error: Exception) -> None:
 
 
 def _no_connection() -> aiohttp.ClientConnectorError:
-    key = ConnectionKey("cosmos.invalid", 443, is_ssl=True, ssl=True, proxy=None, proxy_auth=None, proxy_headers_hash=None)
+    key = ConnectionKey(*("cosmos.invalid", 443, True, True, None, None, None))
     return aiohttp.ClientConnectorError(key, OSError(111, "Connection refused"))
 
 
