@@ -62,6 +62,11 @@ def using(sources: Sources) -> Iterator[None]:
         _sources.reset(before)
 
 
+def use(sources: Sources) -> None:
+    """As :func:`using`, until the end of this context: for one that is an instance's own."""
+    _sources.set(sources)
+
+
 def utc_now() -> datetime:
     """The time now (UTC)."""
     return _sources.get().now()

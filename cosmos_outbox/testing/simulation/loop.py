@@ -76,6 +76,11 @@ class Loop(asyncio.BaseEventLoop):
         """A context of the world: what runs in it belongs to no instance, and outlives them all."""
         return self._root.copy()
 
+    def root_is_now(self) -> None:
+        """What is the world's own from now on begins with the context of the caller."""
+        self._root = contextvars.copy_context()
+        self._root.run(current.set, None)
+
     def begin(self, instance: SimulatedInstance, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Run the work as this instance's."""
         return self.create_task(work, context=instance.context.copy())
@@ -116,6 +121,7 @@ class Loop(asyncio.BaseEventLoop):
         finally:
             self.close()
             self._dead.clear()
+            gc.unfreeze()  # a service freezes what it has loaded
             gc.collect()
             if collected:
                 gc.enable()
