@@ -125,6 +125,12 @@ def test_a_notice_is_sent_in_the_place_of_a_discarded_event() -> None:
     assert lot.found() == []
 
 
+def test_a_notice_that_the_broker_refuses_is_dropped_and_the_replay_goes_on() -> None:
+    lot = blocked().discards(2).claims()
+    lot.write(lot.changed(waiting=1), gone=("item-2n",))
+    assert lot.settles(3, free=True).found() == []
+
+
 def test_a_claim_that_has_run_out_is_taken_over() -> None:
     lot = blocked().claims(seconds=10)
     lot.now += timedelta(minutes=2)

@@ -94,6 +94,13 @@ def test_a_story_that_is_not_confirmed_says_so() -> None:
     assert "SHUFFLED ONLY" in page(story(confirmed=False))
 
 
+def test_an_answer_that_the_store_gave_and_that_did_not_come_is_a_lost_one() -> None:
+    steps = [TraceStep(1.0, "api-1", "batch", f"things/docs/{AGGREGATE}", "POST 200 12 abc lost_after")]
+    assert chart(story(steps=steps)).count('<path class="lost"') == 1
+    steps = [TraceStep(1.0, "api-1", "batch", f"things/docs/{AGGREGATE}", "POST 200 12 abc")]
+    assert chart(story(steps=steps)).count('<path class="lost"') == 0
+
+
 def test_of_a_long_story_the_middle_is_left_out() -> None:
     steps = [TraceStep(at / 10, "api-1", "request", AGGREGATE, f"number {at}") for at in range(1000)]
     lines = page(story(steps=steps)).splitlines()

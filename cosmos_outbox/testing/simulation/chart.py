@@ -5,8 +5,9 @@ ends half-way in a cross. All else is a note on its instance's lifeline; what be
 and a dead one's lifeline is dotted.
 """
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from xml.sax.saxutils import escape
 
@@ -32,6 +33,8 @@ WAYS: Mapping[str, Way] = {
     "request lost": Way(STORE, lost=True),
     "answer": Way(STORE, back=True),
     "answer lost": Way(STORE, back=True, lost=True),
+    "batch": Way(STORE),
+    "lost": Way(STORE, lost=True),
     "feed": Way(STORE, back=True),
     "publish": Way(BROKER),
     "send failed": Way(BROKER, lost=True),
@@ -44,10 +47,16 @@ WAYS: Mapping[str, Way] = {
 }
 """By what a step says that it is."""
 
+ANSWER_LOST = re.compile(r"\b(lost_after|silent)\b")
+"""In a step's detail: the store has done it, and its answer does not come."""
+
 BEFALLS = {
     "crash",
+    "crashes",
     "pause",
-    "resume",
+    "pauses",
+    "ends",
+    "store away",
     "lag",
     "split",
     "bus away",
@@ -56,10 +65,10 @@ BEFALLS = {
     "connection cut",
     "dead letter",
     "lease lost",
-    "violation",
 }
 """What is no doing of an instance."""
 
+_DEATHS = {"crash", "crashes", "ends"}
 _FIRST, _COLUMN, _ROW, _HEAD, _MARGIN = 150, 190, 30, 118, 24
 _GAP_SECONDS = 1.0
 _LONGEST_LABEL = 30
@@ -95,7 +104,7 @@ class _Chart:
         self._ways = ways
         self._steps = shortened(story.told)
         instances = [each for each in story.instances if each not in (STORE, BROKER)]
-        there = {*story.instances} | {ways[step.what].other for step in story.told if step.what in ways}
+        there = {*story.instances} | {way.other for step in story.told if (way := self._way(step))}
         names = [*instances, *(each for each in (STORE, BROKER) if each in there)]
         self._x = {name: _FIRST + _COLUMN // 2 + number * _COLUMN for number, name in enumerate(names)}
         self._turns: dict[str, list[int]] = {name: [_HEAD + 26] for name in self._x}
@@ -161,14 +170,21 @@ class _Chart:
             self._y += _ROW
             self._turn(step)
             parts.append(f'<text class="time" x="{_FIRST - 40}" y="{self._y + 4}">{step.at:+.3f} s</text>')
-            parts += self._arrow(step, self._ways[step.what]) if step.what in self._ways else self._note(step)
+            way = self._way(step)
+            parts += self._arrow(step, way) if way else self._note(step)
         return parts
 
     def _turn(self, step: TraceStep) -> None:
         """A crash ends a life; the next step of an instance by that name begins another."""
         turns = self._turns[step.instance]
-        if (step.what == "crash") == (len(turns) % 2 == 1):
+        if (step.what in _DEATHS) == (len(turns) % 2 == 1):
             turns.append(self._y)
+
+    def _way(self, step: TraceStep) -> Way | None:
+        way = self._ways.get(step.what)
+        if way is not None and way.other == STORE and ANSWER_LOST.search(step.detail):
+            return replace(way, back=True, lost=True)
+        return way
 
     def _gap(self, what: str) -> str:
         self._y += _ROW

@@ -4,7 +4,7 @@ Times count from the first step that is shown. Long ids have short names, which 
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -19,7 +19,7 @@ _GAP_SECONDS = 5.0
 """A longer silence has a line of its own."""
 
 _ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-_WORD = re.compile(r"[\w.@/-]*\w")
+_WORD = re.compile(r"[\w.@-]*\w")
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,12 @@ def _concerning(about: str, steps: Sequence[TraceStep]) -> list[TraceStep]:
     subjects = _subjects(about, steps)
     if not subjects:
         return []
-    events = {each for step in steps if step.about in subjects for each in _ID.findall(step.detail)}
+    events = {
+        each
+        for step in steps
+        if not subjects.isdisjoint(_WORD.findall(step.about))
+        for each in _ID.findall(step.detail)
+    }
     meant = [number for number, step in enumerate(steps) if _names_any(step, subjects | events)]
     who = {steps[number].instance for number in meant}
     chosen = {*meant} | {
@@ -153,19 +158,19 @@ def _concerning(about: str, steps: Sequence[TraceStep]) -> list[TraceStep]:
     return [steps[number] for number in sorted(chosen)]
 
 
-def _subjects(about: str, steps: Iterable[TraceStep]) -> set[str]:
-    """What it names: the subject of a step, or a word of a step's detail, whose subject is meant then."""
-    words = {*_WORD.findall(about)}
-    direct = {step.about for step in steps if step.about in words}
+def _subjects(about: str, steps: Sequence[TraceStep]) -> set[str]:
+    """The names in it that steps are about; where there is none, what the steps are about that tell of its names."""
+    words = {*_names(about)}
+    direct = {word for step in steps for word in words & {*_names(step.about)}}
     if direct:
         return direct
-    return {step.about for step in steps if step.about and words & {*_ids(step.detail)}}
+    return {step.about for step in steps if step.about and words & {*_names(step.detail)}}
 
 
-def _ids(text: str) -> list[str]:
-    """The words that are names of something: plain words of a sentence have no digit."""
+def _names(text: str) -> list[str]:
+    """The words that name something: plain words of a sentence have no digit."""
     return [word for word in _WORD.findall(text) if any(each.isdigit() for each in word) and len(word) > 2]
 
 
 def _names_any(step: TraceStep, subjects: set[str]) -> bool:
-    return step.about in subjects or not subjects.isdisjoint(_WORD.findall(step.detail))
+    return step.about in subjects or not subjects.isdisjoint(_WORD.findall(f"{step.about} {step.detail}"))

@@ -2,7 +2,8 @@
 
 An event's number in the model is its place: a thousand for each sequence, and in between them, in their order, the
 events without one. What the model leaves out (dates, reasons, what was erased, the time of a claim) may change with any
-step. What it counts on, such as how many events wait, is looked at after each write.
+step. What it counts on, such as how many events wait, is looked at after each write. One thing that it does not know is
+allowed: a notice that the broker refuses is dropped as if it were sent.
 """
 
 from collections.abc import Iterable, Iterator
@@ -141,11 +142,23 @@ class _Step:
                 if after.wrong or name.startswith("relay 0 reads"):
                     continue
                 yield after.marker, after.parked
-                if " settles " in name:  # and goes on with what is behind it, under the same claim
-                    going_on = State(marker=after.marker, parked=after.parked, replays_left=1)
-                    for again, claimed in Parking().steps(going_on._replace(pages_left=0, discards_left=0)):
-                        if " claims" in again:
-                            yield claimed.marker, claimed.parked
+                if " settles " in name:
+                    yield from self._goes_on(after)
+                    yield from self._goes_on(after._replace(marker=self._without_the_notice(after)))
+
+    def _goes_on(self, settled: State) -> Iterator[tuple[Marker, frozenset[int]]]:
+        """The replay goes on with what is behind that, under the same claim."""
+        quiet = State(marker=settled.marker, parked=settled.parked)._replace(**_NOTHING_ELSE)
+        yield quiet.marker, quiet.parked
+        for name, after in Parking().steps(quiet._replace(replays_left=1)):
+            if " claims" in name:
+                yield after.marker, after.parked
+
+    def _without_the_notice(self, settled: State) -> Marker:
+        """The last event that is out was a notice, and the broker does not have it."""
+        *out, last = sorted(self._before - self._after, key=abs) or [0]
+        had = max(self._marker(self._was).accepted, *map(abs, out), 0)
+        return settled.marker._replace(accepted=had) if last < 0 else settled.marker
 
     def _beginnings(self, before: State) -> Iterator[tuple[Parking, State]]:
         """The model about to do what may have been done."""
