@@ -30,7 +30,8 @@ from cosmos_outbox.servicebus.senders import Limits
 from cosmos_outbox.telemetry import gauges
 from cosmos_outbox.telemetry.messaging import CANCELLED, sending
 from cosmos_outbox.testing.simulation.bus_publisher import BusPublisher
-from cosmos_outbox.wiring.subscription import Queues, Subscriber
+from cosmos_outbox.wiring.clients import Queues
+from cosmos_outbox.wiring.subscription import Subscriber
 from tests.support import contacts, inbox
 from tests.support.effects import Clock, FakeLedger, Outbound, inbox_over
 from tests.support.fake_parking_lot import FakeParkingLot
