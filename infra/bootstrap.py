@@ -8,7 +8,7 @@ from application.contacts import Contacts
 from application.directory import Directory, DirectoryEntry, entry_of, project
 from cosmos_outbox import Named, Names, Service
 from cosmos_outbox.inbox.sweep import Sweep
-from cosmos_outbox.outbox.unit_of_work import utc_now
+from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.settings.environment import Settings
 from cosmos_outbox.wiring.kept import ReadModel
 from cosmos_outbox.wiring.outbox import Outbox

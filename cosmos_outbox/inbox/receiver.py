@@ -24,8 +24,8 @@ from cosmos_outbox.inbox import telemetry
 from cosmos_outbox.inbox.errors import InboxError, StoreAway, Unreadable
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.set_aside import Delivery, Record, RecordState, SetAside
-from cosmos_outbox.inbox.state import utc_now
 from cosmos_outbox.inbox.streak import Streak
+from cosmos_outbox.kernel.clock import utc_now
 
 WAIT_SECONDS = 45.0
 """How long a call waits for the store before it raises."""

@@ -28,8 +28,8 @@ from cosmos_outbox.inbox.errors import (
 )
 from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS, Handle, Read, told
 from cosmos_outbox.inbox.set_aside import Record, RecordPage, RecordState, SetAside
-from cosmos_outbox.inbox.state import utc_now
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.clock import utc_now
 
 AWAY_AT = 5
 """How many aggregates in a row must find the store away before a run takes it to be away for all."""

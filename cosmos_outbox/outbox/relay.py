@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.clock import Clock, utc_now
 from cosmos_outbox.outbox import telemetry
 from cosmos_outbox.outbox.accepted import AcceptedEvents
 from cosmos_outbox.outbox.delivery import Block, Delivered, deliver
@@ -31,7 +32,6 @@ from cosmos_outbox.outbox.parking_lot import ParkingLot
 from cosmos_outbox.outbox.publisher import Publisher
 from cosmos_outbox.outbox.refused_alike import RefusedAlike
 from cosmos_outbox.outbox.ttl_guard import TtlGuard
-from cosmos_outbox.outbox.unit_of_work import Clock, utc_now
 
 READING_SECONDS = 60.0
 """Rule ``fresh-reading``: nothing is sent on a reading of the markers that is older. A discarding waits as long."""

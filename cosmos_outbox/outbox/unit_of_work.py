@@ -3,9 +3,8 @@
 Adapters are in other packages; one contract suite runs over every adapter, the in-memory one too.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
 
@@ -15,14 +14,6 @@ A = TypeVar("A", bound=Aggregate[Any])
 
 ETag = str
 """An opaque, quoted version of a stored aggregate, as HTTP's ``ETag`` has it."""
-
-Clock = Callable[[], datetime]
-"""Tells the time in UTC."""
-
-
-def utc_now() -> datetime:
-    """The one clock of a deployed service."""
-    return datetime.now(UTC)
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ from azure.servicebus.exceptions import OperationTimeoutError, SessionCannotBeLo
 
 from cosmos_outbox.inbox.errors import StoreAway
 from cosmos_outbox.inbox.set_aside import Delivery
+from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.outbox.once_a_minute import OnceAMinute
-from cosmos_outbox.outbox.unit_of_work import utc_now
 from cosmos_outbox.servicebus.bodies import body_of
 from cosmos_outbox.servicebus.errors import SDK_ERRORS, verdict
 from cosmos_outbox.servicebus.in_time import in_time

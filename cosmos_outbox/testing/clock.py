@@ -3,7 +3,7 @@
 import asyncio
 from datetime import datetime, timedelta
 
-from cosmos_outbox.outbox.unit_of_work import utc_now
+from cosmos_outbox.kernel.clock import utc_now
 
 
 class Clock:

@@ -16,13 +16,13 @@ from cosmos_outbox.cosmos.relay.parked_documents import ParkedDocuments
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.operations.aggregate_past import AggregatePast
 from cosmos_outbox.operations.past_events import EventState, Expired, Past
 from cosmos_outbox.operations.relay_status import RelayObserver
 from cosmos_outbox.outbox.errors import AggregateNotFound
 from cosmos_outbox.outbox.parking import Parking
 from cosmos_outbox.outbox.relay import Relay
-from cosmos_outbox.outbox.unit_of_work import utc_now
 from cosmos_outbox.testing.simulation.bus_publisher import BusPublisher
 from devstack.testing import Service, eventually, running
 from tests.support.azure import CONTACTS, LEASES, PARKED, contacts_database

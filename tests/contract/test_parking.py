@@ -19,6 +19,7 @@ from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.partition_key import Key
 from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.outbox.errors import (
     BeingReplayed,
     NotDelivered,
@@ -38,7 +39,6 @@ from cosmos_outbox.outbox.publisher import AggregateEvents, Outcome, Refused, Un
 from cosmos_outbox.outbox.relay import READING_SECONDS, Relay
 from cosmos_outbox.outbox.replay import REPLAY_SECONDS, Replayed
 from cosmos_outbox.outbox.ttl_guard import TtlGuard
-from cosmos_outbox.outbox.unit_of_work import utc_now
 from cosmos_outbox.testing.simulation.bus_publisher import BusPublisher
 from devstack.testing import Service
 from tests.support.azure import PARKED, contacts_database, cosmos_connection
@@ -62,7 +62,7 @@ class World:
 
     @property
     def relay(self) -> Relay:
-        fresh = TtlGuard(clock=lambda: 1_772_366_400)
+        fresh = TtlGuard(clock=lambda: NOON)
         return Relay(self.topic, self.lot, clock=self.clock, guard=fresh)
 
     @property

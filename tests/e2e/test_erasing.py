@@ -19,6 +19,7 @@ from cosmos_outbox.cli import rebuild as rebuild_directory
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.inbox.set_aside import Delivery
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.operations.erasing import ERASING_ERRORS, Eraser
 from cosmos_outbox.outbox.errors import AnswerErased
 from cosmos_outbox.outbox.feed import FeedEvent
@@ -26,7 +27,6 @@ from cosmos_outbox.outbox.idempotency import KeyedRequest
 from cosmos_outbox.outbox.marker import Marker
 from cosmos_outbox.outbox.parking_lot import ParkingLot
 from cosmos_outbox.outbox.republish import RepublishingProgress, Span
-from cosmos_outbox.outbox.unit_of_work import utc_now
 from cosmos_outbox.servicebus.dead_letters import Collected
 from cosmos_outbox.settings.errors import NotErased
 from cosmos_outbox.testing.simulation.bus_publisher import BusPublisher

@@ -1,19 +1,21 @@
 """A broker that refuses everything alike parks nobody at first; poison parks its aggregate, and ends in any case."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
+from cosmos_outbox.kernel.clock import SYSTEM, using
 from cosmos_outbox.outbox.errors import NotDelivered
 from cosmos_outbox.outbox.feed import FeedEvent
 from cosmos_outbox.outbox.marker import Marker
 from cosmos_outbox.outbox.page import Forwarded
 from cosmos_outbox.outbox.publisher import AggregateEvents, Outcome, Refused
-from cosmos_outbox.outbox.refused_alike import PATIENCE_SECONDS, RefusedAlike
+from cosmos_outbox.outbox.refused_alike import PATIENCE_SECONDS
 from cosmos_outbox.outbox.relay import Relay
 from cosmos_outbox.outbox.ttl_guard import TtlGuard
 from cosmos_outbox.testing.simulation.bus_publisher import BusPublisher
+from tests.support.contacts import NOON
 from tests.support.fake_parking_lot import FakeParkingLot
 from tests.support.feed import contact_id, contact_key, event_document, poison_document, read
 
@@ -45,12 +47,12 @@ class Bench:
     now: float = 0.0
 
     def __post_init__(self) -> None:
-        alike = RefusedAlike(clock=lambda: self.now)
-        guard = TtlGuard(clock=lambda: 1_772_366_400)
-        self.relay = Relay(self.publisher, self.lot, refused_alike=alike, guard=guard)
+        guard = TtlGuard(clock=lambda: NOON)
+        self.relay = Relay(self.publisher, self.lot, guard=guard)
 
     async def forward(self, *contacts: str) -> Forwarded:
-        return await self.relay.forward([event(contact) for contact in contacts])
+        with using(replace(SYSTEM, monotonic=lambda: self.now)):
+            return await self.relay.forward([event(contact) for contact in contacts])
 
     async def waits(self, *contacts: str) -> None:
         with pytest.raises(NotDelivered, match=f"refuses the events of several aggregates alike .* {NEVER}"):

@@ -4,15 +4,16 @@ import asyncio
 import random
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.clock import SYSTEM, using
 from cosmos_outbox.outbox.accepted import AcceptedEvents
 from cosmos_outbox.outbox.errors import NotDelivered, PreconditionFailed, Unavailable
 from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent, Poison, Unread, in_order
 from cosmos_outbox.outbox.marker import Marker
-from cosmos_outbox.outbox.once_a_minute import OnceAMinute
 from cosmos_outbox.outbox.publisher import AggregateEvents, Guarantees, Outcome, Unknown
 from cosmos_outbox.outbox.relay import Relay
 from cosmos_outbox.outbox.ttl_guard import TtlGuard
@@ -35,9 +36,7 @@ def large(contact: str, sequence: int) -> OutboxEvent:
 
 
 def relay(publisher: BusPublisher | None = None, lot: FakeParkingLot | None = None) -> Relay:
-    return Relay(
-        publisher or BusPublisher(), lot or FakeParkingLot(), guard=TtlGuard(clock=lambda: 1_772_366_400)
-    )
+    return Relay(publisher or BusPublisher(), lot or FakeParkingLot(), guard=TtlGuard(clock=lambda: NOON))
 
 
 def sent_of(publisher: BusPublisher, contact: str) -> list[str]:
@@ -210,11 +209,11 @@ async def test_a_page_that_went_to_another_instance_is_not_remembered_when_it_co
     """The lease was lost for good while the page waited. Later the topic was made anew, and the leases with it."""
     now = 0.0
     publisher = Offered(fail_for={contact_id("b")})
-    here = replace(relay(publisher), accepted=AcceptedEvents(clock=lambda: now))
+    here = replace(relay(publisher), accepted=AcceptedEvents())
     events = [event("a", 1), event("b", 1)]
 
     async def attempt() -> int:
-        with pytest.raises(NotDelivered):
+        with using(replace(SYSTEM, monotonic=lambda: now)), pytest.raises(NotDelivered):
             await here.forward(events)
         return publisher.offered.count(contact_id("a"))
 
@@ -366,11 +365,11 @@ async def test_waiting_events_are_logged_once_a_minute_and_at_once_after_a_succe
 ) -> None:
     now = 0.0
     publisher = BusPublisher(fail_for={contact_id("a")})
-    waiting = replace(relay(publisher), saying=OnceAMinute(clock=lambda: now))
+    waiting = relay(publisher)
 
     async def attempt() -> int:
         caplog.clear()
-        with pytest.raises(NotDelivered):
+        with using(replace(SYSTEM, monotonic=lambda: now)), pytest.raises(NotDelivered):
             await waiting.forward([event("a", 1)])
         return sum(record.levelname == "ERROR" for record in caplog.records)
 
@@ -389,7 +388,7 @@ async def test_waiting_events_are_logged_once_a_minute_and_at_once_after_a_succe
 async def test_an_event_that_has_used_half_of_its_ttl_is_an_error_in_the_log(
     caplog: pytest.LogCaptureFixture, age: int, warned: bool
 ) -> None:
-    old = Relay(BusPublisher(), FakeParkingLot(), guard=TtlGuard(clock=lambda: 1_772_366_400 + age))
+    old = Relay(BusPublisher(), FakeParkingLot(), guard=TtlGuard(clock=lambda: NOON + timedelta(seconds=age)))
     await old.forward([event("a", 1)])
     assert ("of its TTL" in caplog.text) is warned
 

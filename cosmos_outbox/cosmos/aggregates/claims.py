@@ -6,11 +6,12 @@ The claims have a container of their own, which no relay reads. A claim holds di
 
 import asyncio
 from dataclasses import dataclass
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.errors import Kind
 from cosmos_outbox.cosmos.store.item import Item
+from cosmos_outbox.kernel.clock import new_id
 from cosmos_outbox.outbox.claims import LONGEST_REQUEST_SECONDS, Claim
 from cosmos_outbox.outbox.errors import Unavailable
 
@@ -45,7 +46,7 @@ class CosmosClaims:
 
     async def _make(self, key_digest: str, fingerprint: str) -> Claim | None:
         """The claim, made; None when there is one, which no old read says, but the write itself."""
-        usable_until, aggregate_id = self._usable_until(), uuid4()
+        usable_until, aggregate_id = self._usable_until(), new_id()
         try:
             await self.container.create(
                 _item(key_digest, fingerprint, aggregate_id, ttl=self.lifetime_seconds)
