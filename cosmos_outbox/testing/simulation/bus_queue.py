@@ -24,7 +24,7 @@ class Rules:
     """As the topic and its subscriptions are made; the defaults are those of the service."""
 
     duplicate_window_seconds: float = 600.0
-    lock_seconds: float = 30.0
+    lock_seconds: float = 60.0
     max_deliveries: int = 10
 
 
