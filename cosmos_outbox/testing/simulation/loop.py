@@ -10,8 +10,10 @@ import contextvars
 import gc
 import heapq
 import random
-from collections.abc import Awaitable, Callable, Coroutine
+import warnings
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import Executor
+from contextlib import contextmanager
 from types import AsyncGeneratorType, CoroutineType
 from typing import Any, TypeVar, TypeVarTuple, Unpack
 from weakref import WeakSet
@@ -122,7 +124,8 @@ class Loop(asyncio.BaseEventLoop):
             self.close()
             self._dead.clear()
             gc.unfreeze()  # a service freezes what it has loaded
-            gc.collect()
+            with _last_words():
+                gc.collect()
             if collected:
                 gc.enable()
 
@@ -205,11 +208,12 @@ class Loop(asyncio.BaseEventLoop):
         # What a generator awaits is not closed with the coroutine that goes through the generator.
         generators = list(self._asyncgens)
         awaited = [waits for each in generators if isinstance(waits := each.ag_await, CoroutineType)]
-        for task in asyncio.all_tasks(self):
-            task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
-            _close(task.get_coro())
-        for coroutine in awaited:
-            _close(coroutine)
+        with _last_words():
+            for task in asyncio.all_tasks(self):
+                task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
+                _close(task.get_coro())
+            for coroutine in awaited:
+                _close(coroutine)
 
     def call_soon(
         self,
@@ -260,6 +264,14 @@ def _complain(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     error = context.get("exception")
     told = f"{context.get('message')}: {error!r}" if error is not None else str(context.get("message"))
     loop.complaints.append(told)
+
+
+@contextmanager
+def _last_words() -> Iterator[None]:
+    """What is put away may begin a coroutine, which is put away with it."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
+        yield
 
 
 def _close(coroutine: Any) -> None:

@@ -50,10 +50,10 @@ class Ground:
 
     def sources(self, chance: random.Random, skew: Callable[[], float], name: str) -> clock.Sources:
         """A clock, ids and luck of one process. ``skew``: how many seconds its clock is ahead."""
-        loop, offset = self.loop, chance.uniform(0.0, 10_000.0)
+        loop = self.loop  # whose clock is the monotonic one, as in every process
         return clock.Sources(
             now=lambda: EPOCH + timedelta(seconds=loop.time() + skew()),
-            monotonic=lambda: loop.time() + offset,
+            monotonic=loop.time,
             new_id=lambda: UUID(int=chance.getrandbits(128), version=4),
             random=chance,
             machine=lambda: name,
