@@ -12,6 +12,7 @@ from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from typing import Any
+from uuid import UUID
 
 from azure.core.exceptions import AzureError
 from azure.cosmos import PartitionKey
@@ -130,6 +131,7 @@ class World:
             history, feed=self._settings.cosmos_container, entries=frozenset(of.read_models)
         )
         self._stopping = False
+        self._etags: dict[str, str | None] = {}
 
     async def live(self) -> list[Violation]:
         """Work, break, drain; what was wrong in the end."""
@@ -143,8 +145,7 @@ class World:
         self.subscribers = [self._process(f"subscriber-{n}", subscriber(_SLOTS)) for n in range(_SUBSCRIBERS)]
         self._desk = self._process("operator", serve_requests)
         store.faults, bus.befalls = plan.store, plan.bus
-        etags: dict[str, str | None] = {}
-        clients = [self._client(n, etags) for n in range(_CLIENTS)]
+        clients = [self._client(n, self._etags) for n in range(_CLIENTS)]
         work = [asyncio.create_task(self._act(each)) for each in clients]
         work += [asyncio.create_task(self._operate())]
         work += [asyncio.create_task(self._strike(kind)) for kind in sorted(plan.faults) if "." not in kind]
@@ -294,6 +295,49 @@ class World:
         victim.skew = chance.uniform(-60.0, 60.0)
         self.trace.note("clock set", detail=f"{victim.skew:+.1f} s", instance=victim.instance.name)
 
+    async def write_past_the_service(self, chance: random.Random) -> None:
+        """Somebody else writes a document: an event that cannot be read, or something that is none at all."""
+        name, aggregates = str(UUID(int=chance.getrandbits(128), version=4)), sorted(self._etags)
+        aggregate = chance.choice(aggregates) if aggregates and chance.random() < 0.7 else None
+        document: dict[str, Any] = {
+            "id": name,
+            "partitionKey": aggregate or name,
+            "type": "note",
+            "text": "hello",
+        }
+        broken = chance.random() < 0.7
+        if broken:
+            document |= {
+                "type": "domainEvent",
+                "data": chance.choice(["nonsense", {"id": name}, [1, 2], None]),
+            }
+            self._operator.broken.add(name)
+            self._poisoned(name, document["partitionKey"], aggregate, stored=None)
+        client = self._world_client()
+        with suppress(AzureError, TimeoutError):
+            feed = client.get_database_client(self._settings.cosmos_database).get_container_client(
+                self._settings.cosmos_container
+            )
+            async with asyncio.timeout(30):
+                await feed.create_item(document)
+            if broken:
+                self._poisoned(name, document["partitionKey"], aggregate, stored=True)
+        await client.close()
+        self.trace.note("others write", document["partitionKey"], f"{name}, {document['type']}")
+
+    def _poisoned(self, document: str, partition: str, aggregate: str | None, *, stored: bool | None) -> None:
+        self.history.add(
+            [
+                Poisoned(
+                    at=self.loop.time(),
+                    document=document,
+                    partition=partition,
+                    stored=stored,
+                    aggregate=aggregate,
+                )
+            ]
+        )
+
     # -- the end
 
     def _calm_down(self) -> None:
@@ -361,6 +405,7 @@ _STRIKES = {
     "store away": World.store_away,
     "bus away": World.bus_away,
     "skew": World.skew,
+    "others": World.write_past_the_service,
 }
 
 
