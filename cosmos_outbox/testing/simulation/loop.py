@@ -9,9 +9,12 @@ import asyncio
 import contextvars
 import gc
 import heapq
+import logging
 import random
-from collections.abc import Awaitable, Callable, Coroutine
+import warnings
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import Executor
+from contextlib import contextmanager
 from types import AsyncGeneratorType, CoroutineType
 from typing import Any, TypeVar, TypeVarTuple, Unpack
 from weakref import WeakSet
@@ -112,11 +115,13 @@ class Loop(asyncio.BaseEventLoop):
                 try:
                     return self.run_until_complete(task)
                 finally:
-                    self._bury()
+                    with _last_words_unheard():
+                        self._bury()
         finally:
-            self.close()
-            self._dead.clear()
-            gc.collect()
+            with _last_words_unheard():
+                self.close()
+                self._dead.clear()
+                gc.collect()
             if collected:
                 gc.enable()
 
@@ -254,6 +259,20 @@ def _complain(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     error = context.get("exception")
     told = f"{context.get('message')}: {error!r}" if error is not None else str(context.get("message"))
     loop.complaints.append(told)
+
+
+@contextmanager
+def _last_words_unheard() -> Iterator[None]:
+    """What is closed amid its work would await more in a ``finally``, and leaves open what it had opened."""
+    disabled = logging.root.manager.disable
+    logging.disable()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            warnings.simplefilter("ignore", ResourceWarning)
+            yield
+    finally:
+        logging.disable(disabled)
 
 
 def _close(coroutine: Any) -> None:

@@ -43,6 +43,10 @@ def _uniform(low: float, high: float) -> float:
     return clock.randomness().uniform(low, high)
 
 
+def _random() -> float:
+    return clock.randomness().random()
+
+
 def _randint(low: int, high: int) -> int:
     return clock.randomness().randint(low, high)
 
@@ -50,22 +54,23 @@ def _randint(low: int, high: int) -> int:
 REPLACED: dict[int, Any] = {
     id(time): _InPlaceOf(time, time=_time, monotonic=clock.monotonic, perf_counter=clock.monotonic),
     id(uuid): _InPlaceOf(uuid, uuid4=clock.new_id, uuid1=clock.new_id),
-    id(random): _InPlaceOf(random, uniform=_uniform, randint=_randint),
+    id(random): _InPlaceOf(random, random=_random, uniform=_uniform, randint=_randint),
     id(time.time): _time,
     id(uuid.uuid4): clock.new_id,
     id(formatdate): _http_date,
 }
 
 
-def install() -> None:
-    """Replace them in all modules of the SDKs. Again is as good as once."""
-    for package in PACKAGES:
+def install(*packages: str) -> None:
+    """Replace them in all modules of these SDKs, or of PACKAGES. Again is as good as once."""
+    packages = packages or PACKAGES
+    for package in packages:
         found = importlib.import_module(package)
         for module in pkgutil.walk_packages(found.__path__, f"{package}."):
             if ".aio" in module.name or not module.name.rpartition(".")[2].startswith("_test"):
                 _import(module.name)
     for name, loaded in list(sys.modules.items()):
-        if name.startswith(PACKAGES):
+        if name.startswith(packages):
             for attribute, value in list(vars(loaded).items()):
                 if id(value) in REPLACED:
                     setattr(loaded, attribute, REPLACED[id(value)])
