@@ -45,7 +45,7 @@ from cosmos_outbox.inbox.ledger import Ledger
 from cosmos_outbox.inbox.owed import Owed, Record
 from cosmos_outbox.inbox.receiver import told
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.kernel.clock import new_id, utc_now
+from cosmos_outbox.kernel.clock import monotonic, new_id, utc_now
 
 ATTEMPTS = 5
 """How often a marker that changed is decided upon again before Contended is raised."""
@@ -82,7 +82,7 @@ class EffectInbox:
     effect: Effect
     rules: EffectRules
     clock: Callable[[], datetime] = utc_now
-    time: Callable[[], float] = lambda: asyncio.get_running_loop().time()
+    time: Callable[[], float] = monotonic
     pause: Callable[[float], Awaitable[object]] = asyncio.sleep
     """Before a record is tried again while the store is away."""
     counts: Counter[Kept | Step | MarkState] = field(default_factory=Counter)

@@ -2,6 +2,9 @@
 
 They are looked up when they are asked for, in the context of the task that asks. A task inherits its context from the
 task that began it, so ``using`` once, where an instance begins, gives that whole instance a clock and ids of its own.
+The event loop's own waits (``asyncio.sleep``, ``asyncio.timeout``) take a number of seconds, never a time: each time at
+which something ends is one of :func:`monotonic`.
+
 Nothing binds :data:`SYSTEM` or one of its parts at import or as a default; :func:`utc_now` and :func:`monotonic` may be
 bound anywhere, since they look again at each call.
 
@@ -60,6 +63,16 @@ def using(sources: Sources) -> Iterator[None]:
         yield
     finally:
         _sources.reset(before)
+
+
+def use(sources: Sources) -> None:
+    """As :func:`using`, until the end of this context: for one that is an instance's own."""
+    _sources.set(sources)
+
+
+def sources() -> Sources:
+    """Those of this context."""
+    return _sources.get()
 
 
 def utc_now() -> datetime:

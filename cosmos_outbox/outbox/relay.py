@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.kernel.clock import Clock, utc_now
+from cosmos_outbox.kernel.clock import Clock, monotonic, utc_now
 from cosmos_outbox.outbox import telemetry
 from cosmos_outbox.outbox.accepted import AcceptedEvents
 from cosmos_outbox.outbox.delivery import Block, Delivered, deliver
@@ -114,7 +114,7 @@ class Relay:
 
     async def _go_on(self, page: PageProgress) -> None:
         """Read the markers once, and do with the open events what they allow. Raises NotDelivered."""
-        usable_until = asyncio.get_running_loop().time() + self.reading_seconds
+        usable_until = monotonic() + self.reading_seconds
         try:
             markers = await self.parking.markers(page.open.keys())
         except (Throttled, Unavailable) as error:

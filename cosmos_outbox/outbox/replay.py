@@ -128,8 +128,8 @@ class Replay:
         parked = [event for _, event in waiting]
         self.originals.forget(parked)  # an operator may have mended a document since it was read
         try:
-            send_until = asyncio.get_running_loop().time() + self._seconds_to_send(marker)
-            async with asyncio.timeout_at(send_until):
+            send_until = monotonic() + self._seconds_to_send(marker)
+            async with asyncio.timeout(send_until - monotonic()):
                 verified = await self.originals.verify(parked)
         except TimeoutError:
             await self._give_back(marker)

@@ -151,7 +151,7 @@ class UnitOfWork(Protocol):
     async def commit(self, *, until: float | None = None) -> Commit:
         """Store every tracked change and its events in one transaction.
 
-        ``until``: a time of the running loop's clock. No attempt is made that could end later.
+        ``until``: a time of the monotonic clock. No attempt is made that could end later.
 
         Raises:
             PreconditionFailed: an aggregate was changed or deleted by another since it was read; nothing is stored.

@@ -154,7 +154,7 @@ async def try_sending(
             return monotonic() - began
 
     with _reported(seconds, f"topic {topic}"):
-        return await in_time(open_sender(), asyncio.get_running_loop().time() + seconds)
+        return await in_time(open_sender(), monotonic() + seconds)
 
 
 async def _ask(sender: ServiceBusSender) -> None:

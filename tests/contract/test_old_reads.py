@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 from azure.cosmos.aio import CosmosClient
@@ -52,7 +52,7 @@ def lagging(cosmos_store: CosmosStore) -> CosmosStore:
 
 
 def service(store: CosmosStore) -> Contacts:
-    return Contacts(Aggregates(store.open, store.claims), clock=lambda: LATER)
+    return Contacts(Aggregates(store.open, store.claims), clock=lambda: LATER, new_id=uuid4)
 
 
 async def create(store: CosmosStore) -> Receipt[Contact]:

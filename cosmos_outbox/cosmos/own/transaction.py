@@ -29,7 +29,7 @@ from cosmos_outbox.cosmos.store.item import Item
 from cosmos_outbox.cosmos.store.partition_key import Key, Value
 from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.kernel.clock import Clock, new_id, utc_now
+from cosmos_outbox.kernel.clock import Clock, monotonic, new_id, utc_now
 from cosmos_outbox.outbox import telemetry
 from cosmos_outbox.outbox.errors import OutcomeUnknown
 from cosmos_outbox.outbox.on_commit import OnCommit
@@ -214,7 +214,7 @@ class Transactions:
     async def store_and_notify(self, batch: OwnBatch) -> Sequence[ETag | None]:
         """As :meth:`OwnBatch.store`; tells of every end that may have stored the batch."""
         try:
-            etags = await batch.store(asyncio.get_running_loop().time() + PATIENCE_SECONDS)
+            etags = await batch.store(monotonic() + PATIENCE_SECONDS)
         except (OutcomeUnknown, asyncio.CancelledError):
             self.on_commit(batch.key)
             raise

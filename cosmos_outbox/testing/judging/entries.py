@@ -12,14 +12,14 @@ from itertools import pairwise
 
 from cosmos_outbox.testing.judging.language import Language
 from cosmos_outbox.testing.judging.records import FinallyListed, SeenEntry
-from cosmos_outbox.testing.judging.states import States, Told
+from cosmos_outbox.testing.judging.states import AsTold, States
 from cosmos_outbox.testing.judging.violation import Violation
 
 RULE = "read model"
 
 
 def entries(
-    shown: Mapping[str, Sequence[SeenEntry]], facts: Mapping[str, Told], language: Language
+    shown: Mapping[str, Sequence[SeenEntry]], facts: Mapping[str, AsTold], language: Language
 ) -> Iterator[Violation]:
     """What was wrong with the entries, whatever became of them afterwards: no wait can mend it."""
     for aggregate, versions in shown.items():

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from cosmos_outbox.testing.judging.history import Exchange, History, Operation, SeenEvent
 from cosmos_outbox.testing.judging.language import Language
-from cosmos_outbox.testing.judging.states import Told
+from cosmos_outbox.testing.judging.states import AsTold
 from cosmos_outbox.testing.judging.violation import Violation
 
 
 def reads(
-    operations: Iterable[Operation], facts: Mapping[str, Told], language: Language
+    operations: Iterable[Operation], facts: Mapping[str, AsTold], language: Language
 ) -> Iterator[Violation]:
     """Answers to reads that cannot be."""
     every = [*operations]
@@ -60,7 +60,7 @@ def _sessions(attempts: Sequence[Exchange], deletions: Sequence[Exchange]) -> It
             )
 
 
-def _as_it_was(operation: Operation, facts: Mapping[str, Told], language: Language) -> Iterator[Violation]:
+def _as_it_was(operation: Operation, facts: Mapping[str, AsTold], language: Language) -> Iterator[Violation]:
     """What a read shows is the aggregate after that event; an event that is not known yet tells nothing."""
     for answer in operation.acknowledged:
         if answer.sequence is None or answer.aggregate is None:

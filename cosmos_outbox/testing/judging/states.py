@@ -14,7 +14,7 @@ States = Mapping[int, State | None]
 
 
 @dataclass(frozen=True)
-class Told:
+class AsTold:
     """What the events of an aggregate make of it."""
 
     states: States
@@ -25,7 +25,7 @@ class Told:
 
 def told(
     history: History, by_aggregate: Mapping[str, Sequence[SeenEvent]], language: Language
-) -> dict[str, Told]:
+) -> dict[str, AsTold]:
     """Each aggregate's states: by what the store took where it is watched, else by what subscribers got."""
     steps: dict[str, list[tuple[int, str, State]]] = {}
     if history.stored:
@@ -37,7 +37,7 @@ def told(
     return {aggregate: _replayed(each, language) for aggregate, each in steps.items()}
 
 
-def _replayed(steps: Sequence[tuple[int, str, State]], language: Language) -> Told:
+def _replayed(steps: Sequence[tuple[int, str, State]], language: Language) -> AsTold:
     states: dict[int, State | None] = {}
     state: State | None = {}
     sequence = 0
@@ -48,11 +48,11 @@ def _replayed(steps: Sequence[tuple[int, str, State]], language: Language) -> To
             state = language.after(state, action, body)
         if sequence == len(states) + 1:
             states[sequence] = state
-    return Told(states, (sequence, state))
+    return AsTold(states, (sequence, state))
 
 
 def final_state(
-    found: Sequence[FinallyListed], facts: Mapping[str, Told], language: Language
+    found: Sequence[FinallyListed], facts: Mapping[str, AsTold], language: Language
 ) -> Iterator[Violation]:
     """What the final list shows too much, too little or otherwise than the events."""
     listed = Counter(each.aggregate for each in found)

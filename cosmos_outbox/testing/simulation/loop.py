@@ -79,6 +79,11 @@ class Loop(asyncio.BaseEventLoop):
         """A context of the world: what runs in it belongs to no instance, and outlives them all."""
         return self._root.copy()
 
+    def root_is_now(self) -> None:
+        """What is the world's own from now on begins with the context of the caller."""
+        self._root = contextvars.copy_context()
+        self._root.run(current.set, None)
+
     def begin(self, instance: SimulatedInstance, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Run the work as this instance's."""
         return self.create_task(work, context=instance.context.copy())
@@ -115,9 +120,9 @@ class Loop(asyncio.BaseEventLoop):
                 try:
                     return self.run_until_complete(task)
                 finally:
-                    with _last_words_unheard():
-                        self._bury()
+                    self._bury()
         finally:
+            gc.unfreeze()  # a service freezes what it has loaded
             with _last_words_unheard():
                 self.close()
                 self._dead.clear()
@@ -204,11 +209,12 @@ class Loop(asyncio.BaseEventLoop):
         # What a generator awaits is not closed with the coroutine that goes through the generator.
         generators = list(self._asyncgens)
         awaited = [waits for each in generators if isinstance(waits := each.ag_await, CoroutineType)]
-        for task in asyncio.all_tasks(self):
-            task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
-            _close(task.get_coro())
-        for coroutine in awaited:
-            _close(coroutine)
+        with _last_words_unheard():
+            for task in asyncio.all_tasks(self):
+                task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
+                _close(task.get_coro())
+            for coroutine in awaited:
+                _close(coroutine)
 
     def call_soon(
         self,

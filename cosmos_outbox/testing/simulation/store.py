@@ -8,7 +8,7 @@ even if whoever sent it is dead by then.
 import asyncio
 import random
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Self, cast
 from urllib.parse import urlsplit
@@ -97,6 +97,8 @@ class SimulatedStore:
         self.loop = loop
         self.account = account
         self.requests = 0
+        self.saw: Callable[[float, SentRequest, StoreResponse], None] | None = None
+        """Is told of each request that was carried out."""
         self._chance = chance
         self._trace = trace
         self._faults = faults
@@ -165,7 +167,10 @@ class SimulatedStore:
         told = f"{request.method} {answer.status} {len(text)} {zlib.crc32(text):08x}"
         befell = f"{fate or ''}{' lag' if lags else ''}"
         self._trace.note(request.kind, _short(request.path), f"{told} {befell}".rstrip(), instance=who)
-        return StoreResponse(answer.status, CIMultiDict(sent), text)
+        response = StoreResponse(answer.status, CIMultiDict(sent), text)
+        if self.saw is not None:
+            self.saw(self.loop.time(), request, response)
+        return response
 
     def _fate(self) -> str | None:
         if self.loop.time() < self._away_until:
