@@ -27,10 +27,12 @@ class Contacts:
 
     aggregates: Aggregates
     clock: Callable[[], datetime]
+    new_id: Callable[[], UUID]
 
     async def create(self, details: ContactDetails, origin: Origin) -> Receipt[Contact]:
         """Store a new contact with its ContactCreatedEvent."""
-        return await self.aggregates.create(Contact.create(details, at=self.clock()), origin)
+        contact = Contact.create(details, at=self.clock(), contact_id=self.new_id())
+        return await self.aggregates.create(contact, origin)
 
     async def create_once(
         self, details: ContactDetails, origin: Origin, request: KeyedRequest

@@ -4,6 +4,7 @@ Instances share the physical partitions of one container through lease documents
 processor, so that a .NET processor or an Azure Functions deployment can take the leases over and give them back.
 """
 
+from cosmos_changefeed.clock import Clock
 from cosmos_changefeed.errors import ChangeFeedError, FeedRangeGone, LeaseLost, LeasesUnusable
 from cosmos_changefeed.feed import PhysicalPartition, effective_key, physical_partitions
 from cosmos_changefeed.handling import ChangeFeedContext, Changes, Handler, OnError, TwoSteps
@@ -19,6 +20,7 @@ __all__ = [
     "ChangeFeedError",
     "ChangeFeedProcessor",
     "Changes",
+    "Clock",
     "EpkRange",
     "FeedLag",
     "FeedRangeGone",

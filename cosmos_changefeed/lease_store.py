@@ -8,7 +8,6 @@ The names of the documents and the order of the steps are those of the .NET SDK
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
-from datetime import UTC, datetime
 
 from azure.core import MatchConditions
 from azure.cosmos.aio import ContainerProxy
@@ -18,6 +17,7 @@ from azure.cosmos.exceptions import (
     CosmosResourceNotFoundError,
 )
 
+from cosmos_changefeed.clock import SYSTEM, Clock
 from cosmos_changefeed.errors import LeaseLost, LeasesUnusable
 from cosmos_changefeed.feed import ContainerIdentity
 from cosmos_changefeed.lease import Lease
@@ -25,11 +25,6 @@ from cosmos_changefeed.lease import Lease
 LOCK_SECONDS = 30
 """How long one instance may take to create the leases (.NET: ``BootstrapperCore.DefaultLockTime``)."""
 _ATTEMPTS_ON_CONFLICT = 6
-
-
-def utc_now() -> datetime:
-    """The present time (UTC)."""
-    return datetime.now(UTC)
 
 
 class LeaseStore:
@@ -41,11 +36,11 @@ class LeaseStore:
         *,
         monitored: ContainerIdentity,
         prefix: str,
-        clock: Callable[[], datetime] = utc_now,
+        clock: Clock = SYSTEM,
     ) -> None:
         self._container = container
         self._prefix = f"{prefix}{monitored.account_host}_{monitored.database_rid}_{monitored.container_rid}"
-        self.clock = clock
+        self._clock = clock
 
     async def check_partition_key(self) -> None:
         """Raises LeasesUnusable unless the lease container is partitioned by ``/id``."""
@@ -69,7 +64,7 @@ class LeaseStore:
 
     async def create(self, lease: Lease) -> bool:
         """Store a new lease; False when the lease is stored already."""
-        return await self._create_document(replace(lease, timestamp=self.clock()).to_document())
+        return await self._create_document(replace(lease, timestamp=self._clock.now()).to_document())
 
     async def delete(self, lease: Lease) -> None:
         """Delete a lease; nothing happens when it is gone already."""
@@ -127,7 +122,7 @@ class LeaseStore:
         # would stay for ever.
         try:
             lock = await self._container.read_item(name, partition_key=name)
-            if lock["_ts"] + LOCK_SECONDS < self.clock().timestamp():
+            if lock["_ts"] + LOCK_SECONDS < self._clock.now().timestamp():
                 await self._container.delete_item(
                     name,
                     partition_key=name,
@@ -149,7 +144,7 @@ class LeaseStore:
         for _ in range(_ATTEMPTS_ON_CONFLICT):
             if current.owner != lease.owner:
                 raise LeaseLost(lease.token, f"{current.owner} took the lease")
-            wanted = replace(change(current), timestamp=self.clock())
+            wanted = replace(change(current), timestamp=self._clock.now())
             try:
                 return Lease.from_document(
                     await self._container.replace_item(

@@ -13,11 +13,11 @@ should not be there delivers changes a second time.
 
 import asyncio
 import logging
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from azure.cosmos.aio import ContainerProxy
 
+from cosmos_changefeed.clock import SYSTEM, Clock
 from cosmos_changefeed.coverage import common, find_gaps, leases_for
 from cosmos_changefeed.feed import FeedReader
 from cosmos_changefeed.lease import EpkRange, Lease
@@ -35,7 +35,7 @@ class LeaseMender:
         store: LeaseStore,
         *,
         patience: float,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Clock = SYSTEM,
     ) -> None:
         self._reader = reader
         self._store = store
@@ -50,7 +50,7 @@ class LeaseMender:
 
         Raises the SDK's errors. What is not filled then is filled at a later look.
         """
-        asked = self._clock()
+        asked = self._clock.monotonic()
         found = await find_gaps(leases, self._reader)
         still = common(self.missing, found)
         if not still:
@@ -80,7 +80,12 @@ class LeaseMender:
 
 
 async def mend_leases(
-    monitored: ContainerProxy, leases: ContainerProxy, *, lease_prefix: str = "", patience: float
+    monitored: ContainerProxy,
+    leases: ContainerProxy,
+    *,
+    lease_prefix: str = "",
+    patience: float,
+    clock: Clock = SYSTEM,
 ) -> None:
     """Make the missing leases again, for a processor that does not do so itself; returns at once when none is missing.
 
@@ -88,8 +93,8 @@ async def mend_leases(
     that starts from the beginning. Raises the SDK's errors.
     """
     reader = await FeedReader.open(monitored)
-    store = LeaseStore(leases, monitored=reader.identity, prefix=lease_prefix)
-    mender = LeaseMender(reader, store, patience=patience)
+    store = LeaseStore(leases, monitored=reader.identity, prefix=lease_prefix, clock=clock)
+    mender = LeaseMender(reader, store, patience=patience, clock=clock)
     await mender.look(await store.all())
     if mender.missing:
         await asyncio.sleep(patience)

@@ -7,11 +7,11 @@ batch fails.
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
+from cosmos_changefeed.clock import Clock
 from cosmos_changefeed.errors import FeedRangeGone, LeaseLost
 from cosmos_changefeed.feed import FeedPage, FeedReader, SdkStart
 from cosmos_changefeed.handling import ChangeFeedContext, OnError, TwoSteps, Work
@@ -41,6 +41,7 @@ class Shared:
     options: ProcessorOptions
     start: SdkStart
     on_error: OnError
+    clock: Clock
 
 
 def pause_after(failures: int, poll_interval: float) -> float:
@@ -58,7 +59,7 @@ class PartitionWorker:
         """The lease as last written."""
         self.position = lease.continuation
         """How far the feed was read and handled; ahead of the checkpoint after empty pages."""
-        self.pulse = Pulse()
+        self.pulse = Pulse(shared.clock)
         """Beats with each page, empty or not, handled or failed."""
         self._feed_range = feed_range
         self._shared = shared
@@ -214,11 +215,11 @@ class PartitionWorker:
                 interval = self._options.renew_interval
 
     def _remaining(self) -> float:
-        return self._written_at + self._options.expiration_interval - time.monotonic()
+        return self._written_at + self._options.expiration_interval - self._shared.clock.monotonic()
 
     async def _write(self, write: Callable[[Lease], Awaitable[Lease]]) -> None:
         async with self._writing:
-            asked = time.monotonic()
+            asked = self._shared.clock.monotonic()
             self.lease = await write(self.lease)
             self._written_at = asked
 

@@ -7,7 +7,6 @@ lease container. Changes of one lease are delivered in order, at least once.
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from types import TracebackType
@@ -17,6 +16,7 @@ from azure.core.exceptions import AzureError
 from azure.cosmos.aio import ContainerProxy
 
 from cosmos_changefeed.balancing import leases_to_take
+from cosmos_changefeed.clock import SYSTEM, Clock
 from cosmos_changefeed.errors import ChangeFeedError, FeedRangeGone, LeaseLost, LeasesUnusable
 from cosmos_changefeed.feed import FeedReader, PartitionKeyValue, effective_key
 from cosmos_changefeed.handling import Handler, OnError, TwoSteps, as_they_are
@@ -69,6 +69,7 @@ class ChangeFeedProcessor:
         lease_prefix: str = "",
         options: ProcessorOptions | None = None,
         on_error: OnError = log_error,
+        clock: Clock = SYSTEM,
     ) -> None:
         self._monitored = monitored
         self._lease_container = leases
@@ -77,11 +78,12 @@ class ChangeFeedProcessor:
         self._lease_prefix = lease_prefix
         self._options = options or ProcessorOptions()
         self._report = on_error
+        self._clock = clock
         self._workers: dict[str, PartitionWorker] = {}
         self._supervisors: set[asyncio.Task[None]] = set()
         self._waking: set[asyncio.Task[None]] = set()
         self._balancer: asyncio.Task[None] | None = None
-        self._balancing = Pulse()
+        self._balancing = Pulse(clock)
         self._stopping = asyncio.Event()
         self._taking = asyncio.Lock()
         self._reader: FeedReader
@@ -125,13 +127,18 @@ class ChangeFeedProcessor:
             raise RuntimeError("a ChangeFeedProcessor is started once: make a new one")
         self._reader = await FeedReader.open(self._monitored)
         self._store = LeaseStore(
-            self._lease_container, monitored=self._reader.identity, prefix=self._lease_prefix
+            self._lease_container,
+            monitored=self._reader.identity,
+            prefix=self._lease_prefix,
+            clock=self._clock,
         )
-        start = self._options.start.resolved(self._store.clock())
-        self._shared = Shared(self._reader, self._store, self._handler, self._options, start, self._on_error)
+        start = self._options.start.resolved(self._clock.now())
+        self._shared = Shared(
+            self._reader, self._store, self._handler, self._options, start, self._on_error, self._clock
+        )
         if self._options.mend_leases:
             patience = self._options.expiration_interval
-            self._mender = LeaseMender(self._reader, self._store, patience=patience)
+            self._mender = LeaseMender(self._reader, self._store, patience=patience, clock=self._clock)
         await self._store.check_partition_key()
         await self._create_leases_once()
         self._balancer = asyncio.create_task(self._balance(), name="change feed balancer")
@@ -233,7 +240,7 @@ class ChangeFeedProcessor:
             for lease in left_over + leases_to_take(
                 leases,
                 owner=self._instance_name,
-                now=self._store.clock(),
+                now=self._clock.now(),
                 expiration_seconds=self._options.expiration_interval,
             ):
                 await self._try_to_acquire(lease)
@@ -250,7 +257,7 @@ class ChangeFeedProcessor:
         if self._stopping.is_set() or lease.token in self._workers:
             return
         feed_range = lease.feed_range or await self._range_of_old_lease(lease)
-        asked = time.monotonic()
+        asked = self._clock.monotonic()
         try:
             acquired = await self._store.acquire(replace(lease, feed_range=feed_range), self._instance_name)
         except LeaseLost as lost:

@@ -1,22 +1,23 @@
 """A loop that goes round, even one that fails each time, differs from a loop that hangs: the time of a round tells."""
 
-import time
+from cosmos_changefeed.clock import SYSTEM, Clock
 
 
 class Pulse:
     """When a loop last came round, and whether that round failed."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock = SYSTEM) -> None:
+        self._clock = clock
         self.failed = False
         """Whether the last round failed."""
-        self._at = time.monotonic()
+        self._at = self._clock.monotonic()
 
     @property
     def silent_seconds(self) -> float:
         """Since the end of the last round, or since the loop began."""
-        return time.monotonic() - self._at
+        return self._clock.monotonic() - self._at
 
     def beat(self, *, failed: bool = False) -> None:
         """Note the end of a round."""
         self.failed = failed
-        self._at = time.monotonic()
+        self._at = self._clock.monotonic()

@@ -8,7 +8,7 @@ from application.contacts import Contacts
 from application.directory import Directory, DirectoryEntry, entry_of, project
 from cosmos_outbox import Named, Names, Service
 from cosmos_outbox.inbox.sweep import Sweep
-from cosmos_outbox.outbox.unit_of_work import utc_now
+from cosmos_outbox.kernel.clock import new_id, utc_now
 from cosmos_outbox.settings.environment import Settings
 from cosmos_outbox.wiring.kept import ReadModel
 from cosmos_outbox.wiring.outbox import Outbox
@@ -55,7 +55,7 @@ class Application:
     @property
     def contacts(self) -> Contacts:
         """The use cases on contacts."""
-        return Contacts(self.wired.aggregates, utc_now)
+        return Contacts(self.wired.aggregates, utc_now, new_id)
 
     @property
     def outbox(self) -> Outbox:

@@ -14,16 +14,16 @@ import logging
 import math
 import os
 import sys
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from cosmos_outbox.cli import told
 from cosmos_outbox.cosmos.store.fences import fence_everywhere
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.clock import Clock, monotonic, new_id, utc_now
 from cosmos_outbox.outbox.errors import OutboxError
 from cosmos_outbox.outbox.republish import (
     PATIENCE_SECONDS,
@@ -34,7 +34,6 @@ from cosmos_outbox.outbox.republish import (
     Span,
     Window,
 )
-from cosmos_outbox.outbox.unit_of_work import Clock, utc_now
 from cosmos_outbox.settings.errors import Misconfigured, NotForwardedYet
 from cosmos_outbox.wiring.outbox import Outbox
 from cosmos_outbox.wiring.service import Service
@@ -75,10 +74,10 @@ async def republish(
         relay.reading_seconds,
         PATIENCE_SECONDS,
     )
-    said_at = time.monotonic()
+    said_at = monotonic()
     async for reached in work.publish(plan.span, progress):
-        if time.monotonic() - said_at >= _SAY_EVERY_SECONDS:
-            said_at = time.monotonic()
+        if monotonic() - said_at >= _SAY_EVERY_SECONDS:
+            said_at = monotonic()
             _say(f"{_count(progress, plan)}, all that was stored before {_text(reached)}")
 
 
@@ -110,9 +109,9 @@ class _Forwarded:
         return window
 
     async def _wait_until_forwarded(self) -> None:
-        token, give_up_at = await _fence(self.outbox), time.monotonic() + PATIENCE_SECONDS
+        token, give_up_at = await _fence(self.outbox), monotonic() + PATIENCE_SECONDS
         while not (passed := await self.outbox.observer.has_forwarded(token)):
-            if time.monotonic() >= give_up_at:
+            if monotonic() >= give_up_at:
                 raise NotForwardedYet(
                     "the relay has no lease for a part of the store, so how far it is there is not known. Wait until "
                     "GET /api/relay shows no missingLeases"
@@ -132,7 +131,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.since >= arguments.to:
         parser.error("--since must be before --to")
     span = Span(math.floor(arguments.since), math.ceil(arguments.to), arguments.aggregate)
-    plan = RepublishingPlan(span, arguments.run or uuid4(), arguments.dry_run)
+    plan = RepublishingPlan(span, arguments.run or new_id(), arguments.dry_run)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("azure").setLevel(logging.CRITICAL)  # the last line tells a failure once
     progress = RepublishingProgress()

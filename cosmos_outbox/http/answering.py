@@ -2,7 +2,6 @@
 
 import functools
 import logging
-import time
 from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 
@@ -12,6 +11,7 @@ from cosmos_outbox.http.message import Answer, Handler, Headers, Request
 from cosmos_outbox.http.methods import READING
 from cosmos_outbox.http.responses import problem
 from cosmos_outbox.inbox.errors import Contended, NotApplied, NotInTurn, NotSetAside, RecordChanged, StoreAway
+from cosmos_outbox.kernel.clock import monotonic
 from cosmos_outbox.outbox.errors import (
     AggregateNotFound,
     AlreadyExists,
@@ -105,11 +105,10 @@ class Answering:
         *,
         check_load: Callable[[], None] | None = None,
         told_every_seconds: float = 0.0,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._status_of: StatusOf = [*own, *STATUS_OF]
         self._check_load = check_load
-        self._told_every_seconds, self._clock = told_every_seconds, clock
+        self._told_every_seconds = told_every_seconds
         self._told_at: dict[type[Exception], float] = {}
 
     def __call__(self, handler: Handler) -> Handler:
@@ -151,7 +150,7 @@ class Answering:
         return problem(500, "Internal error", "The service failed. The request may have had an effect.")
 
     def _tell(self, error: Exception, text: str, *values: object, exc_info: Exception | None = None) -> None:
-        now, kind = self._clock(), type(error)
+        now, kind = monotonic(), type(error)
         told_at = self._told_at.get(kind)
         if told_at is None or now - told_at >= self._told_every_seconds:
             self._told_at[kind] = now

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Generic, Protocol, TypeVar
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from pydantic import BaseModel
 
@@ -19,10 +19,10 @@ from cosmos_outbox.http.methods import READING
 from cosmos_outbox.http.resource import Action, Resource
 from cosmos_outbox.http.shown import Shown
 from cosmos_outbox.http.validation import patched, validated
+from cosmos_outbox.kernel.clock import new_id, utc_now
 from cosmos_outbox.outbox.aggregate import Aggregate
 from cosmos_outbox.outbox.aggregates import Aggregates
 from cosmos_outbox.outbox.errors import AggregateNotFound
-from cosmos_outbox.outbox.unit_of_work import utc_now
 from cosmos_outbox.settings.environment import Settings
 
 A = TypeVar("A", bound=Aggregate[Any])
@@ -151,7 +151,7 @@ class _Calls(Generic[A, D]):
         details, create = validated(resource.new, request.json_object(req, JSON)), resource.create
         service, origin = self._service(), request.origin(req)
         if key is None:
-            made = create(details, id=uuid4(), at=at)
+            made = create(details, id=new_id(), at=at)
             return self._shown.created(req, await service.aggregates.create(made, origin))
         who = (self._caller_of and self._caller_of(req)) or None
         keyed = request.keyed(req, service.settings, key, who=who)

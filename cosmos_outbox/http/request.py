@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from pydantic_core import from_json
 
@@ -15,6 +15,7 @@ from cosmos_outbox.http import caller
 from cosmos_outbox.http.errors import FieldError, InvalidRequest, RequestTooLarge, UnsupportedMediaType
 from cosmos_outbox.http.message import Request
 from cosmos_outbox.http.methods import READING
+from cosmos_outbox.kernel.clock import new_id
 from cosmos_outbox.outbox.canonical import canonical
 from cosmos_outbox.outbox.idempotency import KeyedRequest, digest
 from cosmos_outbox.outbox.unit_of_work import ETag, Origin
@@ -58,7 +59,7 @@ _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-
 def correlation_id(request: Request) -> str:
     """The id that the caller gave, if it is well-formed; else a new one."""
     given = request.headers.get(CORRELATION_HEADER, "")
-    return given if _CORRELATION_ID.fullmatch(given) else str(uuid4())
+    return given if _CORRELATION_ID.fullmatch(given) else str(new_id())
 
 
 def origin(request: Request) -> Origin:

@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Protocol
-from uuid import uuid4
 
 from cosmos_outbox.inbox import telemetry
 from cosmos_outbox.inbox.effect import EffectRules, Mark, MarkState, SeenMark
@@ -34,6 +33,7 @@ from cosmos_outbox.inbox.errors import (
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.receiver import told
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.clock import new_id
 
 MOST_PLACES = 100
 """How many missing places one call gives up."""
@@ -137,7 +137,7 @@ class EffectOperator:
             raise NotInTurn(f"gave up {MOST_PLACES} places, and more are missing: call again")
 
     async def _again(self, key: AggregateKey, event_id: str, reason: str) -> None:
-        call, rules = EffectCall(self.inbox.clock(), uuid4().hex), self.inbox.rules
+        call, rules = EffectCall(self.inbox.clock(), new_id().hex), self.inbox.rules
         seen = await self._change(key, event_id, lambda mark: claimed(mark, call, rules))
         assert seen.mark is not None, "what was written is there"
         assert seen.mark.kept is not None, "no other is claimed"

@@ -16,7 +16,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
-from uuid import uuid4
 
 from cosmos_outbox.inbox import telemetry
 from cosmos_outbox.inbox.effect import EffectMarker, EffectRules, Mark, MarkState, SeenMark, Unsure
@@ -45,8 +44,8 @@ from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.ledger import Ledger
 from cosmos_outbox.inbox.owed import Owed, Record
 from cosmos_outbox.inbox.receiver import told
-from cosmos_outbox.inbox.state import utc_now
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.clock import monotonic, new_id, utc_now
 
 ATTEMPTS = 5
 """How often a marker that changed is decided upon again before Contended is raised."""
@@ -83,7 +82,7 @@ class EffectInbox:
     effect: Effect
     rules: EffectRules
     clock: Callable[[], datetime] = utc_now
-    time: Callable[[], float] = lambda: asyncio.get_running_loop().time()
+    time: Callable[[], float] = monotonic
     pause: Callable[[float], Awaitable[object]] = asyncio.sleep
     """Before a record is tried again while the store is away."""
     counts: Counter[Kept | Step | MarkState] = field(default_factory=Counter)
@@ -117,7 +116,7 @@ class EffectInbox:
 
         Returns the marker if its place is passed now; None: it stays as it is, or waits.
         """
-        by = uuid4().hex
+        by = new_id().hex
         for _ in range(ATTEMPTS):
             seen = await self.ledger.read(event.aggregate, event.id, fenced=fenced)
             if _is_own(seen.mark, by):  # own-start

@@ -24,8 +24,8 @@ from cosmos_outbox.inbox import telemetry
 from cosmos_outbox.inbox.errors import InboxError, StoreAway, Unreadable
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.set_aside import Delivery, Record, RecordState, SetAside
-from cosmos_outbox.inbox.state import utc_now
 from cosmos_outbox.inbox.streak import Streak
+from cosmos_outbox.kernel.clock import monotonic, utc_now
 
 WAIT_SECONDS = 45.0
 """How long a call waits for the store before it raises."""
@@ -57,7 +57,7 @@ class Receiver:
     handle: Handle
     set_aside: SetAside
     now: Callable[[], datetime] = utc_now
-    time: Callable[[], float] = lambda: asyncio.get_running_loop().time()
+    time: Callable[[], float] = monotonic
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     streak: Streak = field(default_factory=Streak)
 

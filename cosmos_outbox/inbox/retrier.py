@@ -28,8 +28,8 @@ from cosmos_outbox.inbox.errors import (
 )
 from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS, Handle, Read, told
 from cosmos_outbox.inbox.set_aside import Record, RecordPage, RecordState, SetAside
-from cosmos_outbox.inbox.state import utc_now
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.clock import monotonic, utc_now
 
 AWAY_AT = 5
 """How many aggregates in a row must find the store away before a run takes it to be away for all."""
@@ -72,12 +72,12 @@ class Retrier:
 
     async def run(self, *, seconds: float) -> Tried:
         """Try what waits; begins nothing after so many seconds, and cuts nothing off. Raises StoreAway."""
-        until = _time() + seconds
+        until = monotonic() + seconds
         tried = Tried(overdue=await self._close_overdue(until))
         seen: set[AggregateKey | None] = set()
         away = Away(AWAY_AT)
         async for record in self.set_aside.waiting():
-            if _time() >= until:
+            if monotonic() >= until:
                 _log.warning(
                     "not all of what was set aside was tried within %.0f s: the next run goes on", seconds
                 )
@@ -173,7 +173,7 @@ class Retrier:
     async def _close_overdue(self, until: float) -> int:
         closed = 0
         async for record in self.set_aside.older(self.now() - self.limit):
-            if _time() >= until:
+            if monotonic() >= until:
                 break
             _log.error(
                 "gave up event %s of %s, set aside at %s: %s. Its entry, if it has one, is right again after the "
@@ -212,7 +212,7 @@ class Retrier:
         records = [each async for each in self.set_aside.waiting(aggregate)]
         states: list[RecordState] = []
         for each in sorted(records, key=_order):
-            if _time() >= until or (before is not None and _order(each) >= _order(before)):
+            if monotonic() >= until or (before is not None and _order(each) >= _order(before)):
                 break
             record = await self._open(each.id)
             if record is None:
@@ -257,10 +257,6 @@ class Retrier:
             record = await self.set_aside.get(record_id)
             return record if record.state.is_open else None
         return None
-
-
-def _time() -> float:
-    return asyncio.get_running_loop().time()
 
 
 def _order(record: Record) -> tuple[int, int]:

@@ -12,7 +12,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Generic, TypeVar
 
 from cosmos_outbox.inbox import telemetry
@@ -33,6 +33,7 @@ from cosmos_outbox.inbox.errors import Contended, EntryChanged, SourceBehind
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.ports import Entries, Source
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.clock import utc_now
 
 S = TypeVar("S")
 
@@ -42,11 +43,6 @@ ATTEMPTS = 5
 Decide = Callable[[Entry[S] | None], Complete | Put[S] | Heal]
 
 _log = logging.getLogger(__name__)
-
-
-def utc_now() -> datetime:
-    """The time now."""
-    return datetime.now(UTC)
 
 
 @dataclass(frozen=True)

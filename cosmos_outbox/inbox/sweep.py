@@ -20,7 +20,6 @@ Any number of processes may sweep: they share one progress for the looks and one
 (:mod:`cosmos_outbox.inbox.walk`).
 """
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
@@ -35,6 +34,7 @@ from cosmos_outbox.inbox.progress import Result, Seen, SeenPage, Side, WalkProgr
 from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.inbox.walk import ChangeLists, Leg, Lists, Walk
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.clock import monotonic
 
 S = TypeVar("S")
 
@@ -77,7 +77,7 @@ class Sweep(Generic[S]):
 
         Raises StoreAway.
         """
-        began = asyncio.get_running_loop().time()
+        began = monotonic()
         rounds, look = await self.progress()
         now = self.inbox.clock()
         if look is not None and self._may_have_missed(look, rounds):
@@ -86,7 +86,7 @@ class Sweep(Generic[S]):
                 return  # another one has just begun it, or will: the look comes after that
         if self.changes and self._look_is_due(look, now):
             await self.look(look, seconds=seconds)
-        left = seconds - (asyncio.get_running_loop().time() - began)
+        left = seconds - (monotonic() - began)
         if left > 0 and self._round_is_due(rounds, now):
             await self.round(rounds, seconds=left)
 

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
+from cosmos_outbox.kernel.clock import monotonic
 from cosmos_outbox.outbox.errors import OutboxError
 from cosmos_outbox.settings.errors import InfraError
 
@@ -45,10 +46,9 @@ class Dependency:
     async def health(self) -> DependencyHealth:
         """The newest look, which ended at most ``age_seconds`` ago. Raises nothing: an outage is an answer."""
         async with self._looking:
-            clock = asyncio.get_running_loop().time
-            if self._last is None or clock() - self._last[0] >= self.age_seconds:
-                found = await self._look(clock())
-                self._last = clock(), found  # a look may take longer than its answer is good for
+            if self._last is None or monotonic() - self._last[0] >= self.age_seconds:
+                found = await self._look(monotonic())
+                self._last = monotonic(), found  # a look may take longer than its answer is good for
             return self._last[1]
 
     async def _look(self, began: float) -> DependencyHealth:
@@ -61,5 +61,5 @@ class Dependency:
         except (OutboxError, InfraError) as error:
             detail = str(error)
         if took is None:
-            took = asyncio.get_running_loop().time() - began
+            took = monotonic() - began
         return DependencyHealth(self.name, detail is None, round(1000 * took), detail)

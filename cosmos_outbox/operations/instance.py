@@ -3,14 +3,12 @@
 The rate is counted here, over the last seconds, because two answers to one caller may come from two instances.
 """
 
-import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from uuid import uuid4
 
-from cosmos_outbox.outbox.unit_of_work import utc_now
+from cosmos_outbox.kernel.clock import monotonic, new_id, utc_now
 
 WINDOW_SECONDS = 10
 """Over how many whole seconds a rate is taken."""
@@ -22,7 +20,6 @@ Setting = str | int | bool | None
 class Tally:
     """Counts events, and how many came a second."""
 
-    clock: Callable[[], float] = time.monotonic
     total: int = 0
     _seconds: deque[tuple[int, int]] = field(default_factory=deque, repr=False)
     """Each second in which something came, with the number; no older than the window."""
@@ -30,7 +27,7 @@ class Tally:
     def add(self, count: int) -> None:
         """So many more."""
         self.total += count
-        now = int(self.clock())
+        now = int(monotonic())
         if self._seconds and self._seconds[-1][0] == now:
             count += self._seconds.pop()[1]
         self._seconds.append((now, count))
@@ -39,7 +36,7 @@ class Tally:
     @property
     def per_second(self) -> float:
         """The mean over the last whole seconds; the second that is under way does not count."""
-        now = int(self.clock())
+        now = int(monotonic())
         self._forget(now)
         return sum(count for second, count in self._seconds if second < now) / WINDOW_SECONDS
 
@@ -54,7 +51,7 @@ class Instance:
 
     settings: Mapping[str, Setting]
     """The settings that matter, without secrets: see :func:`cosmos_outbox.settings.environment.shown`."""
-    id: str = field(default_factory=lambda: uuid4().hex[:8])
+    id: str = field(default_factory=lambda: new_id().hex[:8])
     """Another one after each start."""
     started_at: datetime = field(default_factory=utc_now)
     forwarded: Tally = field(default_factory=Tally)

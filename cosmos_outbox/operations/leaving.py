@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cosmos_outbox.cosmos.store.partition_key import Key
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.clock import monotonic
 from cosmos_outbox.operations.relay_status import RelayObserver
 from cosmos_outbox.outbox.errors import ConcurrentChange, NotParked, PreconditionFailed, StillUnsendable
 from cosmos_outbox.outbox.marker import Marker
@@ -42,9 +43,9 @@ async def wait_until_forwarded(
 
     By the numbers of the transactions (LSN) alone: the store's clock may be turned back.
     """
-    until = asyncio.get_running_loop().time() + patience_seconds
+    until = monotonic() + patience_seconds
     while not (await observer.progress(partition_key)).is_past(session_token):
-        if asyncio.get_running_loop().time() > until:
+        if monotonic() > until:
             raise NotForwardedYet(
                 f"the relay has not forwarded all events of {aggregate}, and subscribers would miss what is erased "
                 "now. Nothing is erased. See cosmos-outbox status, and run this again when the relay has caught up"

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from cosmos_outbox.inbox.errors import InboxError
+from cosmos_outbox.kernel.clock import monotonic
 from cosmos_outbox.outbox.errors import OutboxError
 from cosmos_outbox.settings.errors import InfraError
 
@@ -21,10 +22,9 @@ class Recent:
     async def __call__(self) -> None:
         """Return if the newest check succeeded. Raises what it raised."""
         async with self._looking:
-            clock = asyncio.get_running_loop().time
-            if clock() - self._looked_at >= self._seconds:
+            if monotonic() - self._looked_at >= self._seconds:
                 self._failure = await self._look()
-                self._looked_at = clock()  # a look may take longer than its answer is good for
+                self._looked_at = monotonic()  # a look may take longer than its answer is good for
         if self._failure is not None:
             raise _again(self._failure) from self._failure
 

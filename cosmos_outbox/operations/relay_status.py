@@ -18,10 +18,10 @@ from cosmos_outbox.cosmos.store.account import read_account
 from cosmos_outbox.cosmos.store.client import ContainerProxy
 from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, classify
 from cosmos_outbox.cosmos.store.partition_key import Key
+from cosmos_outbox.kernel.clock import Clock, monotonic, utc_now
 from cosmos_outbox.outbox.errors import Unavailable
 from cosmos_outbox.outbox.parking_lot import ParkingLot
 from cosmos_outbox.outbox.ttl_guard import SHARE
-from cosmos_outbox.outbox.unit_of_work import Clock, utc_now
 from cosmos_outbox.settings import relay_feed
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.telemetry import gauges
@@ -243,7 +243,11 @@ class RelayObserver:
         with _errors_of_ours():
             async with asyncio.timeout(DEADLINE_SECONDS + patience):
                 await changefeed.mend_leases(
-                    self.feed, self.leases, lease_prefix=self.lease_prefix, patience=patience
+                    self.feed,
+                    self.leases,
+                    lease_prefix=self.lease_prefix,
+                    patience=patience,
+                    clock=changefeed.Clock(utc_now, monotonic),
                 )
 
     def _lease(self, lag: "changefeed.LeaseLag", now: datetime) -> LeaseStatus:

@@ -8,13 +8,13 @@ read says nothing about the relay, and refuses writers by itself.
 
 import asyncio
 import logging
-import random
 from collections.abc import Awaitable, Callable
-from contextvars import Context
 
+from cosmos_outbox.kernel.clock import monotonic, randomness
 from cosmos_outbox.outbox.errors import OutboxError
 from cosmos_outbox.outbox.once_a_minute import OnceAMinute
 from cosmos_outbox.settings.errors import InfraError, Overloaded
+from cosmos_outbox.telemetry.tracing import of_no_request
 
 LOOK_SECONDS = 5.0
 """How often a process looks at most; a look costs a query of the leases, and one small read for each."""
@@ -49,16 +49,18 @@ class LoadShedder:
         """Return if a change is let in; call it before anything is stored. Never waits. Raises Overloaded."""
         if self._after is None:
             return
-        now = asyncio.get_running_loop().time()
+        now = monotonic()
         if now - self._looked_at >= LOOK_SECONDS and (self._looking is None or self._looking.done()):
             self._looked_at = now
-            # Not in the request's context: what the look logs belongs to no request.
-            self._looking = asyncio.get_running_loop().create_task(self._look(self._after), context=Context())
+            # What the look logs belongs to no request.
+            self._looking = asyncio.get_running_loop().create_task(
+                self._look(self._after), context=of_no_request()
+            )
         if self._refusing and now - self._known_at <= TRUST_SECONDS:
             raise Overloaded(
                 "the service is behind with its events and takes no changes for now. Nothing was stored: send the "
                 "same request again after Retry-After",
-                retry_after_seconds=random.uniform(*RETRY_SECONDS),  # noqa: S311 - spreads callers, guards nothing
+                retry_after_seconds=randomness().uniform(*RETRY_SECONDS),
             )
 
     async def close(self) -> None:
@@ -75,7 +77,7 @@ class LoadShedder:
                 _log.warning("how long events wait is not known, so no change is refused for it: %s", error)
             return
         self._saying.reset()
-        self._known_at = asyncio.get_running_loop().time()
+        self._known_at = monotonic()
         refusing = age >= after * (RESUME_SHARE if self._refusing else 1)
         if refusing and not self._refusing:
             _log.error(

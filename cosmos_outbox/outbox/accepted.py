@@ -7,12 +7,12 @@ page, also where the page goes on elsewhere because its lease was lost: an event
 from the beginning of the feed say, is to be sent, perhaps to a topic that was made anew.
 """
 
-import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.clock import monotonic
 from cosmos_outbox.outbox.feed import FeedEvent
 
 MOST = 50_000
@@ -27,7 +27,6 @@ class AcceptedEvents:
     """Which events of the pages in hand the broker has accepted."""
 
     most: int = MOST
-    clock: Callable[[], float] = time.monotonic
     _known: OrderedDict[tuple[AggregateKey | None, str], float] = field(
         default_factory=OrderedDict, repr=False
     )
@@ -35,7 +34,7 @@ class AcceptedEvents:
 
     def add(self, events: Iterable[FeedEvent]) -> None:
         """The broker has these events."""
-        now = self.clock()
+        now = monotonic()
         for event in events:
             self._note(event, now)
         while len(self._known) > self.most:
@@ -43,7 +42,7 @@ class AcceptedEvents:
 
     def without(self, events: Sequence[FeedEvent]) -> list[FeedEvent]:
         """The events that the broker is not known to have."""
-        now = self.clock()
+        now = monotonic()
         while self._known and next(iter(self._known.values())) <= now - KEPT_SECONDS:
             self._known.popitem(last=False)
         unknown = []

@@ -21,7 +21,7 @@ class Claim:
     fingerprint: str
     """A digest of the request that made the claim."""
     usable_until: float
-    """By the running loop's clock: no transaction under this claim is sent so late that it could end after this time
+    """By the monotonic clock: no transaction under this claim is sent so late that it could end after this time
     (rule ``deadline``)."""
     lifetime_seconds: int
     """How long the claim lives after it was made. What is stored under the claim lives as long, counted from later on

@@ -4,10 +4,10 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.outbox import telemetry
 from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent, Poison, Unread
 from cosmos_outbox.outbox.publisher import Accepted, AggregateEvents, Outcome, Publisher, Refused, Unknown
-from cosmos_outbox.outbox.unit_of_work import utc_now
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,12 @@ stored it. Where a caller's input is read, unknown fields are refused (``extra="
 
 from datetime import UTC, datetime
 from typing import Annotated, ClassVar
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
 from pydantic.alias_generators import to_camel
+
+from cosmos_outbox.kernel.clock import new_id
 
 
 def _text(at: datetime) -> str:
@@ -43,7 +45,7 @@ class DomainEvent(WireModel):
     schema_version: ClassVar[int] = 1
     """The version of the event's schema: raised by a change that a subscriber of the version before cannot read."""
 
-    id: UUID = Field(default_factory=uuid4)
+    id: UUID = Field(default_factory=new_id)
     action: str
     """The name of what happened, for the filters of subscribers. A subclass fixes the action to the class's name."""
     sequence: int = Field(ge=1)

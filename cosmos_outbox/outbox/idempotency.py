@@ -11,8 +11,9 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
-from uuid import UUID, uuid4
+from uuid import UUID
 
+from cosmos_outbox.kernel.clock import new_id
 from cosmos_outbox.outbox.aggregate import Aggregate
 from cosmos_outbox.outbox.claims import Claim, Claims
 from cosmos_outbox.outbox.errors import (
@@ -72,7 +73,7 @@ async def create_once(
         ChangeTooLarge, Unpublishable: nothing is stored, and the key is not used.
         Throttled, Unavailable, OutcomeUnknown: a repetition finds out which.
     """
-    tried = make(uuid4())
+    tried = make(new_id())
     fingerprint = digest(f"{tried.aggregate_type} {request.fingerprint}")
     async with open_unit_of_work(origin) as work:
         # Rule checks_first: a request that is refused leaves its key unused.

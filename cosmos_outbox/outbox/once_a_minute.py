@@ -1,8 +1,8 @@
 """A condition that goes on is logged once a minute, not at each attempt."""
 
-import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
+
+from cosmos_outbox.kernel.clock import monotonic
 
 REPEAT_SECONDS = 60.0
 
@@ -11,12 +11,11 @@ REPEAT_SECONDS = 60.0
 class OnceAMinute:
     """Tells when a condition that goes on is to be logged again."""
 
-    clock: Callable[[], float] = time.monotonic
     _said_at: float = field(default=float("-inf"), repr=False)
 
     def due(self) -> bool:
         """True at the first call, then at the first one a minute or more later."""
-        now = self.clock()
+        now = monotonic()
         if now - self._said_at < REPEAT_SECONDS:
             return False
         self._said_at = now

@@ -6,14 +6,13 @@ brought to an end by the upkeep.
 
 import asyncio
 import logging
-import random
-import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.clock import Clock, monotonic, randomness, utc_now
 from cosmos_outbox.outbox import telemetry
 from cosmos_outbox.outbox.errors import (
     BeingReplayed,
@@ -30,7 +29,6 @@ from cosmos_outbox.outbox.parking_lot import ParkedEvent, ParkedPage, ParkedStat
 from cosmos_outbox.outbox.publisher import Publisher
 from cosmos_outbox.outbox.relay import READING_SECONDS
 from cosmos_outbox.outbox.replay import REPLAY_SECONDS, Replay, Replayed
-from cosmos_outbox.outbox.unit_of_work import Clock, utc_now
 
 MAX_AGE_SECONDS = 30 * 24 * 3600
 """How long an event may be in the way before the upkeep discards it: a parked event holds personal data."""
@@ -60,7 +58,7 @@ class Parking:
     reading_seconds: float = READING_SECONDS
     """As the relay has it."""
     max_age_seconds: int = MAX_AGE_SECONDS
-    timer: Callable[[], float] = time.monotonic
+    timer: Callable[[], float] = monotonic
     clock: Clock = utc_now
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep
 
@@ -127,7 +125,7 @@ class Parking:
         markers = await self.lot.list_blocked()
         telemetry.blocked([one.blocked_since for one in markers if one.blocked_since], self.clock())
         free = [one for one in markers if not one.is_replayed(self.clock())]
-        turns = deque(random.sample(free, len(free)))
+        turns = deque(randomness().sample(free, len(free)))
         while turns and self.timer() < until:
             marker = turns.popleft()
             if not await self._tend(marker, too_old):

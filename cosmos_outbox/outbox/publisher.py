@@ -93,7 +93,7 @@ class Publisher(Protocol):
     async def publish(self, page: Sequence[AggregateEvents], until: float) -> Sequence[Outcome]:
         """Send the events of a page. Returns one outcome for each aggregate, in the page's order.
 
-        Nothing is sent after ``until``, by the running loop's clock: what the broker has not accepted by then is
+        Nothing is sent after ``until``, by the monotonic clock: what the broker has not accepted by then is
         unknown, and what the broker has is told all the same. So a page that takes longer gets on with each attempt.
 
         The publisher decides how many sends a page takes, and how many of them run at once. When a send fails whose

@@ -7,11 +7,11 @@ documents that are poison in the same way and have no others beside them. They w
 so while the refusals last, one aggregate is parked each ``PATIENCE_SECONDS``.
 """
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.clock import monotonic
 
 PATIENCE_SECONDS = 600.0
 """Long enough for somebody to be told and to look; a partition of poison alone gets on by six aggregates an hour."""
@@ -22,7 +22,6 @@ class RefusedAlike:
     """What the broker has refused since it last accepted an event, as far as this process knows."""
 
     patience_seconds: float = PATIENCE_SECONDS
-    clock: Callable[[], float] = time.monotonic
     _reason: str | None = field(default=None, repr=False)
     _parked: AggregateKey | None = field(default=None, repr=False)
     """The aggregate that was parked last for this reason."""
@@ -53,7 +52,7 @@ class RefusedAlike:
         self._reason, self._parked, self._waiting = reason, None, None
 
     def _waits(self) -> bool:
-        now = self.clock()
+        now = monotonic()
         began, last = self._waiting or (now, now)
         if now - last > self.patience_seconds:  # an earlier page, which has gone elsewhere
             began = now

@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.clock import Clock, monotonic, utc_now
 from cosmos_outbox.outbox import telemetry
 from cosmos_outbox.outbox.accepted import AcceptedEvents
 from cosmos_outbox.outbox.delivery import Block, Delivered, deliver
@@ -31,7 +32,6 @@ from cosmos_outbox.outbox.parking_lot import ParkingLot
 from cosmos_outbox.outbox.publisher import Publisher
 from cosmos_outbox.outbox.refused_alike import RefusedAlike
 from cosmos_outbox.outbox.ttl_guard import TtlGuard
-from cosmos_outbox.outbox.unit_of_work import Clock, utc_now
 
 READING_SECONDS = 60.0
 """Rule ``fresh-reading``: nothing is sent on a reading of the markers that is older. A discarding waits as long."""
@@ -114,7 +114,7 @@ class Relay:
 
     async def _go_on(self, page: PageProgress) -> None:
         """Read the markers once, and do with the open events what they allow. Raises NotDelivered."""
-        usable_until = asyncio.get_running_loop().time() + self.reading_seconds
+        usable_until = monotonic() + self.reading_seconds
         try:
             markers = await self.parking.markers(page.open.keys())
         except (Throttled, Unavailable) as error:

@@ -8,13 +8,12 @@ claim, which runs out, and perhaps an event that the broker has already: the nex
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from uuid import uuid4
 
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.clock import Clock, monotonic, new_id, utc_now
 from cosmos_outbox.outbox.delivery import Block, deliver
 from cosmos_outbox.outbox.errors import (
     BeingReplayed,
@@ -32,7 +31,6 @@ from cosmos_outbox.outbox.originals import AsDelivered, Originals
 from cosmos_outbox.outbox.parking_lot import ParkedEvent, ParkingLot
 from cosmos_outbox.outbox.publisher import Publisher
 from cosmos_outbox.outbox.relay import READING_SECONDS
-from cosmos_outbox.outbox.unit_of_work import Clock, utc_now
 
 REPLAY_SECONDS = 20.0
 """How long one replay runs for a caller before it answers, finished or not: nobody waits for ever."""
@@ -68,7 +66,7 @@ class Replay:
     originals: Originals = field(default_factory=AsDelivered)
     reading_seconds: float = READING_SECONDS
     """As the relay has it."""
-    timer: Callable[[], float] = time.monotonic
+    timer: Callable[[], float] = monotonic
     clock: Clock = utc_now
     seconds: float = REPLAY_SECONDS
     """How long it goes on, and how long the last events that it sends may wait for the broker."""
@@ -104,7 +102,7 @@ class Replay:
 
     async def _claim(self, aggregate: AggregateKey) -> Marker:
         """The marker, with a claim of ours in it. Raises NotParked, BeingReplayed, ConcurrentChange."""
-        replay = uuid4().hex
+        replay = new_id().hex
         for _ in range(_RACES):
             marker = await self._read_blocked(aggregate)
             if marker.replay != replay and marker.is_replayed(self.clock()):
@@ -130,8 +128,8 @@ class Replay:
         parked = [event for _, event in waiting]
         self.originals.forget(parked)  # an operator may have mended a document since it was read
         try:
-            send_until = asyncio.get_running_loop().time() + self._seconds_to_send(marker)
-            async with asyncio.timeout_at(send_until):
+            send_until = monotonic() + self._seconds_to_send(marker)
+            async with asyncio.timeout(send_until - monotonic()):
                 verified = await self.originals.verify(parked)
         except TimeoutError:
             await self._give_back(marker)

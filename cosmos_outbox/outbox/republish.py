@@ -14,6 +14,7 @@ from typing import Protocol, TypeVar
 from uuid import UUID, uuid5
 
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.clock import monotonic
 from cosmos_outbox.outbox.delivery import deliver
 from cosmos_outbox.outbox.errors import NotDelivered, Throttled, Unavailable
 from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent, by_aggregate, in_order, still_of
@@ -135,7 +136,7 @@ class Republishing:
         """Take out of ``left`` what is done. Raises NotDelivered while something is left."""
         if not left:
             return
-        usable_until = asyncio.get_running_loop().time() + self.reading_seconds
+        usable_until = monotonic() + self.reading_seconds
         markers = await self.parking.markers(left.keys())
         _take_out(left, markers, progress)
         groups = await self._verify(left)
@@ -173,13 +174,12 @@ class Republishing:
 
     async def _patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """The result of the first attempt that succeeds. Raises what the last attempt raised."""
-        loop = asyncio.get_running_loop()
-        give_up_at, pause = loop.time() + self.patience_seconds, _FIRST_PAUSE_SECONDS
+        give_up_at, pause = monotonic() + self.patience_seconds, _FIRST_PAUSE_SECONDS
         while True:
             try:
                 return await attempt()
             except (NotDelivered, Throttled, Unavailable):
-                if loop.time() + pause > give_up_at:
+                if monotonic() + pause > give_up_at:
                     raise
             await self.pause(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)

@@ -4,15 +4,15 @@ Only the API is used here: which SDK there is, and where it sends to, is the pro
 aggregate, an event or a person, and each has few values. ``docs/operate/metrics.md`` lists the metrics.
 """
 
-import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
 from opentelemetry.metrics import CallbackOptions, Observation, get_meter
 
+from cosmos_outbox.kernel.clock import monotonic
 from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent
 
 AGES = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1_800, 3_600, 21_600, 86_400, 432_000, 864_000)
@@ -53,16 +53,15 @@ class GaugeReading:
 
     seconds: float
     """How long the value is reported after it was taken."""
-    clock: Callable[[], float] = time.monotonic
     _taken: tuple[float, float] | None = field(default=None, repr=False)
 
     def set(self, value: float) -> None:
         """The value, as it is now."""
-        self._taken = value, self.clock()
+        self._taken = value, monotonic()
 
     def __call__(self, _: CallbackOptions) -> Iterable[Observation]:
         """What is reported now."""
-        if self._taken is not None and self.clock() - self._taken[1] <= self.seconds:
+        if self._taken is not None and monotonic() - self._taken[1] <= self.seconds:
             yield Observation(self._taken[0])
 
 
@@ -70,17 +69,16 @@ class GaugeReading:
 class LastSuccess:
     """When this process has last forwarded a page of events."""
 
-    clock: Callable[[], float] = time.monotonic
     _at: float | None = field(default=None, repr=False)
 
     def now(self) -> None:
         """A page was forwarded."""
-        self._at = self.clock()
+        self._at = monotonic()
 
     def __call__(self, _: CallbackOptions) -> Iterable[Observation]:
         """The seconds since then; nothing before the first page."""
         if self._at is not None:
-            yield Observation(self.clock() - self._at)
+            yield Observation(monotonic() - self._at)
 
 
 last_success = LastSuccess()

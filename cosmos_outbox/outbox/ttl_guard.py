@@ -1,10 +1,10 @@
 """No event expires unforwarded in silence: when an event has used half of its TTL, the log says so."""
 
 import logging
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from cosmos_outbox.kernel.clock import Clock, utc_now
 from cosmos_outbox.outbox.feed import FeedEvent, caused_by
 from cosmos_outbox.outbox.once_a_minute import OnceAMinute
 
@@ -18,12 +18,12 @@ _log = logging.getLogger(__name__)
 class TtlGuard:
     """Watches the age of events that are about to be forwarded; logs at most once a minute."""
 
-    clock: Callable[[], float] = time.time
+    clock: Clock = utc_now
     saying: OnceAMinute = field(default_factory=OnceAMinute)
 
     def watch(self, events: Iterable[FeedEvent]) -> None:
         """Log an error when one of the events has used more than half of its TTL."""
-        now = self.clock()
+        now = self.clock().timestamp()
         worst = max(events, key=lambda event: share_used(event, now), default=None)
         if worst is None or (share := share_used(worst, now)) < SHARE or not self.saying.due():
             return

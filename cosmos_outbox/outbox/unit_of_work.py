@@ -3,9 +3,8 @@
 Adapters are in other packages; one contract suite runs over every adapter, the in-memory one too.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar
 
@@ -15,14 +14,6 @@ A = TypeVar("A", bound=Aggregate[Any])
 
 ETag = str
 """An opaque, quoted version of a stored aggregate, as HTTP's ``ETag`` has it."""
-
-Clock = Callable[[], datetime]
-"""Tells the time in UTC."""
-
-
-def utc_now() -> datetime:
-    """The one clock of a deployed service."""
-    return datetime.now(UTC)
 
 
 @dataclass(frozen=True)
@@ -160,7 +151,7 @@ class UnitOfWork(Protocol):
     async def commit(self, *, until: float | None = None) -> Commit:
         """Store every tracked change and its events in one transaction.
 
-        ``until``: a time of the running loop's clock. No attempt is made that could end later.
+        ``until``: a time of the monotonic clock. No attempt is made that could end later.
 
         Raises:
             PreconditionFailed: an aggregate was changed or deleted by another since it was read; nothing is stored.

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from cosmos_outbox.cosmos.inbox.store import CosmosDatabase
 from cosmos_outbox.cosmos.upkeep.inspection import CosmosInspection
-from cosmos_outbox.outbox.unit_of_work import Clock, utc_now
+from cosmos_outbox.kernel.clock import Clock, utc_now
 from cosmos_outbox.preflight import cosmos_rules, servicebus_rules
 from cosmos_outbox.preflight.report import Finding, ok, unknown, wrong
 from cosmos_outbox.servicebus.inspection import ServiceBusInspection, TopicState

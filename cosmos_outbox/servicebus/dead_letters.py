@@ -1,6 +1,5 @@
 """A dead letter leaves its queue only after its record is stored: dead letters never expire, and fill the topic."""
 
-import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -11,6 +10,7 @@ from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 
 from cosmos_outbox.inbox.errors import StoreAway
 from cosmos_outbox.inbox.set_aside import Delivery
+from cosmos_outbox.kernel.clock import monotonic
 from cosmos_outbox.servicebus.bodies import body_of
 from cosmos_outbox.servicebus.errors import SDK_ERRORS, verdict
 from cosmos_outbox.servicebus.in_time import in_time
@@ -50,13 +50,13 @@ class DeadLetters:
 
         What was received is dealt with to its end: a message that is left would be hidden until its lock expires.
         """
-        until, collected, emptied = _now() + seconds, 0, False
+        until, collected, emptied = monotonic() + seconds, 0, False
         try:
             async with self._receiver(until) as receiver:
                 while messages := await self._receive(receiver, until):
                     for message in messages:
                         await keep(self._delivery(message), _reason(message))
-                        await in_time(receiver.complete_message(message), _now() + _SETTLE_SECONDS)
+                        await in_time(receiver.complete_message(message), monotonic() + _SETTLE_SECONDS)
                         collected += 1
                 emptied = True
         except TimeoutError:
@@ -77,23 +77,19 @@ class DeadLetters:
             yield receiver
         finally:
             with suppress(*SDK_ERRORS):
-                await in_time(receiver.close(), _now() + _SETTLE_SECONDS)
+                await in_time(receiver.close(), monotonic() + _SETTLE_SECONDS)
 
     async def _receive(
         self, receiver: ServiceBusReceiver, until: float
     ) -> Sequence[ServiceBusReceivedMessage]:
         """Empty: so is the queue. Raises TimeoutError: whether it is empty is not known."""
-        if _now() >= until:
+        if monotonic() >= until:
             raise TimeoutError
         receiving = receiver.receive_messages(AT_ONCE, max_wait_time=SILENCE_SECONDS)
         return await in_time(receiving, until + SILENCE_SECONDS)
 
     def _delivery(self, message: ServiceBusReceivedMessage) -> Delivery:
         return delivery_of(message, body_of(message), self.subscription)
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()
 
 
 def _reason(message: ServiceBusReceivedMessage) -> str:

@@ -10,6 +10,8 @@ import logging
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from cosmos_outbox.kernel.clock import monotonic
+
 T = TypeVar("T")
 
 AGAIN_SECONDS = 1.0
@@ -26,11 +28,11 @@ _log = logging.getLogger(__name__)
 async def in_time(call: Coroutine[Any, Any, T], until: float) -> T:
     """What a call returns, even if that comes as its time is over: messages that were received are locked.
 
-    ``until`` is by the loop's clock. Raises TimeoutError, at worst some seconds after it, and what the call raises.
+    ``until`` is by the monotonic clock. Raises TimeoutError, at worst some seconds after it, and what the call raises.
     """
     task = asyncio.create_task(call)
     try:
-        await asyncio.wait({task}, timeout=max(0.0, until - asyncio.get_running_loop().time()))
+        await asyncio.wait({task}, timeout=max(0.0, until - monotonic()))
     finally:
         await _end(task)
     if not task.done() or task.cancelled():

@@ -6,8 +6,6 @@ Data Owner (https://learn.microsoft.com/azure/service-bus-messaging/service-bus-
 
 import asyncio
 import contextlib
-import time
-import uuid
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
@@ -25,6 +23,7 @@ from azure.servicebus.exceptions import (
     SessionCannotBeLockedError,
 )
 
+from cosmos_outbox.kernel.clock import monotonic, new_id
 from cosmos_outbox.servicebus.administration import administration_client
 from cosmos_outbox.servicebus.errors import NAMED_IN_SETTINGS, SDK_ERRORS, is_missing, missing
 from cosmos_outbox.servicebus.in_time import in_time
@@ -126,7 +125,7 @@ class ServiceBusInspection(AbstractAsyncContextManager["ServiceBusInspection"]):
 
     async def try_receiving(self, topic: str, subscription: str) -> None:
         """Open a session that no other client has, and receive nothing. Raises Denied, CannotCheck."""
-        session = f"preflight-{uuid.uuid4()}"
+        session = f"preflight-{new_id()}"
         with _reported(entity=f"subscription {subscription} of topic {topic}"):
             async with (
                 asyncio.timeout(DEADLINE_SECONDS),
@@ -150,12 +149,12 @@ async def try_sending(
             client.get_topic_sender(topic) as sender,
         ):
             await _ask(sender)  # it opens the link for questions
-            began = time.monotonic()
+            began = monotonic()
             await _ask(sender)
-            return time.monotonic() - began
+            return monotonic() - began
 
     with _reported(seconds, f"topic {topic}"):
-        return await in_time(open_sender(), asyncio.get_running_loop().time() + seconds)
+        return await in_time(open_sender(), monotonic() + seconds)
 
 
 async def _ask(sender: ServiceBusSender) -> None:

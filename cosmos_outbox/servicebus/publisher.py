@@ -19,6 +19,7 @@ from azure.core.settings import settings
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
 
+from cosmos_outbox.kernel.clock import monotonic
 from cosmos_outbox.outbox.publisher import Accepted, AggregateEvents, Guarantees, Outcome, Refused, Unknown
 from cosmos_outbox.servicebus.batches import Batch, Chain, Room, halves, pack
 from cosmos_outbox.servicebus.errors import IMPOSSIBLE, SDK_ERRORS, TOO_LARGE, Verdict, error_type, verdict
@@ -85,7 +86,7 @@ class _Message:
 class _Page:
     aggregates: list[_Aggregate]
     until: float
-    """By the running loop's clock: after this time nothing more is tried."""
+    """By the monotonic clock: after this time nothing more is tried."""
     away: str | None = None
     """Why nothing more of the page is tried."""
 
@@ -132,7 +133,7 @@ class ServiceBusPublisher:
         sending = _Page([self._prepared(group, sdk_traces=sdk_traces) for group in page], until)
         if sending.unsent:
             try:
-                async with asyncio.timeout_at(until):
+                async with asyncio.timeout(until - monotonic()):
                     await self._send_all(sending)
             except TimeoutError:
                 sending.give_up(_LATE, sending.unsent)
@@ -252,7 +253,7 @@ class ServiceBusPublisher:
 
     def _still_to_be_sent(self, page: _Page, batch: Batch[_Message]) -> Batch[_Message]:
         """Decided anew when the batch has its sender: other sends may have failed while it waited for that."""
-        if page.away is None and asyncio.get_running_loop().time() >= page.until:
+        if page.away is None and monotonic() >= page.until:
             page.away = _LATE  # the cancellation may still be on its way
         if page.away is not None:
             page.give_up(page.away, batch)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
 from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
 
+from cosmos_outbox.kernel.clock import monotonic
 from cosmos_outbox.servicebus.errors import SDK_ERRORS, is_answer
 from cosmos_outbox.servicebus.in_time import in_time
 from cosmos_outbox.servicebus.unmeasured import unmeasured
@@ -84,7 +85,7 @@ class Sender:
 
 
 def _after(seconds: float) -> float:
-    return asyncio.get_running_loop().time() + seconds
+    return monotonic() + seconds
 
 
 class Senders:

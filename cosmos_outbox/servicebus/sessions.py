@@ -19,8 +19,8 @@ from azure.servicebus.exceptions import OperationTimeoutError, SessionCannotBeLo
 
 from cosmos_outbox.inbox.errors import StoreAway
 from cosmos_outbox.inbox.set_aside import Delivery
+from cosmos_outbox.kernel.clock import monotonic, utc_now
 from cosmos_outbox.outbox.once_a_minute import OnceAMinute
-from cosmos_outbox.outbox.unit_of_work import utc_now
 from cosmos_outbox.servicebus.bodies import body_of
 from cosmos_outbox.servicebus.errors import SDK_ERRORS, verdict
 from cosmos_outbox.servicebus.in_time import in_time
@@ -72,7 +72,7 @@ class Work:
 
         One session that fails hits that session alone. What goes on is told once, and by the health line.
         """
-        again, now = self._failing_since is not None, _now()
+        again, now = self._failing_since is not None, monotonic()
         if self._failing_since is None:
             self._failing_since, self._told = now, self._saying.due()
             if self._told:
@@ -161,15 +161,15 @@ class Sessions:
         self, receive: Receive, stop: asyncio.Event, work: Work, crew: _Crew, pulse: Pulse
     ) -> None:
         """One session, or a wait for one; after a failure a pause."""
-        pause, began, held = 0.0, _now(), False
+        pause, began, held = 0.0, monotonic(), False
         try:
             async with self._next_session(stop) as receiver:
                 if receiver is not None:
                     held = True
-                    crew.got_session(_now() - began)
+                    crew.got_session(monotonic() - began)
                     await self._serve_one(receiver, receive, stop, work, pulse)
         except (OperationTimeoutError, SessionCannotBeLockedError) as error:
-            if held or _now() - began < self.wait_seconds / 2:  # else no session has messages
+            if held or monotonic() - began < self.wait_seconds / 2:  # else no session has messages
                 pause = work.failed(verdict(error)[1], opening=not held)
             else:
                 work.came_through()
@@ -188,7 +188,7 @@ class Sessions:
         receiver = self.client.get_subscription_receiver(
             self.topic, self.subscription, session_id=NEXT_AVAILABLE_SESSION, max_wait_time=self.wait_seconds
         )
-        until = _now() + self.wait_seconds + self.opening_seconds
+        until = monotonic() + self.wait_seconds + self.opening_seconds
         opening = asyncio.create_task(in_time(receiver.__aenter__(), until))
         stopping = asyncio.create_task(stop.wait())
         try:
@@ -204,7 +204,7 @@ class Sessions:
             # Gathered, so that an opening that failed as the stop came is looked at: else asyncio complains of it.
             await asyncio.gather(opening, stopping, return_exceptions=True)
             with contextlib.suppress(*SDK_ERRORS):
-                await in_time(receiver.close(), _now() + _CLOSE_SECONDS)
+                await in_time(receiver.close(), monotonic() + _CLOSE_SECONDS)
 
     async def _serve_one(
         self, receiver: ServiceBusReceiver, receive: Receive, stop: asyncio.Event, work: Work, pulse: Pulse
@@ -232,10 +232,6 @@ class Sessions:
                     pulse.beat()
         finally:
             work.sessions -= 1
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()
 
 
 @asynccontextmanager

@@ -18,7 +18,6 @@ without a sequence cannot be shown to be in it. Such a publisher has to give its
 """
 
 import asyncio
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -27,6 +26,7 @@ from urllib.parse import quote
 from cosmos_outbox.inbox.entry import Found
 from cosmos_outbox.inbox.errors import SourceBehind, StoreAway
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.clock import monotonic
 from cosmos_outbox.settings.names import Named
 
 if TYPE_CHECKING:
@@ -80,7 +80,6 @@ class HttpSource(Generic[S]):
     declared: HttpApi[S]
     address: str
     headers: Mapping[str, str] = field(repr=False)
-    clock: Callable[[], float] = time.monotonic
     _missing: dict[AggregateKey, float] = field(default_factory=dict, repr=False)
     """Since when each was answered with 404, and with nothing else."""
     _session: "aiohttp.ClientSession | None" = None
@@ -142,8 +141,8 @@ class HttpSource(Generic[S]):
 
     def _must_stay_missing(self, key: AggregateKey) -> None:
         """Raises SourceBehind until the aggregate has been missing for long enough."""
-        since = self._missing.setdefault(key, self.clock())
+        since = self._missing.setdefault(key, monotonic())
         while len(self._missing) > _MOST_MISSING:
             del self._missing[next(iter(self._missing))]
-        if self.clock() - since < GONE_AFTER_SECONDS:
+        if monotonic() - since < GONE_AFTER_SECONDS:
             raise SourceBehind(f"the publisher's API does not find {key}, which may be an old answer")

@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from contextvars import copy_context
 from pathlib import Path
 from typing import TypeVar
 
@@ -66,7 +67,9 @@ class Database:
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Do it in one transaction, which is rolled back if it raises. Raises StoreAway, and what the work raises."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._transaction, work)
+        return await asyncio.get_running_loop().run_in_executor(
+            self._thread, copy_context().run, self._transaction, work
+        )
 
     async def check(self) -> None:
         """Returns if the file can be used. Raises StoreAway."""

@@ -10,16 +10,15 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
-from uuid import uuid4
 
 from pydantic import TypeAdapter
 
 from cosmos_outbox.inbox.effect import EffectMarker, Mark, MarkState, SeenMark
 from cosmos_outbox.inbox.effect_operator import EffectPage, OpenEffect
 from cosmos_outbox.inbox.errors import NotSetAside, RecordChanged
-from cosmos_outbox.inbox.state import utc_now
 from cosmos_outbox.inbox.stored import effect_id, mark_document, mark_of
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.clock import new_id, utc_now
 from cosmos_outbox.lists import continuation
 from cosmos_outbox.sqlite.database import Database
 
@@ -64,7 +63,7 @@ class SqliteLedger:
 
     async def write(self, key: AggregateKey, marker: EffectMarker, mark: Mark) -> SeenMark:
         """Store both. Raises RecordChanged, StoreAway."""
-        made = replace(marker, version=uuid4().hex), replace(mark, version=uuid4().hex)
+        made = replace(marker, version=new_id().hex), replace(mark, version=new_id().hex)
         of_marker = [
             self.subscriber, *key, made[0].version, marker.last, marker.waiting, marker.running, self.subscriber
         ]  # fmt: skip

@@ -11,16 +11,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
-from uuid import uuid4
 
 from pydantic import BaseModel
 
 from cosmos_outbox.inbox.entry import Entry, Stamp, VersionedEntry
 from cosmos_outbox.inbox.errors import EntryChanged
 from cosmos_outbox.inbox.form import EntryForm
-from cosmos_outbox.inbox.state import utc_now
 from cosmos_outbox.inbox.stored import time_or_none
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.clock import new_id, utc_now
 from cosmos_outbox.sqlite.database import Database
 
 S = TypeVar("S", bound=BaseModel)
@@ -89,7 +88,7 @@ class SqliteEntries(Generic[S]):
             "name": self.name,
             "id": key.id,
             "aggregate_type": key.type,
-            "version": uuid4().hex,
+            "version": new_id().hex,
             "last_sequence": entry.last_sequence,
             "last_event_id": entry.last_event_id,
             "healed": entry.healed,

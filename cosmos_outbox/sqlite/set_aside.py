@@ -6,12 +6,11 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
-from uuid import uuid4
 
 from cosmos_outbox.inbox.errors import NotSetAside, RecordChanged
 from cosmos_outbox.inbox.set_aside import Delivery, Record, RecordPage, RecordState
-from cosmos_outbox.inbox.state import utc_now
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.clock import new_id, utc_now
 from cosmos_outbox.lists import continuation
 from cosmos_outbox.sqlite.database import Database
 
@@ -96,7 +95,7 @@ class SqliteSetAside:
     async def change(self, record: Record, state: RecordState, reason: str, *, attempts: int) -> None:
         """Write what became of a record. Raises RecordChanged, StoreAway."""
         given: dict[str, Any] = {
-            "subscription": self.subscription, "id": record.id, "was": record.version, "version": uuid4().hex,
+            "subscription": self.subscription, "id": record.id, "was": record.version, "version": new_id().hex,
             "state": state.value, "reason": reason, "attempts": attempts, "expires_at": None,
         }  # fmt: skip
         emptied = ""
@@ -122,7 +121,7 @@ class SqliteSetAside:
         return {
             "subscription": self.subscription,
             "id": record.id,
-            "version": uuid4().hex,
+            "version": new_id().hex,
             "state": record.state.value,
             "reason": record.reason,
             "set_aside_at": record.set_aside_at.isoformat(),

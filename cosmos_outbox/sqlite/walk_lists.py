@@ -4,13 +4,12 @@ import json
 import sqlite3
 from dataclasses import dataclass, replace
 from datetime import datetime
-from uuid import uuid4
 
 from cosmos_outbox.inbox.errors import EntryChanged
 from cosmos_outbox.inbox.progress import Seen, SeenPage, WalkProgress
-from cosmos_outbox.inbox.state import utc_now
 from cosmos_outbox.inbox.stored import progress_document, progress_of, text_or_none, time_or_none
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.clock import new_id, utc_now
 from cosmos_outbox.sqlite.database import Database
 
 _PAGE = 100
@@ -45,7 +44,7 @@ class SqliteLists:
     async def mark(self, key: AggregateKey, version: str, since: datetime | None) -> None:
         """Note in an entry since when it is blocked. Raises EntryChanged, StoreAway."""
         query = "UPDATE entries SET blocked_since = ?, version = ? WHERE name = ? AND id = ? AND version = ?"
-        given = text_or_none(since), uuid4().hex, self.name, key.id, version
+        given = text_or_none(since), new_id().hex, self.name, key.id, version
         if await self.database.run(lambda connection: connection.execute(query, given).rowcount) != 1:
             raise EntryChanged(f"the entry of {key} has moved")
 
@@ -59,7 +58,7 @@ class SqliteLists:
 
     async def save(self, progress: WalkProgress) -> WalkProgress:
         """Save the progress; with its new version. Raises EntryChanged, StoreAway."""
-        version = uuid4().hex
+        version = new_id().hex
         row = self._key, version, utc_now().isoformat(), json.dumps(progress_document(progress))
 
         def write(connection: sqlite3.Connection) -> None:

@@ -33,6 +33,11 @@ def current() -> str | None:
     return _current.get()
 
 
+def end() -> None:
+    """From now on what this context logs belongs to no id."""
+    _current.set(None)
+
+
 def tag_log_lines() -> None:
     """From now on the log lines of this process carry the id and are lines. A second call changes nothing."""
     made_before = logging.getLogRecordFactory()

@@ -10,13 +10,13 @@ import asyncio
 import contextlib
 import logging
 import os
-import socket
 import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from opentelemetry import metrics, trace
 
+from cosmos_outbox.kernel.clock import machine
 from cosmos_outbox.outbox.once_a_minute import OnceAMinute
 from cosmos_outbox.settings.environment import TelemetrySettings
 from cosmos_outbox.settings.errors import Misconfigured
@@ -154,7 +154,7 @@ def _exporters(settings: TelemetrySettings) -> "list[tuple[MetricExporter, SpanE
 
 def _described(service: str) -> dict[str, str]:
     """The process, for who looks at the telemetry of several. What OTEL_SERVICE_NAME says goes first."""
-    instance = {"service.instance.id": f"{socket.gethostname()}-{os.getpid()}"}
+    instance = {"service.instance.id": f"{machine()}-{os.getpid()}"}
     if os.environ.get("OTEL_SERVICE_NAME"):
         return instance
     return instance | {"service.name": os.environ.get("WEBSITE_SITE_NAME") or service}

@@ -1,17 +1,14 @@
 """How the relay and the records of a subscriber are, as a timer or a worker has read it from the store."""
 
-import time
-
 from opentelemetry.metrics import get_meter
 
+from cosmos_outbox.kernel.clock import monotonic
 from cosmos_outbox.outbox.telemetry import OFTEN, SELDOM, GaugeReading
 
 _backlog, _oldest_waiting, _ttl_used = GaugeReading(SELDOM), GaugeReading(SELDOM), GaugeReading(SELDOM)
 _set_aside, _set_aside_oldest = GaugeReading(OFTEN), GaugeReading(OFTEN)
 _of_subscriptions: dict[str, tuple[int, float, float]] = {}
 """The messages, the oldest, and when they were read. As many as the process has subscribers."""
-
-clock = time.monotonic
 
 _meter = get_meter("outbox.upkeep")
 _meter.create_observable_gauge(
@@ -46,7 +43,7 @@ def set_aside(subscription: str, messages: int, oldest_seconds: float) -> None:
 
     A process may have several subscriptions: the gauges tell the sum and the oldest of those that are still read.
     """
-    now = clock()
+    now = monotonic()
     _of_subscriptions[subscription] = messages, oldest_seconds, now
     fresh = [each for each in _of_subscriptions.values() if now - each[2] <= 2 * OFTEN]  # a run may take long
     _set_aside.set(sum(each for each, _, _ in fresh))

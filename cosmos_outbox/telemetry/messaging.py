@@ -4,7 +4,6 @@ https://opentelemetry.io/docs/specs/semconv/messaging/. A message belongs to the
 A send carries many messages, so it is linked to their spans; who handles a message continues the message's own trace.
 """
 
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
@@ -13,6 +12,7 @@ from opentelemetry.context import Context
 from opentelemetry.metrics import get_meter
 from opentelemetry.trace import SpanContext, SpanKind, StatusCode, get_current_span
 
+from cosmos_outbox.kernel.clock import monotonic
 from cosmos_outbox.telemetry.tracing import CORRELATION_ID, parent, span
 
 MOST_LINKS = 100
@@ -61,7 +61,7 @@ def sending(topic: str, messages: int, traceparents: Iterable[str | None]) -> It
     """Measure a send. ``traceparents``: those of its messages, looked at only if the span is recorded."""
     attributes = _to(topic)
     attempt = Attempt()
-    began = time.perf_counter()
+    began = monotonic()
     more: dict[str, str | int] = {
         "messaging.operation.type": "send",
         "messaging.batch.message_count": messages,
@@ -78,7 +78,7 @@ def sending(topic: str, messages: int, traceparents: Iterable[str | None]) -> It
                 begun.set_attribute("error.type", attempt.error_type)
                 begun.set_status(StatusCode.ERROR)
             _sent.add(messages, attributes)
-            _duration.record(time.perf_counter() - began, attributes)
+            _duration.record(monotonic() - began, attributes)
             if attempt.error_type is None:
                 _batch.record(messages)
 

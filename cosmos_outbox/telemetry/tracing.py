@@ -6,6 +6,7 @@ parts find each other. What a span tells of an error is the error's class: its t
 personal data.
 """
 
+import contextvars
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from opentelemetry.trace import Span, SpanKind, StatusCode, get_current_span, ge
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from cosmos_outbox.outbox.unit_of_work import Origin
+from cosmos_outbox.telemetry import correlation
 
 Attributes = Mapping[str, str | int]
 
@@ -117,6 +119,14 @@ def invoked(invocation: Invocation | None) -> Iterator[None]:
         yield
     finally:
         otel.detach(token)
+
+
+def of_no_request() -> contextvars.Context:
+    """The context of this task without the request that it is for: for a task that begins here and belongs to none."""
+    found = contextvars.copy_context()
+    found.run(correlation.end)
+    found.run(otel.attach, Context())
+    return found
 
 
 @contextmanager

@@ -1,21 +1,24 @@
 """Time in a test: it goes on by itself, and passes at once where the test, or the library, waits."""
 
 import asyncio
+import random
 from datetime import datetime, timedelta
+from uuid import UUID
 
-from cosmos_outbox.outbox.unit_of_work import utc_now
+from cosmos_outbox.kernel.clock import Sources, sources
 
 
 class Clock:
     """Tells the time in UTC, from ``now`` on."""
 
     def __init__(self, now: datetime | None = None) -> None:
-        self._ahead = timedelta() if now is None else now - utc_now()
+        self._real = sources()
+        self._ahead = timedelta() if now is None else now - self._real.now()
         self._passed = 0.0
 
     def __call__(self) -> datetime:
         """The time now."""
-        return utc_now() + self._ahead + timedelta(seconds=self._passed)
+        return self._real.now() + self._ahead + timedelta(seconds=self._passed)
 
     def pass_by(self, **time: float) -> None:
         """Let time pass at once: ``pass_by(minutes=5)``, with the words of :class:`datetime.timedelta`."""
@@ -27,5 +30,12 @@ class Clock:
         await asyncio.sleep(0)
 
     def monotonic(self) -> float:
-        """For the library: the time of the running loop's clock."""
-        return asyncio.get_running_loop().time() + self._passed
+        """For the library: seconds that pass as this clock's do."""
+        return self._real.monotonic() + self._passed
+
+    def seeded(self, seed: int) -> Sources:
+        """For :func:`cosmos_outbox.kernel.clock.using`: this time, and the same ids and luck for the same seed."""
+        ids, luck = random.Random(f"ids {seed}"), random.Random(f"luck {seed}")  # noqa: S311 - to be foreseen
+        return Sources(
+            self, self.monotonic, lambda: UUID(int=ids.getrandbits(128), version=4), luck, lambda: "test"
+        )

@@ -18,7 +18,7 @@ from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.item import Item
 from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY, Key, PartitionKeyPaths
 from cosmos_outbox.cosmos.store.writes import Write
-from cosmos_outbox.outbox.unit_of_work import utc_now
+from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.testing.faults import Faults
 
 _NO_TOKEN = "a token that no page has given"  # noqa: S105 - it is no secret

@@ -5,14 +5,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
-from uuid import uuid4
 
 from pydantic import TypeAdapter
 
+from cosmos_outbox.kernel.clock import new_id, utc_now
 from cosmos_outbox.outbox.canonical import as_sent
 from cosmos_outbox.outbox.event import Timestamp
 from cosmos_outbox.outbox.feed import OutboxEvent
-from cosmos_outbox.outbox.unit_of_work import utc_now
 
 _time: TypeAdapter[datetime] = TypeAdapter(Timestamp)
 
@@ -32,7 +31,7 @@ class Message:
     body: bytes = field(repr=False)
     properties: Mapping[str, Any]
     """Its application properties, by which a subscriber knows whose events it takes."""
-    id: str = field(default_factory=lambda: str(uuid4()))
+    id: str = field(default_factory=lambda: str(new_id()))
 
     @property
     def data(self) -> dict[str, Any]:
@@ -59,7 +58,7 @@ def message(  # noqa: PLR0913 - the parts of an event, all but three by name
         assert told.properties["aggregateType"] == "booking"
     """
     kind, aggregate_id = of
-    event_id = event_id or str(uuid4())
+    event_id = event_id or str(new_id())
     numbered = {} if sequence is None else {"sequence": sequence}
     body = {
         "id": event_id, f"{kind}Id": aggregate_id, "action": action, **numbered,
@@ -77,4 +76,4 @@ def message_of(event: OutboxEvent) -> Message:
     }
     if event.schema_version is not None:
         properties["schemaVersion"] = event.schema_version
-    return Message(as_sent(dict(event.data)), properties, event.id)
+    return Message(as_sent(dict(event.data)), properties, event.message_id or event.id)

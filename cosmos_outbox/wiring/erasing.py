@@ -6,17 +6,17 @@ not forgotten.
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 from cosmos_outbox.cosmos.upkeep.erasure import ParkedEraser, PartitionEraser, Remains, SetAsideEraser
 from cosmos_outbox.inbox.entry import Entry, Stamp
 from cosmos_outbox.inbox.errors import Contended, EntryChanged
 from cosmos_outbox.inbox.state import ATTEMPTS, StateInbox
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.clock import new_id, utc_now
 from cosmos_outbox.operations.erasing import Eraser
 from cosmos_outbox.outbox.erasable import Erasable
 from cosmos_outbox.outbox.errors import AggregateNotFound
-from cosmos_outbox.outbox.unit_of_work import Origin, utc_now
+from cosmos_outbox.outbox.unit_of_work import Origin
 from cosmos_outbox.wiring.own_erasing import give_up
 from cosmos_outbox.wiring.service import Wired
 
@@ -65,7 +65,7 @@ class _Places:
 
     async def delete(self, key: AggregateKey) -> None:
         """Delete the aggregate; somebody else may have been faster. Raises as ``Aggregates.change`` does."""
-        origin = Origin(correlation_id=f"erase-{uuid4()}")
+        origin = Origin(correlation_id=f"erase-{new_id()}")
         try:
             await self.wired.aggregates.change(
                 self.of.kind, key.id, lambda found: self.of.delete(found, at=utc_now()), origin

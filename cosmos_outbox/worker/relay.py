@@ -8,14 +8,13 @@ for some seconds, then leaves the batch to the next worker.
 
 import asyncio
 import logging
-import socket
-import uuid
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 
 from cosmos_outbox.cosmos.store import changefeed
 from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, classify
 from cosmos_outbox.inbox.receiver import told
+from cosmos_outbox.kernel.clock import machine, monotonic, new_id, utc_now
 from cosmos_outbox.outbox.errors import NotDelivered, OutboxError
 from cosmos_outbox.outbox.once_a_minute import OnceAMinute
 from cosmos_outbox.outbox.page import Committed
@@ -169,8 +168,9 @@ def _processor(outbox: Outbox, forwarding: ForwardingLog) -> "changefeed.ChangeF
         outbox.feed,
         outbox.leases,
         changefeed.TwoSteps(outbox.forwarding.compare, forward),
-        instance_name=f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}",
+        instance_name=f"{machine()}-{new_id().hex[:8]}",
         lease_prefix=outbox.reading.lease_prefix,
+        clock=changefeed.Clock(utc_now, monotonic),
         options=changefeed.ProcessorOptions(
             poll_interval=outbox.reading.poll_delay_ms / 1000,
             max_items=outbox.reading.max_items,

@@ -18,6 +18,7 @@ from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
+from cosmos_outbox.kernel.clock import monotonic
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.telemetry.correlation import tag_log_lines
 from cosmos_outbox.wiring.service import Wired
@@ -58,14 +59,14 @@ class _Part:
         pause = _FIRST_PAUSE_SECONDS
         while not self.stop.is_set():
             (self.health, work), self.failure = self.begin(self), None
-            at = _now()
+            at = monotonic()
             try:
                 await work
             except Exception as error:
                 if isinstance(error, Misconfigured) and not entered.is_set():
                     raise
                 self.failure = f"the {self.name} has ended, and begins again: the log says why"
-                if _now() - at > _LONGEST_PAUSE_SECONDS:
+                if monotonic() - at > _LONGEST_PAUSE_SECONDS:
                     pause = _FIRST_PAUSE_SECONDS
                 _log.exception("the %s has ended, and begins again in %.0f s", self.name, pause)
                 await vitals.wait(self.stop, pause)
@@ -220,7 +221,3 @@ async def _end(at_work: Sequence[asyncio.Task[None]]) -> None:
     for outcome in await asyncio.gather(*at_work, return_exceptions=True):
         if isinstance(outcome, Exception):
             _log.debug("a worker has ended with an error that was raised before", exc_info=outcome)
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()

@@ -18,6 +18,7 @@ from cosmos_changefeed import (
     StartFrom,
     TwoSteps,
 )
+from cosmos_changefeed.clock import SYSTEM, Clock
 from devstack.settings import COSMOS_KEY
 
 FAST = ProcessorOptions(
@@ -120,6 +121,7 @@ class Recorder:
         prefix: str = "",
         options: ProcessorOptions = FAST,
         handler: TwoSteps[Changes] | None = None,
+        clock: Clock = SYSTEM,
     ) -> ChangeFeedProcessor:
         """With another ``handler`` it calls this one itself."""
         return ChangeFeedProcessor(
@@ -130,4 +132,5 @@ class Recorder:
             lease_prefix=prefix,
             options=options,
             on_error=self.on_error,
+            clock=clock,
         )

@@ -3,12 +3,12 @@
 import asyncio
 import time
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from azure.cosmos.aio import CosmosClient
 
-from cosmos_changefeed import ChangeFeedProcessor, LeasesUnusable
+from cosmos_changefeed import ChangeFeedProcessor, Clock, LeasesUnusable
 from cosmos_changefeed.feed import identify
 from devstack.settings import COSMOS_KEY
 from devstack.testing import Service, eventually
@@ -155,15 +155,17 @@ async def test_a_lock_left_by_a_crash_does_not_block_for_ever(containers: Contai
     await containers.leases.create_item({"id": f"{prefix}.lock", "ttl": 30})
     recorder = Recorder()
     await containers.write("a", 1)
-    processor = recorder.processor(containers)
+    ahead = timedelta()
+    clock = Clock(now=lambda: datetime.now(UTC) + ahead)
+    processor = recorder.processor(containers, clock=clock)
 
     starting = asyncio.create_task(processor.start())
     await eventually(lambda: hasattr(processor, "_store"))
     await asyncio.wait([starting], timeout=0.3)
     assert not starting.done()
-    processor._store.clock = lambda: datetime.now(UTC).replace(year=2100)
+    ahead = timedelta(days=10_000)
     await starting
-    processor._store.clock = lambda: datetime.now(UTC)
+    ahead = timedelta()
     await eventually(lambda: recorder.ids == ["a-1"])
     await processor.stop()
     assert ".lock" not in await containers.lease_documents()

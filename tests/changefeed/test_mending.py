@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from cosmos_changefeed import ChangeFeedProcessor
+from cosmos_changefeed import ChangeFeedProcessor, Clock
 from cosmos_changefeed.feed import FeedReader
 from cosmos_changefeed.lease import EpkRange, Lease
 from cosmos_changefeed.lease_store import LeaseStore
@@ -215,7 +215,7 @@ async def test_a_gap_that_was_not_there_at_every_look_is_left_alone(containers: 
     without = [each for each in everything if each.token != "2"]
     await containers.delete_leases("..2")
     now = 100.0
-    mender = LeaseMender(reader, store, patience=10, clock=lambda: now)
+    mender = LeaseMender(reader, store, patience=10, clock=Clock(monotonic=lambda: now))
 
     for step, leases in ((0, without), (9, without), (11, everything), (12, without), (21, without)):
         now = 100.0 + step

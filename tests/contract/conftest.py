@@ -21,6 +21,7 @@ from cosmos_outbox.outbox.unit_of_work import Origin, UnitOfWork
 from cosmos_outbox.servicebus.message import CloudEvents
 from cosmos_outbox.servicebus.publisher import ServiceBusPublisher
 from cosmos_outbox.testing.documents import MemoryContainer
+from cosmos_outbox.testing.simulation.bus_publisher import BusPublisher
 from devstack.testing import Service
 from tests.support.azure import (
     CLAIMS,
@@ -31,7 +32,6 @@ from tests.support.azure import (
     servicebus_connection,
 )
 from tests.support.contacts import ORIGIN
-from tests.support.fake_publisher import FakePublisher
 from tests.support.feed import EVENTS
 from tests.support.memory import MemoryStore
 
@@ -132,7 +132,7 @@ class Broker(Protocol):
 
 class InMemoryBroker:
     def __init__(self) -> None:
-        self._fake = FakePublisher()
+        self._fake = BusPublisher()
         self.publisher: Publisher = self._fake
 
     async def received(self, contact_id: str, count: int) -> list[str]:

@@ -18,10 +18,10 @@ from cosmos_outbox.cosmos.relay.parked_documents import ParkedDocuments
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.outbox.errors import StillUnsendable
 from cosmos_outbox.outbox.parking import Parking
 from cosmos_outbox.outbox.relay import Relay
-from cosmos_outbox.outbox.unit_of_work import utc_now
 from devstack.testing import Service
 from tests.contract.conftest import ServiceBusBroker
 from tests.support.any_document import any_document, drawn

@@ -117,7 +117,7 @@ def started(client: CosmosClient, database: str) -> Process:
     )
     key = token_key(listed)
     return Process(
-        Contacts(aggregates, lambda: LATER),
+        Contacts(aggregates, lambda: LATER, uuid4),
         entries,
         StateInbox(entries, CosmosSource(stored, entry_of), project),
         CosmosDirectory(EntryListing(CosmosItems(listed), FORM, "t", key)),

@@ -5,6 +5,7 @@ tokens.
 """
 
 from collections.abc import AsyncIterator, Iterator, Sequence
+from uuid import uuid4
 
 import pytest
 from azure.cosmos.aio import CosmosClient
@@ -73,7 +74,7 @@ def another(store: CosmosStore, cosmos: Service) -> CosmosStore:
 
 
 def service(store: CosmosStore) -> Contacts:
-    return Contacts(Aggregates(store.open, store.claims), clock=lambda: LATER)
+    return Contacts(Aggregates(store.open, store.claims), clock=lambda: LATER, new_id=uuid4)
 
 
 async def create(store: CosmosStore) -> Receipt[Contact]:

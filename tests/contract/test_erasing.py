@@ -18,8 +18,8 @@ from cosmos_outbox.cosmos.upkeep.erasure import SetAsideEraser
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.set_aside import Delivery, Record, RecordState
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.operations.erasing import Eraser
-from cosmos_outbox.outbox.unit_of_work import utc_now
 from cosmos_outbox.servicebus.dead_letters import Collected
 from cosmos_outbox.settings.errors import NotForwardedYet
 from cosmos_outbox.wiring.erasing import wire_eraser

@@ -17,10 +17,10 @@ from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.form import EntryForm
 from cosmos_outbox.inbox.reading import TolerantReader
 from cosmos_outbox.inbox.set_aside import Delivery
+from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.operations.erasing import Eraser
 from cosmos_outbox.outbox.aggregate import Aggregate, AggregateState
 from cosmos_outbox.outbox.event import DomainEvent, Timestamp
-from cosmos_outbox.outbox.unit_of_work import utc_now
 from cosmos_outbox.servicebus.dead_letters import Collected
 from cosmos_outbox.settings.names import Names
 from cosmos_outbox.wiring.erasing import wire_eraser

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from uuid import uuid4
 
 import pytest
 
@@ -38,7 +39,7 @@ async def test_where_no_answer_has_a_token_nothing_is_concluded_from_an_old_read
     """A contact that is there was answered 404, and a batch that was committed 412."""
 
     def service(store: CosmosStore) -> Contacts:
-        return Contacts(Aggregates(store.open, store.claims), clock=lambda: LATER)
+        return Contacts(Aggregates(store.open, store.claims), clock=lambda: LATER, new_id=uuid4)
 
     contact_id = (await service(cosmos_store).create(DETAILS, ORIGIN)).aggregate.id
     stripped = CosmosStore(Stripped(cosmos_store.container._client, *cosmos_store.names), *cosmos_store.names)

@@ -1,7 +1,8 @@
 """What an answer of the publisher's HTTP API proves, over real sockets."""
 
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from cosmos_outbox.inbox.decision import Because, Complete, Done, Put
 from cosmos_outbox.inbox.entry import Entry, Found, Stamp
 from cosmos_outbox.inbox.errors import SourceBehind, StoreAway
 from cosmos_outbox.inbox.state import StateInbox
+from cosmos_outbox.kernel.clock import SYSTEM, using
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.names import Named
 from cosmos_outbox.sources.http import GONE_AFTER_SECONDS, HttpApi, HttpSource
@@ -53,12 +55,8 @@ async def publisher() -> AsyncIterator[Publisher]:
     await runner.cleanup()
 
 
-@dataclass
-class Clock:
-    now: float = 0.0
-
-    def __call__(self) -> float:
-        return self.now
+def at_time(seconds: float) -> AbstractContextManager[None]:
+    return using(replace(SYSTEM, monotonic=lambda: seconds))
 
 
 @pytest.fixture
@@ -76,7 +74,6 @@ async def fenced(publisher: Publisher) -> AsyncIterator[HttpSource[State]]:
 async def made(publisher: Publisher, **declared: Any) -> AsyncIterator[HttpSource[State]]:
     api = HttpApi(ADDRESS, state_of, **declared)
     found = api.made({ADDRESS.setting: publisher.address, "THINGS_KEY": "secret"})
-    found.clock = Clock()
     yield found
     await found.close()
 
@@ -112,21 +109,17 @@ async def test_a_404_is_proof_only_behind_a_fence_or_when_it_stays(
     publisher: Publisher, source: HttpSource[State], fenced: HttpSource[State]
 ) -> None:
     assert await fenced.newest(KEY) is None
-    clock = source.clock
-    assert isinstance(clock, Clock)
     for now in (0.0, 60.0, GONE_AFTER_SECONDS - 1):
-        clock.now = now
-        with pytest.raises(SourceBehind, match="may be an old answer"):
+        with at_time(now), pytest.raises(SourceBehind, match="may be an old answer"):
             await source.newest(KEY)
     publisher.answer = at(1)
     assert await source.newest(KEY) == Found(1, (1,))
     publisher.answer = (404, None)
     for now in (GONE_AFTER_SECONDS, 2 * GONE_AFTER_SECONDS - 1):
-        clock.now = now
-        with pytest.raises(SourceBehind):
+        with at_time(now), pytest.raises(SourceBehind):
             await source.newest(KEY)
-    clock.now = 2 * GONE_AFTER_SECONDS
-    assert await source.newest(KEY) is None
+    with at_time(2 * GONE_AFTER_SECONDS):
+        assert await source.newest(KEY) is None
     assert await source.read(KEY) is None
 
 

@@ -6,7 +6,7 @@ What happens when processes die and answers get lost: ``test_lost_keys.py``.
 import asyncio
 from dataclasses import replace
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -39,7 +39,7 @@ REQUEST = KeyedRequest("caller-1", "order-1", "a-body")
 
 
 def service(store: Store) -> Contacts:
-    return Contacts(Aggregates(store.open, store.claims), clock=lambda: LATER)
+    return Contacts(Aggregates(store.open, store.claims), clock=lambda: LATER, new_id=uuid4)
 
 
 async def create(store: Store, request: KeyedRequest = REQUEST) -> tuple[Receipt[Contact], bool]:
@@ -104,7 +104,7 @@ async def test_a_contact_that_is_stored_without_a_record_is_not_taken_for_the_re
             usable_until = asyncio.get_running_loop().time() + LONGEST_REQUEST_SECONDS
             return Claim(stored.id, fingerprint, usable_until, 600, is_new=True)
 
-    contacts = Contacts(Aggregates(store.open, OfTheStored()), clock=lambda: LATER)
+    contacts = Contacts(Aggregates(store.open, OfTheStored()), clock=lambda: LATER, new_id=uuid4)
     with pytest.raises(Unavailable, match="no record of its request"):
         await contacts.create_once(DETAILS, ORIGIN, REQUEST)
 

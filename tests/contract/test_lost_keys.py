@@ -18,6 +18,7 @@ from cosmos_outbox.cosmos.store.item import Item
 from cosmos_outbox.cosmos.store.partition_key import Key
 from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.clock import SYSTEM, using
 from cosmos_outbox.outbox.claims import LONGEST_REQUEST_SECONDS, Claim
 from cosmos_outbox.outbox.errors import OutcomeUnknown, Unavailable
 from cosmos_outbox.outbox.unit_of_work import Receipt
@@ -185,20 +186,22 @@ async def test_a_process_that_was_stopped_in_the_pause_before_a_repetition_sends
     cosmos_store: CosmosStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its claim may have expired meanwhile: another request has made another contact under the same key."""
-    store, loop, sent = instance(cosmos_store), asyncio.get_running_loop(), []
-    clock, sleep = loop.time, asyncio.sleep
+    store, sent, ahead = instance(cosmos_store), list[str](), 0.0
+    sleep = asyncio.sleep
 
     async def lose() -> None:
         sent.append("a batch")
         await lose_the_answer()
 
     async def stopped(seconds: float) -> None:
+        nonlocal ahead
         await sleep(seconds)
-        monkeypatch.setattr(loop, "time", lambda: clock() + LONGEST_REQUEST_SECONDS)
+        ahead = LONGEST_REQUEST_SECONDS
 
     fragile(store).before = [lose] * 100
     monkeypatch.setattr(asyncio, "sleep", stopped)
-    with pytest.raises(OutcomeUnknown):
+    later = replace(SYSTEM, monotonic=lambda: SYSTEM.monotonic() + ahead)
+    with using(later), pytest.raises(OutcomeUnknown):
         await create(store)
     assert sent == ["a batch"]
 

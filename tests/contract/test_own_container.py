@@ -3,8 +3,10 @@
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -15,6 +17,7 @@ from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.item import Item
 from cosmos_outbox.cosmos.store.partition_key import Key
 from cosmos_outbox.cosmos.store.writes import Write
+from cosmos_outbox.kernel.clock import SYSTEM, using
 from cosmos_outbox.outbox.canonical import canonical
 from cosmos_outbox.outbox.errors import (
     AlreadyExists,
@@ -672,13 +675,11 @@ async def test_without_an_event_a_refusal_after_a_loss_is_unknown_and_one_withou
         await create()
 
 
-async def test_an_event_planted_under_our_id_proves_nothing(
-    tenants: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_event_planted_under_our_id_proves_nothing(tenants: World) -> None:
     planted = "6a3f8d0e-6a52-4a35-9e55-3a3a63ee9b39"
     await tenants.proxy.create_item(tenants.document(planted, data={"id": planted}))
-    monkeypatch.setattr(transaction, "uuid4", lambda: planted)
-    with pytest.raises(AlreadyExists):
+    ours = replace(SYSTEM, new_id=lambda: UUID(planted))
+    with using(ours), pytest.raises(AlreadyExists):
         await tenants.book()
     assert await tenants.ids() == {planted}
 

@@ -18,9 +18,9 @@ from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.form import EntryForm
 from cosmos_outbox.inbox.progress import Counts
 from cosmos_outbox.inbox.set_aside import Delivery
-from cosmos_outbox.inbox.state import utc_now
 from cosmos_outbox.inbox.sweep import Sweep
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.operations.own_erasing import OwnEraser
 from cosmos_outbox.servicebus.dead_letters import Collected
 from cosmos_outbox.settings.own_container import OwnDocuments

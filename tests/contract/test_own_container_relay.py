@@ -26,12 +26,12 @@ from cosmos_outbox.cosmos.store.fences import fence_everywhere
 from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.cosmos.upkeep.inspection import CosmosInspection
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.operations.past_events import EventState
 from cosmos_outbox.outbox.errors import AggregateNotFound
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.parking_lot import ParkedEvent
 from cosmos_outbox.outbox.republish import Republishing, RepublishingProgress, Span
-from cosmos_outbox.outbox.unit_of_work import utc_now
 from cosmos_outbox.preflight.cosmos_rules import judge, needed
 from cosmos_outbox.settings.environment import Settings
 from cosmos_outbox.settings.errors import NotForwardedYet

@@ -12,9 +12,9 @@ import pytest
 from azure.cosmos.aio import DatabaseProxy
 
 from cosmos_changefeed import ChangeFeedProcessor
+from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.operations.relay_status import RelayObserver
 from cosmos_outbox.outbox.errors import Unavailable
-from cosmos_outbox.outbox.unit_of_work import utc_now
 from cosmos_outbox.settings.errors import Misconfigured
 from devstack.testing import Service, eventually, running
 from tests.changefeed.support import FAST

@@ -8,8 +8,8 @@ import pytest
 from azure.cosmos.aio import CosmosClient
 
 from cosmos_changefeed import ChangeFeedProcessor
+from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.operations.relay_status import RelayObserver
-from cosmos_outbox.outbox.unit_of_work import utc_now
 from cosmos_outbox.settings.errors import Misconfigured
 from devstack.testing import Service
 from tests.support.azure import CONTACTS, LEASES, contacts_database, cosmos_connection

@@ -25,6 +25,7 @@ from cosmos_outbox.cosmos.store.fences import fence_everywhere
 from cosmos_outbox.cosmos.store.item import Item
 from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.outbox.errors import NotDelivered, Unavailable
 from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent
 from cosmos_outbox.outbox.marker import Marker
@@ -33,7 +34,6 @@ from cosmos_outbox.outbox.parking import Parking
 from cosmos_outbox.outbox.publisher import Accepted, AggregateEvents, Outcome, Publisher, Unknown
 from cosmos_outbox.outbox.relay import Relay
 from cosmos_outbox.outbox.republish import DryRun, Republishing, RepublishingProgress, Span, Window
-from cosmos_outbox.outbox.unit_of_work import utc_now
 from devstack.testing import Service, eventually
 from tests.contract.conftest import ServiceBusBroker
 from tests.support.azure import CONTACTS, PARKED, contacts_database, cosmos_connection

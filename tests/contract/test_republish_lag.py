@@ -20,10 +20,10 @@ from cosmos_outbox.cli.publish_again import RepublishingPlan
 from cosmos_outbox.cosmos.relay.history import CosmosEventHistory
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.cosmos.store.fences import fence_everywhere
+from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.outbox.errors import Unavailable
 from cosmos_outbox.outbox.feed import FeedEvent
 from cosmos_outbox.outbox.republish import RepublishingProgress, Span
-from cosmos_outbox.outbox.unit_of_work import utc_now
 from cosmos_outbox.settings.errors import NotForwardedYet
 from cosmos_outbox.wiring.outbox import Outbox, wire_outbox
 from devstack.testing import Service, eventually, running

@@ -13,7 +13,8 @@ from azure.cosmos.aio import CosmosClient
 
 from cosmos_outbox.inbox.decision import Because
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.outbox.unit_of_work import Origin, utc_now
+from cosmos_outbox.kernel.clock import utc_now
+from cosmos_outbox.outbox.unit_of_work import Origin
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.names import Names
 from cosmos_outbox.wiring.service import ReadModelOf, Service, Wired

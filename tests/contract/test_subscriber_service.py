@@ -27,8 +27,8 @@ from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.form import EntryForm
 from cosmos_outbox.inbox.reading import TolerantReader
 from cosmos_outbox.inbox.set_aside import RecordState
-from cosmos_outbox.inbox.state import utc_now
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.preflight.cosmos_rules import needed_by_subscriber
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.names import Named

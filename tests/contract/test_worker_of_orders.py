@@ -19,7 +19,7 @@ from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.ledger import Ledger
 from cosmos_outbox.inbox.set_aside import Delivery, RecordState
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.outbox.unit_of_work import utc_now
+from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.wiring.service import Wired
 from cosmos_outbox.wiring.subscription import Subscription
 from cosmos_outbox.worker import subscriber as subscriber_worker

@@ -16,7 +16,7 @@ import pytest
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
 
-from cosmos_outbox.inbox.state import utc_now
+from cosmos_outbox.kernel.clock import utc_now
 from devstack.testing import Service, eventually, running
 from tests.support.azure import Topic
 from tests.support.paths import ROOT

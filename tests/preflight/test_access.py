@@ -14,7 +14,7 @@ from azure.core.credentials import AccessToken
 from azure.cosmos.aio import CosmosClient
 
 from cosmos_outbox.cli.preflight import main
-from cosmos_outbox.outbox.unit_of_work import utc_now
+from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.preflight.checks import Plan, check, plan_for
 from cosmos_outbox.settings.credentials import Credential
 from devstack.testing import Service, running

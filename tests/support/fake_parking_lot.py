@@ -7,12 +7,12 @@ from datetime import datetime
 
 from cosmos_outbox.cosmos.aggregates.documents import EventReader, notice_document
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.outbox.errors import PreconditionFailed
 from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent, Poison
 from cosmos_outbox.outbox.marker import Marker, Place
 from cosmos_outbox.outbox.notice import Notice
 from cosmos_outbox.outbox.parking_lot import Change, Discarding, ParkedEvent, ParkedPage, ParkedState
-from cosmos_outbox.outbox.unit_of_work import utc_now
 
 
 @dataclass

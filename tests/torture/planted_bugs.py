@@ -192,7 +192,7 @@ PLANTED = (
         "repetition-makes-a-second-contact",
         "cosmos_outbox/outbox/idempotency.py",
         "    aggregate = make(claim.aggregate_id)\n",
-        "    aggregate = make(uuid4())\n",
+        "    aggregate = make(new_id())\n",
         "nothing",
         ("doubled aggregate", "acknowledged twice", "done twice"),
     ),

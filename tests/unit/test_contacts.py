@@ -25,7 +25,7 @@ from tests.support.memory import MemoryStore, claims_in_memory
 
 
 def service(store: MemoryStore) -> Contacts:
-    return Contacts(Aggregates(store, claims_in_memory()), clock=lambda: LATER)
+    return Contacts(Aggregates(store, claims_in_memory()), clock=lambda: LATER, new_id=uuid4)
 
 
 def key(contact_id: UUID) -> AggregateKey:

@@ -1,7 +1,9 @@
 """A rate is that of one process over the last seconds, and a setting is shown only when it is listed and no secret."""
 
 import re
+from dataclasses import replace
 
+from cosmos_outbox.kernel.clock import SYSTEM, using
 from cosmos_outbox.operations.instance import WINDOW_SECONDS, Tally
 from cosmos_outbox.settings.environment import shown
 from infra.bootstrap import service as contact_service
@@ -13,31 +15,23 @@ SECRETS = {
 }
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def test_a_rate_counts_the_whole_seconds_of_the_window() -> None:
-    clock = Clock()
-    tally = Tally(clock)
-    assert tally.per_second == 0
-    tally.add(30)
-    tally.add(20)
-    assert tally.per_second == 0, "the second that is under way does not count"
-    clock.now += 1
-    assert tally.per_second == 50 / WINDOW_SECONDS
-    clock.now += 4
-    tally.add(10)
-    clock.now += 1
-    assert (tally.per_second, tally.total) == (60 / WINDOW_SECONDS, 60)
-    clock.now = 100.0 + WINDOW_SECONDS + 1
-    assert tally.per_second == 10 / WINDOW_SECONDS
-    clock.now += 60
-    assert (tally.per_second, tally.total) == (0, 60)
+    now, tally = 100.0, Tally()
+    with using(replace(SYSTEM, monotonic=lambda: now)):
+        assert tally.per_second == 0
+        tally.add(30)
+        tally.add(20)
+        assert tally.per_second == 0, "the second that is under way does not count"
+        now += 1
+        assert tally.per_second == 50 / WINDOW_SECONDS
+        now += 4
+        tally.add(10)
+        now += 1
+        assert (tally.per_second, tally.total) == (60 / WINDOW_SECONDS, 60)
+        now = 100.0 + WINDOW_SECONDS + 1
+        assert tally.per_second == 10 / WINDOW_SECONDS
+        now += 60
+        assert (tally.per_second, tally.total) == (0, 60)
 
 
 def test_no_secret_is_shown() -> None:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from cosmos_outbox.inbox.set_aside import RecordState
 from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.inbox.streak import TELL_AT
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.clock import SYSTEM, using
 from tests.support.inbox import (
     KEY,
     NOON,
@@ -408,12 +410,9 @@ async def test_aggregates_that_always_find_their_store_away_come_after_the_other
     assert all(record.delivery for record in waiting), "and no message is lost by it"
 
 
-async def test_an_aggregate_whose_event_takes_all_the_time_does_not_take_it_at_every_run(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_an_aggregate_whose_event_takes_all_the_time_does_not_take_it_at_every_run() -> None:
     """It has two records: the one that is not tried, since the first hangs, must not bring it back to the front."""
     clock = FakeTime()
-    monkeypatch.setattr("cosmos_outbox.inbox.retrier._time", clock.time)
     records, handled, other = FakeSetAside(), list[str](), AggregateKey("thing", "8")
 
     async def hangs_for_one(received: Event) -> None:
@@ -425,8 +424,9 @@ async def test_an_aggregate_whose_event_takes_all_the_time_does_not_take_it_at_e
     for number, each in enumerate((event(1), event(2), event(1, key=other))):
         await receiver(sick, records, FakeTime()).receive(delivery(each, number))
     retrier = Retrier(read, hangs_for_one, records, timedelta(days=1), lambda: NOON)
-    for _ in range(3):
-        await retrier.run(seconds=40)
+    with using(replace(SYSTEM, monotonic=clock.time)):
+        for _ in range(3):
+            await retrier.run(seconds=40)
     assert handled == [event(1, key=other).id]
 
 

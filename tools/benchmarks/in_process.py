@@ -16,7 +16,8 @@ from typing import Any
 from azure.cosmos import PartitionKey
 from azure.cosmos.aio import CosmosClient
 
-from cosmos_outbox.outbox.unit_of_work import Origin, utc_now
+from cosmos_outbox.kernel.clock import utc_now
+from cosmos_outbox.outbox.unit_of_work import Origin
 from cosmos_outbox.settings.names import Names
 from cosmos_outbox.wiring.service import Service, Wired
 from cosmos_outbox.worker.running import running

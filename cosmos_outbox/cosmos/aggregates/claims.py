@@ -4,13 +4,13 @@ So a claim is made by a creation alone, and no read decides that there is none (
 The claims have a container of their own, which no relay reads. A claim holds digests and an id, nothing personal.
 """
 
-import asyncio
 from dataclasses import dataclass
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.errors import Kind
 from cosmos_outbox.cosmos.store.item import Item
+from cosmos_outbox.kernel.clock import monotonic, new_id
 from cosmos_outbox.outbox.claims import LONGEST_REQUEST_SECONDS, Claim
 from cosmos_outbox.outbox.errors import Unavailable
 
@@ -45,7 +45,7 @@ class CosmosClaims:
 
     async def _make(self, key_digest: str, fingerprint: str) -> Claim | None:
         """The claim, made; None when there is one, which no old read says, but the write itself."""
-        usable_until, aggregate_id = self._usable_until(), uuid4()
+        usable_until, aggregate_id = self._usable_until(), new_id()
         try:
             await self.container.create(
                 _item(key_digest, fingerprint, aggregate_id, ttl=self.lifetime_seconds)
@@ -61,7 +61,7 @@ class CosmosClaims:
 
         Rule token_of_the_refusal: the container reads with the session token of the refused creation.
         """
-        asked_at, usable_until = asyncio.get_running_loop().time(), self._usable_until()
+        asked_at, usable_until = monotonic(), self._usable_until()
         found = await self.container.read_with_age(key_digest, key_digest)
         if found is None:
             return None
@@ -81,7 +81,7 @@ class CosmosClaims:
 
     def _usable_until(self) -> float:
         """Counted from before the call that makes or reads the claim, so that the claim outlives this time."""
-        return asyncio.get_running_loop().time() + self.longest_request_seconds
+        return monotonic() + self.longest_request_seconds
 
 
 def _item(key_digest: str, fingerprint: str, aggregate_id: UUID, *, ttl: int) -> Item:

@@ -14,6 +14,7 @@ from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.partition_key import Key
 from cosmos_outbox.cosmos.store.writes import Write
+from cosmos_outbox.kernel.clock import monotonic
 from cosmos_outbox.outbox.errors import OutcomeUnknown
 from cosmos_outbox.outbox.unit_of_work import ETag
 
@@ -61,7 +62,7 @@ class Once:
     """Whether the store commits the batch at most once, however often it comes."""
 
     async def store(self, give_up_at: float) -> Sequence[ETag | None]:
-        """Store it, trying until this time of the loop's clock. Raises OutcomeUnknown, and what ``error`` makes."""
+        """Store it, trying until this time of the monotonic clock. Raises OutcomeUnknown, and what ``error`` makes."""
         pause, answer_lost = _FIRST_PAUSE_SECONDS, False
         while True:
             try:
@@ -81,8 +82,7 @@ class Once:
 
 async def _wait(seconds: float, until: float) -> bool:
     """Sleep, and tell whether there is still time; a process can be stopped in its sleep, for any time."""
-    loop = asyncio.get_running_loop()
-    if loop.time() + seconds > until:
+    if monotonic() + seconds > until:
         return False
     await asyncio.sleep(seconds)
-    return loop.time() <= until
+    return monotonic() <= until

@@ -18,6 +18,7 @@ from cosmos_outbox.cosmos.aggregates.documents import aggregate_from_item
 from cosmos_outbox.cosmos.aggregates.once import Once, unknown
 from cosmos_outbox.cosmos.aggregates.repository import AggregateReader, CosmosRequestRecords
 from cosmos_outbox.cosmos.store.container import DEADLINE_SECONDS, Container, StoreFailed
+from cosmos_outbox.kernel.clock import monotonic
 from cosmos_outbox.outbox import telemetry
 from cosmos_outbox.outbox.aggregate import Aggregate
 from cosmos_outbox.outbox.errors import OutcomeUnknown, PreconditionFailed, Unavailable
@@ -141,10 +142,9 @@ class CosmosUnitOfWork:
 
         Rule deadline: no attempt is begun that could end after ``until``.
         """
-        loop = asyncio.get_running_loop()
-        give_up_at = loop.time() + PATIENCE_SECONDS
+        give_up_at = monotonic() + PATIENCE_SECONDS
         if until is not None:
-            if loop.time() > until - DEADLINE_SECONDS:
+            if monotonic() > until - DEADLINE_SECONDS:
                 raise Unavailable("the request comes too late, and stores nothing any more: send it again")
             give_up_at = min(give_up_at, until - DEADLINE_SECONDS)
         once = Once(self._container, batch.partition_key, batch.writes, lambda _: self._own_commit(batch))

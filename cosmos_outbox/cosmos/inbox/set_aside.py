@@ -21,8 +21,8 @@ from cosmos_outbox.inbox.errors import NotSetAside, RecordChanged, StoreAway
 from cosmos_outbox.inbox.set_aside import Delivery, Record, RecordPage, RecordState
 from cosmos_outbox.inbox.state import ATTEMPTS
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.clock import Clock, utc_now
 from cosmos_outbox.lists import continuation
-from cosmos_outbox.outbox.unit_of_work import Clock, utc_now
 
 _OPEN = "SELECT * FROM c WHERE ARRAY_CONTAINS(@states, c.state) ORDER BY c.setAsideAt"
 _WAITING = "SELECT * FROM c WHERE c.state = @state ORDER BY c.triedAt"

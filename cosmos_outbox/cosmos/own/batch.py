@@ -35,7 +35,7 @@ class OwnBatch:
     events: Sequence[Item]
 
     async def store(self, give_up_at: float) -> Sequence[ETag | None]:
-        """Store it, trying until this time of the loop's clock. The ETags of the documents.
+        """Store it, trying until this time of the monotonic clock. The ETags of the documents.
 
         Raises as :class:`cosmos_outbox.cosmos.own.transaction.Transaction` tells.
         """

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Self
-from uuid import uuid4
 
 from cosmos_outbox.cosmos.own.batch import OwnBatch
 from cosmos_outbox.cosmos.own.documents import (
@@ -30,10 +29,11 @@ from cosmos_outbox.cosmos.store.item import Item
 from cosmos_outbox.cosmos.store.partition_key import Key, Value
 from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.clock import Clock, monotonic, new_id, utc_now
 from cosmos_outbox.outbox import telemetry
 from cosmos_outbox.outbox.errors import OutcomeUnknown
 from cosmos_outbox.outbox.on_commit import OnCommit
-from cosmos_outbox.outbox.unit_of_work import Clock, ETag, Origin, utc_now
+from cosmos_outbox.outbox.unit_of_work import ETag, Origin
 from cosmos_outbox.settings.own_container import OwnContainer
 from cosmos_outbox.telemetry import correlation
 from cosmos_outbox.telemetry.tracing import committing, nearest
@@ -135,7 +135,7 @@ class Transaction:
         self._must_be_open()
         aggregate = AggregateKey(*of)
         self._parts.numbering.check(aggregate)
-        event_id = str(uuid4())
+        event_id = str(new_id())
         self._raised.append(
             Raised(
                 event_id,
@@ -214,7 +214,7 @@ class Transactions:
     async def store_and_notify(self, batch: OwnBatch) -> Sequence[ETag | None]:
         """As :meth:`OwnBatch.store`; tells of every end that may have stored the batch."""
         try:
-            etags = await batch.store(asyncio.get_running_loop().time() + PATIENCE_SECONDS)
+            etags = await batch.store(monotonic() + PATIENCE_SECONDS)
         except (OutcomeUnknown, asyncio.CancelledError):
             self.on_commit(batch.key)
             raise
@@ -234,5 +234,5 @@ class Transactions:
 
 def _origin() -> Origin:
     trace = nearest(None)
-    cause = correlation.current() or str(uuid4())
+    cause = correlation.current() or str(new_id())
     return Origin(cause) if trace is None else Origin(cause, trace.parent, trace.state)

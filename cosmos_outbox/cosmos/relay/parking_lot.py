@@ -23,13 +23,13 @@ from cosmos_outbox.cosmos.store.errors import Kind
 from cosmos_outbox.cosmos.store.item import Item
 from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.clock import Clock, utc_now
 from cosmos_outbox.lists import continuation
 from cosmos_outbox.outbox.errors import PreconditionFailed
 from cosmos_outbox.outbox.feed import FeedEvent, Poison
 from cosmos_outbox.outbox.marker import Marker
 from cosmos_outbox.outbox.notice import Notice
 from cosmos_outbox.outbox.parking_lot import Change, ParkedEvent, ParkedPage
-from cosmos_outbox.outbox.unit_of_work import Clock, utc_now
 
 _MARKERS = "SELECT * FROM c WHERE ARRAY_CONTAINS(@types, c.type)"
 _EVENTS = "SELECT * FROM c WHERE c.type = @type ORDER BY c.parkedAt"

@@ -4,13 +4,13 @@ A proxy can empty a body, or put another in its place. The SDK then raises error
 empty body.
 """
 
-import time
 from collections.abc import Sequence
 from email.utils import parsedate_to_datetime
 from typing import Any
 
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.writes import Write
+from cosmos_outbox.kernel.clock import utc_now
 
 UNREADABLE = (KeyError, TypeError, ValueError)
 """What the SDK, and the functions below, raise for such a body. Without an answer before, it is a bug."""
@@ -31,5 +31,5 @@ def age(item: dict[str, Any], date: str | None) -> float:
     try:
         answered_at = parsedate_to_datetime(date or "").timestamp()
     except ValueError:
-        answered_at = time.time()
+        answered_at = utc_now().timestamp()
     return float(answered_at - item["_ts"])

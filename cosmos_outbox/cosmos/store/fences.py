@@ -7,13 +7,13 @@ anew. A split after the fences does no harm: the token of a partition counts for
 """
 
 from collections.abc import Sequence
-from uuid import uuid4
 
 from cosmos_outbox.cosmos.store import changefeed
 from cosmos_outbox.cosmos.store.client import ContainerProxy
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, classify
 from cosmos_outbox.cosmos.store.partition_key import Key
+from cosmos_outbox.kernel.clock import new_id
 from cosmos_outbox.outbox.errors import Unavailable
 
 _ATTEMPTS = 5
@@ -47,7 +47,7 @@ async def _keys(
     """A partition key in each of the partitions. Where a key lies is computed, not asked for."""
     keys: dict[str, Key] = {}
     for _ in range(_KEYS_A_PARTITION * len(partitions)):
-        key = container.paths.made_up(str(uuid4()))
+        key = container.paths.made_up(str(new_id()))
         place = await changefeed.effective_key(feed, key)
         keys |= {each.id: key for each in partitions if each.feed_range.holds(place)}
         if len(keys) == len(partitions):

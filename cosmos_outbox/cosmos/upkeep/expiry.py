@@ -3,7 +3,6 @@
 https://learn.microsoft.com/azure/cosmos-db/time-to-live
 """
 
-import time
 from dataclasses import dataclass
 
 from azure.cosmos import PartitionKey
@@ -11,6 +10,7 @@ from azure.cosmos.aio import ContainerProxy, DatabaseProxy
 
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, Kind, classify
+from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.settings.errors import NotAllowed
 
 _OVERDUE = "SELECT VALUE COUNT(1) FROM c WHERE c.ttl > 0 AND c._ts + c.ttl < @now"
@@ -39,7 +39,7 @@ class Expiry:
     async def overdue(self) -> int:
         """How many documents would expire at once, or are just expiring. Raises as :meth:`is_stopped` does."""
         try:
-            return await self.contents.count(_OVERDUE, {"@now": int(time.time())})
+            return await self.contents.count(_OVERDUE, {"@now": int(utc_now().timestamp())})
         except StoreFailed as error:
             raise error.failure.error() from error
 

@@ -7,7 +7,6 @@ consistency and its regions to every client; its throughput and firewall need ot
 
 import asyncio
 import contextlib
-import uuid
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from cosmos_outbox.cosmos.store.account import Account, read_account
 from cosmos_outbox.cosmos.store.client import CosmosClient, cosmos_client
 from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, Kind, classify
 from cosmos_outbox.cosmos.store.partition_key import PartitionKeyPaths
-from cosmos_outbox.outbox.unit_of_work import Clock, utc_now
+from cosmos_outbox.kernel.clock import Clock, new_id, utc_now
 from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.settings.credentials import Credential
 from cosmos_outbox.settings.inspection import CannotCheck, Denied, UnusableConnection, first_line
@@ -100,7 +99,7 @@ class CosmosInspection(AbstractAsyncContextManager["CosmosInspection"]):
     async def try_access(self, name: str, paths: PartitionKeyPaths) -> None:
         """Read and replace an item that cannot exist, so that nothing changes. Raises Denied, CannotCheck."""
         proxy = self._client.get_database_client(self._database).get_container_client(name)
-        nowhere = f"preflight-{uuid.uuid4()}"
+        nowhere = f"preflight-{new_id()}"
         key = paths.made_up(nowhere)
         await self._try(proxy.read_item(nowhere, key))
         body = {"id": nowhere, **paths.fields(key)}

@@ -1,10 +1,10 @@
 """The effects that nobody is done with. Only one effect's view holds what may be personal."""
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from cosmos_outbox.inbox.effect_operator import EffectPage, OpenEffect
+from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.operations.views.names import PathNames, owners
 
 
@@ -28,7 +28,7 @@ def _summary(effect: OpenEffect, names: Sequence[PathNames]) -> Mapping[str, Any
         "state": mark.state.value,
         "reason": mark.reason,
         "since": since.isoformat(),
-        "ageSeconds": max(0, int((datetime.now(UTC) - since).total_seconds())),
+        "ageSeconds": max(0, int((utc_now() - since).total_seconds())),
         "attempts": mark.failures,
         "eventId": mark.event_id,
         **owners(aggregate, names),

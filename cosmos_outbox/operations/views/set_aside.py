@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from pydantic.alias_generators import to_camel
 
 from cosmos_outbox.inbox.progress import Counts, WalkProgress
 from cosmos_outbox.inbox.set_aside import Record, RecordPage, RecordState
+from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.operations.views.names import PathNames, owners
 
 
@@ -62,7 +63,7 @@ def _summary(record: Record, names: Sequence[PathNames]) -> Mapping[str, Any]:
         "state": record.state.value,
         "reason": record.reason,
         "setAsideAt": record.set_aside_at.isoformat(),
-        "ageSeconds": max(0, int((datetime.now(UTC) - record.set_aside_at).total_seconds())),
+        "ageSeconds": max(0, int((utc_now() - record.set_aside_at).total_seconds())),
         "attempts": record.attempts,
         "eventId": record.event_id,
         **owners(aggregate, names),

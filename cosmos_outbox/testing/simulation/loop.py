@@ -10,9 +10,13 @@ import contextvars
 import gc
 import heapq
 import random
-from collections.abc import Awaitable, Callable, Coroutine
+import warnings
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import Executor
+from contextlib import contextmanager
+from types import AsyncGeneratorType, CoroutineType
 from typing import Any, TypeVar, TypeVarTuple, Unpack
+from weakref import WeakSet
 
 from cosmos_outbox.testing.simulation.guard import guarded
 from cosmos_outbox.testing.simulation.instance import SimulatedInstance, current
@@ -42,6 +46,7 @@ class Loop(asyncio.BaseEventLoop):
     _scheduled: list[asyncio.TimerHandle]
     _stopping: bool
     _timer_cancelled_count: int
+    _asyncgens: WeakSet[AsyncGeneratorType[Any, Any]]
 
     def __init__(self, pick: random.Random | None = None, *, network: Network | None = None) -> None:
         """``pick``: draws the next handle; None: first in, first out. ``network``: serves ``create_connection``."""
@@ -72,6 +77,11 @@ class Loop(asyncio.BaseEventLoop):
     def outside(self) -> contextvars.Context:
         """A context of the world: what runs in it belongs to no instance, and outlives them all."""
         return self._root.copy()
+
+    def root_is_now(self) -> None:
+        """What is the world's own from now on begins with the context of the caller."""
+        self._root = contextvars.copy_context()
+        self._root.run(current.set, None)
 
     def begin(self, instance: SimulatedInstance, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Run the work as this instance's."""
@@ -113,7 +123,9 @@ class Loop(asyncio.BaseEventLoop):
         finally:
             self.close()
             self._dead.clear()
-            gc.collect()
+            gc.unfreeze()  # a service freezes what it has loaded
+            with _last_words():
+                gc.collect()
             if collected:
                 gc.enable()
 
@@ -193,9 +205,15 @@ class Loop(asyncio.BaseEventLoop):
     def _bury(self) -> None:
         """Close every coroutine that is left, wherever it stands; what that makes ready is never run."""
         self._over = True
-        for task in asyncio.all_tasks(self):
-            task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
-            _close(task.get_coro())
+        # What a generator awaits is not closed with the coroutine that goes through the generator.
+        generators = list(self._asyncgens)
+        awaited = [waits for each in generators if isinstance(waits := each.ag_await, CoroutineType)]
+        with _last_words():
+            for task in asyncio.all_tasks(self):
+                task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
+                _close(task.get_coro())
+            for coroutine in awaited:
+                _close(coroutine)
 
     def call_soon(
         self,
@@ -246,6 +264,14 @@ def _complain(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     error = context.get("exception")
     told = f"{context.get('message')}: {error!r}" if error is not None else str(context.get("message"))
     loop.complaints.append(told)
+
+
+@contextmanager
+def _last_words() -> Iterator[None]:
+    """What is put away may begin a coroutine, which is put away with it."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
+        yield
 
 
 def _close(coroutine: Any) -> None:

@@ -1,0 +1,255 @@
+"""Time, ids and luck: each context has its own, tasks inherit them, and no product module gets them elsewhere."""
+
+import ast
+import asyncio
+import random
+import sqlite3
+from collections.abc import Iterator
+from contextvars import Context, copy_context
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from pathlib import Path
+from uuid import RFC_4122, UUID
+
+import pytest
+
+from cosmos_changefeed import Clock as FeedClock
+from cosmos_changefeed.pulse import Pulse
+from cosmos_outbox.kernel.clock import (
+    SYSTEM,
+    Sources,
+    machine,
+    monotonic,
+    new_id,
+    randomness,
+    sources,
+    using,
+    utc_now,
+)
+from cosmos_outbox.outbox.once_a_minute import OnceAMinute
+from cosmos_outbox.sqlite.database import Database
+from cosmos_outbox.telemetry import correlation
+from cosmos_outbox.telemetry.tracing import of_no_request
+from cosmos_outbox.testing.clock import Clock
+from tests.support.paths import ROOT
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+def at(moment: datetime) -> Sources:
+    return replace(SYSTEM, now=lambda: moment)
+
+
+async def told_after_a_pause() -> datetime:
+    await asyncio.sleep(0)
+    return utc_now()
+
+
+async def test_two_instances_in_one_loop_have_two_clocks() -> None:
+    async def instance(moment: datetime) -> list[datetime]:
+        with using(at(moment)):
+            return [await told_after_a_pause() for _ in range(3)]
+
+    later = NOON + timedelta(hours=1)
+    assert [*await asyncio.gather(instance(NOON), instance(later))] == [[NOON] * 3, [later] * 3]
+
+
+async def test_a_task_and_a_thread_inherit_the_sources_and_keep_them_after_the_block() -> None:
+    with using(at(NOON)):
+        task = asyncio.create_task(told_after_a_pause())
+        assert await asyncio.to_thread(utc_now) == NOON
+    assert utc_now() != NOON
+    assert await task == NOON
+
+
+async def test_the_sqlite_thread_has_the_sources_of_each_caller(tmp_path: Path) -> None:
+    database = Database(tmp_path / "a.db")
+
+    def work(_: sqlite3.Connection) -> datetime:
+        return utc_now()
+
+    try:
+        for moment in (NOON, NOON + timedelta(days=1)):
+            with using(at(moment)):
+                assert await database.run(work) == moment
+    finally:
+        await database.close()
+
+
+def test_the_end_of_a_block_restores_what_was_before_an_error_too() -> None:
+    assert sources() is SYSTEM
+    with using(at(NOON)):
+        with pytest.raises(KeyError), using(at(NOON + timedelta(days=1))):
+            raise KeyError
+        assert utc_now() == NOON
+    assert sources() is SYSTEM
+
+
+def test_the_context_of_no_request_keeps_the_sources_and_leaves_the_request() -> None:
+    with using(at(NOON)), correlation.correlated("request-7"):
+        context = of_no_request()
+        assert correlation.current() == "request-7", "only the new context has left it"
+    assert context.run(utc_now) == NOON
+    assert context.run(correlation.current) is None
+
+
+def test_a_context_without_sources_has_those_of_the_system() -> None:
+    with using(at(NOON)):
+        assert Context().run(sources) is SYSTEM
+        assert copy_context().run(utc_now) == NOON
+
+
+def test_the_systems_sources_are_what_they_say() -> None:
+    assert abs(utc_now() - datetime.now(UTC)) < timedelta(minutes=1)
+    assert utc_now().utcoffset() == timedelta(0)
+    assert monotonic() <= monotonic()
+    ids = {new_id() for _ in range(1000)}
+    assert len(ids) == 1000
+    assert {each.version for each in ids} == {4}
+    assert isinstance(randomness(), random.SystemRandom)
+    assert machine()
+
+
+def drawn(seed: int) -> tuple[list[UUID], list[float], UUID, str]:
+    with using(Clock(NOON).seeded(seed)):
+        ids = [new_id() for _ in range(100)]
+        return ids, [randomness().random() for _ in range(10)], new_id(), machine()
+
+
+def test_ids_and_luck_of_one_seed_are_the_same_in_two_runs_and_the_ids_are_of_version_4() -> None:
+    assert drawn(7) == drawn(7)
+    assert drawn(7)[0] != drawn(8)[0]
+    ids = drawn(random.randrange(2**64))[0]
+    assert len(set(ids)) == 100
+    assert {(each.version, each.variant) for each in ids} == {(4, RFC_4122)}
+
+
+def test_a_draw_more_changes_no_id() -> None:
+    with using(Clock(NOON).seeded(7)):
+        randomness().random()
+        assert new_id() == drawn(7)[0][0]
+
+
+def test_what_was_made_before_the_block_asks_the_clock_of_the_block() -> None:
+    """Its functions look the sources up at each call: nothing was bound when it was made."""
+    once, clock = OnceAMinute(), Clock(NOON)
+    with using(clock.seeded(1)):
+        assert [once.due(), once.due()] == [True, False]
+        clock.pass_by(seconds=60)
+        assert once.due()
+
+
+def test_a_processor_tells_the_time_by_the_clock_that_it_was_given() -> None:
+    now = 100.0
+    pulse = Pulse(FeedClock(monotonic=lambda: now))
+    now += 42
+    assert pulse.silent_seconds == 42
+    with using(replace(SYSTEM, monotonic=lambda: now)):  # as the relay builds it
+        ambient = Pulse(FeedClock(utc_now, monotonic))
+        now += 1
+        assert ambient.silent_seconds == 1
+
+
+PRODUCT = ("cosmos_outbox", "cosmos_changefeed", "domain", "application", "infra", "function_app.py")
+ELSEWHERE = ("cosmos_outbox/testing", "cosmos_outbox/cli/templates")
+"""What waits for real processes, and what becomes a user's own."""
+THE_PLACES = ("cosmos_outbox/kernel/clock.py", "cosmos_changefeed/clock.py")
+
+MODULES = {"time", "random", "secrets"}
+"""Nothing of these is for product code."""
+NAMES = {
+    "datetime": {"now", "utcnow", "today"},
+    "date": {"today"},
+    "uuid": {"uuid1", "uuid4", "uuid6", "uuid7", "uuid8"},
+    "os": {"urandom", "getrandom"},
+    "socket": {"gethostname", "getfqdn"},
+    "platform": {"node"},
+    "timeit": {"default_timer"},
+    "AESGCM": {"generate_key"},
+    "loop": {"time", "call_at"},
+    "asyncio.get_running_loop()": {"time", "call_at"},
+    "asyncio": {"timeout_at"},
+}
+"""Owner and attribute, or module and name: what tells the time, makes an id or draws a lot."""
+
+EXCEPTIONS = {
+    ("cosmos_outbox/lists/token_key.py", "os.urandom"): "a nonce that comes twice opens the list's tokens",
+    ("cosmos_outbox/lists/token_key.py", "AESGCM.generate_key"): "a key that can be foreseen is none",
+    (
+        "domain/contact.py",
+        "uuid.uuid4",
+    ): "tests and tools make contacts without an id; the service brings each id",
+}
+
+
+def uses(module: ast.Module) -> Iterator[str]:
+    """What of that a module imports or names. A reference is enough: bound as a default it would outlive a block."""
+    for node in ast.walk(module):
+        if isinstance(node, ast.Import):
+            yield from (each.name for each in node.names if each.name in MODULES)
+        elif isinstance(node, ast.ImportFrom):
+            home = node.module or ""
+            for each in node.names:
+                if home in MODULES or each.name in NAMES.get(home, ()):
+                    yield f"{home}.{each.name}"
+        elif isinstance(node, ast.Attribute):
+            owner = ast.unparse(node.value)
+            for known in (owner, owner.rpartition(".")[2]):
+                if node.attr in NAMES.get(known, ()):
+                    yield f"{known}.{node.attr}"
+                    break
+
+
+@cache
+def found() -> set[tuple[str, str]]:
+    paths = [
+        path
+        for place in PRODUCT
+        for path in ([ROOT / place] if (ROOT / place).is_file() else sorted((ROOT / place).rglob("*.py")))
+    ]
+    names = {path.relative_to(ROOT).as_posix(): path for path in paths}
+    return {
+        (name, use)
+        for name, path in names.items()
+        if not name.startswith(ELSEWHERE) and name not in THE_PLACES
+        for use in uses(ast.parse(path.read_text()))
+    }
+
+
+def test_no_product_module_gets_time_ids_or_luck_elsewhere() -> None:
+    assert sorted(found() - EXCEPTIONS.keys()) == [], (
+        "take it from cosmos_outbox.kernel.clock, or from the Clock that cosmos_changefeed is given"
+    )
+
+
+def test_no_exception_is_left_over() -> None:
+    assert sorted(EXCEPTIONS.keys() - found()) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "use"),
+    [
+        ("import time\ndef wait(clock=time.monotonic): ...", "time"),
+        ("from time import perf_counter", "time.perf_counter"),
+        ("import random", "random"),
+        ("from secrets import token_hex", "secrets.token_hex"),
+        ("from uuid import UUID, uuid4", "uuid.uuid4"),
+        ("import uuid\nfield(default_factory=uuid.uuid1)", "uuid.uuid1"),
+        ("import datetime\ndatetime.datetime.now(datetime.UTC)", "datetime.now"),
+        ("datetime.utcnow()", "datetime.utcnow"),
+        ("import os\nos.urandom(3)", "os.urandom"),
+        ("socket.gethostname()", "socket.gethostname"),
+        ("asyncio.get_running_loop().time()", "asyncio.get_running_loop().time"),
+        ("asyncio.timeout_at(3)", "asyncio.timeout_at"),
+    ],
+)
+def test_it_is_seen_where_a_module_does(code: str, use: str) -> None:
+    assert use in [*uses(ast.parse(code))]
+
+
+@pytest.mark.parametrize(
+    "code", ["from uuid import UUID, uuid5", "utc_now()", "wanted.time.hour", "asyncio.sleep(1)"]
+)
+def test_what_gives_the_same_each_time_is_no_matter(code: str) -> None:
+    assert [*uses(ast.parse(code))] == []
