@@ -10,7 +10,7 @@ from cosmos_outbox.outbox.errors import OutboxError
 from cosmos_outbox.outbox.parking_lot import ParkedEvent
 from cosmos_outbox.settings.errors import InfraError
 from cosmos_outbox.testing.judging.history import History
-from cosmos_outbox.testing.judging.records import DiscardAsked, Discarded, Free, SeenParked
+from cosmos_outbox.testing.judging.records import DiscardAsked, Discarded, SeenParked
 from cosmos_outbox.testing.simulation.trace import RunTrace
 from cosmos_outbox.wiring.service import Wired
 
@@ -108,11 +108,6 @@ async def list_set_aside(wired: Wired) -> list[Record]:
 def reasons(records: Iterable[Record]) -> dict[str, str]:
     """Why each event is set aside."""
     return {_event(each): each.reason for each in records}
-
-
-def free(aggregate: str, at: float, time: datetime) -> Free:
-    """The service said that nothing of the aggregate is parked."""
-    return Free(at=at, aggregate=aggregate, time=time)
 
 
 def _event(record: Record) -> str:
