@@ -9,10 +9,14 @@ ARGS =
 APP = .
 SECONDS = 60
 SEED =
+SEEDS = 100
+TRACE =
+FIFO =
+SIMULATED = tests.simulation.contacts:CONTACTS
 # Where byte code is not kept, each process of tests writes the asserts of all tests anew: ten seconds of CPU for each.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: help venv run test test-all test-deep torture lint format demo bench lock clean
+.PHONY: help venv run test test-all test-deep torture simulate lint format demo bench lock clean
 .PHONY: azurite emulators-up emulators-down test-emulators
 COMPOSE = docker compose --file deploy/emulators/compose.yaml
 
@@ -40,6 +44,10 @@ test-deep: venv ## run the torture test's own tests, and look at every state of 
 
 torture: venv ## break everything for SECONDS (60) and check that nothing was lost; SEED=n repeats a plan
 	@exec $(BIN) -m tests.torture --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+simulate: venv ## run SEEDS (100) seeds of the code in virtual time; SEED=n TRACE=- tells one story, FIFO=1 without shuffling
+	@exec $(BIN) -m cosmos_outbox.testing.simulation $(SIMULATED) $(if $(SEED),--seed $(SEED) $(if $(TRACE),--trace $(TRACE)),\
+	--seeds $(SEEDS)) $(if $(FIFO),--fifo) $(ARGS)
 
 lint: venv ## check style, format and types; change nothing
 	@failed=0; \

@@ -65,6 +65,11 @@ def using(sources: Sources) -> Iterator[None]:
         _sources.reset(before)
 
 
+def use(sources: Sources) -> None:
+    """As :func:`using`, until the end of this context: for one that is an instance's own."""
+    _sources.set(sources)
+
+
 def sources() -> Sources:
     """Those of this context."""
     return _sources.get()

@@ -76,4 +76,4 @@ def message_of(event: OutboxEvent) -> Message:
     }
     if event.schema_version is not None:
         properties["schemaVersion"] = event.schema_version
-    return Message(as_sent(dict(event.data)), properties, event.id)
+    return Message(as_sent(dict(event.data)), properties, event.message_id or event.id)

@@ -15,7 +15,7 @@ from cosmos_outbox.cosmos.relay.history import CosmosEventHistory
 from cosmos_outbox.cosmos.relay.originals import CosmosOriginals
 from cosmos_outbox.cosmos.relay.parked_documents import ParkedDocuments
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
-from cosmos_outbox.cosmos.store.client import ContainerProxy, CosmosClient, cosmos_client
+from cosmos_outbox.cosmos.store.client import ContainerProxy, CosmosClient
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY, PartitionKeyPaths, Value
 from cosmos_outbox.cosmos.upkeep.expiry import Expiry
@@ -29,7 +29,6 @@ from cosmos_outbox.operations.shedding import LoadShedder
 from cosmos_outbox.outbox.claims import Claims
 from cosmos_outbox.outbox.on_commit import OnCommit
 from cosmos_outbox.outbox.parking import Parking
-from cosmos_outbox.outbox.publisher import Publisher
 from cosmos_outbox.outbox.relay import Relay
 from cosmos_outbox.outbox.republish import EventHistory
 from cosmos_outbox.outbox.unit_of_work import Origin, UnitOfWork, UnitOfWorkFactory
@@ -37,6 +36,7 @@ from cosmos_outbox.settings.credentials import credential_for
 from cosmos_outbox.settings.environment import FeedSettings, Settings, shown
 from cosmos_outbox.settings.wire_names import WireNames
 from cosmos_outbox.telemetry.export import export
+from cosmos_outbox.wiring.clients import SDKS, Clients
 from cosmos_outbox.wiring.late_publisher import LatePublisher
 
 HEALTH_SECONDS = 2.0
@@ -83,6 +83,8 @@ class Outbox:
     """Closes all clients."""
     transactions: Transactions | None = None
     """In a container of the team's own; None: the service declares none."""
+    clients: Clients = SDKS
+    """How it reaches the store and the broker."""
 
     def transaction(
         self, partition_key: Value | Sequence[Value], *, origin: Origin | None = None
@@ -93,14 +95,14 @@ class Outbox:
         return self.transactions(partition_key, origin=origin)
 
 
-def wire_outbox(settings: Settings, names: WireNames) -> Outbox:
+def wire_outbox(settings: Settings, names: WireNames, clients: Clients = SDKS) -> Outbox:
     """Build a service's outbox from settings. Opens no connection: the first use opens it."""
     paths = PARTITION_KEY if names.own is None else PartitionKeyPaths.beside_events(names.own.paths)
     events = EventReader(names.untyped, paths)
     resources = AsyncExitStack()
     if exporting := export(settings.telemetry, names.source.strip("/")):
         resources.push_async_callback(exporting.flush)  # the first pushed is the last closed
-    client = _cosmos(settings, resources)
+    client = _cosmos(settings, resources, clients)
     database = client.get_database_client(settings.cosmos_database)
 
     @functools.cache
@@ -121,7 +123,7 @@ def wire_outbox(settings: Settings, names: WireNames) -> Outbox:
         Container(client, settings.cosmos_database, settings.cosmos_claim_container),
         settings.idempotency_ttl_seconds,
     )
-    publisher = LatePublisher(lambda: _publisher(settings, names.source, resources))
+    publisher = LatePublisher(lambda: clients.publisher(settings, names.source, resources))
     feed = database.get_container_client(settings.cosmos_container)
     leases = database.get_container_client(settings.cosmos_lease_container)
     lot = CosmosParkingLot(
@@ -163,6 +165,7 @@ def wire_outbox(settings: Settings, names: WireNames) -> Outbox:
         ),
         instance=instance,
         resources=resources,
+        clients=clients,
     )
     if names.own is None:
         return made
@@ -170,37 +173,13 @@ def wire_outbox(settings: Settings, names: WireNames) -> Outbox:
     return replace(made, transactions=own)
 
 
-def _cosmos(settings: Settings, resources: AsyncExitStack) -> CosmosClient:
+def _cosmos(settings: Settings, resources: AsyncExitStack, clients: Clients) -> CosmosClient:
     credential = credential_for(settings.cosmos)
-    client = cosmos_client(settings.cosmos, credential)
+    client = clients.cosmos(settings.cosmos, credential)
     if credential:
         resources.push_async_callback(credential.close)
     resources.push_async_callback(client.close)
     return client
-
-
-def _publisher(settings: Settings, source: str, resources: AsyncExitStack) -> Publisher:
-    from cosmos_outbox.servicebus.client import servicebus_client  # noqa: PLC0415 - slow to import: see LatePublisher
-    from cosmos_outbox.servicebus.message import CloudEvents  # noqa: PLC0415
-    from cosmos_outbox.servicebus.publisher import ServiceBusPublisher  # noqa: PLC0415
-
-    credential = credential_for(settings.servicebus)
-    client = servicebus_client(settings.servicebus, credential)
-    publisher = ServiceBusPublisher(
-        client,
-        settings.servicebus_topic,
-        service=CloudEvents(source, settings.event_schemas),
-        partitioned=settings.servicebus_topic_partitioned,
-        senders=settings.relay_senders,
-    )
-    if credential:
-        resources.push_async_callback(credential.close)
-    resources.push_async_callback(client.close)
-    resources.push_async_callback(publisher.close)
-    _log.info("at most %d connection(s) to Service Bus: RELAY_SENDERS", settings.relay_senders)
-    for missing in publisher.guarantees.left_to_subscribers():
-        _log.warning("%s", missing)
-    return publisher
 
 
 async def _try_sending(settings: Settings) -> float:

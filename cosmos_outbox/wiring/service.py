@@ -28,6 +28,7 @@ from cosmos_outbox.settings.environment import Settings, load
 from cosmos_outbox.settings.names import Named, Names, named_after
 from cosmos_outbox.settings.own_container import OwnContainer, OwnDocuments
 from cosmos_outbox.settings.wire_names import WireNames
+from cosmos_outbox.wiring.clients import SDKS, Clients
 from cosmos_outbox.wiring.outbox import Outbox, wire_outbox
 from cosmos_outbox.wiring.per_process import OnePerProcess
 from cosmos_outbox.wiring.subscription import Subscription
@@ -264,10 +265,10 @@ class Service:
         """The settings of this service. Raises Misconfigured."""
         return load(environment, self.names, self._named())
 
-    def wire(self, environment: Mapping[str, str]) -> Wired:
+    def wire(self, environment: Mapping[str, str], clients: Clients = SDKS) -> Wired:
         """Build the service from settings. Opens no connection: the first use opens it. Raises Misconfigured."""
         settings = self.settings(environment)
-        outbox = wire_outbox(settings, self.wire_names)
+        outbox = wire_outbox(settings, self.wire_names, clients)
         aggregates = Aggregates(outbox.open_unit_of_work, outbox.claims)
         return Wired(self, settings, outbox, aggregates)
 

@@ -19,17 +19,15 @@ from cosmos_outbox.inbox.receiver import Handle, Read, Receiver
 from cosmos_outbox.inbox.retrier import Retrier
 from cosmos_outbox.inbox.set_aside import SetAside
 from cosmos_outbox.inbox.sweep import Sweep
-from cosmos_outbox.settings.connections import Connection
-from cosmos_outbox.settings.credentials import credential_for
 from cosmos_outbox.settings.environment import Settings
 from cosmos_outbox.settings.names import Named
 from cosmos_outbox.telemetry import gauges
 from cosmos_outbox.telemetry.correlation import correlated, current
+from cosmos_outbox.wiring.clients import SDKS, Clients, Queues, Received
 from cosmos_outbox.wiring.outbox import Outbox
 
 if TYPE_CHECKING:
-    from cosmos_outbox.servicebus.dead_letters import Collected, DeadLetters
-    from cosmos_outbox.servicebus.sessions import Sessions
+    from cosmos_outbox.servicebus.dead_letters import Collected
     from cosmos_outbox.wiring.kept import ReadModel
 
 RETRY_SECONDS, COLLECT_SECONDS = 40.0, 15.0
@@ -47,15 +45,6 @@ class Subscribes(Protocol):
     def subscription(self) -> Named: ...
     @property
     def container(self) -> Named: ...
-
-
-@dataclass(frozen=True)
-class Queues:
-    """What the broker holds for one subscription."""
-
-    dead_letters: "DeadLetters"
-    sessions: "Sessions"
-    """For a subscriber outside Functions, which has no trigger."""
 
 
 @dataclass(frozen=True)
@@ -121,18 +110,7 @@ def wire_subscriber(
         f"{settings.cosmos.address}/{settings.cosmos_database}/{settings.cosmos_set_aside_container}/{subscription}",
         closed_ttl_seconds=settings.event_ttl_seconds,
     )
-    return subscriber_over(records, settings, outbox.resources, subscription, read, handle)
-
-
-class Received(Protocol):
-    """The settings by which messages are received."""
-
-    @property
-    def servicebus(self) -> Connection: ...
-    @property
-    def servicebus_topic(self) -> str: ...
-    @property
-    def event_ttl_seconds(self) -> int: ...
+    return subscriber_over(records, settings, outbox.resources, subscription, read, handle, outbox.clients)
 
 
 def subscriber_over(  # noqa: PLR0913, PLR0917 - what a subscriber is made of
@@ -142,6 +120,7 @@ def subscriber_over(  # noqa: PLR0913, PLR0917 - what a subscriber is made of
     subscription: str,
     read: Read,
     handle: Handle,
+    clients: Clients = SDKS,
 ) -> Subscriber:
     """As :func:`wire_subscriber`, over records in any store."""
     limit = timedelta(seconds=settings.event_ttl_seconds)
@@ -157,23 +136,5 @@ def subscriber_over(  # noqa: PLR0913, PLR0917 - what a subscriber is made of
         subscription,
         Receiver(read, handle, records),
         Retrier(read, handle_traced, records, limit),
-        cache(lambda: _queues(settings, resources, subscription)),
-    )
-
-
-def _queues(settings: Received, resources: AsyncExitStack, subscription: str) -> Queues:
-    from cosmos_outbox.servicebus.client import servicebus_client  # noqa: PLC0415 - slow to import: see Subscriber.queues
-    from cosmos_outbox.servicebus.dead_letters import DeadLetters  # noqa: PLC0415
-    from cosmos_outbox.servicebus.sessions import Sessions  # noqa: PLC0415
-
-    credential = credential_for(settings.servicebus)
-    client = servicebus_client(settings.servicebus, credential)
-    waiting = servicebus_client(settings.servicebus, credential, retries=0)  # see Sessions
-    if credential:
-        resources.push_async_callback(credential.close)
-    for each in (client, waiting):
-        resources.push_async_callback(each.close)
-    return Queues(
-        DeadLetters(client, settings.servicebus_topic, subscription),
-        Sessions(waiting, settings.servicebus_topic, subscription),
+        cache(lambda: clients.queues(settings, resources, subscription)),
     )

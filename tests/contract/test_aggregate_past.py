@@ -23,10 +23,10 @@ from cosmos_outbox.operations.relay_status import RelayObserver
 from cosmos_outbox.outbox.errors import AggregateNotFound
 from cosmos_outbox.outbox.parking import Parking
 from cosmos_outbox.outbox.relay import Relay
+from cosmos_outbox.testing.simulation.bus_publisher import BusPublisher
 from devstack.testing import Service, eventually, running
 from tests.support.azure import CONTACTS, LEASES, PARKED, contacts_database
 from tests.support.emulators import Gap
-from tests.support.fake_publisher import FakePublisher
 from tests.support.feed import EVENTS
 from tests.support.short_pages import shorten_pages
 
@@ -45,7 +45,7 @@ class World:
     leases: ContainerProxy
     lot: CosmosParkingLot
     past: AggregatePast
-    topic: FakePublisher
+    topic: BusPublisher
     contact: str
 
     @property
@@ -126,7 +126,7 @@ async def world_of(cosmos: Service) -> AsyncIterator[World]:
             lot,
             RelayObserver(feed, leases, lot, PREFIX, TTL),
         )
-        yield World(feed, leases, lot, past, FakePublisher(), str(uuid4()))
+        yield World(feed, leases, lot, past, BusPublisher(), str(uuid4()))
         await client.close()
 
 

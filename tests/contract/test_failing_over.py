@@ -17,6 +17,7 @@ from cosmos_outbox.outbox.errors import OutcomeUnknown, PreconditionFailed, Unav
 from cosmos_outbox.outbox.notice import Notice
 from cosmos_outbox.outbox.unit_of_work import Receipt
 from cosmos_outbox.settings.connections import Connection
+from cosmos_outbox.testing.simulation.bus_publisher import BusPublisher
 from devstack.testing import Service, running
 from domain.contact import Contact
 from domain.values import Name
@@ -24,7 +25,6 @@ from tests.contract.conftest import CosmosStore
 from tests.contract.test_parking_failures import Story
 from tests.support.azure import CONTACTS, PARKED, contacts_database
 from tests.support.contacts import DETAILS, LATER, NOON
-from tests.support.fake_publisher import FakePublisher
 from tests.support.feed import EVENTS
 
 pytestmark = pytest.mark.own_stack
@@ -131,7 +131,7 @@ async def test_while_no_region_takes_writes_the_caller_knows_what_may_be_stored(
 async def test_a_relay_parks_and_publishes_each_event_once_and_in_order(
     cosmos: Service, client: CosmosClient, store: CosmosStore, lost: int
 ) -> None:
-    topic = FakePublisher(limit=1000)
+    topic = BusPublisher(limit=1000)
 
     def make() -> CosmosParkingLot:
         documents = ParkedDocuments(EVENTS)

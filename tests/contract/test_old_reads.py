@@ -23,13 +23,13 @@ from cosmos_outbox.outbox.aggregates import Aggregates
 from cosmos_outbox.outbox.errors import PreconditionFailed
 from cosmos_outbox.outbox.relay import Relay
 from cosmos_outbox.outbox.unit_of_work import Receipt
+from cosmos_outbox.testing.simulation.bus_publisher import BusPublisher
 from devstack.testing import Service, running
 from domain.contact import Contact
 from domain.values import ContactDetails
 from tests.contract.conftest import CosmosStore
 from tests.support.azure import PARKED, contacts_database
 from tests.support.contacts import DETAILS, LATER, ORIGIN
-from tests.support.fake_publisher import FakePublisher
 from tests.support.feed import EVENTS, event_document, read
 
 
@@ -180,7 +180,7 @@ async def test_no_event_slips_past_a_marker_that_another_instance_has_just_writt
         lagging.old = {}
         here = CosmosParkingLot(Container(client, database.id, PARKED), "t", documents, ttl_seconds=60)
         there = CosmosParkingLot(lagging, "t", documents, ttl_seconds=60)
-        topic = FakePublisher(limit=1000)
+        topic = BusPublisher(limit=1000)
         await Relay(topic, here).forward([read(event_document("a", 1, text="x" * 2000))])
         await Relay(topic, there).forward([read(event_document("a", 2))])
         assert topic.sent == []
@@ -220,7 +220,7 @@ async def test_a_read_that_fails_takes_from_no_other_page_the_fence_that_it_goes
         shared.service = faulty
         here = CosmosParkingLot(Container(client, database.id, PARKED), "t", documents, ttl_seconds=60)
         there = CosmosParkingLot(shared, "t", documents, ttl_seconds=60)
-        topic = FakePublisher(limit=1000)
+        topic = BusPublisher(limit=1000)
         await Relay(topic, here).forward([read(event_document("a", 1, text="x" * 2000))])
         await Relay(topic, there).forward([read(event_document("a", 2))])
         assert topic.sent == []
@@ -235,7 +235,7 @@ async def test_the_fence_of_a_parking_lot_costs_one_refused_write_a_page(cosmos_
     ):
         container = Container(client, database.id, PARKED)
         lot = CosmosParkingLot(container, "t", ParkedDocuments(EVENTS), ttl_seconds=60)
-        await Relay(FakePublisher(), lot).forward([read(event_document(name, 1)) for name in "abcdef"])
+        await Relay(BusPublisher(), lot).forward([read(event_document(name, 1)) for name in "abcdef"])
         assert container.fences == 1
         assert await container.page("SELECT * FROM c", {}, 10, None, partition_key=PARTITION) == ([], None)
 

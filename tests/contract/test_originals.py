@@ -21,11 +21,11 @@ from cosmos_outbox.outbox.errors import NotDelivered, StillUnsendable
 from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent, Poison, Unread
 from cosmos_outbox.outbox.parking import Parking
 from cosmos_outbox.outbox.relay import Relay
+from cosmos_outbox.testing.simulation.bus_publisher import BusPublisher
 from domain.contact import Contact
 from tests.contract.conftest import CosmosStore
 from tests.support.contacts import DETAILS, NOON
 from tests.support.fake_parking_lot import FakeParkingLot
-from tests.support.fake_publisher import FakePublisher
 from tests.support.feed import EVENTS
 
 DATE = "2024-05-01T10:00:00.000+02:00"
@@ -107,7 +107,7 @@ async def test_what_was_rewritten_is_read_again_and_published_as_committed(
     assert (event.lsn, event.sequence) == (7, 1), "the place in the feed is the delivered one's"
     assert originals.reread == 1
 
-    function, worker = FakePublisher(), FakePublisher()
+    function, worker = BusPublisher(), BusPublisher()
     await Relay(function, FakeParkingLot(), originals).forward([delivered(rewritten(item))])
     await Relay(worker, FakeParkingLot(), originals).forward([delivered(item)])
     assert function.bodies == worker.bodies
@@ -118,7 +118,7 @@ async def test_what_was_read_is_kept_for_the_retries_of_its_page_and_forgotten_a
     cosmos_store: CosmosStore, originals: CosmosOriginals, container: Counting
 ) -> None:
     item = await committed(cosmos_store, DATE)
-    event, publisher = delivered(rewritten(item)), FakePublisher()
+    event, publisher = delivered(rewritten(item)), BusPublisher()
     publisher.fail_for.add(item["partitionKey"])
     relay = Relay(publisher, FakeParkingLot(), originals)
     for _ in range(3):
@@ -158,7 +158,7 @@ async def test_an_original_that_cannot_be_read_makes_its_aggregate_wait_and_no_o
 ) -> None:
     item, other = await committed(cosmos_store, DATE), await committed(cosmos_store, "plain")
     container.failures = [kind]
-    publisher, lot = FakePublisher(), FakeParkingLot()
+    publisher, lot = BusPublisher(), FakeParkingLot()
     relay = Relay(publisher, lot, originals)
     page = [delivered(rewritten(item)), delivered(other)]
     with pytest.raises(NotDelivered, match="1 of 2 aggregates wait: an event's original cannot be read"):
@@ -198,7 +198,7 @@ async def test_an_original_that_is_proven_gone_is_parked_as_unverified_and_never
 ) -> None:
     item = await committed(cosmos_store, DATE)
     await cosmos_store.container.execute(item["partitionKey"], [Write.delete(item["id"])])
-    publisher, lot = FakePublisher(), FakeParkingLot()
+    publisher, lot = BusPublisher(), FakeParkingLot()
     await Relay(publisher, lot, originals).forward([delivered(rewritten(item))])
     assert publisher.sent == []
     [parked] = (await lot.page(10, None)).items
@@ -227,7 +227,7 @@ async def test_a_parked_document_that_was_mended_in_the_store_is_sent_as_mended(
     system = {name for name in item if name.startswith("_")}
     broken = {name: value for name, value in item.items() if name not in system} | {"data": {"broken": 1}}
     await cosmos_store.container.execute(item["partitionKey"], [Write.upsert(broken)])
-    publisher, lot = FakePublisher(), FakeParkingLot()
+    publisher, lot = BusPublisher(), FakeParkingLot()
     await Relay(publisher, lot, originals).forward([delivered(broken)])
     assert publisher.sent == []
     mended = {name: value for name, value in item.items() if name not in system}
@@ -247,7 +247,7 @@ async def test_a_replay_reads_what_was_mended_after_a_replay_that_found_it_broke
     await cosmos_store.container.execute(
         item["partitionKey"], [Write.upsert(whole | {"data": {"broken": 1}})]
     )
-    publisher, lot = FakePublisher(), FakeParkingLot()
+    publisher, lot = BusPublisher(), FakeParkingLot()
     event = delivered(whole | {"data": {"broken": 1}})
     assert event.aggregate is not None
     await Relay(publisher, lot, originals).forward([event])
@@ -270,7 +270,7 @@ async def test_a_replay_reads_what_was_mended_while_the_page_of_the_event_still_
     await cosmos_store.container.execute(
         item["partitionKey"], [Write.upsert(whole | {"data": {"broken": 1}})]
     )
-    publisher, lot = FakePublisher(), FakeParkingLot()
+    publisher, lot = BusPublisher(), FakeParkingLot()
     publisher.fail_for.add(other["partitionKey"])
     event = delivered(whole | {"data": {"broken": 1}})
     assert event.aggregate is not None

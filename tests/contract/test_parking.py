@@ -39,12 +39,12 @@ from cosmos_outbox.outbox.publisher import AggregateEvents, Outcome, Refused, Un
 from cosmos_outbox.outbox.relay import READING_SECONDS, Relay
 from cosmos_outbox.outbox.replay import REPLAY_SECONDS, Replayed
 from cosmos_outbox.outbox.ttl_guard import TtlGuard
+from cosmos_outbox.testing.simulation.bus_publisher import BusPublisher
 from devstack.testing import Service
 from tests.support.azure import PARKED, contacts_database, cosmos_connection
 from tests.support.contacts import NOON
 from tests.support.emulators import Gap
 from tests.support.fake_parking_lot import FakeParkingLot
-from tests.support.fake_publisher import FakePublisher
 from tests.support.feed import EVENTS, contact_key, event_document, poison_document, read
 from tests.support.losses import Failing, Fate, Loss, ProcessDied
 
@@ -56,7 +56,7 @@ class World:
     """A relay and an operator's desk over one parking lot and one topic."""
 
     lot: ParkingLot
-    topic: FakePublisher
+    topic: BusPublisher
 
     now: datetime = field(default_factory=utc_now)
 
@@ -130,7 +130,7 @@ async def cosmos_lot(cosmos_server: Service) -> AsyncIterator[CosmosParkingLot]:
 
 @pytest.fixture(params=["fake", "devstack"])
 async def world(request: pytest.FixtureRequest, cosmos_lot: CosmosParkingLot) -> World:
-    return World(FakeParkingLot() if request.param == "fake" else cosmos_lot, FakePublisher(limit=1000))
+    return World(FakeParkingLot() if request.param == "fake" else cosmos_lot, BusPublisher(limit=1000))
 
 
 async def test_a_contact_is_parked_listed_mended_and_replayed_in_order(world: World) -> None:
@@ -434,15 +434,15 @@ async def test_a_refusal_is_told_when_the_answer_to_its_recording_was_lost(world
     assert (await world.parked(2)).state is ParkedState.IN_THE_WAY
 
 
-class NoNotices(FakePublisher):
+class NoNotices(BusPublisher):
     """A broker that takes no notice."""
 
-    def _publish(self, group: AggregateEvents) -> Outcome:
+    def take(self, group: AggregateEvents) -> Outcome:
         actions = [event.action for event in group.events]
         if ACTION not in actions:
-            return super()._publish(group)
+            return super().take(group)
         before = actions.index(ACTION)
-        super()._publish(replace(group, events=group.events[:before]))
+        super().take(replace(group, events=group.events[:before]))
         return Refused(before, "no notices")
 
 
@@ -488,7 +488,7 @@ async def test_an_upkeep_that_has_no_time_left_leaves_the_rest_to_the_next_one(w
     assert await world.lot.list_blocked() == []
 
 
-class Hanging(FakePublisher):
+class Hanging(BusPublisher):
     """A broker that gives no answer for some aggregates; the others' events take no time."""
 
     def __init__(self, hangs: set[str]) -> None:
@@ -534,7 +534,7 @@ async def test_two_replays_that_get_no_answer_leave_time_for_all_others(world: W
 
 async def test_however_many_replays_get_no_answer_no_aggregate_waits_for_ever() -> None:
     """More of them than one upkeep has time for, and they are the first of the list."""
-    world = World(FakeParkingLot(), FakePublisher(limit=1000))
+    world = World(FakeParkingLot(), BusPublisher(limit=1000))
     _, topic = await all_but_hanging_replayed(world, hanging=12, healthy=6)
     assert {owner for owner, _ in topic.sent} == {contact_key(f"g{number}").id for number in range(6)}
 
@@ -599,7 +599,7 @@ async def test_what_is_parked_for_too_long_is_discarded_and_the_rest_is_sent(wor
 async def test_an_event_is_not_given_up_for_the_age_of_the_one_that_was_in_its_way(
     cosmos_lot: CosmosParkingLot,
 ) -> None:
-    world = World(cosmos_lot, FakePublisher(limit=1000))
+    world = World(cosmos_lot, BusPublisher(limit=1000))
     cosmos_lot._clock = world.clock
     await world.feed(large(1))
     world.now += timedelta(seconds=MAX_AGE_SECONDS - 60)
@@ -688,7 +688,7 @@ async def test_a_list_of_parked_events_goes_page_by_page(world: World) -> None:
 async def test_documents_too_large_for_one_transaction_are_parked_all_the_same(
     cosmos_lot: CosmosParkingLot,
 ) -> None:
-    world = World(cosmos_lot, FakePublisher(limit=1000))
+    world = World(cosmos_lot, BusPublisher(limit=1000))
     heavy = [event(sequence, text="x" * 700_000) for sequence in range(1, 6)]
     await world.feed(*heavy)
     parked = [parked for parked, _ in await cosmos_lot.waiting(A, 10)]
@@ -701,7 +701,7 @@ async def test_documents_too_large_for_one_transaction_are_parked_all_the_same(
 async def test_a_document_that_leaves_no_room_for_a_wrapping_is_parked_without_its_content(
     cosmos_lot: CosmosParkingLot,
 ) -> None:
-    world = World(cosmos_lot, FakePublisher(limit=1000))
+    world = World(cosmos_lot, BusPublisher(limit=1000))
     await world.feed(event(1, text="x" * (2 * 1024 * 1024 - 700)), event(2))
     first, second = [parked for parked, _ in await cosmos_lot.waiting(A, 10)]
     assert "does not take the document here" in first.reason
@@ -731,7 +731,7 @@ async def test_what_the_store_does_not_take_again_is_parked_without_its_content_
         container = Refusing(client, database.id, PARKED)
         documents = ParkedDocuments(EVENTS)
         lot = CosmosParkingLot(container, "test", documents, ttl_seconds=60)
-        world = World(lot, FakePublisher(limit=1000))
+        world = World(lot, BusPublisher(limit=1000))
         await world.feed(large(1), event(2), event(1, "b"), poison_document(None, lsn=1))
         assert world.sent("b") == [event(1, "b")["id"]]
         assert sorted(str(one.sequence) for one in await world.listed()) == ["1", "2", "None"]
@@ -773,7 +773,7 @@ async def test_a_document_that_the_store_does_not_take_costs_no_neighbour_its_do
             container.refused, container.fate = refused, fate
             documents = ParkedDocuments(EVENTS)
             lot = CosmosParkingLot(container, "test", documents, ttl_seconds=60)
-            world, name = World(lot, FakePublisher(limit=1000)), f"w{write}"
+            world, name = World(lot, BusPublisher(limit=1000)), f"w{write}"
             odd = {4, 5, 30}
             page = [large(1, name), *(event(n, name, text="odd" if n in odd else "") for n in range(2, 41))]
             for _ in range(4):
@@ -797,7 +797,7 @@ async def test_the_markers_of_a_page_of_many_contacts_are_found_whether_there_ar
     cosmos_lot: CosmosParkingLot, monkeypatch: pytest.MonkeyPatch, few_markers: int
 ) -> None:
     monkeypatch.setattr(parking_lot, "FEW_MARKERS", few_markers)
-    world = World(cosmos_lot, FakePublisher(limit=1000))
+    world = World(cosmos_lot, BusPublisher(limit=1000))
     names = [f"c{number}" for number in range(25)]
     await world.feed(*(large(1, name) for name in names[:4]))
     await world.feed(*(event(2, name) for name in names))

@@ -22,11 +22,11 @@ from cosmos_outbox.outbox.notice import Notice
 from cosmos_outbox.outbox.parking import Parking
 from cosmos_outbox.outbox.relay import Relay
 from cosmos_outbox.outbox.ttl_guard import TtlGuard
+from cosmos_outbox.testing.simulation.bus_publisher import BusPublisher
 from devstack.testing import Service
 from tests.support.azure import PARKED, contacts_database, cosmos_connection
 from tests.support.contacts import NOON
 from tests.support.emulators import Gap
-from tests.support.fake_publisher import FakePublisher
 from tests.support.feed import EVENTS, contact_key, event_document, read
 from tests.support.losses import Failing, Fate, Loss, ProcessDied
 
@@ -41,7 +41,7 @@ class Story:
 
     contact: str
     make: Callable[[], CosmosParkingLot]
-    topic: FakePublisher
+    topic: BusPublisher
     now: datetime = field(default_factory=utc_now)
     lot: CosmosParkingLot = field(init=False)
 
@@ -121,7 +121,7 @@ async def test_whatever_write_is_lost_the_contacts_events_arrive_once_in_order(
         contacts_database(cosmos_server) as database,
         CosmosClient.from_connection_string(cosmos_connection(cosmos_server)) as client,
     ):
-        documents, topic = ParkedDocuments(EVENTS), FakePublisher(limit=1000)
+        documents, topic = ParkedDocuments(EVENTS), BusPublisher(limit=1000)
         struck = True
         write = 0
         while struck:

@@ -29,13 +29,13 @@ from cosmos_outbox.outbox.parking_lot import ParkingLot
 from cosmos_outbox.outbox.republish import RepublishingProgress, Span
 from cosmos_outbox.servicebus.dead_letters import Collected
 from cosmos_outbox.settings.errors import NotErased
+from cosmos_outbox.testing.simulation.bus_publisher import BusPublisher
 from cosmos_outbox.wiring.erasing import AllSetAside, wire_eraser
 from devstack.testing import Service, eventually
 from domain.values import Company, ContactDetails, Name
 from infra.bootstrap import service
 from tests.support.contacts import ORIGIN
 from tests.support.deployed import SUBSCRIPTION, Deployed, deployed, relaying
-from tests.support.fake_publisher import FakePublisher
 from tests.support.feed import EVENTS
 from tests.support.losses import WHICH_WRITES, Failing, Fate, Loss, ProcessDied
 
@@ -296,7 +296,7 @@ async def test_a_relay_that_was_about_to_park_an_event_of_the_person_does_not_pa
 
         relay = world.application.outbox.relay
         asleep = Asleep(relay.parking, erase)
-        paused = replace(relay, parking=cast(ParkingLot, asleep), publisher=FakePublisher(limit=10))
+        paused = replace(relay, parking=cast(ParkingLot, asleep), publisher=BusPublisher(limit=10))
         done = await paused.forward(page)
         assert (asleep.parkings, done.parked, done.dropped) == (1, 0, 1)
         assert await world.traces() == []

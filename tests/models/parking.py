@@ -93,10 +93,11 @@ class State(NamedTuple):
 
 
 class Parking:
-    """The steps of all actors, without the rules that are ``off``."""
+    """The steps of all actors, without the rules that are ``off``. ``pages``: the events, as the feed has them."""
 
-    def __init__(self, off: Rule | None = None) -> None:
+    def __init__(self, off: Rule | None = None, pages: tuple[tuple[int, ...], ...] = PAGES) -> None:
         self._off = off
+        self._pages = pages
 
     def holds(self, rule: Rule) -> bool:
         return self._off is not rule
@@ -122,12 +123,12 @@ class Parking:
         if relay is None:
             if state.pages_left:
                 left = state._replace(pages_left=state.pages_left - 1)
-                for page in range(min(state.checkpoint + 1, len(PAGES))):
+                for page in range(min(state.checkpoint + 1, len(self._pages))):
                     yield from self._read(left, who, page)
             return
         if state.losses_left and (relay.at or relay.refused):  # before that it has done nothing
             yield f"relay {who} dies", _lost(self._idle(state, who))
-        marker, events = relay.reading, PAGES[relay.page]
+        marker, events = relay.reading, self._pages[relay.page]
         if relay.refused:
             yield from self._park(state, who, relay, events[relay.at :], new=True)
         elif relay.at == len(events):
@@ -183,7 +184,7 @@ class Parking:
             parked = parked._replace(
                 wrong=f"{set(created & relay.known)} was sent by a replay, and is parked again"
             )
-        done = relay._replace(at=len(PAGES[relay.page]), refused=0)
+        done = relay._replace(at=len(self._pages[relay.page]), refused=0)
         yield f"relay {who} parks {events}", self._with(parked, who, done)
         if state.losses_left:
             yield f"relay {who} parks {events}, answer lost", _lost(self._idle(parked, who))

@@ -8,14 +8,17 @@ so that they show how often the patch was applied.
 
 import asyncio
 import random
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
+from cosmos_outbox.testing.judging.history import cause
+from cosmos_outbox.testing.judging.records import Answered, Attempted, Call, Outcome
 from tests.support import once
-from tests.torture.history import UPDATED, cause, value_of
-from tests.torture.journal import Answered, Attempted, Call, Journal, Outcome
+from tests.torture.contacts import UPDATED, expected, sequence_of, value_of
+from tests.torture.journal import Journal
 
 REFUSALS = {400, 404, 405, 409, 410, 412, 413, 415, 422, 429}
 """These say that nothing was changed."""
@@ -69,13 +72,13 @@ class Client:
 
     async def patch_company(self, contact: str) -> Answered:
         """The company, as large as it may be: the event has about 5 KB."""
-        return await _Request(self, "patch", ("company",), contact=contact, padded=True).send()
+        return await _Request(self, "change", ("company",), contact=contact, padded=True).send()
 
     async def patch(self, contact: str) -> Answered:
         """Some properties at once; now and then only if the contact is as last seen."""
         properties = tuple(sorted(self.chance.sample(sorted(UPDATED), self.chance.randint(1, len(UPDATED)))))
         etag = self.directory.etags.get(contact) if self.chance.random() < 0.2 else None
-        return await _Request(self, "patch", properties, contact=contact, if_match=etag).send()
+        return await _Request(self, "change", properties, contact=contact, if_match=etag).send()
 
     async def _one(self) -> bool:
         """Whether the service was there."""
@@ -146,12 +149,14 @@ class _Request:
         self._padded = padded
         self._numbers = count(1)
         self._operation = f"{client.name}-{next(client.numbers)}"
+        self._properties = properties
         self._asked = Attempted(
+            at=time.monotonic(),
             operation=self._operation,
             number=0,
             call=call,
-            contact=contact,
-            properties=properties,
+            aggregate=contact,
+            events=expected(call, self._operation, properties),
             key=key,
             reuses_key=reuses_key,
             if_match=if_match,
@@ -162,40 +167,46 @@ class _Request:
     async def send(self) -> Answered:
         number = next(self._numbers)
         asked = {name: value for name, value in self._asked if name not in ("at", "number")}
-        self._client.journal.write(Attempted(number=number, **asked))
+        self._client.journal.write(Attempted(at=time.monotonic(), number=number, **asked))
         answer = await self._exchange(number)
         self._client.journal.write(answer)
         return answer
 
     async def _exchange(self, number: int) -> Answered:
-        contact = self._asked.contact
-        method = {"create": "POST", "patch": "PATCH", "delete": "DELETE"}[self._asked.call]
+        contact = self._asked.aggregate
+        method = {"create": "POST", "change": "PATCH", "delete": "DELETE"}[self._asked.call]
         host = self._client.chance.choice(self._client.urls)
         url = f"{host}/contacts" + (f"/{contact}" if contact else "")
         headers = self._headers | {"x-correlation-id": cause(self._operation, number)}
         try:
             answer = await once.send(method, url, body=self._body(), headers=headers, within=TIMEOUT_SECONDS)
         except once.NotSent:
-            return Answered(operation=self._operation, number=number, outcome="refused")
+            return self._answered(number, "refused")
         except once.NoAnswer:
-            return Answered(operation=self._operation, number=number, outcome="unknown")
+            return self._answered(number, "unknown")
         found = answer.json() if answer.status in (200, 201) else None
         if found and contact in self._client.directory.etags:
             self._client.directory.saw(str(contact), answer.headers.get("ETag"))
-        return Answered(
-            operation=self._operation,
-            number=number,
-            outcome=outcome_of(answer.status),
+        return self._answered(
+            number,
+            outcome_of(answer.status),
             status=answer.status,
             replayed=answer.headers.get("Idempotency-Replayed") == "true",
+            aggregate=str(found["id"]) if found and "id" in found else None,
+            sequence=sequence_of(found),
             body=found,
             etag=answer.headers.get("ETag"),
+        )
+
+    def _answered(self, number: int, outcome: Outcome, **told: Any) -> Answered:
+        return Answered(
+            at=time.monotonic(), operation=self._operation, number=number, outcome=outcome, **told
         )
 
     def _body(self) -> dict[str, Any] | None:
         if self._asked.call == "delete":
             return None
-        wanted = {name: value_of(self._operation, name) for name in self._asked.properties}
+        wanted = {name: value_of(self._operation, name) for name in self._properties}
         body: dict[str, Any] = {name: wanted[name] for name in ("email", "description") if name in wanted}
         if "name" in wanted:
             body["name"] = {"firstName": wanted["name"], "lastName": "Doe"}

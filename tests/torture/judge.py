@@ -12,13 +12,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.torture.checker import check
-from tests.torture.history import History
-from tests.torture.journal import Found, Reader
+from cosmos_outbox.testing.judging.checker import check
+from cosmos_outbox.testing.judging.entries import at_rest
+from cosmos_outbox.testing.judging.history import History
+from cosmos_outbox.testing.judging.records import FinallyListed, SeenEntry
+from cosmos_outbox.testing.judging.violation import Violation
+from tests.torture.contacts import Contacts, sequence_of
+from tests.torture.journal import Reader
 from tests.torture.listing import whole_list
 from tests.torture.operator import Operator
-from tests.torture.second_judge import second_opinion
-from tests.torture.violation import Violation
 
 QUIET_SECONDS = 3.0
 """So long nothing may arrive any more before a run counts as over: a late duplicate is one too."""
@@ -85,7 +87,7 @@ class Judge:
                 break
             await asyncio.sleep(_LOOK_SECONDS)
         for contact in self.history.found:
-            self.operator.journal.write(Found(body=contact))
+            self.operator.journal.write(contact)
         return verdict
 
     async def until_broken_for_good(self) -> None:
@@ -97,7 +99,9 @@ class Judge:
         while True:
             await asyncio.sleep(LOOK_EARLY_SECONDS)
             self._read_on()
-            found = {str(violation) for violation in check(self.history) if not violation.may_pass}
+            found = {
+                str(violation) for violation in check(self.history, Contacts()) if not violation.may_pass
+            }
             if found & before:
                 return
             before = found
@@ -105,7 +109,7 @@ class Judge:
     def broken_off(self, why: str) -> Verdict:
         """The verdict when there is nobody left to ask: by the journals alone."""
         self._read_on()
-        return before_its_time(check(self.history), why)
+        return before_its_time(check(self.history, Contacts()), why)
 
     def _at_the_deadline(self, found: Sequence[Violation], patience: float, *, complete: bool) -> Verdict:
         if not complete:
@@ -128,18 +132,19 @@ class Judge:
         if self.history.stolen:
             settled = await self.operator.leave_it_to_the_timer() and settled
         contacts = await whole_list(f"{self.operator.url}/contacts")
-        self.history.still_parked, self.history.found = self.operator.parked, contacts or []
-        second = await self._second_look(contacts or [])
-        found = [*check(self.history), *(second or [])]
+        self.history.still_parked, self.history.found = self.operator.parked, [*map(_found, contacts or [])]
+        second = await self._second_look()
+        found = [*check(self.history, Contacts()), *(second or [])]
         return found, settled and contacts is not None and second is not None
 
-    async def _second_look(self, contacts: Sequence[Mapping[str, Any]]) -> list[Violation] | None:
+    async def _second_look(self) -> list[Violation] | None:
         """What the directory gets wrong; None when it could not be read."""
         entries = await whole_list(f"{self.operator.url}/directory")
         set_aside = await whole_list(f"{self.operator.url}/set-aside")
         if entries is None or set_aside is None:
             return None
-        return second_opinion(contacts, entries, set_aside)
+        reasons = {str(each["eventId"]): str(each["reason"]) for each in set_aside}
+        return at_rest(self.history.found, [*map(_shown, entries)], reasons, Contacts())
 
     def _read_on(self) -> None:
         for reader in self._readers:
@@ -150,3 +155,21 @@ class Judge:
             (delivery.at for each in self.history.deliveries.values() for delivery in each), default=0.0
         )
         return time.monotonic() - newest > QUIET_SECONDS
+
+
+def _found(contact: Mapping[str, Any]) -> FinallyListed:
+    return FinallyListed(
+        at=time.monotonic(), aggregate=contact["id"], sequence=sequence_of(contact), body=dict(contact)
+    )
+
+
+def _shown(entry: Mapping[str, Any]) -> SeenEntry:
+    """An entry as the directory lists it."""
+    return SeenEntry(
+        at=time.monotonic(),
+        aggregate=entry["id"],
+        sequence=entry["sequence"],
+        event=None,
+        applied_at="",
+        data=dict(entry),
+    )

@@ -11,9 +11,9 @@ from typing import Any
 
 import aiohttp
 
+from cosmos_outbox.testing.judging.records import Struck
 from tests.support.azure import CONTACTS, DIRECTORY
 from tests.torture.clients import Client
-from tests.torture.journal import Struck
 from tests.torture.lost_leases import delete_leases
 from tests.torture.operator import Operator
 from tests.torture.other_version import change_as_another_version, store_without_sequence
@@ -226,7 +226,7 @@ class Nemesis:
             stolen = await thief.steal()
             done = done or stolen is not None
             if stolen and not stolen.lost and self.chance.random() < _DELETED_AFTER_A_THEFT:
-                await self.victim.delete(stolen.contact)
+                await self.victim.delete(stolen.aggregate)
         return done
 
     async def _refuse_an_entry(self, fault: Mapping[str, Any]) -> bool:

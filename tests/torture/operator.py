@@ -5,11 +5,14 @@ events that it finds before it changes them.
 """
 
 import contextlib
+import time
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
+from cosmos_outbox.testing.judging.records import DiscardAsked, Discarded, Free, SeenParked
 from tests.support import once
-from tests.torture.journal import Discarded, Free, Journal, Parked
+from tests.torture.journal import Journal
 from tests.torture.listing import whole_list
 
 _REASON = "the torture test broke it"
@@ -25,7 +28,7 @@ class Operator:
     url: str
     journal: Journal
     broken: set[str] = field(default_factory=set)
-    parked: list[dict[str, Any]] = field(default_factory=list)
+    parked: list[SeenParked] = field(default_factory=list)
     """As the last look found it."""
     _seen: set[tuple[str, str]] = field(default_factory=set)
 
@@ -34,11 +37,11 @@ class Operator:
         parked = await whole_list(f"{self.url}/parked")
         if parked is None:
             return False
-        self.parked = parked
-        for item in parked:
+        self.parked = [*map(_parked, parked)]
+        for item, seen in zip(parked, self.parked, strict=True):
             if (item["id"], item["parkedAt"]) not in self._seen:
                 self._seen.add((item["id"], item["parkedAt"]))
-                self.journal.write(Parked(body=item))
+                self.journal.write(seen)
             if item["eventId"] in self.broken:
                 await self._discard(item)
         for contact in sorted({str(item["contactId"]) for item in parked if item["contactId"]}):
@@ -73,14 +76,15 @@ class Operator:
         return not found["collected"] and bool(found["emptied"])
 
     async def _discard(self, item: dict[str, Any]) -> None:
+        self.journal.write(DiscardAsked(at=time.monotonic(), document=item["eventId"]))
         answer = await self._post(f"parked/{item['id']}/discard", {"reason": _REASON})
         if answer is not None and answer.status == _DONE:
-            self.journal.write(Discarded(document=item["eventId"]))
+            self.journal.write(Discarded(at=time.monotonic(), document=item["eventId"]))
 
     async def _replay(self, contact: str) -> None:
         answer = await self._post(f"parked/contacts/{contact}/replay", {})
         if answer is not None and answer.status == _OK and not answer.json()["remaining"]:
-            self.journal.write(Free(contact=contact))
+            self.journal.write(Free(at=time.monotonic(), aggregate=contact, time=datetime.now(UTC)))
 
     async def _post(self, path: str, body: dict[str, str]) -> once.Answer | None:
         return await self._send(f"{self.url}/{path}", body)
@@ -90,3 +94,14 @@ class Operator:
         with contextlib.suppress(once.NotSent, once.NoAnswer):
             return await once.send("POST", url, body=body, within=_TIMEOUT_SECONDS)
         return None
+
+
+def _parked(item: dict[str, Any]) -> SeenParked:
+    return SeenParked(
+        at=time.monotonic(),
+        event=item["eventId"],
+        aggregate=item["contactId"],
+        action=item.get("action"),
+        reason=item.get("reason"),
+        parked_at=item["parkedAt"],
+    )

@@ -5,6 +5,7 @@ a digest, without the type of their aggregate, or without a sequence.
 """
 
 import asyncio
+import time
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,9 +16,11 @@ from azure.core.exceptions import AzureError
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 from azure.cosmos.exceptions import CosmosResourceExistsError
 
+from cosmos_outbox.testing.judging.history import cause
+from cosmos_outbox.testing.judging.records import Answered, Attempted, Outcome, Unsequenced
 from tests.support.azure import CONTACTS
-from tests.torture.history import UPDATED, cause, value_of
-from tests.torture.journal import Answered, Attempted, Journal, Outcome, Unsequenced
+from tests.torture.contacts import UPDATED, expected, value_of
+from tests.torture.journal import Journal
 from tests.torture.stack import DATABASE, Stack
 
 UNSEQUENCED_ACTION = "ContactImportedEvent"
@@ -33,21 +36,31 @@ async def change_as_another_version(stack: Stack, journal: Journal, contact: str
 
     Whether it is certainly done.
     """
-    asked = {"operation": operation, "number": 1}
-    journal.write(Attempted(**asked, call="patch", contact=contact, properties=("email",)))
+    events = expected("change", operation, ("email",))
+    journal.write(
+        Attempted(
+            at=time.monotonic(),
+            operation=operation,
+            number=1,
+            call="change",
+            aggregate=contact,
+            events=events,
+        )
+    )
     outcome: Outcome = "unknown"
     try:
         outcome = await _changed(stack, contact, operation)
     finally:  # also when the run is broken off here
         body = {"id": contact, "email": value_of(operation, "email")} if outcome == "acknowledged" else None
-        journal.write(Answered(**asked, outcome=outcome, body=body))
+        answer = Answered(at=time.monotonic(), operation=operation, number=1, outcome=outcome, body=body)
+        journal.write(answer)
     return outcome == "acknowledged"
 
 
 async def store_without_sequence(stack: Stack, journal: Journal, contact: str, event_id: str) -> bool:
     """An event without a sequence. Whether it is certainly stored."""
     data = {"contactId": contact, "action": UNSEQUENCED_ACTION, "createdAt": _now(), "source": "import"}
-    journal.write(Unsequenced(document=event_id, contact=contact))
+    journal.write(Unsequenced(at=time.monotonic(), document=event_id, aggregate=contact))
     try:
         async with _contacts(stack) as container:
             await container.create_item(_event(contact, event_id, data))
@@ -55,7 +68,7 @@ async def store_without_sequence(stack: Stack, journal: Journal, contact: str, e
         pass  # the SDK's own earlier attempt was stored
     except _ERRORS:
         return False
-    journal.write(Unsequenced(document=event_id, contact=contact, stored=True))
+    journal.write(Unsequenced(at=time.monotonic(), document=event_id, aggregate=contact, stored=True))
     return True
 
 

@@ -22,7 +22,7 @@ class Planted:
 
 
 _GAP = ("order", "lost event", "order in time")
-_NO_EFFECT = (*_GAP, "half done", "contact without its events", "state differs from the events")
+_NO_EFFECT = (*_GAP, "half done", "aggregate without its events", "state differs from the events")
 
 _SEEN = ("entry went back", "entry differs from the events", "applied twice", "deleted entry came back")
 
@@ -80,7 +80,7 @@ PLANTED = (
         "                await self.container.execute(self.partition_key, self.writes[1:])\n"
         "                return etags\n",
         "failing-writes",
-        (*_NO_EFFECT, "not found, but there", "done twice", "doubled contact"),
+        (*_NO_EFFECT, "not found, but there", "done twice", "doubled aggregate"),
     ),
     Planted(
         "update-without-if-match",
@@ -194,7 +194,7 @@ PLANTED = (
         "    aggregate = make(claim.aggregate_id)\n",
         "    aggregate = make(new_id())\n",
         "nothing",
-        ("doubled contact", "acknowledged twice", "done twice"),
+        ("doubled aggregate", "acknowledged twice", "done twice"),
     ),
     Planted(
         "parked-record-is-removed-before-the-broker-has-the-event",
@@ -269,7 +269,7 @@ PLANTED = (
         "    behind = found is None or (heal.at_least is not None and found.sequence < heal.at_least)\n",
         "    behind = found is None\n",
         "stolen-messages",
-        ("directory",),
+        ("read model",),
     ),
     Planted(
         "inbox-applies-again-what-was-set-aside",
@@ -333,6 +333,6 @@ PLANTED = (
         "            self.collect(), self.retrier.run(seconds=RETRY_SECONDS), return_exceptions=True\n",
         "            self.collect(), return_exceptions=True\n",
         "stolen-messages",
-        ("directory",),
+        ("read model",),
     ),
 )

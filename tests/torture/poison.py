@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import time
 import uuid
 from typing import Any
 
@@ -9,8 +10,9 @@ from azure.core.exceptions import AzureError
 from azure.cosmos.aio import CosmosClient
 from azure.cosmos.exceptions import CosmosHttpResponseError
 
+from cosmos_outbox.testing.judging.records import Poisoned
 from tests.support.azure import CONTACTS
-from tests.torture.journal import Journal, Poisoned
+from tests.torture.journal import Journal
 from tests.torture.stack import DATABASE, Stack
 
 _DEADLINE_SECONDS = 10.0
@@ -39,7 +41,13 @@ async def poison(
     try:
         stored = await _store(stack, document)
     finally:  # also when the run is broken off here: the document may be there
-        done = Poisoned(document=document["id"], partition=partition, stored=stored, contact=contact)
+        done = Poisoned(
+            at=time.monotonic(),
+            document=document["id"],
+            partition=partition,
+            stored=stored,
+            aggregate=contact,
+        )
         journal.write(done)
     return done
 

@@ -11,10 +11,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from cosmos_outbox.testing.judging.history import History
+from cosmos_outbox.testing.judging.records import Stolen
 from tests.support.paths import ROOT
 from tests.torture.clients import Client, Directory
-from tests.torture.history import History
-from tests.torture.journal import Journal, Reader, Stolen
+from tests.torture.journal import Journal, Reader
 from tests.torture.judge import Judge, Verdict
 from tests.torture.listing import whole_list
 from tests.torture.nemesis import Nemesis
@@ -185,7 +186,7 @@ async def _follow_what_was_lost(stack: Stack, client: Client) -> None:
     """A thief may have taken the newest message of a contact: only a later event shows it, or a sweep after minutes."""
     history = History()
     history.add(Reader(stack.clients_log).new())
-    lost = {each.contact: each.sequence for each in sorted(history.stolen, key=_sequence) if each.lost}
+    lost = {each.aggregate: each.sequence for each in sorted(history.stolen, key=_sequence) if each.lost}
     for contact in await _until(lambda: whole_list(f"{stack.url}/contacts")) if lost else []:
         if contact["sequence"] <= lost.get(contact["id"], 0):
             await _until(partial(_changed, client, contact["id"]))

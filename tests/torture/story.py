@@ -4,20 +4,26 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from tests.torture.checker import check
-from tests.torture.history import History, value_of
-from tests.torture.journal import (
+from cosmos_outbox.testing.judging.checker import check
+from cosmos_outbox.testing.judging.history import History
+from cosmos_outbox.testing.judging.records import (
     Answered,
     Attempted,
     Completed,
-    Delivered,
+    DiscardAsked,
     Discarded,
+    Ended,
+    FinallyListed,
     Free,
+    HandedOut,
     Outcome,
     Poisoned,
     Record,
+    SeenParked,
+    Stored,
     Unsequenced,
 )
+from tests.torture.contacts import Contacts, expected, value_of
 
 CONTACT = "11111111-1111-4111-8111-111111111111"
 OTHER = "22222222-2222-4222-8222-222222222222"
@@ -52,13 +58,27 @@ class Story:
         self.clock += 1
         return self.clock
 
-    def asked(self, operation: str, **asked: Any) -> "Story":
-        self.records.append(Attempted(at=self.at(), operation=operation, **({"number": 1} | asked)))
+    def asked(
+        self, operation: str, *, properties: tuple[str, ...] = (), contact: str | None = None, **asked: Any
+    ) -> "Story":
+        events = {} if asked["call"] == "read" else expected(asked["call"], operation, properties)
+        self.records.append(
+            Attempted(
+                at=self.at(),
+                operation=operation,
+                aggregate=contact,
+                events=events,
+                **({"number": 1} | asked),
+            )
+        )
         return self
 
     def answered(self, operation: str, outcome: Outcome = "acknowledged", **answer: Any) -> "Story":
+        told = (answer.get("body") or {}).get("id")
         self.records.append(
-            Answered(at=self.at(), operation=operation, outcome=outcome, **({"number": 1} | answer))
+            Answered(
+                at=self.at(), operation=operation, outcome=outcome, aggregate=told, **({"number": 1} | answer)
+            )
         )
         return self
 
@@ -73,7 +93,7 @@ class Story:
     ) -> "Story":
         status = {"acknowledged": 200, "refused": 409, "unknown": 503}[outcome]
         body = {"id": contact, **details(operation)} if outcome == "acknowledged" else None
-        return self.asked(operation, call="patch", contact=contact, properties=names).answered(
+        return self.asked(operation, call="change", contact=contact, properties=names).answered(
             operation, outcome, status=status, body=body
         )
 
@@ -108,13 +128,13 @@ class Story:
             name = what.removesuffix("Updated").lower()
             body[name] = carried[name]
         self.records.append(
-            Delivered(
+            HandedOut(
                 at=self.at(),
                 broker_number=broker_number or self.events,
                 delivery_count=1,
                 lock="lock",
                 message_id=event,
-                session=contact,
+                aggregate=contact,
                 subject=action,
                 sequence=sequence,
                 body=body | (differing or {}),
@@ -122,18 +142,34 @@ class Story:
         )
         return self
 
-    def noticed(self, document: str, contact: str = CONTACT) -> "Story":
+    def stored(self, operation: str, what: str, sequence: int, *, event: str, number: int = 1) -> "Story":
+        """The store took the event that ``delivered`` would deliver, under this id."""
+        event_told = Story().delivered(operation, what, sequence, event=event, number=number).records[0]
+        assert isinstance(event_told, HandedOut)
+        self.records.append(
+            Stored(
+                at=self.at(),
+                event=event,
+                aggregate=CONTACT,
+                action=event_told.subject,
+                sequence=sequence,
+                body=event_told.body,
+            )
+        )
+        return self
+
+    def noticed(self, document: str, contact: str = CONTACT, *, sequence: int = -1) -> "Story":
         self.events += 1
         self.records.append(
-            Delivered(
+            HandedOut(
                 at=self.at(),
                 broker_number=self.events,
                 delivery_count=1,
                 lock="lock",
                 message_id=f"notice-{self.events}",
-                session=contact,
+                aggregate=contact,
                 subject="EventDiscarded",
-                sequence=-1,
+                sequence=sequence,
                 body={"action": "EventDiscarded", "discardedEventId": document},
             )
         )
@@ -146,7 +182,11 @@ class Story:
     def poisoned(self, document: str, *, stored: bool | None = True, contact: str | None = None) -> "Story":
         self.records.append(
             Poisoned(
-                at=self.at(), document=document, partition=contact or "nobody", stored=stored, contact=contact
+                at=self.at(),
+                document=document,
+                partition=contact or "nobody",
+                stored=stored,
+                aggregate=contact,
             )
         )
         return self
@@ -154,13 +194,13 @@ class Story:
     def parked(
         self, document: str, *, contact: str | None = None, reason: str = "broken", hour: int = 1
     ) -> "Story":
-        item = {
-            "eventId": document,
-            "contactId": contact,
-            "reason": reason,
-            "parkedAt": _at(hour).isoformat(),
-        }
-        self.history.parked.append(item)
+        self.history.parked.append(
+            SeenParked(at=self.at(), event=document, aggregate=contact, reason=reason, parked_at=_at(hour))
+        )
+        return self
+
+    def discarding(self, document: str) -> "Story":
+        self.records.append(DiscardAsked(at=self.at(), document=document))
         return self
 
     def discarded(self, document: str) -> "Story":
@@ -168,13 +208,13 @@ class Story:
         return self
 
     def free(self, contact: str = CONTACT, *, hour: int) -> "Story":
-        self.records.append(Free(at=self.at(), contact=contact, time=_at(hour)))
+        self.records.append(Free(at=self.at(), aggregate=contact, time=_at(hour)))
         return self
 
     def unsequenced(self, document: str, *, stored: bool = True, contact: str = CONTACT) -> "Story":
-        self.records.append(Unsequenced(at=self.at(), document=document, contact=contact))
+        self.records.append(Unsequenced(at=self.at(), document=document, aggregate=contact))
         if stored:
-            self.records.append(Unsequenced(at=self.at(), document=document, contact=contact, stored=True))
+            self.records.append(Unsequenced(at=self.at(), document=document, aggregate=contact, stored=True))
         return self
 
     def delivered_without_sequence(
@@ -182,13 +222,13 @@ class Story:
     ) -> "Story":
         self.events += 1
         self.records.append(
-            Delivered(
+            HandedOut(
                 at=self.at(),
                 broker_number=self.events,
                 delivery_count=1,
                 lock="lock",
                 message_id=document,
-                session=contact,
+                aggregate=contact,
                 subject="ContactImportedEvent",
                 sequence=-1,
                 unsequenced=says_so,
@@ -202,12 +242,17 @@ class Story:
         body: dict[str, Any] = {"id": contact}
         for name in ALL:
             body[name] = details(values.get(name, "a"))[name]
-        self.history.found.append(body)
+        self.history.found.append(FinallyListed(at=self.at(), aggregate=contact, body=body))
         return self
 
-    def rules(self) -> set[str]:
+    def ended(self, instance: str, why: str) -> "Story":
+        self.records.append(Ended(at=self.at(), instance=instance, why=why))
+        return self
+
+    def rules(self, **promised: float) -> set[str]:
         self.history.add(self.records)
-        return {violation.rule for violation in check(self.history)}
+        self.records.clear()
+        return {violation.rule for violation in check(self.history, Contacts(), **promised)}
 
 
 def good() -> Story:

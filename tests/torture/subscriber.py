@@ -20,7 +20,8 @@ from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 from azure.servicebus.exceptions import OperationTimeoutError
 
-from tests.torture.journal import Completed, Delivered, Journal
+from cosmos_outbox.testing.judging.records import Completed, HandedOut
+from tests.torture.journal import Journal
 
 SESSIONS_AT_ONCE = 8
 LOCK_SECONDS = 10
@@ -89,7 +90,7 @@ class Subscriber:
             if self.chance.random() < _CARELESS:
                 return
             await receiver.complete_message(message)
-            self.journal.write(Completed(broker_number=_broker_number(message)))
+            self.journal.write(Completed(at=time.monotonic(), broker_number=_broker_number(message)))
 
 
 def _broker_number(message: ServiceBusReceivedMessage) -> int:
@@ -97,15 +98,16 @@ def _broker_number(message: ServiceBusReceivedMessage) -> int:
     return message.sequence_number
 
 
-def _delivered(message: ServiceBusReceivedMessage) -> Delivered:
+def _delivered(message: ServiceBusReceivedMessage) -> HandedOut:
     properties = message.application_properties or {}
     sequence = properties.get(b"sequence")
-    return Delivered(
+    return HandedOut(
+        at=time.monotonic(),
         broker_number=_broker_number(message),
         delivery_count=message.delivery_count or 0,
         lock=str(message.lock_token),
         message_id=str(message.message_id),
-        session=str(message.session_id),
+        aggregate=str(message.session_id),
         subject=str(message.subject),
         sequence=sequence if isinstance(sequence, int) else -1,
         unsequenced=properties.get(b"unsequenced") is True,

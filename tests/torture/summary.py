@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.torture.history import History
+from cosmos_outbox.testing.judging.history import History
 from tests.torture.judge import Verdict
 from tests.torture.run import Report
 
@@ -54,7 +54,7 @@ def kills(history: History) -> int:
 
 def _operations(history: History) -> Iterator[tuple[str, str]]:
     operations = history.operations().values()
-    for call in ("create", "patch", "delete"):
+    for call in ("create", "change", "delete"):
         outcomes = Counter(operation.outcome for operation in operations if operation.call == call)
         text = ", ".join(f"{outcomes[name]} {name}" for name in ("acknowledged", "refused", "unknown"))
         yield f"{call} operations", text
@@ -103,12 +103,12 @@ def _longest_silence(report: Report) -> float:
 
 def _longest_delivery(history: History) -> float:
     """From the answer to a change to the arrival of its event; behind a poisoned one it waits for the operator."""
-    poisoned = {poison.contact for poison in history.poisons}
+    poisoned = {poison.aggregate for poison in history.poisons}
     answers = {
         name: answer.at for name, answer in history.answers.items() if answer.outcome == "acknowledged"
     }
     events = [event for event in history.events() if event.cause in answers]
-    waits = (event.first.at - answers[event.cause] for event in events if event.contact not in poisoned)
+    waits = (event.first.at - answers[event.cause] for event in events if event.aggregate not in poisoned)
     return max(waits, default=0.0)
 
 

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from cosmos_outbox.testing.judging.history import History
 from devstack.functions.rewriting import rewritten
 from tests.support import once
 from tests.torture.clients import Client, Directory
-from tests.torture.history import History, value_of
+from tests.torture.contacts import value_of
 from tests.torture.journal import Journal, Reader
 
 CONTACT = "11111111-1111-4111-8111-111111111111"

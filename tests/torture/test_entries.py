@@ -2,9 +2,11 @@
 
 import pytest
 
-from tests.torture.entries import entries
-from tests.torture.history import Event
-from tests.torture.journal import Delivered, Shown
+from cosmos_outbox.testing.judging.entries import entries
+from cosmos_outbox.testing.judging.history import SeenEvent
+from cosmos_outbox.testing.judging.records import HandedOut, SeenEntry
+from cosmos_outbox.testing.judging.states import told
+from tests.torture.contacts import Contacts
 from tests.torture.story import CONTACT, Story, good
 
 
@@ -16,7 +18,7 @@ def shown(  # all that a version may have wrong
     deleted: bool = False,
     name: str = "a",
     email: str = "a",
-) -> Shown:
+) -> SeenEntry:
     """A version of the entry; ``name`` and ``email`` are the operations that set them."""
     data = {
         "firstName": name,
@@ -26,8 +28,9 @@ def shown(  # all that a version may have wrong
         "city": None,
         "country": None,
     }
-    return Shown(
-        contact=CONTACT,
+    return SeenEntry(
+        at=0.0,
+        aggregate=CONTACT,
         sequence=sequence,
         event=event,
         applied_at=at or f"at {sequence}",
@@ -35,12 +38,13 @@ def shown(  # all that a version may have wrong
     )
 
 
-def rules(story: Story, *versions: Shown) -> list[str]:
+def rules(story: Story, *versions: SeenEntry) -> list[str]:
     story.history.add([*story.records, *versions])
-    by_contact: dict[str, list[Event]] = {}
+    by_aggregate: dict[str, list[SeenEvent]] = {}
     for event in story.history.events():
-        by_contact.setdefault(event.contact, []).append(event)
-    found = [*entries(story.history.shown, by_contact)]
+        by_aggregate.setdefault(event.aggregate, []).append(event)
+    facts = told(story.history, by_aggregate, Contacts())
+    found = [*entries(story.history.shown, facts, Contacts())]
     assert not [violation for violation in found if violation.may_pass]
     return [violation.rule for violation in found]
 
@@ -59,7 +63,7 @@ def ended() -> Story:
         [shown(5, name="its events have not arrived")],
     ],
 )
-def test_what_the_events_make_is_right(versions: list[Shown]) -> None:
+def test_what_the_events_make_is_right(versions: list[SeenEntry]) -> None:
     assert rules(ended(), *versions) == []
 
 
@@ -81,14 +85,14 @@ def test_what_the_events_make_is_right(versions: list[Shown]) -> None:
         ),
     ],
 )
-def test_each_way_to_be_wrong_is_found(versions: list[Shown], wrong: list[str]) -> None:
+def test_each_way_to_be_wrong_is_found(versions: list[SeenEntry], wrong: list[str]) -> None:
     assert rules(ended(), *versions) == wrong
 
 
 def test_an_entry_is_judged_only_by_events_without_a_gap() -> None:
     story = good()
     story.records = [
-        record for record in story.records if not (isinstance(record, Delivered) and record.sequence == 2)
+        record for record in story.records if not (isinstance(record, HandedOut) and record.sequence == 2)
     ]
     assert rules(story, shown(3, name="b", email="b")) == []
 

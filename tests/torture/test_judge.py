@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from tests.torture.journal import Entry, Journal
+from cosmos_outbox.testing.judging.records import Noted
+from cosmos_outbox.testing.judging.violation import Violation
+from tests.torture.journal import Journal
 from tests.torture.judge import BAD, BROKEN_OFF, GOOD, Judge, Verdict, before_its_time
 from tests.torture.operator import Operator
 from tests.torture.story import CONTACT, Story, details
-from tests.torture.violation import Violation
 
 LATE = Violation("lost event", "it may still come", may_pass=True)
 FOR_GOOD = Violation("order", "2, 1")
@@ -28,7 +29,7 @@ def judge(folder: Path, url: str, told: Story) -> Judge:
     return Judge(Operator(url, Journal(clients)), clients, subscriber)
 
 
-def write(path: Path, records: Iterable[Entry]) -> None:
+def write(path: Path, records: Iterable[Noted]) -> None:
     journal = Journal(path)
     for record in records:
         journal.write(record)
@@ -82,7 +83,10 @@ async def test_a_directory_that_does_not_follow_is_found(tmp_path: Path) -> None
     async with api(shown) as url:
         shown["sequence"] = 2
         verdict = await judge(tmp_path, url, told).wait(0.0)
-    assert [violation.rule for violation in verdict.violations] == ["directory"]
+    assert [violation.rule for violation in verdict.violations] == [
+        "state differs from the events",
+        "read model",
+    ]
 
 
 def test_an_event_that_only_had_no_time_is_counted_and_not_listed() -> None:
@@ -159,6 +163,6 @@ async def test_one_look_at_what_may_not_be_noted_yet_ends_nothing(
 ) -> None:
     looks = iter([[FOR_GOOD], [LATE], [FOR_GOOD], [FOR_GOOD], [LATE]])
     monkeypatch.setattr("tests.torture.judge.LOOK_EARLY_SECONDS", 0.0)
-    monkeypatch.setattr("tests.torture.judge.check", lambda _: next(looks))
+    monkeypatch.setattr("tests.torture.judge.check", lambda *_: next(looks))
     await judge(tmp_path, "http://127.0.0.1:1", Story()).until_broken_for_good()
     assert [*looks] == [[LATE]]

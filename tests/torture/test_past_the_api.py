@@ -28,7 +28,7 @@ def test_each_mistake_with_poison_is_seen() -> None:
     twice = good().found(**final()).poisoned("p").parked("p").parked("p")
     assert twice.rules() == {"parked twice"}
     left = good().found(**final()).poisoned("p").parked("p")
-    left.history.still_parked.append({"eventId": "p"})
+    left.history.still_parked = [*left.history.parked]
     assert left.rules() == {"still parked"}
     sent = good().found(**final()).poisoned("p").parked("p")
     sent.delivered("p", "NameUpdated", 4, event="p")

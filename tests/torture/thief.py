@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import random
 import ssl
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +17,10 @@ from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 from azure.servicebus.exceptions import OperationTimeoutError
 
-from tests.torture.history import CREATED, DELETED, NOTICE
-from tests.torture.journal import Journal, Stolen
+from cosmos_outbox.testing.judging.language import NOTICE
+from cosmos_outbox.testing.judging.records import Stolen
+from tests.torture.contacts import CREATED, DELETED
+from tests.torture.journal import Journal
 
 _LOST = 0.4
 """How many of the messages that may be lost are."""
@@ -83,7 +86,8 @@ class Thief:
         sequence = (message.application_properties or {}).get(b"sequence")
         may_be_lost = isinstance(sequence, int) and message.subject not in (CREATED, DELETED, NOTICE)
         return Stolen(
-            contact=str(message.session_id),
+            at=time.monotonic(),
+            aggregate=str(message.session_id),
             sequence=sequence if isinstance(sequence, int) else -1,
             lost=may_be_lost and self.chance.random() < _LOST,
         )

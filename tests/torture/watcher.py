@@ -7,6 +7,7 @@ missing; of those that it shows, each comes after the one before.
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -14,8 +15,9 @@ from typing import Any
 from azure.core.exceptions import AzureError
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
+from cosmos_outbox.testing.judging.records import SeenEntry
 from tests.support.azure import DIRECTORY
-from tests.torture.journal import Journal, Shown
+from tests.torture.journal import Journal
 from tests.torture.stack import DATABASE, Stack
 
 _PAUSE_SECONDS = 0.1
@@ -62,9 +64,10 @@ async def _look(container: ContainerProxy, continuation: str | None, journal: Jo
     return etag or continuation
 
 
-def _shown(item: Mapping[str, Any]) -> Shown:
-    return Shown(
-        contact=item["id"],
+def _shown(item: Mapping[str, Any]) -> SeenEntry:
+    return SeenEntry(
+        at=time.monotonic(),
+        aggregate=item["id"],
         sequence=item["lastSequence"],
         event=item["lastEventId"],
         applied_at=item["appliedAt"],

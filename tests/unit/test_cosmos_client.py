@@ -27,4 +27,4 @@ async def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatc
         monkeypatch.setenv("HTTPS_PROXY", proxy)
     monkeypatch.setattr(transport, "NotingTransport", noted)
     await cosmos_client(LOCAL, None).close()
-    assert made == [{"use_env_settings": bool(proxy)}]
+    assert made == [{"use_env_settings": bool(proxy), "session": None}]

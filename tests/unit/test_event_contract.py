@@ -11,13 +11,13 @@ from cosmos_outbox.cosmos.aggregates.documents import DIGEST, digest, event_item
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.relay import Relay
 from cosmos_outbox.servicebus.message import CloudEvents, message_from_event
+from cosmos_outbox.testing.simulation.bus_publisher import BusPublisher
 from domain import events
 from domain.values import Name
 from infra.bootstrap import DIRECTORY
 from infra.bootstrap import service as contact_service
 from tests.support.contacts import LATER, ORIGIN, a_stored_contact
 from tests.support.fake_parking_lot import FakeParkingLot
-from tests.support.fake_publisher import FakePublisher
 from tests.support.feed import EVENTS
 from tests.support.reading import reader_of
 from tests.unit.test_documents import CONTACT_ITEM, EVENT_ITEM
@@ -204,7 +204,7 @@ async def test_this_version_forwards_and_receives_an_event_of_the_next_one_as_it
 ) -> None:
     item = stored_by_the_next(event)
     assert is_as_committed(item), "else it would be read again, and parked"
-    publisher = FakePublisher()
+    publisher = BusPublisher()
     assert (await Relay(publisher, FakeParkingLot()).forward(EVENTS.events([item]))).sent == 1
     [sent] = publisher.bodies
     assert json.loads(sent) == item["data"]
@@ -236,7 +236,7 @@ async def test_an_event_that_the_version_before_has_stored_is_forwarded_as_it_wa
     del data["name"]
     item = EVENT_ITEM | {"data": data}
     item |= {"digest": digest(item)}
-    publisher = FakePublisher()
+    publisher = BusPublisher()
     assert (await Relay(publisher, FakeParkingLot()).forward(EVENTS.events([item]))).sent == 1
     [sent] = publisher.bodies
     assert json.loads(sent) == data

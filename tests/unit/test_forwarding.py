@@ -16,9 +16,9 @@ from cosmos_outbox.outbox.marker import Marker
 from cosmos_outbox.outbox.page import Committed
 from cosmos_outbox.outbox.relay import Relay
 from cosmos_outbox.outbox.ttl_guard import TtlGuard
+from cosmos_outbox.testing.simulation.bus_publisher import BusPublisher
 from tests.support.contacts import NOON
 from tests.support.fake_parking_lot import FakeParkingLot
-from tests.support.fake_publisher import FakePublisher
 from tests.support.feed import EVENTS, event_document
 
 
@@ -47,7 +47,7 @@ async def test_a_page_that_takes_too_long_is_told_to_an_operator_once_a_minute(
 ) -> None:
     """Also outside Functions, where no host logs what a function raises."""
     monkeypatch.setattr(forwarding, "FORWARD_SECONDS", 0.01)
-    relay = Relay(FakePublisher(), NeverAsked(), NeverRead(), guard=TtlGuard(clock=lambda: NOON))
+    relay = Relay(BusPublisher(), NeverAsked(), NeverRead(), guard=TtlGuard(clock=lambda: NOON))
     work = Forwarding(relay, EVENTS, Instance({}))
 
     async def attempt() -> None:

@@ -13,9 +13,9 @@ from cosmos_outbox.http.answering import Answering
 from cosmos_outbox.http.message import Answer, Request
 from cosmos_outbox.outbox.feed import FeedEvent
 from cosmos_outbox.outbox.relay import Relay
+from cosmos_outbox.testing.simulation.bus_publisher import BusPublisher
 from infra import contacts_http as http
 from tests.support.fake_parking_lot import FakeParkingLot
-from tests.support.fake_publisher import FakePublisher
 from tests.support.feed import EVENTS, contact_key, event_document
 
 SCALARS = (
@@ -53,7 +53,7 @@ def owner(event: FeedEvent) -> str | None:
 @settings(deadline=None, max_examples=300)
 @given(st.lists(documents() | st.dictionaries(st.text(max_size=8), JSON, max_size=5), max_size=6))
 async def test_no_document_stops_the_relay_and_none_is_forgotten(items: list[dict[str, Any]]) -> None:
-    publisher, lot = FakePublisher(), FakeParkingLot()
+    publisher, lot = BusPublisher(), FakeParkingLot()
     events = EVENTS.events(items)
     forwarded = await Relay(publisher, lot).forward(events)
     assert forwarded.sent + forwarded.parked == len(events)
@@ -64,7 +64,7 @@ async def test_no_document_stops_the_relay_and_none_is_forgotten(items: list[dic
 @settings(deadline=None, max_examples=200)
 @given(st.lists(documents(), min_size=1, max_size=6))
 async def test_a_document_that_is_valid_keeps_its_contacts_order(items: list[dict[str, Any]]) -> None:
-    publisher, lot = FakePublisher(), FakeParkingLot()
+    publisher, lot = BusPublisher(), FakeParkingLot()
     healthy = [event_document("healthy", sequence, lsn=sequence) for sequence in (3, 1, 2)]
     await Relay(publisher, lot).forward(EVENTS.events([*items, *healthy]))
     assert publisher.of(contact_key("healthy")) == [

@@ -30,12 +30,13 @@ from cosmos_outbox.servicebus.publisher import ServiceBusPublisher
 from cosmos_outbox.servicebus.senders import Limits
 from cosmos_outbox.telemetry import gauges
 from cosmos_outbox.telemetry.messaging import CANCELLED, sending
-from cosmos_outbox.wiring.subscription import Queues, Subscriber
+from cosmos_outbox.testing.simulation.bus_publisher import BusPublisher
+from cosmos_outbox.wiring.clients import Queues
+from cosmos_outbox.wiring.subscription import Subscriber
 from tests.support import contacts, inbox
 from tests.support.contacts import NOON
 from tests.support.effects import Clock, FakeLedger, Outbound, inbox_over
 from tests.support.fake_parking_lot import FakeParkingLot
-from tests.support.fake_publisher import FakePublisher
 from tests.support.feed import contact_id, event_document, poison_document, read
 from tests.support.publishing import event as publishable
 from tests.support.publishing import publish
@@ -56,7 +57,7 @@ def event(contact: str, sequence: int, *, text: str = "") -> OutboxEvent:
     return found
 
 
-def relay(publisher: FakePublisher, lot: FakeParkingLot | None = None) -> Relay:
+def relay(publisher: BusPublisher, lot: FakeParkingLot | None = None) -> Relay:
     return Relay(publisher, lot or FakeParkingLot(), guard=TtlGuard(clock=lambda: NOON))
 
 
@@ -64,7 +65,7 @@ async def test_the_age_of_each_event_at_its_acceptance_is_measured(recorded: Rec
     now = event("a", 1).created_at + timedelta(seconds=3)
     no_zone = replace(event("b", 1), created_at=datetime(2020, 1, 1))  # noqa: DTZ001 - as others may have stored it
     with using(replace(SYSTEM, now=lambda: now)):
-        await relay(FakePublisher()).forward([event("a", 1), event("a", 2), no_zone])
+        await relay(BusPublisher()).forward([event("a", 1), event("a", 2), no_zone])
     assert recorded.points("outbox.commit_to_accepted") == [({}, 2)]
     assert recorded.measured("outbox.commit_to_accepted") == 6.0
 
@@ -72,7 +73,7 @@ async def test_the_age_of_each_event_at_its_acceptance_is_measured(recorded: Rec
 async def test_what_the_relay_knows_as_accepted_is_counted_when_the_page_comes_again(
     recorded: Recorded,
 ) -> None:
-    publisher = FakePublisher(fail_for={contact_id("b")})
+    publisher = BusPublisher(fail_for={contact_id("b")})
     one, page = relay(publisher), [event("a", 1), event("a", 2), event("b", 1)]
     for _ in range(2):
         with pytest.raises(NotDelivered):
@@ -84,7 +85,7 @@ async def test_what_the_relay_knows_as_accepted_is_counted_when_the_page_comes_a
 async def test_parked_events_are_counted_by_their_reason(recorded: Recorded) -> None:
     page = [event("a", 1), event("a", 2, text="x" * 300_000), event("a", 3), event("a", 4)]
     poison = [read(poison_document("b", 1)), read(poison_document(None, 2))]
-    await relay(FakePublisher()).forward([*page, *poison])
+    await relay(BusPublisher()).forward([*page, *poison])
     assert recorded.points("outbox.events.parked") == [
         ({"outbox.reason": "behind"}, 2),
         ({"outbox.reason": "invalid"}, 2),
@@ -99,16 +100,16 @@ async def test_the_time_since_the_last_success_begins_with_the_first_page_and_gr
     monkeypatch.setattr(telemetry.last_success, "_at", None)
     with using(replace(SYSTEM, monotonic=lambda: clock[0])):
         assert recorded.gauge("outbox.relay.since_success") is None
-        await relay(FakePublisher()).forward([event("a", 1)])
+        await relay(BusPublisher()).forward([event("a", 1)])
         clock[0] += 42
         assert recorded.gauge("outbox.relay.since_success") == 42.0
         with pytest.raises(NotDelivered):
-            await relay(FakePublisher(fail_for={contact_id("a")})).forward([event("a", 2)])
+            await relay(BusPublisher(fail_for={contact_id("a")})).forward([event("a", 2)])
         assert recorded.gauge("outbox.relay.since_success") == 42.0
 
 
 async def test_what_is_parked_counts_once_however_often_its_page_comes(recorded: Recorded) -> None:
-    parking = relay(FakePublisher(fail_for={contact_id("b")}, limit=150))
+    parking = relay(BusPublisher(fail_for={contact_id("b")}, limit=150))
     page = [
         event("a", 1, text="x" * 200), event("a", 2), read(poison_document(None, lsn=1)), event("b", 1)
     ]  # fmt: skip
@@ -123,7 +124,7 @@ async def test_what_is_parked_counts_once_however_often_its_page_comes(recorded:
 
 
 async def test_parked_aggregates_are_told_with_the_age_of_the_oldest(recorded: Recorded) -> None:
-    publisher, lot = FakePublisher(), FakeParkingLot()
+    publisher, lot = BusPublisher(), FakeParkingLot()
     since = contacts.NOON
     clock = Clock()
     for name in ("a", "b"):

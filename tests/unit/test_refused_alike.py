@@ -14,27 +14,27 @@ from cosmos_outbox.outbox.publisher import AggregateEvents, Outcome, Refused
 from cosmos_outbox.outbox.refused_alike import PATIENCE_SECONDS
 from cosmos_outbox.outbox.relay import Relay
 from cosmos_outbox.outbox.ttl_guard import TtlGuard
+from cosmos_outbox.testing.simulation.bus_publisher import BusPublisher
 from tests.support.contacts import NOON
 from tests.support.fake_parking_lot import FakeParkingLot
-from tests.support.fake_publisher import FakePublisher
 from tests.support.feed import contact_id, contact_key, event_document, poison_document, read
 
 NEVER = "a value is outside the limits"
 
 
 @dataclass
-class Refusing(FakePublisher):
+class Refusing(BusPublisher):
     """Answers for some aggregates that it never takes their events, or that it cannot be reached."""
 
     reasons: dict[str, str] = field(default_factory=dict)
     refuses_all: bool = False
 
     async def publish(self, page: Sequence[AggregateEvents], until: float) -> Sequence[Outcome]:
-        return [self._answer(group) for group in page]
+        return [self._told(group) for group in page]
 
-    def _answer(self, group: AggregateEvents) -> Outcome:
+    def _told(self, group: AggregateEvents) -> Outcome:
         reason = NEVER if self.refuses_all else self.reasons.get(group.aggregate.id)
-        return self._publish(group) if reason is None else Refused(0, reason)
+        return self.take(group) if reason is None else Refused(0, reason)
 
     def refuse(self, *contacts: str, reason: str = NEVER) -> None:
         self.reasons |= {contact_id(contact): reason for contact in contacts}

@@ -17,9 +17,9 @@ from cosmos_outbox.outbox.marker import Marker
 from cosmos_outbox.outbox.publisher import AggregateEvents, Guarantees, Outcome, Unknown
 from cosmos_outbox.outbox.relay import Relay
 from cosmos_outbox.outbox.ttl_guard import TtlGuard
+from cosmos_outbox.testing.simulation.bus_publisher import BusPublisher
 from tests.support.contacts import NOON
 from tests.support.fake_parking_lot import FakeParkingLot
-from tests.support.fake_publisher import FakePublisher
 from tests.support.feed import contact_id, contact_key, event_document, poison_document, read
 
 
@@ -35,11 +35,11 @@ def large(contact: str, sequence: int) -> OutboxEvent:
     return found
 
 
-def relay(publisher: FakePublisher | None = None, lot: FakeParkingLot | None = None) -> Relay:
-    return Relay(publisher or FakePublisher(), lot or FakeParkingLot(), guard=TtlGuard(clock=lambda: NOON))
+def relay(publisher: BusPublisher | None = None, lot: FakeParkingLot | None = None) -> Relay:
+    return Relay(publisher or BusPublisher(), lot or FakeParkingLot(), guard=TtlGuard(clock=lambda: NOON))
 
 
-def sent_of(publisher: FakePublisher, contact: str) -> list[str]:
+def sent_of(publisher: BusPublisher, contact: str) -> list[str]:
     return publisher.of(contact_key(contact))
 
 
@@ -50,7 +50,7 @@ def ids(contact: str, *sequences: int) -> list[str]:
 async def test_each_contacts_events_are_sent_by_sequence_whatever_the_feeds_order() -> None:
     events = [event(contact, sequence) for contact in "abc" for sequence in (1, 2, 3, 10, 11)]
     random.Random(7).shuffle(events)
-    publisher = FakePublisher()
+    publisher = BusPublisher()
 
     result = await relay(publisher).forward(events)
 
@@ -60,7 +60,7 @@ async def test_each_contacts_events_are_sent_by_sequence_whatever_the_feeds_orde
 
 
 async def test_one_contact_that_waits_does_not_hold_up_the_others_and_the_batch_is_not_done() -> None:
-    publisher = FakePublisher(fail_for={contact_id("b")})
+    publisher = BusPublisher(fail_for={contact_id("b")})
     events = [event("a", 1), event("b", 1), event("c", 1)]
     with pytest.raises(NotDelivered, match="1 of 3 aggregates wait: the broker is away"):
         await relay(publisher).forward(events)
@@ -76,7 +76,7 @@ async def test_one_contact_that_waits_does_not_hold_up_the_others_and_the_batch_
 
 
 async def test_a_too_large_event_is_parked_with_all_behind_it_and_other_contacts_go_on() -> None:
-    publisher, lot = FakePublisher(), FakeParkingLot()
+    publisher, lot = BusPublisher(), FakeParkingLot()
     result = await relay(publisher, lot).forward([event("a", 1), large("a", 2), event("a", 3), event("b", 1)])
     assert (result.sent, result.parked) == (2, 2)
     assert sent_of(publisher, "a") == ids("a", 1)
@@ -89,14 +89,14 @@ async def test_a_too_large_event_is_parked_with_all_behind_it_and_other_contacts
 
 async def test_events_behind_a_new_block_are_parked_wherever_the_feed_has_them() -> None:
     """A document that was rewritten has a greater LSN than its successors."""
-    publisher, lot = FakePublisher(), FakeParkingLot()
+    publisher, lot = BusPublisher(), FakeParkingLot()
     rewritten = read(event_document("a", 1, lsn=9, text="x" * 300_000))
     result = await relay(publisher, lot).forward([rewritten, event("a", 2)])
     assert (result.sent, result.parked) == (0, 2)
 
 
 async def test_later_events_of_a_parked_contact_queue_up_and_are_not_sent() -> None:
-    publisher, lot = FakePublisher(), FakeParkingLot()
+    publisher, lot = BusPublisher(), FakeParkingLot()
     await relay(publisher, lot).forward([event("a", 1), large("a", 2)])
     await relay(publisher, lot).forward([event("a", 3), event("b", 1)])
     await relay(publisher, lot).forward([event("a", 4)])
@@ -107,7 +107,7 @@ async def test_later_events_of_a_parked_contact_queue_up_and_are_not_sent() -> N
 async def test_a_batch_that_comes_again_after_its_contact_was_parked_parks_nothing_that_was_delivered() -> (
     None
 ):
-    publisher, lot = FakePublisher(), FakeParkingLot()
+    publisher, lot = BusPublisher(), FakeParkingLot()
     events = [event("a", 1), large("a", 2), event("a", 3)]
     await relay(publisher, lot).forward(events)
     again = await relay(publisher, lot).forward(events)
@@ -117,7 +117,7 @@ async def test_a_batch_that_comes_again_after_its_contact_was_parked_parks_nothi
 
 
 async def test_poison_in_a_contacts_partition_lets_earlier_events_go_and_parks_later_ones() -> None:
-    publisher, lot = FakePublisher(), FakeParkingLot()
+    publisher, lot = BusPublisher(), FakeParkingLot()
     poison = read(poison_document("a", lsn=2))
     await relay(publisher, lot).forward([event("a", 3), poison, event("a", 1)])
     assert sent_of(publisher, "a") == ids("a", 1)
@@ -126,7 +126,7 @@ async def test_poison_in_a_contacts_partition_lets_earlier_events_go_and_parks_l
 
 async def test_an_event_whose_original_cannot_be_read_now_is_never_parked_as_it_was_delivered() -> None:
     """Behind a refused event, behind an older block, or first: it waits, and so does its contact's rest."""
-    publisher, lot = FakePublisher(), FakeParkingLot()
+    publisher, lot = BusPublisher(), FakeParkingLot()
     unread = Unread(event("a", 3), "the store is away")
     with pytest.raises(NotDelivered, match="the store is away"):
         await relay(publisher, lot).forward([event("a", 1), large("a", 2), unread])
@@ -143,7 +143,7 @@ async def test_an_event_whose_original_cannot_be_read_now_is_never_parked_as_it_
 
 
 async def test_poison_of_no_contact_is_parked_alone() -> None:
-    publisher, lot = FakePublisher(), FakeParkingLot()
+    publisher, lot = BusPublisher(), FakeParkingLot()
     result = await relay(publisher, lot).forward([read(poison_document(None, lsn=1)), event("a", 1)])
     assert (result.sent, result.parked) == (1, 1)
     assert lot.stored == {}
@@ -157,7 +157,7 @@ async def test_a_contact_released_while_the_relay_was_parking_behind_it_is_sent(
             self.stored[marker.aggregate] = replace(self.stored[marker.aggregate].freed(), version="8")
             return await super().park(marker, events)
 
-    publisher, lot = FakePublisher(), Released()
+    publisher, lot = BusPublisher(), Released()
     blocked = replace(Marker(contact_key("a"), version="7").block(event("a", 2), "r", [], NOON), waiting=1)
     lot.stored[contact_key("a")] = blocked
     result = await relay(publisher, lot).forward([event("a", 3)])
@@ -171,7 +171,7 @@ async def test_an_aggregate_that_others_change_again_and_again_waits_and_holds_u
         async def park(self, marker: Marker, events: Sequence[FeedEvent]) -> Collection[str]:
             raise PreconditionFailed("others")
 
-    publisher = FakePublisher()
+    publisher = BusPublisher()
     with pytest.raises(NotDelivered, match="operators or other instances keep parking"):
         await relay(publisher, Contended()).forward([large("a", 1), event("b", 1)])
     assert sent_of(publisher, "b") == ids("b", 1)
@@ -180,7 +180,7 @@ async def test_an_aggregate_that_others_change_again_and_again_waits_and_holds_u
 async def test_more_events_than_races_may_be_refused_that_the_broker_has_already(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    publisher, lot = FakePublisher(), FakeParkingLot()
+    publisher, lot = BusPublisher(), FakeParkingLot()
     lot.stored[contact_key("a")] = Marker(contact_key("a"), version="7", accepted=9)
     result = await relay(publisher, lot).forward(
         [*(large("a", number) for number in range(1, 10)), event("a", 10)]
@@ -237,7 +237,7 @@ async def test_a_memory_that_is_lost_at_any_time_costs_a_second_sending_and_noth
     assert [one.sequence for one, _ in await lot.waiting(contact_key("a"), 10)] == [2]
 
 
-class Offered(FakePublisher):
+class Offered(BusPublisher):
     """Notes whose events are offered."""
 
     offered: list[str]
@@ -260,7 +260,7 @@ async def test_nothing_is_sent_on_a_reading_of_the_markers_that_is_too_old() -> 
             await asyncio.sleep(0.05)
             return found
 
-    publisher = FakePublisher()
+    publisher = BusPublisher()
     hasty = replace(relay(publisher, SlowToRead()), reading_seconds=0.03)
     with pytest.raises(NotDelivered, match="too late"):
         await hasty.forward([event("a", 1)])
@@ -269,7 +269,7 @@ async def test_nothing_is_sent_on_a_reading_of_the_markers_that_is_too_old() -> 
 
 
 async def test_what_the_broker_took_of_a_page_before_the_time_was_over_is_not_offered_again() -> None:
-    class OneAtATime(FakePublisher):
+    class OneAtATime(BusPublisher):
         async def publish(self, page: Sequence[AggregateEvents], until: float) -> Sequence[Outcome]:
             [group] = page
             outcomes = await super().publish([replace(group, events=group.events[:1])], until)
@@ -293,7 +293,7 @@ async def test_a_lot_that_is_away_makes_events_wait() -> None:
         async def park(self, marker: Marker, events: Sequence[FeedEvent]) -> Collection[str]:
             raise Unavailable("away")
 
-    publisher = FakePublisher()
+    publisher = BusPublisher()
     with pytest.raises(NotDelivered, match="away"):
         await relay(publisher, Away()).forward([event("a", 1)])
     assert publisher.sent == []
@@ -307,7 +307,7 @@ async def test_a_document_of_no_contact_is_not_passed_over_while_it_can_neither_
         async def park_alone(self, event: Poison) -> bool:
             raise Unavailable("away")
 
-    poison, publisher = read(poison_document(None, lsn=1)), FakePublisher()
+    poison, publisher = read(poison_document(None, lsn=1)), BusPublisher()
     assert isinstance(poison, Poison)
     with pytest.raises(NotDelivered, match="could not be parked"):
         await relay(publisher, NoRoom()).forward([poison, event("a", 1)])
@@ -323,7 +323,7 @@ async def test_an_empty_batch_is_done_without_looking() -> None:
 
 
 async def test_a_bug_is_not_mistaken_for_a_broker_that_is_away() -> None:
-    class Broken(FakePublisher):
+    class Broken(BusPublisher):
         async def publish(self, page: Sequence[AggregateEvents], until: float) -> Sequence[Outcome]:
             raise ZeroDivisionError
 
@@ -334,7 +334,7 @@ async def test_a_bug_is_not_mistaken_for_a_broker_that_is_away() -> None:
 async def test_a_page_is_handed_over_whole_each_aggregate_once() -> None:
     pages: list[list[tuple[str, int]]] = []
 
-    class Recording(FakePublisher):
+    class Recording(BusPublisher):
         async def publish(self, page: Sequence[AggregateEvents], until: float) -> Sequence[Outcome]:
             pages.append([(group.aggregate.id, len(group.events)) for group in page])
             return await super().publish(page, until)
@@ -345,7 +345,7 @@ async def test_a_page_is_handed_over_whole_each_aggregate_once() -> None:
 
 async def test_two_aggregates_of_one_id_are_two(caplog: pytest.LogCaptureFixture) -> None:
     order = event_document("a", 1) | {"aggregateType": "order"}
-    publisher, lot = FakePublisher(), FakeParkingLot()
+    publisher, lot = BusPublisher(), FakeParkingLot()
     await relay(publisher, lot).forward([large("a", 1), read(order)])
     assert [key.type for key in lot.stored] == ["contact"]
     assert len(publisher.sent) == 1
@@ -353,7 +353,7 @@ async def test_two_aggregates_of_one_id_are_two(caplog: pytest.LogCaptureFixture
 
 async def test_an_event_over_the_publishers_limit_is_parked_without_being_offered() -> None:
     declared = Guarantees(ordered=True, deduplicates=True, mixes_aggregates=True, largest_message_bytes=1000)
-    publisher, lot = FakePublisher(limit=10**9, guarantees=declared), FakeParkingLot()
+    publisher, lot = BusPublisher(limit=10**9, guarantees=declared), FakeParkingLot()
     events = [event("a", 1), read(event_document("a", 2, text="x" * 1000)), event("a", 3)]
     result = await relay(publisher, lot).forward(events)
     assert (result.sent, result.parked) == (1, 2)
@@ -364,7 +364,7 @@ async def test_waiting_events_are_logged_once_a_minute_and_at_once_after_a_succe
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     now = 0.0
-    publisher = FakePublisher(fail_for={contact_id("a")})
+    publisher = BusPublisher(fail_for={contact_id("a")})
     waiting = relay(publisher)
 
     async def attempt() -> int:
@@ -388,9 +388,7 @@ async def test_waiting_events_are_logged_once_a_minute_and_at_once_after_a_succe
 async def test_an_event_that_has_used_half_of_its_ttl_is_an_error_in_the_log(
     caplog: pytest.LogCaptureFixture, age: int, warned: bool
 ) -> None:
-    old = Relay(
-        FakePublisher(), FakeParkingLot(), guard=TtlGuard(clock=lambda: NOON + timedelta(seconds=age))
-    )
+    old = Relay(BusPublisher(), FakeParkingLot(), guard=TtlGuard(clock=lambda: NOON + timedelta(seconds=age)))
     await old.forward([event("a", 1)])
     assert ("of its TTL" in caplog.text) is warned
 

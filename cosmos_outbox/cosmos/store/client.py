@@ -1,11 +1,14 @@
 """The Cosmos client, made from a connection setting without any I/O."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.settings.credentials import Credential
+
+if TYPE_CHECKING:
+    from aiohttp import ClientSession
 
 __all__ = ["ContainerProxy", "CosmosClient", "cosmos_client"]
 
@@ -13,15 +16,20 @@ _THROTTLE_RETRIES = 3
 _SECONDS = 3
 
 
-def cosmos_client(connection: Connection, credential: Credential | None) -> CosmosClient:
-    """A client with few retries of its own: a caller waits, and the unit of work repeats every call that is safe."""
+def cosmos_client(
+    connection: Connection, credential: Credential | None, *, session: "ClientSession | None" = None
+) -> CosmosClient:
+    """A client with few retries of its own: a caller waits, and the unit of work repeats every call that is safe.
+
+    ``session``: sends the requests in the place of aiohttp's own.
+    """
     from urllib.request import getproxies  # noqa: PLC0415 - both are slow to import, and not needed before
 
     from cosmos_outbox.cosmos.store.transport import NotingTransport  # noqa: PLC0415
 
     options: dict[str, Any] = {
         # With them aiohttp starts two threads for each request, to look for a proxy and for a password in ~/.netrc.
-        "transport": NotingTransport(use_env_settings=bool(getproxies())),
+        "transport": NotingTransport(use_env_settings=bool(getproxies()), session=session),
         "retry_total": 1,
         "retry_connect": 1,
         "retry_read": 1,

@@ -59,10 +59,6 @@ class Fault(Call):
     share: Annotated[float, Field(gt=0, le=1)] = 1.0
     """How many of the requests that match meet it, drawn for each; only those are counted."""
 
-    def hits(self) -> bool:
-        """Whether this request is of the share."""
-        return random.random() < self.share  # noqa: S311 - no secret
-
 
 F = TypeVar("F", bound=Fault)
 
@@ -70,8 +66,12 @@ F = TypeVar("F", bound=Fault)
 class Faults(Generic[F]):
     """The faults that are still to happen, the oldest first."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, chance: random.Random | None = None
+    ) -> None:
+        """``chance`` draws the share of the requests; None: the operating system does."""
         self._clock = clock
+        self._chance = chance or random.SystemRandom()
         self._pending: list[tuple[F, float]] = []
 
     def add(self, fault: F) -> None:
@@ -83,6 +83,10 @@ class Faults(Generic[F]):
 
     def clear(self) -> None:
         self._pending.clear()
+
+    def hits(self, fault: F) -> bool:
+        """Whether this request is of the fault's share."""
+        return self._chance.random() < fault.share
 
     def pending(self) -> list[F]:
         now = self._clock()

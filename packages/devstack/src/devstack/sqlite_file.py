@@ -48,6 +48,18 @@ def opened(folder: Path, form: Format) -> Iterator[sqlite3.Connection]:
             connection.close()
 
 
+@contextlib.contextmanager
+def in_memory(form: Format) -> Iterator[sqlite3.Connection]:
+    """The same tables without a file: all is gone when the block ends."""
+    connection = sqlite3.connect(":memory:", isolation_level=None, cached_statements=1024)
+    try:
+        connection.executescript(form.tables)
+        connection.execute("PRAGMA foreign_keys=ON")
+        yield connection
+    finally:
+        connection.close()
+
+
 def _prepare(connection: sqlite3.Connection, path: Path, form: Format) -> None:
     run = connection.execute
     try:

@@ -2,6 +2,7 @@
 
 import json
 from email.utils import formatdate
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
@@ -250,7 +251,7 @@ async def test_names_in_links_are_decoded(database: DatabaseProxy) -> None:
 
 
 def test_a_defect_of_ours_is_a_500_in_the_services_form(caplog: pytest.LogCaptureFixture) -> None:
-    broken: Any = SimpleNamespace(options=Options())
+    broken: Any = SimpleNamespace(options=Options(), store=SimpleNamespace(chance=Random()))
     date = formatdate(usegmt=True)
     headers = {"x-ms-date": date, "authorization": authorization("GET", "dbs", "", date)}
 

@@ -2,7 +2,6 @@
 
 import logging
 import sqlite3
-import uuid
 from collections.abc import Callable, Mapping
 from urllib.parse import unquote
 
@@ -21,6 +20,7 @@ from devstack.cosmos.query import requests
 from devstack.cosmos.resources import account, containers, databases, offers, partitions, scripts
 from devstack.cosmos.resources.scope import read_scope
 from devstack.cosmos.resources.service import Service
+from devstack.cosmos.storage.etag import new_id
 from devstack.cosmos.wire.auth import Authorizer
 from devstack.cosmos.wire.budget import Budget
 from devstack.cosmos.wire.faults import Faults, changed, instead, lagging, late, met
@@ -156,7 +156,7 @@ class Dispatcher:
 
     def serve(self, method: str, raw_path: str, headers: Mapping[str, str], body: bytes) -> Answer:
         """Never raises: what goes wrong becomes an answer."""
-        activity = headers.get("x-ms-activity-id") or str(uuid.uuid4())
+        activity = headers.get("x-ms-activity-id") or str(new_id(self._service.store.chance))
         try:
             request = Request(method, parse_path(raw_path), headers, body, unquote(raw_path))
             self._authorizer.check(request)

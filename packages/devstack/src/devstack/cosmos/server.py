@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import email.utils
 import logging
 import sqlite3
 import time
@@ -90,18 +89,8 @@ def _handler(dispatcher: Dispatcher) -> Callable[[web.Request], Awaitable[web.Re
 
 
 def _response(answer: Answer) -> web.Response:
-    headers = {
-        **answer.headers,
-        "x-ms-request-charge": f"{answer.charge:g}",
-        "x-ms-serviceversion": "devstack",
-        "x-ms-gatewayversion": "devstack",
-        "x-ms-schemaversion": "1.18",
-        "x-ms-last-state-change-utc": email.utils.formatdate(usegmt=True),
-    }
     payload = None if answer.body is None else answer.body.encode()
-    if payload is not None:
-        headers["Content-Type"] = "application/json"
-    return web.Response(status=answer.status, body=payload, headers=headers)
+    return web.Response(status=answer.status, body=payload, headers=answer.sent(time.time()))
 
 
 @contextlib.asynccontextmanager

@@ -51,12 +51,12 @@ def execute(service: Service, request: Request) -> Answer:
     container = service.container(request)
     operations = _operations(request)
     components = partition_key.of_header(container.key, request.headers.get("x-ms-documentdb-partitionkey"))
-    items = ItemTransaction(service.store.connection, container, components, service.now())
+    items = ItemTransaction(service.store, container, components, service.now())
     try:
         with service.store.transaction():
             outcomes = [_perform(items, index, operation) for index, operation in enumerate(operations)]
     except _OperationFailed as failed:
-        items = ItemTransaction(service.store.connection, container, components, service.now())
+        items = ItemTransaction(service.store, container, components, service.now())
         body = _failure(len(operations), failed)
         return Answer(
             207, body, item_headers(container, items.part, items.lsn), charge=float(len(operations))

@@ -67,7 +67,7 @@ def read(service: Service, request: Request) -> Answer:
     part = container.range_of(container.key.effective(components))
     seen = reading(service, request, container, [part])
     run = service.store.connection
-    items = ItemTransaction(run, seen.container, components, service.now())
+    items = ItemTransaction(service.store, seen.container, components, service.now())
     headers = item_headers(container, part, seen.lsns[part.id])
     with _telling(headers):
         outcome = items.read(_item_id(run, seen.container, request), _condition(request))
@@ -85,7 +85,7 @@ def _write(service: Service, request: Request, operate: Operate) -> Answer:
 def _open(service: Service, request: Request) -> tuple[Container, ItemTransaction]:
     container = service.container(request)
     components = _components(container, request)
-    return container, ItemTransaction(service.store.connection, container, components, service.now())
+    return container, ItemTransaction(service.store, container, components, service.now())
 
 
 def _components(container: Container, request: Request) -> Components:

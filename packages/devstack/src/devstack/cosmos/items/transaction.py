@@ -4,8 +4,6 @@ All writes of a transaction carry one LSN, which is there before the first of th
 the caller rolls everything back.
 """
 
-import random
-import sqlite3
 from dataclasses import dataclass, replace
 
 from devstack.cosmos.items.patch import Patch
@@ -18,6 +16,7 @@ from devstack.cosmos.storage.etag import matches, new_etag
 from devstack.cosmos.storage.model import Container
 from devstack.cosmos.storage.partition_key import mismatch, stored_form
 from devstack.cosmos.storage.session import advance_lsn, current_lsn
+from devstack.cosmos.storage.store import Store
 from devstack.cosmos.wire import charge
 
 
@@ -41,10 +40,9 @@ class Outcome:
 class ItemTransaction:
     """Open for one partition key. ``now`` is the whole second in which it happens."""
 
-    def __init__(
-        self, run: sqlite3.Connection, container: Container, components: Components, now: int
-    ) -> None:
-        self._run = run
+    def __init__(self, store: Store, container: Container, components: Components, now: int) -> None:
+        self._run = store.connection
+        self._chance = store.chance
         self._container = container
         self._components = components
         self._now = now
@@ -142,7 +140,7 @@ class ItemTransaction:
                 self._key,
                 item.id,
                 item.lsn,
-                _any_order(),
+                self._any_order(),
                 item.timestamp,
                 item.etag,
                 new.ttl,
@@ -168,7 +166,7 @@ class ItemTransaction:
             (
                 item.id,
                 item.lsn,
-                _any_order(),
+                self._any_order(),
                 item.timestamp,
                 item.etag,
                 new.ttl,
@@ -179,16 +177,22 @@ class ItemTransaction:
         )
         return Outcome(200, item, charge.of_write(old.text) + charge.of_write(new.text))
 
+    def _any_order(self) -> int:
+        """The service promises no order within a transaction; nobody shall come to rely on one."""
+        return self._chance.getrandbits(31)
+
     def _stamped(self, number: int, new: NewItem) -> StoredItem:
         expires = ttl.last_second(self._container.default_ttl, new.ttl, self._now)
         return StoredItem(
-            number, self.part.id, new.id, self._write_lsn(), self._now, new_etag(), expires, new.text
+            number,
+            self.part.id,
+            new.id,
+            self._write_lsn(),
+            self._now,
+            new_etag(self._chance),
+            expires,
+            new.text,
         )
-
-
-def _any_order() -> int:
-    """The service promises no order within a transaction; nobody shall come to rely on one."""
-    return random.getrandbits(31)
 
 
 def _check(condition: Condition, item: StoredItem | None) -> None:

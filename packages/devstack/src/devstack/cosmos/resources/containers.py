@@ -59,7 +59,7 @@ def create(service: Service, request: Request) -> Answer:
             run, database, name, properties, key=key, partitions=partitions, timestamp=service.now()
         )
         if throughput.given or not offers.exists(run, database.rid):
-            offers.add(run, rid, f"{database.self_link}colls/{rid}/", throughput, service.now())
+            offers.add(service, run, rid, f"{database.self_link}colls/{rid}/", throughput)
     service.catalogue.reload()
     return _answer(201, service.catalogue.container(database.id, name))
 

@@ -14,7 +14,7 @@ def create(service: Service, request: Request) -> Answer:
     with service.store.transaction() as run:
         rid = service.catalogue.add_database(run, name, service.now())
         if throughput.given:
-            offers.add(run, rid, f"dbs/{rid}/", throughput, service.now())
+            offers.add(service, run, rid, f"dbs/{rid}/", throughput)
     service.catalogue.reload()
     return _answer(201, service.catalogue.database(name))
 

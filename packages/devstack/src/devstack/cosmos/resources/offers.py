@@ -83,10 +83,20 @@ def exists(run: sqlite3.Connection, resource_rid: str) -> bool:
     return run.execute("SELECT 1 FROM offers WHERE resource_rid = ?", (resource_rid,)).fetchone() is not None
 
 
-def add(run: sqlite3.Connection, resource_rid: str, link: str, throughput: Throughput, now: int) -> None:
+def add(
+    service: Service, run: sqlite3.Connection, resource_rid: str, link: str, throughput: Throughput
+) -> None:
+    chance, now = service.store.chance, service.now()
     run.execute(
         "INSERT INTO offers (rid, resource_rid, resource_link, content, etag, timestamp) VALUES (?, ?, ?, ?, ?, ?)",
-        (new_offer_rid(), resource_rid, link, dump_json(throughput.content()), new_etag(), now),
+        (
+            new_offer_rid(chance),
+            resource_rid,
+            link,
+            dump_json(throughput.content()),
+            new_etag(chance),
+            now,
+        ),
     )
 
 
@@ -107,7 +117,7 @@ def replace(service: Service, request: Request) -> Answer:
     with service.store.transaction() as run:
         run.execute(
             "UPDATE offers SET content = ?, etag = ?, timestamp = ? WHERE rid = ?",
-            (dump_json(content), new_etag(), service.now(), old["_rid"]),
+            (dump_json(content), new_etag(service.store.chance), service.now(), old["_rid"]),
         )
     container = service.catalogue.container_by_rid(old["offerResourceId"])
     if container is not None:

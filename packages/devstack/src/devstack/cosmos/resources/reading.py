@@ -5,7 +5,6 @@ as its replica. Each page of each read may come from other replicas. Writes neve
 https://learn.microsoft.com/azure/cosmos-db/consistency-levels
 """
 
-import random
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -36,7 +35,7 @@ def reading(service: Service, request: Request, container: Container, parts: Ite
         return Reading(container, {part.id: lsn for part, lsn in newest.items()})
     replicas = [
         _replica(history, container, part, lag, session.seen_by(part, tokens))
-        if random.random() < lag.share  # noqa: S311 - no secret
+        if service.store.chance.random() < lag.share
         else history.newest(container, part)
         for part in newest
     ]

@@ -25,12 +25,19 @@ _MARKERS = {"sprocs": 0x80, "triggers": 0x70, "udfs": 0x60}
 def create(service: Service, request: Request) -> Answer:
     container = service.container(request)
     body = request.json()
-    name = check_id(body)
+    name, etag = check_id(body), new_etag(service.store.chance)
     try:
         with service.store.transaction() as run:
             run.execute(
                 "INSERT INTO scripts (container, kind, id, etag, timestamp, body) VALUES (?, ?, ?, ?, ?, ?)",
-                (container.number, request.target.type, name, new_etag(), service.now(), _kept(body)),
+                (
+                    container.number,
+                    request.target.type,
+                    name,
+                    etag,
+                    service.now(),
+                    _kept(body),
+                ),
             )
     except sqlite3.IntegrityError as error:
         raise conflict() from error
@@ -45,12 +52,20 @@ def replace(service: Service, request: Request) -> Answer:
     old = _named(service, request)
     _check(request, old)
     body = request.json()
-    name = check_id(body)
+    name, etag = check_id(body), new_etag(service.store.chance)
     container = service.container(request)
     with service.store.transaction() as run:
         run.execute(
             "UPDATE scripts SET id = ?, etag = ?, timestamp = ?, body = ? WHERE container = ? AND kind = ? AND id = ?",
-            (name, new_etag(), service.now(), _kept(body), container.number, request.target.type, old["id"]),
+            (
+                name,
+                etag,
+                service.now(),
+                _kept(body),
+                container.number,
+                request.target.type,
+                old["id"],
+            ),
         )
     return _answer(200, _find(service, container, request.target.type, name))
 

@@ -108,11 +108,11 @@ class Catalogue:
 
     def add_database(self, run: sqlite3.Connection, name: str, timestamp: int) -> str:
         """Returns the new ``_rid``. Raises 409."""
-        rid = new_database_rid()
+        rid = new_database_rid(self._store.chance)
         try:
             run.execute(
                 "INSERT INTO databases (id, rid, etag, timestamp) VALUES (?, ?, ?, ?)",
-                (name, rid, new_etag(), timestamp),
+                (name, rid, new_etag(self._store.chance), timestamp),
             )
         except sqlite3.IntegrityError as error:
             raise conflict() from error
@@ -137,11 +137,11 @@ class Catalogue:
         timestamp: int,
     ) -> str:
         """Returns the new ``_rid``. Raises 409."""
-        rid = new_container_rid(database.rid)
+        rid = new_container_rid(database.rid, self._store.chance)
         try:
             number = run.execute(
                 "INSERT INTO containers (database, id, rid, etag, timestamp, properties) VALUES (?, ?, ?, ?, ?, ?)",
-                (database.number, name, rid, new_etag(), timestamp, json.dumps(properties)),
+                (database.number, name, rid, new_etag(self._store.chance), timestamp, json.dumps(properties)),
             ).lastrowid
         except sqlite3.IntegrityError as error:
             raise conflict() from error
@@ -167,7 +167,7 @@ class Catalogue:
         _check(container.etag, if_match)
         run.execute(
             "UPDATE containers SET properties = ?, etag = ?, timestamp = ? WHERE number = ?",
-            (json.dumps(properties), new_etag(), timestamp, container.number),
+            (json.dumps(properties), new_etag(self._store.chance), timestamp, container.number),
         )
 
     def remove_container(self, run: sqlite3.Connection, container: Container, if_match: str | None) -> None:

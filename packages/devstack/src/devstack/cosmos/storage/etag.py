@@ -1,13 +1,19 @@
 """An ETag changes with every write of its resource and is never used twice."""
 
+import random
 import uuid
 
 ANY = "*"
 
 
-def new_etag() -> str:
+def new_etag(chance: random.Random) -> str:
     """Quoted, as HTTP has it and as the service returns it."""
-    return f'"{uuid.uuid4()}"'
+    return f'"{new_id(chance)}"'
+
+
+def new_id(chance: random.Random) -> uuid.UUID:
+    """A version 4 UUID."""
+    return uuid.UUID(int=chance.getrandbits(128), version=4)
 
 
 def matches(condition: str, etag: str) -> bool:

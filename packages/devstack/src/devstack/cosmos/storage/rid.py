@@ -5,16 +5,16 @@ by it that a container was deleted and made again under the same name.
 """
 
 import base64
-import secrets
+import random
 
 
-def new_database_rid() -> str:
-    return _text(secrets.token_bytes(4))
+def new_database_rid(chance: random.Random) -> str:
+    return _text(chance.randbytes(4))
 
 
-def new_container_rid(database_rid: str) -> str:
+def new_container_rid(database_rid: str, chance: random.Random) -> str:
     """Eight bytes; the first bit of the container's own four is set, as the service has it."""
-    own = bytearray(secrets.token_bytes(4))
+    own = bytearray(chance.randbytes(4))
     own[0] |= 0x80
     return _text(_bytes(database_rid) + bytes(own))
 
@@ -35,8 +35,8 @@ def child_number(container_rid: str, rid: str) -> int | None:
     return int.from_bytes(data[8:15], "little")
 
 
-def new_offer_rid() -> str:
-    return _text(secrets.token_bytes(3))
+def new_offer_rid(chance: random.Random) -> str:
+    return _text(chance.randbytes(3))
 
 
 def _text(data: bytes) -> str:

@@ -5,6 +5,7 @@ request atomic to the others.
 """
 
 import contextlib
+import random
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,8 +20,10 @@ _PAGE_CACHE_KIB = 8192
 class Store:
     """The database of one server, open for it alone."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, chance: random.Random | None = None) -> None:
+        """``chance`` draws ETags, resource ids and the order within a transaction; None: the operating system does."""
         self.connection = connection
+        self.chance = chance or random.SystemRandom()
         self.connection.execute("PRAGMA temp_store=MEMORY")
         self.connection.execute(f"PRAGMA cache_size=-{_PAGE_CACHE_KIB}")
 

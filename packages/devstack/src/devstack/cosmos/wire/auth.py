@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import json
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from urllib.parse import parse_qsl, unquote
@@ -34,6 +35,7 @@ class Authorizer:
 
     key: bytes = base64.b64decode(EMULATOR_KEY)
     accept_entra: bool = False
+    clock: Callable[[], float] = time.time
 
     def check(self, request: Request) -> None:
         """Raises 401 and, for a date that is too far off, 403."""
@@ -44,7 +46,7 @@ class Authorizer:
             )
         fields = dict(parse_qsl(unquote(header).replace("+", "%2B"), keep_blank_values=True))
         if fields.get("type") == "aad" and self.accept_entra:
-            _check_entra(fields.get("sig", ""))
+            _check_entra(fields.get("sig", ""), self.clock())
         elif fields.get("type") == "master" and fields.get("ver") == "1.0":
             self._check_master(request, fields.get("sig", ""))
         else:
@@ -60,7 +62,7 @@ class Authorizer:
             for link in _links(request)
         ):
             raise CosmosError(UNAUTHORIZED, _WRONG_KEY)
-        _check_date(date or http_date)
+        _check_date(date or http_date, self.clock())
 
     def _signature(self, request: Request, link: str, date: str, http_date: str) -> bytes:
         text = (
@@ -76,12 +78,12 @@ def _links(request: Request) -> tuple[str, ...]:
     return (target.link, last.lower())
 
 
-def _check_date(text: str) -> None:
+def _check_date(text: str, now: float) -> None:
     try:
         sent = parsedate_to_datetime(text).timestamp()
     except ValueError as error:
         raise CosmosError(UNAUTHORIZED, "The date of the request is missing or not an HTTP date.") from error
-    if abs(time.time() - sent) > SKEW_SECONDS:
+    if abs(now - sent) > SKEW_SECONDS:
         raise CosmosError(
             FORBIDDEN,
             "The authorization token is not valid at the current time. Please create another token and retry"
@@ -89,12 +91,12 @@ def _check_date(text: str) -> None:
         )
 
 
-def _check_entra(token: str) -> None:
+def _check_entra(token: str, now: float) -> None:
     """The form and the lifetime of the token; there is nobody here who could vouch for its signature."""
     try:
         payload = token.split(".")[1]
         claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
-        lives = float(claims["nbf"]) - SKEW_SECONDS <= time.time() < float(claims["exp"])
+        lives = float(claims["nbf"]) - SKEW_SECONDS <= now < float(claims["exp"])
     except (IndexError, KeyError, TypeError, ValueError, binascii.Error) as error:
         raise CosmosError(UNAUTHORIZED, "The Entra token is not of the expected form.") from error
     if not lives:

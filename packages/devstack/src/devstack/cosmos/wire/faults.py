@@ -79,14 +79,18 @@ def lagging(faults: Faults, request: Request) -> Request:
 
 def late(faults: Faults, request: Request) -> float:
     """How many seconds the request is on its way."""
-    fault = faults.take(lambda pending: pending.kind == "late" and pending.meets(request) and pending.hits())
+    fault = faults.take(
+        lambda pending: pending.kind == "late" and pending.meets(request) and faults.hits(pending)
+    )
     return 0.0 if fault is None else fault.seconds
 
 
 def met(faults: Faults, request: Request) -> Fault | None:
     """What happens to the request besides."""
     return faults.take(
-        lambda pending: pending.kind not in ("lag", "late") and pending.meets(request) and pending.hits()
+        lambda pending: (
+            pending.kind not in ("lag", "late") and pending.meets(request) and faults.hits(pending)
+        )
     )
 
 

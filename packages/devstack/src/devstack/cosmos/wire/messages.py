@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from email.utils import formatdate
 
 from devstack.cosmos.protocol.errors import bad_request
 from devstack.cosmos.protocol.json_text import Json, parse_json
@@ -78,6 +79,20 @@ class Answer:
     charge: float = 1.0
     dropped: bool = False
     delay: float = 0.0
+
+    def sent(self, now: float) -> dict[str, str]:
+        """The headers as they are sent at this second."""
+        headers = {
+            **self.headers,
+            "x-ms-request-charge": f"{self.charge:g}",
+            "x-ms-serviceversion": "devstack",
+            "x-ms-gatewayversion": "devstack",
+            "x-ms-schemaversion": "1.18",
+            "x-ms-last-state-change-utc": formatdate(now, usegmt=True),
+        }
+        if self.body is not None:
+            headers["Content-Type"] = "application/json"
+        return headers
 
     @property
     def is_refusal(self) -> bool:

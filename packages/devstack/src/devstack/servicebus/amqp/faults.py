@@ -37,7 +37,7 @@ class Faults(fault_api.Faults[Fault]):
 
     def happens(self, kind: str) -> Fault | None:
         """The fault of that kind that this request meets, counted as having happened."""
-        return self.take(lambda fault: fault.kind == kind and fault.hits())
+        return self.take(lambda fault: fault.kind == kind and self.hits(fault))
 
     def happens_to_send(self, kind: str) -> bool:
         """The same for the kinds that meet sends, one fault a send: the one that was asked for first."""

@@ -1,19 +1,19 @@
-"""Documents that were written past the API: each is delivered, parked or discarded as its kind demands, and once."""
+"""Documents that were written past the service: each is delivered, parked or discarded as its kind wants, and once."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 
-from tests.torture.history import Event, History, Operation
-from tests.torture.violation import Violation
+from cosmos_outbox.testing.judging.history import History, Operation, SeenEvent
+from cosmos_outbox.testing.judging.violation import Violation
 
 
 def unsequenced(history: History, operations: Mapping[str, Operation]) -> Iterator[Violation]:
     """An event without a sequence is delivered once, says that it has none, and has its place by the time."""
     delivered = {event.id: event for event in history.events()}
-    by_contact: defaultdict[str, list[Event]] = defaultdict(list)
+    by_aggregate: defaultdict[str, list[SeenEvent]] = defaultdict(list)
     for each in delivered.values():
-        by_contact[each.contact].append(each)
+        by_aggregate[each.aggregate].append(each)
     for document, written in history.unsequenced.items():
         event = delivered.get(document)
         stored_at = next((record.at for record in written if record.stored), None)
@@ -21,17 +21,17 @@ def unsequenced(history: History, operations: Mapping[str, Operation]) -> Iterat
             if stored_at is not None:
                 yield Violation("lost event", f"{document}, which has no sequence", may_pass=True)
             continue
-        told = (event.contact, event.body.get("id"), event.first.unsequenced, event.sequence)
-        if told != (written[0].contact, document, True, -1):
+        told = (event.aggregate, event.body.get("id"), event.first.unsequenced, event.sequence)
+        if told != (written[0].aggregate, document, True, -1):
             yield Violation("message and body differ", f"{event}, which has no sequence")
-        for other in by_contact[event.contact]:
+        for other in by_aggregate[event.aggregate]:
             operation = operations.get(other.operation)
             if operation and _is_out_of_place(event, other, operation, written[0].at, stored_at):
                 yield Violation("order in time", f"{event}, which has no sequence, and {other}")
 
 
 def _is_out_of_place(
-    event: Event, other: Event, operation: Operation, began: float, stored_at: float | None
+    event: SeenEvent, other: SeenEvent, operation: Operation, began: float, stored_at: float | None
 ) -> bool:
     is_first = event.first.broker_number < other.first.broker_number
     if is_first:
@@ -42,7 +42,7 @@ def _is_out_of_place(
 
 def parking(history: History) -> Iterator[Violation]:
     """Broken documents are parked, once; what is not behind one is not."""
-    parked = Counter(str(item.get("eventId")) for item in history.parked)
+    parked = Counter(item.event for item in history.parked)
     sick = {poison.partition for poison in history.poisons}
     documents = {poison.document for poison in history.poisons}
     for poison in history.poisons:
@@ -54,43 +54,41 @@ def parking(history: History) -> Iterator[Violation]:
         if times > 1 and document in documents:
             yield Violation("parked twice", document)
     for item in history.parked:
-        if item.get("eventId") not in documents and item.get("contactId") not in sick:
-            yield Violation("parked without need", f"{item.get('action')} of contact {item.get('contactId')}")
-        if not item.get("reason"):
-            yield Violation("parked without a reason", str(item.get("eventId")))
+        if item.event not in documents and item.aggregate not in sick:
+            yield Violation("parked without need", f"{item.action} of {item.aggregate}")
+        if not item.reason:
+            yield Violation("parked without a reason", item.event)
     for item in history.still_parked:
-        yield Violation(
-            "still parked", f"event {item.get('eventId')}, after discard and replay", may_pass=True
-        )
+        yield Violation("still parked", f"event {item.event}, after discard and replay", may_pass=True)
     yield from _parked_again(history)
 
 
 def _parked_again(history: History) -> Iterator[Violation]:
-    """Nothing was in its way: all that had been was discarded, and the contact was free."""
+    """Nothing was in its way: all that had been was discarded, and the aggregate was free."""
     broken: defaultdict[str, set[str]] = defaultdict(set)
     for poison in history.poisons:
         broken[poison.partition].add(poison.document)
     last = {poison.partition: poison.at for poison in history.poisons}
     free: dict[str, datetime] = {}
     for each in history.free:
-        if broken[each.contact] <= history.discarded and each.at > last.get(each.contact, each.at):
-            free.setdefault(each.contact, each.time)
+        if broken[each.aggregate] <= history.discarded and each.at > last.get(each.aggregate, each.at):
+            free.setdefault(each.aggregate, each.time)
     for item in history.parked:
-        contact = str(item.get("contactId"))
-        if contact in free and datetime.fromisoformat(item["parkedAt"]) > free[contact]:
-            yield Violation("parked again", f"{item.get('action')} of contact {contact}, which was free")
+        aggregate = item.aggregate or ""
+        if aggregate in free and item.parked_at > free[aggregate]:
+            yield Violation("parked again", f"{item.action} of {aggregate}, which was free")
 
 
-def notices(history: History, told: Sequence[Event]) -> Iterator[Violation]:
-    """Subscribers get one notice for each discarded document of a contact, and none for anything else."""
-    times = Counter(str(notice.body.get("discardedEventId")) for notice in told)
-    parked = {str(item.get("eventId")) for item in history.parked}
+def notices(history: History) -> Iterator[Violation]:
+    """Subscribers get one notice for each discarded document of an aggregate, and none for anything else."""
+    times = {document: len(told) for document, told in history.notices().items()}
+    parked = {item.event for item in history.parked}
     for poison in history.poisons:
-        if poison.contact and poison.document in parked and not times[poison.document]:
+        if poison.aggregate and poison.document in parked and poison.document not in times:
             yield Violation("no notice", f"of {poison.document}, which was discarded", may_pass=True)
-    documents = {poison.document for poison in history.poisons}
+    documents = {poison.document for poison in history.poisons} | history.discarding
     for document, number in times.items():
         if document not in documents:
-            yield Violation("invented notice", f"of {document}: nobody discarded it")
+            yield Violation("invented notice", f"of {document}: nobody asked for that")
         if number > 1:
             yield Violation("two notices", f"of {document}")

@@ -1,7 +1,7 @@
 """A refusal is a statement about what is stored, and it has to be true.
 
-A contact is not found only where it was deleted, and an ETag is refused only where somebody changed the contact. A
-creation with a key is never refused: it gets the first answer, or is told to come again.
+An aggregate is not found only where it was deleted, and an ETag is refused only where somebody changed the aggregate. A
+creation with a key is never refused: it gets the first answer, or is told to come again. Reads are judged elsewhere.
 
 Whether a request took effect before another is not always to be known: the rules speak only where it is.
 """
@@ -9,25 +9,23 @@ Whether a request took effect before another is not always to be known: the rule
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
-from tests.torture.history import Attempt, Operation
-from tests.torture.violation import Violation
+from cosmos_outbox.testing.judging.history import Exchange, Operation
+from cosmos_outbox.testing.judging.violation import Violation
 
 
 def false_refusals(operations: Iterable[Operation]) -> Iterator[Violation]:
     """Requests that were refused although nothing stood against them."""
-    about: defaultdict[str, list[Attempt]] = defaultdict(list)
+    about: defaultdict[str, list[Exchange]] = defaultdict(list)
     for operation in operations:
-        for contact in operation.contacts:
-            about[contact] += operation.attempts
-    for contact, attempts in about.items():
+        for aggregate in operation.aggregates if operation.call != "read" else ():
+            about[aggregate] += operation.attempts
+    for aggregate, attempts in about.items():
         for attempt in attempts:
             status = attempt.answer.status if attempt.answer else None
             if status == 404 and _is_there(attempt, attempts):
-                yield Violation("not found, but there", f"{attempt.cause} about contact {contact}")
+                yield Violation("not found, but there", f"{attempt.cause} about {aggregate}")
             if status == 412 and _is_unchanged(attempt, attempts):
-                yield Violation(
-                    "refused as changed, but unchanged", f"{attempt.cause} about contact {contact}"
-                )
+                yield Violation("refused as changed, but unchanged", f"{attempt.cause} about {aggregate}")
 
 
 _COME_AGAIN = {429, 503}
@@ -42,11 +40,11 @@ def refused_repetitions(operations: Iterable[Operation]) -> Iterator[Violation]:
     for operation in operations:
         if operation.asked.key is None or operation.asked.reuses_key:
             continue
-        deletions = [each for each in about if each.contacts & operation.contacts]
+        deletions = [each for each in about if each.aggregates & operation.aggregates]
         for attempt in operation.attempts:
             status = attempt.answer.status if attempt.answer else None
             is_refused = status is not None and status >= 400 and status not in _COME_AGAIN
-            if is_refused and not (status == 410 and _begun_before(_ended(attempt), deletions)):
+            if is_refused and not (status == 410 and _begun_before(attempt.ended, deletions)):
                 yield Violation("repetition refused", f"{attempt.cause} with a key got {status}")
 
 
@@ -54,16 +52,16 @@ def _begun_before(moment: float, operations: Iterable[Operation]) -> bool:
     return any(each.attempts[0].asked.at < moment for each in operations)
 
 
-def _is_there(asking: Attempt, attempts: Sequence[Attempt]) -> bool:
+def _is_there(asking: Exchange, attempts: Sequence[Exchange]) -> bool:
     """It was created before the request, and nobody else had asked to delete it before the answer."""
     deletions = [each for each in attempts if each.asked.call == "delete" and each is not asking]
     return any(
-        each.asked.call == "create" and each.outcome == "acknowledged" and _ended(each) < asking.asked.at
+        each.asked.call == "create" and each.outcome == "acknowledged" and each.ended < asking.asked.at
         for each in attempts
-    ) and not any(each.asked.at < _ended(asking) for each in deletions)
+    ) and not any(each.asked.at < asking.ended for each in deletions)
 
 
-def _is_unchanged(asking: Attempt, attempts: Sequence[Attempt]) -> bool:
+def _is_unchanged(asking: Exchange, attempts: Sequence[Exchange]) -> bool:
     """Since the change that gave the ETag began, no other was under way; a request without an answer is so for ever."""
     origin = next(
         (
@@ -76,11 +74,7 @@ def _is_unchanged(asking: Attempt, attempts: Sequence[Attempt]) -> bool:
     if origin is None:
         return False
     return not any(
-        each.asked.at < _ended(asking) and _ended(each) > origin.asked.at
+        each.asked.at < asking.ended and each.ended > origin.asked.at
         for each in attempts
         if each.outcome != "refused" and each is not origin
     )
-
-
-def _ended(attempt: Attempt) -> float:
-    return attempt.answer.at if attempt.answer and attempt.outcome != "unknown" else float("inf")

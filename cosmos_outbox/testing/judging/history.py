@@ -1,46 +1,35 @@
-"""The journals of one run, put in order: operations with their attempts, and events with their deliveries.
+"""The records of one run, put in order: operations with their attempts, and events with their deliveries.
 
 This module judges nothing and leaves nothing out.
 """
 
-import hashlib
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
 from typing import Any
 
-from tests.torture.journal import (
+from cosmos_outbox.testing.judging.language import NOTICE
+from cosmos_outbox.testing.judging.records import (
     Answered,
     Attempted,
     Call,
     Completed,
-    Delivered,
+    DiscardAsked,
     Discarded,
-    Found,
+    Ended,
+    FinallyListed,
     Free,
+    HandedOut,
     Outcome,
-    Parked,
     Poisoned,
     Record,
-    Shown,
+    SeenEntry,
+    SeenParked,
     Stolen,
+    Stored,
     Struck,
     Unsequenced,
 )
-
-UPDATED = {
-    "name": "ContactNameUpdatedEvent",
-    "email": "ContactEmailUpdatedEvent",
-    "description": "ContactDescriptionUpdatedEvent",
-    "company": "ContactCompanyUpdatedEvent",
-}
-"""The event of each property that a patch may set, by the names that docs/use/messages.md gives."""
-
-CREATED = "ContactCreatedEvent"
-DELETED = "ContactDeletedEvent"
-NOTICE = "EventDiscarded"
-"""The action of the message in the place of a discarded event."""
 
 
 def cause(operation: str, number: int) -> str:
@@ -48,34 +37,8 @@ def cause(operation: str, number: int) -> str:
     return f"{operation}.{number}"
 
 
-def values(contact: Mapping[str, Any]) -> dict[str, str | None]:
-    """What the clients set in a contact, or in an event that carries one of its properties."""
-    name, company = contact.get("name") or {}, contact.get("company") or {}
-    found = {
-        "name": name.get("firstName"),
-        "email": contact.get("email"),
-        "description": contact.get("description"),
-        "company": company.get("companyName"),
-    }
-    return {key: value for key, value in found.items() if key in contact}
-
-
-def value_of(operation: str, property_name: str) -> str:
-    """What an operation sets a property to: nobody else ever does."""
-    if property_name == "description":
-        return like_a_date(operation)
-    return f"{operation}@example.com" if property_name == "email" else operation
-
-
-def like_a_date(name: str) -> str:
-    """A text of this name's own that the Functions host writes anew before the relay sees it, offset and fraction."""
-    number = int(hashlib.sha256(name.encode()).hexdigest()[:12], 16)
-    at = datetime(2001, 1, 1) + timedelta(seconds=number % 10**9)  # noqa: DTZ001 - only its digits count
-    return f"{at.isoformat()}.{number // 10**9:06}0+02:00"
-
-
 @dataclass(frozen=True)
-class Attempt:
+class Exchange:
     """One request; ``answer`` is None while it is open, or when its client never learnt."""
 
     asked: Attempted
@@ -89,12 +52,17 @@ class Attempt:
     def outcome(self) -> Outcome:
         return self.answer.outcome if self.answer else "unknown"
 
+    @property
+    def ended(self) -> float:
+        """From then on it can change nothing; a request without an answer may do so for ever."""
+        return self.answer.at if self.answer and self.outcome != "unknown" else float("inf")
+
 
 @dataclass(frozen=True)
 class Operation:
     """What a client wanted, once; it may have asked for it several times."""
 
-    attempts: tuple[Attempt, ...]
+    attempts: tuple[Exchange, ...]
 
     @property
     def asked(self) -> Attempted:
@@ -125,29 +93,25 @@ class Operation:
         )
 
     @property
-    def contacts(self) -> set[str]:
-        """The contact that it was about: as it was asked, or as the answers say."""
-        told = {str(answer.body["id"]) for answer in self.acknowledged if answer.body and "id" in answer.body}
-        return told | ({self.asked.contact} if self.asked.contact else set())
+    def aggregates(self) -> set[str]:
+        """The aggregate that it was about: as it was asked, or as the answers say."""
+        told = {answer.aggregate for answer in self.acknowledged if answer.aggregate}
+        return told | ({self.asked.aggregate} if self.asked.aggregate else set())
 
     @property
     def actions(self) -> set[str]:
         """The events that it must cause if it happens at all."""
-        if self.call == "create":
-            return {CREATED}
-        if self.call == "delete":
-            return {DELETED}
-        return {UPDATED[name] for name in self.asked.properties}
+        return set(self.asked.events)
 
 
 @dataclass(frozen=True)
-class Event:
+class SeenEvent:
     """One event, by its id, with all its deliveries in the order they came."""
 
-    deliveries: tuple[Delivered, ...]
+    deliveries: tuple[HandedOut, ...]
 
     @property
-    def first(self) -> Delivered:
+    def first(self) -> HandedOut:
         return self.deliveries[0]
 
     @property
@@ -159,8 +123,8 @@ class Event:
         return self.first.message_id
 
     @property
-    def contact(self) -> str:
-        return self.first.session
+    def aggregate(self) -> str:
+        return self.first.aggregate
 
     @property
     def action(self) -> str:
@@ -180,33 +144,35 @@ class Event:
         return self.cause.rpartition(".")[0]
 
     def __str__(self) -> str:
-        return (
-            f"{self.action} {self.id} (sequence {self.sequence}, by {self.cause}) of contact {self.contact}"
-        )
+        return f"{self.action} {self.id} (sequence {self.sequence}, by {self.cause}) of {self.aggregate}"
 
 
 @dataclass
 class History:
-    """All that is known of a run. Take records in the order in which each journal has them."""
+    """All that is known of a run. Take records in the order in which each writer has them."""
 
     attempts: dict[str, Attempted] = field(default_factory=dict)
     answers: dict[str, Answered] = field(default_factory=dict)
-    deliveries: dict[str, list[Delivered]] = field(default_factory=lambda: defaultdict(list))
+    stored: dict[str, Stored] = field(default_factory=dict)
+    """By event; empty where nobody watches the store."""
+    deliveries: dict[str, list[HandedOut]] = field(default_factory=lambda: defaultdict(list))
     """By message id, the first of them in the order of their first deliveries."""
     completed: dict[int, float] = field(default_factory=dict)
     """When the broker confirmed that a message was done with, by its number."""
     poisons: list[Poisoned] = field(default_factory=list)
     unsequenced: dict[str, list[Unsequenced]] = field(default_factory=lambda: defaultdict(list))
     """By document: what was written down of each."""
+    discarding: set[str] = field(default_factory=set)
     discarded: set[str] = field(default_factory=set)
     free: list[Free] = field(default_factory=list)
     strikes: list[Struck] = field(default_factory=list)
     stolen: list[Stolen] = field(default_factory=list)
-    shown: dict[str, list[Shown]] = field(default_factory=lambda: defaultdict(list))
-    """By contact: the versions of its entry, as the directory's change feed showed them; it may leave some out."""
-    found: list[dict[str, Any]] = field(default_factory=list)
-    parked: list[dict[str, Any]] = field(default_factory=list)
-    still_parked: list[dict[str, Any]] = field(default_factory=list)
+    ended: list[Ended] = field(default_factory=list)
+    shown: dict[str, list[SeenEntry]] = field(default_factory=lambda: defaultdict(list))
+    """By aggregate: the versions of its entry, in their order; some may be missing."""
+    found: list[FinallyListed] = field(default_factory=list)
+    parked: list[SeenParked] = field(default_factory=list)
+    still_parked: list[SeenParked] = field(default_factory=list)
     """What is left after everything was discarded or replayed."""
 
     def add(self, records: Iterable[Record]) -> None:
@@ -220,29 +186,42 @@ class History:
                 self.attempts[cause(record.operation, record.number)] = record
             case Answered():
                 self.answers[cause(record.operation, record.number)] = record
-            case Delivered():
+            case Stored():
+                self.stored[record.event] = record
+            case HandedOut():
                 self.deliveries[record.message_id].append(record)
             case Completed():
                 self.completed[record.broker_number] = record.at
-            case Struck():
-                self.strikes.append(record)
-            case Found():
-                self.found.append(record.body)
-            case Shown():
-                self.shown[record.contact].append(record)
-            case Stolen():
-                self.stolen.append(record)
+            case FinallyListed():
+                self.found.append(record)
+            case SeenEntry():
+                self.shown[record.aggregate].append(record)
+            case Struck() | Stolen() | Ended():
+                self._add_fault(record)
             case _:
                 self._add_past_the_api(record)
 
-    def _add_past_the_api(self, record: Poisoned | Unsequenced | Parked | Discarded | Free) -> None:
+    def _add_fault(self, record: Struck | Stolen | Ended) -> None:
+        match record:
+            case Struck():
+                self.strikes.append(record)
+            case Stolen():
+                self.stolen.append(record)
+            case Ended():
+                self.ended.append(record)
+
+    def _add_past_the_api(
+        self, record: Poisoned | Unsequenced | SeenParked | DiscardAsked | Discarded | Free
+    ) -> None:
         match record:
             case Poisoned():
                 self.poisons.append(record)
             case Unsequenced():
                 self.unsequenced[record.document].append(record)
-            case Parked():
-                self.parked.append(record.body)
+            case SeenParked():
+                self.parked.append(record)
+            case DiscardAsked():
+                self.discarding.add(record.document)
             case Discarded():
                 self.discarded.add(record.document)
             case Free():
@@ -250,11 +229,19 @@ class History:
 
     def operations(self) -> dict[str, Operation]:
         """By name, in the order of their first attempts."""
-        attempts: defaultdict[str, list[Attempt]] = defaultdict(list)
+        attempts: defaultdict[str, list[Exchange]] = defaultdict(list)
         for name, asked in self.attempts.items():
-            attempts[asked.operation].append(Attempt(asked, self.answers.get(name)))
+            attempts[asked.operation].append(Exchange(asked, self.answers.get(name)))
         return {name: Operation(tuple(each)) for name, each in attempts.items()}
 
-    def events(self) -> list[Event]:
-        """In the order of their first deliveries."""
-        return [Event(tuple(deliveries)) for deliveries in self.deliveries.values()]
+    def events(self) -> list[SeenEvent]:
+        """In the order of their first deliveries, notices included."""
+        return [SeenEvent(tuple(deliveries)) for deliveries in self.deliveries.values()]
+
+    def notices(self) -> dict[str, list[SeenEvent]]:
+        """What was told of each discarded document."""
+        told: defaultdict[str, list[SeenEvent]] = defaultdict(list)
+        for event in self.events():
+            if event.action == NOTICE:
+                told[str(event.body.get("discardedEventId"))].append(event)
+        return told

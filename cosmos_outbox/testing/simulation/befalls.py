@@ -1,0 +1,55 @@
+"""What befalls a broker is drawn by the seed, before the run: each seed has its own mix of troubles."""
+
+from dataclasses import dataclass, fields
+from random import Random
+from typing import Self
+
+_LIKELIEST = 0.08
+"""Of one trouble, at one call."""
+
+
+@dataclass(frozen=True)
+class Befalls:
+    """Chances of one call; 0: never."""
+
+    refuse_one: float = 0.0
+    """One event of a send is refused for good, as for a value that Service Bus does not take."""
+    refuse_mix: float = 0.0
+    """A send of several aggregates is refused, and from then on every such send of its publisher."""
+    busy: float = 0.0
+    quota: float = 0.0
+    """The topic is full."""
+    outage: float = 0.0
+    """Nobody reaches the broker for some seconds."""
+    lost_before: float = 0.0
+    """There is no answer, and nothing was done."""
+    lost_after: float = 0.0
+    """There is no answer, and all was done."""
+    cut: float = 0.0
+    """The connection ends: what flew over it was done or not, and a session goes back at once, or with its lock."""
+    lock_lost: float = 0.0
+    """The broker lets a session's lock go before its time."""
+    again: float = 0.0
+    """A message comes again although its completion was answered."""
+    longest_outage_seconds: float = 60.0
+    longest_way_seconds: float = 0.0
+    """From a client to the broker, or back."""
+
+    @classmethod
+    def drawn(cls, random: Random) -> Self:
+        """About half of the troubles, each as often as the seed says."""
+        chances = {
+            each.name: random.uniform(0.0, _LIKELIEST) if random.random() < 1 / 2 else 0.0
+            for each in fields(cls)
+            if not each.name.startswith("longest")
+        }
+        chances["outage"] /= 10  # it is one for all, and lasts
+        return cls(**chances, longest_way_seconds=random.choice([0.01, 0.1, 3.0]))
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether nothing ever befalls the broker."""
+        return self == CALM
+
+
+CALM = Befalls()

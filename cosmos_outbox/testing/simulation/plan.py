@@ -1,0 +1,130 @@
+"""Each seed draws its own mix: which kinds of faults there are at all, how often, page sizes, partitions, skew.
+
+A mix finds what one average never does: where everything fails a little, nothing fails for long. How often a kind
+happens is drawn for that kind alone, so a plan with fewer kinds is the same plan in all else.
+"""
+
+import random
+from dataclasses import dataclass, replace
+
+from cosmos_outbox.testing.simulation.befalls import CALM, Befalls
+from cosmos_outbox.testing.simulation.store import StoreFaults
+
+STORE = (
+    "no_connection",
+    "lost_before",
+    "lost_after",
+    "silent",
+    "throttled",
+    "unavailable",
+    "timed_out",
+    "retry_with",
+    "write_forbidden",
+    "behind",
+    "slow",
+    "lag",
+)
+BUS = (
+    "refuse_one",
+    "refuse_mix",
+    "busy",
+    "quota",
+    "outage",
+    "lost_before",
+    "lost_after",
+    "cut",
+    "lock_lost",
+    "again",
+)
+STRIKES = (
+    "crash",
+    "pause",
+    "deploy",
+    "split",
+    "lost lease",
+    "store away",
+    "bus away",
+    "skew",
+    "floods",
+    "others",
+)
+"""``floods``: many changes of one aggregate at once; ``others``: writers past the service."""
+
+KINDS = frozenset(
+    [*(f"store.{name}" for name in STORE), *(f"bus.{name}" for name in BUS), *STRIKES],
+)
+
+_LIKELIEST = {"slow": 0.03, "lag": 0.6, "silent": 0.004}
+_ANY = 0.02
+"""The largest share of requests that meet a fault of the store; of the kinds above another one."""
+
+
+@dataclass(frozen=True)
+class SimulationPlan:
+    """One run, before it runs. The same plan gives the same run."""
+
+    seed: int
+    faults: frozenset[str]
+    """The kinds that may happen, of ``KINDS``."""
+    aggregates: int = 8
+    """So many are alive at once, at most."""
+    seconds: float = 60.0
+    """When clients and faults end, in virtual time; then everything gets the time to end what it has begun."""
+    shuffled: bool = True
+    """Whether the seed picks among what is ready; else the first goes first."""
+
+    @classmethod
+    def drawn(cls, seed: int, *, shuffled: bool = True) -> "SimulationPlan":
+        """The seed's own."""
+        chance = random.Random(f"{seed}:plan")  # noqa: S311 - no secret
+        share = chance.choice([0.15, 0.4, 0.7])
+        faults = frozenset(kind for kind in sorted(KINDS) if chance.random() < share)
+        plan = cls(seed, faults, aggregates=chance.choice([2, 4, 8, 12]), shuffled=shuffled)
+        return replace(plan, seconds=chance.choice([30.0, 60.0, 90.0]))
+
+    def chance(self, of: str) -> random.Random:
+        """What is drawn for one purpose alone."""
+        return random.Random(f"{self.seed}:{of}")  # noqa: S311 - no secret
+
+    @property
+    def store(self) -> StoreFaults:
+        """What befalls requests to the store."""
+        chance = self.chance("lag seconds")
+        seconds = chance.choice([0.5, 2.0, 10.0])
+        return StoreFaults(
+            **{name: self._share(f"store.{name}", _LIKELIEST.get(name, _ANY)) for name in STORE},
+            lag_seconds=seconds,
+            longest_seconds=chance.choice([1.0, 6.0]),
+        )
+
+    @property
+    def bus(self) -> Befalls:
+        """What befalls the broker."""
+        shares = {name: self._share(f"bus.{name}", 0.006 if name == "outage" else 0.06) for name in BUS}
+        if not any(shares.values()):
+            return CALM
+        return Befalls(**shares, longest_way_seconds=self.chance("ways").choice([0.01, 0.1, 3.0]))
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Of the service, in its environment."""
+        chance = self.chance("settings")
+        return {
+            "RELAY_MAX_ITEMS": chance.choice(["1", "3", "10", "100"]),
+            "RELAY_POLL_DELAY_MS": "2000",
+            "RELAY_SEND_SECONDS": chance.choice(["10", "60"]),
+        }
+
+    @property
+    def partitions(self) -> int:
+        """Physical ones of each container, to begin with."""
+        return self.chance("partitions").choice([1, 1, 2, 3])
+
+    def __str__(self) -> str:
+        return (
+            f"seed {self.seed}: {self.seconds:g} s, {self.aggregates} aggregates, {self.partitions} partition(s), "
+            f"{'shuffled' if self.shuffled else 'first in, first out'}; {', '.join(sorted(self.faults)) or 'no faults'}"
+        )
+
+    def _share(self, kind: str, most: float) -> float:
+        return self.chance(kind).uniform(most / 10, most) if kind in self.faults else 0.0

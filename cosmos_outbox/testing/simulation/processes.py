@@ -1,0 +1,175 @@
+"""The processes of a service, each one an instance: the API, the workers of the relay and of the subscribers.
+
+All of it is the deployed code. A process that crashes or is deployed begins again, as one that knows nothing of before.
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from itertools import count
+from uuid import UUID
+
+from cosmos_outbox.cosmos.store.client import CosmosClient, cosmos_client
+from cosmos_outbox.kernel import clock
+from cosmos_outbox.testing.judging.history import History
+from cosmos_outbox.testing.judging.records import Ended
+from cosmos_outbox.testing.simulation.bus import Bus
+from cosmos_outbox.testing.simulation.bus_client import queues
+from cosmos_outbox.testing.simulation.bus_publisher import BusPublisher
+from cosmos_outbox.testing.simulation.instance import SimulatedInstance
+from cosmos_outbox.testing.simulation.loop import Loop
+from cosmos_outbox.testing.simulation.store import SimulatedStore
+from cosmos_outbox.testing.simulation.trace import RunTrace
+from cosmos_outbox.wiring.clients import Clients
+from cosmos_outbox.wiring.service import Service, Wired
+
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+"""The time of day when a run begins."""
+
+KEY = "C2y6yDjf5/R+ob0N8A7Cgv30VRDJIWEHLM+4QDU5DE2nQ9nDuVTqobD4b8mGGyPMbIZnqyMsEcaGQy67XIw/Jw=="
+"""The well-known key of the emulator."""
+
+_DEPLOYED_WITHIN_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What all processes stand on."""
+
+    loop: Loop
+    trace: RunTrace
+    history: History
+    store: SimulatedStore
+    bus: Bus
+    service: Service
+    settings: dict[str, str]
+    ports: "count[int]" = field(default_factory=lambda: count(10_000))
+
+    def sources(self, chance: random.Random, skew: Callable[[], float], name: str) -> clock.Sources:
+        """A clock, ids and luck of one process. ``skew``: how many seconds its clock is ahead."""
+        loop = self.loop  # whose clock is the monotonic one, as in every process
+        return clock.Sources(
+            now=lambda: EPOCH + timedelta(seconds=loop.time() + skew()),
+            monotonic=loop.time,
+            new_id=lambda: UUID(int=chance.getrandbits(128), version=4),
+            random=chance,
+            machine=lambda: name,
+        )
+
+    def clients(self) -> Clients:
+        """Of one process: its own session, publisher and receivers."""
+
+        def cosmos(connection: object, credential: object) -> CosmosClient:
+            return cosmos_client(connection, credential, session=self.store.session())  # type: ignore[arg-type]  # as given
+
+        return Clients(
+            cosmos=cosmos,
+            publisher=lambda *_: BusPublisher(self.bus),
+            queues=lambda _settings, _resources, subscription: queues(self.bus, subscription),
+        )
+
+    def environment(self) -> dict[str, str]:
+        """The settings of one process. The SDK shares state between clients of one address: each has its own.
+
+        The hosts are the same, as the names of leases begin with the host; the ports are not.
+        """
+        connection = f"AccountEndpoint=https://cosmos.invalid:{next(self.ports)}/;AccountKey={KEY};"
+        bus = "Endpoint=sb://bus.invalid;SharedAccessKeyName=k;SharedAccessKey=k"
+        return {"COSMOS": connection, "SERVICEBUS": bus, **self.settings}
+
+
+Work = Callable[[Wired, asyncio.Event], Awaitable[None]]
+"""What a process does until it is told to stop."""
+
+
+class SimulatedProcess:
+    """One place in a deployment: at any time one instance, or none that lives."""
+
+    def __init__(self, ground: Ground, name: str, work: Work, chance: random.Random) -> None:
+        self.name = name
+        self.skew = 0.0
+        self._ground = ground
+        self._work = work
+        self._chance = chance
+        self._begun = 0
+        self.begin()
+
+    @property
+    def lives(self) -> bool:
+        """Whether it takes requests."""
+        return self.instance.alive and not self._stop.is_set()
+
+    def begin(self) -> None:
+        """Begin as a new process."""
+        self._begun += 1
+        name = f"{self.name}.{self._begun}"
+        ground = self._ground
+        context = ground.loop.outside()
+        chance = random.Random(f"{name}:{self._chance.random()}")  # noqa: S311 - no secret
+        context.run(clock.use, ground.sources(chance, lambda: self.skew, name))
+        self.instance = SimulatedInstance(name, context)
+        self._stop = asyncio.Event()
+        service, environment = ground.service, ground.environment()
+        self.wired = self.instance.within(lambda: service.wire(environment, ground.clients()))
+        ground.trace.note("begins", instance=name)
+        self._running = ground.loop.begin(self.instance, self._run(self.wired, self._stop))
+
+    def crash(self) -> None:
+        """As SIGKILL does."""
+        self._ground.trace.note("crashes", instance=self.instance.name)
+        self._ground.loop.crash(self.instance)
+
+    def pause(self, seconds: float) -> None:
+        """As SIGSTOP does, for so long."""
+        self._ground.trace.note("pauses", detail=f"for {seconds:.1f} s", instance=self.instance.name)
+        self._ground.loop.pause(self.instance, seconds)
+
+    async def deploy(self) -> None:
+        """Ask it to stop, and begin another; one that does not stop in time is killed."""
+        self._ground.trace.note("stops", instance=self.instance.name)
+        stopped = self.instance
+        self._stop.set()
+        await asyncio.wait({self._running}, timeout=_DEPLOYED_WITHIN_SECONDS)
+        if stopped is self.instance:
+            self._ground.loop.crash(stopped)
+            self.begin()
+
+    async def _run(self, wired: Wired, stop: asyncio.Event) -> None:
+        loop, name = self._ground.loop, self.instance.name
+        try:
+            await self._work(wired, stop)
+            if stop.is_set():
+                return
+            why = "it returned"
+        except Exception as error:  # noqa: BLE001 - whatever ends a process
+            why = repr(error)
+        self._ground.trace.note("ends", detail=why, instance=name)
+        self._ground.history.add([Ended(at=loop.time(), instance=name, why=why)])
+
+
+async def serve_requests(wired: Wired, stop: asyncio.Event) -> None:
+    """As a process does that only answers: requests are begun in its instance from outside."""
+    async with wired.resources:
+        await stop.wait()
+
+
+async def relay(wired: Wired, stop: asyncio.Event) -> None:
+    """``cosmos-outbox relay``."""
+    from cosmos_outbox.worker import relay as worker  # noqa: PLC0415 - slow to import
+
+    await worker.run(wired, stop)
+
+
+async def subscribe(wired: Wired, stop: asyncio.Event, *, slots: int) -> None:
+    """``cosmos-outbox subscribe``."""
+    from cosmos_outbox.worker import subscriber as worker  # noqa: PLC0415 - slow to import
+
+    await worker.run(wired, stop, slots=slots)
+
+
+def subscriber(slots: int) -> Work:
+    """``cosmos-outbox subscribe`` with so many slots."""
+    return partial(subscribe, slots=slots)

@@ -1,0 +1,89 @@
+"""The Azure SDKs take time and ids from where the product does: in a simulation from the instance whose code runs.
+
+The SDKs call ``time.time`` and ``uuid.uuid4`` of their modules. Those names are replaced in the modules of the SDKs
+alone, once in a process, by ones that ask :mod:`cosmos_outbox.kernel.clock`: outside a simulation the system's clock.
+"""
+
+import functools
+import importlib
+import pkgutil
+import platform
+import random
+import sys
+import time
+import uuid
+import warnings
+from email.utils import formatdate
+from types import ModuleType
+from typing import Any
+
+from cosmos_outbox.kernel import clock
+
+PACKAGES = ("azure.cosmos", "azure.core.pipeline")
+"""Whose modules ask for the time."""
+
+
+class _InPlaceOf:
+    """A module of the standard library, some of its functions our own."""
+
+    def __init__(self, module: ModuleType, **own: Any) -> None:
+        self._module = module
+        self.__dict__.update(own)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._module, name)
+
+
+def _time() -> float:
+    return clock.utc_now().timestamp()
+
+
+def _http_date(timeval: float | None = None, *, localtime: bool = False, usegmt: bool = False) -> str:
+    return formatdate(_time() if timeval is None else timeval, localtime, usegmt)
+
+
+def _uniform(low: float, high: float) -> float:
+    return clock.randomness().uniform(low, high)
+
+
+def _random() -> float:
+    return clock.randomness().random()
+
+
+def _randint(low: int, high: int) -> int:
+    return clock.randomness().randint(low, high)
+
+
+REPLACED: dict[int, Any] = {
+    id(time): _InPlaceOf(time, time=_time, monotonic=clock.monotonic, perf_counter=clock.monotonic),
+    id(uuid): _InPlaceOf(uuid, uuid4=clock.new_id, uuid1=clock.new_id),
+    id(random): _InPlaceOf(random, random=_random, uniform=_uniform, randint=_randint),
+    id(time.time): _time,
+    id(uuid.uuid4): clock.new_id,
+    id(formatdate): _http_date,
+}
+
+
+@functools.cache
+def install(*packages: str) -> None:
+    """Replace them in all modules of these SDKs, or of PACKAGES: those too that are imported late."""
+    packages = packages or PACKAGES
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # some are there for old programs
+        for package in packages:
+            found = importlib.import_module(package)
+            for module in pkgutil.walk_packages(found.__path__, f"{package}."):
+                _import(module.name)
+    for name, loaded in list(sys.modules.items()):
+        if name.startswith(packages):
+            for attribute, value in list(vars(loaded).items()):
+                if id(value) in REPLACED:
+                    setattr(loaded, attribute, REPLACED[id(value)])
+    platform.platform()  # asks the system, once in a process, for what the SDKs call themselves
+
+
+def _import(name: str) -> None:
+    try:
+        importlib.import_module(name)
+    except ImportError:  # what an extra is needed for, which is not installed: nobody can call it
+        return

@@ -1,0 +1,275 @@
+"""Cosmos DB in memory under the real SDK: only aiohttp's session is another one, so all above it is what is deployed.
+
+A request travels, is carried out, and its answer travels back. What may befall it is drawn for each: it cannot leave,
+it is lost on its way there or back, it is slow, it is throttled or refused, replicas lag. What has left is carried out
+even if whoever sent it is dead by then.
+"""
+
+import asyncio
+import random
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Self, cast
+from urllib.parse import urlsplit
+
+import aiohttp
+from aiohttp.client_reqrep import ConnectionKey
+from azure.core.utils import CaseInsensitiveDict
+
+from cosmos_outbox.testing.simulation.instance import name_of_current
+from cosmos_outbox.testing.simulation.loop import Loop
+from cosmos_outbox.testing.simulation.trace import RunTrace
+
+try:
+    from devstack.cosmos.in_memory import CosmosInMemory, Fault
+except ModuleNotFoundError as error:
+    raise ImportError("the simulation needs devstack: pip install 'cosmos-outbox[testing]'") from error
+
+_SILENCE_SECONDS = 65.0
+"""After so long without an answer the SDK's transport gives up reading."""
+
+_DONE_ALL_THE_SAME = 0.5
+"""Of what is answered with 408."""
+
+_QUICKEST, _SLOWEST = 0.001, 0.015
+"""Of a way to the store or back, where nothing befalls it."""
+
+
+@dataclass(frozen=True)
+class StoreFaults:
+    """How often each befalls a request: a share of all, from 0 to 1."""
+
+    no_connection: float = 0.0
+    lost_before: float = 0.0
+    """The connection ends, and nothing was done."""
+    lost_after: float = 0.0
+    """The connection ends, and all was done."""
+    silent: float = 0.0
+    """No answer comes, and the connection stays; all was done."""
+    throttled: float = 0.0
+    unavailable: float = 0.0
+    timed_out: float = 0.0
+    """408; done or not."""
+    retry_with: float = 0.0
+    """449."""
+    write_forbidden: float = 0.0
+    """403.3: the region takes no writes."""
+    behind: float = 0.0
+    """404/1002."""
+    slow: float = 0.0
+    longest_seconds: float = 6.0
+    """Of a slow way there or back."""
+    lag: float = 0.0
+    """Of reads: the replicas are behind."""
+    lag_seconds: float = 5.0
+
+    def kinds(self) -> list[tuple[str, float]]:
+        """What can happen instead of an answer, with its share; names are those of the fields."""
+        shares = {field.name: float(getattr(self, field.name)) for field in fields(self)}
+        return [(name, share) for name, share in shares.items() if share and name in _INSTEAD]
+
+
+CALM = StoreFaults()
+
+_SERVED = {
+    "throttled": Fault(kind="throttle", retry_after_ms=300),
+    "unavailable": Fault(kind="unavailable"),
+    "retry_with": Fault(kind="retry-with"),
+    "write_forbidden": Fault(kind="write-forbidden"),
+    "behind": Fault(kind="session-not-available"),
+}
+_INSTEAD = {*_SERVED, "no_connection", "lost_before", "lost_after", "silent", "timed_out"}
+
+
+class SimulatedStore:
+    """One account of Cosmos DB, and the network before it."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        account: CosmosInMemory,
+        *,
+        chance: random.Random,
+        trace: RunTrace,
+        faults: StoreFaults = CALM,
+    ) -> None:
+        self.loop = loop
+        self.account = account
+        self.requests = 0
+        self.saw: Callable[[float, SentRequest, StoreResponse], None] | None = None
+        """Is told of each request that was carried out."""
+        self._chance = chance
+        self._trace = trace
+        self._faults = faults
+        self._kinds = faults.kinds()
+        self._away_until = 0.0
+
+    @property
+    def faults(self) -> StoreFaults:
+        """What befalls requests from now on."""
+        return self._faults
+
+    @faults.setter
+    def faults(self, faults: StoreFaults) -> None:
+        self._faults, self._kinds = faults, faults.kinds()
+
+    def session(self) -> aiohttp.ClientSession:
+        """What one process sends its requests with."""
+        return cast(aiohttp.ClientSession, StoreSession(self))
+
+    def go_away(self, seconds: float) -> None:
+        """Nobody can connect for so long."""
+        self._away_until = max(self._away_until, self.loop.time() + seconds)
+        self._trace.note("store away", detail=f"for {seconds:.1f} s")
+
+    def send(self, request: "SentRequest") -> "asyncio.Future[StoreResponse]":
+        """The answer, when it comes."""
+        answer: asyncio.Future[StoreResponse] = self.loop.create_future()
+        who, fate = name_of_current(), self._fate()
+        there, back = self._way(), self._way()
+        if fate == "no_connection":
+            self._later(there, _fail, answer, _no_connection())
+        elif fate == "lost_before":
+            self._trace.note("lost", _short(request.path), f"{request.method} before it arrived")
+            self._later(there, _fail, answer, aiohttp.ServerDisconnectedError())
+        else:
+            self._later(there, self._arrive, who, request, fate, answer, back)
+        return answer
+
+    def _arrive(
+        self, who: str, request: "SentRequest", fate: str | None, answer: "asyncio.Future[Any]", back: float
+    ) -> None:
+        if fate == "timed_out":
+            if self._chance.random() < _DONE_ALL_THE_SAME:
+                self._serve(who, request, fate)
+            self._later(back, _set, answer, _TIMED_OUT)
+            return
+        response = self._serve(who, request, fate)
+        if fate == "lost_after":
+            self._later(back, _fail, answer, aiohttp.ServerDisconnectedError())
+        elif fate == "silent":
+            self._later(_SILENCE_SECONDS, _fail, answer, aiohttp.SocketTimeoutError())
+        else:
+            self._later(back, _set, answer, response)
+
+    def _serve(self, who: str, request: "SentRequest", fate: str | None) -> "StoreResponse":
+        account, faults = self.account, self._faults
+        self.requests += 1
+        account.faults.clear()
+        if fate in _SERVED:
+            account.faults.add(_SERVED[fate])
+        lags = bool(faults.lag) and self._chance.random() < faults.lag
+        if lags:
+            account.faults.add(Fault(kind="lag", seconds=self._chance.uniform(0.0, faults.lag_seconds)))
+        answer, sent = account.serve(request.method, request.path, request.headers, request.body)
+        text = (answer.body or "").encode()
+        told = f"{request.method} {answer.status} {len(text)} {zlib.crc32(text):08x}"
+        befell = f"{fate or ''}{' lag' if lags else ''}"
+        self._trace.note(request.kind, _short(request.path), f"{told} {befell}".rstrip(), instance=who)
+        response = StoreResponse(answer.status, CaseInsensitiveDict(sent), text)
+        if self.saw is not None:
+            self.saw(self.loop.time(), request, response)
+        return response
+
+    def _fate(self) -> str | None:
+        if self.loop.time() < self._away_until:
+            return "no_connection"
+        drawn = self._chance.random() if self._kinds else 1.0
+        for name, share in self._kinds:
+            drawn -= share
+            if drawn < 0:
+                return name
+        return None
+
+    def _way(self) -> float:
+        chance = self._chance
+        if self._faults.slow and chance.random() < self._faults.slow:
+            return chance.uniform(0.0, self._faults.longest_seconds)
+        return chance.uniform(_QUICKEST, _SLOWEST)
+
+    def _later(self, seconds: float, call: Any, *arguments: Any) -> None:
+        self.loop.call_later(seconds, call, *arguments, context=self.loop.outside())
+
+
+@dataclass(frozen=True)
+class SentRequest:
+    """As it leaves the SDK's transport."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def kind(self) -> str:
+        """In a word, for the trace."""
+        if "x-ms-cosmos-is-batch-request" in self.headers:
+            return "batch"
+        return "feed" if "A-IM" in self.headers else "request"
+
+
+@dataclass(frozen=True)
+class StoreResponse:
+    """As far as the SDK's transport reads one of aiohttp's."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    reason: str = ""
+
+    async def read(self) -> bytes:
+        """The body."""
+        return self.body
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+_TIMED_OUT = StoreResponse(
+    408, CaseInsensitiveDict({"Content-Type": "application/json"}), b'{"code":"RequestTimeout"}'
+)
+
+
+class StoreSession:
+    """As far as the SDK's transport uses one of aiohttp's."""
+
+    auto_decompress = False
+
+    def __init__(self, store: SimulatedStore) -> None:
+        self._store = store
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+    async def request(
+        self, method: str, url: str, *, headers: Mapping[str, str], data: Any, **_options: Any
+    ) -> StoreResponse:
+        """Raises what aiohttp raises."""
+        body = data.encode() if isinstance(data, str) else bytes(data or b"")
+        return await self._store.send(
+            SentRequest(method, urlsplit(url).path, CaseInsensitiveDict(headers), body)
+        )
+
+
+def _set(answer: "asyncio.Future[Any]", response: StoreResponse) -> None:
+    if not answer.done():
+        answer.set_result(response)
+
+
+def _fail(answer: "asyncio.Future[Any]", error: Exception) -> None:
+    if not answer.done():
+        answer.set_exception(error)
+
+
+def _no_connection() -> aiohttp.ClientConnectorError:
+    key = ConnectionKey(*("cosmos.invalid", 443, True, True, None, None, None))
+    return aiohttp.ClientConnectorError(key, OSError(111, "Connection refused"))
+
+
+def _short(path: str) -> str:
+    """Without the names of the account's parts that are always the same."""
+    return path.partition("/colls/")[2] or path

@@ -1,0 +1,100 @@
+"""What the judges are told of the store is read from the requests that it carried out: nothing is missed or doubled."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from cosmos_outbox.testing.judging.history import History
+from cosmos_outbox.testing.judging.records import HandedOut, SeenEntry, Stored
+from cosmos_outbox.testing.simulation.bus_queue import Taken
+from cosmos_outbox.testing.simulation.store import SentRequest, StoreResponse
+
+
+class Watcher:
+    """Writes down events as they are committed, and entries as they are written."""
+
+    def __init__(self, history: History, *, feed: str, entries: frozenset[str]) -> None:
+        self._history = history
+        self._feed, self._entries = f"/colls/{feed}/docs", tuple(f"/colls/{each}/docs" for each in entries)
+        self.newest = 0.0
+        """When something was written last."""
+        self._taken = 0
+
+    def saw(self, at: float, request: SentRequest, response: StoreResponse) -> None:
+        """A request was carried out."""
+        if request.method not in ("POST", "PUT") or response.status >= 300 or response.status == 207:
+            return
+        of_feed, of_entries = self._feed in request.path, any(each in request.path for each in self._entries)
+        if not (of_feed or of_entries) or "x-ms-documentdb-isquery" in request.headers:
+            return
+        for document in _written(request):
+            if of_feed and _is_event(document):
+                self.newest = at
+                self._history.add([_stored(at, document)])
+            elif of_entries and document.get("type") == "entry":
+                self.newest = at
+                self._history.add([_shown(at, document)])
+
+    def received(self, taken: list[Taken]) -> None:
+        """What the topic has taken since the last call, as a subscriber would get it who misses nothing."""
+        for each in taken[self._taken :]:
+            self.newest = max(self.newest, each.at)
+            self._history.add([_handed_out(each)])
+        self._taken = len(taken)
+
+
+def _written(request: SentRequest) -> Iterator[Mapping[str, Any]]:
+    body = json.loads(request.body or b"{}")
+    if request.kind != "batch":
+        yield body
+        return
+    for operation in body:
+        if operation.get("operationType") in ("Create", "Upsert", "Replace"):
+            yield operation.get("resourceBody") or {}
+
+
+def _is_event(document: Mapping[str, Any]) -> bool:
+    """One that the service can have written: others write anything."""
+    data = document.get("data")
+    return document.get("type") == "domainEvent" and isinstance(data, dict) and "action" in data
+
+
+def _stored(at: float, document: Mapping[str, Any]) -> Stored:
+    data = document["data"]
+    sequence = data.get("sequence")
+    return Stored(
+        at=at,
+        event=data["id"],
+        aggregate=document["partitionKey"],
+        action=data["action"],
+        sequence=sequence if isinstance(sequence, int) else -1,
+        body=dict(data),
+    )
+
+
+def _shown(at: float, item: Mapping[str, Any]) -> SeenEntry:
+    return SeenEntry(
+        at=at,
+        aggregate=item["id"],
+        sequence=item["lastSequence"],
+        event=item["lastEventId"],
+        applied_at=item["appliedAt"],
+        data=item["data"],
+    )
+
+
+def _handed_out(taken: Taken) -> HandedOut:
+    message = taken.sent.message
+    body = json.loads(message.body)
+    sequence = body.get("sequence")
+    return HandedOut(
+        at=taken.at,
+        broker_number=taken.number,
+        delivery_count=0,
+        lock="",
+        message_id=message.id,
+        aggregate=taken.sent.session,
+        subject=str(body.get("action")),
+        sequence=sequence if isinstance(sequence, int) else -1,
+        body=body,
+    )

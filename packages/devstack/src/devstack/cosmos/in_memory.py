@@ -1,0 +1,82 @@
+"""The same service without a socket, a file or a clock of its own: who asks carries the requests to it.
+
+What it answers depends on the requests, on the clock and on the ``random.Random`` that it is given, and on nothing
+else: the same three give the same ETags, ids, orders and answers. A query that asks for the time is the exception.
+"""
+
+import contextlib
+import random
+from collections.abc import Callable, Iterator, Mapping
+from email.utils import formatdate
+
+from devstack.cosmos.dispatch import Dispatcher
+from devstack.cosmos.resources import partitions
+from devstack.cosmos.resources.service import Options, Service
+from devstack.cosmos.storage import ttl
+from devstack.cosmos.storage.catalogue import Catalogue
+from devstack.cosmos.storage.history import KEPT_SECONDS, History
+from devstack.cosmos.storage.schema import FORMAT
+from devstack.cosmos.storage.store import Store
+from devstack.cosmos.wire.auth import Authorizer
+from devstack.cosmos.wire.faults import Fault, Faults
+from devstack.cosmos.wire.messages import Answer
+from devstack.sqlite_file import in_memory as database_in_memory
+
+__all__ = ["Answer", "CosmosInMemory", "Fault", "in_memory"]
+
+
+class CosmosInMemory:
+    """One account. Made by :func:`in_memory`."""
+
+    def __init__(self, service: Service, faults: Faults) -> None:
+        self._service = service
+        self._dispatcher = Dispatcher(service, Authorizer(clock=service.clock), faults)
+        self.faults = faults
+        """What shall happen to requests: a fault that is added here meets the next one that matches."""
+
+    def serve(
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes
+    ) -> tuple[Answer, dict[str, str]]:
+        """The answer to a request, and its headers as they would be sent. Never raises. ``path`` is encoded.
+
+        ``headers`` must find a name in any case. An answer that is ``dropped`` is one that the client must not get.
+        """
+        answer = self._dispatcher.serve(method, path, headers, body)
+        now = self._service.clock()
+        return answer, {**answer.sent(now), "Date": formatdate(now, usegmt=True)}
+
+    def partitions(self, database: str, container: str) -> list[int]:
+        """The ids of the container's physical partitions. Raises CosmosError."""
+        return [part.id for part in self._service.catalogue.container(database, container).ranges]
+
+    def split(self, database: str, container: str, partition: int) -> None:
+        """Cut a physical partition in two. Raises CosmosError."""
+        found = self._service.catalogue.container(database, container)
+        partitions.split(self._service, found, partition)
+
+    def purge(self) -> None:
+        """Remove the rows of what has expired, which no request sees; replicas that lag may see them a while yet."""
+        history = self._service.history
+        assert history is not None
+        history.forget()
+        for container in list(self._service.catalogue.all_containers()):
+            if container.default_ttl is not None:
+                ttl.purge(self._service.store.connection, container, self._service.now() - KEPT_SECONDS)
+
+
+@contextlib.contextmanager
+def in_memory(
+    *,
+    clock: Callable[[], float],
+    chance: random.Random,
+    endpoint: str = "https://cosmos.invalid/",
+    partitions: int | None = None,
+) -> Iterator[CosmosInMemory]:
+    """An empty account, gone when the block ends. ``clock``: Unix time; ``endpoint``: what clients are told."""
+    with database_in_memory(FORMAT) as connection:
+        store = Store(connection, chance)
+        history = History(connection, clock)
+        service = Service(
+            store, Catalogue(store, history), Options(partitions, faults=True), endpoint, clock, history
+        )
+        yield CosmosInMemory(service, Faults(clock, chance))
