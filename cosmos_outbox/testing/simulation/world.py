@@ -6,7 +6,6 @@ still missing when patience is used up is lost.
 
 import asyncio
 import logging
-import platform
 import random
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -31,7 +30,7 @@ from cosmos_outbox.testing.simulation import sdk_clock
 from cosmos_outbox.testing.simulation.befalls import CALM as CALM_BUS
 from cosmos_outbox.testing.simulation.bus import Bus
 from cosmos_outbox.testing.simulation.loop import Loop, Stuck
-from cosmos_outbox.testing.simulation.operator import PASSING, SimulatedOperator, all_set_aside, reasons
+from cosmos_outbox.testing.simulation.operator import PASSING, SimulatedOperator, list_set_aside, reasons
 from cosmos_outbox.testing.simulation.plan import SimulationPlan
 from cosmos_outbox.testing.simulation.processes import (
     EPOCH,
@@ -337,7 +336,7 @@ class World:
         try:
             self.history.found = [*await self.loop.begin(desk.instance, self.of.listed(desk.wired, now))]
             shown = [*await self.loop.begin(desk.instance, self.of.shown(desk.wired, now))]
-            aside = await self.loop.begin(desk.instance, all_set_aside(desk.wired))
+            aside = await self.loop.begin(desk.instance, list_set_aside(desk.wired))
         except PASSING as error:
             return [Violation("not listed", repr(error), may_pass=True)]
         found = [*self._judge(), *at_rest(self.history.found, shown, reasons(aside), self.of.language)]
@@ -393,13 +392,13 @@ class _quiet_logging:  # noqa: N801 - used as a function is
         self._handler = _ToTrace(trace)
 
     def __enter__(self) -> None:
-        root = logging.getLogger()
+        root = logging.root
         self._before = root.handlers[:], root.level
         root.handlers[:] = [self._handler]
         root.setLevel(logging.WARNING)
 
     def __exit__(self, *_: object) -> None:
-        root = logging.getLogger()
+        root = logging.root
         root.handlers[:], level = self._before
         root.setLevel(level)
 
@@ -408,8 +407,6 @@ def _import_all(of: SimulatedService) -> None:
     """What is imported late in a process is imported before the run: it opens files, and takes time."""
     from cosmos_outbox.servicebus import dead_letters, sessions  # noqa: F401, PLC0415
     from cosmos_outbox.worker import relay, subscriber  # noqa: F401, PLC0415
-
-    platform.platform()  # asks the system once in a process, for the SDK's name of itself
 
 
 __all__ = ["SimulatedRun", "Stuck", "World", "run"]
