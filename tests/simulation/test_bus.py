@@ -6,15 +6,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from random import Random
+from uuid import uuid4
 
 import pytest
 
 from cosmos_outbox.inbox.errors import StoreAway
 from cosmos_outbox.inbox.set_aside import Delivery
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.clock import Sources, using
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.outbox.publisher import Accepted, AggregateEvents, Outcome, Refused, Unknown
-from cosmos_outbox.servicebus import sessions
 from cosmos_outbox.servicebus.dead_letters import Collected
 from cosmos_outbox.servicebus.sessions import Work
 from cosmos_outbox.testing.simulation.befalls import CALM, Befalls
@@ -86,16 +87,6 @@ class World:
             await asyncio.sleep(1)
 
 
-@pytest.fixture(autouse=True)
-def wall(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The subscriber's clock is right."""
-
-    def now() -> datetime:
-        return EPOCH + timedelta(seconds=asyncio.get_running_loop().time())
-
-    monkeypatch.setattr(sessions, "utc_now", now)
-
-
 def run(
     story: Callable[[World], Awaitable[None]],
     seed: int = 0,
@@ -104,16 +95,24 @@ def run(
 ) -> World:
     """``befalls`` None: drawn by the seed."""
     random = Random(seed)
-    loop = Loop(random)
-    trace = RunTrace(loop.time)
-    drawn = Befalls.drawn(random) if befalls is None else befalls
-    bus = Bus(SUBSCRIPTION, random=random, befalls=drawn, rules=rules or Rules(), note=trace.note)
-    world = World(loop, bus, trace, random)
 
-    async def main() -> None:
-        await story(world)
+    def now() -> datetime:
+        return EPOCH + timedelta(seconds=loop.time())
 
-    loop.run(main())
+    def monotonic() -> float:
+        return loop.time()
+
+    with using(Sources(now, monotonic, uuid4, random)):
+        loop = Loop(random)
+        trace = RunTrace(loop.time)
+        drawn = Befalls.drawn(random) if befalls is None else befalls
+        bus = Bus(SUBSCRIPTION, random=random, befalls=drawn, rules=rules or Rules(), note=trace.note)
+        world = World(loop, bus, trace, random)
+
+        async def main() -> None:
+            await story(world)
+
+        loop.run(main())
     trace.end()
     return world
 

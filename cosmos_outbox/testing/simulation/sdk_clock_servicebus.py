@@ -4,7 +4,6 @@ Beside the modules that it shares with them it has two functions ``utc_now`` of 
 asks the type ``datetime`` itself in one place only, for a message with a time to live, of which there is none here.
 """
 
-import platform
 import sys
 
 from azure.servicebus._common import utils as common
@@ -20,7 +19,6 @@ _THEIRS = {id(common.utc_now), id(pyamqp.utc_now)}
 
 def install() -> None:
     """Replace them in all modules of the SDK. Again is as good as once."""
-    platform.platform()  # the SDK tells it the broker: the first time, Python begins a process to learn it
     sdk_clock.install(PACKAGE)
     for name, loaded in list(sys.modules.items()):
         if name.startswith(PACKAGE):
