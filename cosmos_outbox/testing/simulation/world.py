@@ -20,7 +20,7 @@ from azure.cosmos.aio import CosmosClient
 
 from cosmos_outbox.cosmos.store.client import cosmos_client
 from cosmos_outbox.kernel import clock
-from cosmos_outbox.preflight.cosmos_rules import Needed, needed
+from cosmos_outbox.preflight.containers import Needed, needed
 from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.testing.judging.checker import check
 from cosmos_outbox.testing.judging.entries import at_rest
