@@ -1,0 +1,1 @@
+"""What a service promises by its declaration alone, checked under simulated faults: see :mod:`.simulating`."""

@@ -1,0 +1,112 @@
+"""One line of a test runs a whole service under faults, seed after seed, and checks what its declaration promises.
+
+The real code runs: use cases, relay, subscribers and effects, in virtual time, over a Cosmos DB and a Service Bus in
+memory. Each seed draws its own mix of what fails. A seed is the same run again.
+"""
+
+import os
+import shlex
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from cosmos_outbox.kernel import clock
+from cosmos_outbox.testing.deriving.commands import Call, Calls, Commands
+from cosmos_outbox.wiring.service import Service
+
+try:
+    from cosmos_outbox.testing.deriving.service_world import ServiceWorld, subject
+    from cosmos_outbox.testing.judging.violation import Violation
+    from cosmos_outbox.testing.simulation.plan import SimulationPlan
+    from cosmos_outbox.testing.simulation.shrink import shrink
+    from cosmos_outbox.testing.simulation.story import Story, page
+    from cosmos_outbox.testing.simulation.world import SimulatedRun, run
+except ModuleNotFoundError as error:
+    raise ImportError("a simulation needs devstack: pip install 'cosmos-outbox[testing]'") from error
+
+SEEDS, SEED = "SIMULATE_SEEDS", "SIMULATE_SEED"
+_SECONDS, _AGGREGATES = 12.0, 3
+_SHRINKING_RUNS = 12
+
+
+class PromiseBroken(AssertionError):
+    """A seed found what must never be: its text is the story, and how to run it again."""
+
+
+def simulate(
+    service: Service, *commands: Commands[Any] | Call, seeds: int = 20, forms: Path | None = None
+) -> None:
+    """Run the service under simulated faults, seed after seed, while its users do what ``commands`` say.
+
+    Checked are, of what the service declares: what was answered is what was stored; each aggregate's sequences have no
+    gap; each event is published as it was committed, and in order; a projection of the events gives the read model of
+    the state; each effect is asked for; nothing is left over. ``seeds``: how many, unless ``SIMULATE_SEEDS`` says
+    otherwise; ``SIMULATE_SEED=7`` runs that one alone. ``forms``: a folder with documents as earlier releases stored
+    them, each of which must be readable; ``SIMULATE_FORMS=write`` adds those that are new. Raises PromiseBroken.
+
+    Example::
+
+        def test_whatever_fails_no_event_is_lost() -> None:
+            simulate(service, Commands(Booking, create=made, change=[seated]))
+    """
+    given = [each if isinstance(each, Commands) else Calls(each) for each in commands]
+    for seed in _seeds(seeds):
+        plan = replace(SimulationPlan.drawn(seed), seconds=_SECONDS)
+        plan = replace(plan, aggregates=min(plan.aggregates, _AGGREGATES))
+        result = _run(plan, service, given)
+        if result.violations:
+            raise PromiseBroken(_story(result, service, given))
+
+
+def _seeds(wanted: int) -> range:
+    if (one := os.environ.get(SEED)) is not None:
+        return range(int(one), int(one) + 1)
+    return range(1, 1 + int(os.environ.get(SEEDS, wanted)))
+
+
+def _run(plan: SimulationPlan, service: Service, commands: list[Commands[Any] | Calls]) -> SimulatedRun:
+    with _ids_by_luck():
+        return run(plan, subject(service, commands), ServiceWorld)
+
+
+def _story(found: SimulatedRun, service: Service, commands: list[Commands[Any] | Calls]) -> str:
+    """The first violation, as short as it gets in a few runs, and what else there was."""
+    first = found.violations[0]
+    runs: dict[SimulationPlan, SimulatedRun] = {}
+
+    def again(plan: SimulationPlan) -> Violation | None:
+        runs[plan] = _run(plan, service, commands)
+        return next((each for each in runs[plan].violations if each.rule == first.rule), None)
+
+    short = shrink(found.plan, again, most_runs=_SHRINKING_RUNS)
+    if short is None:
+        return f"seed {found.plan.seed}: {first}\nand not again: something in the service is not drawn from its seed"
+    told = runs[short.plan]
+    test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
+    command = f"{SEED}={found.plan.seed} python -m pytest {shlex.quote(test)}"
+    story = Story(short.violation, found.plan.seed, command, str(short.plan), told.trace.steps, short.confirmed)
+    others = [f"and: {each}" for each in found.violations[1:]]
+    return "\n".join([f"seed {found.plan.seed}: {first}", *others, "", page(story)])
+
+
+@contextmanager
+def _ids_by_luck() -> Iterator[None]:
+    """``uuid4`` of the user's own code draws from the seed too."""
+
+    class Drawn:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(os, name)
+
+        @staticmethod
+        def urandom(size: int) -> bytes:
+            return clock.randomness().randbytes(size)
+
+    before = uuid.os  # type: ignore[attr-defined]  # the module that uuid4 takes its bytes from
+    uuid.os = Drawn()  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        uuid.os = before  # type: ignore[attr-defined]
