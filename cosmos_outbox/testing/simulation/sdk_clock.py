@@ -4,12 +4,15 @@ The SDKs call ``time.time`` and ``uuid.uuid4`` of their modules. Those names are
 alone, once in a process, by ones that ask :mod:`cosmos_outbox.kernel.clock`: outside a simulation the system's clock.
 """
 
+import functools
 import importlib
 import pkgutil
+import platform
 import random
 import sys
 import time
 import uuid
+import warnings
 from email.utils import formatdate
 from types import ModuleType
 from typing import Any
@@ -57,18 +60,21 @@ REPLACED: dict[int, Any] = {
 }
 
 
+@functools.cache
 def install() -> None:
-    """Replace them in all modules of the SDKs. Again is as good as once."""
-    for package in PACKAGES:
-        found = importlib.import_module(package)
-        for module in pkgutil.walk_packages(found.__path__, f"{package}."):
-            if ".aio" in module.name or not module.name.rpartition(".")[2].startswith("_test"):
+    """Replace them in all modules of the SDKs, those too that are imported late."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # some are there for old programs
+        for package in PACKAGES:
+            found = importlib.import_module(package)
+            for module in pkgutil.walk_packages(found.__path__, f"{package}."):
                 _import(module.name)
     for name, loaded in list(sys.modules.items()):
         if name.startswith(PACKAGES):
             for attribute, value in list(vars(loaded).items()):
                 if id(value) in REPLACED:
                     setattr(loaded, attribute, REPLACED[id(value)])
+    platform.platform()  # asks the system, once in a process, for what the SDKs call themselves
 
 
 def _import(name: str) -> None:

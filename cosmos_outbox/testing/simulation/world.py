@@ -6,7 +6,6 @@ still missing when patience is used up is lost.
 
 import asyncio
 import logging
-import platform
 import random
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -426,8 +425,6 @@ def _import_all(of: Subject) -> None:
     """What is imported late in a process is imported before the run: it opens files, and takes time."""
     from cosmos_outbox.servicebus import dead_letters, sessions  # noqa: F401, PLC0415
     from cosmos_outbox.worker import relay, subscriber  # noqa: F401, PLC0415
-
-    platform.platform()  # asks the system once in a process, for the SDK's name of itself
 
 
 __all__ = ["SimulatedRun", "Stuck", "World", "run"]

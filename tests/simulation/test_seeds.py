@@ -1,0 +1,93 @@
+"""Seeds of the contact service: one story whatever the process, none of it real, and a planted bug is seen."""
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from cosmos_outbox.testing.simulation.plan import KINDS, STORE, SimulationPlan
+from cosmos_outbox.testing.simulation.store import StoreFaults
+from cosmos_outbox.testing.simulation.world import run
+from tests.simulation.contacts import CONTACTS
+from tests.support.paths import ROOT
+from tests.torture.planted import copy_tracked, plant
+from tests.torture.planted_bugs import PLANTED
+
+SERVICE = "tests.simulation.contacts:CONTACTS"
+SEED = 5
+"""With crashes, outages of both servers, lost answers and leases, and still quick."""
+
+CALM = SimulationPlan(seed=1, faults=frozenset(), aggregates=2, seconds=20.0)
+
+
+def _simulate(
+    *arguments: str, folder: str | None = None, hash_seed: str = "0"
+) -> subprocess.CompletedProcess[str]:
+    where = folder or str(ROOT)
+    paths = os.pathsep.join([where, os.path.join(where, "packages", "devstack", "src")])  # noqa: PTH118 - a text
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": paths}
+    command = [sys.executable, "-W", "error", "-m", "cosmos_outbox.testing.simulation", SERVICE, *arguments]
+    return subprocess.run(
+        command, cwd=where, env=environment, capture_output=True, text=True, check=False, timeout=100
+    )
+
+
+def test_a_seed_is_one_story_in_every_process() -> None:
+    one, other = (_simulate("--seed", str(SEED), "--trace", "-", hash_seed=each) for each in ("11", "22"))
+    assert one.returncode == 0, one.stdout[-2000:] + one.stderr
+    assert one.stdout == other.stdout
+    assert len(one.stdout.splitlines()) > 1000
+
+
+def test_a_seed_is_the_same_story_whatever_ran_before_it() -> None:
+    first = run(CALM, CONTACTS)
+    run(replace(CALM, seed=2), CONTACTS)
+    again = run(CALM, CONTACTS)
+    assert [str(each) for each in first.trace] == [str(each) for each in again.trace]
+    assert first.violations == []
+    assert len(first.history.stored) > 10
+    assert first.history.stored.keys() == first.history.deliveries.keys()
+
+
+def test_first_in_first_out_is_another_story_and_a_good_one() -> None:
+    told = run(replace(CALM, shuffled=False), CONTACTS)
+    assert told.violations == []
+    assert told.trace.digest() != run(CALM, CONTACTS).trace.digest()
+
+
+def test_each_seed_draws_its_own_mix() -> None:
+    plans = [SimulationPlan.drawn(seed) for seed in range(200)]
+    assert SimulationPlan.drawn(7) == plans[7]
+    assert set().union(*(plan.faults for plan in plans)) == KINDS
+    assert len({plan.faults for plan in plans}) > 150
+    assert {plan.partitions for plan in plans} == {1, 2, 3}
+    assert set(StoreFaults.__dataclass_fields__) == {*STORE, "longest_seconds", "lag_seconds"}
+
+
+def test_a_plan_with_fewer_kinds_is_the_same_in_all_else() -> None:
+    whole = SimulationPlan(seed=3, faults=KINDS)
+    less = replace(whole, faults=KINDS - {"store.throttled", "crash"})
+    assert replace(whole.store, throttled=0.0) == less.store
+    assert (whole.bus, whole.settings, whole.partitions) == (less.bus, less.settings, less.partitions)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize(
+    "name",
+    [
+        "undelivered-page-counts-as-done",
+        "feed-order-instead-of-sequence",
+        "repetition-makes-a-second-contact",
+    ],
+)
+def test_a_planted_bug_is_seen(name: str, tmp_path: str) -> None:
+    from pathlib import Path  # noqa: PLC0415
+
+    bug = next(each for each in PLANTED if each.name == name)
+    copy_tracked(Path(tmp_path))
+    plant(bug, Path(tmp_path))
+    told = _simulate("--seeds", "8", "--jobs", "1", folder=str(tmp_path))
+    assert told.returncode == 1, told.stdout + told.stderr
+    assert any(f"    {rule}: " in told.stdout for rule in bug.rules), told.stdout
