@@ -18,7 +18,9 @@ from cosmos_outbox.testing.deriving.commands import Call, Calls, Commands
 from cosmos_outbox.wiring.service import Service
 
 try:
-    from cosmos_outbox.testing.deriving.service_world import ServiceWorld, subject
+    from cosmos_outbox.testing.deriving.forms import unread as forms_unread
+    from cosmos_outbox.testing.deriving.forms import write
+    from cosmos_outbox.testing.deriving.service_world import DerivedSubject, ServiceWorld, subject
     from cosmos_outbox.testing.judging.violation import Violation
     from cosmos_outbox.testing.simulation.plan import SimulationPlan
     from cosmos_outbox.testing.simulation.shrink import shrink
@@ -27,8 +29,8 @@ try:
 except ModuleNotFoundError as error:
     raise ImportError("a simulation needs devstack: pip install 'cosmos-outbox[testing]'") from error
 
-SEEDS, SEED = "SIMULATE_SEEDS", "SIMULATE_SEED"
-_SECONDS, _AGGREGATES = 12.0, 3
+SEEDS, SEED, FORMS = "SIMULATE_SEEDS", "SIMULATE_SEED", "SIMULATE_FORMS"
+_SECONDS, _AGGREGATES = 8.0, 3
 _SHRINKING_RUNS = 12
 
 
@@ -52,13 +54,18 @@ def simulate(
         def test_whatever_fails_no_event_is_lost() -> None:
             simulate(service, Commands(Booking, create=made, change=[seated]))
     """
+    if forms is not None and os.environ.get(FORMS) != "write" and (unread := forms_unread(forms, service)):
+        raise PromiseBroken("\n".join(map(str, unread)))
     given = [each if isinstance(each, Commands) else Calls(each) for each in commands]
     for seed in _seeds(seeds):
         plan = replace(SimulationPlan.drawn(seed), seconds=_SECONDS)
         plan = replace(plan, aggregates=min(plan.aggregates, _AGGREGATES))
-        result = _run(plan, service, given)
+        made = subject(service, given)
+        result = _run(plan, made)
         if result.violations:
             raise PromiseBroken(_story(result, service, given))
+        if forms is not None and os.environ.get(FORMS) == "write":
+            write(forms, made.forms)
 
 
 def _seeds(wanted: int) -> range:
@@ -67,9 +74,9 @@ def _seeds(wanted: int) -> range:
     return range(1, 1 + int(os.environ.get(SEEDS, wanted)))
 
 
-def _run(plan: SimulationPlan, service: Service, commands: list[Commands[Any] | Calls]) -> SimulatedRun:
+def _run(plan: SimulationPlan, of: DerivedSubject) -> SimulatedRun:
     with _ids_by_luck():
-        return run(plan, subject(service, commands), ServiceWorld)
+        return run(plan, of, ServiceWorld)
 
 
 def _story(found: SimulatedRun, service: Service, commands: list[Commands[Any] | Calls]) -> str:
@@ -78,7 +85,7 @@ def _story(found: SimulatedRun, service: Service, commands: list[Commands[Any] |
     runs: dict[SimulationPlan, SimulatedRun] = {}
 
     def again(plan: SimulationPlan) -> Violation | None:
-        runs[plan] = _run(plan, service, commands)
+        runs[plan] = _run(plan, subject(service, commands))
         return next((each for each in runs[plan].violations if each.rule == first.rule), None)
 
     short = shrink(found.plan, again, most_runs=_SHRINKING_RUNS)

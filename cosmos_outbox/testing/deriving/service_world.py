@@ -13,6 +13,7 @@ from cosmos_outbox.inbox.effects import Effect
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.testing.deriving.commands import Calls, Commands
+from cosmos_outbox.testing.deriving.forms import Form
 from cosmos_outbox.testing.deriving.found import (
     Aggregate,
     Document,
@@ -58,11 +59,19 @@ class DerivedSubject:
     asked: Mapping[str, Asked]
     read_models: Sequence[str] = ()
     errors: Mapping[type[Exception], int] = field(default_factory=dict)
+    forms: list[Form] = field(default_factory=list)
+    """What was stored in the end."""
 
     @property
     def act(self) -> Callable[[SimulatedClient], Awaitable[None]]:
         """One thing that a client wants."""
         return self._act
+
+    @property
+    def known(self) -> set[str]:
+        """The types of documents that last: what the outbox keeps for itself is not among them."""
+        own = self.service.own.aggregates if self.service.own else ()
+        return {EVENT_TYPE, *(each.aggregate_type for each in self.service.aggregates), *own}
 
     async def _act(self, client: SimulatedClient) -> None:
         await client.chance.choice(self.commands).act(client)
@@ -83,7 +92,7 @@ def subject(service: Service, commands: Sequence[Commands[Any] | Calls]) -> Deri
 
 
 class ServiceWorld(World):
-    """Its deployment is the smallest in which every process has another one beside it."""
+    """A small deployment, since what befalls many processes of a kind is the library's to bear."""
 
     quiet_seconds = QUIET_SECONDS
 
@@ -91,7 +100,14 @@ class ServiceWorld(World):
         super().__init__(*arguments)
         assert isinstance(self.of, DerivedSubject), "made by subject()"
         self._of = self.of
-        self.size = Size(subscribers=2 if self.of.service.subscribers else 0, clients=2)
+        self.size = Size(
+            relays=1,
+            subscribers=1 if self.of.service.subscribers else 0,
+            clients=2,
+            idle_seconds=2.0,
+            operator_seconds=(1.0, 6.0),
+            strike_seconds=(2.0, 4.0, 8.0),
+        )
         self._watcher = self._changes = Changes(self)
 
     async def _look(self) -> list[Violation]:
@@ -123,6 +139,7 @@ class ServiceWorld(World):
         """All that is there now."""
         service, settings = self._of.service, self._settings
         stored = await self.documents(settings.cosmos_container)
+        forms = [Form("COSMOS_CONTAINER", dict(each)) for each in stored if each.get("type") in self._of.known]
         found = Found(
             told=[*self._told()],
             changes=self._changes.changes,
@@ -139,7 +156,9 @@ class ServiceWorld(World):
         for each in service.subscribers:
             if isinstance(each, ReadModelOf):
                 entries = await self.documents(settings.name(each.container))
+                forms += [Form(each.container.setting, dict(entry)) for entry in entries]
                 found.read_models.append(read_model(each, stored, entries))
+        self._of.forms[:] = forms
         return found
 
     def _kinds(self) -> Iterator[SourceDocuments]:

@@ -107,6 +107,12 @@ class Size:
     subscribers: int = 2
     clients: int = 3
     slots: int = 3
+    idle_seconds: float = 5.0
+    """Of a client at most, before it asks again."""
+    operator_seconds: tuple[float, float] = (5.0, 30.0)
+    """Between two looks."""
+    strike_seconds: tuple[float, ...] = (10.0, 30.0, 60.0)
+    """Between two strikes of a kind, on average: one of these, and never more than the last."""
 
 
 class World:
@@ -224,11 +230,11 @@ class World:
         while not self._stopping:
             await self.of.act(client)
             busy = "floods" in self.plan.faults
-            await asyncio.sleep(client.chance.uniform(0.0, 1.0 if busy else 5.0))
+            await asyncio.sleep(client.chance.uniform(0.0, 1.0 if busy else self.size.idle_seconds))
 
     async def _operate(self) -> None:
         while not self._stopping:
-            await asyncio.sleep(self._chance.uniform(5.0, 30.0))
+            await asyncio.sleep(self._chance.uniform(*self.size.operator_seconds))
             if not self._stopping:
                 await self._settle()
 
@@ -242,9 +248,10 @@ class World:
         if strike is None:
             return
         chance = self.plan.chance(f"strike {kind}")
-        mean = chance.choice([10.0, 30.0, 60.0])
+        means = self.size.strike_seconds
+        mean = chance.choice(means)
         while not self._stopping:
-            await asyncio.sleep(min(chance.expovariate(1 / mean), 60.0))
+            await asyncio.sleep(min(chance.expovariate(1 / mean), means[-1]))
             if not self._stopping:
                 await strike(self, chance)
                 self.history.add([Struck(at=self.loop.time(), fault=kind, target="", seconds=0.0, done=True)])
