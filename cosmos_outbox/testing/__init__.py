@@ -12,8 +12,8 @@
 ``Commands``              what its users do meanwhile
 ========================  ===========================================================================================
 
-``LocalAzure``, ``Program``, ``eventually`` and ``simulate`` need ``pip install 'cosmos-outbox[testing]'``; nothing deployed imports
-this package.
+``LocalAzure``, ``Program``, ``eventually`` and ``simulate`` need ``pip install 'cosmos-outbox[testing]'``; nothing
+deployed imports this package.
 """
 
 import importlib

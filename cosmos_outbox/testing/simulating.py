@@ -58,8 +58,7 @@ def simulate(
         raise PromiseBroken("\n".join(map(str, unread)))
     given = [each if isinstance(each, Commands) else Calls(each) for each in commands]
     for seed in _seeds(seeds):
-        plan = replace(SimulationPlan.drawn(seed), seconds=_SECONDS)
-        plan = replace(plan, aggregates=min(plan.aggregates, _AGGREGATES))
+        plan = _plan(seed)
         made = subject(service, given)
         result = _run(plan, made)
         if result.violations:
@@ -72,6 +71,12 @@ def _seeds(wanted: int) -> range:
     if (one := os.environ.get(SEED)) is not None:
         return range(int(one), int(one) + 1)
     return range(1, 1 + int(os.environ.get(SEEDS, wanted)))
+
+
+def _plan(seed: int) -> SimulationPlan:
+    drawn = SimulationPlan.drawn(seed)
+    aggregates = min(drawn.aggregates, _AGGREGATES)
+    return replace(drawn, seconds=_SECONDS, aggregates=aggregates, faults=drawn.faults - {"others"})
 
 
 def _run(plan: SimulationPlan, of: DerivedSubject) -> SimulatedRun:
@@ -94,7 +99,9 @@ def _story(found: SimulatedRun, service: Service, commands: list[Commands[Any] |
     told = runs[short.plan]
     test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
     command = f"{SEED}={found.plan.seed} python -m pytest {shlex.quote(test)}"
-    story = Story(short.violation, found.plan.seed, command, str(short.plan), told.trace.steps, short.confirmed)
+    story = Story(
+        short.violation, found.plan.seed, command, str(short.plan), told.trace.steps, short.confirmed
+    )
     others = [f"and: {each}" for each in found.violations[1:]]
     return "\n".join([f"seed {found.plan.seed}: {first}", *others, "", page(story)])
 

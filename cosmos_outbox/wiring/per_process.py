@@ -58,7 +58,8 @@ class OnePerProcess(Generic[W]):
         if self._made is None or self._made[1] is not loop:
             tag_log_lines()
             service = self._make()
-            gc.freeze()  # what is loaded stays: no collection need look at it again
+            if gc.isenabled():
+                gc.freeze()  # what is loaded stays: no collection need look at it again
             self._made = service, loop
             self._closing = loop.create_task(_close_when_the_loop_ends(service.resources))
         return self._made[0]

@@ -1,6 +1,7 @@
 """One suite over every adapter of a port: the in-memory fakes, and the real adapters against devstack."""
 
-from collections.abc import AsyncIterator, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Protocol
 
 import pytest
@@ -23,6 +24,7 @@ from cosmos_outbox.servicebus.publisher import ServiceBusPublisher
 from cosmos_outbox.testing.documents import MemoryContainer
 from cosmos_outbox.testing.simulation.bus_publisher import BusPublisher
 from devstack.testing import Service
+from tests.contract.in_memory import MemoryLoop, ServiceInMemory, loop_factories, servicebus_in_memory
 from tests.support.azure import (
     CLAIMS,
     CONTACTS,
@@ -151,11 +153,29 @@ class ServiceBusBroker:
         return ids
 
 
+def pytest_asyncio_loop_factories(
+    config: pytest.Config, item: pytest.Item
+) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """See :mod:`tests.contract.in_memory`."""
+    return loop_factories(item)
+
+
 @pytest.fixture
-async def servicebus_broker(servicebus_server: Service) -> AsyncIterator[ServiceBusBroker]:
-    topic = Topic(servicebus_server)
+async def a_servicebus(request: pytest.FixtureRequest) -> AsyncIterator[Service | ServiceInMemory]:
+    """The one that all tests share, or one in memory, as the test's loop has it."""
+    loop = asyncio.get_running_loop()
+    if isinstance(loop, MemoryLoop):
+        async with servicebus_in_memory(loop) as service:
+            yield service
+    else:
+        yield request.getfixturevalue("servicebus_server")
+
+
+@pytest.fixture
+async def servicebus_broker(a_servicebus: Service) -> AsyncIterator[ServiceBusBroker]:
+    topic = Topic(a_servicebus)
     await topic.create()
-    async with ServiceBusClient.from_connection_string(servicebus_connection(servicebus_server)) as client:
+    async with ServiceBusClient.from_connection_string(servicebus_connection(a_servicebus)) as client:
         publisher = ServiceBusPublisher(
             client, topic.name, service=CloudEvents("/test"), partitioned=False, senders=6
         )

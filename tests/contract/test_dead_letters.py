@@ -20,14 +20,16 @@ from devstack.administration import administration_client
 from devstack.testing import Service, eventually
 from tests.support.azure import Topic
 
+pytestmark = pytest.mark.in_memory_too
+
 SUBSCRIPTION = "directory"
 
 
 @pytest.fixture
-async def queue(servicebus_server: Service) -> AsyncIterator[DeadLetters]:
-    topic = Topic(servicebus_server)
+async def queue(a_servicebus: Service) -> AsyncIterator[DeadLetters]:
+    topic = Topic(a_servicebus)
     await topic.create()
-    async with administration_client(servicebus_server.admin_connection_string) as admin:
+    async with administration_client(a_servicebus.admin_connection_string) as admin:
         await admin.create_subscription(
             topic.name,
             SUBSCRIPTION,
@@ -35,7 +37,7 @@ async def queue(servicebus_server: Service) -> AsyncIterator[DeadLetters]:
             max_delivery_count=1,
             lock_duration=timedelta(seconds=5),
         )
-    async with ServiceBusClient.from_connection_string(servicebus_server.connection_string) as client:
+    async with ServiceBusClient.from_connection_string(a_servicebus.connection_string) as client:
         yield DeadLetters(client, topic.name, SUBSCRIPTION)
     await topic.delete()
 
@@ -103,7 +105,7 @@ async def test_a_dead_letter_stays_until_its_record_is_stored(queue: DeadLetters
     assert len(kept) == 1
 
 
-async def test_a_broker_that_is_away_is_the_inboxs_error(servicebus_server: Service) -> None:
+async def test_a_broker_that_is_away_is_the_inboxs_error(a_servicebus: Service) -> None:
     text = "Endpoint=sb://127.0.0.1:1;SharedAccessKeyName=k;SharedAccessKey=v;UseDevelopmentEmulator=true;"
     async with ServiceBusClient.from_connection_string(text, retry_total=0) as client:
         with pytest.raises(StoreAway, match="dead letters cannot be read"):
@@ -111,6 +113,7 @@ async def test_a_broker_that_is_away_is_the_inboxs_error(servicebus_server: Serv
                 await DeadLetters(client, "t", "s").collect(_nothing, seconds=20)
 
 
+@pytest.mark.needs_a_socket("that is listened at, and says nothing")
 @pytest.mark.filterwarnings("ignore:.*StreamWriter:pytest.PytestUnraisableExceptionWarning")
 async def test_of_a_broker_that_does_not_answer_in_time_nothing_is_known() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:

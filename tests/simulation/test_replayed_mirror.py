@@ -57,6 +57,13 @@ def test_partitions_are_kept_apart_and_reads_are_no_commits() -> None:
         ("POST", DOCS, PARTITION, {"id": "a"}),
         ("POST", DOCS, {"x-ms-documentdb-partitionkey": '["q"]'}, {"id": "a"}),
         ("POST", DOCS, {**PARTITION, "x-ms-documentdb-isquery": "true"}, {"query": "SELECT * FROM c"}),
+        (
+            "POST",
+            DOCS,
+            {**PARTITION, "x-ms-cosmos-is-query-plan-request": "True"},
+            {"query": "SELECT * FROM c"},
+        ),
+        ("GET", DOCS, {**PARTITION, "A-IM": "Incremental Feed"}, None),
         ("GET", f"{DOCS}/a", PARTITION, None),
         ("POST", "/dbs/d/colls", {}, {"id": "parked"}),
     )

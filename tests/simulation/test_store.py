@@ -166,6 +166,7 @@ def test_a_replica_that_lags_is_read_but_never_behind_a_token() -> None:
         await asyncio.sleep(60)
         token = (await _write(container, "1")).get_response_headers()["x-ms-session-token"]
         stranger = ground.clients().cosmos(_connection(ground), None)
+        await stranger.__aenter__()  # only then does the SDK send tokens
         theirs = stranger.get_database_client("shop").get_container_client("things")
         ground.store.faults = StoreFaults(lag=1.0, lag_seconds=30.0)
         await asyncio.sleep(1)

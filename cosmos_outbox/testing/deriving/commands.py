@@ -50,7 +50,11 @@ class Commands(Generic[A]):
     async def act(self, client: SimulatedClient) -> None:
         """One thing that a client wants."""
         known = sorted(each for each in client.etags if each.startswith(self._prefix))
-        if not known or (len(known) < client.aggregates and client.chance.random() < NEW_SHARE) or not self.change:
+        if (
+            not known
+            or (len(known) < client.aggregates and client.chance.random() < NEW_SHARE)
+            or not self.change
+        ):
             answer = await client.ask(self._creation(client))
             if answer.aggregate is not None:
                 client.etags[self._prefix + answer.aggregate] = None

@@ -65,7 +65,9 @@ def unread(folder: Path, service: Service) -> list[Violation]:
         told = f"{folder} has none: run the test once with SIMULATE_FORMS=write, and commit the folder"
         return [Violation(RULE, told)]
     reader = _Reader(service, [*files.values()])
-    return [Violation(RULE, f"{name}: {each}") for name, form in files.items() for each in reader.troubles(form)]
+    return [
+        Violation(RULE, f"{name}: {each}") for name, form in files.items() for each in reader.troubles(form)
+    ]
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,11 @@ class _Reader:
         """What a read model shows of a stored aggregate; None: it is none of its aggregates, or is deleted."""
         kind = of.documents or SourceDocuments.of_library(of.aggregate_type)
         name = at(form.document, kind.id)
-        if not isinstance(name, str) or not kind.is_of(form.document, name) or at(form.document, kind.deleted):
+        if (
+            not isinstance(name, str)
+            or not kind.is_of(form.document, name)
+            or at(form.document, kind.deleted)
+        ):
             return None
         return of.state_of(form.document["data"] if of.documents is None else form.document)
 

@@ -73,7 +73,9 @@ def _published(found: Found, events: Mapping[AggregateKey, list[StoredEvent]]) -
                 yield Violation("message differs", f"{event.action} {event.sequence} of {key}")
         if not missing and all(event.sequence for event in each):
             ids = {event.id: event.sequence for event in each}
-            first = [ids[each] for each in dict.fromkeys(message.id for message in found.taken) if each in ids]
+            first = [
+                ids[each] for each in dict.fromkeys(message.id for message in found.taken) if each in ids
+            ]
             if any((before or 0) > (after or 0) for before, after in pairwise(first)):
                 yield Violation("order", f"{key}: published in the order {first}")
 
@@ -134,7 +136,9 @@ def _at_rest(model: ReadModelFound) -> Iterator[Violation]:
             told = f"{model.name}: {name} is shown as {_shown(shown)}, and is {_shown(wanted)}"
             yield Violation("read model", told, may_pass=True)
         elif wanted is not None and source.sequence not in (None, entry.get("lastSequence")):
-            told = f"{model.name}: {name} is shown at {entry.get('lastSequence')}, and is at {source.sequence}"
+            told = (
+                f"{model.name}: {name} is shown at {entry.get('lastSequence')}, and is at {source.sequence}"
+            )
             yield Violation("read model", told, may_pass=True)
 
 

@@ -10,6 +10,7 @@ from cosmos_outbox.cosmos.inbox.documents import SourceDocuments, last
 from cosmos_outbox.cosmos.inbox.entries import TYPE as ENTRY_TYPE
 from cosmos_outbox.cosmos.store.partition_key import at
 from cosmos_outbox.inbox.effects import Effect
+from cosmos_outbox.inbox.errors import EffectAway, EffectNotDone
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.testing.deriving.commands import Calls, Commands
@@ -27,14 +28,14 @@ from cosmos_outbox.testing.deriving.found import (
 from cosmos_outbox.testing.deriving.rules import broken
 from cosmos_outbox.testing.judging.violation import Violation
 from cosmos_outbox.testing.simulation.bus_queue import Taken
-from cosmos_outbox.testing.simulation.operator import PASSING, all_set_aside, reasons
+from cosmos_outbox.testing.simulation.operator import PASSING, list_set_aside, reasons
 from cosmos_outbox.testing.simulation.store import SentRequest, StoreResponse
 from cosmos_outbox.testing.simulation.subject import SimulatedClient
 from cosmos_outbox.testing.simulation.watching import Watcher
 from cosmos_outbox.testing.simulation.world import Size, World
 from cosmos_outbox.wiring.service import EffectOf, ReadModelOf, Service
 
-QUIET_SECONDS = 6.0
+QUIET_SECONDS, PATIENCE_SECONDS = 4.0, 300.0
 
 
 @dataclass
@@ -43,11 +44,19 @@ class Asked:
 
     run: Effect
     events: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    """What ended it that no effect is to raise."""
 
     async def __call__(self, event: Event) -> None:
         """Run the effect."""
         self.events.append(event.id)
-        await self.run(event)
+        try:
+            await self.run(event)
+        except (EffectAway, EffectNotDone):
+            raise
+        except Exception as error:
+            self.failures.append(f"{event.action} {event.sequence} of {event.aggregate}: {error!r}")
+            raise
 
 
 @dataclass(frozen=True)
@@ -94,7 +103,7 @@ def subject(service: Service, commands: Sequence[Commands[Any] | Calls]) -> Deri
 class ServiceWorld(World):
     """A small deployment, since what befalls many processes of a kind is the library's to bear."""
 
-    quiet_seconds = QUIET_SECONDS
+    quiet_seconds, patience_seconds = QUIET_SECONDS, PATIENCE_SECONDS
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -111,9 +120,12 @@ class ServiceWorld(World):
         self._watcher = self._changes = Changes(self)
 
     async def _look(self) -> list[Violation]:
+        if failed := [*self._failed()]:
+            return failed
         if not await self._settle():
             try:
-                waits = reasons(await all_set_aside(self._desk.wired)).items()
+                aside = self.loop.begin(self._desk.instance, list_set_aside(self._desk.wired))
+                waits = reasons(await aside).items()
             except PASSING as error:
                 waits = {"what is set aside": repr(error)}.items()
             told = "; ".join(f"{event}: {reason}" for event, reason in waits) or "something is parked"
@@ -127,19 +139,24 @@ class ServiceWorld(World):
             if len(queue)
         ]
         ended = [Violation("process ended", f"{each.instance}: {each.why}") for each in self.history.ended]
-        return [*ended, *self._failed(), *waiting, *broken(await self.found())]
+        return [*ended, *waiting, *broken(await self.found())]
 
     def _failed(self) -> Iterator[Violation]:
-        """A command that ends with an error that it does not declare."""
+        """A command or an effect that ends with an error that it does not declare."""
         for step in self.trace:
             if step.what == "fails":
                 yield Violation("command fails", f"{step.detail}; name an error that is meant in refuses")
+        for name, asked in self._of.asked.items():
+            for failure in asked.failures:
+                yield Violation("effect fails", f"{name}: {failure}")
 
     async def found(self) -> Found:
         """All that is there now."""
         service, settings = self._of.service, self._settings
         stored = await self.documents(settings.cosmos_container)
-        forms = [Form("COSMOS_CONTAINER", dict(each)) for each in stored if each.get("type") in self._of.known]
+        forms = [
+            Form("COSMOS_CONTAINER", dict(each)) for each in stored if each.get("type") in self._of.known
+        ]
         found = Found(
             told=[*self._told()],
             changes=self._changes.changes,
@@ -227,7 +244,10 @@ class Changes(Watcher):
         """A request was carried out."""
         if request.kind != "batch" and request.method not in ("POST", "PUT", "PATCH", "DELETE"):
             return
-        query = any(name in request.headers for name in ("x-ms-documentdb-isquery", "x-ms-cosmos-is-query-plan-request"))
+        query = any(
+            name in request.headers
+            for name in ("x-ms-documentdb-isquery", "x-ms-cosmos-is-query-plan-request")
+        )
         if query or response.status >= 300 or response.status == 207:
             return
         if not any(path in request.path for path in self._paths):
@@ -264,7 +284,8 @@ def _written(request: SentRequest) -> Iterator[Mapping[str, Any]]:
 def _event(document: Mapping[str, Any]) -> StoredEvent:
     data = document["data"]
     key = AggregateKey(
-        document["aggregateType"], str(data.get(f"{document['aggregateType']}Id", document.get("partitionKey")))
+        document["aggregateType"],
+        str(data.get(f"{document['aggregateType']}Id", document.get("partitionKey"))),
     )
     return StoredEvent(
         data["id"], key, data.get("sequence"), data["action"], str(data.get("correlationId")), data

@@ -1,7 +1,12 @@
-"""``python -m cosmos_outbox.testing.simulation tests.simulation.contacts:CONTACTS``: many seeds, on all cores.
+"""``python -m cosmos_outbox.testing.simulation bookings.simulated:BOOKINGS``: many seeds, on all cores.
 
 Every violation is printed with its seed; the exit code is 1 then. ``--seed 4711 --trace -`` tells one story.
 """
+
+from cosmos_outbox.cli import installed
+
+if __name__ == "__main__":
+    installed.require_extra("simulate", "relay")
 
 import argparse
 import importlib
@@ -23,7 +28,7 @@ _SEEDS_OF_A_PROCESS = 50
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SeedOutcome:
     """Of one seed, for another process to read."""
 
     seed: int
@@ -51,12 +56,12 @@ def told(result: SimulatedRun) -> str:
     )
 
 
-def _one(job: tuple[str, int, bool]) -> Outcome:
+def _one(job: tuple[str, int, bool]) -> SeedOutcome:
     name, seed, shuffled = job
     began = time.process_time()
     result = run(SimulationPlan.drawn(seed, shuffled=shuffled), service_named(name))
     violations = [str(each) for each in result.violations]
-    return Outcome(seed, violations, f"{result.plan}; {told(result)}", time.process_time() - began)
+    return SeedOutcome(seed, violations, f"{result.plan}; {told(result)}", time.process_time() - began)
 
 
 def many(name: str, seeds: range, *, shuffled: bool, jobs: int) -> int:
@@ -82,7 +87,7 @@ def many(name: str, seeds: range, *, shuffled: bool, jobs: int) -> int:
     return bad
 
 
-def _outcomes(name: str, seeds: range, *, shuffled: bool, jobs: int) -> Iterator[Outcome]:
+def _outcomes(name: str, seeds: range, *, shuffled: bool, jobs: int) -> Iterator[SeedOutcome]:
     work = [(name, seed, shuffled) for seed in seeds]
     if jobs == 1:
         yield from map(_one, work)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from xml.sax.saxutils import escape
 
-from cosmos_outbox.testing.simulation.story import LeftOut, Story, shortened
+from cosmos_outbox.testing.simulation.story import BEFALLS, LeftOut, Story, shortened
 from cosmos_outbox.testing.simulation.trace import TraceStep
 
 STORE, BROKER = "store", "broker"
@@ -50,28 +50,10 @@ WAYS: Mapping[str, Way] = {
 ANSWER_LOST = re.compile(r"\b(lost_after|silent)\b")
 """In a step's detail: the store has done it, and its answer does not come."""
 
-BEFALLS = {
-    "crash",
-    "crashes",
-    "pause",
-    "pauses",
-    "ends",
-    "store away",
-    "lag",
-    "split",
-    "bus away",
-    "taken away",
-    "lock over",
-    "connection cut",
-    "dead letter",
-    "lease lost",
-}
-"""What is no doing of an instance."""
-
 _DEATHS = {"crash", "crashes", "ends"}
 _FIRST, _COLUMN, _ROW, _HEAD, _MARGIN = 150, 190, 30, 118, 24
 _GAP_SECONDS = 1.0
-_LONGEST_LABEL = 30
+_LONGEST_LABEL = 34
 
 _STYLE = """
   svg { color-scheme: light dark; font-family: ui-sans-serif, system-ui, sans-serif; font-size: 12px;
@@ -216,7 +198,7 @@ class _Chart:
 
     def _note(self, step: TraceStep) -> list[str]:
         x, label = self._x[step.instance], _cut(_words(step), _LONGEST_LABEL)
-        half = max(30, len(label) * 7 // 2 + 8)
+        half = max(30, len(label) * 13 // 4 + 8)
         box, ink = ("bad-box", "mid bad") if step.what in BEFALLS else ("box", "mid")
         place = f'x="{x - half}" y="{self._y - 11}" width="{2 * half}" height="22"'
         return [

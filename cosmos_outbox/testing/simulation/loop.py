@@ -9,6 +9,7 @@ import asyncio
 import contextvars
 import gc
 import heapq
+import logging
 import random
 import warnings
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
@@ -16,7 +17,7 @@ from concurrent.futures import Executor
 from contextlib import contextmanager
 from types import AsyncGeneratorType, CoroutineType
 from typing import Any, TypeVar, TypeVarTuple, Unpack
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 
 from cosmos_outbox.testing.simulation.guard import guarded
 from cosmos_outbox.testing.simulation.instance import SimulatedInstance, current
@@ -64,6 +65,8 @@ class Loop(asyncio.BaseEventLoop):
         self.complaints: list[str] = []
         """What asyncio told its exception handler: an error that nobody looked at."""
         self._dead: list[SimulatedInstance] = []
+        self._contexts: WeakKeyDictionary[asyncio.Task[Any], contextvars.Context] = WeakKeyDictionary()
+        """Python 3.11 does not tell a task's."""
         self.set_exception_handler(_complain)
 
     # -- time
@@ -122,10 +125,9 @@ class Loop(asyncio.BaseEventLoop):
                 finally:
                     self._bury()
         finally:
-            self.close()
-            self._dead.clear()
-            gc.unfreeze()  # a service freezes what it has loaded
-            with _last_words():
+            with _last_words_unheard():
+                self.close()
+                self._dead.clear()
                 gc.collect()
             gc.unfreeze()
             if collected:
@@ -145,6 +147,7 @@ class Loop(asyncio.BaseEventLoop):
         instance = context.get(current)
         if instance is not None:
             instance.tasks.add(task)
+        self._contexts[task] = context
         return task
 
     def _run_once(self) -> None:
@@ -210,10 +213,10 @@ class Loop(asyncio.BaseEventLoop):
         # What a generator awaits is not closed with the coroutine that goes through the generator.
         generators = list(self._asyncgens)
         awaited = [waits for each in generators if isinstance(waits := each.ag_await, CoroutineType)]
-        with _last_words():
+        with _last_words_unheard():
             for task in asyncio.all_tasks(self):
                 task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
-                _close(task.get_coro())
+                self._contexts[task].run(_close, task.get_coro())  # what it has set is set back there
             for coroutine in awaited:
                 _close(coroutine)
 
@@ -269,11 +272,17 @@ def _complain(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
 
 
 @contextmanager
-def _last_words() -> Iterator[None]:
-    """What is put away may begin a coroutine, which is put away with it."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
-        yield
+def _last_words_unheard() -> Iterator[None]:
+    """What is closed amid its work would await more in a ``finally``, and leaves open what it had opened."""
+    disabled = logging.root.manager.disable
+    logging.disable()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            warnings.simplefilter("ignore", ResourceWarning)
+            yield
+    finally:
+        logging.disable(disabled)
 
 
 def _close(coroutine: Any) -> None:

@@ -4,9 +4,9 @@ import json
 from collections.abc import Iterable
 from datetime import datetime
 
-from cosmos_outbox.errors import OutboxError
 from cosmos_outbox.inbox.errors import InboxError
 from cosmos_outbox.inbox.set_aside import Record
+from cosmos_outbox.outbox.errors import OutboxError
 from cosmos_outbox.outbox.parking_lot import ParkedEvent
 from cosmos_outbox.settings.errors import InfraError
 from cosmos_outbox.testing.judging.history import History
@@ -31,7 +31,7 @@ class SimulatedOperator:
     async def settle(self, wired: Wired, now: float) -> bool:
         """Look once and deal with what is there; whether all could be read, and nothing is left."""
         try:
-            parked = await self._parked(wired)
+            parked = await self._list_parked(wired)
         except PASSING as error:
             self._trace.note("operator fails", detail=repr(error))
             return False
@@ -57,7 +57,7 @@ class SimulatedOperator:
         for subscription in wired.subscriptions.values():
             try:
                 await subscription.subscriber.collect()
-                waiting = await all_set_aside(wired)
+                waiting = await list_set_aside(wired)
             except PASSING as error:
                 self._trace.note("operator fails", detail=repr(error))
                 return False
@@ -80,7 +80,7 @@ class SimulatedOperator:
             self._trace.note("discards", parked.event_id)
             self._history.add([Discarded(at=now, document=parked.event_id)])
 
-    async def _parked(self, wired: Wired) -> list[ParkedEvent]:
+    async def _list_parked(self, wired: Wired) -> list[ParkedEvent]:
         found: list[ParkedEvent] = []
         token: str | None = None
         while True:
@@ -91,7 +91,7 @@ class SimulatedOperator:
                 return found
 
 
-async def all_set_aside(wired: Wired) -> list[Record]:
+async def list_set_aside(wired: Wired) -> list[Record]:
     """Every record that waits. Raises StoreAway."""
     found: list[Record] = []
     for subscription in wired.subscriptions.values():

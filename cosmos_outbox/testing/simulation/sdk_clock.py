@@ -46,6 +46,10 @@ def _uniform(low: float, high: float) -> float:
     return clock.randomness().uniform(low, high)
 
 
+def _random() -> float:
+    return clock.randomness().random()
+
+
 def _randint(low: int, high: int) -> int:
     return clock.randomness().randint(low, high)
 
@@ -53,7 +57,7 @@ def _randint(low: int, high: int) -> int:
 REPLACED: dict[int, Any] = {
     id(time): _InPlaceOf(time, time=_time, monotonic=clock.monotonic, perf_counter=clock.monotonic),
     id(uuid): _InPlaceOf(uuid, uuid4=clock.new_id, uuid1=clock.new_id),
-    id(random): _InPlaceOf(random, uniform=_uniform, randint=_randint),
+    id(random): _InPlaceOf(random, random=_random, uniform=_uniform, randint=_randint),
     id(time.time): _time,
     id(uuid.uuid4): clock.new_id,
     id(formatdate): _http_date,
@@ -61,16 +65,17 @@ REPLACED: dict[int, Any] = {
 
 
 @functools.cache
-def install() -> None:
-    """Replace them in all modules of the SDKs, those too that are imported late."""
+def install(*packages: str) -> None:
+    """Replace them in all modules of these SDKs, or of PACKAGES: those too that are imported late."""
+    packages = packages or PACKAGES
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # some are there for old programs
-        for package in PACKAGES:
+        for package in packages:
             found = importlib.import_module(package)
             for module in pkgutil.walk_packages(found.__path__, f"{package}."):
                 _import(module.name)
     for name, loaded in list(sys.modules.items()):
-        if name.startswith(PACKAGES):
+        if name.startswith(packages):
             for attribute, value in list(vars(loaded).items()):
                 if id(value) in REPLACED:
                     setattr(loaded, attribute, REPLACED[id(value)])

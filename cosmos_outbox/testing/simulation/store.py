@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 from aiohttp.client_reqrep import ConnectionKey
-from multidict import CIMultiDict
+from azure.core.utils import CaseInsensitiveDict
 
 from cosmos_outbox.testing.simulation.instance import name_of_current
 from cosmos_outbox.testing.simulation.loop import Loop
@@ -167,7 +167,7 @@ class SimulatedStore:
         told = f"{request.method} {answer.status} {len(text)} {zlib.crc32(text):08x}"
         befell = f"{fate or ''}{' lag' if lags else ''}"
         self._trace.note(request.kind, _short(request.path), f"{told} {befell}".rstrip(), instance=who)
-        response = StoreResponse(answer.status, CIMultiDict(sent), text)
+        response = StoreResponse(answer.status, CaseInsensitiveDict(sent), text)
         if self.saw is not None:
             self.saw(self.loop.time(), request, response)
         return response
@@ -214,7 +214,7 @@ class StoreResponse:
     """As far as the SDK's transport reads one of aiohttp's."""
 
     status: int
-    headers: CIMultiDict[str]
+    headers: Mapping[str, str]
     body: bytes
     reason: str = ""
 
@@ -227,7 +227,7 @@ class StoreResponse:
 
 
 _TIMED_OUT = StoreResponse(
-    408, CIMultiDict({"Content-Type": "application/json"}), b'{"code":"RequestTimeout"}'
+    408, CaseInsensitiveDict({"Content-Type": "application/json"}), b'{"code":"RequestTimeout"}'
 )
 
 
@@ -250,7 +250,9 @@ class StoreSession:
     ) -> StoreResponse:
         """Raises what aiohttp raises."""
         body = data.encode() if isinstance(data, str) else bytes(data or b"")
-        return await self._store.send(SentRequest(method, urlsplit(url).path, CIMultiDict(headers), body))
+        return await self._store.send(
+            SentRequest(method, urlsplit(url).path, CaseInsensitiveDict(headers), body)
+        )
 
 
 def _set(answer: "asyncio.Future[Any]", response: StoreResponse) -> None:

@@ -15,6 +15,24 @@ from cosmos_outbox.testing.simulation.trace import TraceStep
 MOST_STEPS = 240
 """A page with more is not read: the middle is left out."""
 
+BEFALLS = {
+    "crash",
+    "crashes",
+    "pause",
+    "pauses",
+    "ends",
+    "store away",
+    "lag",
+    "split",
+    "bus away",
+    "taken away",
+    "lock over",
+    "connection cut",
+    "dead letter",
+    "lease lost",
+}
+"""What is no doing of an instance."""
+
 _GAP_SECONDS = 5.0
 """A longer silence has a line of its own."""
 
@@ -153,7 +171,7 @@ def _concerning(about: str, steps: Sequence[TraceStep]) -> list[TraceStep]:
     chosen = {*meant} | {
         number
         for number in range(meant[0], meant[-1] + 1)
-        if not steps[number].about and steps[number].instance in who
+        if steps[number].what in BEFALLS and steps[number].instance in who
     }
     return [steps[number] for number in sorted(chosen)]
 

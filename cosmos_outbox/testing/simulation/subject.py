@@ -124,11 +124,11 @@ class SimulatedClient:
         api = self.api()
         if api is None:
             return Told(status=429)  # nobody took it, so nothing was changed
-        work = self.loop.begin(api.instance, self._answered(wish, api.wired, origin))
+        work = self.loop.begin(api.instance, self._answer(wish, api.wired, origin))
         done, _ = await asyncio.wait({work}, timeout=PATIENCE_SECONDS)
         return work.result() if done else None
 
-    async def _answered(self, wish: Wish, wired: Wired, origin: Origin) -> Told:
+    async def _answer(self, wish: Wish, wired: Wired, origin: Origin) -> Told:
         try:
             return await wish.do(wired, origin)
         except Exception as error:  # noqa: BLE001 - as the edge of a service has it

@@ -28,7 +28,7 @@ class Watcher:
         if not (of_feed or of_entries) or "x-ms-documentdb-isquery" in request.headers:
             return
         for document in _written(request):
-            if of_feed and document.get("type") == "domainEvent":
+            if of_feed and _is_event(document):
                 self.newest = at
                 self._history.add([_stored(at, document)])
             elif of_entries and document.get("type") == "entry":
@@ -51,6 +51,12 @@ def _written(request: SentRequest) -> Iterator[Mapping[str, Any]]:
     for operation in body:
         if operation.get("operationType") in ("Create", "Upsert", "Replace"):
             yield operation.get("resourceBody") or {}
+
+
+def _is_event(document: Mapping[str, Any]) -> bool:
+    """One that the service can have written: others write anything."""
+    data = document.get("data")
+    return document.get("type") == "domainEvent" and isinstance(data, dict) and "action" in data
 
 
 def _stored(at: float, document: Mapping[str, Any]) -> Stored:
@@ -80,6 +86,7 @@ def _shown(at: float, item: Mapping[str, Any]) -> SeenEntry:
 def _handed_out(taken: Taken) -> HandedOut:
     message = taken.sent.message
     body = json.loads(message.body)
+    sequence = body.get("sequence")
     return HandedOut(
         at=taken.at,
         broker_number=taken.number,
@@ -88,6 +95,6 @@ def _handed_out(taken: Taken) -> HandedOut:
         message_id=message.id,
         aggregate=taken.sent.session,
         subject=str(body.get("action")),
-        sequence=body.get("sequence", -1),
+        sequence=sequence if isinstance(sequence, int) else -1,
         body=body,
     )

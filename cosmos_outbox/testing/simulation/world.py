@@ -12,6 +12,7 @@ from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from typing import Any
+from uuid import UUID
 
 from azure.core.exceptions import AzureError
 from azure.cosmos import PartitionKey
@@ -30,7 +31,7 @@ from cosmos_outbox.testing.simulation import sdk_clock
 from cosmos_outbox.testing.simulation.befalls import CALM as CALM_BUS
 from cosmos_outbox.testing.simulation.bus import Bus
 from cosmos_outbox.testing.simulation.loop import Loop, Stuck
-from cosmos_outbox.testing.simulation.operator import PASSING, SimulatedOperator, all_set_aside, reasons
+from cosmos_outbox.testing.simulation.operator import PASSING, SimulatedOperator, list_set_aside, reasons
 from cosmos_outbox.testing.simulation.plan import SimulationPlan
 from cosmos_outbox.testing.simulation.processes import (
     EPOCH,
@@ -119,7 +120,7 @@ class World:
     """One deployment."""
 
     size = Size()
-    quiet_seconds = QUIET_SECONDS
+    quiet_seconds, patience_seconds = QUIET_SECONDS, PATIENCE_SECONDS
 
     def __init__(  # noqa: PLR0913, PLR0917 - what a world is made of
         self,
@@ -149,6 +150,7 @@ class World:
             history, feed=self._settings.cosmos_container, entries=frozenset(of.read_models)
         )
         self._stopping = False
+        self._etags: dict[str, str | None] = {}
 
     async def live(self) -> list[Violation]:
         """Work, break, drain; what was wrong in the end."""
@@ -159,11 +161,12 @@ class World:
         store.saw = self._watcher.saw
         self.apis = [self._process(f"api-{n}", serve_requests) for n in range(size.apis)]
         self.relays = [self._process(f"relay-{n}", relay) for n in range(size.relays)]
-        self.subscribers = [self._process(f"subscriber-{n}", subscriber(size.slots)) for n in range(size.subscribers)]
+        self.subscribers = [
+            self._process(f"subscriber-{n}", subscriber(size.slots)) for n in range(size.subscribers)
+        ]
         self._desk = self._process("operator", serve_requests)
         store.faults, bus.befalls = plan.store, plan.bus
-        etags: dict[str, str | None] = {}
-        clients = [self._client(n, etags) for n in range(size.clients)]
+        clients = [self._client(n, self._etags) for n in range(size.clients)]
         work = [asyncio.create_task(self._act(each)) for each in clients]
         work += [asyncio.create_task(self._operate())]
         work += [asyncio.create_task(self._strike(kind)) for kind in sorted(plan.faults) if "." not in kind]
@@ -314,6 +317,49 @@ class World:
         victim.skew = chance.uniform(-60.0, 60.0)
         self.trace.note("clock set", detail=f"{victim.skew:+.1f} s", instance=victim.instance.name)
 
+    async def write_past_the_service(self, chance: random.Random) -> None:
+        """Somebody else writes a document: an event that cannot be read, or something that is none at all."""
+        name, aggregates = str(UUID(int=chance.getrandbits(128), version=4)), sorted(self._etags)
+        aggregate = chance.choice(aggregates) if aggregates and chance.random() < 0.7 else None
+        document: dict[str, Any] = {
+            "id": name,
+            "partitionKey": aggregate or name,
+            "type": "note",
+            "text": "hello",
+        }
+        broken = chance.random() < 0.7
+        if broken:
+            document |= {
+                "type": "domainEvent",
+                "data": chance.choice(["nonsense", {"id": name}, [1, 2], None]),
+            }
+            self._operator.broken.add(name)
+            self._poisoned(name, document["partitionKey"], aggregate, stored=None)
+        client = self._world_client()
+        with suppress(AzureError, TimeoutError):
+            feed = client.get_database_client(self._settings.cosmos_database).get_container_client(
+                self._settings.cosmos_container
+            )
+            async with asyncio.timeout(30):
+                await feed.create_item(document)
+            if broken:
+                self._poisoned(name, document["partitionKey"], aggregate, stored=True)
+        await client.close()
+        self.trace.note("others write", document["partitionKey"], f"{name}, {document['type']}")
+
+    def _poisoned(self, document: str, partition: str, aggregate: str | None, *, stored: bool | None) -> None:
+        self.history.add(
+            [
+                Poisoned(
+                    at=self.loop.time(),
+                    document=document,
+                    partition=partition,
+                    stored=stored,
+                    aggregate=aggregate,
+                )
+            ]
+        )
+
     # -- the end
 
     def _calm_down(self) -> None:
@@ -327,7 +373,7 @@ class World:
                 each.begin()
 
     async def _drain(self) -> list[Violation]:
-        until = self.loop.time() + PATIENCE_SECONDS
+        until = self.loop.time() + self.patience_seconds
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             for each in self.processes:
@@ -357,7 +403,7 @@ class World:
         try:
             self.history.found = [*await self.loop.begin(desk.instance, self.of.listed(desk.wired, now))]
             shown = [*await self.loop.begin(desk.instance, self.of.shown(desk.wired, now))]
-            aside = await self.loop.begin(desk.instance, all_set_aside(desk.wired))
+            aside = await self.loop.begin(desk.instance, list_set_aside(desk.wired))
         except PASSING as error:
             return [Violation("not listed", repr(error), may_pass=True)]
         found = [*self._judge(), *at_rest(self.history.found, shown, reasons(aside), self.of.language)]
@@ -386,6 +432,7 @@ _STRIKES = {
     "store away": World.store_away,
     "bus away": World.bus_away,
     "skew": World.skew,
+    "others": World.write_past_the_service,
 }
 
 
@@ -417,13 +464,13 @@ class _quiet_logging:  # noqa: N801 - used as a function is
         self._handler = _ToTrace(trace)
 
     def __enter__(self) -> None:
-        root = logging.getLogger()
+        root = logging.root
         self._before = root.handlers[:], root.level
         root.handlers[:] = [self._handler]
         root.setLevel(logging.WARNING)
 
     def __exit__(self, *_: object) -> None:
-        root = logging.getLogger()
+        root = logging.root
         root.handlers[:], level = self._before
         root.setLevel(level)
 

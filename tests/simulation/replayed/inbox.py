@@ -59,6 +59,8 @@ class _Written:
         self._events = events
         self._facts = facts
         self._run = run
+        self._base: int = max(0, min(each["lastSequence"] for each in (was, now) if each) - 1)
+        """What is before that is the same for both, and left out: so a long story costs no more than a short one."""
         self._language = language
 
     def why_not(self) -> str:
@@ -74,25 +76,34 @@ class _Written:
     def _impossible(self, before: Entry[Content] | None, after: Entry[Content]) -> str:
         """What no step makes, whatever was there before."""
         if after.state == _NEVER:
-            return f"at sequence {after.last_sequence} it shows what its aggregate never was"
-        if after.last_sequence not in self._events:
-            return f"it is at sequence {after.last_sequence}, and there is no such event"
+            return f"at sequence {self._last(after)} it shows what its aggregate never was"
+        if self._last(after) not in self._events:
+            return f"it is at sequence {self._last(after)}, and there is no such event"
         if before is not None and before.last_sequence > after.last_sequence:
-            return f"it goes back from sequence {before.last_sequence} to {after.last_sequence}"
+            return f"it goes back from sequence {self._last(before)} to {self._last(after)}"
         return ""
 
     def _no_step(self, before: Entry[Content] | None, after: Entry[Content]) -> str:
-        if after in _made(self._letters(after.last_sequence), before, gone=False):
+        if after in _made(self._letters(self._last(after)), before, gone=False):
             return ""
         # The source may be gone, tombstone and all.
         if self._facts.last[1] is None and after in _made(
             self._letters(max(self._events)), before, gone=True
         ):
             return ""
-        return f"no step leads from {_short(before)} to {_short(after)}"
+        return f"no step leads from {self._short(before)} to {self._short(after)}"
+
+    def _last(self, entry: Entry[Content]) -> int:
+        return entry.last_sequence + self._base
+
+    def _short(self, entry: Entry[Content] | None) -> str:
+        if entry is None:
+            return "no entry"
+        shows = "deleted" if entry.state is None else "alive"
+        return f"sequence {self._last(entry)}, {shows}, {'by an event' if entry.last_event_id else 'healed'}"
 
     def _letters(self, last: int) -> str:
-        return "".join(self._letter(number) for number in range(1, last + 1))
+        return "".join(self._letter(number) for number in range(self._base + 1, last + 1))
 
     def _letter(self, sequence: int) -> str:
         """As the model names changes."""
@@ -115,11 +126,11 @@ class _Written:
                 (
                     sent.event.id
                     for sent in messages(self._letters(sequence))
-                    if sent.event.sequence == sequence and not sent.event.is_notice
+                    if sent.event.sequence == sequence - self._base and not sent.event.is_notice
                 ),
                 named,
             )
-        return Entry(sequence, named, self._content(item))
+        return Entry(sequence - self._base, named, self._content(item))
 
     def _content(self, item: Document) -> Content | None:
         if item["deleted"]:
@@ -130,7 +141,7 @@ class _Written:
             item["data"].get(name) != value for name, value in self._language.entry(state).items()
         ):
             return _NEVER
-        return tuple(range(1, sequence + 1))
+        return tuple(range(1, sequence - self._base + 1))
 
 
 @cache
@@ -159,10 +170,3 @@ def _written(model: Model, first: World) -> Iterator[Entry[Content]]:
             if not name.startswith(_NO_STEP_OF_A_PROCESS) and after not in seen:
                 seen.add(after)
                 waiting.append(after)
-
-
-def _short(entry: Entry[Content] | None) -> str:
-    if entry is None:
-        return "no entry"
-    shows = "deleted" if entry.state is None else "alive"
-    return f"sequence {entry.last_sequence}, {shows}, {'by an event' if entry.last_event_id else 'healed'}"

@@ -11,6 +11,9 @@ from typing import Any
 
 from tests.simulation.replayed.commits import Commit, Document
 
+_QUERIES = {"x-ms-documentdb-isquery", "x-ms-cosmos-is-query-plan-request", "a-im"}
+"""Headers of requests that are sent as if they wrote, and read."""
+
 _REMOVED = {"_rid", "_self", "_etag", "_ts", "_attachments"}
 
 
@@ -27,7 +30,8 @@ class Mirror:
         self, at: datetime, by: str, method: str, path: str, headers: Mapping[str, str], body: bytes
     ) -> None:
         """A request that the store answered with success; what changes no document is left alone."""
-        if any(name in headers for name in ("x-ms-documentdb-isquery", "A-IM")) or "/docs" not in path:
+        headers = {name.lower(): value for name, value in headers.items()}
+        if not _QUERIES.isdisjoint(headers) or "/docs" not in path:
             return
         partition = headers.get("x-ms-documentdb-partitionkey", "")
         named = path.partition("/docs/")[2]

@@ -104,18 +104,27 @@ class _Config(_Model):
 def read_config(path: Path) -> list[Description]:
     """The declared entities, topics before subscriptions. Raises :class:`CannotStart` with the place of the mistake."""
     try:
-        config = _Config.model_validate_json(path.read_bytes())
-        return _each_once(_descriptions(config.user_config.namespaces[0]))
+        config = json.loads(path.read_bytes())
     except OSError as error:
         raise CannotStart(
             f"servicebus: cannot read {path}: {error.strerror}; set SERVICEBUS_CONFIG to a Config.json"
         ) from error
+    except ValueError as error:
+        raise CannotStart(f"servicebus: {path}: Invalid JSON: {error}") from error
+    return descriptions_of(config, str(path))
+
+
+def descriptions_of(config: Any, named: str = "the configuration") -> list[Description]:
+    """As :func:`read_config`, of what the file holds."""
+    try:
+        read = _Config.model_validate(config)
+        return _each_once(_descriptions(read.user_config.namespaces[0]))
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
-        raise CannotStart(f"servicebus: {path}: {place or 'the file'}: {first['msg']}") from error
+        raise CannotStart(f"servicebus: {named}: {place or 'the file'}: {first['msg']}") from error
     except ValueError as error:
-        raise CannotStart(f"servicebus: {path}: {error}") from error
+        raise CannotStart(f"servicebus: {named}: {error}") from error
 
 
 def _descriptions(namespace: _Namespace) -> Iterator[Description]:

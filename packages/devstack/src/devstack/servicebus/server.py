@@ -47,7 +47,7 @@ async def serve(options: Options) -> AsyncIterator[str]:
             engine.start()
             faults, traffic = Faults(), Traffic()
             nodes = Nodes(engine, faults, DEVELOPMENT_KEY, traffic)
-            transports: set[Transport] = set()
+            transports: dict[Transport, None] = {}
             application = make_application(
                 engine, faults, traffic, transports, with_faults=options.with_faults
             )
@@ -65,7 +65,7 @@ async def serve(options: Options) -> AsyncIterator[str]:
 
 
 @contextlib.asynccontextmanager
-async def _amqp(context: Context, transports: set[Transport], options: Options) -> AsyncIterator[str]:
+async def _amqp(context: Context, transports: dict[Transport, None], options: Options) -> AsyncIterator[str]:
     loop = asyncio.get_running_loop()
     with port_errors(NAME, options.port, "SERVICEBUS_PORT"):
         server = await loop.create_server(lambda: Transport(context, transports), HOST, options.port)

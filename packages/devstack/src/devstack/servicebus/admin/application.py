@@ -42,14 +42,13 @@ class Refusal(Exception):
 
 
 def make_application(
-    engine: Engine, faults: Faults, traffic: Traffic, transports: set[Transport], *, with_faults: bool
+    engine: Engine, faults: Faults, traffic: Traffic, transports: dict[Transport, None], *, with_faults: bool
 ) -> web.Application:
     """The management API and, only when asked for, the faults on demand and the count of what was sent."""
     admin = _Admin(engine)
     application = web.Application(middlewares=[_errors], client_max_size=MAX_BODY_BYTES)
     if with_faults:
-        happens_now = partial(_happens_now, transports)
-        application.router.add_routes(fault_routes(Fault, faults, happens_now))
+        application.router.add_routes(fault_routes(Fault, faults, partial(happens_now, transports)))
         application.router.add_routes([web.get("/_devstack/traffic", partial(_traffic, traffic))])
     application.router.add_route("*", EVERY_PATH, admin.handle)
     return application
@@ -77,7 +76,8 @@ async def _traffic(traffic: Traffic, _request: web.Request) -> web.Response:
     return web.json_response(asdict(traffic))
 
 
-def _happens_now(transports: set[Transport], fault: Fault) -> bool:
+def happens_now(transports: dict[Transport, None], fault: Fault) -> bool:
+    """Carry out what waits for nothing; False: the fault is for what comes."""
     if fault.kind not in ("detach", "disconnect"):
         return False
     for transport in list(transports):

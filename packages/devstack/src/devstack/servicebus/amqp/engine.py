@@ -7,6 +7,7 @@ get what became available.
 import asyncio
 import functools
 import os
+import random
 import sqlite3
 import sys
 import time
@@ -42,9 +43,12 @@ class Reader(Pump, Protocol):
 class Engine:
     """The broker, its store and its clock, driven by the event loop."""
 
-    def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, store: Store, clock: Callable[[], float] = time.time, chance: random.Random | None = None
+    ) -> None:
+        """``chance``: see :class:`Namespace`."""
         self.store = store
-        self.namespace = Namespace(store)
+        self.namespace = Namespace(store, chance)
         self._clock = clock
         self._now_ms = 0
         self._answers: list[Callable[[], None]] = []
@@ -54,6 +58,7 @@ class Engine:
         self._pumped: list[Callable[[], None]] = []
         self._touched: dict[int, None] = {}
         self._flush_due = False
+        self._stopped = False
         self._timer: asyncio.TimerHandle | None = None
         self._forget_timer: asyncio.TimerHandle | None = None
         self._restore()
@@ -67,6 +72,8 @@ class Engine:
         self._forget_duplicates()
 
     def stop(self) -> None:
+        """What is due now is never done: whoever has the store commits what it gathered."""
+        self._stopped = True
         for timer in (self._timer, self._forget_timer):
             if timer is not None:
                 timer.cancel()
@@ -98,6 +105,8 @@ class Engine:
             asyncio.get_running_loop().call_soon(self._flush)
 
     def _flush(self) -> None:
+        if self._stopped:
+            return
         self._flush_due = False
         try:
             self.store.commit()

@@ -42,7 +42,7 @@ class Context:
 class Transport(asyncio.Protocol):
     """One TCP connection."""
 
-    def __init__(self, context: Context, transports: set["Transport"]) -> None:
+    def __init__(self, context: Context, transports: dict["Transport", None]) -> None:
         self._context = context
         self._transports = transports
         self._loop = asyncio.get_running_loop()
@@ -57,7 +57,7 @@ class Transport(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._socket = transport
-        self._transports.add(self)
+        self._transports[self] = None
         self._set_timer()
 
     def data_received(self, data: bytes) -> None:
@@ -74,7 +74,7 @@ class Transport(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._wire.has_ended = True
         self._socket = None
-        self._transports.discard(self)
+        self._transports.pop(self, None)
         if self._timer is not None:
             self._timer.cancel()
         self._connection.lost()

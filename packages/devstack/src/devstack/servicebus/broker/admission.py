@@ -4,6 +4,7 @@ Limits are those of the Service Bus quotas: ids of at most 128 characters, a pro
 together of at most 64 KB, messages as large as the entity was told.
 """
 
+import random
 import uuid
 
 from devstack.servicebus.broker.description import Description
@@ -103,11 +104,13 @@ def _unexplained() -> AmqpError:
     )
 
 
-def identified(parsed: ParsedMessage) -> ParsedMessage:
+def identified(parsed: ParsedMessage, chance: random.Random) -> ParsedMessage:
     return (
         parsed
         if parsed.message_id is not None
-        else parse(with_properties(parsed, {"message-id": uuid.uuid4().hex}))
+        else parse(
+            with_properties(parsed, {"message-id": uuid.UUID(int=chance.getrandbits(128), version=4).hex})
+        )
     )
 
 

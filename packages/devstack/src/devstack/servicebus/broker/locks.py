@@ -3,22 +3,32 @@
 What the holder of a session took is held as long as the session is; any other message has a deadline of its own.
 """
 
-import itertools
-import secrets
+import random
 
 from devstack.servicebus.broker.deadlines import Deadlines
 from devstack.servicebus.broker.message import Message
 from devstack.servicebus.broker.sessions import SessionLock
 from devstack.servicebus.codec.errors import MESSAGE_LOCK_LOST, SESSION_LOCK_LOST, AmqpError
 
-_TOKEN_PREFIX = secrets.token_bytes(8)
-_token_numbers = itertools.count(1)
+
+class Tokens:
+    """Tokens of one namespace: none is given twice, also by another process that has its data."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self._prefix = chance.randbytes(8)
+        self._given = 0
+
+    def new(self) -> bytes:
+        """A token, later ones being greater."""
+        self._given += 1
+        return self._prefix + self._given.to_bytes(8, "big")
 
 
 class Locks:
     """The locked messages of one queue, by token. ``sessions`` says that only holders of sessions take them."""
 
-    def __init__(self, *, sessions: bool) -> None:
+    def __init__(self, tokens: Tokens, *, sessions: bool) -> None:
+        self._tokens = tokens
         self._lost = (SESSION_LOCK_LOST, "session") if sessions else (MESSAGE_LOCK_LOST, "message")
         self._messages: dict[bytes, Message] = {}
         self._deadlines: Deadlines[bytes] = Deadlines(self._deadline)
@@ -28,7 +38,7 @@ class Locks:
 
     def lock(self, message: Message, session: SessionLock | None, now_ms: int, lock_ms: int) -> None:
         """Hold the message for the holder of ``session``; without one, for ``lock_ms``."""
-        message.token = token = _TOKEN_PREFIX + next(_token_numbers).to_bytes(8, "big")
+        message.token = token = self._tokens.new()
         self._messages[token] = message
         if session is not None:
             session.tokens.add(token)

@@ -1,5 +1,7 @@
 """The entities by path; all of a send is accepted, or none; what an entity forwards has one place at any time."""
 
+import random
+
 from devstack.servicebus.broker.admission import (
     check_batch,
     check_message,
@@ -12,6 +14,7 @@ from devstack.servicebus.broker.duplicates import DuplicateWindow
 from devstack.servicebus.broker.entity import Entity
 from devstack.servicebus.broker.filters import Filters
 from devstack.servicebus.broker.journal import Journal
+from devstack.servicebus.broker.locks import Tokens
 from devstack.servicebus.broker.message import Message, Origin
 from devstack.servicebus.broker.queue import Queue
 from devstack.servicebus.broker.topic import Subscription, Topic
@@ -36,8 +39,11 @@ _MEGABYTE = 1024 * 1024
 class Namespace:
     """All entities. Times are milliseconds since the epoch and never go back."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, chance: random.Random | None = None) -> None:
+        """``chance`` draws lock tokens and the ids of messages without one; None: the operating system does."""
         self._journal = journal
+        self._chance = chance or random.SystemRandom()
+        self._tokens = Tokens(self._chance)
         self._entities: dict[str, Entity] = {}
         self._by_id: dict[int, Entity] = {}
         self._wakeups = Wakeups(self._by_id)
@@ -71,9 +77,9 @@ class Namespace:
             )
         node: Queue | Topic
         if description.kind == "topic":
-            node = Topic(entity_id, description, self._journal)
+            node = Topic(entity_id, description, self._journal, self._tokens)
         else:
-            node = Queue(entity_id, description, self._journal)
+            node = Queue(entity_id, description, self._journal, self._tokens)
         if description.kind == "subscription":
             self._topic_of(description.path).subscriptions[key] = Subscription(_as_queue(node))
         if isinstance(node, Queue) and node.dead_letter is not None:
@@ -161,7 +167,7 @@ class Namespace:
         """
         self._check(entity, messages, batch=batch)
         numbers = []
-        for parsed in map(identified, messages):
+        for parsed in (identified(each, self._chance) for each in messages):
             due = scheduled_time(parsed)
             number = self._accept(entity, parsed, due, now_ms)
             if due is not None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from devstack.servicebus.broker.description import Description
 from devstack.servicebus.broker.journal import Journal
-from devstack.servicebus.broker.locks import Locks
+from devstack.servicebus.broker.locks import Locks, Tokens
 from devstack.servicebus.broker.message import Message, Origin, State, arrived, expiry
 from devstack.servicebus.broker.sessions import Session, SessionLock, Sessions
 from devstack.servicebus.broker.settlement import DEAD_LETTER_DESCRIPTION, DEAD_LETTER_REASON, Settlement
@@ -21,12 +21,12 @@ class Queue:
     """The messages of one queue or subscription (``dead`` false), or of its dead-letter queue."""
 
     def __init__(
-        self, entity: int, description: Description, journal: Journal, *, dead: bool = False
+        self, entity: int, description: Description, journal: Journal, tokens: Tokens, *, dead: bool = False
     ) -> None:
         self.entity = entity
         self.description = description
         self.requires_session = description.requires_session and not dead
-        self.locks = Locks(sessions=self.requires_session)
+        self.locks = Locks(tokens, sessions=self.requires_session)
         self.on_available: Callable[[], None] = lambda: None
         """Called when a message or a session may be taken that could not be before."""
 
@@ -36,7 +36,9 @@ class Queue:
         self.on_forward: Callable[[Queue, Message, int], None] = lambda _queue, _message, _now_ms: None
         """Takes a message that has become active in a queue that forwards, and moves it on or dead-letters it."""
 
-        self.dead_letter: Queue | None = None if dead else Queue(entity, description, journal, dead=True)
+        self.dead_letter: Queue | None = (
+            None if dead else Queue(entity, description, journal, tokens, dead=True)
+        )
         self._dead = dead
         self._table = MessageTable(entity, journal, has_sessions=self.requires_session)
 

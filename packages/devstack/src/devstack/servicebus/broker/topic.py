@@ -5,6 +5,7 @@ from dataclasses import replace
 from devstack.servicebus.broker.description import Description
 from devstack.servicebus.broker.filters import Filters, MessageView
 from devstack.servicebus.broker.journal import Journal
+from devstack.servicebus.broker.locks import Tokens
 from devstack.servicebus.broker.message import Origin
 from devstack.servicebus.broker.queue import Queue
 from devstack.servicebus.codec.message import ParsedMessage
@@ -21,11 +22,11 @@ class Subscription:
 class Topic:
     """Its own queue holds the scheduled messages only."""
 
-    def __init__(self, entity: int, description: Description, journal: Journal) -> None:
+    def __init__(self, entity: int, description: Description, journal: Journal, tokens: Tokens) -> None:
         self.entity = entity
         self.description = description
         self.subscriptions: dict[str, Subscription] = {}
-        self.backlog = Queue(entity, description, journal)
+        self.backlog = Queue(entity, description, journal, tokens)
         self.backlog.on_due = self._publish_due
 
     @property

@@ -1,0 +1,90 @@
+"""The broker without a socket: the same clock, chance and bytes give the same answers, to the byte."""
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+
+from devstack.service import CannotStart
+from devstack.servicebus.codec import performatives as p
+from devstack.servicebus.codec.frames import AMQP_HEADER, SASL_FRAME, SASL_HEADER, frame, transfer_frames
+from devstack.servicebus.in_memory import Fault, ServiceBusInMemory, in_memory
+from devstack.testing import eventually
+from devstack.testing.amqp import KEY, KEY_NAME, message
+
+NOW = 1_700_000_000.0
+SUBSCRIPTION = {"Name": "s", "Properties": {"RequiresSession": True}}
+TOPIC = {"Name": "t", "Properties": {"RequiresDuplicateDetection": True}, "Subscriptions": [SUBSCRIPTION]}
+CONFIG = {"UserConfig": {"Namespaces": [{"Name": "n", "Topics": [TOPIC]}]}}
+PATH = "t/subscriptions/s"
+
+
+class Line(asyncio.Transport):
+    """What the broker says to one client."""
+
+    def __init__(self, broker: ServiceBusInMemory) -> None:
+        super().__init__()
+        self.said = b""
+        self.over = False
+        self.hears = broker.connection()
+        self.hears.connection_made(self)
+
+    def write(self, data: Any) -> None:
+        self.said += data
+
+    def close(self) -> None:
+        self.over = True
+
+    abort = close
+
+    def send(self, *messages: bytes) -> None:
+        """With the key, to the topic."""
+        said = p.SaslInit("PLAIN", f"\0{KEY_NAME}\0{KEY}".encode())
+        self.hears.data_received(SASL_HEADER + frame(0, said, SASL_FRAME) + AMQP_HEADER)
+        self.hears.data_received(frame(0, p.Open("client", max_frame_size=65536)))
+        self.hears.data_received(frame(0, p.Begin(None, 0, 10, 10)))
+        link = p.Attach("out", 0, False, 0, 0, p.Source("here"), p.Target("t"), initial_delivery_count=0)
+        self.hears.data_received(frame(0, link))
+        for number, each in enumerate(messages):
+            tag = number.to_bytes(4, "big")
+            frames = transfer_frames(0, 0, number, tag, each, settled=False, max_frame_size=65536)
+            self.hears.data_received(b"".join(frames))
+
+
+async def story(seed: int) -> bytes:
+    with in_memory(clock=lambda: NOW, chance=random.Random(seed), config=CONFIG) as broker:
+        line = Line(broker)
+        line.send(*(message(b"x", message_id=name, session_id="a") for name in ("1", "2", "1")))
+        await eventually(lambda: broker.messages(PATH) == 2)
+        assert (broker.traffic.messages, broker.messages(PATH)) == (3, 2)
+        assert broker.take_away(PATH, "a")
+        assert not broker.take_away(PATH, "b")
+        assert broker.messages(PATH) == 1
+        broker.happen(Fault(kind="disconnect"))
+        assert line.over
+        line.hears.connection_lost(None)
+        return line.said
+
+
+async def test_the_answers_depend_on_the_clock_the_chance_and_what_is_sent() -> None:
+    assert await story(1) == await story(1)
+
+
+async def test_a_fault_meets_the_next_send() -> None:
+    with in_memory(clock=lambda: NOW, chance=random.Random(1), config=CONFIG) as broker:
+        broker.happen(Fault(kind="fail-before-commit"))
+        line = Line(broker)
+        line.send(message(b"x", message_id="1", session_id="a"))
+        assert line.over
+        assert broker.messages(PATH) == 0
+        line.hears.connection_lost(None)
+
+
+async def test_a_configuration_that_is_wrong_says_where() -> None:
+    wrong = {"UserConfig": {"Namespaces": [{"Name": "n", "Topics": [{}]}]}}
+    with (
+        pytest.raises(CannotStart, match=r"the configuration: UserConfig\.Namespaces\.0\.Topics\.0\.Name"),
+        in_memory(clock=lambda: NOW, chance=random.Random(1), config=wrong),
+    ):
+        pass
