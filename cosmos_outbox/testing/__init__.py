@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cosmos_outbox.testing.deriving.commands import Commands
+    from cosmos_outbox.testing.deriving.simulating import simulate
     from cosmos_outbox.testing.documents import NotInMemory
     from cosmos_outbox.testing.functions import call
     from cosmos_outbox.testing.local import LocalAzure, Program, eventually
     from cosmos_outbox.testing.memory import InMemory, InMemorySubscriber, in_memory
     from cosmos_outbox.testing.messages import Message, message
     from cosmos_outbox.testing.raising import raised, stored
-    from cosmos_outbox.testing.simulating import simulate
 
 __all__ = [
     "Commands",
@@ -59,7 +59,7 @@ _HOME = {
     "in_memory": "memory",
     "message": "messages",
     "raised": "raising",
-    "simulate": "simulating",
+    "simulate": "deriving.simulating",
     "stored": "raising",
 }
 """The module of each name, below this package."""

@@ -34,10 +34,11 @@ class Commands(Generic[A]):
         def made(luck: Random, at: datetime) -> Booking:
             return Booking.create(title=luck.choice(["A table", "Two tables"]))
 
-        def seated(booking: Booking, luck: Random, at: datetime) -> None:
-            booking.seat(luck.randint(1, 8), at=at)
+        def resized(booking: Booking, luck: Random, at: datetime) -> None:
+            booking.resize(luck.randint(1, 8))
 
-        Commands(Booking, create=made, change=[seated])
+        def test_whatever_fails_no_event_is_lost() -> None:
+            simulate(service, Commands(Booking, create=made, change=[resized]))
     """
 
     kind: type[A]

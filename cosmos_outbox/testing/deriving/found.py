@@ -55,7 +55,7 @@ class ToldOf:
 
 
 @dataclass(frozen=True)
-class Aggregate:
+class AggregateFound:
     """An aggregate's document, in the end."""
 
     sequence: int | None
@@ -75,13 +75,13 @@ class ReadModelFound:
     project: Projection[Any]
     read: Callable[[Document], Any]
     """The state in an entry's document; None: it is of another form."""
-    sources: Mapping[str, Aggregate]
+    sources: Mapping[str, AggregateFound]
     entries: Mapping[str, Document]
     """By the aggregate's id."""
 
 
 @dataclass
-class Found:
+class LeftBehind:
     """All of it."""
 
     told: list[ToldOf] = field(default_factory=list)
@@ -90,7 +90,7 @@ class Found:
     effects: dict[str, tuple[str, list[str]]] = field(default_factory=dict)
     """By the effect's name: the type of its aggregates, and the ids of the events it was asked for."""
     read_models: list[ReadModelFound] = field(default_factory=list)
-    aggregates: dict[AggregateKey, Aggregate] = field(default_factory=dict)
+    aggregates: dict[AggregateKey, AggregateFound] = field(default_factory=dict)
 
     def events(self) -> dict[AggregateKey, list[StoredEvent]]:
         """Of each aggregate, in the order in which they were stored."""

@@ -12,14 +12,14 @@ from typing import Any
 from cosmos_outbox.inbox.event import NOTICE, Event
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.canonical import as_sent
-from cosmos_outbox.testing.deriving.found import Found, ReadModelFound, StoredEvent
+from cosmos_outbox.testing.deriving.found import LeftBehind, ReadModelFound, StoredEvent
 from cosmos_outbox.testing.judging.violation import Violation
 
 MOST_SHOWN = 200
 """Characters of a state, in a message."""
 
 
-def broken(found: Found) -> list[Violation]:
+def broken(found: LeftBehind) -> list[Violation]:
     """Everything that is wrong."""
     events = found.events()
     return [
@@ -33,7 +33,7 @@ def broken(found: Found) -> list[Violation]:
     ]
 
 
-def _requests(found: Found) -> Iterator[Violation]:
+def _requests(found: LeftBehind) -> Iterator[Violation]:
     """What was answered is what was stored."""
     stored = Counter(event.cause for change in found.changes for event in change.events)
     for each in found.told:
@@ -51,7 +51,7 @@ def _without_gap(events: Mapping[AggregateKey, list[StoredEvent]]) -> Iterator[V
             yield Violation("gap", f"{key}: its events have the sequences {numbers}")
 
 
-def _as_far(found: Found, events: Mapping[AggregateKey, list[StoredEvent]]) -> Iterator[Violation]:
+def _as_far(found: LeftBehind, events: Mapping[AggregateKey, list[StoredEvent]]) -> Iterator[Violation]:
     """An aggregate says how many events it has."""
     for key, aggregate in found.aggregates.items():
         last = max((event.sequence or 0 for event in events.get(key, ())), default=0)
@@ -61,7 +61,7 @@ def _as_far(found: Found, events: Mapping[AggregateKey, list[StoredEvent]]) -> I
             )
 
 
-def _published(found: Found, events: Mapping[AggregateKey, list[StoredEvent]]) -> Iterator[Violation]:
+def _published(found: LeftBehind, events: Mapping[AggregateKey, list[StoredEvent]]) -> Iterator[Violation]:
     """Each once or more, as it was committed, and the first time of each in order."""
     bodies = {message.id: message for message in reversed(found.taken)}
     for key, each in events.items():
@@ -80,7 +80,7 @@ def _published(found: Found, events: Mapping[AggregateKey, list[StoredEvent]]) -
                 yield Violation("order", f"{key}: published in the order {first}")
 
 
-def projected(model: ReadModelFound, found: Found) -> Iterator[Violation]:
+def projected(model: ReadModelFound, found: LeftBehind) -> Iterator[Violation]:
     """The projection of each transaction's events leads from the entry of the state before to that of the one after."""
     before: dict[AggregateKey, Any] = {}
     for change in found.changes:
@@ -142,7 +142,7 @@ def _at_rest(model: ReadModelFound) -> Iterator[Violation]:
             yield Violation("read model", told, may_pass=True)
 
 
-def _effects(found: Found, events: Mapping[AggregateKey, list[StoredEvent]]) -> Iterator[Violation]:
+def _effects(found: LeftBehind, events: Mapping[AggregateKey, list[StoredEvent]]) -> Iterator[Violation]:
     """Each is asked for, for each event; none for an event that was not stored."""
     known = {event.id: event for each in events.values() for event in each}
     for name, (kind, asked) in found.effects.items():

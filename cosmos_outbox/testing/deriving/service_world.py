@@ -16,9 +16,9 @@ from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.testing.deriving.commands import Calls, Commands
 from cosmos_outbox.testing.deriving.forms import Form
 from cosmos_outbox.testing.deriving.found import (
-    Aggregate,
+    AggregateFound,
     Document,
-    Found,
+    LeftBehind,
     ReadModelFound,
     StoredChange,
     StoredEvent,
@@ -117,7 +117,7 @@ class ServiceWorld(World):
             operator_seconds=(1.0, 6.0),
             strike_seconds=(2.0, 4.0, 8.0),
         )
-        self._watcher = self._changes = Changes(self)
+        self._watcher = self._changes = ChangesSeen(self)
 
     async def _look(self) -> list[Violation]:
         if failed := [*self._failed()]:
@@ -150,14 +150,14 @@ class ServiceWorld(World):
             for failure in asked.failures:
                 yield Violation("effect fails", f"{name}: {failure}")
 
-    async def found(self) -> Found:
+    async def found(self) -> LeftBehind:
         """All that is there now."""
         service, settings = self._of.service, self._settings
         stored = await self.documents(settings.cosmos_container)
         forms = [
             Form("COSMOS_CONTAINER", dict(each)) for each in stored if each.get("type") in self._of.known
         ]
-        found = Found(
+        found = LeftBehind(
             told=[*self._told()],
             changes=self._changes.changes,
             taken=self._changes.messages,
@@ -199,14 +199,14 @@ class ServiceWorld(World):
             await client.close()
 
 
-def sources(kind: SourceDocuments, stored: Sequence[Document]) -> dict[str, Aggregate]:
+def sources(kind: SourceDocuments, stored: Sequence[Document]) -> dict[str, AggregateFound]:
     """The aggregates among the documents, by their ids."""
-    found: dict[str, Aggregate] = {}
+    found: dict[str, AggregateFound] = {}
     for item in stored:
         name = at(item, kind.id)
         if isinstance(name, str) and kind.is_of(dict(item), name):
             library = kind.sequence == "/data/lastSequence"
-            found[name] = Aggregate(
+            found[name] = AggregateFound(
                 last(at(item, kind.sequence)), bool(at(item, kind.deleted)), item["data"] if library else item
             )
     return found
@@ -229,7 +229,7 @@ def read_model(
     )
 
 
-class Changes(Watcher):
+class ChangesSeen(Watcher):
     """Each transaction as the store carried it out, and each message as the topic took it."""
 
     def __init__(self, world: World) -> None:

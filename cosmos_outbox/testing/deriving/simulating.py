@@ -27,7 +27,7 @@ try:
     from cosmos_outbox.testing.simulation.story import Story, page
     from cosmos_outbox.testing.simulation.world import SimulatedRun, run
 except ModuleNotFoundError as error:
-    raise ImportError("a simulation needs devstack: pip install 'cosmos-outbox[testing]'") from error
+    raise ImportError("the simulation needs devstack: pip install 'cosmos-outbox[testing]'") from error
 
 SEEDS, SEED, FORMS = "SIMULATE_SEEDS", "SIMULATE_SEED", "SIMULATE_FORMS"
 _SECONDS, _AGGREGATES = 8.0, 3
@@ -49,10 +49,17 @@ def simulate(
     otherwise; ``SIMULATE_SEED=7`` runs that one alone. ``forms``: a folder with documents as earlier releases stored
     them, each of which must be readable; ``SIMULATE_FORMS=write`` adds those that are new. Raises PromiseBroken.
 
+    An async test calls it in a thread.
+
     Example::
 
-        def test_whatever_fails_no_event_is_lost() -> None:
-            simulate(service, Commands(Booking, create=made, change=[seated]))
+        commands = Commands(
+            Booking,
+            create=lambda luck, at: Booking.create(title=luck.choice(["A table", "Two tables"])),
+            change=[lambda booking, luck, at: booking.resize(luck.randint(0, 8))],
+            refuses=(ValueError,),
+        )
+        await asyncio.to_thread(simulate, service, commands, seeds=2)
     """
     if forms is not None and os.environ.get(FORMS) != "write" and (unread := forms_unread(forms, service)):
         raise PromiseBroken("\n".join(map(str, unread)))
