@@ -10,6 +10,7 @@
 ``eventually``            waits for a condition, with a deadline
 ``simulate``              the whole service under faults, seed after seed, judged by what it declares
 ``Commands``              what its users do meanwhile
+``Publishes``             what another team publishes, for a service that only subscribes
 ========================  ===========================================================================================
 
 ``LocalAzure``, ``Program``, ``eventually`` and ``simulate`` need ``pip install 'cosmos-outbox[testing]'``; nothing
@@ -21,13 +22,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cosmos_outbox.testing.deriving.commands import Commands
-    from cosmos_outbox.testing.deriving.simulating import simulate
     from cosmos_outbox.testing.documents import NotInMemory
     from cosmos_outbox.testing.functions import call
     from cosmos_outbox.testing.local import LocalAzure, Program, eventually
     from cosmos_outbox.testing.memory import InMemory, InMemorySubscriber, in_memory
     from cosmos_outbox.testing.messages import Message, message
+    from cosmos_outbox.testing.publishes import Publishes
     from cosmos_outbox.testing.raising import raised, stored
+    from cosmos_outbox.testing.simulating import simulate
 
 __all__ = [
     "Commands",
@@ -37,6 +39,7 @@ __all__ = [
     "Message",
     "NotInMemory",
     "Program",
+    "Publishes",
     "call",
     "eventually",
     "in_memory",
@@ -54,12 +57,13 @@ _HOME = {
     "Message": "messages",
     "NotInMemory": "documents",
     "Program": "local",
+    "Publishes": "publishes",
     "call": "functions",
     "eventually": "local",
     "in_memory": "memory",
     "message": "messages",
     "raised": "raising",
-    "simulate": "deriving.simulating",
+    "simulate": "simulating",
     "stored": "raising",
 }
 """The module of each name, below this package."""

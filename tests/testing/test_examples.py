@@ -21,6 +21,7 @@ from tests.testing.test_memory_elsewhere import asked, asking
 NEEDS_DEVSTACK = {
     "LocalAzure": "a local Azure",
     "Program": "a local Azure",
+    "Publishes": "the simulation",
     "eventually": "a local Azure",
     "simulate": "the simulation",
 }

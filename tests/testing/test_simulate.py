@@ -49,6 +49,9 @@ PLANTED = {
     "people: no event tells of a new address": Planted(
         "fastapi/person.py", '"email": "PersonEmailChangedEvent", ', "", "command fails"
     ),
+    "mailing list: a new name is not taken": Planted(
+        "subscriber/service.py", 'update={"name": event.data["name"]}', "update={}", "projection differs"
+    ),
     "people: a property that is stored has another name by now": Planted(
         "fastapi/person.py", "    deleted: bool = False\n", "    deleted: bool = False\n    nick: str\n",
         "stored form: person-",
@@ -79,6 +82,7 @@ def run(folder: Path, test: str, **environment: str) -> subprocess.CompletedProc
 
 
 TESTS = {
+    "subscriber": "subscriber/tests/test_mailing_list_simulated.py",
     "orders": "orders/tests/test_orders_simulated.py",
     "fastapi": "fastapi/tests/test_people_simulated.py",
 }

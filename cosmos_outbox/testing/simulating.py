@@ -4,6 +4,7 @@ The real code runs: use cases, relay, subscribers and effects, in virtual time, 
 memory. Each seed draws its own mix of what fails. A seed is the same run again.
 """
 
+import asyncio
 import os
 import shlex
 import uuid
@@ -16,12 +17,14 @@ from typing import Any
 from cosmos_outbox.kernel import clock
 from cosmos_outbox.testing.deriving.commands import Call, Calls, Commands
 from cosmos_outbox.wiring.service import Service
+from cosmos_outbox.wiring.subscribing import SubscriberService
 
 try:
     from cosmos_outbox.testing.deriving.forms import unread as forms_unread
     from cosmos_outbox.testing.deriving.forms import write
     from cosmos_outbox.testing.deriving.service_world import DerivedSubject, ServiceWorld, subject
     from cosmos_outbox.testing.judging.violation import Violation
+    from cosmos_outbox.testing.publishes import Publishes, violations
     from cosmos_outbox.testing.simulation.plan import SimulationPlan
     from cosmos_outbox.testing.simulation.shrink import shrink
     from cosmos_outbox.testing.simulation.story import Story, page
@@ -39,7 +42,10 @@ class PromiseBroken(AssertionError):
 
 
 def simulate(
-    service: Service, *commands: Commands[Any] | Call, seeds: int = 20, forms: Path | None = None
+    service: Service | SubscriberService,
+    *commands: Commands[Any] | Call | Publishes,
+    seeds: int = 20,
+    forms: Path | None = None,
 ) -> None:
     """Run the service under simulated faults, seed after seed, while its users do what ``commands`` say.
 
@@ -61,9 +67,16 @@ def simulate(
         )
         await asyncio.to_thread(simulate, service, commands, seeds=2)
     """
+    if isinstance(service, SubscriberService):
+        _subscribing(service, [each for each in commands if isinstance(each, Publishes)], seeds)
+        return
     if forms is not None and os.environ.get(FORMS) != "write" and (unread := forms_unread(forms, service)):
         raise PromiseBroken("\n".join(map(str, unread)))
-    given = [each if isinstance(each, Commands) else Calls(each) for each in commands]
+    given = [
+        each if isinstance(each, Commands) else Calls(each)
+        for each in commands
+        if not isinstance(each, Publishes)
+    ]
     for seed in _seeds(seeds):
         plan = _plan(seed)
         made = subject(service, given)
@@ -72,6 +85,21 @@ def simulate(
             raise PromiseBroken(_story(result, service, given))
         if forms is not None and os.environ.get(FORMS) == "write":
             write(forms, made.forms)
+
+
+def _subscribing(service: SubscriberService, told: list[Publishes], seeds: int) -> None:
+    for seed in _seeds(seeds):
+        with _ids_by_luck():
+            found = asyncio.run(violations(service, told, seed))
+        if found:
+            raise PromiseBroken(
+                "\n".join([f"seed {seed}:", *map(str, found), "", f"run again   {_command(seed)}"])
+            )
+
+
+def _command(seed: int) -> str:
+    test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
+    return f"{SEED}={seed} python -m pytest {shlex.quote(test)}"
 
 
 def _seeds(wanted: int) -> range:
@@ -104,8 +132,7 @@ def _story(found: SimulatedRun, service: Service, commands: list[Commands[Any] |
     if short is None:
         return f"seed {found.plan.seed}: {first}\nand not again: something in the service is not drawn from its seed"
     told = runs[short.plan]
-    test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
-    command = f"{SEED}={found.plan.seed} python -m pytest {shlex.quote(test)}"
+    command = _command(found.plan.seed)
     story = Story(
         short.violation, found.plan.seed, command, str(short.plan), told.trace.steps, short.confirmed
     )
