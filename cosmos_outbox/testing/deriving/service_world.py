@@ -282,11 +282,9 @@ def _written(request: SentRequest) -> Iterator[Mapping[str, Any]]:
 
 
 def _event(document: Mapping[str, Any]) -> StoredEvent:
-    data = document["data"]
-    key = AggregateKey(
-        document["aggregateType"],
-        str(data.get(f"{document['aggregateType']}Id", document.get("partitionKey"))),
-    )
+    data, kind = document["data"], document["aggregateType"]
+    owner = document.get("aggregateId") or data.get(f"{kind}Id") or document.get("partitionKey")
+    key = AggregateKey(kind, str(owner))
     return StoredEvent(
         data["id"], key, data.get("sequence"), data["action"], str(data.get("correlationId")), data
     )
