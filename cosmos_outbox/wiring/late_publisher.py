@@ -26,5 +26,6 @@ class LatePublisher:
     def _publisher(self) -> Publisher:
         publisher = self._make()
         # What is loaded stays. A full collection of it takes 50 ms, and a busy relay has one each second.
-        gc.freeze()
+        if gc.isenabled():
+            gc.freeze()
         return publisher

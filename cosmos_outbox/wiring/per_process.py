@@ -8,9 +8,10 @@ hook (https://github.com/Azure/azure-functions-python-worker/issues/1904), so a 
 import asyncio
 import gc
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager
-from typing import Generic, Protocol, TypeVar
+from contextvars import ContextVar
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 from cosmos_outbox.telemetry.correlation import tag_log_lines
 from cosmos_outbox.wiring.outbox import Outbox
@@ -35,6 +36,10 @@ class HasResources(Protocol):
 W = TypeVar("W", bound=HasResources)
 
 
+_here: ContextVar[Mapping["OnePerProcess[Any]", HasResources]] = ContextVar("here", default={})  # noqa: B039 - never changed
+"""Where several simulated processes share a loop: the service of the one whose code runs."""
+
+
 class OnePerProcess(Generic[W]):
     """Makes a service at the first call, and closes its clients when the loop ends."""
 
@@ -47,14 +52,21 @@ class OnePerProcess(Generic[W]):
 
     def __call__(self) -> W:
         """The service of this process. Raises Misconfigured when a setting is missing or wrong."""
+        if (here := _here.get().get(self)) is not None:
+            return cast(W, here)
         loop = asyncio.get_running_loop()
         if self._made is None or self._made[1] is not loop:
             tag_log_lines()
             service = self._make()
-            gc.freeze()  # what is loaded stays: no collection need look at it again
+            if gc.isenabled():
+                gc.freeze()  # what is loaded stays: no collection need look at it again
             self._made = service, loop
             self._closing = loop.create_task(_close_when_the_loop_ends(service.resources))
         return self._made[0]
+
+    def here(self, service: W) -> None:
+        """In this context, and in the tasks that begin in it, take this one; whoever made it closes it."""
+        _here.set({**_here.get(), self: service})
 
     @contextmanager
     def taken_from(self, service: W) -> Iterator[None]:

@@ -280,6 +280,10 @@ class Service:
         """Until the block ends, a call of the service in this loop gives this one; whoever wired it closes it."""
         return self._per_process.taken_from(wired)
 
+    def here(self, wired: Wired) -> None:
+        """In this context a call of the service gives this one: of one simulated process among several in a loop."""
+        self._per_process.here(wired)
+
     def _named(self) -> Iterator[Named]:
         for each in self.subscribers:
             yield each.subscription

@@ -1,5 +1,6 @@
 """Each name of the kit has a docstring, and is in an example that runs."""
 
+import asyncio
 import inspect
 import re
 import subprocess
@@ -7,6 +8,7 @@ import sys
 import textwrap
 from collections.abc import AsyncIterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -16,7 +18,13 @@ from cosmos_outbox import errors, testing
 from tests.testing import booking_calls, bookings
 from tests.testing.test_memory_elsewhere import asked, asking
 
-NEEDS_DEVSTACK = ("LocalAzure", "Program", "eventually")
+NEEDS_DEVSTACK = {
+    "LocalAzure": "a local Azure",
+    "Program": "a local Azure",
+    "Publishes": "the simulation",
+    "eventually": "a local Azure",
+    "simulate": "the simulation",
+}
 
 
 def example(name: str) -> str | None:
@@ -41,7 +49,8 @@ async def test_an_example_runs(name: str, tmp_path: Path) -> None:
     there: dict[str, Any] = {each: getattr(cosmos_outbox, each) for each in cosmos_outbox.__all__}
     there |= vars(errors) | {each: getattr(testing, each) for each in testing.__all__}
     there |= vars(bookings) | {
-        "AsyncIterator": AsyncIterator, "pytest": pytest, "sys": sys, "tmp_path": tmp_path,
+        "AsyncIterator": AsyncIterator, "Random": Random, "asyncio": asyncio, "pytest": pytest, "sys": sys,
+        "tmp_path": tmp_path,
         "app": booking_calls.app, "subscriber": asking, "subscribed": asked,
         "SAYS_READY": "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit(0)); "
         "print('ready at http://127.0.0.1:1'); time.sleep(60)",
@@ -63,6 +72,6 @@ def test_without_devstack_one_line_says_what_to_install() -> None:
     )
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert told.stdout.splitlines() == [
-        f"{name} a local Azure needs devstack: pip install 'cosmos-outbox[testing]'"
-        for name in NEEDS_DEVSTACK
+        f"{name} {what} needs devstack: pip install 'cosmos-outbox[testing]'"
+        for name, what in NEEDS_DEVSTACK.items()
     ]

@@ -116,6 +116,7 @@ class Loop(asyncio.BaseEventLoop):
         """Run the world to the end of ``main``, guarded; then everything left is buried and the loop closed."""
         collected = gc.isenabled()
         gc.disable()  # when a cycle is found depends on what ran in this process before
+        gc.freeze()  # to collect what the run leaves takes no look at what was there before
         try:
             with guarded():
                 task = self.create_task(main, context=self._root)
@@ -124,11 +125,11 @@ class Loop(asyncio.BaseEventLoop):
                 finally:
                     self._bury()
         finally:
-            gc.unfreeze()  # a service freezes what it has loaded
             with _last_words_unheard():
                 self.close()
                 self._dead.clear()
                 gc.collect()
+            gc.unfreeze()
             if collected:
                 gc.enable()
 

@@ -114,6 +114,7 @@ class SimulatedProcess:
         self._stop = asyncio.Event()
         service, environment = ground.service, ground.environment()
         self.wired = self.instance.within(lambda: service.wire(environment, ground.clients()))
+        self.instance.context.run(service.here, self.wired)
         ground.trace.note("begins", instance=name)
         self._running = ground.loop.begin(self.instance, self._run(self.wired, self._stop))
 

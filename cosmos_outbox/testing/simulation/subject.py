@@ -139,6 +139,27 @@ class SimulatedClient:
             return Told(status=status)
 
 
+class Subject(Protocol):
+    """What a world needs to know of what it simulates."""
+
+    @property
+    def service(self) -> Service: ...
+    @property
+    def act(self) -> Callable[[SimulatedClient], Awaitable[None]]:
+        """One thing that a client wants."""
+        ...
+
+    @property
+    def read_models(self) -> Sequence[str]:
+        """The containers of its read models."""
+        ...
+
+    @property
+    def errors(self) -> Mapping[type[Exception], int]:
+        """The status of each error of its own."""
+        ...
+
+
 @dataclass(frozen=True)
 class SimulatedService:
     """A service under simulation."""

@@ -44,7 +44,7 @@ from cosmos_outbox.testing.simulation.processes import (
 )
 from cosmos_outbox.testing.simulation.store import CALM as CALM_STORE
 from cosmos_outbox.testing.simulation.store import SimulatedStore
-from cosmos_outbox.testing.simulation.subject import SimulatedClient, SimulatedService
+from cosmos_outbox.testing.simulation.subject import SimulatedClient, SimulatedService, Subject
 from cosmos_outbox.testing.simulation.trace import RunTrace
 from cosmos_outbox.testing.simulation.watching import Watcher
 from devstack.cosmos.in_memory import CosmosInMemory, in_memory
@@ -56,7 +56,6 @@ QUIET_SECONDS = 20.0
 """So long nothing may happen any more before a run counts as over: a late duplicate is one too."""
 
 _LOOK_SECONDS = 5.0
-_APIS, _RELAYS, _SUBSCRIBERS, _CLIENTS, _SLOTS = 2, 2, 2, 3, 3
 _LONGEST_PAUSE_SECONDS = 40.0
 """Longer than a lease and a session's lock live."""
 
@@ -75,12 +74,12 @@ class SimulatedRun:
     """Of virtual time, to the end of the drain."""
 
 
-def run(plan: SimulationPlan, of: SimulatedService) -> SimulatedRun:
+def run(plan: SimulationPlan, of: Subject, world: "MakeWorld | None" = None) -> SimulatedRun:
     """One run of the plan. Raises ReachedOut: the code opened something real."""
-    return copy_context().run(_run, plan, of)
+    return copy_context().run(_run, plan, of, world or World)
 
 
-def _run(plan: SimulationPlan, of: SimulatedService) -> SimulatedRun:
+def _run(plan: SimulationPlan, of: Subject, make: "MakeWorld") -> SimulatedRun:
     sdk_clock.install()
     _import_all(of)
     loop = Loop(plan.chance("order") if plan.shuffled else None)
@@ -92,7 +91,7 @@ def _run(plan: SimulationPlan, of: SimulatedService) -> SimulatedRun:
             clock=lambda: EPOCH.timestamp() + loop.time(), chance=chance, partitions=plan.partitions
         ) as account,
     ):
-        world = World(plan, of, loop, trace, history, account)
+        world = make(plan, of, loop, trace, history, account)
         violations = loop.run(world.live())
         violations += [Violation("unhandled error", told) for told in loop.complaints]
         return SimulatedRun(
@@ -100,13 +99,33 @@ def _run(plan: SimulationPlan, of: SimulatedService) -> SimulatedRun:
         )
 
 
+@dataclass(frozen=True)
+class Size:
+    """How many there are of each; ``slots``: sessions that a subscriber holds at once."""
+
+    apis: int = 2
+    relays: int = 2
+    subscribers: int = 2
+    clients: int = 3
+    slots: int = 3
+    idle_seconds: float = 5.0
+    """Of a client at most, before it asks again."""
+    operator_seconds: tuple[float, float] = (5.0, 30.0)
+    """Between two looks."""
+    strike_seconds: tuple[float, ...] = (10.0, 30.0, 60.0)
+    """Between two strikes of a kind, on average: one of these, and never more than the last."""
+
+
 class World:
     """One deployment."""
+
+    size = Size()
+    quiet_seconds, patience_seconds = QUIET_SECONDS, PATIENCE_SECONDS
 
     def __init__(  # noqa: PLR0913, PLR0917 - what a world is made of
         self,
         plan: SimulationPlan,
-        of: SimulatedService,
+        of: Subject,
         loop: Loop,
         trace: RunTrace,
         history: History,
@@ -137,15 +156,17 @@ class World:
         """Work, break, drain; what was wrong in the end."""
         clock.use(self.ground.sources(self.plan.chance("ids"), lambda: 0.0, "world"))
         self.loop.root_is_now()
-        store, bus, plan = self.ground.store, self.ground.bus, self.plan
+        store, bus, plan, size = self.ground.store, self.ground.bus, self.plan, self.size
         await self._make()
         store.saw = self._watcher.saw
-        self.apis = [self._process(f"api-{n}", serve_requests) for n in range(_APIS)]
-        self.relays = [self._process(f"relay-{n}", relay) for n in range(_RELAYS)]
-        self.subscribers = [self._process(f"subscriber-{n}", subscriber(_SLOTS)) for n in range(_SUBSCRIBERS)]
+        self.apis = [self._process(f"api-{n}", serve_requests) for n in range(size.apis)]
+        self.relays = [self._process(f"relay-{n}", relay) for n in range(size.relays)]
+        self.subscribers = [
+            self._process(f"subscriber-{n}", subscriber(size.slots)) for n in range(size.subscribers)
+        ]
         self._desk = self._process("operator", serve_requests)
         store.faults, bus.befalls = plan.store, plan.bus
-        clients = [self._client(n, self._etags) for n in range(_CLIENTS)]
+        clients = [self._client(n, self._etags) for n in range(size.clients)]
         work = [asyncio.create_task(self._act(each)) for each in clients]
         work += [asyncio.create_task(self._operate())]
         work += [asyncio.create_task(self._strike(kind)) for kind in sorted(plan.faults) if "." not in kind]
@@ -212,11 +233,11 @@ class World:
         while not self._stopping:
             await self.of.act(client)
             busy = "floods" in self.plan.faults
-            await asyncio.sleep(client.chance.uniform(0.0, 1.0 if busy else 5.0))
+            await asyncio.sleep(client.chance.uniform(0.0, 1.0 if busy else self.size.idle_seconds))
 
     async def _operate(self) -> None:
         while not self._stopping:
-            await asyncio.sleep(self._chance.uniform(5.0, 30.0))
+            await asyncio.sleep(self._chance.uniform(*self.size.operator_seconds))
             if not self._stopping:
                 await self._settle()
 
@@ -230,9 +251,10 @@ class World:
         if strike is None:
             return
         chance = self.plan.chance(f"strike {kind}")
-        mean = chance.choice([10.0, 30.0, 60.0])
+        means = self.size.strike_seconds
+        mean = chance.choice(means)
         while not self._stopping:
-            await asyncio.sleep(min(chance.expovariate(1 / mean), 60.0))
+            await asyncio.sleep(min(chance.expovariate(1 / mean), means[-1]))
             if not self._stopping:
                 await strike(self, chance)
                 self.history.add([Struck(at=self.loop.time(), fault=kind, target="", seconds=0.0, done=True)])
@@ -351,7 +373,7 @@ class World:
                 each.begin()
 
     async def _drain(self) -> list[Violation]:
-        until = self.loop.time() + PATIENCE_SECONDS
+        until = self.loop.time() + self.patience_seconds
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             for each in self.processes:
@@ -360,11 +382,12 @@ class World:
             found = await self._look()
             if any(not each.may_pass for each in found) or self.loop.time() > until:
                 return found
-            if not found and self.loop.time() - self._watcher.newest > QUIET_SECONDS:
+            if not found and self.loop.time() - self._watcher.newest > self.quiet_seconds:
                 return []
 
     async def _look(self) -> list[Violation]:
         """What is wrong now."""
+        assert isinstance(self.of, SimulatedService), "a world of another subject judges by itself"
         if not await self._settle():
             return [
                 Violation(
@@ -375,7 +398,7 @@ class World:
             ]
         desk, now = self._desk, self.loop.time()
         self._watcher.received(self.ground.bus.taken)
-        if now - self._watcher.newest <= QUIET_SECONDS:
+        if now - self._watcher.newest <= self.quiet_seconds:
             return [Violation("not quiet", "something was written just now", may_pass=True)]
         try:
             self.history.found = [*await self.loop.begin(desk.instance, self.of.listed(desk.wired, now))]
@@ -392,8 +415,12 @@ class World:
         return found
 
     def _judge(self) -> list[Violation]:
+        assert isinstance(self.of, SimulatedService), "as above"
         window = self.ground.bus.rules.duplicate_window_seconds
         return check(self.history, self.of.language, duplicate_window=window)
+
+
+MakeWorld = Callable[[SimulationPlan, Subject, Loop, RunTrace, History, CosmosInMemory], World]
 
 
 _STRIKES = {
@@ -448,7 +475,7 @@ class _quiet_logging:  # noqa: N801 - used as a function is
         root.setLevel(level)
 
 
-def _import_all(of: SimulatedService) -> None:
+def _import_all(of: Subject) -> None:
     """What is imported late in a process is imported before the run: it opens files, and takes time."""
     from cosmos_outbox.servicebus import dead_letters, sessions  # noqa: F401, PLC0415
     from cosmos_outbox.worker import relay, subscriber  # noqa: F401, PLC0415

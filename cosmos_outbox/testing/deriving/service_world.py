@@ -1,0 +1,290 @@
+"""A service in the simulated world, judged by its own declaration: no line of it is written for the test."""
+
+import json
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from cosmos_outbox.cosmos.aggregates.documents import EVENT_TYPE
+from cosmos_outbox.cosmos.inbox.documents import SourceDocuments, last
+from cosmos_outbox.cosmos.inbox.entries import TYPE as ENTRY_TYPE
+from cosmos_outbox.cosmos.store.partition_key import at
+from cosmos_outbox.inbox.effects import Effect
+from cosmos_outbox.inbox.errors import EffectAway, EffectNotDone
+from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.testing.deriving.commands import Calls, Commands
+from cosmos_outbox.testing.deriving.forms import Form
+from cosmos_outbox.testing.deriving.found import (
+    AggregateFound,
+    Document,
+    LeftBehind,
+    ReadModelFound,
+    StoredChange,
+    StoredEvent,
+    TakenMessage,
+    ToldOf,
+)
+from cosmos_outbox.testing.deriving.rules import broken
+from cosmos_outbox.testing.judging.violation import Violation
+from cosmos_outbox.testing.simulation.bus_queue import Taken
+from cosmos_outbox.testing.simulation.operator import PASSING, list_set_aside, reasons
+from cosmos_outbox.testing.simulation.store import SentRequest, StoreResponse
+from cosmos_outbox.testing.simulation.subject import SimulatedClient
+from cosmos_outbox.testing.simulation.watching import Watcher
+from cosmos_outbox.testing.simulation.world import Size, World
+from cosmos_outbox.wiring.service import EffectOf, ReadModelOf, Service
+
+QUIET_SECONDS, PATIENCE_SECONDS = 4.0, 300.0
+
+
+@dataclass
+class Asked:
+    """The ids of the events that an effect was asked for."""
+
+    run: Effect
+    events: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    """What ended it that no effect is to raise."""
+
+    async def __call__(self, event: Event) -> None:
+        """Run the effect."""
+        self.events.append(event.id)
+        try:
+            await self.run(event)
+        except (EffectAway, EffectNotDone):
+            raise
+        except Exception as error:
+            self.failures.append(f"{event.action} {event.sequence} of {event.aggregate}: {error!r}")
+            raise
+
+
+@dataclass(frozen=True)
+class DerivedSubject:
+    """See :class:`cosmos_outbox.testing.simulation.subject.Subject`."""
+
+    service: Service
+    commands: Sequence[Commands[Any] | Calls]
+    asked: Mapping[str, Asked]
+    read_models: Sequence[str] = ()
+    errors: Mapping[type[Exception], int] = field(default_factory=dict)
+    forms: list[Form] = field(default_factory=list)
+    """What was stored in the end."""
+
+    @property
+    def act(self) -> Callable[[SimulatedClient], Awaitable[None]]:
+        """One thing that a client wants."""
+        return self._act
+
+    @property
+    def known(self) -> set[str]:
+        """The types of documents that last: what the outbox keeps for itself is not among them."""
+        own = self.service.own.aggregates if self.service.own else ()
+        return {EVENT_TYPE, *(each.aggregate_type for each in self.service.aggregates), *own}
+
+    async def _act(self, client: SimulatedClient) -> None:
+        await client.chance.choice(self.commands).act(client)
+
+
+def subject(service: Service, commands: Sequence[Commands[Any] | Calls]) -> DerivedSubject:
+    """Of one run: what its effects are asked for is written down."""
+    asked = {each.name: Asked(each.run) for each in service.subscribers if isinstance(each, EffectOf)}
+    copy = replace(service)
+    copy.subscribers.extend(
+        replace(each, run=asked[each.name]) if isinstance(each, EffectOf) else each
+        for each in service.subscribers
+    )
+    copy.erasables.extend(service.erasables)
+    # What the user's code gets from his own object is what the process has.
+    object.__setattr__(copy, "_per_process", service._per_process)  # noqa: SLF001
+    return DerivedSubject(copy, commands, asked)
+
+
+class ServiceWorld(World):
+    """A small deployment, since what befalls many processes of a kind is the library's to bear."""
+
+    quiet_seconds, patience_seconds = QUIET_SECONDS, PATIENCE_SECONDS
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        assert isinstance(self.of, DerivedSubject), "made by subject()"
+        self._of = self.of
+        self.size = Size(
+            relays=1,
+            subscribers=1 if self.of.service.subscribers else 0,
+            clients=2,
+            idle_seconds=2.0,
+            operator_seconds=(1.0, 6.0),
+            strike_seconds=(2.0, 4.0, 8.0),
+        )
+        self._watcher = self._changes = ChangesSeen(self)
+
+    async def _look(self) -> list[Violation]:
+        if failed := [*self._failed()]:
+            return failed
+        if not await self._settle():
+            try:
+                aside = self.loop.begin(self._desk.instance, list_set_aside(self._desk.wired))
+                waits = reasons(await aside).items()
+            except PASSING as error:
+                waits = {"what is set aside": repr(error)}.items()
+            told = "; ".join(f"{event}: {reason}" for event, reason in waits) or "something is parked"
+            return [Violation("not settled", told, may_pass=True)]
+        self._changes.received(self.ground.bus.taken)
+        if self.loop.time() - self._changes.newest <= self.quiet_seconds:
+            return [Violation("not quiet", "something was written just now", may_pass=True)]
+        waiting = [
+            Violation("messages wait", f"{len(queue)} in {name}", may_pass=True)
+            for name, queue in self.ground.bus.queues.items()
+            if len(queue)
+        ]
+        ended = [Violation("process ended", f"{each.instance}: {each.why}") for each in self.history.ended]
+        return [*ended, *waiting, *broken(await self.found())]
+
+    def _failed(self) -> Iterator[Violation]:
+        """A command or an effect that ends with an error that it does not declare."""
+        for step in self.trace:
+            if step.what == "fails":
+                yield Violation("command fails", f"{step.detail}; name an error that is meant in refuses")
+        for name, asked in self._of.asked.items():
+            for failure in asked.failures:
+                yield Violation("effect fails", f"{name}: {failure}")
+
+    async def found(self) -> LeftBehind:
+        """All that is there now."""
+        service, settings = self._of.service, self._settings
+        stored = await self.documents(settings.cosmos_container)
+        forms = [
+            Form("COSMOS_CONTAINER", dict(each)) for each in stored if each.get("type") in self._of.known
+        ]
+        found = LeftBehind(
+            told=[*self._told()],
+            changes=self._changes.changes,
+            taken=self._changes.messages,
+            effects={
+                each.name: (each.aggregate_type, self._of.asked[each.name].events)
+                for each in service.subscribers
+                if isinstance(each, EffectOf)
+            },
+        )
+        for kind in self._kinds():
+            for name, aggregate in sources(kind, stored).items():
+                found.aggregates[AggregateKey(kind.type, name)] = aggregate
+        for each in service.subscribers:
+            if isinstance(each, ReadModelOf):
+                entries = await self.documents(settings.name(each.container))
+                forms += [Form(each.container.setting, dict(entry)) for entry in entries]
+                found.read_models.append(read_model(each, stored, entries))
+        self._of.forms[:] = forms
+        return found
+
+    def _kinds(self) -> Iterator[SourceDocuments]:
+        for each in self._of.service.aggregates:
+            yield SourceDocuments.of_library(each.aggregate_type)
+
+    def _told(self) -> Iterator[ToldOf]:
+        for cause, answer in self.history.answers.items():
+            body = answer.body or {}
+            if "events" in body or answer.outcome == "refused":
+                about = answer.aggregate or "a new one"
+                yield ToldOf(cause, about, answer.outcome, body.get("events", 0))
+
+    async def documents(self, container: str) -> list[Document]:
+        """All that a container holds."""
+        client = self._world_client()
+        proxy = client.get_database_client(self._settings.cosmos_database).get_container_client(container)
+        try:
+            return [item async for item in proxy.read_all_items()]
+        finally:
+            await client.close()
+
+
+def sources(kind: SourceDocuments, stored: Sequence[Document]) -> dict[str, AggregateFound]:
+    """The aggregates among the documents, by their ids."""
+    found: dict[str, AggregateFound] = {}
+    for item in stored:
+        name = at(item, kind.id)
+        if isinstance(name, str) and kind.is_of(dict(item), name):
+            library = kind.sequence == "/data/lastSequence"
+            found[name] = AggregateFound(
+                last(at(item, kind.sequence)), bool(at(item, kind.deleted)), item["data"] if library else item
+            )
+    return found
+
+
+def read_model(
+    declared: ReadModelOf[Any], stored: Sequence[Document], entries: Sequence[Document]
+) -> ReadModelFound:
+    """A read model as it is."""
+    kind = declared.documents or SourceDocuments.of_library(declared.aggregate_type)
+    form = declared.form
+    return ReadModelFound(
+        declared.name,
+        declared.aggregate_type,
+        declared.state_of,
+        declared.project,
+        lambda item: form.read(dict(item)) if form.is_of(dict(item)) else None,
+        sources(kind, stored),
+        {each["id"]: each for each in entries if each.get("type") == ENTRY_TYPE},
+    )
+
+
+class ChangesSeen(Watcher):
+    """Each transaction as the store carried it out, and each message as the topic took it."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world.history, feed="", entries=frozenset())
+        self.changes: list[StoredChange] = []
+        self.messages: list[TakenMessage] = []
+        names = {world.of.service.settings(world.ground.environment()).cosmos_container}
+        self._paths = tuple(f"/colls/{each}/docs" for each in names)
+        self._kinds = {each.aggregate_type for each in world.of.service.aggregates}
+
+    def saw(self, at: float, request: SentRequest, response: StoreResponse) -> None:
+        """A request was carried out."""
+        if request.kind != "batch" and request.method not in ("POST", "PUT", "PATCH", "DELETE"):
+            return
+        query = any(
+            name in request.headers
+            for name in ("x-ms-documentdb-isquery", "x-ms-cosmos-is-query-plan-request")
+        )
+        if query or response.status >= 300 or response.status == 207:
+            return
+        if not any(path in request.path for path in self._paths):
+            return
+        written = [*_written(request)]
+        events = [_event(each) for each in written if each.get("type") == EVENT_TYPE]
+        document = next((each["data"] for each in written if each.get("type") in self._kinds), None)
+        if events:
+            self.newest = at
+            self.changes.append(StoredChange(document, sorted(events, key=lambda each: each.sequence or 0)))
+
+    def received(self, taken: list[Taken]) -> None:
+        """What the topic has taken since the last call."""
+        for each in taken[self._taken :]:
+            self.newest = max(self.newest, each.at)
+            message = each.sent.message
+            key = AggregateKey(
+                str(message.properties["aggregateType"]), str(message.properties["cloudEvents_subject"])
+            )
+            self.messages.append(TakenMessage(message.id, key, message.data))
+        self._taken = len(taken)
+
+
+def _written(request: SentRequest) -> Iterator[Mapping[str, Any]]:
+    body = json.loads(request.body or b"{}")
+    if request.kind != "batch":
+        yield body
+        return
+    for operation in body:
+        if operation.get("operationType") in ("Create", "Upsert", "Replace"):
+            yield operation.get("resourceBody") or {}
+
+
+def _event(document: Mapping[str, Any]) -> StoredEvent:
+    data, kind = document["data"], document["aggregateType"]
+    owner = document.get("aggregateId") or data.get(f"{kind}Id") or document.get("partitionKey")
+    key = AggregateKey(kind, str(owner))
+    return StoredEvent(
+        data["id"], key, data.get("sequence"), data["action"], str(data.get("correlationId")), data
+    )

@@ -1,0 +1,160 @@
+"""One line of a test runs a whole service under faults, seed after seed, and checks what its declaration promises.
+
+The real code runs: use cases, relay, subscribers and effects, in virtual time, over a Cosmos DB and a Service Bus in
+memory. Each seed draws its own mix of what fails. A seed is the same run again.
+"""
+
+import asyncio
+import os
+import shlex
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from cosmos_outbox.kernel import clock
+from cosmos_outbox.testing.deriving.commands import Call, Calls, Commands
+from cosmos_outbox.wiring.service import Service
+from cosmos_outbox.wiring.subscribing import SubscriberService
+
+try:
+    from cosmos_outbox.testing.deriving.forms import unread as forms_unread
+    from cosmos_outbox.testing.deriving.forms import write
+    from cosmos_outbox.testing.deriving.service_world import DerivedSubject, ServiceWorld, subject
+    from cosmos_outbox.testing.judging.violation import Violation
+    from cosmos_outbox.testing.publishes import Publishes, violations
+    from cosmos_outbox.testing.simulation.plan import SimulationPlan
+    from cosmos_outbox.testing.simulation.shrink import shrink
+    from cosmos_outbox.testing.simulation.story import Story, page
+    from cosmos_outbox.testing.simulation.world import SimulatedRun, run
+except ModuleNotFoundError as error:
+    raise ImportError("the simulation needs devstack: pip install 'cosmos-outbox[testing]'") from error
+
+SEEDS, SEED, FORMS = "SIMULATE_SEEDS", "SIMULATE_SEED", "SIMULATE_FORMS"
+_SECONDS, _AGGREGATES = 8.0, 3
+_SHRINKING_RUNS = 12
+
+
+class PromiseBroken(AssertionError):
+    """A seed found what must never be: its text is the story, and how to run it again."""
+
+
+def simulate(
+    service: Service | SubscriberService,
+    *commands: Commands[Any] | Call | Publishes,
+    seeds: int = 20,
+    forms: Path | None = None,
+) -> None:
+    """Run the service under simulated faults, seed after seed, while its users do what ``commands`` say.
+
+    Checked are, of what the service declares: what was answered is what was stored; each aggregate's sequences have no
+    gap; each event is published as it was committed, and in order; a projection of the events gives the read model of
+    the state; each effect is asked for; nothing is left over. ``seeds``: how many, unless ``SIMULATE_SEEDS`` says
+    otherwise; ``SIMULATE_SEED=7`` runs that one alone. ``forms``: a folder with documents as earlier releases stored
+    them, each of which must be readable; ``SIMULATE_FORMS=write`` adds those that are new. Raises PromiseBroken.
+
+    An async test calls it in a thread.
+
+    Example::
+
+        commands = Commands(
+            Booking,
+            create=lambda luck, at: Booking.create(title=luck.choice(["A table", "Two tables"])),
+            change=[lambda booking, luck, at: booking.resize(luck.randint(0, 8))],
+            refuses=(ValueError,),
+        )
+        await asyncio.to_thread(simulate, service, commands, seeds=2)
+    """
+    if isinstance(service, SubscriberService):
+        _subscribing(service, [each for each in commands if isinstance(each, Publishes)], seeds)
+        return
+    if forms is not None and os.environ.get(FORMS) != "write" and (unread := forms_unread(forms, service)):
+        raise PromiseBroken("\n".join(map(str, unread)))
+    given = [
+        each if isinstance(each, Commands) else Calls(each)
+        for each in commands
+        if not isinstance(each, Publishes)
+    ]
+    for seed in _seeds(seeds):
+        plan = _plan(seed)
+        made = subject(service, given)
+        result = _run(plan, made)
+        if result.violations:
+            raise PromiseBroken(_story(result, service, given))
+        if forms is not None and os.environ.get(FORMS) == "write":
+            write(forms, made.forms)
+
+
+def _subscribing(service: SubscriberService, told: list[Publishes], seeds: int) -> None:
+    for seed in _seeds(seeds):
+        with _ids_by_luck():
+            found = asyncio.run(violations(service, told, seed))
+        if found:
+            raise PromiseBroken(
+                "\n".join([f"seed {seed}:", *map(str, found), "", f"run again   {_command(seed)}"])
+            )
+
+
+def _command(seed: int) -> str:
+    test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
+    return f"{SEED}={seed} python -m pytest {shlex.quote(test)}"
+
+
+def _seeds(wanted: int) -> range:
+    if (one := os.environ.get(SEED)) is not None:
+        return range(int(one), int(one) + 1)
+    return range(1, 1 + int(os.environ.get(SEEDS, wanted)))
+
+
+def _plan(seed: int) -> SimulationPlan:
+    drawn = SimulationPlan.drawn(seed)
+    aggregates = min(drawn.aggregates, _AGGREGATES)
+    return replace(drawn, seconds=_SECONDS, aggregates=aggregates, faults=drawn.faults - {"others"})
+
+
+def _run(plan: SimulationPlan, of: DerivedSubject) -> SimulatedRun:
+    with _ids_by_luck():
+        return run(plan, of, ServiceWorld)
+
+
+def _story(found: SimulatedRun, service: Service, commands: list[Commands[Any] | Calls]) -> str:
+    """The first violation, as short as it gets in a few runs, and what else there was."""
+    first = found.violations[0]
+    runs: dict[SimulationPlan, SimulatedRun] = {}
+
+    def again(plan: SimulationPlan) -> Violation | None:
+        runs[plan] = _run(plan, subject(service, commands))
+        return next((each for each in runs[plan].violations if each.rule == first.rule), None)
+
+    short = shrink(found.plan, again, most_runs=_SHRINKING_RUNS)
+    if short is None:
+        return f"seed {found.plan.seed}: {first}\nand not again: something in the service is not drawn from its seed"
+    told = runs[short.plan]
+    command = _command(found.plan.seed)
+    story = Story(
+        short.violation, found.plan.seed, command, str(short.plan), told.trace.steps, short.confirmed
+    )
+    others = [f"and: {each}" for each in found.violations[1:]]
+    return "\n".join([f"seed {found.plan.seed}: {first}", *others, "", page(story)])
+
+
+@contextmanager
+def _ids_by_luck() -> Iterator[None]:
+    """``uuid4`` of the user's own code draws from the seed too."""
+
+    class Drawn:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(os, name)
+
+        @staticmethod
+        def urandom(size: int) -> bytes:
+            return clock.randomness().randbytes(size)
+
+    before = uuid.os  # type: ignore[attr-defined]  # the module that uuid4 takes its bytes from
+    uuid.os = Drawn()  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        uuid.os = before  # type: ignore[attr-defined]

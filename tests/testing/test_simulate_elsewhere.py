@@ -1,0 +1,78 @@
+"""A team's own documents, and the contact service, are judged by what they declare."""
+
+from datetime import datetime
+from random import Random
+
+import pytest
+
+from cosmos_outbox import After, EntryForm, Names, OwnContainer, OwnDocuments, Service, TolerantReader
+from cosmos_outbox.testing import Commands, simulate
+from domain.contact import Contact
+from domain.values import ContactDetails
+from infra.bootstrap import service as contacts
+
+
+class Row(TolerantReader):
+    seats: int
+
+
+FORM = EntryForm(Row, search={"seats": lambda row: str(row.seats)}, sorted_by=["seats"])
+OWN = OwnContainer("/tenantId", {"booking": "/lastSequence"})
+
+
+async def book(service: Service, luck: Random, *, told: int | None = None) -> None:
+    """A new booking, or one that is there with other seats; ``told``: what the event says instead."""
+    transactions, name, seats = service().outbox, f"b-{luck.randrange(3)}", luck.randint(1, 8)
+    found = await transactions.container(OWN_NAME).read(name, "t-1")
+    document = {"id": name, "tenantId": "t-1", "type": "booking", "seats": seats}
+    async with transactions.transaction("t-1") as tx:
+        if found is None:
+            tx.create(document)
+        else:
+            tx.replace({**found, **document}, if_match=found["_etag"])
+        tx.event("Seated", of=("booking", name), data={"seats": seats if told is None else told})
+
+
+OWN_NAME = "own-bookings"
+
+
+def declared() -> Service:
+    service = Service("own", names=Names(database="own", container=OWN_NAME, topic="own-events"), own=OWN)
+    service.read_model(
+        "rows", of="booking", form=FORM, state_of=Row.model_validate,
+        project=lambda row, event: After(Row.model_validate(event.data)), source=OwnDocuments({"/type": "booking"}),
+    )  # fmt: skip
+    return service
+
+
+def test_documents_of_a_teams_own_are_judged_too() -> None:
+    service = declared()
+
+    async def right(luck: Random, at: datetime) -> None:
+        await book(service, luck)
+
+    async def wrong(luck: Random, at: datetime) -> None:
+        await book(service, luck, told=9)
+
+    simulate(service, right, seeds=3)
+    with pytest.raises(AssertionError, match="read model: rows"):
+        simulate(service, wrong, seeds=3)
+
+
+def details(luck: Random) -> ContactDetails:
+    name = {"firstName": luck.choice(["Jane", "John"]), "lastName": "Doe"}
+    return ContactDetails.model_validate(
+        {"name": name, "email": luck.choice(["a@contoso.com", "b@contoso.com"])}
+    )
+
+
+def test_the_contact_service_keeps_what_it_declares() -> None:
+    change = [
+        lambda contact, luck, at: contact.revise(details(luck), at=at),
+        lambda contact, luck, at: contact.delete(at=at),
+    ]
+    simulate(
+        contacts,
+        Commands(Contact, create=lambda luck, at: Contact.create(details(luck), at=at), change=change),
+        seeds=5,
+    )
