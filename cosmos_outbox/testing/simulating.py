@@ -53,7 +53,8 @@ def simulate(
     gap; each event is published as it was committed, and in order; a projection of the events gives the read model of
     the state; each effect is asked for; nothing is left over. ``seeds``: how many, unless ``SIMULATE_SEEDS`` says
     otherwise; ``SIMULATE_SEED=7`` runs that one alone. ``forms``: a folder with documents as earlier releases stored
-    them, each of which must be readable; ``SIMULATE_FORMS=write`` adds those that are new. Raises PromiseBroken.
+    them, each of which must be readable; ``SIMULATE_FORMS=write`` adds those that are new. Raises PromiseBroken;
+    ValueError for what does not fit the service.
 
     An async test calls it in a thread.
 
@@ -67,16 +68,23 @@ def simulate(
         )
         await asyncio.to_thread(simulate, service, commands, seeds=2)
     """
-    if isinstance(service, SubscriberService):
-        _subscribing(service, [each for each in commands if isinstance(each, Publishes)], seeds)
-        return
-    if forms is not None and os.environ.get(FORMS) != "write" and (unread := forms_unread(forms, service)):
-        raise PromiseBroken("\n".join(map(str, unread)))
+    told = [each for each in commands if isinstance(each, Publishes)]
     given = [
         each if isinstance(each, Commands) else Calls(each)
         for each in commands
         if not isinstance(each, Publishes)
     ]
+    if isinstance(service, SubscriberService):
+        if given or not told or forms is not None:
+            raise ValueError(
+                f"{service.name} only subscribes: say what others publish, in Publishes(...) alone"
+            )
+        _subscribing(service, told, seeds)
+        return
+    if told or not given:
+        raise ValueError(f"say what the users of {service.name} do, in Commands(...) or as calls")
+    if forms is not None and os.environ.get(FORMS) != "write" and (unread := forms_unread(forms, service)):
+        raise PromiseBroken("\n".join(map(str, unread)))
     for seed in _seeds(seeds):
         plan = _plan(seed)
         made = subject(service, given)

@@ -23,7 +23,7 @@ from tests.support.functions import functions
 from tests.support.paths import ROOT
 
 OURS = ("function_app.py", "infra/", "application/", "domain/", "cosmos_outbox/", "cosmos_changefeed/")
-LEFT_OUT = re.compile(r"cosmos_outbox/(wiring|telemetry)/|/telemetry\.py$|kernel/clock\.py$")
+LEFT_OUT = re.compile(r"cosmos_outbox/(wiring|telemetry|testing)/|/telemetry\.py$|kernel/clock\.py$")
 SUBSCRIPTION = "directory"
 
 

@@ -5,8 +5,19 @@ from random import Random
 
 import pytest
 
-from cosmos_outbox import After, EntryForm, Names, OwnContainer, OwnDocuments, Service, TolerantReader
-from cosmos_outbox.testing import Commands, simulate
+from cosmos_outbox import (
+    After,
+    EntryForm,
+    Named,
+    Names,
+    OwnContainer,
+    OwnDocuments,
+    Service,
+    SqliteFile,
+    SubscriberService,
+    TolerantReader,
+)
+from cosmos_outbox.testing import Commands, Publishes, simulate
 from domain.contact import Contact
 from domain.values import ContactDetails
 from infra.bootstrap import service as contacts
@@ -76,3 +87,14 @@ def test_the_contact_service_keeps_what_it_declares() -> None:
         Commands(Contact, create=lambda luck, at: Contact.create(details(luck), at=at), change=change),
         seeds=5,
     )
+
+
+def test_what_does_not_fit_the_service_is_refused() -> None:
+    commands = Commands(Contact, create=lambda luck, at: Contact.create(details(luck), at=at))
+    publishes = Publishes("booking", first=lambda luck: ("Seated", {"seats": luck.randint(1, 8)}))
+    with pytest.raises(ValueError, match="say what the users of own do"):
+        simulate(declared())
+    with pytest.raises(ValueError, match="say what the users of own do"):
+        simulate(declared(), publishes)
+    with pytest.raises(ValueError, match="guests only subscribes"):
+        simulate(SubscriberService("guests", SqliteFile(Named("GUESTS", "guests.db"))), commands)

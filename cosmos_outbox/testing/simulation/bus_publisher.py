@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.clock import monotonic
 from cosmos_outbox.outbox.publisher import Accepted, AggregateEvents, Guarantees, Outcome, Refused, Unknown
 from cosmos_outbox.testing.messages import message_of
 from cosmos_outbox.testing.simulation.bus import Bus
@@ -100,10 +101,10 @@ class BusPublisher:
         """Send each aggregate's events in order."""
         self.until = until
         going = _Page(page, [None] * len(page), [0] * len(page))
-        if self.bus.now() > until:
+        if monotonic() > until:
             going.away = LATE
         try:
-            async with asyncio.timeout_at(until):
+            async with asyncio.timeout(until - monotonic()):
                 for batch in self._batches(page):
                     await self._send(going, batch)
         except TimeoutError:
