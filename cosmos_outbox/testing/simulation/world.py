@@ -241,7 +241,7 @@ class World:
 
     async def _operate(self, desk: SimulatedProcess) -> None:
         while not self._stopping:
-            await asyncio.sleep(self._chance.uniform(1.0, 30.0))
+            await asyncio.sleep(self._chance.uniform(0.1, 30.0 if desk is self._desk else 3.0))
             if not self._stopping:
                 await self._settle(desk)
 
