@@ -98,7 +98,7 @@ class SimulationPlan:
     def store(self) -> StoreFaults:
         """What befalls requests to the store."""
         chance = self.chance("lag seconds")
-        seconds = chance.choice([0.5, 2.0, 10.0])
+        seconds = chance.choice([0.5, 5.0, 20.0])
         return StoreFaults(
             **{name: self._share(f"store.{name}", _LIKELIEST.get(name, _ANY)) for name in STORE},
             lag_seconds=seconds,
