@@ -2,16 +2,26 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 from uuid import UUID
+
+from azure.core.exceptions import AzureError
 
 from application.directory import Search
 from application.errors import ContactNotFound
 from cosmos_outbox import Origin
 from cosmos_outbox.http import KeyedRequest
 from cosmos_outbox.outbox.unit_of_work import Receipt
-from cosmos_outbox.testing.judging.records import Answered, FinallyListed, SeenEntry
-from cosmos_outbox.testing.simulation.subject import SimulatedClient, SimulatedService, Told, Wish
+from cosmos_outbox.testing.judging.records import (
+    Answered,
+    Attempted,
+    FinallyListed,
+    Outcome,
+    SeenEntry,
+    Unsequenced,
+)
+from cosmos_outbox.testing.simulation.subject import Others, SimulatedClient, SimulatedService, Told, Wish
 from cosmos_outbox.wiring.service import Wired
 from domain.contact import Contact
 from domain.errors import ContactDeleted
@@ -19,6 +29,7 @@ from domain.values import ContactDetails
 from infra.bootstrap import Application, service
 from infra.contacts_http import revised, view
 from tests.torture.contacts import UPDATED, Contacts, expected, value_of
+from tests.torture.other_version import UNSEQUENCED_ACTION, event, now, operations
 
 _FINAL = {404, 409, 410, 412, 413, 415, 422}
 """No repetition changes these."""
@@ -83,10 +94,11 @@ def _deletion(name: str, contact: str) -> Wish:
 async def act(client: SimulatedClient) -> None:
     """One thing that a client wants."""
     known, wish = sorted(client.etags), client.chance.random()
-    if not known or (wish < 0.2 and len(known) < client.aggregates):
-        await _create(client)
-        return
-    contact = client.chance.choice(known)
+    contact = client.chance.choice(known) if known else None
+    if contact is None or (wish < 0.2 and len(known) < client.aggregates):
+        contact = await _create(client)
+        if contact not in client.etags or client.chance.random() < 0.5:
+            return  # else it is changed at once, perhaps where nobody has seen it yet
     if wish > 0.95:
         client.etags.pop(contact, None)
         deletion = _deletion(client.next_name(), contact)
@@ -101,10 +113,10 @@ async def act(client: SimulatedClient) -> None:
         client.etags[contact] = answer.etag
 
 
-async def _create(client: SimulatedClient) -> None:
+async def _create(client: SimulatedClient) -> str | None:
+    """Which one; None: nobody knows."""
     if client.chance.random() < 0.5:
-        _created(client, await client.ask(_creation(client.next_name())))
-        return
+        return _created(client, await client.ask(_creation(client.next_name())))
     key = f"{client.name}-{client.chance.getrandbits(64):x}"
     wish = _creation(client.next_name(), key=key)
     answers = await asyncio.gather(*(client.ask(wish) for _ in range(client.chance.choice([1, 1, 1, 2]))))
@@ -115,17 +127,52 @@ async def _create(client: SimulatedClient) -> None:
         answers = [await client.ask(wish)]
     done = next((each for each in answers if each.outcome == "acknowledged"), None)
     if done is None:
-        return
+        return None
     if client.chance.random() < 0.2:
         await client.ask(wish)
     if client.chance.random() < 0.2:
         await client.ask(_creation(client.next_name(), key=key, reuses_key=True))
-    _created(client, done)
+    return _created(client, done)
 
 
-def _created(client: SimulatedClient, answer: Answered) -> None:
-    if answer.outcome == "acknowledged" and answer.aggregate is not None:
-        client.etags[answer.aggregate] = answer.etag
+def _created(client: SimulatedClient, answer: Answered) -> str | None:
+    if answer.outcome != "acknowledged" or answer.aggregate is None:
+        return None
+    client.etags[answer.aggregate] = answer.etag
+    return answer.aggregate
+
+
+async def act_as_another_version(others: Others, contact: str) -> None:
+    """Change a contact as a later version does that adds fields, or store an event without a sequence."""
+    name = f"others-{others.chance.getrandbits(48):x}"
+    if others.chance.random() < 0.5:
+        await _store_without_sequence(others, contact, name)
+        return
+    events = expected("change", name, ("email",))
+    attempt = Attempted(
+        at=others.time(), operation=name, number=1, call="change", aggregate=contact, events=events
+    )
+    others.history.add([attempt])
+    outcome: Outcome = "refused"
+    with suppress(AzureError, TimeoutError):
+        async with asyncio.timeout(30), others.feed() as container:
+            item = await container.read_item(contact, contact)
+            outcome = "unknown"
+            await container.execute_item_batch(operations(item, name), contact)
+            outcome = "acknowledged"
+    body = {"id": contact, "email": value_of(name, "email")} if outcome == "acknowledged" else None
+    others.history.add([Answered(at=others.time(), operation=name, number=1, outcome=outcome, body=body)])
+
+
+async def _store_without_sequence(others: Others, contact: str, name: str) -> None:
+    event_id = str(UUID(int=others.chance.getrandbits(128), version=4))
+    data = {"contactId": contact, "action": UNSEQUENCED_ACTION, "createdAt": now(), "source": name}
+    others.history.add([Unsequenced(at=others.time(), document=event_id, aggregate=contact)])
+    with suppress(AzureError, TimeoutError):
+        async with asyncio.timeout(30), others.feed() as container:
+            await container.create_item(event(contact, event_id, data))
+        stored = Unsequenced(at=others.time(), document=event_id, aggregate=contact, stored=True)
+        others.history.add([stored])
 
 
 async def listed(wired: Wired, now: float) -> list[FinallyListed]:
@@ -173,4 +220,5 @@ CONTACTS = SimulatedService(
     shown,
     read_models=("directory",),
     errors={ContactNotFound: 404, ContactDeleted: 404},
+    others=act_as_another_version,
 )

@@ -13,8 +13,11 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from unittest.mock import AsyncMock, Mock
 
 import pytest
+from azure.core.exceptions import ServiceRequestError
+from azure.cosmos.aio._global_endpoint_manager_async import _GlobalEndpointManager
 
 from cosmos_outbox.testing.simulation.guard import ReachedOut
 from cosmos_outbox.testing.simulation.instance import SimulatedInstance, name_of_current
@@ -225,6 +228,22 @@ def test_an_error_that_nobody_looked_at_is_told() -> None:
 
     loop.run(main())
     assert [told for told in loop.complaints if "nobody reads this" in told]
+
+
+def test_an_error_that_the_sdk_itself_leaves_unread_is_its_own() -> None:
+    away = Mock(_GetDatabaseAccount=AsyncMock(side_effect=ServiceRequestError("nobody reads this")))
+    loop = Loop()
+
+    async def main() -> None:
+        look = _GlobalEndpointManager._refresh_database_account_and_health(away)
+        task = asyncio.create_task(look)
+        await asyncio.sleep(1)
+        assert task.done()
+        del task
+        gc.collect()
+
+    loop.run(main())
+    assert loop.complaints == []
 
 
 def test_loops_in_a_row_leave_nothing() -> None:

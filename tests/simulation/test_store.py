@@ -140,7 +140,7 @@ def test_what_befalls_each_request_is_raised_by_the_sdk(
 
 
 def test_every_kind_that_a_plan_draws_is_one_of_the_store() -> None:
-    kinds = {"longest_seconds", "lag_seconds"} ^ {field.name for field in fields(StoreFaults)}
+    kinds = {"longest_seconds", "lag_seconds", "near"} ^ {field.name for field in fields(StoreFaults)}
     assert {name for name, _ in StoreFaults(**dict.fromkeys(kinds, 0.01)).kinds()} == kinds - {"slow", "lag"}
 
 

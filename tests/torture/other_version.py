@@ -9,13 +9,13 @@ import time
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
 from typing import Any
 
 from azure.core.exceptions import AzureError
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 from azure.cosmos.exceptions import CosmosResourceExistsError
 
+from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.testing.judging.history import cause
 from cosmos_outbox.testing.judging.records import Answered, Attempted, Outcome, Unsequenced
 from tests.support.azure import CONTACTS
@@ -59,11 +59,11 @@ async def change_as_another_version(stack: Stack, journal: Journal, contact: str
 
 async def store_without_sequence(stack: Stack, journal: Journal, contact: str, event_id: str) -> bool:
     """An event without a sequence. Whether it is certainly stored."""
-    data = {"contactId": contact, "action": UNSEQUENCED_ACTION, "createdAt": _now(), "source": "import"}
+    data = {"contactId": contact, "action": UNSEQUENCED_ACTION, "createdAt": now(), "source": "import"}
     journal.write(Unsequenced(at=time.monotonic(), document=event_id, aggregate=contact))
     try:
         async with _contacts(stack) as container:
-            await container.create_item(_event(contact, event_id, data))
+            await container.create_item(event(contact, event_id, data))
     except CosmosResourceExistsError:
         pass  # the SDK's own earlier attempt was stored
     except _ERRORS:
@@ -79,16 +79,17 @@ async def _changed(stack: Stack, contact: str, operation: str) -> Outcome:
         async with _contacts(stack) as container:
             item = await container.read_item(contact, contact)
             outcome = "unknown"
-            await container.execute_item_batch(_operations(item, operation), contact)
+            await container.execute_item_batch(operations(item, operation), contact)
     except _ERRORS:
         return outcome
     return "acknowledged"
 
 
-def _operations(item: dict[str, Any], operation: str) -> list[tuple[Any, ...]]:
+def operations(item: dict[str, Any], operation: str) -> list[tuple[Any, ...]]:
+    """The batch that changes the contact as a later version does."""
     contact, data = item["id"], item["data"]
-    sequence, at = data["lastSequence"] + 1, _now()
-    event = {
+    sequence, at = data["lastSequence"] + 1, now()
+    body = {
         "contactId": contact,
         "action": UPDATED["email"],
         "sequence": sequence,
@@ -107,11 +108,12 @@ def _operations(item: dict[str, Any], operation: str) -> list[tuple[Any, ...]]:
     event_id = str(uuid.uuid5(uuid.UUID(contact), operation))
     return [
         ("replace", (contact, changed), {"if_match_etag": item["_etag"]}),
-        ("create", (_event(contact, event_id, event),)),
+        ("create", (event(contact, event_id, body),)),
     ]
 
 
-def _event(contact: str, event_id: str, data: dict[str, Any]) -> dict[str, Any]:
+def event(contact: str, event_id: str, data: dict[str, Any]) -> dict[str, Any]:
+    """An event's document, as an earlier version stores it."""
     return {
         "id": event_id,
         "partitionKey": contact,
@@ -121,8 +123,9 @@ def _event(contact: str, event_id: str, data: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _now() -> str:
-    return datetime.now(UTC).isoformat()
+def now() -> str:
+    """As a document has it."""
+    return utc_now().isoformat()
 
 
 @asynccontextmanager

@@ -122,7 +122,7 @@ class ServiceWorld(World):
     async def _look(self) -> list[Violation]:
         if failed := [*self._failed()]:
             return failed
-        if not await self._settle():
+        if not await self._settle(self._desk):
             try:
                 aside = self.loop.begin(self._desk.instance, list_set_aside(self._desk.wired))
                 waits = reasons(await aside).items()

@@ -16,6 +16,7 @@ from cosmos_outbox.testing.judging.states import AsTold, States
 from cosmos_outbox.testing.judging.violation import Violation
 
 RULE = "read model"
+NOT_APPLIED = "completed, and not applied"
 
 
 def entries(

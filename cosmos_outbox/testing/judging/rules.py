@@ -35,6 +35,7 @@ SENTENCES: Mapping[str, str] = {
     "aggregate without its events": "What is in the list in the end is there by its events.",
     "state differs from the events": "In the end every aggregate is what its events make of it.",
     "read model": "At rest every entry of a read model equals its aggregate, and nothing is set aside.",
+    "completed, and not applied": "A message is done with when its event is in the entry, or set aside.",
     "entry went back": "An entry of a read model never goes back to an earlier event.",
     "deleted entry came back": "A deleted entry stays deleted.",
     "applied twice": "A read model applies each event once.",

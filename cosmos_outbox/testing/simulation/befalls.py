@@ -31,17 +31,21 @@ class Befalls:
     """The broker lets a session's lock go before its time."""
     again: float = 0.0
     """A message comes again although its completion was answered."""
+    stolen: float = 0.0
+    """Somebody else receives a message of a subscription and completes it: it is lost, as its sequence will tell."""
+    buried: float = 0.0
+    """Somebody else makes a dead letter of one: it comes late."""
     longest_outage_seconds: float = 60.0
     longest_way_seconds: float = 0.0
     """From a client to the broker, or back."""
 
     @classmethod
     def drawn(cls, random: Random) -> Self:
-        """About half of the troubles, each as often as the seed says."""
+        """About half of the broker's own troubles, each as often as the seed says."""
         chances = {
             each.name: random.uniform(0.0, _LIKELIEST) if random.random() < 1 / 2 else 0.0
             for each in fields(cls)
-            if not each.name.startswith("longest")
+            if not each.name.startswith("longest") and each.name not in {"stolen", "buried"}
         }
         chances["outage"] /= 10  # it is one for all, and lasts
         return cls(**chances, longest_way_seconds=random.choice([0.01, 0.1, 3.0]))

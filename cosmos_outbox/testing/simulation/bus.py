@@ -36,6 +36,8 @@ class Bus:
         self.rules = rules
         self.taken: list[Taken] = []
         """What subscribers get, in the order of the topic; a duplicate is not among them."""
+        self.refused: set[str] = set()
+        """The events that were refused for good."""
         self.note: Note = note or _nobody
         self._random = random or Random(0)  # noqa: S311 - no secret; it is not drawn from where nothing befalls
         self._epoch = epoch
@@ -98,7 +100,18 @@ class Bus:
             self.taken.append(taken)
             self.note("bus takes", sent.session, f"{sent.message.id} as {taken.number}")
             for queue in self.queues.values():
-                queue.put(taken)
+                self._put(queue, taken)
+
+    def _put(self, queue: Queue, taken: Taken) -> None:
+        """Into a subscription, unless somebody else is faster there than its subscriber."""
+        sent = taken.sent
+        if self.befall(self.befalls.buried):
+            self.note("buried", sent.session, sent.message.id)
+            queue.bury(taken)
+        elif self.befall(self.befalls.stolen) and isinstance(sent.message.data.get("sequence"), int):
+            self.note("stolen", sent.session, sent.message.id)
+        else:
+            queue.put(taken)
 
     # -- an operator
 

@@ -23,6 +23,9 @@ NO_ANSWER_SECONDS = 20.0
 
 AWAY, BUSY, FULL = "Service Bus cannot be reached", "Service Bus is busy", "the topic is full"
 NO_ANSWER, LATE = "Service Bus did not answer in time", "too late"
+_REFUSED_AGAIN = 0.5
+"""Of the sends of what was refused before."""
+
 NEVER = "a value in the message is outside the limits of Service Bus"
 TOO_LARGE = "too large"
 
@@ -151,10 +154,22 @@ class BusPublisher:
             for part in batch:
                 await self._send(page, [part])
         else:
-            unlucky = bus.one_of(len(batch)) if bus.befall(bus.befalls.refuse_one) else None
+            unlucky = self._unlucky(batch)
             outcomes = await self._answer(lambda: self._taken(batch, unlucky))
             for (place, group), outcome in zip(batch, outcomes, strict=True):
                 page.note(place, outcome, len(group.events))
+
+    def _unlucky(self, batch: Sequence[_Part]) -> int | None:
+        """The part of which an event is refused; what was refused once often is again: its reason is still there."""
+        bus = self.bus
+        if not bus.befalls.refuse_one:
+            return None
+        again = [
+            at for at, (_, group) in enumerate(batch) if any(each.id in bus.refused for each in group.events)
+        ]
+        if again and bus.befall(_REFUSED_AGAIN):
+            return again[0]
+        return bus.one_of(len(batch)) if bus.befall(bus.befalls.refuse_one) else None
 
     def _failure(self) -> _Failure | None:
         """What befalls a send as a whole, if anything does."""
@@ -200,7 +215,9 @@ class BusPublisher:
             if number != unlucky:
                 outcomes.append(self.take(group))
                 continue
-            refused = self.bus.one_of(len(group.events))
+            known = [at for at, each in enumerate(group.events) if each.id in self.bus.refused]
+            refused = known[0] if known else self.bus.one_of(len(group.events))
+            self.bus.refused.add(group.events[refused].id)
             before = self.take(replace(group, events=group.events[:refused]))
             self.bus.note("bus refuses", group.aggregate.id, group.events[refused].id)
             outcomes.append(Refused(refused, NEVER) if isinstance(before, Accepted) else before)

@@ -128,6 +128,11 @@ class Queue:
         session.messages[taken.number] = Queued(taken)
         self._changed()
 
+    def bury(self, taken: Taken) -> None:
+        """It is a dead letter before its subscriber has seen it."""
+        self.dead[taken.number] = Queued(taken, reason="buried by somebody else")
+        self._changed()
+
     def waiting(self) -> list[Queued]:
         """The messages that nobody has, and that are no dead letters."""
         return [

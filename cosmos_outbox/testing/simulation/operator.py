@@ -6,11 +6,12 @@ from datetime import datetime
 
 from cosmos_outbox.inbox.errors import InboxError
 from cosmos_outbox.inbox.set_aside import Record
+from cosmos_outbox.kernel.clock import Clock
 from cosmos_outbox.outbox.errors import OutboxError
 from cosmos_outbox.outbox.parking_lot import ParkedEvent
 from cosmos_outbox.settings.errors import InfraError
 from cosmos_outbox.testing.judging.history import History
-from cosmos_outbox.testing.judging.records import DiscardAsked, Discarded, SeenParked
+from cosmos_outbox.testing.judging.records import DiscardAsked, Discarded, Free, SeenParked
 from cosmos_outbox.testing.simulation.trace import RunTrace
 from cosmos_outbox.wiring.service import Wired
 
@@ -21,7 +22,15 @@ PASSING = (OutboxError, InboxError, InfraError)
 class SimulatedOperator:
     """Replays what is parked, discards what is broken, and applies what is set aside."""
 
-    def __init__(self, history: History, trace: RunTrace) -> None:
+    def __init__(
+        self, history: History, trace: RunTrace, now: Clock | None = None, *, applies: bool = True
+    ) -> None:
+        """``now``: the clock that all processes agree on; None: there is none, and what needs one is not judged.
+
+        ``applies``: False leaves what is set aside to the timer, and only looks whether it is done.
+        """
+        self._now = now
+        self._applies = applies
         self._history = history
         self._trace = trace
         self.broken: set[str] = set()
@@ -49,6 +58,9 @@ class SimulatedOperator:
                 self._trace.note("replay fails", aggregate.id, repr(error))
             else:
                 self._trace.note("replays", aggregate.id, f"{result.replayed}, done: {result.done}")
+                if result.done and self._now is not None:
+                    time = self._now()
+                    self._history.add([Free(at=now, aggregate=aggregate.id, time=time)])
         return not parked and await self.apply(wired)
 
     async def apply(self, wired: Wired) -> bool:
@@ -56,13 +68,14 @@ class SimulatedOperator:
         none = True
         for subscription in wired.subscriptions.values():
             try:
-                await subscription.subscriber.collect()
+                if self._applies:
+                    await subscription.subscriber.collect()
                 waiting = await list_set_aside(wired)
             except PASSING as error:
                 self._trace.note("operator fails", detail=repr(error))
                 return False
             none = none and not waiting
-            for record in waiting:
+            for record in waiting if self._applies else ():
                 try:
                     await subscription.subscriber.retrier.apply(record.id)
                     self._trace.note("applies", record.id)

@@ -35,6 +35,8 @@ BUS = (
     "cut",
     "lock_lost",
     "again",
+    "stolen",
+    "buried",
 )
 STRIKES = (
     "crash",
@@ -47,14 +49,19 @@ STRIKES = (
     "skew",
     "floods",
     "others",
+    "discards",
+    "operators",
 )
-"""``floods``: many changes of one aggregate at once; ``others``: writers past the service."""
+"""``floods``: many changes of one aggregate at once; ``others``: writers past the service; ``discards``: some of what
+the broker refuses is given up; ``operators``: two of them at once.
+"""
 
 KINDS = frozenset(
     [*(f"store.{name}" for name in STORE), *(f"bus.{name}" for name in BUS), *STRIKES],
 )
 
 _LIKELIEST = {"slow": 0.03, "lag": 0.6, "silent": 0.004}
+_LIKELIEST_OF_BUS = {"outage": 0.006, "refuse_one": 0.12}
 _ANY = 0.02
 """The largest share of requests that meet a fault of the store; of the kinds above another one."""
 
@@ -78,7 +85,8 @@ class SimulationPlan:
         """The seed's own."""
         chance = random.Random(f"{seed}:plan")  # noqa: S311 - no secret
         share = chance.choice([0.15, 0.4, 0.7])
-        faults = frozenset(kind for kind in sorted(KINDS) if chance.random() < share)
+        kinds = {kind: random.Random(f"{seed}:is {kind}").random() for kind in sorted(KINDS)}  # noqa: S311 - no secret
+        faults = frozenset(kind for kind, drawn in kinds.items() if drawn < share)
         plan = cls(seed, faults, aggregates=chance.choice([2, 4, 8, 12]), shuffled=shuffled)
         return replace(plan, seconds=chance.choice([30.0, 60.0, 90.0]))
 
@@ -90,17 +98,18 @@ class SimulationPlan:
     def store(self) -> StoreFaults:
         """What befalls requests to the store."""
         chance = self.chance("lag seconds")
-        seconds = chance.choice([0.5, 2.0, 10.0])
+        seconds = chance.choice([0.5, 5.0, 20.0])
         return StoreFaults(
             **{name: self._share(f"store.{name}", _LIKELIEST.get(name, _ANY)) for name in STORE},
             lag_seconds=seconds,
             longest_seconds=chance.choice([1.0, 6.0]),
+            near=chance.choice([1.0, 10.0, 30.0]),
         )
 
     @property
     def bus(self) -> Befalls:
         """What befalls the broker."""
-        shares = {name: self._share(f"bus.{name}", 0.006 if name == "outage" else 0.06) for name in BUS}
+        shares = {name: self._share(f"bus.{name}", _LIKELIEST_OF_BUS.get(name, 0.06)) for name in BUS}
         if not any(shares.values()):
             return CALM
         return Befalls(**shares, longest_way_seconds=self.chance("ways").choice([0.01, 0.1, 3.0]))
@@ -114,6 +123,11 @@ class SimulationPlan:
             "RELAY_POLL_DELAY_MS": "2000",
             "RELAY_SEND_SECONDS": chance.choice(["10", "60"]),
         }
+
+    @property
+    def duplicate_window_seconds(self) -> float:
+        """Of the topic: in some runs what is sent again comes after its end."""
+        return self.chance("window").choice([20.0, 60.0, 600.0])
 
     @property
     def partitions(self) -> int:

@@ -32,6 +32,17 @@ _SILENCE_SECONDS = 65.0
 _DONE_ALL_THE_SAME = 0.5
 """Of what is answered with 408."""
 
+_NEAR_SECONDS = 5.0
+"""So long a request is near another one that goes where it went."""
+
+_MOST = 0.6
+"""Of the requests that are near: some of them have to get through."""
+
+# of items: what the SDK reads of the account in the background complains that nobody looks at its error
+_SPELLS = {"throttled", "unavailable", "retry_with", "behind"}
+_LASTS, _LONGEST_SPELL_SECONDS = 0.3, 8.0
+"""So many of these last longer than the SDK goes on repeating a request."""
+
 _QUICKEST, _SLOWEST = 0.001, 0.015
 """Of a way to the store or back, where nothing befalls it."""
 
@@ -63,6 +74,9 @@ class StoreFaults:
     lag: float = 0.0
     """Of reads: the replicas are behind."""
     lag_seconds: float = 5.0
+
+    near: float = 1.0
+    """So many times as often a request meets something that goes where one met something a moment ago."""
 
     def kinds(self) -> list[tuple[str, float]]:
         """What can happen instead of an answer, with its share; names are those of the fields."""
@@ -104,6 +118,10 @@ class SimulatedStore:
         self._faults = faults
         self._kinds = faults.kinds()
         self._away_until = 0.0
+        self._troubled: dict[str, float] = {}
+        """Until when it is likelier that something befalls a request that goes there."""
+        self._spells: dict[str, tuple[float, str]] = {}
+        """Until when the same befalls every request that goes there."""
 
     @property
     def faults(self) -> StoreFaults:
@@ -126,7 +144,7 @@ class SimulatedStore:
     def send(self, request: "SentRequest") -> "asyncio.Future[StoreResponse]":
         """The answer, when it comes."""
         answer: asyncio.Future[StoreResponse] = self.loop.create_future()
-        who, fate = name_of_current(), self._fate()
+        who, fate = name_of_current(), self._fate(request.goes_to)
         there, back = self._way(), self._way()
         if fate == "no_connection":
             self._later(there, _fail, answer, _no_connection())
@@ -172,13 +190,25 @@ class SimulatedStore:
             self.saw(self.loop.time(), request, response)
         return response
 
-    def _fate(self) -> str | None:
-        if self.loop.time() < self._away_until:
+    def _fate(self, place: str) -> str | None:
+        """Failures meet: where one was, the next one is near."""
+        now = self.loop.time()
+        if now < self._away_until:
             return "no_connection"
-        drawn = self._chance.random() if self._kinds else 1.0
+        if not self._kinds:
+            return None
+        until, name = self._spells.get(place, (0.0, ""))
+        if now < until:
+            return name
+        total = sum(share for _, share in self._kinds)
+        near = min(self._faults.near, _MOST / total) if now < self._troubled.get(place, 0.0) else 1.0
+        drawn = self._chance.random()
         for name, share in self._kinds:
-            drawn -= share
+            drawn -= share * max(near, 1.0)
             if drawn < 0:
+                self._troubled[place] = now + _NEAR_SECONDS
+                if name in _SPELLS and "/colls/" in place and self._chance.random() < _LASTS:
+                    self._spells[place] = (now + self._chance.uniform(0.0, _LONGEST_SPELL_SECONDS), name)
                 return name
         return None
 
@@ -200,6 +230,11 @@ class SentRequest:
     path: str
     headers: Mapping[str, str]
     body: bytes
+
+    @property
+    def goes_to(self) -> str:
+        """Which items it is about."""
+        return f"{self.path} {self.headers.get('x-ms-documentdb-partitionkey', '')}"
 
     @property
     def kind(self) -> str:

@@ -7,9 +7,12 @@ API, and may outlive its client's patience; an instance that crashes gives no an
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Protocol
+
+from azure.cosmos.aio import ContainerProxy
 
 from cosmos_outbox.http.answering import STATUS_OF
 from cosmos_outbox.outbox.unit_of_work import Origin
@@ -161,6 +164,17 @@ class Subject(Protocol):
 
 
 @dataclass(frozen=True)
+class Others:
+    """Whoever writes past the service."""
+
+    time: Callable[[], float]
+    chance: random.Random
+    history: History
+    feed: Callable[[], AbstractAsyncContextManager[ContainerProxy]]
+    """The container that the aggregates are in."""
+
+
+@dataclass(frozen=True)
 class SimulatedService:
     """A service under simulation."""
 
@@ -176,3 +190,5 @@ class SimulatedService:
     """The containers of its read models."""
     errors: Mapping[type[Exception], int] = field(default_factory=dict)
     """The status of each error of its own."""
+    others: Callable[[Others, str], Awaitable[None]] | None = None
+    """Another version of the service changes the aggregate of this id, past the service. Raises nothing."""

@@ -4,8 +4,10 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from cosmos_outbox.testing.judging.entries import NOT_APPLIED
 from cosmos_outbox.testing.judging.history import History
 from cosmos_outbox.testing.judging.records import HandedOut, SeenEntry, Stored
+from cosmos_outbox.testing.judging.violation import Violation
 from cosmos_outbox.testing.simulation.bus_queue import Taken
 from cosmos_outbox.testing.simulation.store import SentRequest, StoreResponse
 
@@ -19,11 +21,19 @@ class Watcher:
         self.newest = 0.0
         """When something was written last."""
         self._taken = 0
+        self._reached: dict[str, float] = {}
+        """By aggregate, up to which event its entry goes; a deleted one has every event."""
+        self._aside: set[str] = set()
+        """The messages that were set aside."""
+        self.passed_over: list[Violation] = []
+        """Messages that are done with, and whose events are in no entry."""
 
     def saw(self, at: float, request: SentRequest, response: StoreResponse) -> None:
         """A request was carried out."""
         if request.method not in ("POST", "PUT") or response.status >= 300 or response.status == 207:
             return
+        if b'"setAside"' in request.body:
+            self._aside |= {str(each.get("messageId")) for each in _written(request)}
         of_feed, of_entries = self._feed in request.path, any(each in request.path for each in self._entries)
         if not (of_feed or of_entries) or "x-ms-documentdb-isquery" in request.headers:
             return
@@ -33,7 +43,22 @@ class Watcher:
                 self._history.add([_stored(at, document)])
             elif of_entries and document.get("type") == "entry":
                 self.newest = at
-                self._history.add([_shown(at, document)])
+                entry = _shown(at, document)
+                self._history.add([entry])
+                reached = float("inf") if entry.data is None else entry.sequence
+                self._reached[entry.aggregate] = max(reached, self._reached.get(entry.aggregate, 0.0))
+
+    def completed(self, aggregate: str, event: str, deleted: str | None) -> None:
+        """The one subscription's message of this event is done with. ``deleted``: the action of a last event."""
+        stored = self._history.stored
+        if event not in stored or event in self._aside:
+            return
+        sequence, reached = stored[event].sequence, self._reached.get(aggregate, 0.0)
+        gone = any(each.action == deleted for each in stored.values() if each.aggregate == aggregate)
+        if reached < sequence and not gone:
+            self.passed_over.append(
+                Violation(NOT_APPLIED, f"{aggregate}: {sequence}, the entry is at {reached:g}")
+            )
 
     def received(self, taken: list[Taken]) -> None:
         """What the topic has taken since the last call, as a subscriber would get it who misses nothing."""
@@ -56,7 +81,11 @@ def _written(request: SentRequest) -> Iterator[Mapping[str, Any]]:
 def _is_event(document: Mapping[str, Any]) -> bool:
     """One that the service can have written: others write anything."""
     data = document.get("data")
-    return document.get("type") == "domainEvent" and isinstance(data, dict) and "action" in data
+    return (
+        document.get("type") == "domainEvent"
+        and isinstance(data, dict)
+        and {"action", "sequence"} <= data.keys()
+    )
 
 
 def _stored(at: float, document: Mapping[str, Any]) -> Stored:
@@ -96,5 +125,6 @@ def _handed_out(taken: Taken) -> HandedOut:
         aggregate=taken.sent.session,
         subject=str(body.get("action")),
         sequence=sequence if isinstance(sequence, int) else -1,
+        unsequenced=not isinstance(sequence, int),
         body=body,
     )

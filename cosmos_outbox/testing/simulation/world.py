@@ -7,16 +7,17 @@ still missing when patience is used up is lost.
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from contextvars import copy_context
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from azure.core.exceptions import AzureError
 from azure.cosmos import PartitionKey
-from azure.cosmos.aio import CosmosClient
+from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from cosmos_outbox.cosmos.store.client import cosmos_client
 from cosmos_outbox.kernel import clock
@@ -30,6 +31,7 @@ from cosmos_outbox.testing.judging.violation import Violation
 from cosmos_outbox.testing.simulation import sdk_clock
 from cosmos_outbox.testing.simulation.befalls import CALM as CALM_BUS
 from cosmos_outbox.testing.simulation.bus import Bus
+from cosmos_outbox.testing.simulation.bus_queue import Rules
 from cosmos_outbox.testing.simulation.loop import Loop, Stuck
 from cosmos_outbox.testing.simulation.operator import PASSING, SimulatedOperator, list_set_aside, reasons
 from cosmos_outbox.testing.simulation.plan import SimulationPlan
@@ -44,7 +46,7 @@ from cosmos_outbox.testing.simulation.processes import (
 )
 from cosmos_outbox.testing.simulation.store import CALM as CALM_STORE
 from cosmos_outbox.testing.simulation.store import SimulatedStore
-from cosmos_outbox.testing.simulation.subject import SimulatedClient, SimulatedService, Subject
+from cosmos_outbox.testing.simulation.subject import Others, SimulatedClient, SimulatedService, Subject
 from cosmos_outbox.testing.simulation.trace import RunTrace
 from cosmos_outbox.testing.simulation.watching import Watcher
 from devstack.cosmos.in_memory import CosmosInMemory, in_memory
@@ -56,6 +58,14 @@ QUIET_SECONDS = 20.0
 """So long nothing may happen any more before a run counts as over: a late duplicate is one too."""
 
 _LOOK_SECONDS = 5.0
+_OF_OTHER_VERSIONS = 0.5
+"""Of what others write, where the service says what other versions of it do."""
+_GIVEN_UP = 0.5
+"""Of the refused events, where the plan has ``discards``."""
+_MENDED_SECONDS = 60.0
+"""After so long a lost lease is there again."""
+_HURRY_SECONDS = 0.1, 3.0
+"""Between two looks of the second operator."""
 _LONGEST_PAUSE_SECONDS = 40.0
 """Longer than a lease and a session's lock live."""
 
@@ -110,9 +120,9 @@ class Size:
     slots: int = 3
     idle_seconds: float = 5.0
     """Of a client at most, before it asks again."""
-    operator_seconds: tuple[float, float] = (5.0, 30.0)
+    operator_seconds: tuple[float, float] = (0.1, 30.0)
     """Between two looks."""
-    strike_seconds: tuple[float, ...] = (10.0, 30.0, 60.0)
+    strike_seconds: tuple[float, ...] = (5.0, 15.0, 40.0)
     """Between two strikes of a kind, on average: one of these, and never more than the last."""
 
 
@@ -143,9 +153,15 @@ class World:
         self._settings = of.service.settings(environment | plan.settings)
         subscriptions = [self._settings.name(each.subscription) for each in of.service.subscribers]
         self._chance = plan.chance("world")
-        bus = Bus(*subscriptions, random=names["bus"], epoch=EPOCH, note=self._note)
+        rules = Rules(duplicate_window_seconds=plan.duplicate_window_seconds)
+        bus = Bus(*subscriptions, random=names["bus"], rules=rules, epoch=EPOCH, note=self._note)
         self.ground = Ground(loop, trace, history, store, bus, of.service, plan.settings)
-        self._operator = SimulatedOperator(history, trace)
+        self._operator = SimulatedOperator(
+            history,
+            trace,
+            now=None if "skew" in plan.faults else _wall(loop),
+            applies=plan.chance("applies").random() < 0.5,
+        )
         self._watcher = Watcher(
             history, feed=self._settings.cosmos_container, entries=frozenset(of.read_models)
         )
@@ -165,16 +181,23 @@ class World:
             self._process(f"subscriber-{n}", subscriber(size.slots)) for n in range(size.subscribers)
         ]
         self._desk = self._process("operator", serve_requests)
+        desks = [self._desk]
+        if "operators" in plan.faults:
+            desks.append(self._process("operator-2", serve_requests))
         store.faults, bus.befalls = plan.store, plan.bus
         clients = [self._client(n, self._etags) for n in range(size.clients)]
         work = [asyncio.create_task(self._act(each)) for each in clients]
-        work += [asyncio.create_task(self._operate())]
+        work += [asyncio.create_task(self._operate(desk)) for desk in desks]
         work += [asyncio.create_task(self._strike(kind)) for kind in sorted(plan.faults) if "." not in kind]
         await asyncio.sleep(plan.seconds)
         self._stopping = True
         await asyncio.wait(work)
         self._calm_down()
         found = await self._drain()
+        if not found and "lost lease" in plan.faults:  # a part of the feed comes again, from its beginning
+            await self.lose_lease(self._chance)
+            await asyncio.sleep(_MENDED_SECONDS)
+            found = await self._drain()
         self.trace.end()
         self.ended_at = self.loop.time()
         return found
@@ -182,11 +205,17 @@ class World:
     def _note(self, what: str, about: str = "", detail: str = "") -> None:
         """What the broker tells. What it refuses for good is parked with good reason."""
         self.trace.note(what, about, detail)
+        of = self.of
+        one = len(of.service.subscribers) == len(of.read_models) == 1
+        if what == "completed" and one and isinstance(of, SimulatedService):
+            self._watcher.completed(about, detail, of.language.deleted)
         if what == "bus refuses" and about:
             refused = Poisoned(
                 at=self.loop.time(), document=f"refused:{detail}", partition=about, stored=None
             )
             self.history.add([refused])
+            if "discards" in self.plan.faults and self._chance.random() < _GIVEN_UP:
+                self._operator.broken.add(detail)
 
     # -- what there is
 
@@ -235,14 +264,14 @@ class World:
             busy = "floods" in self.plan.faults
             await asyncio.sleep(client.chance.uniform(0.0, 1.0 if busy else self.size.idle_seconds))
 
-    async def _operate(self) -> None:
+    async def _operate(self, desk: SimulatedProcess) -> None:
         while not self._stopping:
-            await asyncio.sleep(self._chance.uniform(*self.size.operator_seconds))
+            seconds = self.size.operator_seconds if desk is self._desk else _HURRY_SECONDS
+            await asyncio.sleep(self._chance.uniform(*seconds))
             if not self._stopping:
-                await self._settle()
+                await self._settle(desk)
 
-    async def _settle(self) -> bool:
-        desk = self._desk
+    async def _settle(self, desk: SimulatedProcess) -> bool:
         work = self.loop.begin(desk.instance, self._operator.settle(desk.wired, self.loop.time()))
         return await work
 
@@ -318,7 +347,12 @@ class World:
         self.trace.note("clock set", detail=f"{victim.skew:+.1f} s", instance=victim.instance.name)
 
     async def write_past_the_service(self, chance: random.Random) -> None:
-        """Somebody else writes a document: an event that cannot be read, or something that is none at all."""
+        """Somebody else writes a document: one that the service knows how to take, a broken event, or none at all."""
+        of = self.of.others if isinstance(self.of, SimulatedService) else None
+        if of is not None and self._etags and chance.random() < _OF_OTHER_VERSIONS:
+            others = Others(self.loop.time, chance, self.history, self._feed_of_the_world)
+            await of(others, chance.choice(sorted(self._etags)))
+            return
         name, aggregates = str(UUID(int=chance.getrandbits(128), version=4)), sorted(self._etags)
         aggregate = chance.choice(aggregates) if aggregates and chance.random() < 0.7 else None
         document: dict[str, Any] = {
@@ -335,17 +369,22 @@ class World:
             }
             self._operator.broken.add(name)
             self._poisoned(name, document["partitionKey"], aggregate, stored=None)
-        client = self._world_client()
         with suppress(AzureError, TimeoutError):
-            feed = client.get_database_client(self._settings.cosmos_database).get_container_client(
-                self._settings.cosmos_container
-            )
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(30), self._feed_of_the_world() as feed:
                 await feed.create_item(document)
             if broken:
                 self._poisoned(name, document["partitionKey"], aggregate, stored=True)
-        await client.close()
         self.trace.note("others write", document["partitionKey"], f"{name}, {document['type']}")
+
+    @asynccontextmanager
+    async def _feed_of_the_world(self) -> AsyncIterator[ContainerProxy]:
+        """The container of the feed, as one who writes past the service has it."""
+        client = self._world_client()
+        try:
+            database = client.get_database_client(self._settings.cosmos_database)
+            yield database.get_container_client(self._settings.cosmos_container)
+        finally:
+            await client.close()
 
     def _poisoned(self, document: str, partition: str, aggregate: str | None, *, stored: bool | None) -> None:
         self.history.add(
@@ -388,16 +427,13 @@ class World:
     async def _look(self) -> list[Violation]:
         """What is wrong now."""
         assert isinstance(self.of, SimulatedService), "a world of another subject judges by itself"
-        if not await self._settle():
-            return [
-                Violation(
-                    "not settled",
-                    "something is parked, or set aside, or could not be read",
-                    may_pass=True,
-                )
-            ]
-        desk, now = self._desk, self.loop.time()
+        settled = await self._settle(self._desk)
         self._watcher.received(self.ground.bus.taken)
+        if not settled:
+            waits = "something is parked, or set aside, or could not be read"
+            final = [each for each in self._judge() if not each.may_pass]
+            return [*final, Violation("not settled", waits, may_pass=True)]
+        desk, now = self._desk, self.loop.time()
         if now - self._watcher.newest <= self.quiet_seconds:
             return [Violation("not quiet", "something was written just now", may_pass=True)]
         try:
@@ -406,6 +442,8 @@ class World:
             aside = await self.loop.begin(desk.instance, list_set_aside(desk.wired))
         except PASSING as error:
             return [Violation("not listed", repr(error), may_pass=True)]
+        except Exception as error:  # noqa: BLE001 - whatever a list answers with
+            return [Violation("unexpected answer", f"a list: {error!r}")]
         found = [*self._judge(), *at_rest(self.history.found, shown, reasons(aside), self.of.language)]
         found += [
             Violation("messages wait", f"{len(queue)} in {name}", may_pass=True)
@@ -417,7 +455,8 @@ class World:
     def _judge(self) -> list[Violation]:
         assert isinstance(self.of, SimulatedService), "as above"
         window = self.ground.bus.rules.duplicate_window_seconds
-        return check(self.history, self.of.language, duplicate_window=window)
+        found = check(self.history, self.of.language, duplicate_window=window)
+        return [*found, *self._watcher.passed_over]
 
 
 MakeWorld = Callable[[SimulationPlan, Subject, Loop, RunTrace, History, CosmosInMemory], World]
@@ -439,6 +478,11 @@ _STRIKES = {
 def _begin_if_dead(process: SimulatedProcess) -> None:
     if not process.instance.alive:
         process.begin()
+
+
+def _wall(loop: Loop) -> Callable[[], datetime]:
+    """The time of day of every process, where no clock is set."""
+    return lambda: EPOCH + timedelta(seconds=loop.time())
 
 
 def _indexing(need: Needed) -> Any:

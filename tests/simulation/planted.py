@@ -1,0 +1,150 @@
+"""``python -m tests.simulation.planted [NAME ...]``: plants each bug in a copy, and simulates the copy.
+
+Seeds run from 1 until a rule sees the bug, or until one core has worked for ``--seconds``. Exit code 0: every bug that
+is in reach was found. The checkout is never touched.
+"""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+from tests.simulation.planted_bugs import ALSO_SEEN_BY, MEETING, OUT_OF_REACH
+from tests.torture.planted import copy_tracked, plant
+from tests.torture.planted_bugs import PLANTED, Planted
+
+SECONDS = 120.0
+"""Of one core, for one bug."""
+
+_FOUND = re.compile(r"^seed (\d+) after ([\d.]+) s: (.+)$", flags=re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Hunt:
+    """What came of the search for one bug."""
+
+    name: str
+    seed: int | None
+    """The first in which a promise was broken; None: none was."""
+    seconds: float
+    """Of one core."""
+    rules: tuple[str, ...]
+    output: str
+
+    def found(self, bug: Planted) -> bool:
+        """Whether a rule saw it that is about it."""
+        return not set(self.rules).isdisjoint((*bug.rules, *ALSO_SEEN_BY.get(bug.name, ())))
+
+
+def in_reach() -> dict[str, Planted]:
+    """All bugs that the simulation can see, by name."""
+    return {bug.name: bug for bug in (*PLANTED, *MEETING) if bug.name not in OUT_OF_REACH}
+
+
+def hunt(bug: Planted, *, seconds: float = SECONDS, first: int = 1) -> Hunt:
+    """Simulate a copy that has the bug. Raises ValueError when the code that it replaces is not there once."""
+    with tempfile.TemporaryDirectory(prefix="planted-") as temporary:
+        copy = Path(temporary)
+        copy_tracked(copy)
+        plant(bug, copy)
+        return _hunted(bug.name, copy, seconds, first)
+
+
+def _hunted(name: str, copy: Path, seconds: float, first: int) -> Hunt:
+    began = time.monotonic()
+    paths = os.pathsep.join(map(str, [copy, copy / "packages" / "devstack" / "src"]))
+    command = [
+        sys.executable,
+        "-m",
+        "tests.simulation.planted",
+        "--seeds-for",
+        f"{seconds:g}",
+        "--first",
+        str(first),
+    ]
+    done = subprocess.run(
+        command,
+        cwd=copy,
+        env={**os.environ, "PYTHONPATH": paths, "PYTHONHASHSEED": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    output = done.stdout + done.stderr
+    if found := _FOUND.search(done.stdout):
+        return Hunt(name, int(found[1]), float(found[2]), tuple(found[3].split("; ")), output)
+    if done.returncode:
+        raise RuntimeError(f"the simulation of {name} broke off:\n{output}")
+    return Hunt(name, None, time.monotonic() - began, (), output)
+
+
+def simulate(seconds: float, first: int) -> int:
+    """In the copy: run seeds until one breaks a promise."""
+    from cosmos_outbox.testing.simulation.plan import SimulationPlan  # noqa: PLC0415 - those of the copy
+    from cosmos_outbox.testing.simulation.world import run  # noqa: PLC0415
+    from tests.simulation.contacts import CONTACTS  # noqa: PLC0415
+
+    began = time.process_time()
+    for seed in count(first):
+        result = run(SimulationPlan.drawn(seed), CONTACTS)
+        passed = time.process_time() - began
+        if result.violations:
+            rules = "; ".join(sorted({each.rule for each in result.violations}))
+            print(f"seed {seed} after {passed:.1f} s: {rules}", *result.violations[:5], sep="\n    ")
+            return 1
+        if passed > seconds:
+            print(f"nothing in seeds {first} to {seed}")
+            return 0
+    raise AssertionError("there is always one more seed")
+
+
+def row(told: Hunt) -> str:
+    """A line of a Markdown table."""
+    seed = "none" if told.seed is None else str(told.seed)
+    return f"| {told.name} | {seed} | {told.seconds:.0f} s | {'; '.join(told.rules)} |"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Hunt, tell, print the table."""
+    known = in_reach()
+    given = _parse(arguments, known)
+    if given.seeds_for is not None:
+        return simulate(given.seeds_for, given.first)
+    print("| bug | seed | CPU | seen by |", "| --- | --- | --- | --- |", sep="\n", flush=True)
+    missed = [name for name in given.names or known if not _tell(known[name], given.seconds, given.first)]
+    for name, why in OUT_OF_REACH.items() if not given.names else ():
+        print(f"| {name} | out of reach | | {why} |")
+    if missed:
+        print(f"not found: {', '.join(missed)}")
+    return 1 if missed else 0
+
+
+def _tell(bug: Planted, seconds: float, first: int) -> bool:
+    told = hunt(bug, seconds=seconds, first=first)
+    print(row(told), flush=True)
+    if told.seed is not None and not told.found(bug):
+        print(told.output, flush=True)
+    return told.found(bug)
+
+
+def _parse(arguments: Sequence[str] | None, known: Iterable[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser("python -m tests.simulation.planted", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="default: all that are in reach")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="of one core, for one bug")
+    parser.add_argument("--first", type=int, default=1, help="the first seed")
+    parser.add_argument("--seeds-for", type=float, help=argparse.SUPPRESS)
+    given = parser.parse_args(arguments)
+    if unknown := set(given.names) - set(known):
+        parser.error(f"there is no {', '.join(sorted(unknown))} in reach: take {', '.join(known)}")
+    return given
+
+
+if __name__ == "__main__":
+    sys.exit(main())
