@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cosmos_outbox.kernel import clock
+from cosmos_outbox.testing import plugin
 from cosmos_outbox.testing.deriving.commands import Call, Calls, Commands
 from cosmos_outbox.wiring.service import Service
 from cosmos_outbox.wiring.subscribing import SubscriberService
@@ -32,7 +33,6 @@ try:
 except ModuleNotFoundError as error:
     raise ImportError("the simulation needs devstack: pip install 'cosmos-outbox[testing]'") from error
 
-SEEDS, SEED, FORMS = "SIMULATE_SEEDS", "SIMULATE_SEED", "SIMULATE_FORMS"
 _SECONDS, _AGGREGATES = 8.0, 3
 _SHRINKING_RUNS = 12
 
@@ -51,10 +51,10 @@ def simulate(
 
     Checked are, of what the service declares: what was answered is what was stored; each aggregate's sequences have no
     gap; each event is published as it was committed, and in order; a projection of the events gives the read model of
-    the state; each effect is asked for; nothing is left over. ``seeds``: how many, unless ``SIMULATE_SEEDS`` says
-    otherwise; ``SIMULATE_SEED=7`` runs that one alone. ``forms``: a folder with documents as earlier releases stored
-    them, each of which must be readable; ``SIMULATE_FORMS=write`` adds those that are new. Raises PromiseBroken;
-    ValueError for what does not fit the service.
+    the state; each effect is asked for; nothing is left over. ``seeds``: how many, unless ``--simulate-seeds=1000``
+    says otherwise; ``--simulate-seed=7`` runs that one alone. ``forms``: a folder with documents as earlier releases
+    stored them, each of which must be readable; ``--simulate-write-forms`` adds those that are new. The options are
+    pytest's, by ``-p cosmos_outbox.testing.plugin``. Raises PromiseBroken; ValueError for what does not fit.
 
     An async test calls it in a thread.
 
@@ -83,7 +83,8 @@ def simulate(
         return
     if told or not given:
         raise ValueError(f"say what the users of {service.name} do, in Commands(...) or as calls")
-    if forms is not None and os.environ.get(FORMS) != "write" and (unread := forms_unread(forms, service)):
+    writes = plugin.options.write_forms
+    if forms is not None and not writes and (unread := forms_unread(forms, service)):
         raise PromiseBroken("\n".join(map(str, unread)))
     for seed in _seeds(seeds):
         plan = _plan(seed)
@@ -91,7 +92,7 @@ def simulate(
         result = _run(plan, made)
         if result.violations:
             raise PromiseBroken(_story(result, service, given))
-        if forms is not None and os.environ.get(FORMS) == "write":
+        if forms is not None and writes:
             write(forms, made.forms)
 
 
@@ -107,13 +108,15 @@ def _subscribing(service: SubscriberService, told: list[Publishes], seeds: int) 
 
 def _command(seed: int) -> str:
     test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0]
-    return f"{SEED}={seed} python -m pytest {shlex.quote(test)}"
+    known = "" if plugin.options.loaded else f"-p {plugin.NAME} "
+    return f"python -m pytest {known}--simulate-seed={seed} {shlex.quote(test)}"
 
 
 def _seeds(wanted: int) -> range:
-    if (one := os.environ.get(SEED)) is not None:
-        return range(int(one), int(one) + 1)
-    return range(1, 1 + int(os.environ.get(SEEDS, wanted)))
+    options = plugin.options
+    if options.seed is not None:
+        return range(options.seed, options.seed + 1)
+    return range(1, 1 + (wanted if options.seeds is None else options.seeds))
 
 
 def _plan(seed: int) -> SimulationPlan:

@@ -2,8 +2,10 @@
 
 import asyncio
 import gc
+import importlib
 import itertools
 import logging
+import os
 import random
 import socket
 import sqlite3
@@ -13,6 +15,11 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.util import spec_from_loader
+from pathlib import Path
+from types import ModuleType
 from unittest.mock import AsyncMock, Mock
 
 import pytest
@@ -303,6 +310,35 @@ def test_what_opens_something_real_is_named(reach_out: Callable[[], None]) -> No
 
     with pytest.raises(ReachedOut, match=rf"test_loop\.py:\d+ in {reach_out.__name__}"):
         Loop().run(main())
+
+
+def test_what_an_import_keeps_of_the_code_may_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As pytest's import does with the modules whose assertions it rewrites."""
+
+    class Keeping(SourceFileLoader):
+        def exec_module(self, module: ModuleType) -> None:
+            for name in ("__pycache__", "notes"):
+                (tmp_path / name).mkdir()
+                with os.fdopen(os.open(tmp_path / name / "by Python", os.O_CREAT | os.O_WRONLY), "wb"):
+                    pass
+                with (tmp_path / name / "by pytest").open("wb"):
+                    pass
+
+    class Finding(MetaPathFinder):
+        def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
+            return spec_from_loader(name, Keeping(name, __file__)) if name == "imported_late" else None
+
+    async def main() -> None:
+        importlib.import_module("imported_late")
+
+    monkeypatch.setattr(sys, "meta_path", [Finding(), *sys.meta_path])
+    with pytest.raises(ReachedOut, match="a file was opened"):
+        Loop().run(main())
+    assert {f"{each.relative_to(tmp_path)}" for each in tmp_path.glob("*/by pytest")} == {
+        "__pycache__/by pytest"
+    }
 
 
 def test_what_is_kept_quiet_is_told_at_the_end() -> None:

@@ -62,7 +62,7 @@ def unread(folder: Path, service: Service) -> list[Violation]:
     """The forms that today's code does not read. A folder without any is one too."""
     files = {file.name: Form(**json.loads(file.read_text())) for file in sorted(folder.glob("*.json"))}
     if not files:
-        told = f"{folder} has none: run the test once with SIMULATE_FORMS=write, and commit the folder"
+        told = f"{folder} has none: run the test once with --simulate-write-forms, and commit the folder"
         return [Violation(RULE, told)]
     reader = _Reader(service, [*files.values()])
     return [

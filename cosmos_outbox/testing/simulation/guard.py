@@ -104,12 +104,14 @@ def _install() -> None:
 def _allowed(event: str, arguments: tuple[object, ...]) -> bool:
     if event == "sqlite3.connect":
         return arguments[0] == ":memory:"
-    return event == "open" and _reads(arguments) and _has(sys._getframe(), _MAY_READ)  # noqa: SLF001
+    return event == "open" and _reads_code(arguments) and _has(sys._getframe(), _MAY_READ)  # noqa: SLF001
 
 
-def _reads(arguments: tuple[object, ...]) -> bool:
-    mode = arguments[1] if len(arguments) > 1 else None
-    return mode is None or not set(str(mode)) & set("wax+")
+def _reads_code(arguments: tuple[object, ...]) -> bool:
+    """Or writes what an import keeps of it, Python's and pytest's."""
+    path, mode = arguments[0], arguments[1] if len(arguments) > 1 else None
+    writes = mode is not None and bool(set(str(mode)) & set("wax+"))
+    return not writes or isinstance(path, int) or "__pycache__" in Path(str(path)).parts
 
 
 def _has(frame: FrameType | None, names: tuple[str, ...]) -> bool:

@@ -1,0 +1,60 @@
+"""The options of a user's pytest reach ``simulate``, and what it tells to run again does run again."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.support.paths import ROOT
+
+TEST = """
+from tests.testing.test_simulate_elsewhere import book, declared
+from cosmos_outbox.testing import simulate
+
+def test_it():
+    service = declared()
+
+    async def wrong(luck, at):
+        await book(service, luck, told=9)
+
+    simulate(service, wrong, seeds=1)
+"""
+
+
+def pytest(folder: Path, *arguments: str) -> tuple[int, str]:
+    (folder / "test_it.py").write_text(TEST)
+    command = [
+        sys.executable, "-m", "pytest", "-q", "--rootdir", str(folder), "-c", "/dev/null",
+        "-p", "cosmos_outbox.testing.plugin", *arguments,
+    ]  # fmt: skip
+    ended = subprocess.run(
+        command,
+        cwd=folder,
+        env={"PYTHONPATH": f"{ROOT}:{ROOT}/packages/devstack/src", "PATH": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return ended.returncode, ended.stdout + ended.stderr
+
+
+def test_so_many_seeds_as_are_asked_for(tmp_path: Path) -> None:
+    assert pytest(tmp_path, "--simulate-seeds=0")[0] == 0
+    code, told = pytest(tmp_path)
+    assert (code, "seed 1: read model: rows" in told) == (1, True), told
+
+
+def test_the_one_seed_that_is_asked_for_is_the_one_that_a_finding_names(tmp_path: Path) -> None:
+    code, told = pytest(tmp_path, "--simulate-seed=2")
+    assert (code, "seed 2: read model: rows" in told) == (1, True), told
+    again = re.search(r"run again +python -m pytest (.*)", told)
+    assert again
+    assert shlex.split(again[1]) == ["--simulate-seed=2", "test_it.py::test_it"]
+
+
+def test_the_options_are_in_the_help(tmp_path: Path) -> None:
+    code, told = pytest(tmp_path, "--help")
+    assert code == 0
+    for option in ("--simulate-seeds=N", "--simulate-seed=SEED", "--simulate-write-forms"):
+        assert option in told
