@@ -61,7 +61,7 @@ class CosmosReactions(Generic[A]):
 
     async def find(self, place: TargetPlace) -> ReactionRecord | None:
         """The record, behind a fence of its own. Raises StoreAway."""
-        item_id = _record_id(place)
+        item_id = record_id(place)
         try:
             if not await self.container.exists(item_id, place.target):
                 return None
@@ -158,7 +158,7 @@ class CosmosReactions(Generic[A]):
             "reason": record.reason[:_LONGEST_REASON],
             "at": self.clock().isoformat(),
         }
-        return _item(_record_id(place), place, REACTION_TYPE, data, self.lifetimes.reactions)
+        return _item(record_id(place), place, REACTION_TYPE, data, self.lifetimes.reactions)
 
     def _cursor_item(self, place: TargetPlace, seen: SeenTarget[A], last: int) -> Item:
         """Newest wins: what is older than the cursor's last write is too old when it expires. Each in order has no such
@@ -177,7 +177,8 @@ def _item(item_id: str, place: TargetPlace, kind: str, data: Item, ttl: int) -> 
     return {"id": item_id, "partitionKey": place.target, "type": kind, "data": data, "ttl": ttl}
 
 
-def _record_id(place: TargetPlace) -> str:
+def record_id(place: TargetPlace) -> str:
+    """The id of the document: an aggregate can have none that begins like it."""
     return request_id(f"reaction-{place.record}")
 
 
