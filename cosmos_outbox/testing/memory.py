@@ -32,6 +32,7 @@ from cosmos_outbox.testing.wired import (
     Subscribers,
     outbox_in_memory,
 )
+from cosmos_outbox.wiring.reactions import ReactionOf
 from cosmos_outbox.wiring.service import Service, Wired
 from cosmos_outbox.wiring.subscribing import ForeignEffect, SubscriberService, WiredSubscriber
 
@@ -204,6 +205,8 @@ def _names(service: Service) -> Iterator[Named]:
         yield each.subscription
         if each.container is not None:
             yield each.container
+        if isinstance(each, ReactionOf) and each.topic is not None:
+            yield each.topic
 
 
 def _unnamed(names: Sequence[Named] | Iterator[Named]) -> dict[str, str]:

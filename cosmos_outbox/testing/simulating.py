@@ -51,10 +51,10 @@ def simulate(
 
     Checked are, of what the service declares: what was answered is what was stored; each aggregate's sequences have no
     gap; each event is published as it was committed, and in order; a projection of the events gives the read model of
-    the state; each effect is asked for; nothing is left over. ``seeds``: how many, unless ``SIMULATE_SEEDS`` says
-    otherwise; ``SIMULATE_SEED=7`` runs that one alone. ``forms``: a folder with documents as earlier releases stored
-    them, each of which must be readable; ``SIMULATE_FORMS=write`` adds those that are new. Raises PromiseBroken;
-    ValueError for what does not fit the service.
+    the state; each effect is asked for; each reaction happens once; nothing is left over. ``seeds``: how many, unless
+    ``SIMULATE_SEEDS`` says otherwise; ``SIMULATE_SEED=7`` runs that one alone. ``forms``: a folder with documents as
+    earlier releases stored them, each of which must be readable; ``SIMULATE_FORMS=write`` adds those that are new.
+    Raises PromiseBroken; ValueError for what does not fit the service.
 
     An async test calls it in a thread.
 

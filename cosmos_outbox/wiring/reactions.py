@@ -33,6 +33,8 @@ class ReactionOf(Generic[A]):
     """Of the messages."""
     to: type[A]
     subscription: Named
+    topic: Named | None
+    """Another team's; None: the service's own."""
     targets: Targets
     react: React[A]
     order: InOrder
@@ -46,10 +48,15 @@ class ReactionOf(Generic[A]):
         container = outbox.container(settings.cosmos_container)
         inbox = reaction_inbox(self, settings, container, outbox.on_commit)
         reader = MessageReader(self.aggregate_type, untyped=self.untyped)
-        subscription = settings.name(self.subscription)
-        return with_reaction(
-            wire_subscriber(settings, outbox, subscription, reader.read, inbox.handle), inbox
+        subscriber = wire_subscriber(
+            settings_of(self, settings), outbox, settings.name(self.subscription), reader.read, inbox.handle
         )
+        return with_reaction(subscriber, inbox)
+
+
+def settings_of(of: ReactionOf[Any], settings: Settings) -> Settings:
+    """Those by which its messages are received."""
+    return settings if of.topic is None else replace(settings, servicebus_topic=settings.name(of.topic))
 
 
 def records_seconds(settings: Lasting) -> int:

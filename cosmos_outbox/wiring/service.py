@@ -256,16 +256,17 @@ class Service:
         target: Targets,
         order: Literal["any", "newest", "each"],
         subscription: Named | str | None = None,
+        topic: Named | str | None = None,
     ) -> Callable[[React[A]], ReactionOf[A]]:
         """Declare a reaction: a message changes an aggregate, or makes it, and raises its events, once.
 
         ``name``: never change it once messages came. ``target``: the id of the aggregate of type ``to`` that a message
         is for, or several ids, the same each time; None: the message is not for this reaction. ``order``: "any";
         "newest" (a message that comes after a newer one of its aggregate is passed over); or "each" (in order, none
-        left out: the subscription filters nothing, and each message names the same target). The decorated function
-        gets the aggregate, or None, and the event; it changes it, or returns a new one, or raises ReactionRefused. It
-        may be called again for the same message, and does no I/O. Raises ValueError: the name is taken, or the service
-        has no such aggregates.
+        left out: the subscription filters nothing, and each message names the same target). ``topic``: another team's;
+        None: the service's own. The decorated function gets the aggregate, or None, and the event; it changes it, or
+        returns a new one, or raises ReactionRefused. It may be called again for the same message, and does no I/O.
+        Raises ValueError: the name is taken, or the service has no such aggregates.
         """
         if to not in self.aggregates:
             raise ValueError(
@@ -275,7 +276,8 @@ class Service:
 
         def declare(react: React[A]) -> ReactionOf[A]:
             declared = ReactionOf(
-                name, kind, to, named_after(name, "SUBSCRIPTION", subscription), target, react, InOrder(order),
+                name, kind, to, named_after(name, "SUBSCRIPTION", subscription),
+                None if topic is None else named_after(name, "TOPIC", topic), target, react, InOrder(order),
                 untyped=self.untyped == kind,
             )  # fmt: skip
             self._add(declared)
@@ -330,6 +332,8 @@ class Service:
             yield each.subscription
             if each.container is not None:
                 yield each.container
+            if isinstance(each, ReactionOf) and each.topic is not None:
+                yield each.topic
 
     def _add(self, subscriber: Subscriber) -> None:
         if any(each.name == subscriber.name for each in self.subscribers):
