@@ -190,6 +190,30 @@ async def test_a_change_that_no_transaction_holds_is_refused_and_recorded(heaps:
     assert sorted(outcomes) == ["applied", "refused", "refused"]
 
 
+async def test_a_message_for_several_targets_has_an_outcome_at_each(heaps: Heaps) -> None:
+    """complete_after_all: a refusal, a bug or a crash at one stops no other."""
+    closed, first, second = await heaps.made(), await heaps.made(), await heaps.made()
+    await heaps.change(closed, Heap.close)
+    message = told("", "a")
+
+    def instance() -> ReactionInbox[Heap]:
+        inbox = heaps.instance()
+        return replace(inbox, rules=replace(inbox.rules, targets=lambda _: [closed, first, second]))
+
+    at, died = 0, True
+    while died:
+        try:
+            await CutOff(instance().handle(message), at)
+        except ProcessDied:
+            at += 7
+        except ReactionRefused:
+            died = False
+    assert at > 7
+    with pytest.raises(ReactionRefused, match="the heap is closed"):
+        await instance().handle(message)
+    assert [await heaps.marks(each) for each in (closed, first, second)] == [[], ["a"], ["a"]]
+
+
 async def test_newest_wins(heaps: Heaps) -> None:
     heaps.order = InOrder.NEWEST
     name = await heaps.made()
