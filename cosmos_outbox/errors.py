@@ -1,4 +1,4 @@
-"""The errors that a program may want to catch, and the two that an effect raises; the message of each says what to do.
+"""The errors that a program may want to catch, and those that its handlers raise; each message says what to do.
 
 ::
 
@@ -18,7 +18,8 @@
     InboxError                  of a subscriber
     ├── StoreAway               the subscriber's store, or its source, cannot be used right now
     │   └── EffectAway          an effect raises it: the service that it calls is away, and has done nothing
-    └── EffectNotDone           an effect raises it: it surely did not take place, for a reason of its own
+    ├── EffectNotDone           an effect raises it: it surely did not take place, for a reason of its own
+    └── ReactionRefused         a reaction raises it: the target does not take the change
     InfraError                  of a setting, the deployment, or a request
     ├── Misconfigured           a setting or the deployment is missing or wrong
     ├── NotForwardedYet         the relay has not forwarded what must be forwarded first
@@ -32,7 +33,7 @@ Each is defined on the floor that knows its meaning, with those that only operat
 """
 
 from cosmos_outbox.http.errors import InvalidRequest, RequestError, RequestTooLarge, UnsupportedMediaType
-from cosmos_outbox.inbox.errors import EffectAway, EffectNotDone, InboxError, StoreAway
+from cosmos_outbox.inbox.errors import EffectAway, EffectNotDone, InboxError, ReactionRefused, StoreAway
 from cosmos_outbox.outbox.errors import (
     AggregateNotFound,
     AlreadyExists,
@@ -68,6 +69,7 @@ __all__ = [
     "OutcomeUnknown",
     "Overloaded",
     "PreconditionFailed",
+    "ReactionRefused",
     "RequestError",
     "RequestTooLarge",
     "StoreAway",

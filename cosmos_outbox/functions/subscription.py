@@ -14,8 +14,10 @@ from cosmos_outbox.functions.timers import told_in_a_line
 from cosmos_outbox.inbox.receiver import WAIT_SECONDS
 from cosmos_outbox.servicebus.received import delivery_of, handling
 from cosmos_outbox.settings.errors import Misconfigured
+from cosmos_outbox.settings.names import Named
 from cosmos_outbox.telemetry.tracing import invoked
 from cosmos_outbox.wiring.located import AnyService
+from cosmos_outbox.wiring.reactions import ReactionOf
 from cosmos_outbox.wiring.service import EffectOf, ReadModelOf, Subscriber
 from cosmos_outbox.wiring.subscribing import ForeignEffect, ForeignReadModel, ForeignSubscriber
 
@@ -36,7 +38,7 @@ def subscription_functions(service: AnyService, of: AnySubscriber) -> func.Bluep
     @app.service_bus_topic_trigger(
         arg_name="message",
         connection="SERVICEBUS",
-        topic_name=service.names.all["topic"].resolve(os.environ),
+        topic_name=_topic_of(service, of).resolve(os.environ),
         subscription_name=of.subscription.resolve(os.environ),
         is_sessions_enabled=True,
     )
@@ -56,6 +58,10 @@ def subscription_functions(service: AnyService, of: AnySubscriber) -> func.Bluep
     if isinstance(of, EffectOf | ForeignEffect):
         _add_upkeep(app, service, of.name, name)
     return app
+
+
+def _topic_of(service: AnyService, of: AnySubscriber) -> Named:
+    return (of.topic if isinstance(of, ReactionOf) else None) or service.names.all["topic"]
 
 
 def _add_sweep(app: func.Blueprint, service: AnyService, of: str, name: str) -> None:

@@ -15,7 +15,9 @@
     ├── NotApplied             a record that was set aside cannot be applied
     ├── RecordChanged          somebody else changed the record after it was read
     ├── EffectNotDone          an effect did not take place, for a reason of its own
-    └── NotInTurn              another event, or a missing one, comes first
+    ├── NotInTurn              another event, or a missing one, comes first
+    ├── ReactionRefused        a reaction will not be applied as things are: an operator decides
+    └── Settled                a message that was to be given up has its outcome already
 
 What is no error of this tree, such as a bug in a projection, hits one aggregate as far as the inbox can tell.
 """
@@ -79,3 +81,14 @@ class EffectNotDone(InboxError):
 
 class NotInTurn(InboxError):
     """Another event of the aggregate, or a missing one, comes first: deal with that one."""
+
+
+class ReactionRefused(InboxError):
+    """The target refuses the change: a reaction raises this, with a reason that holds nothing personal.
+
+    It is recorded, and the message is set aside for an operator. Later messages of the same kind are not held up.
+    """
+
+
+class Settled(InboxError):
+    """A message that was to be given up was applied, or found to change nothing: its copy is closed as applied."""

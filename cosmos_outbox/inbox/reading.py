@@ -84,10 +84,11 @@ class MessageReader:
         except ValueError:
             raise self._unreadable("it is no JSON") from None
         key = AggregateKey(self.aggregate_type, owner)
-        version = properties.get("schemaVersion")
+        version, source = properties.get("schemaVersion"), properties.get("cloudEvents_source")
         return Event(
             envelope.id, key, envelope.action, envelope.sequence, envelope.created_at, data,
             schema_version=version if type(version) is int else None,
+            source=source if isinstance(source, str) else "",
         )  # fmt: skip
 
     def _owner(self, data: Mapping[str, Any], properties: Mapping[str, Any]) -> Any:

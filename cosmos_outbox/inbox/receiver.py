@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from cosmos_outbox.inbox import telemetry
-from cosmos_outbox.inbox.errors import InboxError, StoreAway, Unreadable
+from cosmos_outbox.inbox.errors import InboxError, ReactionRefused, StoreAway, Unreadable
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.set_aside import Delivery, Record, RecordState, SetAside
 from cosmos_outbox.inbox.streak import Streak
@@ -144,29 +144,35 @@ class Receiver:
                 await self.handle(event)
             except StoreAway:
                 raise
+            except ReactionRefused as error:
+                return await self._put_aside(delivery, event, error, RecordState.REFUSED)
             except Exception as error:  # noqa: BLE001 - whatever it is, it must not hold up the other aggregates
                 if left == FAILURES and await self.set_aside.waits(event.aggregate):
                     left = 1
                 left -= 1
                 if not left:
-                    return await self._put_aside(delivery, event, error)
+                    return await self._put_aside(delivery, event, error, RecordState.WAITING)
             else:
                 return self.streak.applied()
             await self.sleep(pause)
             pause *= 2
 
-    async def _put_aside(self, delivery: Delivery, event: Event, error: Exception) -> None:
+    async def _put_aside(
+        self, delivery: Delivery, event: Event, error: Exception, state: RecordState
+    ) -> None:
         reason = told(error)
-        record = Record.of(delivery, event, RecordState.WAITING, reason, self.now())
+        record = Record.of(delivery, event, state, reason, self.now())
         await self._add(record)
-        self.streak.set_aside(event.aggregate, _cause(error), reason)
+        if state is RecordState.WAITING:
+            self.streak.set_aside(event.aggregate, _cause(error), reason)
         _log.error(
-            "set aside %s %s of %s, sequence %s: %s. It is tried again; its record is %s",
+            "set aside %s %s of %s, sequence %s: %s. It is %s; its record is %s",
             event.action,
             event.id,
             event.aggregate,
             event.sequence,
             reason,
+            "tried again" if state is RecordState.WAITING else "for an operator to decide",
             record.id,
         )
 

@@ -15,17 +15,22 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Protocol
 
 from cosmos_outbox.inbox import telemetry
 from cosmos_outbox.inbox.away import Away
 from cosmos_outbox.inbox.errors import (
     EffectRunning,
     NotApplied,
+    NotInTurn,
     NotSetAside,
+    ReactionRefused,
     RecordChanged,
+    Settled,
     StoreAway,
     Unreadable,
 )
+from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS, Handle, Read, told
 from cosmos_outbox.inbox.set_aside import Record, RecordPage, RecordState, SetAside
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
@@ -38,6 +43,16 @@ GiveUp = Callable[[Record, str], Awaitable[None]]
 """Makes sure that the event of a record is not applied any more, for this reason: its message may come again."""
 
 _log = logging.getLogger(__name__)
+
+
+class OnRequest(Protocol):
+    """What is done of a reaction's message only when somebody asks: its record decides, not its copy here."""
+
+    async def apply(self, event: Event) -> object:
+        """Apply what was refused, after all. Raises ReactionRefused, and what a handler raises."""
+
+    async def give_up(self, event: Event, reason: str) -> None:
+        """See to it that nobody applies the event any more. Raises Settled, NotInTurn, StoreAway."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +84,8 @@ class Retrier:
     now: Callable[[], datetime] = utc_now
     give_up: GiveUp | None = None
     """None: to apply an event that was discarded does no harm, as in a read model, which is right after it."""
+    asked: OnRequest | None = None
+    """Of a reaction."""
 
     async def run(self, *, seconds: float) -> Tried:
         """Try what waits; begins nothing after so many seconds, and cuts nothing off. Raises StoreAway."""
@@ -115,7 +132,7 @@ class Retrier:
         if record.state.is_open:
             states = [*await self._in_order(record.aggregate, before=record)] if record.aggregate else []
             if RecordState.WAITING not in states:
-                states.append(await self._try(record))
+                states.append(await self._try(record, asked=True))
         if not states[-1].is_open and states[-1] is not RecordState.APPLIED:
             raise NotApplied(f"this record is closed as {states[-1].value}: nothing is left to apply")
         if states[-1] is not RecordState.APPLIED:
@@ -131,7 +148,8 @@ class Retrier:
 
         Raises:
             NotSetAside: there is no such record.
-            NotApplied, NotInTurn: of an effect that has run already, or that waits and whose turn it is not.
+            NotApplied, NotInTurn: of an effect that has run already, or that waits and whose turn it is not; of a
+                reaction's message likewise.
             RecordChanged: somebody else changed the record, or closed it in another way.
             StoreAway: the store cannot be used, or the effect is running.
         """
@@ -139,6 +157,11 @@ class Retrier:
         if record.state.is_open:
             if self.give_up is not None:  # discard-marks
                 await self.give_up(record, reason)
+            if await self._is_settled(record, reason):
+                await self._change(record, RecordState.APPLIED, record.reason)
+                raise NotApplied(
+                    "the message was applied, or changes nothing: its record is closed as applied"
+                )
             try:
                 await self.set_aside.change(record, RecordState.DISCARDED, reason, attempts=record.attempts)
             except (
@@ -175,6 +198,12 @@ class Retrier:
         async for record in self.set_aside.older(self.now() - self.limit):
             if monotonic() >= until:
                 break
+            try:
+                if await self._is_settled(record, "it has waited for too long"):  # overdue_marks
+                    await self._change(record, RecordState.APPLIED, record.reason)
+                    continue
+            except NotInTurn:
+                continue
             _log.error(
                 "gave up event %s of %s, set aside at %s: %s. Its entry, if it has one, is right again after the "
                 "next sweep",
@@ -186,6 +215,23 @@ class Retrier:
             await self._change(record, RecordState.OVERDUE, record.reason)
             closed += 1
         return closed
+
+    async def _is_settled(self, record: Record, reason: str) -> bool:
+        """Whether the message of a record that is to be given up is done already; if not, nobody applies it any more.
+
+        Raises NotInTurn, StoreAway.
+        """
+        if self.asked is None or (found := await self._open(record.id)) is None or found.delivery is None:
+            return False
+        try:
+            event = self.read(found.delivery)
+            if event is not None:
+                await self.asked.give_up(event, reason)
+        except Unreadable:
+            return False
+        except Settled:
+            return True
+        return False
 
     async def _of_one(self, aggregate: AggregateKey | None, until: float) -> list[RecordState]:
         """As :meth:`_in_order`; an effect that is running elsewhere hits this aggregate alone, and is no failure."""
@@ -222,8 +268,11 @@ class Retrier:
                 break
         return states
 
-    async def _try(self, record: Record) -> RecordState:
-        """The record's new state. Raises StoreAway."""
+    async def _try(self, record: Record, *, asked: bool = False) -> RecordState:
+        """The record's new state. ``asked``: by an operator, for this one. Raises StoreAway."""
+        handle, failed = self.handle, RecordState.WAITING
+        if self.asked is not None and asked and record.state is RecordState.REFUSED:
+            handle, failed = self.asked.apply, RecordState.REFUSED
         if record.delivery is None:
             return await self._change(record, RecordState.REFUSED, "the message was too large to keep")
         try:
@@ -231,13 +280,13 @@ class Retrier:
             if event is not None:
                 with telemetry.of_subscription(record.delivery.subscription):
                     async with asyncio.timeout(LONGEST_CALL_SECONDS):
-                        await self.handle(event)
+                        await handle(event)
         except StoreAway:
             raise
-        except Unreadable as error:
+        except (Unreadable, ReactionRefused) as error:
             return await self._change(record, RecordState.REFUSED, str(error))
         except Exception as error:  # noqa: BLE001 - it hits this aggregate alone, and the record tells an operator
-            return await self._change(record, RecordState.WAITING, told(error))
+            return await self._change(record, failed, told(error))
         return await self._change(record, RecordState.APPLIED, record.reason)
 
     async def _change(self, record: Record, state: RecordState, reason: str) -> RecordState:

@@ -26,6 +26,8 @@ class Origin:
     """The W3C trace context of the request; None: it has none."""
     tracestate: str | None = None
     """What vendors add to that trace context, at most 512 characters; never without ``traceparent``."""
+    causation_id: str | None = None
+    """The id of the event that a reaction reacts to; None: no event caused it."""
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from cosmos_outbox.settings.environment import Settings
 from cosmos_outbox.settings.inspection import CannotCheck, Denied, UnusableConnection
 from cosmos_outbox.settings.subscribing import SubscriberSettings
 from cosmos_outbox.wiring.located import AnyService
+from cosmos_outbox.wiring.reactions import ReactionOf
 from cosmos_outbox.wiring.service import Service
 
 T = TypeVar("T")
@@ -52,9 +53,16 @@ class Plan:
     """The port of an emulator's management API; a real namespace does not use it."""
 
     @property
-    def subscriptions(self) -> tuple[str, ...]:
-        """Those of the service."""
-        return tuple(self.settings.name(each.subscription) for each in self.service.subscribers)
+    def subscriptions(self) -> tuple[tuple[str, str], ...]:
+        """Those of the service, each after its topic."""
+        own, name = self.settings.servicebus_topic, self.settings.name
+        return tuple(
+            (
+                name(each.topic) if isinstance(each, ReactionOf) and each.topic else own,
+                name(each.subscription),
+            )
+            for each in self.service.subscribers
+        )
 
 
 @dataclass(frozen=True)
@@ -213,8 +221,8 @@ async def _topic(plan: Plan, inspection: ServiceBusInspection) -> list[Finding]:
         topic = await inspection.topic(name)
         findings = list(_judged_topic(plan, topic))
         if topic is not None:
-            for each in (*plan.subscriptions, *plan.other_subscriptions):
-                subscription = await inspection.subscription(name, each)
+            for of, each in (*plan.subscriptions, *((name, each) for each in plan.other_subscriptions)):
+                subscription = await inspection.subscription(of, each)
                 findings += servicebus_rules.judge_subscription(each, subscription, plan.survive)
     except Denied as error:
         return [_SERVICEBUS.denied(plan.settings.servicebus, _SERVICEBUS.service, error, "the namespace")]
@@ -244,11 +252,11 @@ async def _try_as_app(plan: Plan, inspection: ServiceBusInspection) -> list[Find
         ],
         *[
             await _try(
-                partial(inspection.try_receiving, topic, subscription),
+                partial(inspection.try_receiving, of, subscription),
                 f"subscription {subscription}",
                 "Azure Service Bus Data Receiver",
             )
-            for subscription in plan.subscriptions
+            for of, subscription in plan.subscriptions
         ],
     ]
 

@@ -10,7 +10,7 @@ from cosmos_outbox.inbox.form import EntryForm
 from cosmos_outbox.settings.environment import Settings
 from cosmos_outbox.settings.names import named_after
 from cosmos_outbox.settings.own_container import OwnContainer
-from cosmos_outbox.wiring.service import Service, Subscriber
+from cosmos_outbox.wiring.service import Service
 from cosmos_outbox.wiring.subscribing import ForeignReadModel, SubscriberService
 
 
@@ -65,7 +65,11 @@ def needed(settings: Settings, service: Service) -> tuple[Needed, ...]:
             queried=("/type", "/aggregateType", "/aggregateId", "/position", "/parkedAt"),
         ),
         *_of_calls_and_messages(settings, service),
-        *(_subscriber(settings, each) for each in service.subscribers),
+        *(
+            _kept(settings.name(each.container), each.container.setting, each.form)
+            for each in service.subscribers
+            if each.container is not None  # a reaction's records are beside its targets
+        ),
     )
 
 
@@ -132,10 +136,6 @@ def _queried_beside_events(service: Service) -> tuple[str, ...]:
         if path != "/id"
     ]
     return tuple(dict.fromkeys(("/type", "/aggregateType", "/aggregateId", *found)))
-
-
-def _subscriber(settings: Settings, of: Subscriber) -> Needed:
-    return _kept(settings.name(of.container), of.container.setting, of.form)
 
 
 def _kept(container: str, setting: str, form: EntryForm[Any] | None) -> Needed:

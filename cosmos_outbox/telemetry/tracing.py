@@ -10,7 +10,7 @@ import contextvars
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from opentelemetry import context as otel
@@ -155,7 +155,7 @@ def committing(origin: Origin) -> Iterator[Origin]:
     within = parent(origin.traceparent, origin.tracestate)
     with span("create events", SpanKind.PRODUCER, attributes, within) as begun:
         trace = trace_of(begun) if begun.is_recording() else None
-        yield origin if trace is None else Origin(origin.correlation_id, trace.parent, trace.state)
+        yield origin if trace is None else replace(origin, traceparent=trace.parent, tracestate=trace.state)
 
 
 @contextmanager

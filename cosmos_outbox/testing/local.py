@@ -16,6 +16,7 @@ from azure.servicebus.exceptions import OperationTimeoutError
 
 from cosmos_outbox.preflight.containers import Needed, needed
 from cosmos_outbox.testing.messages import Message
+from cosmos_outbox.wiring.reactions import ReactionOf
 from cosmos_outbox.wiring.service import Service
 from cosmos_outbox.wiring.subscribing import SubscriberService
 
@@ -214,8 +215,8 @@ class LocalAzure(Stack):
         containers: dict[tuple[str, str], app_file.Container] = {}
         topics: dict[str, set[str]] = {}
         for service in self._services:
-            topic, subscriptions = _subscribed(service, self.settings)
-            topics.setdefault(topic, set(self._watch)).update(subscriptions)
+            for topic, subscription in _subscribed(service, self.settings):
+                topics.setdefault(topic, set(self._watch)).update(subscription)
             containers |= {(each.database, each.name): each for each in _containers(service, self.settings)}
         self._topics = [*topics]
         await provision.cosmos(
@@ -229,10 +230,13 @@ class LocalAzure(Stack):
 
 def _subscribed(
     service: Service | SubscriberService, environment: Mapping[str, str]
-) -> tuple[str, Iterator[str]]:
-    """The topic of a service, and its subscriptions. Raises Misconfigured."""
+) -> Iterator[tuple[str, set[str]]]:
+    """The topic of a service, then each subscription with its topic. Raises Misconfigured."""
     settings = service.settings(environment)
-    return settings.servicebus_topic, (settings.name(each.subscription) for each in service.subscribers)
+    yield settings.servicebus_topic, set()
+    for each in service.subscribers:
+        topic = settings.name(each.topic) if isinstance(each, ReactionOf) and each.topic else None
+        yield topic or settings.servicebus_topic, {settings.name(each.subscription)}
 
 
 def _containers(

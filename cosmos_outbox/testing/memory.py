@@ -32,6 +32,7 @@ from cosmos_outbox.testing.wired import (
     Subscribers,
     outbox_in_memory,
 )
+from cosmos_outbox.wiring.reactions import ReactionOf
 from cosmos_outbox.wiring.service import Service, Wired
 from cosmos_outbox.wiring.subscribing import ForeignEffect, SubscriberService, WiredSubscriber
 
@@ -161,7 +162,9 @@ async def _publishing(
     outbox = outbox_in_memory(service, wired, MemoryContainer(documents, faults), clock)
     source = MemoryContainer(documents)  # the faults are those of the service's calls
     subscribers = Subscribers(store_in_memory(wired.resources), wired.settings, wired.resources, clock)
-    subscriptions = {each.name: subscribers.of(each, source) for each in service.subscribers}
+    subscriptions = {
+        each.name: subscribers.of(each, source, outbox.on_commit) for each in service.subscribers
+    }
     aggregates = Aggregates(outbox.open_unit_of_work, outbox.claims)
     made = MemoryWired(service, wired.settings, outbox, aggregates, subscriptions)
     async with made.resources:
@@ -200,7 +203,10 @@ def _names(service: Service) -> Iterator[Named]:
     yield from service.names.all.values()
     for each in service.subscribers:
         yield each.subscription
-        yield each.container
+        if each.container is not None:
+            yield each.container
+        if isinstance(each, ReactionOf) and each.topic is not None:
+            yield each.topic
 
 
 def _unnamed(names: Sequence[Named] | Iterator[Named]) -> dict[str, str]:

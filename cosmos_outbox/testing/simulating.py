@@ -51,10 +51,11 @@ def simulate(
 
     Checked are, of what the service declares: what was answered is what was stored; each aggregate's sequences have no
     gap; each event is published as it was committed, and in order; a projection of the events gives the read model of
-    the state; each effect is asked for; nothing is left over. ``seeds``: how many, unless ``--simulate-seeds=1000``
-    says otherwise; ``--simulate-seed=7`` runs that one alone. ``forms``: a folder with documents as earlier releases
-    stored them, each of which must be readable; ``--simulate-write-forms`` adds those that are new. The options are
-    pytest's, by ``-p cosmos_outbox.testing.plugin``. Raises PromiseBroken; ValueError for what does not fit.
+    the state; each effect is asked for; each reaction happens once; nothing is left over. ``seeds``: how many, unless
+    ``--simulate-seeds=1000`` says otherwise; ``--simulate-seed=7`` runs that one alone. ``forms``: a folder with
+    documents as earlier releases stored them, each of which must be readable; ``--simulate-write-forms`` adds those
+    that are new. The options are pytest's, by ``-p cosmos_outbox.testing.plugin``. Raises PromiseBroken; ValueError for
+    what does not fit.
 
     An async test calls it in a thread.
 

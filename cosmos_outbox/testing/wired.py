@@ -25,6 +25,7 @@ from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.inbox.sweep import Sweep
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.operations.shedding import LoadShedder
+from cosmos_outbox.outbox.on_commit import OnCommit
 from cosmos_outbox.outbox.unit_of_work import Origin, UnitOfWork
 from cosmos_outbox.settings.environment import Settings
 from cosmos_outbox.settings.names import Named
@@ -36,6 +37,7 @@ from cosmos_outbox.testing.documents import Documents, MemoryContainer, NotInMem
 from cosmos_outbox.wiring.effects import effect_rules, ids_ttl_seconds, with_effects
 from cosmos_outbox.wiring.kept import ReadModel
 from cosmos_outbox.wiring.outbox import Outbox
+from cosmos_outbox.wiring.reactions import ReactionOf, reaction_inbox, records_seconds, with_reaction
 from cosmos_outbox.wiring.read_model import tombstone_seconds
 from cosmos_outbox.wiring.service import EffectOf, ReadModelOf, Service, Wired
 from cosmos_outbox.wiring.subscribing import ForeignEffect, WiredSubscriber
@@ -111,7 +113,9 @@ class _Absent:
 
 def outbox_in_memory(service: Service, wired: Wired, container: MemoryContainer, clock: Clock) -> Outbox:
     settings, on_commit = wired.settings, wired.outbox.on_commit
-    lifetimes = Lifetimes(settings.event_ttl_seconds, settings.idempotency_ttl_seconds)
+    lifetimes = Lifetimes(
+        settings.event_ttl_seconds, settings.idempotency_ttl_seconds, _records(service, settings)
+    )
     claims = MemoryContainer(Documents(clock=clock))
 
     def open_unit_of_work(origin: Origin) -> UnitOfWork:
@@ -156,8 +160,17 @@ class Subscribers:
     resources: AsyncExitStack
     clock: Clock
 
-    def of(self, declared: ReadModelOf[Any] | EffectOf, source: MemoryContainer) -> Subscription:
+    def of(
+        self,
+        declared: ReadModelOf[Any] | EffectOf | ReactionOf[Any],
+        source: MemoryContainer,
+        on_commit: OnCommit,
+    ) -> Subscription:
         """A subscriber of the service's own aggregates, which are in ``source``."""
+        if isinstance(declared, ReactionOf):
+            inbox = reaction_inbox(declared, self._publishing, source, on_commit, self.clock)
+            subscriber = self._subscriber(declared, inbox.handle, untyped=declared.untyped)
+            return timed(with_reaction(subscriber, inbox), self.clock)
         if isinstance(declared, EffectOf):
             return self.effect(declared, Begin.AT_ONE, untyped=declared.untyped)
         model = self._read_model(declared, source)
@@ -166,6 +179,11 @@ class Subscribers:
             Subscription(self._subscriber(declared, handle, untyped=untyped), read_model=model, swept=False),
             self.clock,
         )
+
+    @property
+    def _publishing(self) -> Settings:
+        assert isinstance(self.settings, Settings), "a reaction is of a service that publishes"
+        return self.settings
 
     def effect(
         self, declared: EffectOf | ForeignEffect, begin: Begin, *, untyped: bool = False
@@ -205,6 +223,11 @@ def _source(of: ReadModelOf[S], source: MemoryContainer) -> Source[S]:
         return CosmosSource(source, of.state_of)
     feed: Any = _Absent("the change feed")
     return OwnSourceInMemory(source, feed, of.documents, of.state_of, source.documents)
+
+
+def _records(service: Service, settings: Settings) -> int:
+    reacts = any(isinstance(each, ReactionOf) for each in service.subscribers)
+    return records_seconds(settings) if reacts else 0
 
 
 async def _none_blocked() -> Sequence[AggregateKey]:

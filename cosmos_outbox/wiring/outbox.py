@@ -95,8 +95,13 @@ class Outbox:
         return self.transactions(partition_key, origin=origin)
 
 
-def wire_outbox(settings: Settings, names: WireNames, clients: Clients = SDKS) -> Outbox:
-    """Build a service's outbox from settings. Opens no connection: the first use opens it."""
+def wire_outbox(
+    settings: Settings, names: WireNames, clients: Clients = SDKS, *, records_seconds: int = 0
+) -> Outbox:
+    """Build a service's outbox from settings. Opens no connection: the first use opens it.
+
+    ``records_seconds``: how long the records of its reactions live; 0: it has none.
+    """
     paths = PARTITION_KEY if names.own is None else PartitionKeyPaths.beside_events(names.own.paths)
     events = EventReader(names.untyped, paths)
     resources = AsyncExitStack()
@@ -114,7 +119,7 @@ def wire_outbox(settings: Settings, names: WireNames, clients: Clients = SDKS) -
     scope = f"{settings.cosmos.address}/{settings.cosmos_database}/{settings.cosmos_container}"
 
     on_commit = OnCommit()
-    lifetimes = Lifetimes(settings.event_ttl_seconds, settings.idempotency_ttl_seconds)
+    lifetimes = Lifetimes(settings.event_ttl_seconds, settings.idempotency_ttl_seconds, records_seconds)
 
     def open_unit_of_work(origin: Origin) -> UnitOfWork:
         return CosmosUnitOfWork(container, scope, origin, lifetimes, on_commit)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel
 
@@ -20,6 +20,8 @@ from cosmos_outbox.inbox.decision import Projection
 from cosmos_outbox.inbox.effect import Unsure
 from cosmos_outbox.inbox.effects import Effect
 from cosmos_outbox.inbox.form import EntryForm
+from cosmos_outbox.inbox.reaction import Targets
+from cosmos_outbox.inbox.reaction_decision import InOrder, React
 from cosmos_outbox.outbox.aggregate import Aggregate, AggregateState
 from cosmos_outbox.outbox.aggregates import Aggregates
 from cosmos_outbox.outbox.erasable import Delete, Erasable
@@ -31,6 +33,7 @@ from cosmos_outbox.settings.wire_names import WireNames
 from cosmos_outbox.wiring.clients import SDKS, Clients
 from cosmos_outbox.wiring.outbox import Outbox, wire_outbox
 from cosmos_outbox.wiring.per_process import OnePerProcess
+from cosmos_outbox.wiring.reactions import ReactionOf, records_seconds
 from cosmos_outbox.wiring.subscription import Subscription
 
 if TYPE_CHECKING:
@@ -86,7 +89,7 @@ class EffectOf:
         return wire_effects(settings, outbox, self)
 
 
-Subscriber = ReadModelOf[Any] | EffectOf
+Subscriber = ReadModelOf[Any] | EffectOf | ReactionOf[Any]
 
 
 @dataclass(frozen=True)
@@ -244,6 +247,44 @@ class Service:
 
         return declare
 
+    def reaction(  # noqa: PLR0913 - a declaration has a name for each of its parts
+        self,
+        name: str,
+        *,
+        of: type[Aggregate[Any]] | str,
+        to: type[A],
+        target: Targets,
+        order: Literal["any", "newest", "each"],
+        subscription: Named | str | None = None,
+        topic: Named | str | None = None,
+    ) -> Callable[[React[A]], ReactionOf[A]]:
+        """Declare a reaction: a message changes an aggregate, or makes it, and raises its events, once.
+
+        ``name``: never change it once messages came. ``target``: the id of the aggregate of type ``to`` that a message
+        is for, or several ids, the same each time; None: the message is not for this reaction. ``order``: "any";
+        "newest" (a message that comes after a newer one of its aggregate is passed over); or "each" (in order, none
+        left out: the subscription filters nothing, and each message names the same target). ``topic``: another team's;
+        None: the service's own. The decorated function gets the aggregate, or None, and the event; it changes it, or
+        returns a new one, or raises ReactionRefused. It may be called again for the same message, and does no I/O.
+        Raises ValueError: the name is taken, or the service has no such aggregates.
+        """
+        if to not in self.aggregates:
+            raise ValueError(
+                f"{self.name} has no {to.__name__}: a reaction changes aggregates of its own service"
+            )
+        kind = of if isinstance(of, str) else of.aggregate_type
+
+        def declare(react: React[A]) -> ReactionOf[A]:
+            declared = ReactionOf(
+                name, kind, to, named_after(name, "SUBSCRIPTION", subscription),
+                None if topic is None else named_after(name, "TOPIC", topic), target, react, InOrder(order),
+                untyped=self.untyped == kind,
+            )  # fmt: skip
+            self._add(declared)
+            return declared
+
+        return declare
+
     def erases(
         self,
         kind: type[A],
@@ -268,7 +309,9 @@ class Service:
     def wire(self, environment: Mapping[str, str], clients: Clients = SDKS) -> Wired:
         """Build the service from settings. Opens no connection: the first use opens it. Raises Misconfigured."""
         settings = self.settings(environment)
-        outbox = wire_outbox(settings, self.wire_names, clients)
+        reacts = any(isinstance(each, ReactionOf) for each in self.subscribers)
+        records = records_seconds(settings) if reacts else 0
+        outbox = wire_outbox(settings, self.wire_names, clients, records_seconds=records)
         aggregates = Aggregates(outbox.open_unit_of_work, outbox.claims)
         return Wired(self, settings, outbox, aggregates)
 
@@ -287,7 +330,10 @@ class Service:
     def _named(self) -> Iterator[Named]:
         for each in self.subscribers:
             yield each.subscription
-            yield each.container
+            if each.container is not None:
+                yield each.container
+            if isinstance(each, ReactionOf) and each.topic is not None:
+                yield each.topic
 
     def _add(self, subscriber: Subscriber) -> None:
         if any(each.name == subscriber.name for each in self.subscribers):

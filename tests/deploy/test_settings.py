@@ -45,7 +45,9 @@ def read_by_the_app() -> set[str]:
     of_triggers = {text for key, text in bindings if key.lower().endswith("connection")}
     source = (ROOT / "cosmos_outbox" / "settings" / "environment.py").read_text()
     names = {each.setting for each in contact_service.names.all.values()}
-    names |= {each.setting for of in contact_service.subscribers for each in (of.subscription, of.container)}
+    names |= {
+        each.setting for of in contact_service.subscribers for each in (of.subscription, of.container) if each
+    }
     return of_triggers | names | set(re.findall(r'environment(?:\.get\(|, )"([A-Z_]+)"', source))
 
 

@@ -274,7 +274,7 @@ PLANTED = (
     Planted(
         "inbox-applies-again-what-was-set-aside",
         "cosmos_outbox/inbox/retrier.py",
-        "                await self.handle(event)\n",
+        "                await handle(event)\n",
         "                from dataclasses import replace\n"
         "\n"
         "                from infra.bootstrap import application\n"

@@ -32,11 +32,14 @@ class Lifetimes:
     events: int
     requests: int
     """Claims of idempotency keys, and what tells later that the answer to a request was erased."""
+    reactions: int = 0
+    """Records of messages; 0: the service has no reaction."""
 
     @property
     def tombstones(self) -> int:
-        """Deleted aggregates: at least as long as a claim of their id (rule ``lives_as_long``)."""
-        return max(self.events, self.requests)
+        """Deleted aggregates: at least as long as a claim of their id (rule ``lives_as_long``), and as a message that
+        would make them anew is not too old (``tombstone_outlives``)."""
+        return max(self.events, self.requests, self.reactions)
 
 
 @dataclass(frozen=True)
@@ -83,8 +86,7 @@ class Batch:
         ]
         documents = [_document(each, lifetimes) for each in changed]
         writes = [*documents, *events, *_record_writes(changed, records, lifetimes)]
-        if len(writes) > MAX_OPERATIONS or size_in_bytes(writes) > MAX_BYTES:
-            raise too_large()
+        check_size(writes)
         return cls(partition_key, changed, writes)
 
     @property
@@ -94,6 +96,12 @@ class Batch:
 
     def __str__(self) -> str:
         return ", ".join(str(each.aggregate.key) for each in self.changed)
+
+
+def check_size(writes: Sequence[Write]) -> None:
+    """Raises ChangeTooLarge: one transaction cannot hold these."""
+    if len(writes) > MAX_OPERATIONS or size_in_bytes(writes) > MAX_BYTES:
+        raise too_large()
 
 
 def too_large() -> ChangeTooLarge:

@@ -43,6 +43,8 @@ SCHEMA_VERSION = "schemaVersion"
 """Beside ``data``, and not part of the digest: the version before must be able to check what this version stores."""
 _SIGNED = ("id", "type", "aggregateType", "aggregateId", "data")
 REQUEST_TYPE = "idempotencyRecord"
+REACTION_TYPE, REACTION_CURSOR_TYPE = "reactionRecord", "reactionCursor"
+"""What became of a message, and how far the messages of one source have come. Nothing in them is personal."""
 
 _ID_LENGTH = 128
 """The longest MessageId and SessionId that Service Bus takes, in characters
@@ -144,6 +146,7 @@ def caused_by(origin: Origin) -> Item:
         "correlationId": origin.correlation_id,
         "traceparent": origin.traceparent or None,
         "tracestate": origin.tracestate or None,
+        "causationId": origin.causation_id,
     }
     return {name: value for name, value in told.items() if value is not None or name == "correlationId"}
 

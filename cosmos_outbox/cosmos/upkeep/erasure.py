@@ -10,7 +10,12 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequen
 from dataclasses import dataclass, field
 from typing import Any
 
-from cosmos_outbox.cosmos.aggregates.documents import EVENT_TYPE, REQUEST_TYPE
+from cosmos_outbox.cosmos.aggregates.documents import (
+    EVENT_TYPE,
+    REACTION_CURSOR_TYPE,
+    REACTION_TYPE,
+    REQUEST_TYPE,
+)
 from cosmos_outbox.cosmos.relay.marker_documents import named
 from cosmos_outbox.cosmos.relay.parked_documents import DISCARDED, EVENT, PARTITION, place_of
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
@@ -26,6 +31,9 @@ _AT_ONCE = 50
 _ROUNDS = 10
 """Without progress, before ConcurrentChange is raised."""
 _CHANGED = {Kind.CONFLICT, Kind.STALE, Kind.MISSING}
+_OURS = {EVENT_TYPE, REQUEST_TYPE, REACTION_TYPE, REACTION_CURSOR_TYPE, FENCE}
+"""Those of reactions stay: they hold nothing personal, and keep a message from making the person anew
+(``erased_keeps_records``)."""
 _HELD = "SELECT c.type, c.data.deleted FROM c"
 _EVENTS = "SELECT * FROM c WHERE c.type = @type AND c.aggregateType = @aggregateType AND c.aggregateId = @id"
 
@@ -76,7 +84,7 @@ class PartitionEraser:
         return Held(
             living,
             EVENT_TYPE in types,
-            sorted(types - {self.remains.aggregate_type, EVENT_TYPE, REQUEST_TYPE, FENCE}),
+            sorted(types - {self.remains.aggregate_type, *_OURS}),
             session_token,
         )
 

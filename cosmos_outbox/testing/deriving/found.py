@@ -31,6 +31,22 @@ class StoredChange:
     document: Document | None
     """None: the aggregate's document was not in it as a whole."""
     events: Sequence[StoredEvent]
+    reaction: str = ""
+    """The name of the reaction whose record was in it."""
+
+
+@dataclass(frozen=True)
+class ReactionFound:
+    """A reaction, as it is declared, and the outcomes that its records tell in the end."""
+
+    name: str
+    each: bool
+    """It takes messages in order, and leaves none out."""
+    newest: bool
+    wanted: Mapping[str, Sequence[tuple[AggregateKey, str]]]
+    """By the id of each event that is for it: the targets, each with the id of its record."""
+    outcomes: Mapping[str, str]
+    """By the record's id."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +105,7 @@ class LeftBehind:
     taken: list[TakenMessage] = field(default_factory=list)
     effects: dict[str, tuple[str, list[str]]] = field(default_factory=dict)
     """By the effect's name: the type of its aggregates, and the ids of the events it was asked for."""
+    reactions: list[ReactionFound] = field(default_factory=list)
     read_models: list[ReadModelFound] = field(default_factory=list)
     aggregates: dict[AggregateKey, AggregateFound] = field(default_factory=dict)
 

@@ -12,7 +12,7 @@ from typing import Any
 from cosmos_outbox.inbox.event import NOTICE, Event
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.canonical import as_sent
-from cosmos_outbox.testing.deriving.found import LeftBehind, ReadModelFound, StoredEvent
+from cosmos_outbox.testing.deriving.found import LeftBehind, ReactionFound, ReadModelFound, StoredEvent
 from cosmos_outbox.testing.judging.violation import Violation
 
 MOST_SHOWN = 200
@@ -30,12 +30,18 @@ def broken(found: LeftBehind) -> list[Violation]:
         *(each for model in found.read_models for each in projected(model, found)),
         *(each for model in found.read_models for each in _at_rest(model)),
         *_effects(found, events),
+        *(each for reaction in found.reactions for each in _reaction(reaction, found, events)),
     ]
 
 
 def _requests(found: LeftBehind) -> Iterator[Violation]:
     """What was answered is what was stored."""
-    stored = Counter(event.cause for change in found.changes for event in change.events)
+    stored = Counter(
+        event.cause
+        for change in found.changes
+        for event in change.events
+        if not event.data.get("causationId")  # what a reaction made of it has its correlation id too
+    )
     for each in found.told:
         if each.outcome == "acknowledged" and stored[each.cause] != each.events:
             told = f"{each.about} by {each.cause}: {each.events} event(s) told, {stored[each.cause]} stored"
@@ -153,6 +159,36 @@ def _effects(found: LeftBehind, events: Mapping[AggregateKey, list[StoredEvent]]
         for event_id in dict.fromkeys(asked):
             if event_id not in known:
                 yield Violation("effect of no event", f"{name}: {event_id}")
+
+
+def _reaction(
+    reaction: ReactionFound, found: LeftBehind, events: Mapping[AggregateKey, list[StoredEvent]]
+) -> Iterator[Violation]:
+    """Each happens once, as its record tells, and in the order that is declared."""
+    sequences = {event.id: event.sequence or 0 for each in events.values() for event in each}
+    done = [
+        (change.events[0].aggregate, str(change.events[0].data["causationId"]))
+        for change in found.changes
+        if change.events[0].data.get("causationId") and change.reaction in ("", reaction.name)
+    ]
+    for (key, cause), times in Counter(done).items():
+        if times > 1:
+            yield Violation("reaction twice", f"{reaction.name}: {cause} has changed {key} {times} times")
+    for cause, targets in reaction.wanted.items():
+        for key, record in targets:
+            outcome, told = reaction.outcomes.get(record), f"{reaction.name}: {cause} at {key}"
+            if outcome is None:
+                yield Violation("reaction left out", told, may_pass=True)
+            elif (outcome == "applied") != ((key, cause) in done):
+                yield Violation("reaction told, and not done", f"{told}: {outcome}")
+    for key in dict.fromkeys(key for key, _ in done) if reaction.each or reaction.newest else ():
+        order = [sequences[cause] for of, cause in done if of == key and key in _targets(reaction, cause)]
+        if order != sorted(order) or (reaction.each and order != [*range(1, len(order) + 1)]):
+            yield Violation("reactions out of order", f"{reaction.name}: {key} by {order}")
+
+
+def _targets(reaction: ReactionFound, cause: str) -> list[AggregateKey]:
+    return [key for key, _ in reaction.wanted.get(cause, ())]
 
 
 def _event(event: StoredEvent) -> Event:

@@ -3,15 +3,18 @@
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
-from cosmos_outbox.cosmos.aggregates.documents import EVENT_TYPE
+from cosmos_outbox.cosmos.aggregates.documents import EVENT_TYPE, REACTION_TYPE
 from cosmos_outbox.cosmos.inbox.documents import SourceDocuments, last
 from cosmos_outbox.cosmos.inbox.entries import TYPE as ENTRY_TYPE
-from cosmos_outbox.cosmos.store.partition_key import at
+from cosmos_outbox.cosmos.inbox.reactions import record_id
+from cosmos_outbox.cosmos.store.partition_key import at as value_at
 from cosmos_outbox.inbox.effects import Effect
 from cosmos_outbox.inbox.errors import EffectAway, EffectNotDone
 from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.inbox.reaction_decision import InOrder, TargetPlace
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.testing.deriving.commands import Calls, Commands
 from cosmos_outbox.testing.deriving.forms import Form
@@ -19,6 +22,7 @@ from cosmos_outbox.testing.deriving.found import (
     AggregateFound,
     Document,
     LeftBehind,
+    ReactionFound,
     ReadModelFound,
     StoredChange,
     StoredEvent,
@@ -33,6 +37,7 @@ from cosmos_outbox.testing.simulation.store import SentRequest, StoreResponse
 from cosmos_outbox.testing.simulation.subject import SimulatedClient
 from cosmos_outbox.testing.simulation.watching import Watcher
 from cosmos_outbox.testing.simulation.world import Size, World
+from cosmos_outbox.wiring.reactions import ReactionOf
 from cosmos_outbox.wiring.service import EffectOf, ReadModelOf, Service
 
 QUIET_SECONDS, PATIENCE_SECONDS = 4.0, 300.0
@@ -175,6 +180,8 @@ class ServiceWorld(World):
                 entries = await self.documents(settings.name(each.container))
                 forms += [Form(each.container.setting, dict(entry)) for entry in entries]
                 found.read_models.append(read_model(each, stored, entries))
+            elif isinstance(each, ReactionOf):
+                found.reactions.append(reaction(each, f"/{service.name}", found, stored))
         self._of.forms[:] = forms
         return found
 
@@ -203,11 +210,13 @@ def sources(kind: SourceDocuments, stored: Sequence[Document]) -> dict[str, Aggr
     """The aggregates among the documents, by their ids."""
     found: dict[str, AggregateFound] = {}
     for item in stored:
-        name = at(item, kind.id)
+        name = value_at(item, kind.id)
         if isinstance(name, str) and kind.is_of(dict(item), name):
             library = kind.sequence == "/data/lastSequence"
             found[name] = AggregateFound(
-                last(at(item, kind.sequence)), bool(at(item, kind.deleted)), item["data"] if library else item
+                last(value_at(item, kind.sequence)),
+                bool(value_at(item, kind.deleted)),
+                item["data"] if library else item,
             )
     return found
 
@@ -227,6 +236,31 @@ def read_model(
         sources(kind, stored),
         {each["id"]: each for each in entries if each.get("type") == ENTRY_TYPE},
     )
+
+
+def reaction(
+    declared: ReactionOf[Any], source: str, found: LeftBehind, stored: Sequence[Document]
+) -> ReactionFound:
+    """A reaction, and what its records tell."""
+    kind, wanted = declared.to.aggregate_type, dict[str, list[tuple[AggregateKey, str]]]()
+    for event in (event for each in found.events().values() for event in each):
+        if event.aggregate.type == declared.aggregate_type:
+            at = datetime.fromisoformat(event.data["createdAt"])
+            message = Event(
+                event.id, event.aggregate, event.action, event.sequence, at, event.data, source=source
+            )
+            named = declared.targets(message)
+            ids = [] if named is None else [named] if isinstance(named, str) else [*named]
+            wanted[event.id] = [
+                (
+                    AggregateKey(kind, each),
+                    record_id(TargetPlace.of(declared.name, kind, each, message, declared.order)),
+                )
+                for each in ids
+            ]
+    outcomes = {each["id"]: each["data"]["outcome"] for each in stored if each.get("type") == REACTION_TYPE}
+    is_each, is_newest = declared.order is InOrder.EACH, declared.order is InOrder.NEWEST
+    return ReactionFound(declared.name, is_each, is_newest, wanted, outcomes)
 
 
 class ChangesSeen(Watcher):
@@ -257,7 +291,9 @@ class ChangesSeen(Watcher):
         document = next((each["data"] for each in written if each.get("type") in self._kinds), None)
         if events:
             self.newest = at
-            self.changes.append(StoredChange(document, sorted(events, key=lambda each: each.sequence or 0)))
+            in_order = sorted(events, key=lambda each: each.sequence or 0)
+            records = [each["data"]["reaction"] for each in written if each.get("type") == REACTION_TYPE]
+            self.changes.append(StoredChange(document, in_order, next(iter(records), "")))
 
     def received(self, taken: list[Taken]) -> None:
         """What the topic has taken since the last call."""

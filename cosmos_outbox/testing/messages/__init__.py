@@ -68,12 +68,14 @@ def message(  # noqa: PLR0913 - the parts of an event, all but three by name
     return Message(json.dumps(body).encode(), properties, event_id)
 
 
-def message_of(event: OutboxEvent) -> Message:
+def message_of(event: OutboxEvent, source: str = "") -> Message:
     """The message that the relay makes of a stored event, with the properties that a subscriber reads."""
     properties: dict[str, Any] = {
         "aggregateType": event.aggregate.type,
         "cloudEvents_subject": event.aggregate.id,
     }
+    if source:
+        properties["cloudEvents_source"] = source
     if event.schema_version is not None:
         properties["schemaVersion"] = event.schema_version
     return Message(as_sent(dict(event.data)), properties, event.message_id or event.id)

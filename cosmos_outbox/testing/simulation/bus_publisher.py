@@ -83,6 +83,8 @@ class BusPublisher:
     """The ids of the aggregates for which the broker is away."""
     limit: int = LARGEST_MESSAGE_BYTES
     guarantees: Guarantees = ANYTHING_GOES
+    source: str = ""
+    """The service whose events it sends, as their messages tell it."""
     until: float = 0.0
     """As the last call had it."""
 
@@ -119,7 +121,7 @@ class BusPublisher:
         if group.aggregate.id in self.fail_for:
             return Unknown(0, "the broker is away")
         for number, event in enumerate(group.events):
-            message = message_of(event)
+            message = message_of(event, self.source)
             if len(message.body) > self.limit:
                 return Refused(number, TOO_LARGE, shown_by_event=True)
             self.bus.accept([Sent(message, group.aggregate.id, event.correlation_id)])

@@ -67,7 +67,7 @@ class Ground:
 
         return Clients(
             cosmos=cosmos,
-            publisher=lambda *_: BusPublisher(self.bus),
+            publisher=lambda _, source, __: BusPublisher(self.bus, source=source),
             queues=lambda _settings, _resources, subscription: queues(self.bus, subscription),
         )
 

@@ -1,0 +1,214 @@
+"""A message's record, its cursor, the target and its events are one transaction: the record is the first operation.
+
+So a refusal of the first operation says that the message has an outcome, by this call or by another one, and a refusal
+of a later one that it had none then (``record_first``). The cursor changes in the same transaction, at its version
+(``same_transaction``). The transaction is sent again as it is while its answer is lost: the store commits it once.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+from cosmos_outbox.cosmos.aggregates.batch import Batch, Changed, Lifetimes, check_size
+from cosmos_outbox.cosmos.aggregates.documents import (
+    REACTION_CURSOR_TYPE,
+    REACTION_TYPE,
+    aggregate_from_item,
+    request_id,
+)
+from cosmos_outbox.cosmos.aggregates.once import Once, WriteRefusal
+from cosmos_outbox.cosmos.aggregates.unit_of_work import PATIENCE_SECONDS
+from cosmos_outbox.cosmos.inbox.entries import store_away
+from cosmos_outbox.cosmos.store.container import DEADLINE_SECONDS, Container, StoreFailed
+from cosmos_outbox.cosmos.store.errors import Failure, Kind
+from cosmos_outbox.cosmos.store.item import KEEP_FOR_EVER, Item
+from cosmos_outbox.cosmos.store.writes import Write
+from cosmos_outbox.inbox.errors import EntryChanged, ReactionRefused, RecordChanged, StoreAway, Unstorable
+from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.inbox.reaction_decision import (
+    Cursor,
+    InOrder,
+    ReactionOutcome,
+    ReactionRecord,
+    SeenTarget,
+    TargetPlace,
+    ToWrite,
+)
+from cosmos_outbox.kernel.clock import monotonic, utc_now
+from cosmos_outbox.outbox import telemetry
+from cosmos_outbox.outbox.aggregate import Aggregate
+from cosmos_outbox.outbox.errors import ChangeTooLarge, OutcomeUnknown, Unpublishable
+from cosmos_outbox.outbox.on_commit import OnCommit
+from cosmos_outbox.outbox.unit_of_work import Origin
+from cosmos_outbox.telemetry.tracing import committing
+
+A = TypeVar("A", bound=Aggregate[Any])
+
+
+@dataclass(frozen=True)
+class CosmosReactions(Generic[A]):
+    """The targets of one reaction. See :class:`cosmos_outbox.inbox.reaction.Reactions`."""
+
+    container: Container
+    kind: type[A]
+    name: str
+    order: InOrder
+    lifetimes: Lifetimes
+    """Among them that of the records."""
+    on_commit: OnCommit
+    clock: Callable[[], datetime] = utc_now
+
+    async def find(self, place: TargetPlace) -> ReactionRecord | None:
+        """The record, behind a fence of its own. Raises StoreAway."""
+        item_id = record_id(place)
+        try:
+            if not await self.container.exists(item_id, place.target):
+                return None
+            item = await self.container.read(item_id, place.target)
+        except StoreFailed as error:
+            raise store_away(error.failure) from error
+        if item is None:
+            raise StoreAway("the record of the message has expired at this moment: it is tried again")
+        data = item["data"]
+        return ReactionRecord(
+            ReactionOutcome(data["outcome"]),
+            data["fingerprint"],
+            data["sequence"],
+            data["reason"],
+            str(item["_etag"]),
+        )
+
+    async def read(self, place: TargetPlace) -> SeenTarget[A]:
+        """The target, and the cursor where the reaction has one. Raises StoreAway, Unstorable."""
+        try:
+            item = await self.container.read(place.target, place.target)
+            cursor = await self._cursor(place)
+        except StoreFailed as error:
+            raise store_away(error.failure) from error
+        if item is None:
+            return SeenTarget(cursor=cursor)
+        if item.get("type") != self.kind.aggregate_type:
+            raise Unstorable(
+                f"{place.target} is no {self.kind.aggregate_type}: let the reaction {self.name} name another target"
+            )
+        found = aggregate_from_item(self.kind, item)
+        deleted = found.aggregate.deleted
+        return SeenTarget(None if deleted else found.aggregate, found.etag, deleted, cursor)
+
+    async def _cursor(self, place: TargetPlace) -> Cursor:
+        item = await self.container.read(_cursor_id(place), place.target) if place.cursor else None
+        return Cursor() if item is None else Cursor(item["data"]["last"], str(item["_etag"]))
+
+    async def write(
+        self, place: TargetPlace, event: Event, seen: SeenTarget[A], write: ToWrite[A], until: float
+    ) -> None:
+        """Store it all or nothing. Raises RecordChanged, EntryChanged, ReactionRefused, Unstorable, StoreAway."""
+        if write.changed is None:
+            await self._store(place, self._beside(place, seen, write), until)
+            return
+        with committing(_origin(event)) as origin:
+            changed = self._changed(place, seen, write.changed)
+            try:
+                batch = Batch.of([changed], (), origin, self.lifetimes)
+                writes = [*self._beside(place, seen, write), *batch.writes]
+                check_size(writes)
+            except (ChangeTooLarge, Unpublishable) as error:
+                raise ReactionRefused(str(error)) from error
+            try:
+                await self._store(place, writes, until)
+            finally:  # it may be stored, however this ended
+                self.on_commit(place.target)
+        telemetry.stored((self.kind.aggregate_type, each.action) for each in changed.changes.events)
+
+    def _changed(self, place: TargetPlace, seen: SeenTarget[A], aggregate: A) -> Changed:
+        if (aggregate.aggregate_id, aggregate.partition_key) != (place.target, place.target):
+            raise Unstorable(
+                f"the reaction {self.name} changes {aggregate.key}, which is not the target that it named, or shares a "
+                "partition: name it as the target"
+            )
+        changes = aggregate.changes()
+        assert changes is not None, "without changes it is a no"
+        return Changed(aggregate, None if aggregate.is_new else seen.version, changes)
+
+    async def _store(self, place: TargetPlace, writes: Sequence[Write], until: float) -> None:
+        latest = until - DEADLINE_SECONDS
+        if monotonic() > latest:  # deadline
+            raise StoreAway("the call takes too long: the message is tried again")
+        once = Once(self.container, place.target, writes, _meaning, _failed)
+        try:
+            await once.store(min(monotonic() + PATIENCE_SECONDS, latest))
+        except OutcomeUnknown as error:
+            raise StoreAway(str(error), retry_after_seconds=error.retry_after_seconds) from error
+
+    def _beside(self, place: TargetPlace, seen: SeenTarget[A], write: ToWrite[A]) -> list[Write]:
+        record = self._record_item(place, write.record)
+        made = [Write.create(record) if write.over is None else Write.replace(record, write.over)]
+        if write.cursor is not None:
+            cursor, version = self._cursor_item(place, seen, write.cursor), seen.cursor.version
+            made.append(Write.create(cursor) if version is None else Write.replace(cursor, version))
+        return made
+
+    def _record_item(self, place: TargetPlace, record: ReactionRecord) -> Item:
+        data = {
+            "reaction": self.name,
+            "outcome": record.outcome.value,
+            "sequence": record.sequence,
+            "fingerprint": record.fingerprint,
+            "reason": record.reason[:_LONGEST_REASON],
+            "at": self.clock().isoformat(),
+        }
+        return _item(record_id(place), place, REACTION_TYPE, data, self.lifetimes.reactions)
+
+    def _cursor_item(self, place: TargetPlace, seen: SeenTarget[A], last: int) -> Item:
+        """Newest wins: what is older than the cursor's last write is too old when it expires. Each in order has no such
+        end but that of the target."""
+        for_ever = self.order is InOrder.EACH and not seen.deleted
+        ttl = KEEP_FOR_EVER if for_ever else self.lifetimes.reactions
+        return _item(
+            _cursor_id(place), place, REACTION_CURSOR_TYPE, {"reaction": self.name, "last": last}, ttl
+        )
+
+
+_LONGEST_REASON = 500
+
+
+def _item(item_id: str, place: TargetPlace, kind: str, data: Item, ttl: int) -> Item:
+    return {"id": item_id, "partitionKey": place.target, "type": kind, "data": data, "ttl": ttl}
+
+
+def record_id(place: TargetPlace) -> str:
+    """The id of the document: an aggregate can have none that begins like it."""
+    return request_id(f"reaction-{place.record}")
+
+
+def _cursor_id(place: TargetPlace) -> str:
+    return request_id(f"cursor-{place.cursor}")
+
+
+def _origin(event: Event) -> Origin:
+    given = {name: event.data.get(name) for name in ("correlationId", "traceparent", "tracestate")}
+    told = {name: value for name, value in given.items() if isinstance(value, str)}
+    return Origin(
+        told.get("correlationId", event.id),
+        told.get("traceparent"),
+        told.get("tracestate"),
+        causation_id=event.id,
+    )
+
+
+async def _meaning(refusal: WriteRefusal) -> Sequence[str | None]:
+    """By which operation was refused: where the answer does not tell, both lead to another look, behind a fence."""
+    if refusal.failure.index == 0:
+        raise RecordChanged("the message has an outcome: its record says which")
+    raise EntryChanged("another writer changed the target: it is read again")
+
+
+def _failed(failure: Failure) -> Exception:
+    match failure.kind:
+        case Kind.TOO_LARGE:
+            return ReactionRefused("the change is too large for one transaction")
+        case Kind.INVALID:
+            return Unstorable(f"the store refuses the change as it is ({failure.detail})")
+        case _:
+            return store_away(failure)

@@ -1,0 +1,270 @@
+"""A message changes its target once, or is known not to: whatever comes again, and whoever handles it beside this call.
+
+Record, cursor, target and events are one transaction of the target's partition (``one_batch``), of which the record is
+the first operation, and a creation (``created_only``, ``record_first``): that it is there proves that the message has
+an outcome, and the record says which. So it does not matter whether the answer to the transaction was lost. Whatever
+else refuses the transaction, another has changed the target (``at_its_version``): it is read again, behind a fence, and
+decided anew (``decide_anew``). A message is done after each of its targets has an outcome (``complete_last``,
+``complete_after_all``).
+
+A record lives for a limited time, so an older message is applied by nobody (``too_old``), and nothing is written later
+than the longest call after the age was checked (``deadline``). Of two clocks one may be wrong by half of ``MARGIN``: a
+message from further in the future waits, and messages are too old by ``MARGIN`` before their record expires.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Generic, Protocol, TypeVar
+
+from cosmos_outbox.inbox import telemetry
+from cosmos_outbox.inbox.decision import Look
+from cosmos_outbox.inbox.errors import (
+    Contended,
+    EntryChanged,
+    NotApplied,
+    ReactionRefused,
+    RecordChanged,
+    Settled,
+    StoreAway,
+)
+from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.inbox.reaction_decision import (
+    InOrder,
+    React,
+    ReactionOutcome,
+    ReactionRecord,
+    SeenTarget,
+    Target,
+    TargetPlace,
+    ToWrite,
+    decide,
+    discard,
+    fingerprint,
+)
+from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS
+from cosmos_outbox.kernel.clock import monotonic, utc_now
+
+ATTEMPTS = 5
+"""How often a target that changed is decided upon again before Contended is raised."""
+
+MARGIN = timedelta(days=1)
+"""For clocks that differ."""
+
+T = TypeVar("T", bound=Target)
+
+Targets = Callable[[Event], str | Sequence[str] | None]
+"""The ids of the targets of a message, the same each time; None: the message is not for this reaction."""
+
+_log = logging.getLogger(__name__)
+
+
+class Reactions(Protocol[T]):
+    """The targets of one reaction, and its records. Every call raises StoreAway when it was not answered."""
+
+    async def find(self, place: TargetPlace) -> ReactionRecord | None:
+        """The record, behind a fence of its own; reads of the target that follow are behind it too."""
+
+    async def read(self, place: TargetPlace) -> SeenTarget[T]:
+        """The target, loaded anew, and the cursor; as old as a replica is, unless they were read behind a fence."""
+
+    async def write(
+        self, place: TargetPlace, event: Event, seen: SeenTarget[T], write: ToWrite[T], until: float
+    ) -> None:
+        """One transaction; ``until``: by the monotonic clock, no attempt is made that could end later.
+
+        Raises:
+            RecordChanged: the record is there, or not at its version: it says what became of the message.
+            EntryChanged: the record was not there, and the target or the cursor is not at its version.
+            ReactionRefused: no transaction holds the change.
+        """
+
+
+@dataclass(frozen=True)
+class ReactionRules(Generic[T]):
+    """What a service declares of a reaction, and how long its records live."""
+
+    name: str
+    """A constant of the code: it is part of each record's id."""
+    kind: str
+    """The type of the targets."""
+    targets: Targets
+    react: React[T]
+    order: InOrder
+    lives: timedelta
+    """Of a record, after its last write."""
+
+    @property
+    def too_old(self) -> timedelta:
+        """The age at which a message is applied by nobody."""
+        return self.lives - MARGIN - timedelta(seconds=LONGEST_CALL_SECONDS)
+
+
+@dataclass(frozen=True)
+class ReactionInbox(Generic[T]):
+    """Handles the messages of one reaction. Any number of calls may run side by side, in any number of processes."""
+
+    reactions: Reactions[T]
+    rules: ReactionRules[T]
+    clock: Callable[[], datetime] = utc_now
+    time: Callable[[], float] = monotonic
+    counts: Counter[ReactionOutcome] = field(default_factory=Counter)
+    """What became of the messages since the process began; what is found recorded counts as well."""
+
+    async def handle(self, event: Event) -> None:
+        """See to it that the message has an outcome at each of its targets. When this returns, the message is done.
+
+        Raises:
+            ReactionRefused: a target refuses it, which is recorded; or it is so old that it may have been applied.
+            NotInTurn: each in order, and a message before it is missing.
+            NotApplied: the message is from the future.
+            Contended: the target changed each time.
+            StoreAway: the store did not answer.
+        """
+        await self._settle(event, asked=False)
+
+    async def apply(self, event: Event) -> None:
+        """As :meth:`handle`, asked by an operator: what was refused is tried again (``through_the_record``)."""
+        await self._settle(event, asked=True)
+
+    async def give_up(self, event: Event, reason: str) -> None:
+        """See to it that nobody applies the message any more (``discard_marks``, ``overdue_marks``).
+
+        Raises:
+            Settled: it has an outcome already, at each of its targets.
+            NotInTurn: each in order, and a message before it is to be dealt with first.
+            StoreAway: the store did not answer.
+        """
+        places = self._places(event)
+        gave_up = [await self._discard(place, event, reason) for place in places]
+        if places and not any(gave_up):
+            raise Settled("the message was applied, or changes nothing: its record is closed as applied")
+
+    async def _settle(self, event: Event, *, asked: bool) -> None:
+        until = self.time() + LONGEST_CALL_SECONDS
+        age = event.age(self.clock())
+        if age < -MARGIN / 2:
+            raise NotApplied(f"event {event.id} is from the future: set the clock of its publisher")
+        failures: list[Exception] = []
+        for place in self._places(event):  # complete_after_all
+            try:
+                if age >= self.rules.too_old:
+                    outcome, reason = await self._find_recorded(place, event)
+                else:
+                    outcome, reason = await self._once(place, event, until, asked=asked)
+            except StoreAway:
+                raise
+            except Exception as error:  # noqa: BLE001 - it hits this target alone
+                failures.append(error)
+                continue
+            self.counts[outcome] += 1
+            if outcome is ReactionOutcome.REFUSED:
+                failures.append(ReactionRefused(reason))
+        if failures:  # what waits is tried again, what is refused is not
+            raise min(failures, key=lambda each: isinstance(each, ReactionRefused))
+
+    def _places(self, event: Event) -> Sequence[TargetPlace]:
+        rules = self.rules
+        found = rules.targets(event)
+        ids = [] if found is None else [found] if isinstance(found, str) else list(dict.fromkeys(found))
+        return [TargetPlace.of(rules.name, rules.kind, each, event, rules.order) for each in ids]
+
+    async def _find_recorded(self, place: TargetPlace, event: Event) -> tuple[ReactionOutcome, str]:
+        """``too_old``: without a record nobody knows whether the message was applied before its record expired."""
+        if (record := await self.reactions.find(place)) is None:
+            return (
+                ReactionOutcome.REFUSED,
+                "the message is older than records live, and may have been applied",
+            )
+        return self._says(record, event)
+
+    async def _once(
+        self, place: TargetPlace, event: Event, until: float, *, asked: bool
+    ) -> tuple[ReactionOutcome, str]:
+        fenced, refused = asked, None
+        for _ in range(ATTEMPTS):
+            if fenced and (record := await self.reactions.find(place)) is not None:
+                if not asked or record.outcome is not ReactionOutcome.REFUSED:
+                    return self._says(record, event)
+                refused = record
+            seen = await self.reactions.read(place)
+            try:
+                decision = decide(seen, event, self.rules.react, self.rules.order, refused, fenced=fenced)
+                if not isinstance(decision, Look):
+                    await self._write(place, event, seen, decision, until, fenced=fenced)
+                    self._tell(place, event, decision.record)
+                    return decision.record.outcome, decision.record.reason
+            except ReactionRefused as error:
+                return ReactionOutcome.REFUSED, str(error)
+            except (RecordChanged, EntryChanged):
+                pass
+            fenced = True  # decide_anew
+        raise Contended(
+            f"{self.rules.kind} {place.target} changed at each of {ATTEMPTS} attempts: it is tried again later"
+        )
+
+    async def _write(  # noqa: PLR0913 - a transaction, and by what it was decided
+        self,
+        place: TargetPlace,
+        event: Event,
+        seen: SeenTarget[T],
+        write: ToWrite[T],
+        until: float,
+        *,
+        fenced: bool,
+    ) -> None:
+        """Raises ReactionRefused: no transaction holds the change, which is recorded."""
+        try:
+            await self.reactions.write(place, event, seen, write, until)
+        except ReactionRefused as error:
+            if not fenced:
+                raise EntryChanged("a newer state may be smaller: read it") from None
+            if write.over is None:  # else it is recorded as refused
+                record = replace(write.record, outcome=ReactionOutcome.REFUSED, reason=str(error))
+                await self.reactions.write(
+                    place, event, seen, replace(write, record=record, changed=None), until
+                )
+            raise
+
+    async def _discard(self, place: TargetPlace, event: Event, reason: str) -> bool:
+        """Whether it is given up now; False: it has an outcome with which its message is done."""
+        until = self.time() + LONGEST_CALL_SECONDS
+        for _ in range(ATTEMPTS):
+            record = await self.reactions.find(place)
+            if record is not None and record.outcome is not ReactionOutcome.REFUSED:
+                return record.outcome is ReactionOutcome.DISCARDED
+            seen = await self.reactions.read(place)
+            write = discard(seen, event, reason, self.rules.order, record)
+            try:
+                await self.reactions.write(place, event, seen, write, until)
+            except (RecordChanged, EntryChanged):
+                continue
+            return True
+        raise StoreAway("the record changed at each attempt: call again")
+
+    def _says(self, record: ReactionRecord, event: Event) -> tuple[ReactionOutcome, str]:
+        """``record_says_which``"""
+        if record.fingerprint != fingerprint(event):
+            _log.error(
+                "event %s of %s is not applied: another event with this id was %s. Two publishers use one source, or "
+                "its store was restored",
+                event.id,
+                event.aggregate,
+                record.outcome.value,
+            )
+            return ReactionOutcome.REFUSED, "another event with this id came before"
+        _log.info("event %s of %s is recorded as %s", event.id, event.aggregate, record.outcome.value)
+        telemetry.decided(telemetry.Outcome.DUPLICATE)
+        return record.outcome, record.reason
+
+    def _tell(self, place: TargetPlace, event: Event, record: ReactionRecord) -> None:
+        told = event.action, event.id, event.aggregate, self.rules.kind, place.target
+        if record.outcome is ReactionOutcome.APPLIED:
+            telemetry.decided(telemetry.Outcome.APPLIED)
+            telemetry.applied(event.created_at, self.clock())
+            _log.info("applied %s %s of %s to %s %s", *told)
+        elif record.outcome is ReactionOutcome.NOTHING:
+            telemetry.decided(telemetry.Outcome.DUPLICATE)
+            _log.info("%s %s of %s changes nothing of %s %s", *told)

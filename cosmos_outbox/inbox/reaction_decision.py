@@ -1,0 +1,260 @@
+"""A message has one outcome at each of its targets: what is decided here is written with a record of it, or not at all.
+
+Nothing here knows whether a read was old, but for ``fenced``: what is written names the version that was read, and what
+is no change is believed only of a read behind a fence.
+
+=======================  ============================================================================================
+``name_of_the_reaction`` The record's id is made of names in the code, and of the event's own id (``original_id``), its
+                         source, the reaction (``reaction_in_id``) and the target (``target_in_id``): not of whatever
+                         brings the message.
+``record_says_which``    What has a record is as the record says; another message with this id is told as an error.
+``through_the_record``   Only "refused" can change, at the record's version: applied, or discarded, when somebody asks.
+``newest_for_a_no``      Nothing, refused and deleted are believed only of a state that was read behind a fence.
+``refusal_recorded``     A no has a record too.
+``cursor``               Newest wins, and each in order, go by the last sequence of the source at this target.
+``next_only``            Each in order: only the next one. What comes too early waits.
+``every_outcome_moves``  Whatever became of a message, the cursor has passed it.
+``discard_in_turn``      Each in order: only the next one is discarded.
+=======================  ============================================================================================
+"""
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Generic, Protocol, TypeVar
+
+from cosmos_outbox.inbox.decision import Look
+from cosmos_outbox.inbox.errors import NotInTurn, ReactionRefused
+from cosmos_outbox.inbox.event import Event
+
+
+class ReactionOutcome(StrEnum):
+    """What became of a message at one target."""
+
+    APPLIED = "applied"
+    NOTHING = "nothing"
+    """The target is as the message wants it, or a newer message has passed it."""
+    REFUSED = "refused"
+    DISCARDED = "discarded"
+    """Given up by an operator or by age."""
+
+
+class InOrder(StrEnum):
+    """Which order of the source's messages a reaction needs."""
+
+    ANY = "any"
+    NEWEST = "newest"
+    EACH = "each"
+
+
+class HasSequence(Protocol):
+    """A target's state."""
+
+    @property
+    def last_sequence(self) -> int: ...
+
+
+class MadeChanges(Protocol):
+    """What a target's change is to store."""
+
+    @property
+    def state(self) -> HasSequence: ...
+
+
+class Target(Protocol):
+    """An aggregate, as far as a decision needs it."""
+
+    @property
+    def state(self) -> HasSequence: ...
+    def changes(self) -> MadeChanges | None: ...
+
+
+T = TypeVar("T", bound=Target)
+T_co = TypeVar("T_co", bound=Target, covariant=True)
+
+React = Callable[[T | None, Event], T | None]
+"""Changes the target by the message, or makes one where there is none and returns it; raises ReactionRefused. It is
+called again for the same message, with the target as it is then, and does no I/O."""
+
+
+@dataclass(frozen=True)
+class ReactionRecord:
+    """What became of a message at one target. Nothing in it is personal."""
+
+    outcome: ReactionOutcome
+    fingerprint: str
+    """Of the message."""
+    sequence: int = 0
+    """The target's last after it; 0: there was no target."""
+    reason: str = ""
+    """Of a no."""
+    version: str | None = None
+    """None: not stored yet."""
+
+
+@dataclass(frozen=True)
+class Cursor:
+    """How far the messages of one source aggregate have come at one target."""
+
+    last: int = 0
+    version: str | None = None
+    """None: not stored yet."""
+
+
+@dataclass(frozen=True)
+class SeenTarget(Generic[T_co]):
+    """A target as it was read."""
+
+    target: T_co | None = None
+    """None: this read saw none that lives."""
+    version: str | None = None
+    deleted: bool = False
+    cursor: Cursor = Cursor()
+
+
+@dataclass(frozen=True)
+class TargetPlace:
+    """Where one message's outcome at one target is recorded."""
+
+    target: str
+    """The id of the aggregate."""
+    record: str
+    cursor: str
+    """Of all messages of the source aggregate; empty: the reaction takes them in any order."""
+
+    @classmethod
+    def of(cls, reaction: str, kind: str, target: str, event: Event, order: InOrder) -> "TargetPlace":
+        """``kind``: the target's type."""
+        source = event.aggregate
+        cursor = _digest("cursor", reaction, event.source, *source, kind, target)
+        record = _digest("reaction", reaction, event.source, event.id, kind, target)
+        return cls(target, record, "" if order is InOrder.ANY else cursor)
+
+
+@dataclass(frozen=True)
+class ToWrite(Generic[T_co]):
+    """One transaction: the record first, the cursor, and the change at the version that was read."""
+
+    record: ReactionRecord
+    over: str | None = None
+    """The version of the record that this one takes the place of; None: there is none."""
+    cursor: int | None = None
+    """The cursor's new value; None: there is no cursor."""
+    changed: T_co | None = None
+    """The target with changes to store; None: a no."""
+
+
+@dataclass(frozen=True)
+class _No:
+    outcome: ReactionOutcome
+    reason: str
+
+
+def fingerprint(event: Event) -> str:
+    """Tells another message with the same id; the same for each copy of a message."""
+    return _digest(event.action, json.dumps(event.data, sort_keys=True, default=str))
+
+
+def decide(  # noqa: PLR0913 - what is declared, and what was read
+    seen: SeenTarget[T],
+    event: Event,
+    react: React[T],
+    order: InOrder,
+    refused: ReactionRecord | None = None,
+    *,
+    fenced: bool,
+) -> ToWrite[T] | Look:
+    """What is to be written. ``refused``: the record that somebody asks to change.
+
+    Raises:
+        NotInTurn: each in order, and it is not the next one; or a newer one has passed what was refused.
+        ReactionRefused: it was asked to change, and is refused again.
+        Exception: whatever the reaction raises of a target that was read behind a fence.
+    """
+    try:
+        found = _found(seen, event, react, order, asked=refused is not None)
+    except Exception:
+        if fenced:
+            raise
+        return Look.BEHIND_A_FENCE
+    over = None if refused is None else refused.version
+    moved = _moved(seen, event, order)
+    if not isinstance(found, _No):
+        changed, sequence = found
+        return ToWrite(
+            ReactionRecord(ReactionOutcome.APPLIED, fingerprint(event), sequence), over, moved, changed
+        )
+    if not fenced:
+        return Look.BEHIND_A_FENCE  # newest_for_a_no
+    if found.outcome is ReactionOutcome.REFUSED and refused is not None:
+        raise ReactionRefused(found.reason)
+    return ToWrite(_a_no(seen, event, found), over, moved)  # refusal_recorded
+
+
+def discard(
+    seen: SeenTarget[T], event: Event, reason: str, order: InOrder, refused: ReactionRecord | None
+) -> ToWrite[T]:
+    """What is to be written so that the message is not applied any more. Raises NotInTurn (``discard_in_turn``)."""
+    if refused is None:
+        _in_turn(seen, event, order)
+    over = None if refused is None else refused.version
+    return ToWrite(
+        _a_no(seen, event, _No(ReactionOutcome.DISCARDED, reason)), over, _moved(seen, event, order)
+    )  # discard_marks
+
+
+def _found(
+    seen: SeenTarget[T], event: Event, react: React[T], order: InOrder, *, asked: bool
+) -> _No | tuple[T, int]:
+    """Why there is no change, or the target with changes to store and its last sequence after them."""
+    if asked and order is not InOrder.ANY and seen.cursor.last != event.sequence:
+        raise NotInTurn("a newer message of the same source has passed this one: discard it")
+    if (no := _by_its_place(seen, event, order, asked=asked)) is not None:
+        return no
+    try:
+        after = react(seen.target, event)
+    except ReactionRefused as refusal:
+        return _No(ReactionOutcome.REFUSED, str(refusal))
+    aggregate = seen.target if after is None else after
+    changes = None if aggregate is None else aggregate.changes()
+    if aggregate is None or changes is None:
+        return _No(ReactionOutcome.NOTHING, "")
+    return aggregate, changes.state.last_sequence
+
+
+def _by_its_place(seen: SeenTarget[T], event: Event, order: InOrder, *, asked: bool) -> _No | None:
+    """A no for which nobody asks the reaction. Raises NotInTurn."""
+    if seen.deleted:
+        return _No(ReactionOutcome.REFUSED, "the target is deleted")
+    if order is not InOrder.ANY and event.sequence is None:
+        return _No(ReactionOutcome.REFUSED, "the event has no sequence, and the reaction needs an order")
+    if order is not InOrder.ANY and not asked and (event.sequence or 0) <= seen.cursor.last:
+        return _No(ReactionOutcome.NOTHING, "a newer message has passed it")
+    _in_turn(seen, event, order)
+    return _No(ReactionOutcome.NOTHING, "a notice") if event.is_notice else None
+
+
+def _in_turn(seen: SeenTarget[T], event: Event, order: InOrder) -> None:
+    """``next_only``: a place that is missing may have its message among the dead letters."""
+    if order is InOrder.EACH and event.sequence is not None and event.sequence > seen.cursor.last + 1:
+        raise NotInTurn(
+            f"event {event.sequence} of {event.aggregate} waits for event {seen.cursor.last + 1}: each in order"
+        )
+
+
+def _moved(seen: SeenTarget[T], event: Event, order: InOrder) -> int | None:
+    """``every_outcome_moves``"""
+    if order is InOrder.ANY:
+        return None
+    return max(seen.cursor.last, event.sequence or 0)
+
+
+def _a_no(seen: SeenTarget[T], event: Event, no: _No) -> ReactionRecord:
+    sequence = 0 if seen.target is None else seen.target.state.last_sequence
+    return ReactionRecord(no.outcome, fingerprint(event), sequence, no.reason)
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

@@ -1,0 +1,95 @@
+"""A reaction, wired: its records live for longer than a message can wait in all places together (``lives_as_long``)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Generic, TypeVar
+
+from cosmos_outbox.cosmos.aggregates.batch import Lifetimes
+from cosmos_outbox.cosmos.inbox.reactions import CosmosReactions
+from cosmos_outbox.cosmos.store.container import Container
+from cosmos_outbox.inbox.reaction import MARGIN, ReactionInbox, ReactionRules, Targets
+from cosmos_outbox.inbox.reaction_decision import InOrder, React
+from cosmos_outbox.inbox.reading import MessageReader
+from cosmos_outbox.kernel.clock import utc_now
+from cosmos_outbox.outbox.aggregate import Aggregate
+from cosmos_outbox.outbox.on_commit import OnCommit
+from cosmos_outbox.settings.environment import TTL_MAX, Settings
+from cosmos_outbox.settings.errors import Misconfigured
+from cosmos_outbox.settings.names import Named
+from cosmos_outbox.wiring.outbox import Outbox
+from cosmos_outbox.wiring.read_model import Lasting
+from cosmos_outbox.wiring.subscription import Subscriber, Subscription, wire_subscriber
+
+A = TypeVar("A", bound=Aggregate[Any])
+
+
+@dataclass(frozen=True)
+class ReactionOf(Generic[A]):
+    """A reaction as it is declared: a message changes aggregates of this service, and raises their events, once."""
+
+    name: str
+    aggregate_type: str
+    """Of the messages."""
+    to: type[A]
+    subscription: Named
+    topic: Named | None
+    """Another team's; None: the service's own."""
+    targets: Targets
+    react: React[A]
+    order: InOrder
+    untyped: bool
+    container: None = None
+    """Its records are beside its targets."""
+    form: None = None
+
+    def wire(self, settings: Settings, outbox: Outbox) -> Subscription:
+        """Its subscriber. Opens no connection. Raises Misconfigured: records would live too long."""
+        container = outbox.container(settings.cosmos_container)
+        inbox = reaction_inbox(self, settings, container, outbox.on_commit)
+        reader = MessageReader(self.aggregate_type, untyped=self.untyped)
+        subscriber = wire_subscriber(
+            settings_of(self, settings), outbox, settings.name(self.subscription), reader.read, inbox.handle
+        )
+        return with_reaction(subscriber, inbox)
+
+
+def settings_of(of: ReactionOf[Any], settings: Settings) -> Settings:
+    """Those by which its messages are received."""
+    return settings if of.topic is None else replace(settings, servicebus_topic=settings.name(of.topic))
+
+
+def records_seconds(settings: Lasting) -> int:
+    """How long the record of a message lives: an event may wait stored, parked, set aside, and for its dead letter.
+
+    Raises Misconfigured: longer than a store keeps anything.
+    """
+    seconds = 3 * settings.event_ttl_seconds + settings.parked_max_age_seconds + int(MARGIN.total_seconds())
+    if seconds > TTL_MAX:
+        raise Misconfigured(
+            f"the records of a reaction have to be kept for {seconds} s, and the store keeps nothing longer than "
+            f"{TTL_MAX} s: lower EVENT_TTL_SECONDS or PARKED_MAX_AGE_SECONDS"
+        )
+    return seconds
+
+
+def reaction_inbox(
+    of: ReactionOf[A],
+    settings: Settings,
+    container: Container,
+    on_commit: OnCommit,
+    clock: Callable[[], datetime] = utc_now,
+) -> ReactionInbox[A]:
+    """What handles the messages of a reaction. Raises Misconfigured."""
+    lives = records_seconds(settings)
+    lifetimes = Lifetimes(settings.event_ttl_seconds, settings.idempotency_ttl_seconds, lives)
+    rules = ReactionRules(
+        of.name, of.to.aggregate_type, of.targets, of.react, of.order, timedelta(seconds=lives)
+    )
+    reactions = CosmosReactions(container, of.to, of.name, of.order, lifetimes, on_commit, clock)
+    return ReactionInbox(reactions, rules, clock)
+
+
+def with_reaction(subscriber: Subscriber, inbox: ReactionInbox[A]) -> Subscription:
+    """A subscriber whose messages the inbox handles, and whose operators go the message's way."""
+    return Subscription(replace(subscriber, retrier=replace(subscriber.retrier, asked=inbox)))

@@ -1,0 +1,403 @@
+"""A message changes its heap once, whatever write or answer is lost, whoever handles it, and when it comes again.
+
+``tests/models/reactions.py`` searches every order of such failures; here the real adapters are shown to keep its rules.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from azure.cosmos.aio import CosmosClient
+
+from cosmos_outbox.cosmos.inbox.set_aside import CosmosSetAside
+from cosmos_outbox.cosmos.store.container import Container
+from cosmos_outbox.cosmos.upkeep.erasure import PartitionEraser, Remains
+from cosmos_outbox.inbox.errors import Contended, NotApplied, NotInTurn, ReactionRefused, Settled, StoreAway
+from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.inbox.reaction import MARGIN, ReactionInbox, Reactions
+from cosmos_outbox.inbox.reaction_decision import (
+    InOrder,
+    ReactionOutcome,
+    ReactionRecord,
+    SeenTarget,
+    TargetPlace,
+)
+from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS, Receiver
+from cosmos_outbox.inbox.retrier import Retrier
+from cosmos_outbox.inbox.set_aside import Delivery, Record, RecordState
+from cosmos_outbox.kernel.clock import SYSTEM, using
+from devstack.testing import Service
+from tests.support.azure import CONTACTS, SET_ASIDE, contacts_database
+from tests.support.emulators import Gap
+from tests.support.losses import Fate, Loss, ProcessDied
+from tests.support.reactions import LIVES, CutOff, Heap, Heaps, no_loss, told
+
+pytestmark = pytest.mark.known_gap(Gap.BATCH_IGNORES_ETAG)
+
+
+@pytest.fixture
+async def heaps(cosmos_server: Service) -> AsyncIterator[Heaps]:
+    async with (
+        contacts_database(cosmos_server) as database,
+        CosmosClient.from_connection_string(cosmos_server.connection_string) as client,
+    ):
+        yield Heaps(client, (database.id, CONTACTS))
+
+
+class Meets:
+    """A port at which something happens between a read and a write."""
+
+    def __init__(self, reactions: Reactions[Heap]) -> None:
+        self.reactions = reactions
+
+    async def find(self, place: TargetPlace) -> ReactionRecord | None:
+        return await self.reactions.find(place)
+
+    async def read(self, place: TargetPlace) -> SeenTarget[Heap]:
+        return await self.reactions.read(place)
+
+    async def write(self, *arguments: Any) -> None:
+        await self.reactions.write(*arguments)
+
+
+@pytest.mark.parametrize("loss", Loss)
+@pytest.mark.parametrize("order", InOrder)
+async def test_whatever_write_is_lost_each_message_is_applied_once(
+    heaps: Heaps, loss: Loss, order: InOrder
+) -> None:
+    heaps.order, write = order, 0
+    while write == 0 or heaps.fate.struck:
+        write += 1
+        heaps.fate = no_loss()
+        name = await heaps.made()
+        first, second = told(name, "a", 1), told(name, "b", 2)
+        heaps.fate = Fate(loss, write)
+        await heaps.until_done(first)
+        await heaps.until_done(second)
+        await heaps.change(name, lambda heap: heap.put("other", SYSTEM.now()))
+        await heaps.until_done(first)  # published again, or brought again
+        await heaps.until_done(second)
+        assert await heaps.marks(name) == ["a", "b", "other"], f"write {write}"
+        records = await heaps.documents(name, "reactionRecord")
+        assert [each["data"]["outcome"] for each in records] == ["applied", "applied"]
+    assert write > 2
+
+
+async def test_a_process_that_dies_at_any_await_applies_it_once(heaps: Heaps) -> None:
+    at, died = 0, True
+    while died:
+        name = await heaps.made()
+        message = told(name, "a")
+        try:
+            await CutOff(heaps.instance().handle(message), at)
+        except ProcessDied:
+            await heaps.until_done(message)
+        else:
+            died = False
+        assert await heaps.marks(name) == ["a"], f"await {at}"
+        at += 1
+    assert at > 5
+
+
+async def test_instances_at_once_apply_each_message_once(heaps: Heaps) -> None:
+    name = await heaps.made()
+    messages = [told(name, mark, None) for mark in "abc"]
+
+    async def apply(message: Event) -> None:
+        for _ in range(20):
+            try:
+                await heaps.instance().handle(message)
+            except Contended:
+                continue
+            return
+
+    await asyncio.gather(*(apply(each) for each in messages * 3))
+    assert sorted(await heaps.marks(name)) == ["a", "b", "c"]
+
+
+async def test_record_heap_and_events_are_stored_together_and_the_events_tell_their_cause(
+    heaps: Heaps,
+) -> None:
+    name = await heaps.made()
+    message = told(name, "a")
+    committed: list[Any] = []
+    with heaps.on_commit.listening(committed.append):
+        await heaps.instance().handle(message)
+    [record] = await heaps.documents(name, "reactionRecord")
+    assert record["ttl"] == LIVES.total_seconds()
+    assert (record["data"]["outcome"], record["data"]["sequence"]) == ("applied", 2)
+    made, marked = sorted(
+        await heaps.documents(name, "domainEvent"), key=lambda each: each["data"]["sequence"]
+    )
+    assert "causationId" not in made["data"]
+    assert (marked["data"]["causationId"], marked["data"]["correlationId"]) == (message.id, "request-7")
+    assert committed == [name]
+
+
+async def test_a_target_is_made_once_and_a_deleted_one_is_not_made_again(heaps: Heaps) -> None:
+    name = str(uuid4())
+    message = told(name, "a", makes=True)
+    await asyncio.gather(*(heaps.until_done(message) for _ in range(3)))
+    assert await heaps.marks(name) == ["a"]
+    await heaps.change(name, Heap.delete)
+    await heaps.until_done(message)
+    with pytest.raises(ReactionRefused, match="deleted"):
+        await heaps.until_done(told(name, "b", 2, makes=True))
+    remains = Remains("heap", lambda data: {**data, "marks": []})
+    eraser = PartitionEraser(Container(heaps.client, *heaps.names), remains)
+    assert (await eraser.look(name)).foreign == []
+    await eraser.erase(name)  # erased_keeps_records
+    assert len(await heaps.documents(name, "reactionRecord")) == 2
+    await heaps.until_done(message)
+
+
+async def test_a_no_is_recorded_and_stays(heaps: Heaps) -> None:
+    """refusal_recorded: another writer, and it comes again."""
+    name = await heaps.made()
+    await heaps.change(name, Heap.close)
+    message = told(name, "a")
+    for _ in range(2):
+        with pytest.raises(ReactionRefused, match="the heap is closed"):
+            await heaps.until_done(message)
+        await heaps.change(name, lambda heap: heap.close(closed=False))
+    assert await heaps.marks(name) == []
+
+
+async def test_another_message_with_the_same_id_is_told(
+    heaps: Heaps, caplog: pytest.LogCaptureFixture
+) -> None:
+    name = await heaps.made()
+    message = told(name, "a")
+    await heaps.until_done(message)
+    with pytest.raises(ReactionRefused, match="another event with this id"):
+        await heaps.until_done(replace(message, data={**message.data, "mark": "b"}))
+    assert "another event with this id was applied" in caplog.text
+
+
+async def test_a_change_that_no_transaction_holds_is_refused_and_recorded(heaps: Heaps) -> None:
+    name = await heaps.made()
+    with pytest.raises(ReactionRefused, match="100 documents"):
+        await heaps.until_done(told(name, "a", times=99))
+    with pytest.raises(ReactionRefused, match="2097152 bytes"):
+        await heaps.until_done(told(name, "a" * 1_200_000, 2))
+    await heaps.until_done(told(name, "b", 3, times=98))
+    assert len(await heaps.marks(name)) == 98
+    outcomes = [each["data"]["outcome"] for each in await heaps.documents(name, "reactionRecord")]
+    assert sorted(outcomes) == ["applied", "refused", "refused"]
+
+
+async def test_a_message_for_several_targets_has_an_outcome_at_each(heaps: Heaps) -> None:
+    """complete_after_all: a refusal, a bug or a crash at one stops no other."""
+    closed, first, second = await heaps.made(), await heaps.made(), await heaps.made()
+    await heaps.change(closed, Heap.close)
+    message = told("", "a")
+
+    def instance() -> ReactionInbox[Heap]:
+        inbox = heaps.instance()
+        return replace(inbox, rules=replace(inbox.rules, targets=lambda _: [closed, first, second]))
+
+    at, died = 0, True
+    while died:
+        try:
+            await CutOff(instance().handle(message), at)
+        except ProcessDied:
+            at += 7
+        except ReactionRefused:
+            died = False
+    assert at > 7
+    with pytest.raises(ReactionRefused, match="the heap is closed"):
+        await instance().handle(message)
+    assert [await heaps.marks(each) for each in (closed, first, second)] == [[], ["a"], ["a"]]
+
+
+async def test_newest_wins(heaps: Heaps) -> None:
+    heaps.order = InOrder.NEWEST
+    name = await heaps.made()
+    for sequence in (2, 1, 3):
+        await heaps.until_done(told(name, str(sequence), sequence))
+    assert await heaps.marks(name) == ["2", "3"]
+    outcomes = [each["data"]["outcome"] for each in await heaps.documents(name, "reactionRecord")]
+    assert sorted(outcomes) == ["applied", "applied", "nothing"]
+    [cursor] = await heaps.documents(name, "reactionCursor")
+    assert (cursor["data"]["last"], cursor["ttl"]) == (3, LIVES.total_seconds())
+
+
+async def test_each_in_order_waits_for_the_one_before_and_goes_on_behind_one_that_is_given_up(
+    heaps: Heaps,
+) -> None:
+    heaps.order = InOrder.EACH
+    name = await heaps.made()
+    first, second, third = (told(name, str(number), number) for number in (1, 2, 3))
+    inbox = heaps.instance()
+    with pytest.raises(NotInTurn):
+        await inbox.handle(second)
+    with pytest.raises(NotInTurn):
+        await inbox.give_up(second, "not in turn")
+    await inbox.give_up(first, "lost")
+    await inbox.give_up(first, "the answer was lost")
+    await heaps.until_done(second)
+    await heaps.change(name, Heap.close)
+    with pytest.raises(ReactionRefused):
+        await heaps.until_done(third)
+    await heaps.change(name, lambda heap: heap.close(closed=False))
+    await heaps.until_done(told(name, "4", 4))  # every_outcome_moves
+    with pytest.raises(NotInTurn, match="passed this one"):
+        await heaps.instance().apply(third)
+    await heaps.until_done(first)
+    assert await heaps.marks(name) == ["2", "4"]
+
+
+async def test_what_is_too_old_is_applied_by_nobody(heaps: Heaps) -> None:
+    name = await heaps.made()
+    known, unknown = told(name, "a"), told(name, "b")
+    await heaps.until_done(known)
+    heaps.clock.later = LIVES - MARGIN
+    await heaps.until_done(known)
+    for ask in (heaps.instance().handle, heaps.instance().apply):
+        with pytest.raises(ReactionRefused, match="may have been applied"):
+            await ask(unknown)
+    assert await heaps.marks(name) == ["a"]
+    heaps.clock.later = timedelta()
+    with pytest.raises(NotApplied, match="from the future"):
+        await heaps.instance().handle(replace(unknown, created_at=unknown.created_at + MARGIN))
+
+
+async def test_nothing_is_sent_later_than_the_longest_call(heaps: Heaps) -> None:
+    """deadline: the record may have expired meanwhile."""
+    name = await heaps.made()
+    late = [0.0]
+    inbox = heaps.instance()
+
+    class Slow(Meets):
+        async def read(self, place: TargetPlace) -> SeenTarget[Heap]:
+            late[0] = LONGEST_CALL_SECONDS
+            return await super().read(place)
+
+    inbox = replace(inbox, reactions=Slow(inbox.reactions))
+    slow = replace(SYSTEM, monotonic=lambda: SYSTEM.monotonic() + late[0])
+    with using(slow), pytest.raises(StoreAway, match="too long"):
+        await inbox.handle(told(name, "a"))
+    assert await heaps.marks(name) == []
+
+
+class Desk:
+    """A receiver and an operator over the real records of what was set aside."""
+
+    def __init__(self, heaps: Heaps, inbox: ReactionInbox[Heap] | None = None) -> None:
+        inbox = inbox or heaps.instance()
+        records = CosmosSetAside(
+            Container(heaps.client, heaps.names[0], SET_ASIDE), "marks", "test", closed_ttl_seconds=600
+        )
+        self.receiver = Receiver(_read, inbox.handle, records)
+        self.retrier = Retrier(_read, inbox.handle, records, timedelta(days=10), asked=inbox, now=heaps.clock)
+
+    async def receive(self, message: Event) -> Record | None:
+        _MESSAGES[message.id] = message
+        delivery = Delivery("marks", message.id, 1, message.id.encode(), {})
+        await self.receiver.receive(delivery)
+        found = await self.retrier.page(100, None)
+        return next((each for each in found.items if each.id == delivery.record_id), None)
+
+    async def state(self, record: Record) -> RecordState:
+        return (await self.retrier.set_aside.get(record.id)).state
+
+
+_MESSAGES: dict[str, Event] = {}
+
+
+def _read(delivery: Delivery) -> Event:
+    return _MESSAGES[delivery.body.decode()]
+
+
+@pytest.mark.parametrize("loss", Loss)
+async def test_an_operator_applies_what_was_refused_once_whatever_is_lost(heaps: Heaps, loss: Loss) -> None:
+    """through_the_record"""
+    write = 0
+    while write == 0 or heaps.fate.struck:
+        write += 1
+        heaps.fate = no_loss()
+        name = await heaps.made()
+        await heaps.change(name, Heap.close)
+        record = await Desk(heaps).receive(told(name, "a"))
+        assert record is not None
+        assert record.state is RecordState.REFUSED
+        with pytest.raises(NotApplied):
+            await Desk(heaps).retrier.apply(record.id)
+        assert await Desk(heaps).state(record) is RecordState.REFUSED
+        await heaps.change(name, lambda heap: heap.close(closed=False))
+        heaps.fate = Fate(loss, write)
+        desk = Desk(heaps)
+        for _ in range(6):
+            try:
+                await desk.retrier.apply(record.id)
+            except ProcessDied:
+                desk = Desk(heaps)
+            except (StoreAway, NotApplied):
+                continue
+            if await desk.state(record) is RecordState.APPLIED:
+                break
+        assert await heaps.marks(name) == ["a"]
+        [stored] = await heaps.documents(name, "reactionRecord")
+        assert stored["data"]["outcome"] == "applied"
+    assert write > 2
+
+
+@pytest.mark.parametrize("by_age", [False, True])
+async def test_what_was_given_up_is_not_applied_by_a_slow_instance(heaps: Heaps, by_age: bool) -> None:
+    """discard_marks, overdue_marks: an instance has decided to apply it, and sends after it was given up."""
+    name = await heaps.made()
+    message, slow = told(name, "a"), heaps.instance()
+    desk = Desk(heaps)
+    _MESSAGES[message.id] = message
+    delivery = Delivery("marks", message.id, 1, message.id.encode(), {})
+    await desk.receiver.keep(delivery, "a dead letter")
+
+    class GivenUpMeanwhile(Meets):
+        async def write(self, *arguments: Any) -> None:
+            if by_age:
+                heaps.clock.later = timedelta(days=11)
+                assert (await desk.retrier.run(seconds=60)).overdue == 1
+                heaps.clock.later = timedelta()
+            else:
+                await desk.retrier.discard(delivery.record_id, "not wanted")
+            await super().write(*arguments)
+
+    slow = replace(slow, reactions=GivenUpMeanwhile(slow.reactions))
+    await slow.handle(message)
+    assert slow.counts[ReactionOutcome.DISCARDED] == 1
+    closed = await desk.retrier.set_aside.get(delivery.record_id)
+    assert closed.state is (RecordState.OVERDUE if by_age else RecordState.DISCARDED)
+    await heaps.until_done(message)
+    assert await heaps.marks(name) == []
+
+
+async def test_what_was_applied_meanwhile_is_not_given_up(heaps: Heaps) -> None:
+    name = await heaps.made()
+    message = told(name, "a")
+    _MESSAGES[message.id] = message
+    desk = Desk(heaps)
+    delivery = Delivery("marks", message.id, 1, message.id.encode(), {})
+    await desk.receiver.keep(delivery, "a dead letter")
+    await heaps.until_done(message)
+    with pytest.raises(NotApplied, match="closed as applied"):
+        await desk.retrier.discard(delivery.record_id, "not wanted")
+    assert (await desk.retrier.set_aside.get(delivery.record_id)).state is RecordState.APPLIED
+    with pytest.raises(Settled):
+        await heaps.instance().give_up(message, "once more")
+    assert await heaps.marks(name) == ["a"]
+
+
+async def test_the_timer_and_the_message_at_once_apply_it_once(heaps: Heaps) -> None:
+    name = await heaps.made()
+    message = told(name, "a")
+    _MESSAGES[message.id] = message
+    desk = Desk(heaps)
+    delivery = Delivery("marks", message.id, 1, message.id.encode(), {})
+    await desk.receiver.keep(delivery, "a dead letter")
+    tried, _ = await asyncio.gather(desk.retrier.run(seconds=60), heaps.until_done(message))
+    assert tried.applied == 1
+    assert await heaps.marks(name) == ["a"]

@@ -1,0 +1,117 @@
+"""With all rules no promise can be broken; without any one of them the search finds the trace to a broken one."""
+
+import re
+
+import pytest
+
+from cosmos_outbox.inbox.reaction_decision import InOrder
+from tests.models import reaction_targets
+from tests.models.reactions import (
+    CAME_BACK,
+    CHANGED_ITS_MIND,
+    FOR_EVER,
+    GIVEN_UP,
+    LEFT_OUT,
+    OLD_NO,
+    OUT_OF_ORDER,
+    OVERWRITTEN,
+    OWN_CHANGE,
+    RULES,
+    SKIPPED,
+    TWICE,
+    WRONGLY_TOLD,
+    Model,
+    Story,
+    any_problem,
+    only,
+)
+from tests.models.search import search
+from tests.support.paths import ROOT
+
+DECISION = (ROOT / "docs" / "internals" / "decisions" / "0025-reactions.md").read_text()
+
+ONE, OTHER, TIME = Story(), Story(other=True), Story(ages=True)
+DELETED = Story(react="makes", deletes=True, ages=True, instances=1, exists=True)
+NEWEST = Story(messages=2, order=InOrder.NEWEST, comes=1)
+EACH = Story(messages=2, order=InOrder.EACH, comes=1)
+EACH_DISCARDED = Story(messages=2, order=InOrder.EACH, comes=1, operator="discard", instances=1)
+
+BROKEN = [
+    ("one_batch", TWICE, ONE),
+    ("created_only", TWICE, ONE),
+    ("record_first", OWN_CHANGE, ONE),
+    ("original_id", TWICE, Story(copies=2, comes=1)),
+    ("name_of_the_reaction", TWICE, Story(operator="apply")),
+    ("record_says_which", WRONGLY_TOLD, Story(operator="discard")),
+    ("at_its_version", OVERWRITTEN, OTHER),
+    ("decide_anew", LEFT_OUT, OTHER),
+    ("newest_for_a_no", OLD_NO, Story(react="needs-other", other=True)),
+    ("refusal_recorded", CHANGED_ITS_MIND, Story(react="wants-other", other=True)),
+    ("complete_last", LEFT_OUT, Story(comes=1)),
+    ("through_the_record", TWICE, Story(operator="apply")),
+    ("discard_marks", GIVEN_UP, Story(operator="discard")),
+    ("overdue_marks", GIVEN_UP, Story(operator="overdue")),
+    ("too_old", TWICE, TIME),
+    ("lives_as_long", TWICE, TIME),
+    ("deadline", TWICE, TIME),
+    ("tombstone_outlives", CAME_BACK, DELETED),
+    ("erased_keeps_records", CAME_BACK, Story(react="makes", deletes=True, ages=True)),
+    ("cursor", OUT_OF_ORDER, NEWEST),
+    ("same_transaction", OUT_OF_ORDER, NEWEST),
+    ("next_only", SKIPPED, EACH),
+    ("every_outcome_moves", FOR_EVER, EACH_DISCARDED),
+    ("discard_in_turn", SKIPPED, EACH_DISCARDED),
+]
+"""What goes wrong without a rule, and in which story."""
+
+LARGER = [
+    Story(react="makes", deletes=True, ages=True),
+    Story(react="needs-other", other=True, operator="apply"),
+    Story(react="needs-other", other=True, operator="apply", messages=2, order=InOrder.NEWEST, instances=1),
+    Story(messages=2, order=InOrder.EACH, comes=1, operator="discard"),
+    Story(react="wants-other", other=True, messages=2, order=InOrder.EACH, comes=1, instances=1),
+]
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "story",
+    [
+        *dict.fromkeys(story for _, _, story in BROKEN if story not in LARGER),
+        Story(react="once"),
+        Story(react="makes"),
+        *(pytest.param(each, marks=pytest.mark.deep) for each in LARGER),
+    ],
+    ids=str,
+)
+def test_with_all_rules_nothing_goes_wrong(story: Story) -> None:
+    model = Model(story)
+    found = search(model.initial(), model.successors, any_problem)
+    assert found.trace is None, "\n".join(found.trace)
+    assert found.states > 100
+
+
+@pytest.mark.parametrize(("rule", "problem", "story"), BROKEN, ids=[rule for rule, _, _ in BROKEN])
+def test_without_a_rule_the_search_finds_what_it_prevents(rule: str, problem: str, story: Story) -> None:
+    model = Model(story, RULES - {rule})
+    found = search(model.initial(), model.successors, only(problem))
+    assert found.trace is not None
+    assert found.trace[-1] == problem
+
+
+def test_a_message_for_several_targets_misses_none() -> None:
+    start = reaction_targets.State()
+    assert search(start, reaction_targets.Model().successors, reaction_targets.wrong).trace is None
+    for rule in reaction_targets.RULES:
+        off = reaction_targets.Model(reaction_targets.RULES - {rule})
+        found = search(start, off.successors, reaction_targets.wrong)
+        assert found.trace is not None, rule
+
+
+def test_rule_decision_and_code_refer_to_each_other_by_name() -> None:
+    listed = re.findall(r"^- ((?:`\w+`(?:, )?)+):", DECISION, re.MULTILINE)
+    told = {rule for line in listed for rule in re.findall(r"`(\w+)`", line)}
+    assert told == RULES | reaction_targets.RULES
+    assert {rule for rule, _, _ in BROKEN} == RULES
+    code = "".join(path.read_text() for path in (ROOT / "cosmos_outbox").rglob("*.py"))
+    assert not [rule for rule in told if not re.search(rf"\b{rule}\b", code)]

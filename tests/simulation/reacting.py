@@ -1,0 +1,67 @@
+"""A service whose piles put marks on heaps: all on one, in any order; and each on two of its own, in order."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from random import Random
+from typing import Any, ClassVar
+from uuid import uuid4
+
+from cosmos_outbox import Aggregate, AggregateState, Event, Names, Service, Timestamp, WireModel
+from cosmos_outbox.testing import Commands
+from tests.support.reactions import Heap
+
+
+class Size(WireModel):
+    size: int
+
+
+class PileState(Size, AggregateState):
+    id: str
+    created_at: Timestamp
+
+
+class Pile(Aggregate[PileState]):
+    aggregate_type: ClassVar[str] = "pile"
+    state_type: ClassVar[type[AggregateState]] = PileState
+    created_event, created_tells = "PileMade", Size
+    changed_events: ClassVar[Mapping[str, str]] = {"size": "PileGrown"}
+
+    @property
+    def aggregate_id(self) -> str:
+        return self.state.id
+
+    def grow(self, by: int, at: datetime) -> None:
+        self._set("size", self.state.size + by, at)
+
+
+service = Service("piles", [Pile, Heap], Names(database="piles", container="piles", topic="pile-events"))
+
+
+def _react(order: Any) -> None:
+    def target(event: Event) -> str:
+        return f"{order}-{'one' if order == 'any' else event.aggregate.id}"
+
+    @service.reaction(f"marks-{order}", of=Pile, to=Heap, target=target, order=order)
+    def put(heap: Heap | None, event: Event) -> Heap | None:
+        mark = str(event.data["size"])
+        if heap is None:
+            return Heap(
+                Heap.make(target(event), mark).state.model_copy(update={"created_at": event.created_at}),
+                is_new=True,
+            )
+        heap.put(mark, event.created_at)
+        return None
+
+
+for _order in ("any", "each", "newest"):
+    _react(_order)
+
+
+def commands() -> Commands[Pile]:
+    def make(luck: Random, at: datetime) -> Pile:
+        return Pile(PileState(id=str(uuid4()), created_at=at, size=luck.randint(1, 9)), is_new=True)
+
+    def grow(pile: Pile, luck: Random, at: datetime) -> None:
+        pile.grow(luck.randint(1, 9), at)
+
+    return Commands(Pile, create=make, change=[grow])

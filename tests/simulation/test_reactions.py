@@ -1,0 +1,81 @@
+"""Whatever fails, each reaction happens once, and in the order that it declares; a bug in it is seen."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cosmos_outbox.testing import simulate
+from tests.simulation.reacting import commands, service
+from tests.support.paths import ROOT
+from tests.torture.planted import copy_tracked, plant
+from tests.torture.planted_bugs import Planted
+
+REACTIONS, INBOX = "cosmos_outbox/cosmos/inbox/reactions.py", "cosmos_outbox/inbox/reaction.py"
+DECISION = "cosmos_outbox/inbox/reaction_decision.py"
+_HERE = "tests/simulation/test_reactions.py::test_each_reaction_happens_once"
+
+PLANTED = [
+    Planted(
+        "record-is-written-whatever-is-there",  # created_only: an answer lost, or a message that comes again
+        REACTIONS,
+        "made = [Write.create(record) if write.over is None",
+        "made = [Write.upsert(record) if write.over is None",
+        "",
+        ("reaction twice",),
+    ),
+    Planted(
+        "refused-transaction-is-taken-for-done",  # decide_anew: two messages for one heap at once
+        INBOX,
+        "            except (RecordChanged, EntryChanged):\n                pass\n",
+        "            except (RecordChanged, EntryChanged):\n                return ReactionOutcome.APPLIED, ''\n",
+        "",
+        ("reaction left out",),
+    ),
+    Planted(
+        "what-comes-early-is-applied",  # next_only: a message that is set aside, and the next one
+        DECISION,
+        "    if order is InOrder.EACH and event.sequence is not None and",
+        "    if order is InOrder.EACH and event.sequence is None and",
+        "",
+        ("reactions out of order",),
+    ),
+]
+
+
+@pytest.mark.timeout(300)
+def test_each_reaction_happens_once() -> None:
+    simulate(service, commands(), seeds=3)
+
+
+def _seen(bug: Planted, folder: Path) -> None:
+    copy_tracked(folder)
+    plant(bug, folder)
+    paths = os.pathsep.join(map(str, [folder, folder / "packages" / "devstack" / "src"]))
+    told = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", _HERE],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": paths, "SIMULATE_SEEDS": "12"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert told.returncode == 1, told.stdout
+    assert any(rule in told.stdout for rule in bug.rules), told.stdout
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "bug", [pytest.param(each, marks=pytest.mark.long) for each in PLANTED], ids=lambda bug: bug.name
+)
+def test_a_bug_in_a_reaction_is_seen(bug: Planted, tmp_path: Path) -> None:
+    _seen(bug, tmp_path)
+
+
+@pytest.mark.parametrize("bug", PLANTED, ids=lambda bug: bug.name)
+def test_a_bug_can_be_planted_in_a_reaction(bug: Planted) -> None:
+    text = (ROOT / bug.file).read_text()
+    assert text.count(bug.old) == 1, f"{bug.file} has changed: plant {bug.name} anew"
+    compile(text.replace(bug.old, bug.new), bug.file, "exec")

@@ -1,0 +1,80 @@
+"""A message is too old before its record can have expired, whichever clocks are wrong by half a day."""
+
+import random
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from cosmos_outbox.inbox.errors import NotApplied, ReactionRefused
+from cosmos_outbox.inbox.reaction import MARGIN, ReactionInbox, ReactionRules
+from cosmos_outbox.inbox.reaction_decision import InOrder, ReactionRecord, SeenTarget, TargetPlace
+from tests.support.reactions import Heap, put_mark, told
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+LIVES = timedelta(days=61)
+
+
+class Expiring:
+    """Records that the store's own clock removes."""
+
+    def __init__(self) -> None:
+        self.now = NOON
+        self.written: list[datetime] = []
+        self.records: dict[str, tuple[datetime, ReactionRecord]] = {}
+
+    async def find(self, place: TargetPlace) -> ReactionRecord | None:
+        at, record = self.records.get(place.record, (None, None))
+        return record if at is not None and self.now < at + LIVES else None
+
+    async def read(self, place: TargetPlace) -> SeenTarget[Heap]:
+        return SeenTarget(Heap.load(Heap.make("h").state), "1")
+
+    async def write(self, place: TargetPlace, *given: Any) -> None:
+        if await self.find(place) is None:
+            self.written.append(self.now)
+            self.records[place.record] = self.now, given[2].record
+
+
+def _drawn(chance: random.Random, most: timedelta) -> timedelta:
+    return most * chance.uniform(-1, 1)
+
+
+async def _told_at(times: Sequence[timedelta], wrong: Sequence[timedelta], publisher: timedelta) -> Expiring:
+    """A message that comes at these times after it was made, each to an instance with a clock of its own."""
+    reactions = Expiring()
+    message = told("h", "a")
+    object.__setattr__(message, "created_at", NOON + publisher)
+    rules = ReactionRules("marks", "heap", lambda _: "h", put_mark, InOrder.ANY, LIVES)
+    for time, by in zip(times, wrong, strict=True):
+        reactions.now = NOON + time
+        inbox = ReactionInbox(reactions, rules, lambda by=by: reactions.now + by)  # type: ignore[misc]  # a default
+        try:
+            await inbox.handle(message)
+        except (NotApplied, ReactionRefused):
+            continue
+    return reactions
+
+
+async def test_no_clocks_that_are_wrong_by_half_a_day_apply_a_message_twice() -> None:
+    for seed in range(500):
+        chance = random.Random(seed)
+        publisher = _drawn(
+            chance, timedelta(days=chance.choice([0, 1, 90]))
+        )  # that one may be wrong by any time
+        days = sorted(chance.choice([chance.uniform(0, 3), chance.uniform(55, 66)]) for _ in range(6))
+        wrong = [_drawn(chance, MARGIN / 4) for _ in days]
+        found = await _told_at([timedelta(days=each) for each in days], wrong, publisher)
+        assert len(found.written) <= 1, f"seed {seed}"
+
+
+async def test_a_message_that_is_young_enough_is_applied() -> None:
+    found = await _told_at([timedelta(days=59)], [MARGIN / 4], timedelta())
+    assert len(found.written) == 1
+    assert (await _told_at([LIVES], [timedelta()], timedelta())).written == []
+
+
+@pytest.mark.parametrize("days", [0.6, 100])
+async def test_a_message_from_the_future_waits(days: float) -> None:
+    assert (await _told_at([timedelta()], [timedelta()], timedelta(days=days))).written == []
