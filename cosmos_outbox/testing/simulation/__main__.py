@@ -23,6 +23,9 @@ from cosmos_outbox.testing.simulation.world import run
 
 INTERRUPTED = 130
 
+FULL_EACH = 10
+"""Each so manieth seed is run in the full form, unless the form is given."""
+
 
 def one(name: str, plan: SimulationPlan, *, trace: str | None, shrinking_seconds: float) -> int:
     """One run; its trace goes to a file, or with ``-`` to the output. How many violations there were."""
@@ -58,7 +61,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _plan(given: argparse.Namespace, seed: int) -> SimulationPlan:
-    plan = SimulationPlan.drawn(seed, shuffled=not given.fifo)
+    full = seed % FULL_EACH == 0 if given.full is None else given.full
+    plan = SimulationPlan.drawn(seed, shuffled=not given.fifo, full=full)
     kept = {name: value for name in ("seconds", "aggregates") if (value := getattr(given, name)) is not None}
     return replace(plan, **kept, faults=plan.faults if given.faults is None else given.faults)
 
@@ -82,6 +86,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--fifo", action="store_true", help="what is ready first runs first, as asyncio has it"
     )
+    parser.add_argument("--full", action="store_true", default=None, help="over the real SDK of the broker")
+    parser.add_argument("--quick", action="store_false", dest="full", help="over a double of the broker")
     parser.add_argument("--seconds", type=float, help="when clients and faults end, in virtual time")
     parser.add_argument("--aggregates", type=int, help="so many are alive at once, at most")
     parser.add_argument("--faults", type=_faults, help="these kinds alone, with commas between them")
