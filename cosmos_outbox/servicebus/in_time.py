@@ -20,7 +20,8 @@ AGAIN_SECONDS = 1.0
 CANCELLATIONS = 5
 """How often. A call that outlives them is left alone: the connection that it waits for is closed by the client."""
 
-_left: set[asyncio.Task[Any]] = set()
+left: set[asyncio.Task[Any]] = set()
+"""Calls that were cancelled, until they end: a task without a reference may be collected."""
 
 _log = logging.getLogger(__name__)
 
@@ -44,8 +45,8 @@ async def _end(task: asyncio.Task[Any]) -> None:
     task.add_done_callback(_look_at)
     if task.done():
         return
-    _left.add(task)  # a task without a reference may be collected, and who waits here may be cancelled too
-    task.add_done_callback(_left.discard)
+    left.add(task)  # who waits here may be cancelled too
+    task.add_done_callback(left.discard)
     for _ in range(CANCELLATIONS):
         task.cancel()
         await asyncio.wait({task}, timeout=AGAIN_SECONDS)

@@ -24,11 +24,9 @@ try:
     from cosmos_outbox.testing.deriving.forms import unread as forms_unread
     from cosmos_outbox.testing.deriving.forms import write
     from cosmos_outbox.testing.deriving.service_world import DerivedSubject, ServiceWorld, subject
-    from cosmos_outbox.testing.judging.violation import Violation
     from cosmos_outbox.testing.publishes import Publishes, violations
     from cosmos_outbox.testing.simulation.plan import SimulationPlan
-    from cosmos_outbox.testing.simulation.shrink import shrink
-    from cosmos_outbox.testing.simulation.story import Story, page
+    from cosmos_outbox.testing.simulation.telling import Telling
     from cosmos_outbox.testing.simulation.world import SimulatedRun, run
 except ModuleNotFoundError as error:
     raise ImportError("the simulation needs devstack: pip install 'cosmos-outbox[testing]'") from error
@@ -133,23 +131,18 @@ def _run(plan: SimulationPlan, of: DerivedSubject) -> SimulatedRun:
 
 def _story(found: SimulatedRun, service: Service, commands: list[Commands[Any] | Calls]) -> str:
     """The first violation, as short as it gets in a few runs, and what else there was."""
-    first = found.violations[0]
-    runs: dict[SimulationPlan, SimulatedRun] = {}
-
-    def again(plan: SimulationPlan) -> Violation | None:
-        runs[plan] = _run(plan, subject(service, commands))
-        return next((each for each in runs[plan].violations if each.rule == first.rule), None)
-
-    short = shrink(found.plan, again, most_runs=_SHRINKING_RUNS)
-    if short is None:
-        return f"seed {found.plan.seed}: {first}\nand not again: something in the service is not drawn from its seed"
-    told = runs[short.plan]
-    command = _command(found.plan.seed)
-    story = Story(
-        short.violation, found.plan.seed, command, str(short.plan), told.trace.steps, short.confirmed
+    plan, first = found.plan, found.violations[0]
+    tell = Telling(
+        run=lambda smaller: _run(smaller, subject(service, commands)),
+        command=lambda _: _command(plan.seed),
+        most_runs=_SHRINKING_RUNS,
     )
+    if (told := tell(plan, first.rule)) is None:
+        return (
+            f"seed {plan.seed}: {first}\nand not again: something in the service is not drawn from its seed"
+        )
     others = [f"and: {each}" for each in found.violations[1:]]
-    return "\n".join([f"seed {found.plan.seed}: {first}", *others, "", page(story)])
+    return "\n".join([f"seed {plan.seed}: {first}", *others, "", told])
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-from tests.simulation.planted_bugs import ALSO_SEEN_BY, MEETING, OUT_OF_REACH
+from tests.simulation.planted_bugs import ALSO_SEEN_BY, FULL, MEETING, OUT_OF_REACH
 from tests.torture.planted import copy_tracked, plant
 from tests.torture.planted_bugs import PLANTED, Planted
 
@@ -68,6 +68,7 @@ def _hunted(name: str, copy: Path, seconds: float, first: int) -> Hunt:
         f"{seconds:g}",
         "--first",
         str(first),
+        *(["--full"] if name in FULL else []),
     ]
     done = subprocess.run(
         command,
@@ -85,7 +86,7 @@ def _hunted(name: str, copy: Path, seconds: float, first: int) -> Hunt:
     return Hunt(name, None, time.monotonic() - began, (), output)
 
 
-def simulate(seconds: float, first: int) -> int:
+def simulate(seconds: float, first: int, *, full: bool) -> int:
     """In the copy: run seeds until one breaks a promise."""
     from cosmos_outbox.testing.simulation.plan import SimulationPlan  # noqa: PLC0415 - those of the copy
     from cosmos_outbox.testing.simulation.world import run  # noqa: PLC0415
@@ -93,7 +94,7 @@ def simulate(seconds: float, first: int) -> int:
 
     began = time.process_time()
     for seed in count(first):
-        result = run(SimulationPlan.drawn(seed), CONTACTS)
+        result = run(SimulationPlan.drawn(seed, full=full), CONTACTS)
         passed = time.process_time() - began
         if result.violations:
             rules = "; ".join(sorted({each.rule for each in result.violations}))
@@ -116,7 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     known = in_reach()
     given = _parse(arguments, known)
     if given.seeds_for is not None:
-        return simulate(given.seeds_for, given.first)
+        return simulate(given.seeds_for, given.first, full=given.full)
     print("| bug | seed | CPU | seen by |", "| --- | --- | --- | --- |", sep="\n", flush=True)
     missed = [name for name in given.names or known if not _tell(known[name], given.seconds, given.first)]
     for name, why in OUT_OF_REACH.items() if not given.names else ():
@@ -140,6 +141,7 @@ def _parse(arguments: Sequence[str] | None, known: Iterable[str]) -> argparse.Na
     parser.add_argument("--seconds", type=float, default=SECONDS, help="of one core, for one bug")
     parser.add_argument("--first", type=int, default=1, help="the first seed")
     parser.add_argument("--seeds-for", type=float, help=argparse.SUPPRESS)
+    parser.add_argument("--full", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if unknown := set(given.names) - set(known):
         parser.error(f"there is no {', '.join(sorted(unknown))} in reach: take {', '.join(known)}")

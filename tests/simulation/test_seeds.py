@@ -35,6 +35,15 @@ def test_a_seed_is_one_story_in_every_process() -> None:
     assert len(one.stdout.splitlines()) > 1000
 
 
+def test_a_seed_of_the_full_form_is_one_story_in_every_process() -> None:
+    told = [_simulate("--seed", str(SEED), "--full", "--trace", "-", hash_seed=each) for each in ("11", "22")]
+    assert told[0].returncode == 0, told[0].stdout[-2000:] + told[0].stderr
+    assert told[0].stderr == ""
+    assert told[0].stdout == told[1].stdout
+    assert "full form" in told[0].stdout
+    assert len(told[0].stdout.splitlines()) > 1000
+
+
 def test_a_seed_is_the_same_story_whatever_ran_before_it() -> None:
     first = run(CALM, CONTACTS)
     run(replace(CALM, seed=2), CONTACTS)

@@ -123,6 +123,18 @@ def test_runs_are_bounded_and_the_best_so_far_is_told(most: int) -> None:
     assert run.breaks(story.plan) == "order"
 
 
+def test_when_time_is_over_the_best_so_far_is_told_and_that_there_may_be_a_shorter_one() -> None:
+    run = runs(needs("crash", "lag"))
+    story = shrink(Plan(), run, has_time=lambda: len(run.tried) < 6)
+    assert story is not None
+    assert (story.ended, story.runs) == (False, len(run.tried))
+    assert story.runs <= 7
+    assert run.breaks(story.plan) == "order"
+    whole = shrink(Plan(), runs(needs("crash", "lag")))
+    assert whole is not None
+    assert whole.ended
+
+
 def test_no_plan_is_run_twice() -> None:
     run = runs(needs("crash", "lag", aggregates=3, seconds=50.0))
     shrink(Plan(), run, most_runs=200)

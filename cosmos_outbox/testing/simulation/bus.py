@@ -14,6 +14,7 @@ from random import Random
 
 from cosmos_outbox.testing.simulation.befalls import CALM, Befalls
 from cosmos_outbox.testing.simulation.bus_queue import Note, Queue, Rules, Sent, Taken
+from cosmos_outbox.testing.simulation.instance import SimulatedInstance
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 """The broker's time of day when the loop's clock shows 0."""
@@ -83,6 +84,9 @@ class Bus:
         """Nobody reaches the broker for so long."""
         self._away_until = max(self._away_until, self.now() + seconds)
         self.note("bus away", detail=f"for {seconds:.1f} s")
+
+    def ended(self, instance: SimulatedInstance) -> None:
+        """A process is gone: what it held comes back when its locks run out."""
 
     # -- the topic
 

@@ -35,6 +35,8 @@ class Sent:
     message: Message
     session: str
     correlation_id: str | None = None
+    subject: str | None = None
+    """What went over the wire; None: nothing did, and the body says all."""
 
 
 @dataclass(frozen=True)

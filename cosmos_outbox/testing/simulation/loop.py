@@ -11,6 +11,7 @@ import gc
 import heapq
 import logging
 import random
+import sys
 import warnings
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import Executor
@@ -56,7 +57,7 @@ class Loop(asyncio.BaseEventLoop):
         self._ready = []
         self._now = 0.0
         self._pick = pick
-        self._network = network
+        self.network = network
         self._root = contextvars.copy_context()
         self._root.run(current.set, None)
         self._over = False
@@ -65,6 +66,8 @@ class Loop(asyncio.BaseEventLoop):
         self._steps_before = 0
         self.complaints: list[str] = []
         """What asyncio told its exception handler: an error that nobody looked at."""
+        self.at_the_end: list[Callable[[], object]] = []
+        """Called when all is buried: they let go of what the process would keep of this run."""
         self._dead: list[SimulatedInstance] = []
         self._contexts: WeakKeyDictionary[asyncio.Task[Any], contextvars.Context] = WeakKeyDictionary()
         """Python 3.11 does not tell a task's."""
@@ -127,6 +130,8 @@ class Loop(asyncio.BaseEventLoop):
                     self._bury()
         finally:
             with _last_words_unheard():
+                for forget in self.at_the_end:
+                    forget()
                 self.close()
                 self._dead.clear()
                 gc.collect()
@@ -214,12 +219,21 @@ class Loop(asyncio.BaseEventLoop):
         # What a generator awaits is not closed with the coroutine that goes through the generator.
         generators = list(self._asyncgens)
         awaited = [waits for each in generators if isinstance(waits := each.ag_await, CoroutineType)]
-        with _last_words_unheard():
+        with _last_words_unheard(), self._as_the_running_one():
             for task in asyncio.all_tasks(self):
                 task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001
                 self._contexts[task].run(_close, task.get_coro())  # what it has set is set back there
             for coroutine in awaited:
                 _close(coroutine)
+
+    @contextmanager
+    def _as_the_running_one(self) -> Iterator[None]:
+        """Else a ``finally`` that gathers what it waits for would open a loop of its own."""
+        asyncio._set_running_loop(self)  # noqa: SLF001 - as a loop does while it runs
+        try:
+            yield
+        finally:
+            asyncio._set_running_loop(None)  # noqa: SLF001 - as a loop does while it runs
 
     def call_soon(
         self,
@@ -252,9 +266,9 @@ class Loop(asyncio.BaseEventLoop):
 
     async def create_connection(self, protocol_factory: Any, *args: Any, **options: Any) -> Any:
         """By the network that was given. Raises RuntimeError without one."""
-        if self._network is None:
+        if self.network is None:
             raise RuntimeError(f"a connection to {args} was wanted in a simulation without a network")
-        return await self._network(protocol_factory, *args, **options)
+        return await self.network(protocol_factory, *args, **options)
 
     def _process_events(self, event_list: Any) -> None:
         """There is no selector."""
@@ -281,14 +295,16 @@ def _of_an_sdk(task: object) -> bool:
 @contextmanager
 def _last_words_unheard() -> Iterator[None]:
     """What is closed amid its work would await more in a ``finally``, and leaves open what it had opened."""
-    disabled = logging.root.manager.disable
+    disabled, hook = logging.root.manager.disable, sys.unraisablehook
     logging.disable()
+    sys.unraisablehook = lambda _: None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)
             warnings.simplefilter("ignore", ResourceWarning)
             yield
     finally:
+        sys.unraisablehook = hook
         logging.disable(disabled)
 
 

@@ -79,15 +79,17 @@ class SimulationPlan:
     """When clients and faults end, in virtual time; then everything gets the time to end what it has begun."""
     shuffled: bool = True
     """Whether the seed picks among what is ready; else the first goes first."""
+    full: bool = False
+    """Whether the broker's SDK is the real one, over the wire; else it is doubled at the library's ports."""
 
     @classmethod
-    def drawn(cls, seed: int, *, shuffled: bool = True) -> "SimulationPlan":
+    def drawn(cls, seed: int, *, shuffled: bool = True, full: bool = False) -> "SimulationPlan":
         """The seed's own."""
         chance = random.Random(f"{seed}:plan")  # noqa: S311 - no secret
         share = chance.choice([0.15, 0.4, 0.7])
         kinds = {kind: random.Random(f"{seed}:is {kind}").random() for kind in sorted(KINDS)}  # noqa: S311 - no secret
         faults = frozenset(kind for kind, drawn in kinds.items() if drawn < share)
-        plan = cls(seed, faults, aggregates=chance.choice([2, 4, 8, 12]), shuffled=shuffled)
+        plan = cls(seed, faults, aggregates=chance.choice([2, 4, 8, 12]), shuffled=shuffled, full=full)
         return replace(plan, seconds=chance.choice([30.0, 60.0, 90.0]))
 
     def chance(self, of: str) -> random.Random:
@@ -137,7 +139,8 @@ class SimulationPlan:
     def __str__(self) -> str:
         return (
             f"seed {self.seed}: {self.seconds:g} s, {self.aggregates} aggregates, {self.partitions} partition(s), "
-            f"{'shuffled' if self.shuffled else 'first in, first out'}; {', '.join(sorted(self.faults)) or 'no faults'}"
+            f"{'shuffled' if self.shuffled else 'first in, first out'}{', full form' if self.full else ''}; "
+            f"{', '.join(sorted(self.faults)) or 'no faults'}"
         )
 
     def _share(self, kind: str, most: float) -> float:

@@ -16,6 +16,7 @@ from cosmos_outbox.cosmos.store.client import CosmosClient, cosmos_client
 from cosmos_outbox.kernel import clock
 from cosmos_outbox.testing.judging.history import History
 from cosmos_outbox.testing.judging.records import Ended
+from cosmos_outbox.testing.simulation.amqp_bus import CONNECTION, AmqpBus
 from cosmos_outbox.testing.simulation.bus import Bus
 from cosmos_outbox.testing.simulation.bus_client import queues
 from cosmos_outbox.testing.simulation.bus_publisher import BusPublisher
@@ -43,7 +44,8 @@ class Ground:
     trace: RunTrace
     history: History
     store: SimulatedStore
-    bus: Bus
+    bus: Bus | AmqpBus
+    """The double of the quick form, or the broker of the full one."""
     service: Service
     settings: dict[str, str]
     ports: "count[int]" = field(default_factory=lambda: count(10_000))
@@ -65,10 +67,13 @@ class Ground:
         def cosmos(connection: object, credential: object) -> CosmosClient:
             return cosmos_client(connection, credential, session=self.store.session())  # type: ignore[arg-type]  # as given
 
+        bus = self.bus
+        if isinstance(bus, AmqpBus):
+            return Clients(cosmos=cosmos)
         return Clients(
             cosmos=cosmos,
-            publisher=lambda _, source, __: BusPublisher(self.bus, source=source),
-            queues=lambda _settings, _resources, subscription: queues(self.bus, subscription),
+            publisher=lambda _, source, __: BusPublisher(bus, source=source),
+            queues=lambda _settings, _resources, subscription: queues(bus, subscription),
         )
 
     def environment(self) -> dict[str, str]:
@@ -77,8 +82,7 @@ class Ground:
         The hosts are the same, as the names of leases begin with the host; the ports are not.
         """
         connection = f"AccountEndpoint=https://cosmos.invalid:{next(self.ports)}/;AccountKey={KEY};"
-        bus = "Endpoint=sb://bus.invalid;SharedAccessKeyName=k;SharedAccessKey=k"
-        return {"COSMOS": connection, "SERVICEBUS": bus, **self.settings}
+        return {"COSMOS": connection, "SERVICEBUS": CONNECTION, **self.settings}
 
 
 Work = Callable[[Wired, asyncio.Event], Awaitable[None]]
@@ -122,6 +126,7 @@ class SimulatedProcess:
         """As SIGKILL does."""
         self._ground.trace.note("crashes", instance=self.instance.name)
         self._ground.loop.crash(self.instance)
+        self._ground.bus.ended(self.instance)
 
     def pause(self, seconds: float) -> None:
         """As SIGSTOP does, for so long."""
@@ -136,6 +141,7 @@ class SimulatedProcess:
         await asyncio.wait({self._running}, timeout=_DEPLOYED_WITHIN_SECONDS)
         if stopped is self.instance:
             self._ground.loop.crash(stopped)
+            self._ground.bus.ended(stopped)
             self.begin()
 
     async def _run(self, wired: Wired, stop: asyncio.Event) -> None:

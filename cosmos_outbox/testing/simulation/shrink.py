@@ -60,43 +60,59 @@ class ShortestStory(Generic[P, V]):
     """How many it took."""
     confirmed: bool
     """Whether the plan is run first in, first out."""
+    ended: bool
+    """Whether nothing shorter was left to try when it ended: else runs or time were used up."""
 
 
 def shrink(
-    plan: P, run: Callable[[P], V | None], *, most_runs: int = MOST_RUNS
+    plan: P,
+    run: Callable[[P], V | None],
+    *,
+    most_runs: int = MOST_RUNS,
+    has_time: Callable[[], bool] = lambda: True,
 ) -> ShortestStory[P, V] | None:
     """The shortest story that so many runs find; None: the plan breaks no rule at all.
 
-    ``run``: gives the same for the same plan.
+    ``run``: gives the same for the same plan. ``has_time``: asked before each run but the first and the last.
     """
     violation = run(plan)
     if violation is None:
         return None
-    search = _Search(plan, violation, run, most_runs)
-    if plan.shuffled:
+    search = _Search(plan, violation, run, most_runs, has_time)
+    if plan.shuffled and search.has_runs:
         search.take(replace(plan, shuffled=False))
     while search.has_runs and search.shortened():
         pass
     if search.plan.shuffled and search.take(replace(search.plan, shuffled=False)):
         search.shortened()
-    return ShortestStory(search.plan, search.violation, search.runs, not search.plan.shuffled)
+    return ShortestStory(
+        search.plan, search.violation, search.runs, not search.plan.shuffled, search.has_runs
+    )
 
 
 class _Search(Generic[P, V]):
     """The smallest plan so far, and what was tried: no plan is run twice."""
 
-    def __init__(self, plan: P, violation: V, run: Callable[[P], V | None], most_runs: int) -> None:
+    def __init__(
+        self,
+        plan: P,
+        violation: V,
+        run: Callable[[P], V | None],
+        most_runs: int,
+        has_time: Callable[[], bool],
+    ) -> None:
         self.plan = plan
         self.violation = violation
         self.runs = 1
         self._run = run
         self._most_runs = most_runs
+        self._has_time = has_time
         self._in_vain: list[P] = []
 
     @property
     def has_runs(self) -> bool:
         # One is kept for the order.
-        return self.runs < self._most_runs - 1
+        return self.runs < self._most_runs - 1 and self._has_time()
 
     def take(self, smaller: P) -> bool:
         """Whether this plan breaks the rule too; then it is the smallest so far."""

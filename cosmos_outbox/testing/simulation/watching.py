@@ -113,9 +113,10 @@ def _shown(at: float, item: Mapping[str, Any]) -> SeenEntry:
 
 
 def _handed_out(taken: Taken) -> HandedOut:
-    message = taken.sent.message
+    message, subject = taken.sent.message, taken.sent.subject
     body = json.loads(message.body)
-    sequence = body.get("sequence")
+    sequence = (body if subject is None else message.properties).get("sequence")
+    unsequenced = not isinstance(sequence, int) if subject is None else "unsequenced" in message.properties
     return HandedOut(
         at=taken.at,
         broker_number=taken.number,
@@ -123,8 +124,8 @@ def _handed_out(taken: Taken) -> HandedOut:
         lock="",
         message_id=message.id,
         aggregate=taken.sent.session,
-        subject=str(body.get("action")),
+        subject=str(body.get("action")) if subject is None else subject,
         sequence=sequence if isinstance(sequence, int) else -1,
-        unsequenced=not isinstance(sequence, int),
+        unsequenced=unsequenced,
         body=body,
     )

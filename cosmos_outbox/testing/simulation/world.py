@@ -8,10 +8,11 @@ import asyncio
 import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -29,6 +30,7 @@ from cosmos_outbox.testing.judging.history import History
 from cosmos_outbox.testing.judging.records import Poisoned, Struck
 from cosmos_outbox.testing.judging.violation import Violation
 from cosmos_outbox.testing.simulation import sdk_clock
+from cosmos_outbox.testing.simulation.amqp_bus import AmqpBus
 from cosmos_outbox.testing.simulation.befalls import CALM as CALM_BUS
 from cosmos_outbox.testing.simulation.bus import Bus
 from cosmos_outbox.testing.simulation.bus_queue import Rules
@@ -102,11 +104,18 @@ def _run(plan: SimulationPlan, of: Subject, make: "MakeWorld") -> SimulatedRun:
         ) as account,
     ):
         world = make(plan, of, loop, trace, history, account)
-        violations = loop.run(world.live())
+        violations = loop.run(_serve_and_live(world))
         violations += [Violation("unhandled error", told) for told in loop.complaints]
         return SimulatedRun(
             plan, violations, trace, history, loop.steps, world.ground.store.requests, world.ended_at
         )
+
+
+async def _serve_and_live(world: "World") -> list[Violation]:
+    """While there is a broker."""
+    bus = world.ground.bus
+    with bus.serving() if isinstance(bus, AmqpBus) else nullcontext():
+        return await world.live()
 
 
 @dataclass(frozen=True)
@@ -154,7 +163,8 @@ class World:
         subscriptions = [self._settings.name(each.subscription) for each in of.service.subscribers]
         self._chance = plan.chance("world")
         rules = Rules(duplicate_window_seconds=plan.duplicate_window_seconds)
-        bus = Bus(*subscriptions, random=names["bus"], rules=rules, epoch=EPOCH, note=self._note)
+        make_bus = partial(AmqpBus, loop, self._settings.servicebus_topic) if plan.full else Bus
+        bus = make_bus(*subscriptions, random=names["bus"], rules=rules, epoch=EPOCH, note=self._note)
         self.ground = Ground(loop, trace, history, store, bus, of.service, plan.settings)
         self._operator = SimulatedOperator(
             history,
@@ -521,7 +531,7 @@ class _quiet_logging:  # noqa: N801 - used as a function is
 
 def _import_all(of: Subject) -> None:
     """What is imported late in a process is imported before the run: it opens files, and takes time."""
-    from cosmos_outbox.servicebus import dead_letters, sessions  # noqa: F401, PLC0415
+    from cosmos_outbox.servicebus import dead_letters, publisher, sessions  # noqa: F401, PLC0415
     from cosmos_outbox.worker import relay, subscriber  # noqa: F401, PLC0415
 
 

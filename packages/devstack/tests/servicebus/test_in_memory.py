@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 
 from devstack.service import CannotStart
+from devstack.servicebus.broker.message import Message
 from devstack.servicebus.codec import performatives as p
+from devstack.servicebus.codec.errors import ARGUMENT_ERROR, AmqpError
 from devstack.servicebus.codec.frames import AMQP_HEADER, SASL_FRAME, SASL_HEADER, frame, transfer_frames
-from devstack.servicebus.in_memory import Fault, ServiceBusInMemory, in_memory
+from devstack.servicebus.codec.message import ParsedMessage, read_data
+from devstack.servicebus.in_memory import Fault, Onlooker, ServiceBusInMemory, in_memory
 from devstack.testing import eventually
 from devstack.testing.amqp import KEY, KEY_NAME, message
 
@@ -88,3 +91,40 @@ async def test_a_configuration_that_is_wrong_says_where() -> None:
         in_memory(clock=lambda: NOW, chance=random.Random(1), config=wrong),
     ):
         pass
+
+
+class Noting(Onlooker):
+    """Writes down what it is shown; ``refuses``: the id of a message."""
+
+    def __init__(self, refuses: str = "") -> None:
+        self.seen: list[str] = []
+        self._refuses = refuses
+
+    def check(self, path: str, parsed: ParsedMessage) -> None:
+        if parsed.message_id == self._refuses:
+            raise AmqpError(ARGUMENT_ERROR, "refused here")
+
+    def accepted(self, path: str, parsed: ParsedMessage, number: int) -> None:
+        self.seen.append(f"{path} accepted {parsed.message_id}: {read_data(parsed).decode()}")
+
+    def dropped(self, path: str, parsed: ParsedMessage) -> None:
+        self.seen.append(f"{path} dropped {parsed.message_id}")
+
+    def buried(self, path: str, message: Message) -> None:
+        self.seen.append(f"{path} buried {message.parsed.message_id}")
+
+
+async def test_whoever_looks_on_sees_each_step_and_can_refuse_a_message() -> None:
+    with in_memory(clock=lambda: NOW, chance=random.Random(1), config=CONFIG) as broker:
+        onlooker = Noting(refuses="2")
+        broker.show(onlooker)
+        line = Line(broker)
+        line.send(*(message(b"x", message_id=name, session_id="a") for name in ("1", "2", "3", "1")))
+        await eventually(lambda: broker.messages(PATH) == 2)
+        assert broker.bury(PATH, "1", "by hand")
+        assert not broker.bury(PATH, "1", "by hand"), "it is a dead letter already"
+        assert broker.lose(PATH, "3")
+        assert not broker.lose(PATH, "3")
+        assert broker.messages(PATH) == 1
+        assert not broker.lose_lock(PATH, "a"), "nobody holds it"
+        assert onlooker.seen == ["t accepted 1: x", "t accepted 3: x", "t dropped 1", f"{PATH} buried 1"]

@@ -16,13 +16,14 @@ from devstack.servicebus.amqp.engine import Engine
 from devstack.servicebus.amqp.faults import Fault, Faults, Traffic
 from devstack.servicebus.amqp.store import FORMAT, Store
 from devstack.servicebus.amqp.transport import Context, Transport
+from devstack.servicebus.broker.onlooker import Onlooker
 from devstack.servicebus.broker.queue import Queue
 from devstack.servicebus.config import declare, descriptions_of
 from devstack.servicebus.nodes import Nodes
 from devstack.servicebus.server import DEFAULT_IDLE_SECONDS
 from devstack.sqlite_file import in_memory as database_in_memory
 
-__all__ = ["Fault", "ServiceBusInMemory", "in_memory"]
+__all__ = ["Fault", "Faults", "Onlooker", "ServiceBusInMemory", "in_memory"]
 
 
 class ServiceBusInMemory:
@@ -47,6 +48,13 @@ class ServiceBusInMemory:
         if not happens_now(self._transports, fault):
             self.faults.add(fault)
 
+    def show(self, onlooker: Onlooker) -> None:
+        """From now on each step of the entities that there are is shown to the onlooker."""
+        namespace = self._engine.namespace
+        namespace.onlooker = onlooker
+        for entity in namespace.entities():
+            entity.queue.onlooker = onlooker
+
     def messages(self, path: str) -> int:
         """How many a queue or subscription holds, its dead letters and what is locked among them."""
         queue = self._queue(path)
@@ -60,23 +68,56 @@ class ServiceBusInMemory:
         self._engine.touch(queue)
         return taken is not None
 
+    def lose(self, path: str, message_id: str) -> bool:
+        """Somebody else receives and deletes this message; False: it is not there, or a receiver has it."""
+        queue = self._queue(path)
+        if (message := queue.free(message_id)) is None:
+            return False
+        queue.forwarded(message)
+        self._engine.touch(queue)
+        return True
+
+    def bury(self, path: str, message_id: str, reason: str) -> bool:
+        """Somebody else makes this message a dead letter; False: it is not there, or a receiver has it."""
+        queue = self._queue(path)
+        if (message := queue.free(message_id)) is None:
+            return False
+        queue.dead_letter_now(message, reason, reason, self._engine.now())
+        self._engine.touch(queue)
+        return True
+
+    def lose_lock(self, path: str, session: str) -> bool:
+        """A session's lock ends before its time; False: nobody holds it."""
+        queue = self._queue(path)
+        held = queue.sessions.get(session)
+        if held is None or held.lock is None:
+            return False
+        queue.lose_session(held, self._engine.now())
+        self._engine.touch(queue)
+        return True
+
     def _queue(self, path: str) -> Queue:
         return self._engine.namespace.readable(path)
 
 
 @contextlib.contextmanager
 def in_memory(
-    *, clock: Callable[[], float], chance: random.Random, config: Mapping[str, Any] | None = None
+    *,
+    clock: Callable[[], float],
+    chance: random.Random,
+    config: Mapping[str, Any] | None = None,
+    faults: Faults | None = None,
 ) -> Iterator[ServiceBusInMemory]:
     """A namespace with the entities of a Config.json; gone when the block ends. Entered inside the running loop.
 
-    ``clock``: Unix time, which must run as the loop's does. Raises CannotStart for a wrong ``config``.
+    ``clock``: Unix time, which must run as the loop's does. ``faults``: draws what befalls; None: what is told to
+    happen does. Raises CannotStart for a wrong ``config``.
     """
     with database_in_memory(FORMAT) as connection:
         engine = Engine(Store(connection), clock, chance)
         declare(engine, descriptions_of(config) if config else [])
         engine.start()
         try:
-            yield ServiceBusInMemory(engine, Faults(clock, chance), Traffic())
+            yield ServiceBusInMemory(engine, faults or Faults(clock, chance), Traffic())
         finally:
             engine.stop()

@@ -16,6 +16,7 @@ from devstack.servicebus.broker.filters import Filters
 from devstack.servicebus.broker.journal import Journal
 from devstack.servicebus.broker.locks import Tokens
 from devstack.servicebus.broker.message import Message, Origin
+from devstack.servicebus.broker.onlooker import NOBODY
 from devstack.servicebus.broker.queue import Queue
 from devstack.servicebus.broker.topic import Subscription, Topic
 from devstack.servicebus.broker.wakeups import Wakeups
@@ -47,6 +48,7 @@ class Namespace:
         self._entities: dict[str, Entity] = {}
         self._by_id: dict[int, Entity] = {}
         self._wakeups = Wakeups(self._by_id)
+        self.onlooker = NOBODY
         self._hops = 0
         """How often the message that is being forwarded was forwarded before: a chain is gone through in one turn."""
 
@@ -184,11 +186,14 @@ class Namespace:
     ) -> int:
         """The number that the message got; of a duplicate, one that no message has."""
         if not self._is_fresh(entity, parsed, now_ms):
+            self.onlooker.dropped(entity.description.path, parsed)
             return entity.queue.next_sequence
         if due_ms is not None and due_ms > now_ms:
             return entity.queue.schedule(parsed, due_ms, now_ms).sequence
         if isinstance(entity.node, Topic):
-            return entity.node.put(parsed, now_ms, origin)
+            number = entity.node.put(parsed, now_ms, origin)
+            self.onlooker.accepted(entity.description.path, parsed, number)
+            return number
         return entity.node.put(parsed, now_ms, origin).sequence
 
     def _forward(self, source: Queue, message: Message, now_ms: int) -> None:
@@ -222,6 +227,7 @@ class Namespace:
             check_batch(description, messages, detects_duplicates=entity.duplicates is not None)
         for parsed in messages:
             check_message(description, parsed)
+            self.onlooker.check(description.path, parsed)
         size = sum(len(parsed.raw) for parsed in messages)
         stored = entity.node.size
         if isinstance(entity.node, Queue) and entity.node.dead_letter is not None:

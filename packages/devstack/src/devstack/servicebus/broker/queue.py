@@ -10,6 +10,7 @@ from devstack.servicebus.broker.description import Description
 from devstack.servicebus.broker.journal import Journal
 from devstack.servicebus.broker.locks import Locks, Tokens
 from devstack.servicebus.broker.message import Message, Origin, State, arrived, expiry
+from devstack.servicebus.broker.onlooker import NOBODY
 from devstack.servicebus.broker.sessions import Session, SessionLock, Sessions
 from devstack.servicebus.broker.settlement import DEAD_LETTER_DESCRIPTION, DEAD_LETTER_REASON, Settlement
 from devstack.servicebus.broker.table import MessageTable
@@ -36,6 +37,7 @@ class Queue:
         self.on_forward: Callable[[Queue, Message, int], None] = lambda _queue, _message, _now_ms: None
         """Takes a message that has become active in a queue that forwards, and moves it on or dead-letters it."""
 
+        self.onlooker = NOBODY
         self.dead_letter: Queue | None = (
             None if dead else Queue(entity, description, journal, tokens, dead=True)
         )
@@ -129,6 +131,7 @@ class Queue:
         message = self._table.take_ready(session)
         if message is not None:
             self._lock(message, now_ms)
+            self.onlooker.given(self.description.path, message)
         return message
 
     def take_and_delete(self, session: Session | None = None) -> Message | None:
@@ -181,6 +184,7 @@ class Queue:
         self._unlock(message)
         if how is Settlement.COMPLETE:
             self._table.remove(message)
+            self.onlooker.completed(self.description.path, message)
             return
         if changes:
             self._table.set_properties(message, changes)
@@ -198,6 +202,21 @@ class Queue:
     def close_session(self, session: Session, now_ms: int) -> None:
         """The holder lets go: what it had not settled is free again and does not count as delivered."""
         self._end_session(session, now_ms, counts=False)
+
+    def lose_session(self, session: Session, now_ms: int) -> None:
+        """The holder is told that it is one no longer: what it had not settled counts as delivered."""
+        assert session.lock is not None
+        lost = session.lock.lost
+        self._end_session(session, now_ms, counts=True)
+        self.onlooker.lock_over(self.description.path, session.id)
+        lost()
+
+    def free(self, message_id: str) -> Message | None:
+        """The message with this id, if nobody has it."""
+        found = (
+            each for each in self.browse(0) if each.parsed.message_id == message_id and each.token is None
+        )
+        return next(found, None)
 
     def dead_letter_now(self, message: Message, reason: str, description: str, now_ms: int) -> None:
         """Move an unlocked message to the dead-letter queue."""
@@ -224,9 +243,7 @@ class Queue:
         for session_id in self.sessions.deadlines.take_due(now_ms):
             session = self.sessions.get(session_id)
             if session is not None and session.lock is not None:
-                lost = session.lock.lost
-                self._end_session(session, now_ms, counts=True)
-                lost()
+                self.lose_session(session, now_ms)
         for message in self.locks.expired(now_ms):
             self._unlock(message)
             self._give_back(message, now_ms, counts=True)
@@ -298,5 +315,6 @@ class Queue:
         self._table.take_out(message)
         message.dead, message.state, message.expires_ms = True, State.ACTIVE, None
         self._table.store(message)
+        self.onlooker.buried(self.description.path, message)
         target.restore(message)
         target._forward(message, now_ms)  # noqa: SLF001 - the other half of this queue

@@ -188,6 +188,17 @@ def read_value(message: ParsedMessage) -> Any:
     return decode(message.raw, value_at)[0] if code == VALUE else None
 
 
+def read_data(message: ParsedMessage) -> bytes:
+    """The body of a message that is bytes; empty when the body is of another kind."""
+    parts, position = [], message.body_start
+    while position < len(message.raw):
+        code, value_at = _section(message.raw, position)
+        if code == DATA:
+            parts.append(decode(message.raw, value_at)[0])
+        position = skip(message.raw, value_at)
+    return b"".join(parts)
+
+
 def raw_application_properties(message: ParsedMessage) -> dict[str, bytes]:
     """The application properties, left encoded."""
     if not message.application_properties_at:

@@ -1,0 +1,56 @@
+"""The full form: the same world over the real SDK of the broker, and each of the broker's troubles befalls it there."""
+
+from collections import Counter
+
+from cosmos_outbox.testing.simulation.plan import SimulationPlan
+from cosmos_outbox.testing.simulation.world import SimulatedRun, run
+from tests.simulation.contacts import CONTACTS
+
+KINDS = (
+    "lost_before",
+    "lost_after",
+    "busy",
+    "quota",
+    "cut",
+    "refuse_one",
+    "refuse_mix",
+    "lock_lost",
+    "stolen",
+    "buried",
+)
+SEED = 7
+
+
+def _told(result: SimulatedRun) -> Counter[str]:
+    return Counter(step.what for step in result.trace)
+
+
+def test_what_is_stored_goes_over_the_wire_as_it_was_committed() -> None:
+    result = run(SimulationPlan(seed=1, faults=frozenset(), aggregates=2, seconds=15.0, full=True), CONTACTS)
+    assert result.violations == []
+    assert len(result.history.stored) > 5
+    assert result.history.stored.keys() == result.history.deliveries.keys()
+    told = _told(result)
+    assert told["bus takes"] == told["bus gives"] == told["completed"] == len(result.history.stored)
+
+
+def test_whatever_befalls_the_broker_and_its_lines_each_promise_is_kept() -> None:
+    faults = frozenset(f"bus.{kind}" for kind in KINDS)
+    result = run(SimulationPlan(SEED, faults, aggregates=4, seconds=40.0, full=True), CONTACTS)
+    assert result.violations == []
+    expected = {
+        "send failed",
+        "connection cut",
+        "bus refuses",
+        "bus drops",
+        "lock over",
+        "stolen",
+        "dead letter",
+    }
+    assert expected <= _told(result).keys(), expected - _told(result).keys()
+    assert {step.detail for step in result.trace if step.what == "send failed"} >= {
+        "throttle",
+        "full",
+        "fail-before-commit",
+        "drop-after-commit",
+    }

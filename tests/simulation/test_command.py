@@ -1,0 +1,114 @@
+"""``make simulate`` tells a violation as its shortest story, and ends when it is told to, with what it has found."""
+
+import multiprocessing
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from cosmos_outbox.testing.simulation.plan import SimulationPlan
+from cosmos_outbox.testing.simulation.seeds import BROKE_OFF, Seeds
+from tests.support.paths import ROOT
+
+BROKEN = "tests.simulation.broken:BROKEN"
+NARROW = ["--faults", "store away,split", "--seconds", "12", "--aggregates", "2"]
+"""Of these seeds from 4 to 8 break a promise, in half a second each."""
+
+
+def _command(folder: Path, *arguments: str) -> "subprocess.Popen[str]":
+    paths = os.pathsep.join(map(str, [ROOT, ROOT / "packages" / "devstack" / "src"]))
+    return subprocess.Popen(
+        [sys.executable, "-W", "error", "-m", "cosmos_outbox.testing.simulation", *arguments],
+        cwd=folder, env={**os.environ, "PYTHONPATH": paths, "PYTHONUNBUFFERED": "1"}, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+    )  # fmt: skip
+
+
+def _done(folder: Path, *arguments: str) -> tuple[int, str]:
+    process = _command(folder, *arguments)
+    told, errors = process.communicate(timeout=100)
+    assert errors == ""
+    return process.returncode, told
+
+
+def test_a_violation_is_told_as_its_shortest_story_which_its_command_shows_again(tmp_path: Path) -> None:
+    code, told = _done(tmp_path, BROKEN, "--first", "5", "--seeds", "2", "--jobs", "1", *NARROW)
+    assert code == 1
+    assert "2 of 2 seeds, 2 with a violation" in told
+    assert told.count("BROKEN: wrong answer") == 1, "each rule is told once"
+    plan = re.search(r"^plan +seed 5: ([\d.]+) s, (\d) aggregates, .*; (.+)$", told, re.MULTILINE)
+    assert plan is not None, told
+    assert float(plan[1]) < 12
+    assert plan[3] == "store away", "splits had no part in it"
+    assert re.search(r"^order +first in, first out$", told, re.MULTILINE)
+    picture = re.search(r"^picture +(\S+)$", told, re.MULTILINE)
+    assert picture is not None
+    assert "store away" in "".join(ET.parse(tmp_path / picture[1]).getroot().itertext())
+    again = re.search(r"^run again +python -m cosmos_outbox.testing.simulation (.+)$", told, re.MULTILINE)
+    assert again is not None
+    code, alone = _done(tmp_path, *shlex.split(again[1]))
+    assert code == 1
+    page = told[told.index("BROKEN:") : told.index("length ")]
+    assert page in alone
+    assert "length      as it is" in alone
+
+
+def test_ctrl_c_ends_it_with_a_summary(tmp_path: Path) -> None:
+    process = _command(
+        tmp_path, BROKEN, "--first", "5", "--seeds", "5000", "--jobs", "2", "--shrink", "0", *NARROW
+    )
+    assert process.stdout is not None
+    for line in process.stdout:
+        if "BROKE A PROMISE" in line:
+            break
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does it: all processes get it
+    told, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors) == (1, "")
+    last = told.splitlines()[-1]
+    assert re.search(r"of 5000 seeds, [1-9]\d* with a violation, .* seeds/s, .*interrupted$", last), told
+    until = time.monotonic() + 30
+    while _is_there(process.pid):
+        assert time.monotonic() < until, "a worker outlives the command"
+        time.sleep(0.05)
+
+
+def _is_there(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_seeds_that_break_no_promise_are_a_success(tmp_path: Path) -> None:
+    code, told = _done(tmp_path, BROKEN, "--seeds", "2", "--jobs", "1", *NARROW)
+    assert code == 0
+    assert told.splitlines()[-1].startswith("2 of 2 seeds, 0 with a violation, ")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_fault_that_does_not_exist_is_named(tmp_path: Path) -> None:
+    process = _command(tmp_path, BROKEN, "--faults", "store away,locusts")
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert "there is no locusts: " in errors
+
+
+def test_a_run_that_breaks_off_is_a_violation_of_its_seed_and_the_others_go_on(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    seeds = Seeds(
+        "tests.simulation.broken:NOT_THERE", [SimulationPlan(n, frozenset()) for n in (3, 4)], jobs=1
+    )
+    seeds.run()
+    assert (seeds.done, seeds.bad) == (2, 2)
+    told = capsys.readouterr().out
+    assert told.count(f"{BROKE_OFF}: its process ended with exit code 1") == 2
+    assert multiprocessing.active_children() == []
