@@ -35,7 +35,7 @@ run: ## start the local Azure and the app (APP=examples/orders: another one); Ct
 PYTEST = $(BIN) -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 test: venv ## run the tests, but for those that take long
-	@exec $(PYTEST) -m "not long and not deep" $(ARGS)
+	@exec $(PYTEST) -m "not long and not deep" --simulate-seeds=3 $(ARGS)
 
 test-all: venv ## run all tests but the deep ones
 	@exec $(PYTEST) -m "not deep" $(ARGS)

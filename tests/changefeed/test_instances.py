@@ -48,6 +48,7 @@ def shares(processors: list[ChangeFeedProcessor]) -> list[int]:
     return sorted(len(processor.owned_leases) for processor in processors)
 
 
+@pytest.mark.long
 async def test_one_two_and_four_instances_share_evenly_and_so_do_those_that_are_left(
     containers: Containers,
 ) -> None:
@@ -275,6 +276,7 @@ async def split_twice_while_writing(containers: Containers, writer: Writer) -> N
         await writer.wait_for(3)
 
 
+@pytest.mark.long
 async def test_a_split_under_load_loses_nothing_repeats_nothing_and_keeps_the_order(
     containers: Containers,
 ) -> None:

@@ -32,6 +32,7 @@ PROMISES = [
 ]
 
 
+@pytest.mark.long
 def test_every_promise_holds_and_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     # A developer's settings for a real Azure must never reach the demo.

@@ -45,6 +45,7 @@ def call(method: str, url: str, **body: Any) -> Any:
         return json.load(answer)
 
 
+@pytest.mark.long
 async def test_a_service_runs_at_once_and_operators_reach_it(
     tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pytest
 
 from devstack.testing import eventually
 from devstack.testing.command import Command, running_command
@@ -51,6 +52,7 @@ async def test_the_curl_line_works_and_its_event_arrives(tmp_path: Path) -> None
         )  # as in "coroutine was never awaited", "session was never closed"
 
 
+@pytest.mark.long
 async def test_the_operations_page_is_printed_and_with_keys_its_calls_need_one(tmp_path: Path) -> None:
     with running_command(ROOT, tmp_path, "--keys") as running:
         page = running.address("Operations")
@@ -66,6 +68,7 @@ async def test_the_operations_page_is_printed_and_with_keys_its_calls_need_one(t
         assert keys["master"] not in running.output
 
 
+@pytest.mark.long
 async def test_whichever_service_is_killed_the_app_goes_on(tmp_path: Path) -> None:
     with running_command(ROOT, tmp_path) as running:
         for name in ("servicebus", "cosmos"):

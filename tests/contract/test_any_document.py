@@ -75,7 +75,9 @@ def signed(item: dict[str, Any]) -> dict[str, Any]:
         return item
 
 
-@pytest.mark.parametrize("seed", [*range(3), 1404137325, None])
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(each, marks=pytest.mark.long) for each in (1, 2)), 1404137325, None]
+)
 async def test_a_document_costs_its_aggregate_alone_and_can_be_given_up(
     world: World, seed: int | None
 ) -> None:

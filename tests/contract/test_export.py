@@ -152,6 +152,7 @@ def test_an_endpoint_that_is_away_costs_a_line_a_minute_and_no_end_waits_for_it(
     assert all(line.startswith("WARNING:cosmos_outbox.telemetry.export:telemetry: ") for line in told)
 
 
+@pytest.mark.long
 def test_an_endpoint_that_never_answers_holds_up_no_work_and_the_end_for_no_longer_than_told() -> None:
     """More spans than the queue holds, while every export waits for an answer that does not come."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -227,6 +228,7 @@ def test_a_setting_of_opentelemetry_that_is_no_use_is_no_reason_not_to_work(sett
     assert "APPLICATIONINSIGHTS_CONNECTION_STRING" not in ended.stderr
 
 
+@pytest.mark.long
 def test_an_exporter_that_cannot_be_loaded_is_no_reason_not_to_work() -> None:
     """The host has packages of its own in the process, protobuf among them."""
     broken = "sys.modules['opentelemetry.exporter.otlp.proto.http.metric_exporter'] = None"

@@ -154,7 +154,9 @@ async def place_of(kind: str, cosmos: Server, servicebus: Server) -> AsyncIterat
     await topic.delete()
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(
+    params=[kind if kind == "hierarchical" else pytest.param(kind, marks=pytest.mark.long) for kind in KINDS]
+)
 async def place(
     request: pytest.FixtureRequest, cosmos_server: Server, servicebus_server: Server
 ) -> AsyncIterator[Place]:

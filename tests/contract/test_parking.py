@@ -756,7 +756,17 @@ class Picky(Failing):
 
 @pytest.mark.known_gap(Gap.BATCH_IGNORES_ETAG)
 @pytest.mark.parametrize("refused", [Kind.INVALID, Kind.TOO_LARGE])
-@pytest.mark.parametrize("loss", [None, Loss.NOT_WRITTEN, Loss.NO_ANSWER, Loss.REPEATED, Loss.DIED_AFTER])
+@pytest.mark.parametrize(
+    "loss",
+    [
+        None,
+        Loss.NO_ANSWER,
+        *(
+            pytest.param(each, marks=pytest.mark.long)
+            for each in (Loss.NOT_WRITTEN, Loss.REPEATED, Loss.DIED_AFTER)
+        ),
+    ],
+)
 async def test_a_document_that_the_store_does_not_take_costs_no_neighbour_its_document(
     cosmos_server: Service, refused: Kind, loss: Loss | None
 ) -> None:

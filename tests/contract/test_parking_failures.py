@@ -113,7 +113,13 @@ class Story:
 
 
 @pytest.mark.known_gap(Gap.BATCH_IGNORES_ETAG)
-@pytest.mark.parametrize("loss", Loss)
+@pytest.mark.parametrize(
+    "loss",
+    [
+        loss if loss in {Loss.NO_ANSWER, Loss.DIED_AFTER} else pytest.param(loss, marks=pytest.mark.long)
+        for loss in Loss
+    ],
+)
 async def test_whatever_write_is_lost_the_contacts_events_arrive_once_in_order(
     cosmos_server: Service, loss: Loss
 ) -> None:

@@ -18,7 +18,13 @@ def test_no_order_of_steps_breaks_the_rules() -> None:
     assert searched.states > 40_000
 
 
-@pytest.mark.parametrize("rule", Rule)
+DEEP_DOWN = {Rule.ONE_REPLAY, Rule.IDS_SURVIVE, Rule.REMEMBER_ACCEPTED, Rule.END_AT_ZERO}
+"""Without them it takes the most steps until something goes wrong."""
+
+
+@pytest.mark.parametrize(
+    "rule", [rule if rule not in DEEP_DOWN else pytest.param(rule, marks=pytest.mark.long) for rule in Rule]
+)
 def test_without_any_one_of_the_rules_something_goes_wrong(rule: Rule) -> None:
     model = Parking(off=rule)
     assert search(State(), model.steps, model.wrong).trace is not None

@@ -20,7 +20,7 @@ from tests.simulation.replayed.parking import parking_steps
 from tests.support.azure import DIRECTORY, PARKED
 from tests.torture.contacts import Contacts
 
-FIRST, SEEDS = 12, 20
+FIRST, SEEDS = 15, 20
 """Not each seed parks something."""
 PARKED_COMMITS = 10
 REAL_SAW = Watcher.saw
@@ -63,6 +63,7 @@ def test_every_write_of_the_parking_lot_and_of_the_entries_is_a_step_of_its_mode
     assert len(entries.commits) >= 50
 
 
+@pytest.mark.long
 def test_code_that_breaks_a_rule_of_each_model_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rules ``replay-clears-name`` and ``healed-has-no-id``: neither is seen by what comes of it in so short a run."""
 

@@ -17,6 +17,8 @@ AT_ONCE = (
     "remembers-more-than-was-accepted",
 )
 """Seen in the first seed, in a second or two."""
+AT_EVERY_RUN = {"feed-order-instead-of-sequence", "remembers-more-than-was-accepted"}
+"""Of these: an order that is broken, and an event that is lost."""
 
 
 def _seen(name: str) -> None:
@@ -25,7 +27,9 @@ def _seen(name: str) -> None:
     assert told.found(bug), told.output
 
 
-@pytest.mark.parametrize("name", AT_ONCE)
+@pytest.mark.parametrize(
+    "name", [name if name in AT_EVERY_RUN else pytest.param(name, marks=pytest.mark.long) for name in AT_ONCE]
+)
 def test_a_bug_that_no_failure_hides_is_seen_at_once(name: str) -> None:
     _seen(name)
 

@@ -20,6 +20,9 @@ from devstack.administration import administration_client
 from devstack.testing import Service
 from devstack.testing.eventually import WITHIN_SECONDS
 from infra.bootstrap import service as contact_service
+from tests.support import prompt
+
+prompt.install()
 
 CONTACTS = "contacts"
 LEASES = "leases"
@@ -133,7 +136,7 @@ class Topic:
             await admin.delete_topic(self.name)
 
     async def receive_all(self, session: str, count: int) -> list[ServiceBusReceivedMessage]:
-        """As :meth:`receive`, and one second later no more has come."""
+        """As :meth:`receive`, and no more is there: for what has been sent before it is called."""
         return await self.receive(session, count, and_no_more=True)
 
     async def receive(
@@ -157,7 +160,7 @@ class Topic:
                     await receiver.complete_message(message)
                 received.extend(messages)
             if and_no_more:
-                more = await receiver.receive_messages(1, max_wait_time=1)
+                more = await receiver.peek_messages(1)
                 assert not more, f"more than {count} message(s) arrived"
         return received
 

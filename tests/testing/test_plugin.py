@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support.paths import ROOT
 
 TEST = """
@@ -22,13 +24,13 @@ def test_it():
 """
 
 
-def pytest(folder: Path, *arguments: str) -> tuple[int, str]:
+def ended(folder: Path, *arguments: str) -> tuple[int, str]:
     (folder / "test_it.py").write_text(TEST)
     command = [
         sys.executable, "-m", "pytest", "-q", "--rootdir", str(folder), "-c", "/dev/null",
         "-p", "cosmos_outbox.testing.plugin", *arguments,
     ]  # fmt: skip
-    ended = subprocess.run(
+    done = subprocess.run(
         command,
         cwd=folder,
         env={"PYTHONPATH": f"{ROOT}:{ROOT}/packages/devstack/src", "PATH": ""},
@@ -36,17 +38,18 @@ def pytest(folder: Path, *arguments: str) -> tuple[int, str]:
         text=True,
         check=False,
     )
-    return ended.returncode, ended.stdout + ended.stderr
+    return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.long
 def test_so_many_seeds_as_are_asked_for(tmp_path: Path) -> None:
-    assert pytest(tmp_path, "--simulate-seeds=0")[0] == 0
-    code, told = pytest(tmp_path)
+    assert ended(tmp_path, "--simulate-seeds=0")[0] == 0
+    code, told = ended(tmp_path)
     assert (code, "seed 1: read model: rows" in told) == (1, True), told
 
 
 def test_the_one_seed_that_is_asked_for_is_the_one_that_a_finding_names(tmp_path: Path) -> None:
-    code, told = pytest(tmp_path, "--simulate-seed=2")
+    code, told = ended(tmp_path, "--simulate-seed=2")
     assert (code, "seed 2: read model: rows" in told) == (1, True), told
     again = re.search(r"run again +python -m pytest (.*)", told)
     assert again
@@ -54,7 +57,7 @@ def test_the_one_seed_that_is_asked_for_is_the_one_that_a_finding_names(tmp_path
 
 
 def test_the_options_are_in_the_help(tmp_path: Path) -> None:
-    code, told = pytest(tmp_path, "--help")
+    code, told = ended(tmp_path, "--help")
     assert code == 0
     for option in ("--simulate-seeds=N", "--simulate-seed=SEED", "--simulate-write-forms"):
         assert option in told

@@ -312,5 +312,5 @@ def _key(item: Any) -> tuple[str, str]:
     return (item["pk"], item["id"])
 
 
-TestModel = pytest.mark.timeout(180)(CosmosMachine.TestCase)
+TestModel = pytest.mark.long(pytest.mark.timeout(180)(CosmosMachine.TestCase))
 TestModel.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import aiohttp
+import pytest
 from azure.cosmos.aio import ContainerProxy, CosmosClient
 
 from devstack.local_azure import FUNCTIONS_GRACE_SECONDS
@@ -93,6 +94,7 @@ async def test_a_service_that_was_killed_is_back_with_its_data(tmp_path: Path) -
             await _orders(client).read_item("before", "p")
 
 
+@pytest.mark.long
 async def test_data_survives_a_restart_of_the_whole_stack(tmp_path: Path) -> None:
     with running_command(SHOP, tmp_path, BACKENDS) as running:
         async with _client(running) as client:
@@ -105,6 +107,7 @@ async def test_data_survives_a_restart_of_the_whole_stack(tmp_path: Path) -> Non
         assert running.processes() == []
 
 
+@pytest.mark.long
 async def test_two_stacks_side_by_side_do_not_meet(tmp_path: Path) -> None:
     with (
         running_command(SHOP, tmp_path / "one", BACKENDS) as one,
@@ -157,11 +160,13 @@ def test_bad_settings_are_one_line(tmp_path: Path) -> None:
     assert "COSMOS_PORT is" in _refused(tmp_path, COSMOS_PORT="eighty")
 
 
+@pytest.mark.long
 def test_a_name_that_the_service_refuses_is_one_line(tmp_path: Path) -> None:
     line = _refused(tmp_path, BACKENDS, SHOP_CONTAINER="a/b")
     assert 'cannot make the container "a/b" in the database "shop": ' in line
 
 
+@pytest.mark.long
 def test_what_the_settings_point_elsewhere_is_not_run(tmp_path: Path) -> None:
     remote = "Endpoint=sb://contoso.servicebus.windows.net/;SharedAccessKeyName=a;SharedAccessKey=b"
     with running_command(SHOP, tmp_path, BACKENDS, SERVICEBUS=remote) as running:
@@ -170,6 +175,7 @@ def test_what_the_settings_point_elsewhere_is_not_run(tmp_path: Path) -> None:
         assert "Service Bus  as the settings say" in running.output
 
 
+@pytest.mark.long
 def test_a_reader_that_goes_away_ends_it(tmp_path: Path) -> None:
     """As in ``make run | grep -q Ready``: nothing is written after that line, and still it is noticed."""
     settings = settings_file(SHOP, tmp_path)
@@ -202,6 +208,7 @@ async def test_the_app_runs_with_the_connections_of_this_stack_and_its_own_setti
         assert settings["GREETING"] == "hello"
 
 
+@pytest.mark.long
 def test_whoever_cannot_wait_interrupts_twice(tmp_path: Path) -> None:
     with running_command(SHOP, tmp_path) as running:
         os.kill(running.process_of("functions"), signal.SIGSTOP)  # it will not end by itself

@@ -5,9 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 README = Path(__file__).parents[2] / "README.md"
 
 
+@pytest.mark.long
 def test_the_example_passes(tmp_path: Path) -> None:
     written = re.findall(r"```python\n# (\S+\.py)\n(.*?)```", README.read_text(), re.DOTALL)
     assert [name for name, _ in written] == ["conftest.py", "test_orders.py"]
