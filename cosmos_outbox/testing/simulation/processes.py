@@ -67,7 +67,7 @@ class Ground:
 
         return Clients(
             cosmos=cosmos,
-            publisher=lambda *_: BusPublisher(self.bus),
+            publisher=lambda settings, *_: BusPublisher(self.bus, sessions=settings.servicebus_sessions),
             queues=lambda _settings, _resources, subscription: queues(self.bus, subscription),
         )
 
