@@ -32,6 +32,8 @@ class Event:
     data: Mapping[str, Any] = field(repr=False, hash=False)
     schema_version: int | None = None
     """The version of the event's schema, by which a subscriber tells how to read ``data``; None: not told."""
+    republished: bool = False
+    """Whether it is published again, by an operator."""
 
     def age(self, now: datetime) -> timedelta:
         """How old the event is; a time that names no zone is taken for one of UTC."""

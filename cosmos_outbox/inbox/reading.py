@@ -88,6 +88,7 @@ class MessageReader:
         return Event(
             envelope.id, key, envelope.action, envelope.sequence, envelope.created_at, data,
             schema_version=version if type(version) is int else None,
+            republished="originalMessageId" in properties,
         )  # fmt: skip
 
     def _owner(self, data: Mapping[str, Any], properties: Mapping[str, Any]) -> Any:
