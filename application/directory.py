@@ -60,6 +60,14 @@ def entry_of(contact: Mapping[str, Any]) -> DirectoryEntry:
     return DirectoryEntry(**_named(read.name), email=read.email, **_employed(read.company))
 
 
+def first(created: Event) -> DirectoryEntry | None:
+    """The entry of a new contact, whose event carries all of it; None: the contact itself has to be read."""
+    try:
+        return entry_of(created.data["contact"]) if created.action == "ContactCreatedEvent" else None
+    except (KeyError, ValidationError):
+        return None
+
+
 def project(entry: DirectoryEntry, event: Event) -> After[DirectoryEntry] | None:
     """The entry after an event; None: the directory cannot read the event, so the contact itself has to be read."""
     try:

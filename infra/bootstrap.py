@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from application.contacts import Contacts
-from application.directory import Directory, DirectoryEntry, entry_of, project
+from application.directory import Directory, DirectoryEntry, entry_of, first, project
 from cosmos_outbox import Named, Names, Service
 from cosmos_outbox.inbox.sweep import Sweep
 from cosmos_outbox.kernel.clock import new_id, utc_now
@@ -39,6 +39,7 @@ DIRECTORY = service.read_model(
     form=FORM,
     state_of=entry_of,
     project=project,
+    first=first,
     subscription=Named("SERVICEBUS_SUBSCRIPTION", "contact-directory"),
     container=Named("COSMOS_DIRECTORY_CONTAINER", "directory"),
 )

@@ -11,6 +11,9 @@ over (``at-its-version``), and what needs no write is true of every newer versio
 ``other-form``         So is an entry of another form; at its own sequence it keeps its event, and no event was missing.
 ``unsequenced``        So is an event without a sequence; only a read behind a fence surely has its change.
 ``made-from-source``   The first entry is made from a source read behind a fence: an event may be late.
+``create-first``       But where the first event tells all, it makes the entry by one write that only creates.
+``create-young``       Not of an event older than half of a tombstone's life: of a deletion before it nothing may be
+                       left. Nor of one that is published again.
 ``fenced-absence``     A source that is not found is gone only if that read was behind a fence.
 ``source-at-least``    Healing needs a source that has reached the event; else it reads behind a fence, or waits.
 ``only-newer``         Healing writes only what is newer than the entry.
@@ -27,6 +30,7 @@ over (``at-its-version``), and what needs no write is true of every newer versio
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from enum import Enum
 from typing import Generic, TypeVar
 
@@ -40,7 +44,7 @@ Projection = Callable[[S, Event], After[S] | None]
 
 
 First = Callable[[Event], S | None]
-"""The state of which an aggregate's first event tells, where there is no source to read; None: it tells of none."""
+"""The state of which an aggregate's first event tells; None: it tells of none."""
 
 
 class Done(Enum):
@@ -93,6 +97,16 @@ class Look(Enum):
 
     BEHIND_A_FENCE = "the read proves too little: read again, behind a fence"
     LATER = "the source itself is behind: wait"
+
+
+def make(event: Event, first: First[S], now: datetime, tombstones: timedelta | None) -> Put[S] | None:
+    """The entry to create without a read; None: read first. ``tombstones``: how long they live; None: for good."""
+    if event.sequence != 1 or event.is_notice or event.republished:
+        return None  # create-first
+    if tombstones is not None and event.age(now) >= tombstones / 2:
+        return None  # create-young
+    made = first(event)
+    return None if made is None else Put(Entry(1, event.id, made), Because.NEW)
 
 
 def decide(

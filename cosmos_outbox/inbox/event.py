@@ -34,6 +34,8 @@ class Event:
     """The version of the event's schema, by which a subscriber tells how to read ``data``; None: not told."""
     source: str = ""
     """The service that raised the event: with ``id`` it names the event everywhere. Empty: not told."""
+    republished: bool = False
+    """Whether it is published again, by an operator."""
 
     def age(self, now: datetime) -> timedelta:
         """How old the event is; a time that names no zone is taken for one of UTC."""

@@ -89,6 +89,7 @@ class MessageReader:
             envelope.id, key, envelope.action, envelope.sequence, envelope.created_at, data,
             schema_version=version if type(version) is int else None,
             source=source if isinstance(source, str) else "",
+            republished="originalMessageId" in properties,
         )  # fmt: skip
 
     def _owner(self, data: Mapping[str, Any], properties: Mapping[str, Any]) -> Any:

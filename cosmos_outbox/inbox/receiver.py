@@ -7,6 +7,8 @@ raise, which brings the message back at once and counts a delivery; the broker g
   raised. An hour without the store costs 80 deliveries, not thousands.
 - ``set-aside``: what hits one aggregate is tried ``FAILURES`` times at short intervals, stored as waiting, and done:
   the next message gets its place. Where a record of the aggregate waits already, the first failure is enough.
+- ``makes-room``: what looks like an outage, and is none for an aggregate that nobody has, is set aside after
+  ``HOLD_SECONDS``: a session holds other aggregates too. For a minute the aggregate's later events follow it untried.
 - ``refuse``: what can never be applied is stored as refused, and done.
 
 Later events of an aggregate that waits need no list of who is blocked: to the inbox they come after a gap, which it
@@ -25,10 +27,20 @@ from cosmos_outbox.inbox.errors import InboxError, ReactionRefused, StoreAway, U
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.set_aside import Delivery, Record, RecordState, SetAside
 from cosmos_outbox.inbox.streak import Streak
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import monotonic, utc_now
 
 WAIT_SECONDS = 45.0
 """How long a call waits for the store before it raises."""
+
+HOLD_SECONDS = 5.0
+"""How long one aggregate holds up the others of its session, also by a call that hangs."""
+
+CHECK_SECONDS = 1.0
+"""In which a store answers that is not away, nor throttled."""
+
+SICK_SECONDS = 60.0
+"""How long the later events of such an aggregate are set aside untried."""
 
 LONGEST_CALL_SECONDS = 120.0
 """The longest that a call may take. A host must allow more (``functionTimeout``), and tombstones must live longer."""
@@ -60,6 +72,11 @@ class Receiver:
     time: Callable[[], float] = monotonic
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     streak: Streak = field(default_factory=Streak)
+    check: Callable[[], Awaitable[object]] | None = None
+    """Returns if store and source answer about an aggregate that nobody has. None: what looks like an outage is one,
+    and a call that takes long is left to its end, as an effect's is."""
+    _sick: dict[AggregateKey, float] = field(default_factory=dict)
+    """Until when, by aggregate."""
 
     async def receive(self, delivery: Delivery) -> None:
         """Apply a message or set it aside; when this returns, the message is done. Raises StoreAway, having waited."""
@@ -68,10 +85,12 @@ class Receiver:
 
     async def _receive(self, delivery: Delivery) -> None:
         self._tell(delivery)
-        give_up_at, pause = self.time() + WAIT_SECONDS, FIRST_PAUSE_SECONDS
+        began, pause = self.time(), FIRST_PAUSE_SECONDS
+        give_up_at = began + WAIT_SECONDS
+        longest = LONGEST_CALL_SECONDS - WAIT_SECONDS if self.check is None else HOLD_SECONDS
         while True:
             try:
-                async with asyncio.timeout(LONGEST_CALL_SECONDS - WAIT_SECONDS):
+                async with asyncio.timeout(longest):
                     return await self._once(delivery)
             except TimeoutError:
                 failure = StoreAway("the store answers so slowly that no event is applied in time")
@@ -79,11 +98,15 @@ class Receiver:
                 failure = error
             except Exception as error:  # noqa: BLE001 - of the store's adapter: nothing is raised at once
                 failure = StoreAway(f"the store cannot be used, because of a bug: {told(error)}")
-            left = give_up_at - self.time()
+            now = self.time()
+            if now - began >= HOLD_SECONDS and await self._makes_room(delivery, failure):
+                return None
+            left = give_up_at - now
             if left <= 0:
                 telemetry.decided(telemetry.Outcome.WAITING)
                 _log.error("message %s waits, since the store is away: %s", delivery.message_id, failure)
                 raise failure
+            left = min(left, began + HOLD_SECONDS - now) if now - began < HOLD_SECONDS else left
             await self.sleep(min(left, max(pause, failure.retry_after_seconds)))
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
@@ -134,7 +157,10 @@ class Receiver:
             await self._add(record)
             _log.error("refused message %s: %s. Its record is %s", delivery.message_id, error, record.id)
             return
-        if event is not None:
+        if event is not None and self._is_sick(event.aggregate):
+            before = StoreAway("an event of its aggregate before it was set aside")
+            await self._put_aside(delivery, event, before, RecordState.WAITING)
+        elif event is not None:
             await self._try(delivery, event)
 
     async def _try(self, delivery: Delivery, event: Event) -> None:
@@ -156,6 +182,28 @@ class Receiver:
                 return self.streak.applied()
             await self.sleep(pause)
             pause *= 2
+
+    async def _makes_room(self, delivery: Delivery, failure: StoreAway) -> bool:
+        """Rule ``makes-room``: set the event aside, if the store and the source answer about others."""
+        with contextlib.suppress(Unreadable):
+            event = self._event(delivery)
+            if self.check is None or event is None:
+                return False
+            try:
+                async with asyncio.timeout(CHECK_SECONDS):
+                    await self.check()
+                    await self._put_aside(delivery, event, failure, RecordState.WAITING)
+            except Exception as error:  # noqa: BLE001 - whatever it is: no sign that others are better off
+                _log.debug("what hits %s hits all: %s", event.aggregate, told(error))
+                return False
+            self._sick[event.aggregate] = self.time() + SICK_SECONDS
+            return True
+        return False
+
+    def _is_sick(self, aggregate: AggregateKey) -> bool:
+        for each in [one for one, until in self._sick.items() if until <= self.time()]:
+            del self._sick[each]
+        return aggregate in self._sick
 
     async def _put_aside(
         self, delivery: Delivery, event: Event, error: Exception, state: RecordState

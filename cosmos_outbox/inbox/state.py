@@ -5,14 +5,15 @@ after it (``complete-last``). So it does not matter how often a message comes, o
 entry that changed meanwhile is read again, behind a fence, and decided anew (``decide-again``). Where the source is
 gone, an entry that was not found is looked for behind a fence too (``no-entry-fenced``): the read may be older than the
 entry. A call may go by a living source that was deleted meanwhile: so the tombstones of source and entry live longer
-than the longest call (``tombstones-outlive-calls``).
+than the longest call (``tombstones-outlive-calls``). Of an event that is younger than that an entry may be created
+unread (``create-first``): had its aggregate been deleted, a deleted entry would be in the way.
 """
 
 import logging
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Generic, TypeVar
 
 from cosmos_outbox.inbox import telemetry
@@ -26,6 +27,7 @@ from cosmos_outbox.inbox.decision import (
     Projection,
     Put,
     decide,
+    make,
     mend,
 )
 from cosmos_outbox.inbox.entry import Entry, Stamp
@@ -36,6 +38,8 @@ from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import utc_now
 
 S = TypeVar("S")
+
+NOBODY = AggregateKey("nobody", "nobody")
 
 ATTEMPTS = 5
 """How often an entry that changed is decided upon again before Contended is raised."""
@@ -56,7 +60,9 @@ class StateInbox(Generic[S]):
     counts: Counter[Because | Done | None] = field(default_factory=Counter)
     """What became of the events since the process began; None: applied."""
     first: First[S] | None = None
-    """Makes an entry from an aggregate's first event, where there is no source to read."""
+    """Makes an entry from an aggregate's first event; None: it is made from the source."""
+    tombstones: timedelta | None = None
+    """How long the source keeps what was deleted; None: there is no source to read."""
 
     async def handle(self, event: Event) -> Complete | Put[S]:
         """Apply an event, or find that it is applied. When this returns, the message is done.
@@ -68,11 +74,32 @@ class StateInbox(Generic[S]):
             Unstorable: the store will never take the entry.
         """
         late = event.age(self.clock()).total_seconds() if event.created_at.tzinfo else None
-        result = await self._settle(
-            event.aggregate, lambda entry: decide(entry, event, self.project, self.first), late
+        result = await self._create(event, late) or await self._settle(
+            event.aggregate, lambda entry: decide(entry, event, self.project, self._only), late
         )
         self._tell(event, result)
         return result
+
+    @property
+    def _only(self) -> First[S] | None:
+        """What makes entries where no source does."""
+        return self.first if self.tombstones is None else None
+
+    async def _create(self, event: Event, late: float | None) -> Put[S] | None:
+        """Rule ``create-first``. None: there is an entry, perhaps one of a lost answer; or read first."""
+        made = None if self.first is None else make(event, self.first, self.clock(), self.tombstones)
+        if made is None:
+            return None
+        try:
+            await self.entries.put(event.aggregate, made.entry, Stamp(self.clock(), late), over=None)
+        except EntryChanged:
+            return None
+        return made
+
+    async def check(self) -> None:
+        """Returns if store and source answer about an aggregate that nobody has. Raises StoreAway."""
+        await self.entries.read(NOBODY)
+        await self.source.read(NOBODY)
 
     async def heal(self, key: AggregateKey) -> Complete | Put[S]:
         """Put an entry right from its source, which is read behind a fence. Raises as :meth:`handle` does.

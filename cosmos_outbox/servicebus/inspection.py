@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import Any, Self
 
 from azure.core.exceptions import ClientAuthenticationError, HttpResponseError
-from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
+from azure.servicebus.aio import ServiceBusSender
 from azure.servicebus.exceptions import (
     MessageNotFoundError,
     OperationTimeoutError,
@@ -25,6 +25,7 @@ from azure.servicebus.exceptions import (
 
 from cosmos_outbox.kernel.clock import monotonic, new_id
 from cosmos_outbox.servicebus.administration import administration_client
+from cosmos_outbox.servicebus.client import servicebus_client
 from cosmos_outbox.servicebus.errors import NAMED_IN_SETTINGS, SDK_ERRORS, is_missing, missing
 from cosmos_outbox.servicebus.in_time import in_time
 from cosmos_outbox.settings.connections import Connection
@@ -130,7 +131,7 @@ class ServiceBusInspection(AbstractAsyncContextManager["ServiceBusInspection"]):
         with _reported(entity=f"subscription {subscription} of topic {topic}"):
             async with (
                 asyncio.timeout(DEADLINE_SECONDS),
-                _client(self._connection, self._credential) as client,
+                servicebus_client(self._connection, self._credential, retries=1) as client,
                 client.get_subscription_receiver(topic, subscription, session_id=session),
             ):
                 pass
@@ -146,7 +147,7 @@ async def try_sending(
 
     async def open_sender() -> float:
         async with (
-            _client(connection, credential) as client,
+            servicebus_client(connection, credential, retries=1) as client,
             client.get_topic_sender(topic) as sender,
         ):
             await _ask(sender)  # it opens the link for questions
@@ -162,13 +163,6 @@ async def _ask(sender: ServiceBusSender) -> None:
     """A question of which nothing changes: to cancel a message that was never scheduled."""
     with contextlib.suppress(MessageNotFoundError):
         await sender.cancel_scheduled_messages(_NO_NUMBER)
-
-
-def _client(connection: Connection, credential: Credential | None) -> ServiceBusClient:
-    if connection.connection_string:
-        return ServiceBusClient.from_connection_string(connection.connection_string, retry_total=1)
-    assert credential is not None
-    return ServiceBusClient(connection.address, credential, retry_total=1)
 
 
 class _NotThere(Exception):

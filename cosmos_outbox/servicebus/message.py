@@ -1,4 +1,4 @@
-"""An event as a Service Bus message: its id is the MessageId, its aggregate the session, its JSON the body.
+"""An event as a Service Bus message: its id is the MessageId, its aggregate is in one session, its JSON is the body.
 
 A published event that is published once more has a MessageId of its own, since the topic would drop the event's id.
 
@@ -16,6 +16,8 @@ from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
 
 from cosmos_outbox.outbox.canonical import as_sent
 from cosmos_outbox.outbox.feed import OutboxEvent
+from cosmos_outbox.servicebus.buckets import session_of
+from cosmos_outbox.settings.environment import SESSIONS
 
 TRACEPARENT = b"traceparent"
 _DIAGNOSTIC_ID = b"Diagnostic-Id"
@@ -64,11 +66,17 @@ class CloudEvents:
 
 
 def message_from_event(
-    event: OutboxEvent, *, service: CloudEvents, partitioned: bool, sdk_traces: bool = False
+    event: OutboxEvent,
+    *,
+    service: CloudEvents,
+    partitioned: bool,
+    sessions: int | None = SESSIONS,
+    sdk_traces: bool = False,
 ) -> ServiceBusMessage:
     """The message of an event. Raises ValueError when the SDK cannot make one.
 
-    On a partitioned topic the session is the partition key as well. ``sdk_traces``: the SDK would add what it traces.
+    ``sessions``: how many buckets of aggregates there are; None: each aggregate has a session of its own. On a
+    partitioned topic the session is the partition key as well. ``sdk_traces``: the SDK would add what it traces.
     """
     properties: dict[str | bytes, int | float | bytes | bool | str | UUID] = {
         "cloudEvents_specversion": "1.0",
@@ -96,13 +104,14 @@ def message_from_event(
             properties[_DIAGNOSTIC_ID] = event.traceparent
         if event.tracestate:
             properties["tracestate"] = event.tracestate
+    session = session_of(event.aggregate, sessions)
     return ServiceBusMessage(
         as_sent(dict(event.data)),
         content_type="application/json",
         subject=event.action,
         message_id=event.message_id or event.id,
-        session_id=event.aggregate.id,
-        partition_key=event.aggregate.id if partitioned else None,
+        session_id=session,
+        partition_key=session if partitioned else None,
         correlation_id=event.correlation_id,
         application_properties=properties,
     )

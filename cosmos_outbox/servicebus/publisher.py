@@ -33,6 +33,7 @@ from cosmos_outbox.servicebus.message import (
     size_at_most,
 )
 from cosmos_outbox.servicebus.senders import Limits, Sender, Senders
+from cosmos_outbox.settings.environment import SESSIONS
 from cosmos_outbox.telemetry import messaging
 
 MOST_MESSAGES = 4_500
@@ -107,11 +108,20 @@ class ServiceBusPublisher:
     See :class:`cosmos_outbox.outbox.publisher.Publisher`.
     """
 
-    def __init__(
-        self, client: ServiceBusClient, topic: str, *, service: CloudEvents, partitioned: bool, senders: int
+    def __init__(  # noqa: PLR0913 - its settings, by name
+        self,
+        client: ServiceBusClient,
+        topic: str,
+        *,
+        service: CloudEvents,
+        partitioned: bool,
+        senders: int,
+        sessions: int | None = SESSIONS,
     ) -> None:
+        """``sessions``: as of :func:`cosmos_outbox.servicebus.buckets.session_of`."""
         self._service = service
         self._partitioned = partitioned
+        self._sessions = sessions
         self._senders = Senders(client, topic, senders)
         self._topic = topic
         self.refused_mixes = 0
@@ -168,7 +178,11 @@ class ServiceBusPublisher:
         for event in group.events:
             try:
                 message = message_from_event(
-                    event, service=self._service, partitioned=self._partitioned, sdk_traces=sdk_traces
+                    event,
+                    service=self._service,
+                    partitioned=self._partitioned,
+                    sessions=self._sessions,
+                    sdk_traces=sdk_traces,
                 )
                 size = size_at_most(message)
             except PropertyTooLarge:

@@ -2,8 +2,8 @@
 
 One message is asked for at a time: asked for several, the Python SDK can let a message be overtaken
 (https://github.com/Azure/azure-sdk-for-net/issues/35846). A session's lock is renewed while its message is handled. A
-session is given back when it is idle, and after ``MOST_IN_A_ROW`` messages, so that a few hot aggregates cannot keep
-all slots.
+session is given back when it is idle, and after ``MOST_SECONDS``, so that a few hot ones cannot keep all slots. A lock
+that is lost completes nothing more, and nothing more of its session is begun.
 """
 
 import asyncio
@@ -30,8 +30,8 @@ from cosmos_outbox.servicebus.received import delivery_of, handling
 IDLE_SECONDS = 0.5
 """After so long without a message a session is given back."""
 
-MOST_IN_A_ROW = 100
-"""After so many messages a session is given back, even if more wait."""
+MOST_SECONDS = 30.0
+"""After so long a session is given back, even if more waits: to open one takes another second."""
 
 WAITING = 2
 """So many slots wait for a session while there is no work: each slot has a connection of its own."""
@@ -210,9 +210,10 @@ class Sessions:
         self, receiver: ServiceBusReceiver, receive: Receive, stop: asyncio.Event, work: Work, pulse: Pulse
     ) -> None:
         work.sessions += 1
+        until = monotonic() + MOST_SECONDS
         try:
             async with renewed(receiver.session):
-                for _ in range(MOST_IN_A_ROW):
+                while monotonic() < until:
                     messages = [] if stop.is_set() else await receiver.receive_messages(1, IDLE_SECONDS)
                     if not messages:
                         if not stop.is_set():

@@ -14,6 +14,12 @@ TTL_MAX = 2_147_483_647
 
 EVENT_TTL_SECONDS = 864_000
 
+SESSIONS = 32
+"""Of a topic: as many as a subscriber holds at the same time. An aggregate's events are all in one."""
+
+AGGREGATE = "aggregate"
+"""The value of SERVICEBUS_SESSIONS for a session for each aggregate."""
+
 LEAST_SEND_SECONDS = 5
 """One more than a call of the store may take (:data:`cosmos_outbox.cosmos.store.container.DEADLINE_SECONDS`): in less,
 the time could be over each time before the parked events are read and a connection is open, and nothing would ever be
@@ -68,6 +74,8 @@ class Settings:
     servicebus: Connection
     servicebus_topic: str
     servicebus_topic_partitioned: bool
+    servicebus_sessions: int | None
+    """How many buckets of aggregates the events are sent in, each a session; None: each aggregate has its own."""
     event_schemas: str | None
     """The URI under which the schemas of the events are published, without a slash at the end; None: they are not."""
     feed: FeedSettings
@@ -111,6 +119,7 @@ def load(environment: Mapping[str, str], names: Names, also: Iterable[Named] = (
         servicebus=resolve(environment, "SERVICEBUS", "fullyQualifiedNamespace"),
         servicebus_topic=called["topic"],
         servicebus_topic_partitioned=_flag(environment, "SERVICEBUS_TOPIC_PARTITIONED"),
+        servicebus_sessions=_sessions(environment),
         event_schemas=_uri(environment, "EVENT_SCHEMAS"),
         feed=load_feed(environment),
         relay_senders=_number(environment, "RELAY_SENDERS", default=6, lowest=1, highest=100),
@@ -147,6 +156,7 @@ def shown(settings: Settings) -> dict[str, str | int | bool | None]:
         "SERVICEBUS_TOPIC": settings.servicebus_topic,
         **settings.named,
         "SERVICEBUS_TOPIC_PARTITIONED": settings.servicebus_topic_partitioned,
+        "SERVICEBUS_SESSIONS": settings.servicebus_sessions or AGGREGATE,
         "EVENT_SCHEMAS": settings.event_schemas,
         "EVENT_TTL_SECONDS": settings.event_ttl_seconds,
         "PARKED_MAX_AGE_SECONDS": settings.parked_max_age_seconds,
@@ -176,6 +186,15 @@ def _send_seconds(environment: Mapping[str, str]) -> int:
             "ever sent"
         )
     return seconds
+
+
+def _sessions(environment: Mapping[str, str]) -> int | None:
+    if environment.get("SERVICEBUS_SESSIONS") == AGGREGATE:
+        return None
+    try:
+        return _number(environment, "SERVICEBUS_SESSIONS", default=SESSIONS, lowest=1, highest=1_000)
+    except Misconfigured as error:
+        raise Misconfigured(f"{error}, or to {AGGREGATE} for a session for each aggregate") from None
 
 
 def _flag(environment: Mapping[str, str], name: str) -> bool:

@@ -14,7 +14,10 @@ from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusMessage, ServiceB
 from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.exceptions import OperationTimeoutError
 
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.preflight.containers import Needed, needed
+from cosmos_outbox.servicebus.buckets import session_of
+from cosmos_outbox.settings.environment import SESSIONS
 from cosmos_outbox.testing.messages import Message
 from cosmos_outbox.wiring.reactions import ReactionOf
 from cosmos_outbox.wiring.service import Service
@@ -162,15 +165,18 @@ class LocalAzure(Stack):
         subscription: str,
         count: int,
         *,
-        session: str | None = None,
+        of: tuple[str, str] | None = None,
         topic: str | None = None,
         within: float = 30.0,
     ) -> list[Message]:
-        """Take the next messages of a subscription, each session's in order; ``session``: of this one alone.
+        """Take the next messages of a subscription, each aggregate's in order; ``of``: of this one alone.
+
+        ``of`` is its type and id; what is taken with them, of others in its session, is gone.
 
         Fewer than ``count``: no more came in time.
         """
         taken: list[Message] = []
+        session = NEXT_AVAILABLE_SESSION if of is None else session_of(AggregateKey(*of), SESSIONS)
         async with ServiceBusClient.from_connection_string(self.servicebus.connection_string) as client:
             until = time.monotonic() + within
             while len(taken) < count and (left := until - time.monotonic()) > 0:
@@ -178,14 +184,16 @@ class LocalAzure(Stack):
                     async with client.get_subscription_receiver(
                         topic or self._topic,
                         subscription,
-                        session_id=session or NEXT_AVAILABLE_SESSION,
+                        session_id=session,
                         max_wait_time=left,
                     ) as receiver:
                         # One at a time: with credit left over, the SDK may let a message be overtaken.
                         while len(taken) < count and (
                             found := await receiver.receive_messages(1, max_wait_time=1)
                         ):
-                            taken.append(_message(found[0]))
+                            message = _message(found[0])
+                            if of is None or of == _aggregate_of(message):
+                                taken.append(message)
                             await receiver.complete_message(found[0])
                 except OperationTimeoutError:
                     break
@@ -197,7 +205,7 @@ class LocalAzure(Stack):
         """Send a message to the topic; the topic drops one whose id it has seen lately."""
         sent = ServiceBusMessage(
             message.body, content_type="application/json", message_id=message_id or message.id,
-            session_id=str(message.properties.get("cloudEvents_subject", message.id)),
+            session_id=session_of(_aggregate_of(message), SESSIONS),
             application_properties={str(name): value for name, value in message.properties.items()},
         )  # fmt: skip
         async with (
@@ -278,6 +286,14 @@ def _message(received: ServiceBusReceivedMessage) -> Message:
         str(_text(name)): _text(value) for name, value in (received.application_properties or {}).items()
     }
     return Message(b"".join(received.body), properties, str(received.message_id))
+
+
+def _aggregate_of(message: Message) -> AggregateKey:
+    """Of a message that names none, one of its own."""
+    kind, name = (
+        str(message.properties.get(each, message.id)) for each in ("aggregateType", "cloudEvents_subject")
+    )
+    return AggregateKey(kind, name)
 
 
 def _text(value: Any) -> Any:

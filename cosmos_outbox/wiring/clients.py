@@ -52,6 +52,7 @@ def _publisher(settings: Settings, source: str, resources: AsyncExitStack) -> Pu
         service=CloudEvents(source, settings.event_schemas),
         partitioned=settings.servicebus_topic_partitioned,
         senders=settings.relay_senders,
+        sessions=settings.servicebus_sessions,
     )
     if credential:
         resources.push_async_callback(credential.close)

@@ -94,11 +94,15 @@ class _Places:
 async def _empty_entry(inbox: StateInbox[Any], key: AggregateKey) -> bool:
     """Make the entry a deleted one, whatever its sequence: events that come later find it deleted.
 
-    Without an entry there is nothing to do: an event that comes later finds the aggregate deleted, or gone.
+    Without an entry a deleted one is made, from the source, which is deleted: a first event that is in somebody's hands
+    would make a living one (``create-first``). Where the source is gone, no event is young enough for that.
     """
     for _ in range(ATTEMPTS):
         read = await inbox.entries.newest(key)
-        if read is None or read.entry.deleted:
+        if read is None:
+            await inbox.heal(key)
+            return False
+        if read.entry.deleted:
             return False
         deleted = Entry[Any](read.entry.last_sequence, None, None, read.entry.healed)
         try:

@@ -17,7 +17,7 @@ from cosmos_outbox.cosmos.inbox.source import CosmosSource
 from cosmos_outbox.cosmos.inbox.walk_lists import CosmosLists
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.cosmos.store.token_key import token_key
-from cosmos_outbox.inbox.decision import Projection
+from cosmos_outbox.inbox.decision import First, Projection
 from cosmos_outbox.inbox.form import EntryForm
 from cosmos_outbox.inbox.ports import Source
 from cosmos_outbox.inbox.reading import MessageReader
@@ -45,6 +45,8 @@ class DeclaredReadModel(Subscribes, Protocol[S]):
     def project(self) -> Projection[S]: ...
     @property
     def documents(self) -> SourceDocuments | None: ...
+    @property
+    def first(self) -> First[S] | None: ...
 
 
 def wire_read_model(settings: Settings, outbox: Outbox, of: DeclaredReadModel[S]) -> Subscription:
@@ -55,10 +57,13 @@ def wire_read_model(settings: Settings, outbox: Outbox, of: DeclaredReadModel[S]
     async def list_blocked() -> Collection[AggregateKey]:
         return [marker.aggregate for marker in await outbox.observer.lot.list_blocked()]
 
+    tombstones = timedelta(seconds=settings.event_ttl_seconds)
     inbox = StateInbox(
         CosmosEntries(entries, of.form, tombstone_seconds(settings)),
         _source(sources, outbox, of),
         of.project,
+        first=of.first,
+        tombstones=tombstones,
     )
 
     def lists(walk: str) -> CosmosLists:
@@ -67,11 +72,12 @@ def wire_read_model(settings: Settings, outbox: Outbox, of: DeclaredReadModel[S]
 
     scope = f"{settings.cosmos.address}/{settings.cosmos_database}/{container}"
     reader = MessageReader(of.aggregate_type, untyped=of.untyped)
-    tombstones = timedelta(seconds=settings.event_ttl_seconds)
     sweep = Sweep(inbox, lists("sweep"), lists("sweep-changes"), list_blocked, tombstones)
     listing = EntryListing(CosmosItems(entries), of.form, scope, token_key(entries))
     model = ReadModel(inbox, sweep, listing, lists)
-    subscriber = wire_subscriber(settings, outbox, settings.name(of.subscription), reader.read, inbox.handle)
+    subscriber = wire_subscriber(
+        settings, outbox, settings.name(of.subscription), reader.read, inbox.handle, inbox.check
+    )
     return Subscription(subscriber, read_model=model)
 
 

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from cosmos_outbox.cosmos.inbox.documents import SourceDocuments
 from cosmos_outbox.cosmos.own.numbering import Numbering
 from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY, PartitionKeyPaths
-from cosmos_outbox.inbox.decision import Projection
+from cosmos_outbox.inbox.decision import First, Projection
 from cosmos_outbox.inbox.effect import Unsure
 from cosmos_outbox.inbox.effects import Effect
 from cosmos_outbox.inbox.form import EntryForm
@@ -60,6 +60,8 @@ class ReadModelOf(Generic[S]):
     untyped: bool
     documents: SourceDocuments | None = None
     """Of the aggregates, in a container of the team's own; None: they are the library's."""
+    first: First[S] | None = None
+    """The entry's state of an aggregate's first event; None: the aggregate itself is read."""
 
     def wire(self, settings: Settings, outbox: Outbox) -> Subscription:
         """Its subscriber, with the sweep that finds what no event tells. Opens no connection."""
@@ -195,6 +197,7 @@ class Service:
         form: EntryForm[S],
         state_of: Callable[[Mapping[str, Any]], S],
         project: Projection[S],
+        first: First[S] | None = None,
         source: OwnDocuments | None = None,
         subscription: Named | str | None = None,
         container: Named | str | None = None,
@@ -203,16 +206,22 @@ class Service:
 
         ``name``: of the subscription, of the container and of the functions, unless the two are named.
         ``of``: the aggregates. ``form``: how an entry is stored and found. ``state_of``: the entry of an aggregate's
-        stored ``data``. ``project``: the entry after an event, or None where the aggregate itself has to be read. Both
-        may be called again for the same event, and do no I/O. ``source``: in a container of the team's own the
-        documents of the aggregates; ``state_of`` gets such a document. Raises ValueError: the name is taken, or the
-        source does not fit the service.
+        stored ``data``. ``project``: the entry after an event, or None where the aggregate itself has to be read.
+        ``first``: the entry of an aggregate's first event, or None where that event does not tell all of it; it saves
+        three requests for each new aggregate. They may be called again for the same event, and do no I/O. ``source``:
+        in a container of the team's own the documents of the aggregates; ``state_of`` gets such a document; it cannot
+        have ``first``, as it leaves no tombstone. Raises ValueError: the name is taken, or the source does not fit.
         """
         kind = of if isinstance(of, str) else of.aggregate_type
         documents = SourceDocuments.declared(self.own, kind, source)
+        if documents is not None and first is not None:
+            raise ValueError(
+                f"{name} has a source of the team's own and first: leave first out. Such a document may be gone "
+                "without a trace, and a late first event would bring its entry back"
+            )
         declared = ReadModelOf(
             name, kind, named_after(name, "SUBSCRIPTION", subscription), named_after(name, "CONTAINER", container),
-            form, state_of, project, untyped=self.untyped == kind, documents=documents,
+            form, state_of, project, untyped=self.untyped == kind, documents=documents, first=first,
         )  # fmt: skip
         self._add(declared)
         return declared

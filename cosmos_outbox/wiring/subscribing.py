@@ -113,7 +113,7 @@ class ForeignReadModel(Generic[S]):
         subscription = settings.name(self.subscription)
         subscriber = subscriber_over(
             store.set_aside(subscription, settings.event_ttl_seconds), settings, wired.resources, subscription,
-            MessageReader(self.aggregate_type).read, inbox.handle,
+            MessageReader(self.aggregate_type).read, inbox.handle, check=inbox.check,
         )  # fmt: skip
         return Subscription(subscriber, read_model=model, swept=self.has_source)
 

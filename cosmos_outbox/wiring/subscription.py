@@ -4,7 +4,7 @@ Whatever the aggregate: a service gives the function that reads its messages, an
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import timedelta
@@ -100,17 +100,27 @@ class Subscription:
         return self.read_model.sweep if self.read_model and self.swept else None
 
 
-def wire_subscriber(
-    settings: Settings, outbox: Outbox, subscription: str, read: Read, handle: Handle
+def wire_subscriber(  # noqa: PLR0913, PLR0917 - what a subscriber is made of
+    settings: Settings,
+    outbox: Outbox,
+    subscription: str,
+    read: Read,
+    handle: Handle,
+    check: Callable[[], Awaitable[None]] | None = None,
 ) -> Subscriber:
-    """Build what receives the messages of one subscription. Opens no connection: the first use opens it."""
+    """Build what receives the messages of one subscription. Opens no connection: the first use opens it.
+
+    ``check``: as of :class:`cosmos_outbox.inbox.receiver.Receiver`.
+    """
     records = CosmosSetAside(
         outbox.container(settings.cosmos_set_aside_container),
         subscription,
         f"{settings.cosmos.address}/{settings.cosmos_database}/{settings.cosmos_set_aside_container}/{subscription}",
         closed_ttl_seconds=settings.event_ttl_seconds,
     )
-    return subscriber_over(records, settings, outbox.resources, subscription, read, handle, outbox.clients)
+    return subscriber_over(
+        records, settings, outbox.resources, subscription, read, handle, outbox.clients, check=check
+    )
 
 
 def subscriber_over(  # noqa: PLR0913, PLR0917 - what a subscriber is made of
@@ -121,6 +131,8 @@ def subscriber_over(  # noqa: PLR0913, PLR0917 - what a subscriber is made of
     read: Read,
     handle: Handle,
     clients: Clients = SDKS,
+    *,
+    check: Callable[[], Awaitable[None]] | None = None,
 ) -> Subscriber:
     """As :func:`wire_subscriber`, over records in any store."""
     limit = timedelta(seconds=settings.event_ttl_seconds)
@@ -134,7 +146,7 @@ def subscriber_over(  # noqa: PLR0913, PLR0917 - what a subscriber is made of
     return Subscriber(
         settings.servicebus_topic,
         subscription,
-        Receiver(read, handle, records),
+        Receiver(read, handle, records, check=check),
         Retrier(read, handle_traced, records, limit),
         cache(lambda: clients.queues(settings, resources, subscription)),
     )

@@ -15,6 +15,8 @@ from cosmos_outbox.cosmos.store.item import Item
 from cosmos_outbox.cosmos.store.partition_key import Key
 from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.cosmos.upkeep.erasure import SetAsideEraser
+from cosmos_outbox.inbox.decision import Complete, Done
+from cosmos_outbox.inbox.entry import Entry
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.set_aside import Delivery, Record, RecordState
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
@@ -141,6 +143,31 @@ class Watched(Container):
         done = await super().execute(partition_key, writes)
         self.calls.append(f"write {len(writes)}")
         return done
+
+
+async def test_a_first_event_that_is_in_somebodys_hands_brings_nothing_of_an_erased_person_back(
+    application: Application,
+) -> None:
+    """The event of the deletion was lost, and no entry was made before."""
+    contact_id = (await application.contacts.create(DETAILS, ORIGIN)).aggregate.id
+    key = AggregateKey("contact", str(contact_id))
+    held = Event(
+        "1",
+        key,
+        "ContactCreatedEvent",
+        1,
+        utc_now(),
+        {"contact": DETAILS.model_dump(mode="json", by_alias=True)},
+    )
+    assert application.read_model.inbox.first is not None
+    assert application.read_model.inbox.first(held) is not None
+    async with relay(application):
+        await eventually(lambda: caught_up(application))
+        await erased(eraser_of(application), key.id, patience_seconds=20)
+    assert await application.read_model.inbox.handle(held) == Complete(Done.DELETED)
+    found = await application.read_model.inbox.entries.newest(key)
+    assert found is not None
+    assert found.entry == Entry(2, None, None, healed=1)
 
 
 async def test_bodies_of_messages_that_nobody_can_read_are_looked_at_page_by_page(cosmos: Service) -> None:

@@ -167,11 +167,11 @@ def test_the_instances_of_each_group_are_those_of_the_template_and_of_the_functi
     assert set(told) == {"HTTP", *others}
     assert f"this app has {len(told)} groups" in section
 
-    host = json.loads((ROOT / "host.json").read_text())["extensions"]["serviceBus"]
     most, concurrency = (int(MAIN.defaults()[name]) for name in ("maximumInstanceCount", "httpConcurrency"))
     assert told["HTTP"] == f"{most}, together {most * concurrency} requests at once"
-    sessions = most * host["maxConcurrentSessions"]
-    assert told["contact_directory"] == f"{most}, together {sessions} contacts at once"
+    sessions = MAIN.declaration("var", "appSettings").properties()["SERVICEBUS_SESSIONS"].strip("'")
+    linked = f"{sessions} [sessions](../use/messages.md#sessions)"
+    assert told["contact_directory"] == f"{most}, with {linked} among them"
     timers = [name for name, each in others.items() if "timerTrigger" in str(each)]
     assert {told[name] for name in timers} == {"1 each"}
     assert f"That is {2 * most + len(timers)} instances and one for each lease" in section

@@ -11,7 +11,7 @@ from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS, WAIT_SECONDS
 from cosmos_outbox.operations import shedding
 from cosmos_outbox.outbox.aggregates import ATTEMPTS
 from cosmos_outbox.preflight.servicebus_rules import MOST_DELIVERIES
-from cosmos_outbox.servicebus.sessions import IDLE_SECONDS, MOST_IN_A_ROW, WAITING
+from cosmos_outbox.servicebus.sessions import IDLE_SECONDS, MOST_SECONDS, WAITING
 from cosmos_outbox.settings.relay_feed import LEASE_EXPIRATION_MS
 from cosmos_outbox.worker.probes import STUCK_SECONDS
 from cosmos_outbox.worker.vitals import DRAIN_SECONDS
@@ -46,7 +46,7 @@ TOLD = {
     "docs/operate/deploy.md": [
         f"| `maxConcurrentSessions` | {SESSIONS} |",
         f"A worker holds {SESSIONS} sessions at a time",
-        f"after {MOST_IN_A_ROW} messages",
+        f"after {['', 'half a', 'a'][int(MOST_SECONDS // 30)]} minute.",
         f"A worker at rest has {WAITING} connections",
         f"`sessionIdleTimeout` | {IDLE_SECONDS} s",
         f"waits {WAIT_SECONDS:.0f} s inside a message",

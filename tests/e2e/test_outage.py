@@ -7,6 +7,7 @@ import asyncio
 import os
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -68,8 +69,10 @@ async def receive_all(started: Stack, count: int) -> dict[str, list[int]]:
                         max_wait_time=2, receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE,
                     ) as session:  # fmt: skip
                         while messages := await session.receive_messages(1, max_wait_time=0.5):
-                            sequences = received.setdefault(str(session.session.session_id), [])
-                            sequences += [message.application_properties[b"sequence"] for message in messages]  # type: ignore[index, misc]  # every message has some
+                            for message in messages:
+                                properties: Any = message.application_properties
+                                contact = properties[b"cloudEvents_subject"].decode()
+                                received.setdefault(contact, []).append(properties[b"sequence"])
                             total += len(messages)
                 except OperationTimeoutError:
                     continue

@@ -56,7 +56,7 @@ async def test_the_host_relays_and_tells_the_history(
                 tx.replace(item, if_match=item["_etag"])
                 at = "2024-05-01T10:00:00.000+02:00"  # which the host writes anew
                 tx.event("BookingMoved", of=("booking", "b-1"), data={"at": at})
-            messages = await topic.receive("b-1", 2)
+            messages = await topic.receive("b-1", 2, of="booking")
             assert [str(message.subject) for message in messages] == ["BookingMade", "BookingMoved"]
             assert f'"at":"{at}"' in str(messages[1])
             async with (

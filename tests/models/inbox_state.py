@@ -7,11 +7,11 @@ Each rule can be turned off.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import NamedTuple
 
-from cosmos_outbox.inbox.decision import Because, Complete, Done, Heal, Look, Put, decide, mend
+from cosmos_outbox.inbox.decision import Because, Complete, Done, Heal, Look, Put, decide, make, mend
 from cosmos_outbox.inbox.entry import After, Entry, Found
 from cosmos_outbox.inbox.event import NOTICE, Event
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
@@ -20,7 +20,7 @@ RULES = (
     "applied-before", "next-only", "notice-healed", "unknown-healed", "unsequenced", "made-from-source",
     "fenced-absence", "source-at-least", "only-newer", "gone-is-deleted", "keep-the-deleted", "deleted-is-final",
     "healed-has-no-id", "notice-no-alarm", "one-write", "at-its-version", "complete-last", "decide-again",
-    "no-entry-fenced", "tombstones-outlive-calls", "sweep-both-ways",
+    "no-entry-fenced", "tombstones-outlive-calls", "sweep-both-ways", "create-first", "create-young",
 )  # fmt: skip
 """``same-place`` raises an alarm and changes nothing: ``tests/unit/test_inbox.py`` has it."""
 
@@ -29,6 +29,7 @@ Content = tuple[int, ...]
 
 KEY = AggregateKey("thing", "1")
 _EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+_TOMBSTONES = timedelta(days=10)
 
 
 @dataclass(frozen=True)
@@ -129,6 +130,12 @@ def project(state: Content, event: Event) -> After[Content] | None:
     return After(None if event.action == "D" else (*state, int(event.data["change"])))
 
 
+def _made(event: Event, now: datetime) -> Put[Content] | None:
+    """Only the event of the creation tells all."""
+    state = (int(event.data["change"]),) if event.action == "C" else None
+    return make(event, lambda _: state, now, _TOMBSTONES)
+
+
 @dataclass(frozen=True)
 class Model:
     """The steps of a story; ``off`` is the rule that is not kept."""
@@ -178,9 +185,27 @@ class Model:
             )
             if world.left[number] and sent.change <= world.committed and in_turn:
                 yield f"receives {sent.event.id}", world, Doing("read", number)
+                if self._made(world, sent.event) is not None:
+                    yield f"receives {sent.event.id}, young", world, Doing("create", number)
         entry = world.entries[-1]
         if entry is not None or (world.committed and not world.gone and self.off != "sweep-both-ways"):
             yield "begins to sweep", world, Doing("read", None)
+
+    def _made(self, world: World, event: Event) -> Put[Content] | None:
+        """What an event makes unread. As long as it is young, no tombstone of its aggregate has expired."""
+        young = not world.gone or self.off == "create-young"
+        return _made(event, _EPOCH if young else _EPOCH + _TOMBSTONES)
+
+    def _create(self, world: World, doing: Doing) -> Iterator[tuple[str, World, Doing | None]]:
+        """A write that only creates: its refusal shows an entry."""
+        assert doing.message is not None
+        made = _made(messages(self.story.changes)[doing.message].event, _EPOCH)
+        assert made is not None, "decided when the message came"
+        if world.entries[-1] is None or self.off == "create-first":
+            written = world._replace(entries=(*world.entries, made.entry))
+            yield "creates", written, doing._replace(step="complete")
+        else:
+            yield "is refused", world, doing._replace(step="read")
 
     def _read(self, world: World, doing: Doing) -> Iterator[tuple[str, World, Doing | None]]:
         for version in range(len(world.entries)):

@@ -50,6 +50,8 @@ CAUGHT_IN = {
     "no-entry-fenced": Story("CUD", 0, lost=False),
     "tombstones-outlive-calls": Story("CUD", 0, lost=False),
     "sweep-both-ways": Story("C", 0, lost=True),
+    "create-first": Story("CUU", 0, lost=False),
+    "create-young": Story("CUD", 0, lost=False),
 }
 """For each rule a story that goes wrong without it."""
 

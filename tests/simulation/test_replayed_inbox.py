@@ -94,6 +94,7 @@ ENDED = entry(4, deleted=True)
     [
         [healed(1), entry(2), entry(3), ENDED],
         [healed(1), healed(3), ENDED],
+        [entry(1), entry(2), entry(3), ENDED],
         [healed(2), {**healed(2), "blockedSince": "noon"}, entry(3)],
         [entry(4, None, deleted=True)],
         [healed(1), entry(4, None, deleted=True), None],
@@ -107,7 +108,8 @@ def test_what_a_process_may_do_is_allowed(versions: list[dict[str, Any] | None])
 @pytest.mark.parametrize(
     ("versions", "why"),
     [
-        ([entry(1)], "no step leads from no entry to sequence 1"),
+        ([entry(2)], "no step leads from no entry to sequence 2"),
+        ([healed(1), entry(1)], "no step leads"),
         ([healed(1), entry(3)], "no step leads"),
         ([healed(3), entry(2)], "it goes back from sequence 3 to 2"),
         ([healed(1), entry(2, "e3")], "no step leads"),

@@ -1,7 +1,9 @@
 """Connections to the servers under test, and entities for one test, through the real SDKs."""
 
+import asyncio
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -14,7 +16,10 @@ from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.exceptions import OperationTimeoutError
 
 from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.preflight.containers import needed
+from cosmos_outbox.servicebus.buckets import session_of
+from cosmos_outbox.settings.environment import SESSIONS
 from cosmos_outbox.wiring.service import Service as Declared
 from devstack.administration import administration_client
 from devstack.testing import Service
@@ -46,6 +51,7 @@ async def _no_effect(event: Event) -> None:
     """The contact service has none; the tests of effects use its containers."""
 
 
+MOST_PEEKED = 250
 EMULATORS_LONGEST_WINDOW, EMULATORS_LONGEST_TTL = timedelta(minutes=5), timedelta(hours=1)
 """What Microsoft's Service Bus emulator takes, so that every topic of a test can be made there too.
 https://learn.microsoft.com/azure/service-bus-messaging/overview-emulator#usage-quotas
@@ -111,6 +117,12 @@ class Topic:
     name: str = field(default_factory=lambda: f"topic-{uuid.uuid4().hex[:12]}")
     subscription: str = "observer"
     partitioned: bool = False
+    _kept: dict[tuple[str, str], list[ServiceBusReceivedMessage]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+    """By the aggregate's type and id."""
+    _turns: dict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
+    """By session: one receiver at a time."""
 
     async def create(self, *subscriptions: str) -> None:
         connection = self.service.admin_connection_string
@@ -135,38 +147,66 @@ class Topic:
         async with administration_client(self.service.admin_connection_string) as admin:
             await admin.delete_topic(self.name)
 
-    async def receive_all(self, session: str, count: int) -> list[ServiceBusReceivedMessage]:
+    async def receive_all(
+        self, aggregate: str, count: int, *, of: str = "contact"
+    ) -> list[ServiceBusReceivedMessage]:
         """As :meth:`receive`, and no more is there: for what has been sent before it is called."""
-        return await self.receive(session, count, and_no_more=True)
+        return await self.receive(aggregate, count, of=of, and_no_more=True)
 
     async def receive(
-        self, session: str, count: int, *, within: float = WITHIN_SECONDS, and_no_more: bool = False
+        self,
+        aggregate: str,
+        count: int,
+        *,
+        of: str = "contact",
+        within: float = WITHIN_SECONDS,
+        and_no_more: bool = False,
     ) -> list[ServiceBusReceivedMessage]:
-        """Complete and return ``count`` messages of a session, or as many as came in time."""
-        received: list[ServiceBusReceivedMessage] = []
-        connection = self.service.connection_string
+        """Complete and return ``count`` messages of an aggregate, or as many as came in time.
+
+        What is taken with them, of others in their session, is kept for whoever asks for it.
+        """
+        session = session_of(AggregateKey(of, aggregate), SESSIONS)
+        kept = self._kept[of, aggregate]
+        async with self._turns[session]:
+            more = []
+            if len(kept) < count or and_no_more:
+                more = await self._take(session, lambda: len(kept) >= count, within)
+            if and_no_more:
+                none = len(kept) <= count and (of, aggregate) not in more
+                assert none, f"more than {count} message(s) arrived"
+            received, kept[:] = kept[:count], kept[count:]
+        return received
+
+    async def _take(self, session: str, enough: Callable[[], bool], within: float) -> list[tuple[str, str]]:
+        """Of which aggregates there is more in the session then."""
         async with (
-            ServiceBusClient.from_connection_string(connection) as client,
+            ServiceBusClient.from_connection_string(self.service.connection_string) as client,
             client.get_subscription_receiver(
                 self.name, self.subscription, session_id=session, max_wait_time=within
             ) as receiver,
         ):
-            while len(received) < count:
+            while not enough():
                 # One at a time: with credit left over, the SDK may let a message be overtaken.
                 messages = await receiver.receive_messages(1, max_wait_time=within)
                 if not messages:
                     break
                 for message in messages:
                     await receiver.complete_message(message)
-                received.extend(messages)
-            if and_no_more:
-                more = await receiver.peek_messages(1)
-                assert not more, f"more than {count} message(s) arrived"
-        return received
+                    self._kept[_aggregate_of(message)].append(message)
+            return [_aggregate_of(each) for each in await receiver.peek_messages(MOST_PEEKED)]
 
-    async def is_empty(self, session: str) -> bool:
-        """True when a receiver of the session gets nothing within a second."""
+    async def is_empty(self, aggregate: str, *, of: str = "contact") -> bool:
+        """True when a receiver of the aggregate gets nothing within a second."""
         try:
-            return not await self.receive(session, 1, within=1.0)
+            return not await self.receive(aggregate, 1, of=of, within=1.0)
         except OperationTimeoutError:
             return True
+
+
+def _aggregate_of(message: ServiceBusReceivedMessage) -> tuple[str, str]:
+    properties = message.application_properties or {}
+    kind, name = (properties[each] for each in (b"aggregateType", b"cloudEvents_subject"))
+    assert isinstance(kind, bytes)
+    assert isinstance(name, bytes)
+    return kind.decode(), name.decode()

@@ -93,6 +93,13 @@ class Subscriber:
             self.journal.write(Completed(at=time.monotonic(), broker_number=_broker_number(message)))
 
 
+def aggregate_of(message: ServiceBusReceivedMessage) -> str:
+    """The id; a session may hold several."""
+    subject = (message.application_properties or {})[b"cloudEvents_subject"]
+    assert isinstance(subject, bytes)
+    return subject.decode()
+
+
 def _broker_number(message: ServiceBusReceivedMessage) -> int:
     assert message.sequence_number is not None, "the broker numbers every message"
     return message.sequence_number
@@ -107,7 +114,7 @@ def _delivered(message: ServiceBusReceivedMessage) -> HandedOut:
         delivery_count=message.delivery_count or 0,
         lock=str(message.lock_token),
         message_id=str(message.message_id),
-        aggregate=str(message.session_id),
+        aggregate=aggregate_of(message),
         subject=str(message.subject),
         sequence=sequence if isinstance(sequence, int) else -1,
         unsequenced=properties.get(b"unsequenced") is True,

@@ -21,6 +21,7 @@ from cosmos_outbox.testing.judging.language import NOTICE
 from cosmos_outbox.testing.judging.records import Stolen
 from tests.torture.contacts import CREATED, DELETED
 from tests.torture.journal import Journal
+from tests.torture.subscriber import aggregate_of
 
 _LOST = 0.4
 """How many of the messages that may be lost are."""
@@ -87,7 +88,7 @@ class Thief:
         may_be_lost = isinstance(sequence, int) and message.subject not in (CREATED, DELETED, NOTICE)
         return Stolen(
             at=time.monotonic(),
-            aggregate=str(message.session_id),
+            aggregate=aggregate_of(message),
             sequence=sequence if isinstance(sequence, int) else -1,
             lost=may_be_lost and self.chance.random() < _LOST,
         )

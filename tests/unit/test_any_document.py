@@ -65,7 +65,10 @@ class Topic:
         batch = ServiceBusMessageBatch(10**9)
         for message in messages:
             batch.add_message(message)
-        self.stored += [(str(message.session_id), str(message.message_id)) for message in messages]
+        self.stored += [
+            (str((message.application_properties or {})["cloudEvents_subject"]), str(message.message_id))
+            for message in messages
+        ]
 
 
 class Stored:

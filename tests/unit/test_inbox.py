@@ -2,6 +2,7 @@
 
 import logging
 from dataclasses import replace
+from datetime import datetime, timedelta
 from itertools import product
 
 import pytest
@@ -39,6 +40,84 @@ async def test_events_in_order_are_applied_and_the_source_is_read_for_the_first_
     assert (source.reads, source.fences) == (0, 1)
     assert entries.stamps[KEY].late_seconds == 0
     assert (entries.reads, entries.fences) == (3, 0), "a fence is a write: an event that is applied pays none"
+
+
+TOMBSTONES = timedelta(days=10)
+
+
+def making(
+    entries: FakeEntries[State], source: FakeSource[State], *, at: datetime = NOON
+) -> StateInbox[State]:
+    """Its first event tells all."""
+    return StateInbox(
+        entries,
+        source,
+        project,
+        lambda: at,
+        first=lambda first: (int(first.data["adds"]),),
+        tombstones=TOMBSTONES,
+    )
+
+
+async def test_a_first_event_that_tells_all_makes_its_entry_in_one_write_and_each_later_one_is_applied() -> (
+    None
+):
+    entries, source = FakeEntries[State](), source_at(1, 3)
+    inbox = making(entries, source)
+    for sequence in (1, 2, 3):
+        await inbox.handle(event(sequence))
+    assert entries.written[KEY] == [
+        Entry(1, "7/1/Changed", (1,)),
+        Entry(2, "7/2/Changed", (1, 2)),
+        Entry(3, "7/3/Changed", (1, 2, 3)),
+    ]
+    assert (entries.reads, entries.fences, source.reads, source.fences) == (2, 0, 0, 0)
+    assert entries.stamps[KEY].late_seconds == 0
+
+
+@pytest.mark.parametrize(
+    ("received", "at"),
+    [
+        (notice(1), NOON),
+        (replace(event(1), republished=True), NOON),
+        (event(1), NOON + TOMBSTONES / 2),
+        (event(2), NOON),
+    ],
+    ids=["a notice", "published again", "as old as half of a tombstone's life", "not the first"],
+)
+async def test_what_may_come_after_a_deletion_makes_no_entry_unread(received: Event, at: datetime) -> None:
+    """Nothing is left of the aggregate: neither its tombstone nor a deleted entry."""
+    entries, source = FakeEntries[State](), FakeSource[State]()
+    assert await making(entries, source, at=at).handle(received) == Complete(Done.GONE)
+    assert entries.written == {}
+    assert await making(entries, source).handle(event(1)) == Put(Entry(1, "7/1/Changed", (1,)), Because.NEW)
+
+
+async def test_a_first_event_does_not_bring_a_deleted_entry_back_nor_take_one_back() -> None:
+    entries, source = FakeEntries[State](), source_at(1)
+    inbox = making(entries, source)
+    for each, done in [
+        (event(1), None),
+        (event(2), None),
+        (event(1), Done.APPLIED_BEFORE),
+        (event(3, action="Deleted"), None),
+        (event(1), Done.DELETED),
+    ]:
+        result = await inbox.handle(each)
+        assert (result.why if isinstance(result, Complete) else None) is done
+    assert entries.written[KEY][-1] == Entry(3, "7/3/Deleted", None)
+    assert len(entries.written[KEY]) == 3
+
+
+@pytest.mark.parametrize("after", [True, False])
+async def test_a_creation_whose_answer_is_lost_is_done_once(after: bool) -> None:
+    entries = FakeEntries[State](Faults({0: (StoreAway, after)}))
+    inbox = making(entries, FakeSource())
+    with pytest.raises(StoreAway):
+        await inbox.handle(event(1))
+    result = await inbox.handle(event(1))
+    assert isinstance(result, Complete) is after
+    assert entries.written[KEY] == [Entry(1, "7/1/Changed", (1,))]
 
 
 async def test_an_event_whose_time_names_no_zone_is_applied_as_any_other() -> None:

@@ -27,6 +27,8 @@ from tests.support.reading import reader_of
 from tests.unit.test_documents import CONTACT_ID, EVENT_ID, EVENT_ITEM
 
 READER = reader_of(DIRECTORY)
+SESSION = "32-02"
+"""Of 32 buckets the one that this contact is in, for good."""
 
 
 def an_event() -> OutboxEvent:
@@ -40,7 +42,7 @@ def test_a_message_says_what_where_and_in_which_order() -> None:
         an_event(), service=CloudEvents(contact_service.wire_names.source), partitioned=False
     )
     assert message.message_id == str(EVENT_ID)
-    assert message.session_id == str(CONTACT_ID)
+    assert message.session_id == SESSION
     assert message.partition_key is None
     assert message.subject == "ContactNameUpdatedEvent"
     assert message.correlation_id == "request-1"
@@ -107,9 +109,19 @@ def test_an_event_that_is_published_once_more_has_another_message_id_and_names_i
 
 
 def test_on_a_partitioned_topic_the_session_is_the_partition_key() -> None:
-    assert message_from_event(
+    message = message_from_event(
         an_event(), service=CloudEvents(contact_service.wire_names.source), partitioned=True
-    ).partition_key == str(CONTACT_ID)
+    )
+    assert (message.session_id, message.partition_key) == (SESSION, SESSION)
+
+
+@pytest.mark.parametrize("partitioned", [True, False])
+def test_an_aggregate_may_have_a_session_of_its_own_as_in_the_article(partitioned: bool) -> None:
+    message = message_from_event(
+        an_event(), service=CloudEvents("/contacts"), partitioned=partitioned, sessions=None
+    )
+    assert message.session_id == str(CONTACT_ID)
+    assert message.partition_key == (str(CONTACT_ID) if partitioned else None)
 
 
 def test_a_subscriber_reads_which_event_it_is_and_no_more() -> None:

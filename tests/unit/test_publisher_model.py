@@ -72,7 +72,9 @@ class FakeTopic:
     async def send(self, messages: Sequence[ServiceBusMessage]) -> None:
         self.sends += 1
         assert not self.over, "something was sent after the time was over"
-        contacts = {str(message.session_id) for message in messages}
+        contacts = {
+            str((message.application_properties or {})["cloudEvents_subject"]) for message in messages
+        }
         assert not contacts & self._under_way, "an aggregate is in two batches at once"
         assert not contacts & self.failed, "something was sent after a failure of its aggregate"
         self._under_way |= contacts

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,13 +14,23 @@ import pytest
 from cosmos_outbox.inbox.entry import Found
 from cosmos_outbox.inbox.errors import EffectRunning, NotApplied, SourceBehind, StoreAway
 from cosmos_outbox.inbox.event import Event
-from cosmos_outbox.inbox.receiver import FAILURES, LONGEST_CALL_SECONDS, WAIT_SECONDS, Receiver, told
+from cosmos_outbox.inbox.receiver import (
+    CHECK_SECONDS,
+    FAILURES,
+    HOLD_SECONDS,
+    LONGEST_CALL_SECONDS,
+    SICK_SECONDS,
+    WAIT_SECONDS,
+    Receiver,
+    told,
+)
 from cosmos_outbox.inbox.retrier import AWAY_AT, Retrier, Tried
 from cosmos_outbox.inbox.set_aside import RecordState
 from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.inbox.streak import TELL_AT
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import SYSTEM, using
+from cosmos_outbox.testing.simulation.loop import Loop
 from tests.support.inbox import (
     KEY,
     NOON,
@@ -197,6 +208,74 @@ async def test_a_call_that_hangs_ends_before_the_host_ends_the_process(
         int, json.loads((ROOT / "host.json").read_text())["functionTimeout"].split(":")
     )
     assert 3600 * hours + 60 * minutes + seconds > LONGEST_CALL_SECONDS
+
+
+async def nothing() -> None:
+    """All is well."""
+
+
+def test_one_aggregate_that_hangs_is_set_aside_in_seconds_and_its_next_events_at_once() -> None:
+    """In virtual time; the others of its session are handled before, between and after."""
+    records, loop, applied = FakeSetAside(), Loop(), dict[str, float]()
+
+    async def handle(received: Event) -> None:
+        if received.aggregate == KEY:
+            await asyncio.Event().wait()
+        applied[received.id] = loop.time()
+
+    async def session() -> None:
+        receive = Receiver(read, handle, records, lambda: NOON, loop.time, check=nothing).receive
+        for number, sequence in enumerate((1, 2, 3)):
+            await receive(delivery(event(sequence), 2 * number))
+            await receive(delivery(event(sequence, key=AggregateKey("thing", "8")), 2 * number + 1))
+
+    loop.run(session())
+    assert [round(at) for at in applied.values()] == [5, 5, 5]
+    assert [(each.sequence, each.state, each.aggregate) for each in records.records.values()] == [
+        (sequence, RecordState.WAITING, KEY) for sequence in (1, 2, 3)
+    ]
+
+
+async def test_what_looks_like_an_outage_and_hits_one_aggregate_alone_is_set_aside_after_some_seconds() -> (
+    None
+):
+    records, clock = FakeSetAside(), FakeTime()
+    await replace(receiver(away, records, clock), check=nothing).receive(delivery(event(1)))
+    assert clock.now == HOLD_SECONDS
+    assert [each.reason for each in records.records.values()] == ["the store is away"]
+
+
+def test_what_hits_the_check_too_hits_everybody_and_nothing_is_set_aside() -> None:
+    records, clock = FakeSetAside(), FakeTime()
+
+    async def answers_late() -> None:
+        await asyncio.sleep(CHECK_SECONDS + 1)
+
+    for check in (partial(away, event(1)), answers_late):
+        loop = Loop()
+        clock.now = 0
+        tried = replace(receiver(away, records, clock), check=check)
+        with pytest.raises(StoreAway):
+            loop.run(tried.receive(delivery(event(1))))
+        assert clock.now >= WAIT_SECONDS
+    assert records.records == {}
+
+
+async def test_an_aggregate_that_was_sick_is_tried_again_after_a_minute() -> None:
+    records, clock, applied = FakeSetAside(), FakeTime(), list[int | None]()
+
+    async def handle(received: Event) -> None:
+        if received.sequence == 1:
+            raise StoreAway("of its partition")
+        applied.append(received.sequence)
+
+    receive = replace(receiver(handle, records, clock), check=nothing).receive
+    await receive(delivery(event(1), 1))
+    await receive(delivery(event(2), 2))
+    clock.now += SICK_SECONDS
+    await receive(delivery(event(3), 3))
+    assert applied == [3]
+    assert [each.sequence for each in records.records.values()] == [1, 2]
 
 
 async def test_a_hundred_sick_aggregates_do_not_hold_up_a_healthy_one() -> None:

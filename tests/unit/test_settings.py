@@ -70,6 +70,7 @@ def test_the_exact_name_beats_the_prefix() -> None:
         (LOCAL | {"RELAY_MAX_ITEMS": "0"}, "RELAY_MAX_ITEMS is '0': set it to a number from 1 to 5000"),
         (LOCAL | {"RELAY_POLL_DELAY_MS": "0.5"}, "RELAY_POLL_DELAY_MS"),
         (LOCAL | {"RELAY_SENDERS": "101"}, "RELAY_SENDERS"),
+        (LOCAL | {"SERVICEBUS_SESSIONS": "0"}, "from 1 to 1000, or to aggregate for a session for each"),
         (LOCAL | {"RELAY_SEND_SECONDS": "121"}, "RELAY_SEND_SECONDS"),
         (
             LOCAL | {"RELAY_SEND_SECONDS": "4"},
@@ -86,6 +87,12 @@ def test_the_exact_name_beats_the_prefix() -> None:
 def test_a_missing_or_wrong_setting_is_named(environment: dict[str, str], named: str) -> None:
     with pytest.raises(Misconfigured, match=named):
         contact_service.settings(environment)
+
+
+@pytest.mark.parametrize(("given", "sessions"), [("", 32), ("8", 8), ("aggregate", None)])
+def test_events_are_sent_in_so_many_sessions(given: str, sessions: int | None) -> None:
+    environment = LOCAL | ({"SERVICEBUS_SESSIONS": given} if given else {})
+    assert contact_service.settings(environment).servicebus_sessions == sessions
 
 
 def test_the_shortest_time_for_sending_is_longer_than_a_call_of_the_store_may_take() -> None:

@@ -12,6 +12,10 @@ from azure.cosmos.aio import CosmosClient
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
 
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.servicebus.buckets import session_of
+from cosmos_outbox.settings.environment import SESSIONS
+
 BATCH = 100
 
 
@@ -23,7 +27,7 @@ def message(document: dict[str, Any]) -> ServiceBusMessage:
         content_type="application/json",
         subject=data["action"],
         message_id=data["id"],
-        session_id=document["aggregateId"],
+        session_id=session_of(AggregateKey("contact", document["aggregateId"]), SESSIONS),
         correlation_id=data["correlationId"],
         application_properties={
             "cloudEvents_specversion": "1.0",

@@ -15,6 +15,9 @@ from azure.cosmos.aio import ContainerProxy, CosmosClient
 from azure.servicebus import ServiceBusMessage, ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender
 
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.servicebus.buckets import session_of
+from cosmos_outbox.settings.environment import SESSIONS
 from devstack.administration import administration_client
 from devstack.local_azure import LocalAzure
 from tools.demo.narrator import Narrator
@@ -129,9 +132,9 @@ class Witnesses:
 
     @contextlib.asynccontextmanager
     async def subscriber(self, contact_id: str) -> AsyncIterator[Subscriber]:
-        """A subscriber that holds the contact's session."""
+        """A subscriber that holds the session which the contact's events are in: no other contact is there."""
         receiver = self._servicebus.get_subscription_receiver(
-            self._topic, SUBSCRIPTION, session_id=contact_id
+            self._topic, SUBSCRIPTION, session_id=session_of(AggregateKey("contact", contact_id), SESSIONS)
         )
         async with receiver, self._servicebus.get_topic_sender(self._topic) as sender:
             yield Subscriber(receiver, sender)

@@ -37,7 +37,7 @@ def document() -> dict[str, Any]:
             "events": {
                 "address": _TOPIC,
                 "description": "The topic in SERVICEBUS_TOPIC; this is the default. It drops a message whose MessageId "
-                "it has seen inside its window. A subscription needs sessions: one session is one contact, in order.",
+                "it has seen inside its window. A subscription needs sessions: one holds all events of a contact.",
                 "messages": {name: {"$ref": f"#/components/messages/{name}"} for name in names},
             }
         },
@@ -137,7 +137,10 @@ _BROKER_PROPERTIES = {
     "description": "The properties that Service Bus itself knows.",
     "properties": {
         "MessageId": _text("The event's id, or an id of its own when the event is published once more."),
-        "SessionId": _text("The id of the contact."),
+        "SessionId": _text(
+            "A bucket of contacts by a stable hash, such as 32-07: the number of buckets, and which of them. Or the "
+            "contact's id, where the setting SERVICEBUS_SESSIONS says so. Never take the contact from it."
+        ),
         "Subject": _text("The event's name, as in action."),
         "ContentType": _text("How the body is written.", const="application/json"),
         "CorrelationId": _text("The x-correlation-id of the request that caused the event."),

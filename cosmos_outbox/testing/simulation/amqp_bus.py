@@ -125,7 +125,10 @@ class AmqpBus(Onlooker):
         """See the base."""
         message = _message(parsed)
         aggregate = _aggregate(message)
-        sent = Sent(message, aggregate, subject=str(read_properties(parsed).get("subject")))
+        properties = read_properties(parsed)
+        sent = Sent(
+            message, aggregate, str(properties.get("group-id")), subject=str(properties.get("subject"))
+        )
         self.taken.append(Taken(self._loop.time(), len(self.taken) + 1, sent))
         self.note("bus takes", aggregate, f"{message.id} as {len(self.taken)}")
         for queue in self.queues.values():

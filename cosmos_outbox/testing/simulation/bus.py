@@ -97,12 +97,12 @@ class Bus:
             del self._seen[next(iter(self._seen))]
         for sent in messages:
             if sent.message.id in self._seen:
-                self.note("bus drops", sent.session, sent.message.id)
+                self.note("bus drops", sent.aggregate, sent.message.id)
                 continue
             self._seen[sent.message.id] = self.now()
             taken = Taken(self.now(), len(self.taken) + 1, sent)
             self.taken.append(taken)
-            self.note("bus takes", sent.session, f"{sent.message.id} as {taken.number}")
+            self.note("bus takes", sent.aggregate, f"{sent.message.id} as {taken.number}")
             for queue in self.queues.values():
                 self._put(queue, taken)
 
@@ -110,10 +110,10 @@ class Bus:
         """Into a subscription, unless somebody else is faster there than its subscriber."""
         sent = taken.sent
         if self.befall(self.befalls.buried):
-            self.note("buried", sent.session, sent.message.id)
+            self.note("buried", sent.aggregate, sent.message.id)
             queue.bury(taken)
         elif self.befall(self.befalls.stolen) and isinstance(sent.message.data.get("sequence"), int):
-            self.note("stolen", sent.session, sent.message.id)
+            self.note("stolen", sent.aggregate, sent.message.id)
         else:
             queue.put(taken)
 
@@ -126,7 +126,7 @@ class Bus:
         gone = [waiting.pop(self.one_of(len(waiting))) for _ in range(min(count, len(waiting)))]
         for held in gone:
             queue.remove(held)
-            self.note("taken away", held.taken.sent.session, held.taken.sent.message.id)
+            self.note("taken away", held.taken.sent.aggregate, held.taken.sent.message.id)
         return [held.taken for held in gone]
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import monotonic
 from cosmos_outbox.outbox.publisher import Accepted, AggregateEvents, Guarantees, Outcome, Refused, Unknown
+from cosmos_outbox.servicebus.buckets import session_of
 from cosmos_outbox.testing.messages import message_of
 from cosmos_outbox.testing.simulation.bus import Bus
 from cosmos_outbox.testing.simulation.bus_queue import Sent
@@ -85,13 +86,15 @@ class BusPublisher:
     guarantees: Guarantees = ANYTHING_GOES
     source: str = ""
     """The service whose events it sends, as their messages tell it."""
+    sessions: int | None = None
+    """How many buckets of aggregates there are; None: each aggregate has a session of its own."""
     until: float = 0.0
     """As the last call had it."""
 
     @property
     def sent(self) -> list[tuple[str, str]]:
         """(aggregate id, message id), in the order accepted."""
-        return [(taken.sent.session, taken.sent.message.id) for taken in self.bus.taken]
+        return [(taken.sent.aggregate, taken.sent.message.id) for taken in self.bus.taken]
 
     @property
     def bodies(self) -> set[bytes]:
@@ -124,7 +127,8 @@ class BusPublisher:
             message = message_of(event, self.source)
             if len(message.body) > self.limit:
                 return Refused(number, TOO_LARGE, shown_by_event=True)
-            self.bus.accept([Sent(message, group.aggregate.id, event.correlation_id)])
+            session = session_of(group.aggregate, self.sessions)
+            self.bus.accept([Sent(message, group.aggregate.id, session, event.correlation_id)])
         return Accepted()
 
     def _batches(self, page: Sequence[AggregateEvents]) -> Sequence[Sequence[_Part]]:

@@ -33,6 +33,8 @@ class Sent:
     """A message with what the broker needs to know of it."""
 
     message: Message
+    aggregate: str
+    """Its id."""
     session: str
     correlation_id: str | None = None
     subject: str | None = None
@@ -223,7 +225,7 @@ class Queue:
         held = lock.session.ready
         if held is not None:
             held.lock = lock
-            self._bus.note("bus gives", held.taken.sent.session, held.taken.sent.message.id)
+            self._bus.note("bus gives", held.taken.sent.aggregate, held.taken.sent.message.id)
         return held
 
     def complete(self, lock: Lock, held: Queued, *, again: bool = False) -> None:
@@ -233,7 +235,7 @@ class Queue:
             self._give_back(held, counts=True)
         else:
             self.remove(held)
-        self._bus.note("completed", held.taken.sent.session, held.taken.sent.message.id)
+        self._bus.note("completed", held.taken.sent.aggregate, held.taken.sent.message.id)
 
     def abandon(self, lock: Lock, held: Queued) -> None:
         """It goes back to its place. Raises SessionLockLostError."""
@@ -287,5 +289,5 @@ class Queue:
             held.reason = MAX_DELIVERIES
             self.remove(held)
             self.dead[held.taken.number] = held
-            self._bus.note("dead letter", held.taken.sent.session, held.taken.sent.message.id)
+            self._bus.note("dead letter", held.taken.sent.aggregate, held.taken.sent.message.id)
         self._changed()

@@ -124,6 +124,7 @@ class SimulationPlan:
             "RELAY_MAX_ITEMS": chance.choice(["1", "3", "10", "100"]),
             "RELAY_POLL_DELAY_MS": "2000",
             "RELAY_SEND_SECONDS": chance.choice(["10", "60"]),
+            "SERVICEBUS_SESSIONS": chance.choice(["aggregate", "2", "4", "32"]),
         }
 
     @property

@@ -72,7 +72,9 @@ class Ground:
             return Clients(cosmos=cosmos)
         return Clients(
             cosmos=cosmos,
-            publisher=lambda _, source, __: BusPublisher(bus, source=source),
+            publisher=lambda settings, source, _: BusPublisher(
+                bus, source=source, sessions=settings.servicebus_sessions
+            ),
             queues=lambda _settings, _resources, subscription: queues(bus, subscription),
         )
 

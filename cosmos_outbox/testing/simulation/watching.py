@@ -123,7 +123,7 @@ def _handed_out(taken: Taken) -> HandedOut:
         delivery_count=0,
         lock="",
         message_id=message.id,
-        aggregate=taken.sent.session,
+        aggregate=taken.sent.aggregate,
         subject=str(body.get("action")) if subject is None else subject,
         sequence=sequence if isinstance(sequence, int) else -1,
         unsequenced=unsequenced,

@@ -60,7 +60,7 @@ async def test_an_order_from_its_placing_to_its_shipping(
     async with api.get(where) as answer:
         assert (await answer.json())["shippedAt"] is not None
 
-    messages = await azure.receive("order-watch", 3, session=order["id"], topic=TOPIC)
+    messages = await azure.receive("order-watch", 3, of=("order", order["id"]), topic=TOPIC)
 
     bodies = [each.data for each in messages]
     assert [(body["action"], body["sequence"]) for body in bodies] == [

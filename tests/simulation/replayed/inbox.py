@@ -153,8 +153,10 @@ def _made(changes: str, before: Entry[Content] | None, *, gone: bool) -> frozens
     # A message before the last one leads to nothing else than a sweep does.
     for message in (None, *(number for number, each in enumerate(sent) if each.change == len(changes))):
         left = tuple(1 if number == message else 0 for number in range(len(sent)))
-        world = World(len(changes), gone, (before,), left, (Doing("read", message), None))
-        made |= {*_written(model, world)}
+        creates = message is not None and not gone and sent[message].event.action == "C"
+        for step in ["read", "create"] if creates else ["read"]:
+            world = World(len(changes), gone, (before,), left, (Doing(step, message), None))
+            made |= {*_written(model, world)}
     return frozenset(made)
 
 

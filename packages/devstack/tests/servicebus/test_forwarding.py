@@ -133,6 +133,37 @@ async def test_each_matching_rule_with_an_action_makes_a_copy_of_its_own(service
         assert rule.action.sql_expression == "SET Size = size + 1"
 
 
+async def test_a_subscription_regroups_its_sessions(servicebus_server: Service) -> None:
+    async with (
+        new_topic(servicebus_server) as topic,
+        client(servicebus_server) as sdk,
+        administration(servicebus_server) as admin,
+    ):
+        for name in ("buckets", "owners", "none"):
+            await admin.create_subscription(topic, name, requires_session=True)
+        for name, expression in (("owners", "SET sys.SessionId = owner"), ("none", "REMOVE sys.SessionId")):
+            await admin.delete_rule(topic, name, "$Default")
+            await admin.create_rule(topic, name, "r", action=SqlRuleAction(expression))
+        async with sdk.get_topic_sender(topic) as sender:
+            for number, owner in enumerate("abab"):
+                await sender.send_messages(
+                    ServiceBusMessage(str(number), session_id="2-0", application_properties={"owner": owner})
+                )
+
+        found = {
+            (name, session): [str(each) for each in await received(sdk, topic, name, session_id=session)]
+            for name, session in (("buckets", "2-0"), ("owners", "a"), ("owners", "b"), ("owners", "2-0"))
+        }
+        assert found == {
+            ("buckets", "2-0"): ["0", "1", "2", "3"],
+            ("owners", "a"): ["0", "2"],
+            ("owners", "b"): ["1", "3"],
+            ("owners", "2-0"): [],
+        }
+        dead = await received(sdk, topic, "none", sub_queue=ServiceBusSubQueue.DEAD_LETTER)
+        assert {each.dead_letter_reason for each in dead} == {"Session id is null."}
+
+
 def test_statements_see_what_those_before_them_did() -> None:
     action = compile_action("SET a = @start; SET b = a + 1; REMOVE a; SET c = EXISTS(a);", {"@start": 1})
 
@@ -141,7 +172,7 @@ def test_statements_see_what_those_before_them_did() -> None:
 
 @pytest.mark.parametrize(
     "expression",
-    ["", ";", "SET", "SET a", "SET a = ", "DELETE a", "REMOVE a REMOVE", "SET sys.SessionId = '1'"],
+    ["", ";", "SET", "SET a", "SET a = ", "DELETE a", "REMOVE a REMOVE", "SET sys.MessageId = '1'"],
 )
 def test_an_action_that_is_not_supported_is_refused(expression: str) -> None:
     with pytest.raises(ValueError, match=r"rule action|SQL filter"):

@@ -15,7 +15,7 @@ from devstack.servicebus.broker.sql_nodes import Node, Properties
 _WRITABLE = {
     name.lower(): name
     for name in SYSTEM_PROPERTIES
-    if name not in ("MessageId", "SessionId")  # they decide where a message goes, before any rule
+    if name != "MessageId"  # the topic has told duplicates by it, before any rule
 }
 
 
