@@ -10,7 +10,7 @@ import random
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Self, cast
+from typing import Any, Protocol, Self, cast
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -96,6 +96,16 @@ _SERVED = {
 _INSTEAD = {*_SERVED, "no_connection", "lost_before", "lost_after", "silent", "timed_out"}
 
 
+class Meets(Protocol):
+    """What befalls requests because of what they are about; see :mod:`cosmos_outbox.testing.simulation.meetings`."""
+
+    def befalls(self, request: "SentRequest", who: str) -> str | None:
+        """What befalls this one, sent now by this process."""
+
+    def lag_seconds(self, request: "SentRequest") -> float | None:
+        """How far the replicas are behind that answer it."""
+
+
 class SimulatedStore:
     """One account of Cosmos DB, and the network before it."""
 
@@ -113,6 +123,7 @@ class SimulatedStore:
         self.requests = 0
         self.saw: Callable[[float, SentRequest, StoreResponse], None] | None = None
         """Is told of each request that was carried out."""
+        self.meets: Meets | None = None
         self._chance = chance
         self._trace = trace
         self._faults = faults
@@ -144,7 +155,8 @@ class SimulatedStore:
     def send(self, request: "SentRequest") -> "asyncio.Future[StoreResponse]":
         """The answer, when it comes."""
         answer: asyncio.Future[StoreResponse] = self.loop.create_future()
-        who, fate = name_of_current(), self._fate(request.goes_to)
+        who = name_of_current()
+        fate = (self.meets and self.meets.befalls(request, who)) or self._fate(request.goes_to)
         there, back = self._way(), self._way()
         if fate == "no_connection":
             self._later(there, _fail, answer, _no_connection())
@@ -177,13 +189,15 @@ class SimulatedStore:
         account.faults.clear()
         if fate in _SERVED:
             account.faults.add(_SERVED[fate])
-        lags = bool(faults.lag) and self._chance.random() < faults.lag
-        if lags:
-            account.faults.add(Fault(kind="lag", seconds=self._chance.uniform(0.0, faults.lag_seconds)))
+        lag = self.meets and self.meets.lag_seconds(request)
+        if lag is None and faults.lag and self._chance.random() < faults.lag:
+            lag = self._chance.uniform(0.0, faults.lag_seconds)
+        if lag is not None:
+            account.faults.add(Fault(kind="lag", seconds=lag))
         answer, sent = account.serve(request.method, request.path, request.headers, request.body)
         text = (answer.body or "").encode()
         told = f"{request.method} {answer.status} {len(text)} {zlib.crc32(text):08x}"
-        befell = f"{fate or ''}{' lag' if lags else ''}"
+        befell = f"{fate or ''}{'' if lag is None else ' lag'}"
         self._trace.note(request.kind, _short(request.path), f"{told} {befell}".rstrip(), instance=who)
         response = StoreResponse(answer.status, CaseInsensitiveDict(sent), text)
         if self.saw is not None:
