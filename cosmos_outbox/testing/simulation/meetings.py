@@ -18,8 +18,10 @@ COMMIT, PARKING, THEFT = "meet.commit", "meet.parking", "meet.theft"
 MOMENTS = (COMMIT, PARKING, THEFT)
 """What a story can begin with."""
 
-_BEGINS: Mapping[str, float] = {COMMIT: 0.25, PARKING: 0.3, THEFT: 0.7}
+_BEGINS: Mapping[str, float] = {COMMIT: 0.2, PARKING: 0.3, THEFT: 0.7}
 """Of these moments."""
+_FIRST_BEGINS = 0.5
+"""Of the first commits of an aggregate: nobody has seen it yet."""
 _OWN = (None, None, "lost_after", "timed_out")
 """What befalls the request that the story begins with."""
 _TROUBLES = ("behind", "behind", "throttled", "unavailable", "no_connection", "lost_after")
@@ -27,6 +29,8 @@ _MOST_REQUESTS = 4
 _LONGEST_TROUBLE_SECONDS = 8.0
 _LAGS = 0.7
 """Of the stories: the replicas stand still at their end."""
+_STEALS = 0.3
+"""Of the stories that begin with a commit."""
 _LONGEST_LAG_SECONDS = 45.0
 _STOOD_SECONDS = 8.0
 """So long before the story the replicas stopped, at most."""
@@ -64,6 +68,8 @@ class _Story:
     until: float
     troubles: list[_Trouble] = field(default_factory=list)
     lags: bool = False
+    steals: bool = False
+    """Whether a subscriber never gets one message of the aggregate."""
 
 
 Strike = Callable[[random.Random, str], Awaitable[None]]
@@ -93,6 +99,7 @@ class Meetings:
         self._strike = strike
         self._stories: list[_Story] = []
         self._struck: set[asyncio.Task[None]] = set()
+        self._known: set[str] = set()
         self._over = False
 
     async def end(self) -> None:
@@ -125,7 +132,16 @@ class Meetings:
                 return now - story.stands
         return None
 
-    # -- what the broker tells
+    # -- what the broker asks and tells
+
+    def steals(self, aggregate: str) -> bool:
+        """Whether somebody else gets the message of this aggregate that the topic takes now."""
+        now = self._loop.time()
+        for story in self._stories:
+            if story.about == aggregate and story.steals and now < story.until:
+                story.steals = self._chance.random() < 0.5
+                return not story.steals
+        return False
 
     def stolen(self, aggregate: str) -> None:
         """A subscriber never gets a message of this aggregate, or late."""
@@ -148,11 +164,9 @@ class Meetings:
 
     def _begin(self, moment: str, about: str, who: str = "") -> str | None:
         chance = self._chance
-        if (
-            not about
-            or chance.random() >= _BEGINS[moment]
-            or any(each.about == about for each in self._stories)
-        ):
+        share = _FIRST_BEGINS if moment == COMMIT and about not in self._known else _BEGINS[moment]
+        self._known.add(about)
+        if not about or chance.random() >= share or any(each.about == about for each in self._stories):
             return None
         now = self._loop.time()
         most = 1 if moment == THEFT else 2
@@ -162,6 +176,7 @@ class Meetings:
             until=now + chance.uniform(1.0, _LONGEST_LAG_SECONDS),
             troubles=[self._drawn() for _ in range(chance.randint(0, most))],
             lags=chance.random() < _LAGS,
+            steals=moment == COMMIT and chance.random() < _STEALS,
         )
         self._stories.append(story)
         own = chance.choice(_OWN) if moment != THEFT else None
@@ -170,6 +185,7 @@ class Meetings:
             *(f"{each.kind} x{each.requests or f'{each.seconds:.1f} s'}" for each in story.troubles),
         ]
         told += ["the replicas stand still"] if story.lags else []
+        told += ["a message is stolen"] if story.steals else []
         self._trace.note("story", about, f"after a {moment[5:]}: {', '.join(filter(None, told))}")
         if moment == PARKING and chance.random() < _STRUCK:
             self._later(who)

@@ -52,9 +52,10 @@ STRIKES = (
     "others",
     "discards",
     "operators",
+    "host",
 )
 """``floods``: many changes of one aggregate at once; ``others``: writers past the service; ``discards``: some of what
-the broker refuses is given up; ``operators``: two of them at once.
+the broker refuses is given up; ``operators``: two of them at once; ``host``: the Functions host relays.
 """
 
 KINDS = frozenset(
@@ -65,7 +66,7 @@ _NEEDS = {"bus.refuse_one": "meet.parking", "bus.stolen": "meet.theft"}
 """What a story begins with is there where the story is."""
 
 _LIKELIEST = {"slow": 0.03, "lag": 0.6, "silent": 0.004}
-_LIKELIEST_OF_BUS = {"outage": 0.006, "refuse_one": 0.12}
+_LIKELIEST_OF_BUS = {"outage": 0.006, "refuse_one": 0.12, "stolen": 0.1}
 _ANY = 0.02
 """The largest share of requests that meet a fault of the store; of the kinds above another one."""
 
@@ -142,6 +143,11 @@ class SimulationPlan:
     def operators(self) -> int:
         """How many are at work at once."""
         return 1 if self.faults.isdisjoint({"operators", PARKING}) else 2
+
+    @property
+    def hosts(self) -> int:
+        """In the place of how many relay workers the Functions host runs the relay's trigger."""
+        return self.chance("hosts").choice([1, 1, 2]) if "host" in self.faults else 0
 
     @property
     def partitions(self) -> int:

@@ -35,6 +35,9 @@ _DONE_ALL_THE_SAME = 0.5
 _NEAR_SECONDS = 5.0
 """So long a request is near another one that goes where it went."""
 
+_RESTS_SECONDS = 10.0
+"""So long afterwards none is: where one trouble brought the next for ever, nothing would ever get through."""
+
 _MOST = 0.6
 """Of the requests that are near: some of them have to get through."""
 
@@ -148,8 +151,11 @@ class SimulatedStore:
         return cast(aiohttp.ClientSession, StoreSession(self))
 
     def go_away(self, seconds: float) -> None:
-        """Nobody can connect for so long."""
-        self._away_until = max(self._away_until, self.loop.time() + seconds)
+        """Nobody can connect for so long, unless the store has just come back."""
+        now = self.loop.time()
+        if self._away_until and now < self._away_until + _RESTS_SECONDS:
+            return
+        self._away_until = now + seconds
         self._trace.note("store away", detail=f"for {seconds:.1f} s")
 
     def send(self, request: "SentRequest") -> "asyncio.Future[StoreResponse]":
@@ -215,12 +221,14 @@ class SimulatedStore:
         if now < until:
             return name
         total = sum(share for _, share in self._kinds)
-        near = min(self._faults.near, _MOST / total) if now < self._troubled.get(place, 0.0) else 1.0
+        ends = self._troubled.get(place, -_RESTS_SECONDS)
+        near = min(self._faults.near, _MOST / total) if now < ends else 1.0
         drawn = self._chance.random()
         for name, share in self._kinds:
             drawn -= share * max(near, 1.0)
             if drawn < 0:
-                self._troubled[place] = now + _NEAR_SECONDS
+                if now > ends + _RESTS_SECONDS:
+                    self._troubled[place] = now + _NEAR_SECONDS
                 if name in _SPELLS and "/colls/" in place and self._chance.random() < _LASTS:
                     self._spells[place] = (now + self._chance.uniform(0.0, _LONGEST_SPELL_SECONDS), name)
                 return name

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from cosmos_outbox.kernel import clock
 from cosmos_outbox.testing.judging.history import History
+from cosmos_outbox.testing.judging.past_the_api import REFUSED
 from cosmos_outbox.testing.judging.records import Poisoned
 from cosmos_outbox.testing.judging.violation import Violation
 from cosmos_outbox.testing.simulation import sdk_clock
@@ -15,6 +16,7 @@ from cosmos_outbox.testing.simulation.befalls import CALM as CALM_BUS
 from cosmos_outbox.testing.simulation.bus import Bus
 from cosmos_outbox.testing.simulation.bus_queue import Rules
 from cosmos_outbox.testing.simulation.deployment import Deployment, Size
+from cosmos_outbox.testing.simulation.host import import_host
 from cosmos_outbox.testing.simulation.last_look import LastLook, drain
 from cosmos_outbox.testing.simulation.log_lines import logged_to
 from cosmos_outbox.testing.simulation.loop import Loop, Stuck
@@ -45,6 +47,8 @@ _MENDED_SECONDS = 60.0
 """After so long a lost lease is there again."""
 _HURRY_SECONDS, _HURRY_IDLE_SECONDS = (0.1, 3.0), (0.1, 10.0)
 """Between two looks of the second operator, as long as there is something to be done, and else."""
+_STORMS_END = 0.7
+_STORM_SECONDS, _FAIR_SECONDS = (1.0, 15.0), (1.0, 20.0)
 _FLOOD_SECONDS = 10.0
 """A flood lasts so long, and the next begins after so long."""
 
@@ -70,7 +74,9 @@ def run(plan: SimulationPlan, of: Subject, world: "MakeWorld | None" = None) -> 
 
 def _run(plan: SimulationPlan, of: Subject, make: "MakeWorld") -> SimulatedRun:
     sdk_clock.install()
-    _import_all(of)
+    _import_all()
+    if plan.hosts:
+        import_host()
     loop = Loop(plan.chance("order") if plan.shuffled else None)
     trace, history = RunTrace(loop.time), History()
     chance = plan.chance("store")
@@ -143,11 +149,11 @@ class World:
         """Work, break, drain; what was wrong in the end."""
         clock.use(self.ground.sources(self.plan.chance("ids"), lambda: 0.0, "world"))
         self.loop.root_is_now()
-        store, bus, plan, deployment = self.ground.store, self.ground.bus, self.plan, self.deployment
+        store, plan, deployment = self.ground.store, self.plan, self.deployment
         await deployment.make_containers()
         store.saw = self._watcher.saw
         deployment.begin(self.size, desks=plan.operators)
-        store.faults, store.meets, bus.befalls = plan.store, self._meetings, plan.bus
+        store.meets, self.ground.bus.steals = self._meetings, self._meetings.steals
         clients = [self._client(n, self._etags) for n in range(self.size.clients)]
         work = [asyncio.create_task(self._act(each)) for each in clients]
         work += [asyncio.create_task(self._operate(desk)) for desk in deployment.desks]
@@ -157,9 +163,11 @@ class World:
             )
             for kind in sorted(plan.faults & self._strikes.kinds.keys())
         ]
+        weather = asyncio.create_task(self._change_weather())
         await asyncio.sleep(plan.seconds)
         self._stopping = True
-        await asyncio.wait(work)
+        weather.cancel()
+        await asyncio.wait([*work, weather])
         await self._meetings.end()
         self._calm_down()
         found = await self._drain()
@@ -182,7 +190,7 @@ class World:
             self._meetings.stolen(about)
         if what == "bus refuses" and about:
             refused = Poisoned(
-                at=self.loop.time(), document=f"refused:{detail}", partition=about, stored=None
+                at=self.loop.time(), document=f"{REFUSED}{detail}", partition=about, stored=None
             )
             self.history.add([refused])
             if self.plan.discards and self._chance.random() < _GIVEN_UP:
@@ -198,6 +206,17 @@ class World:
 
     def _over(self) -> bool:
         return self._stopping
+
+    async def _change_weather(self) -> None:
+        """Storms pass, in most runs: where it storms all the time little gets as far as to what it could break."""
+        store, bus, plan = self.ground.store, self.ground.bus, self.plan
+        chance = plan.chance("weather")
+        ends = chance.random() < _STORMS_END
+        while True:
+            store.faults, bus.befalls = plan.store, plan.bus
+            await asyncio.sleep(chance.uniform(*_STORM_SECONDS) if ends else plan.seconds)
+            store.faults, bus.befalls = CALM_STORE, plan.bus.in_fair_weather
+            await asyncio.sleep(chance.uniform(*_FAIR_SECONDS))
 
     async def _act(self, client: SimulatedClient) -> None:
         while not self._stopping:
@@ -255,7 +274,7 @@ def _wall(loop: Loop) -> Callable[[], datetime]:
     return lambda: EPOCH + timedelta(seconds=loop.time())
 
 
-def _import_all(of: Subject) -> None:
+def _import_all() -> None:
     """What is imported late in a process is imported before the run: it opens files, and takes time."""
     from cosmos_outbox.servicebus import dead_letters, sessions  # noqa: F401, PLC0415
     from cosmos_outbox.worker import relay, subscriber  # noqa: F401, PLC0415
