@@ -32,11 +32,13 @@ from cosmos_outbox.testing.deriving.found import (
 from cosmos_outbox.testing.deriving.rules import broken
 from cosmos_outbox.testing.judging.violation import Violation
 from cosmos_outbox.testing.simulation.bus_queue import Taken
+from cosmos_outbox.testing.simulation.deployment import Size
+from cosmos_outbox.testing.simulation.last_look import messages_wait
 from cosmos_outbox.testing.simulation.operator import PASSING, list_set_aside, reasons
 from cosmos_outbox.testing.simulation.store import SentRequest, StoreResponse
 from cosmos_outbox.testing.simulation.subject import SimulatedClient
 from cosmos_outbox.testing.simulation.watching import Watcher
-from cosmos_outbox.testing.simulation.world import Size, World
+from cosmos_outbox.testing.simulation.world import World
 from cosmos_outbox.wiring.reactions import ReactionOf
 from cosmos_outbox.wiring.service import EffectOf, ReadModelOf, Service
 
@@ -115,6 +117,7 @@ class ServiceWorld(World):
         assert isinstance(self.of, DerivedSubject), "made by subject()"
         self._of = self.of
         self.size = Size(
+            hosts=False,
             relays=1,
             subscribers=1 if self.of.service.subscribers else 0,
             clients=2,
@@ -127,24 +130,19 @@ class ServiceWorld(World):
     async def _look(self) -> list[Violation]:
         if failed := [*self._failed()]:
             return failed
-        if not await self._settle(self._desk):
+        if not await self._settle(self.desk):
             try:
-                aside = self.loop.begin(self._desk.instance, list_set_aside(self._desk.wired))
+                aside = self.loop.begin(self.desk.instance, list_set_aside(self.desk.wired))
                 waits = reasons(await aside).items()
             except PASSING as error:
                 waits = {"what is set aside": repr(error)}.items()
             told = "; ".join(f"{event}: {reason}" for event, reason in waits) or "something is parked"
             return [Violation("not settled", told, may_pass=True)]
         self._changes.received(self.ground.bus.taken)
-        if self.loop.time() - self._changes.newest <= self.quiet_seconds:
+        if not self._quiet():
             return [Violation("not quiet", "something was written just now", may_pass=True)]
-        waiting = [
-            Violation("messages wait", f"{len(queue)} in {name}", may_pass=True)
-            for name, queue in self.ground.bus.queues.items()
-            if len(queue)
-        ]
         ended = [Violation("process ended", f"{each.instance}: {each.why}") for each in self.history.ended]
-        return [*ended, *waiting, *broken(await self.found())]
+        return [*ended, *messages_wait(self.ground), *broken(await self.found())]
 
     def _failed(self) -> Iterator[Violation]:
         """A command or an effect that ends with an error that it does not declare."""
@@ -198,12 +196,8 @@ class ServiceWorld(World):
 
     async def documents(self, container: str) -> list[Document]:
         """All that a container holds."""
-        client = self._world_client()
-        proxy = client.get_database_client(self._settings.cosmos_database).get_container_client(container)
-        try:
+        async with self.deployment.container(container) as proxy:
             return [item async for item in proxy.read_all_items()]
-        finally:
-            await client.close()
 
 
 def sources(kind: SourceDocuments, stored: Sequence[Document]) -> dict[str, AggregateFound]:

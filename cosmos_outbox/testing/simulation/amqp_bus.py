@@ -4,7 +4,7 @@ What befalls it is drawn with the chances that the quick form has: what a send m
 lock meet in it, and what befalls the lines: cut, half open, slow.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from random import Random
@@ -61,6 +61,8 @@ class AmqpBus(Onlooker):
         """What the topic took, in its order; a duplicate is not among them."""
         self.queues = {name: _Left(self, f"{topic}/subscriptions/{name}") for name in subscriptions}
         """How many messages each subscription holds, its dead letters among them."""
+        self.steals: Callable[[str], bool] = lambda _aggregate: False
+        """Whether somebody else gets the message of this aggregate that is put into a subscription now."""
         self._loop, self._topic, self._random, self._epoch = loop, topic, random, epoch
         self._refused: dict[str, float] = {}
         """By message id, until when."""
@@ -136,7 +138,9 @@ class AmqpBus(Onlooker):
                 queue.path, message.id, "buried by somebody else"
             ):
                 continue
-            if self.befall(self.befalls.stolen) and "sequence" in message.properties:
+            if "sequence" in message.properties and (
+                self.befall(self.befalls.stolen) or self.steals(aggregate)
+            ):
                 self.broker.lose(queue.path, message.id)
                 self.note("stolen", aggregate, message.id)
 

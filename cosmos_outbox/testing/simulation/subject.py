@@ -174,6 +174,10 @@ class Others:
     """The container that the aggregates are in."""
 
 
+ActAsOthers = Callable[[Others, str], Awaitable[None]]
+"""Another version of the service changes the aggregate of this id, past the service. Raises nothing."""
+
+
 @dataclass(frozen=True)
 class SimulatedService:
     """A service under simulation."""
@@ -190,5 +194,4 @@ class SimulatedService:
     """The containers of its read models."""
     errors: Mapping[type[Exception], int] = field(default_factory=dict)
     """The status of each error of its own."""
-    others: Callable[[Others, str], Awaitable[None]] | None = None
-    """Another version of the service changes the aggregate of this id, past the service. Raises nothing."""
+    others: ActAsOthers | None = None

@@ -1,0 +1,80 @@
+"""What is wrong once nothing befalls a deployment any more: it is looked at again and again while it drains.
+
+A run ends as soon as nothing is missing and all is quiet. What is still missing when patience is used up is lost.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from cosmos_outbox.testing.judging.checker import check
+from cosmos_outbox.testing.judging.entries import at_rest
+from cosmos_outbox.testing.judging.history import History
+from cosmos_outbox.testing.judging.violation import Violation
+from cosmos_outbox.testing.simulation.operator import PASSING, list_set_aside, reasons
+from cosmos_outbox.testing.simulation.processes import Ground, SimulatedProcess
+from cosmos_outbox.testing.simulation.subject import SimulatedService
+from cosmos_outbox.testing.simulation.watching import Watcher
+
+_LOOK_SECONDS = 5.0
+
+Look = Callable[[], Awaitable[list[Violation]]]
+
+
+async def drain(
+    ground: Ground, look: Look, revive: Callable[[], None], quiet: Callable[[], bool], patience_seconds: float
+) -> list[Violation]:
+    """Look until nothing is wrong and all is quiet, or what is wrong cannot pass, or so long."""
+    until = ground.loop.time() + patience_seconds
+    while True:
+        await asyncio.sleep(_LOOK_SECONDS)
+        revive()
+        found = await look()
+        if any(not each.may_pass for each in found) or ground.loop.time() > until:
+            return found
+        if not found and quiet():
+            return []
+
+
+class LastLook:
+    """At a service that says what its events mean and what it shows."""
+
+    def __init__(self, ground: Ground, history: History, of: SimulatedService, watcher: Watcher) -> None:
+        self._ground, self._history, self._of, self._watcher = ground, history, of, watcher
+
+    async def __call__(
+        self, desk: SimulatedProcess, quiet: Callable[[], bool], *, settled: bool
+    ) -> list[Violation]:
+        """What is wrong now."""
+        self._watcher.received(self._ground.bus.taken)
+        if not settled:
+            waits = "something is parked, or set aside, or could not be read"
+            final = [each for each in self._judge() if not each.may_pass]
+            return [*final, Violation("not settled", waits, may_pass=True)]
+        loop = self._ground.loop
+        now = loop.time()
+        if not quiet():
+            return [Violation("not quiet", "something was written just now", may_pass=True)]
+        try:
+            self._history.found = [*await loop.begin(desk.instance, self._of.listed(desk.wired, now))]
+            shown = [*await loop.begin(desk.instance, self._of.shown(desk.wired, now))]
+            aside = await loop.begin(desk.instance, list_set_aside(desk.wired))
+        except PASSING as error:
+            return [Violation("not listed", repr(error), may_pass=True)]
+        except Exception as error:  # noqa: BLE001 - whatever a list answers with
+            return [Violation("unexpected answer", f"a list: {error!r}")]
+        found = [*self._judge(), *at_rest(self._history.found, shown, reasons(aside), self._of.language)]
+        return [*found, *messages_wait(self._ground)]
+
+    def _judge(self) -> list[Violation]:
+        window = self._ground.bus.rules.duplicate_window_seconds
+        found = check(self._history, self._of.language, duplicate_window=window)
+        return [*found, *self._watcher.passed_over]
+
+
+def messages_wait(ground: Ground) -> list[Violation]:
+    """What no subscriber has taken yet."""
+    return [
+        Violation("messages wait", f"{len(queue)} in {name}", may_pass=True)
+        for name, queue in ground.bus.queues.items()
+        if len(queue)
+    ]
