@@ -56,6 +56,11 @@ def warm() -> None:
     gc.freeze()
 
 
+def can_be_exchanged() -> bool:
+    """Whether this process has imported the world."""
+    return bool(_functions)
+
+
 def exchange(file: str, tree: ast.Module, line: int) -> bool:
     """Give the live functions of a file, around that line, their changed code. False: it does not fit them."""
     path = str(ROOT / file)
@@ -90,7 +95,7 @@ def before_import(file: str, code: CodeType) -> None:
 def install(mutant: Mutant) -> bool:
     source = (ROOT / mutant.file).read_text()
     tree = mutated(source, mutant.number)
-    if mutant.warm and _functions:
+    if mutant.warm and can_be_exchanged():
         return exchange(mutant.file, tree, mutant.line) or exchange(mutant.file, tree, mutant.statement)
     before_import(mutant.file, compile(tree, str(ROOT / mutant.file), "exec"))
     warm()

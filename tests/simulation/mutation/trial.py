@@ -3,11 +3,12 @@
 import os
 import re
 import signal
+import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-from tests.simulation.mutation.forks import Told, forked, install, run_seed
+from tests.simulation.mutation.forks import Told, can_be_exchanged, forked, install, run_seed
 from tests.simulation.mutation.mutants import Mutant
 from tests.simulation.mutation.reached import Reached
 from tests.support.paths import ROOT
@@ -119,26 +120,56 @@ def _best(file: str, found: Iterable[str]) -> list[str]:
     return [*sorted(unit, key=used, reverse=True), *others[:_OTHER_TESTS]]
 
 
+_imported: dict[str, bool] = {}
+"""Files of tests that this process has run with the code as it is: whether they pass. Forks find them imported."""
+
+
+def _worth_running(files: Sequence[str]) -> Iterator[str]:
+    for file in files:
+        if file not in _imported and file.startswith("tests/unit") and can_be_exchanged():
+            _imported[file] = _unchanged(file)
+        if _imported.get(file, True):
+            yield file
+
+
+def _unchanged(file: str) -> bool:
+    kept = os.dup(1), os.dup(2)
+    sys.stdout.flush()
+    _be_quiet()
+    try:
+        return _passes(file)
+    finally:
+        for number, descriptor in enumerate(kept, start=1):
+            os.dup2(descriptor, number)
+
+
+def _be_quiet() -> None:
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 1)
+    os.dup2(nothing, 2)
+
+
+def _passes(file: str) -> bool:
+    import pytest  # noqa: PLC0415 - slow to import
+
+    return pytest.main([*_PYTEST, file]) in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}
+
+
 def seen_by_tests(mutant: Mutant, files: Sequence[str]) -> str | None:
     """The first file of tests that fails with the mutant; None: none does."""
 
     def work(tell: Callable[[Told], None]) -> None:
-        import pytest  # noqa: PLC0415 - slow to import
-
-        quiet = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(quiet, 1)
-        os.dup2(quiet, 2)
+        _be_quiet()
         install(mutant)
-        for file in files:
+        for file in worth:
             tell({"began": file})
             signal.setitimer(signal.ITIMER_PROF, _TEST_SECONDS)
-            code = pytest.main([*_PYTEST, file])
-            if code not in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}:
+            if not _passes(file):
                 tell({"failed": file})
                 return
             tell({"passed": file})
 
-    if not files:
+    if not (worth := [*_worth_running(files)]):
         return None
     told, _ = forked(work)
     failed = next((each["failed"] for each in told if "failed" in each), None)
