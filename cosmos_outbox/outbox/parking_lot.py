@@ -106,7 +106,7 @@ class ParkingLot(Protocol):
         """
 
     async def recount(self, marker: Marker) -> Marker:
-        """Count anew what waits, for a marker of a version without counts. Raises PreconditionFailed."""
+        """Count anew what waits: somebody removed it by hand. Raises PreconditionFailed as :meth:`settle` does."""
 
     async def discard(self, marker: Marker, event: ParkedEvent, notice: Notice, reason: str) -> None:
         """Store the marker, and put the notice in the event's place. Raises PreconditionFailed.

@@ -48,7 +48,7 @@ class FakeParkingLot:
                 new.add(event.id)
                 self.parked[_parking_id(event)] = _Parked(event, place, _reason(event, marker))
         if new:
-            await self.store(replace(behind, waiting=(behind.waiting or 0) + len(new)))
+            await self.store(replace(behind, waiting=behind.waiting + len(new)))
         return new
 
     async def store(self, marker: Marker) -> Marker:
@@ -62,7 +62,7 @@ class FakeParkingLot:
             raise PreconditionFailed("another replay")
         gone = [self.parked.pop(event.id, None) for event in delivered]
         after = change(newest)
-        after = replace(after, waiting=(after.waiting or 0) - sum(one is not None for one in gone))
+        after = replace(after, waiting=after.waiting - sum(one is not None for one in gone))
         return await self.store(after if after.waiting else after.freed())
 
     async def recount(self, marker: Marker) -> Marker:

@@ -11,7 +11,7 @@ from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.exceptions import ServiceBusConnectionError, ServiceBusServerBusyError
 
-from cosmos_outbox.inbox.entry import Found
+from cosmos_outbox.inbox.entry import Entry, Found
 from cosmos_outbox.inbox.errors import EffectNotDone, StoreAway
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.receiver import Handle, Receiver
@@ -303,6 +303,20 @@ async def test_what_became_of_events_at_a_state_is_counted_and_their_age_measure
     assert recorded.points("outbox.inbox.gaps_healed") == [({}, 1)]
     assert recorded.points("outbox.commit_to_applied") == [({}, 3)], "1 and 2 and 6, but not the healed one"
     assert recorded.measured("outbox.commit_to_applied") == 6.0
+
+
+async def test_a_sweep_counts_what_was_missing_and_not_an_entry_that_only_has_another_form(
+    recorded: Recorded,
+) -> None:
+    source, entries = inbox.FakeSource[tuple[int, ...]](), inbox.FakeEntries[tuple[int, ...]]()
+    source.change(inbox.KEY, Found(1, (1,)))
+    entries.written[inbox.KEY] = [Entry(1, None, None, other_form=True)]
+    state = StateInbox(entries, source, inbox.project)
+    await state.heal(inbox.KEY)
+    assert recorded.points("outbox.inbox.gaps_healed") == []
+    source.change(inbox.KEY, Found(2, (1, 2)))
+    await state.heal(inbox.KEY)
+    assert recorded.points("outbox.inbox.gaps_healed") == [({}, 1)]
 
 
 async def test_what_is_set_aside_refused_or_waits_is_counted(recorded: Recorded) -> None:

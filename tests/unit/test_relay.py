@@ -1,6 +1,7 @@
 """Each contact's events are sent by sequence; a failure that may pass is raised, an unsendable event is parked."""
 
 import asyncio
+import json
 import random
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -358,6 +359,17 @@ async def test_an_event_over_the_publishers_limit_is_parked_without_being_offere
     result = await relay(publisher, lot).forward(events)
     assert (result.sent, result.parked) == (1, 2)
     assert sent_of(publisher, "a") == ids("a", 1)
+
+
+async def test_an_event_of_just_the_publishers_limit_is_sent_and_one_byte_more_is_parked() -> None:
+    words = event("a", 1)
+    size = len(json.dumps(dict(words.data), ensure_ascii=False, separators=(",", ":")).encode())
+    for limit, expected in ((size, (1, 0)), (size - 1, (0, 1))):
+        declared = Guarantees(
+            ordered=True, deduplicates=True, mixes_aggregates=True, largest_message_bytes=limit
+        )
+        result = await relay(BusPublisher(guarantees=declared)).forward([words])
+        assert (result.sent, result.parked) == expected
 
 
 async def test_waiting_events_are_logged_once_a_minute_and_at_once_after_a_success(

@@ -149,7 +149,7 @@ class CosmosParkingLot:
         raise _changed()
 
     async def recount(self, marker: Marker) -> Marker:
-        """Count anew what waits. Raises PreconditionFailed."""
+        """Count anew what waits, which somebody removed by hand. Raises PreconditionFailed."""
         for _ in range(_RACES):
             count = len([item async for item in self._of(marker.aggregate)])
             try:

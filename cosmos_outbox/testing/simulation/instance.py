@@ -25,6 +25,8 @@ class SimulatedInstance:
         self.held: list[asyncio.Handle] = []
         """What became ready while the instance was paused, in order."""
         self.tasks: WeakSet[asyncio.Task[Any]] = WeakSet()
+        self.begun: WeakSet[asyncio.Task[Any]] = WeakSet()
+        """Those that were begun from outside: its main work, and requests."""
         self.graveyard: list[object] = []
         """What must not be collected before the end: to collect a coroutine is to run its ``finally``."""
         self.context = context.copy()

@@ -93,7 +93,9 @@ class Loop(asyncio.BaseEventLoop):
 
     def begin(self, instance: SimulatedInstance, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Run the work as this instance's."""
-        return self.create_task(work, context=instance.context.copy())
+        task = self.create_task(work, context=instance.context.copy())
+        instance.begun.add(task)
+        return task
 
     def crash(self, instance: SimulatedInstance) -> None:
         """Nothing of the instance runs again."""

@@ -20,7 +20,7 @@ from cosmos_outbox.testing.simulation.amqp_bus import CONNECTION, AmqpBus
 from cosmos_outbox.testing.simulation.bus import Bus
 from cosmos_outbox.testing.simulation.bus_client import queues
 from cosmos_outbox.testing.simulation.bus_publisher import BusPublisher
-from cosmos_outbox.testing.simulation.instance import SimulatedInstance
+from cosmos_outbox.testing.simulation.instance import SimulatedInstance, current
 from cosmos_outbox.testing.simulation.loop import Loop
 from cosmos_outbox.testing.simulation.store import SimulatedStore
 from cosmos_outbox.testing.simulation.trace import RunTrace
@@ -160,9 +160,13 @@ class SimulatedProcess:
 
 
 async def serve_requests(wired: Wired, stop: asyncio.Event) -> None:
-    """As a process does that only answers: requests are begun in its instance from outside."""
+    """As a server does: requests are begun in its instance from outside. Told to stop, it first ends those in hand."""
     async with wired.resources:
         await stop.wait()
+        instance = current.get()
+        assert instance is not None, "a process is one"
+        if in_hand := set(instance.begun) - {asyncio.current_task()}:
+            await asyncio.wait(in_hand)
 
 
 async def relay(wired: Wired, stop: asyncio.Event) -> None:

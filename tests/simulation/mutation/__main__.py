@@ -1,0 +1,205 @@
+"""``python -m tests.simulation.mutation FILE ...``: changes one place, and asks the simulation whether a rule sees it.
+
+The world is imported once and each mutant is a fork of it. A function's code is exchanged in the fork; a change outside
+of functions is made before the fork imports the project. A map of which seed runs which line is made once: a mutant is
+run in the seeds that run its line, those first that run it most. What no rule sees is given to the module's own tests.
+What survives both is told, unless ``harmless.toml`` says why no rule and no test can see it. Exit code 1: something is.
+"""
+
+from cosmos_outbox.cli import installed
+
+if __name__ == "__main__":
+    installed.require("mutate")
+
+import argparse
+import gc
+import importlib
+import json
+import os
+import random
+import sys
+import tomllib
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tests.simulation.mutation.forks import Told, forked, warm
+from tests.simulation.mutation.mutants import Mutant, mutants
+from tests.simulation.mutation.reached import KEPT, Reached, files_in, hash_of, the_map
+from tests.simulation.mutation.trial import files_of_tests, seen_by_tests, simulated
+from tests.support.paths import ROOT
+
+HARMLESS = Path(__file__).with_name("harmless.toml")
+_IMPORTED_BEFORE = (
+    "azure.cosmos.aio", "azure.servicebus.aio", "azure.functions", "opentelemetry.sdk.trace",
+    "devstack.cosmos.in_memory", "pytest", "pytest_asyncio.plugin", "pytest_timeout", "devstack.testing.fixtures",
+)  # fmt: skip
+
+
+class Results:
+    """What is known of each mutant, kept between runs while its file stays the same."""
+
+    def __init__(self, again: bool) -> None:
+        KEPT.mkdir(exist_ok=True)
+        self._file = KEPT / "results.jsonl"
+        lines = self._file.read_text().splitlines() if self._file.exists() and not again else []
+        self._known = {each["key"]: each for each in map(json.loads, lines)}
+        if again:
+            self._file.unlink(missing_ok=True)
+
+    def of(self, mutant: Mutant) -> Told | None:
+        """None: it was never tried."""
+        return self._known.get(_key(mutant))
+
+    def add(self, mutant: Mutant, told: Told) -> None:
+        """Written at once: a run may be broken off."""
+        self._known[_key(mutant)] = told
+        with self._file.open("a") as out:
+            print(json.dumps({"key": _key(mutant), **told}), file=out)
+
+    def read(self) -> None:
+        """What a fork has added."""
+        self.__init__(again=False)  # type: ignore[misc]  # anew
+
+
+def _key(mutant: Mutant) -> str:
+    return f"{mutant.file} {hash_of(mutant.file)} {mutant.where}: {mutant.what}"
+
+
+def harmless() -> dict[tuple[str, str, str], str]:
+    """Why no rule and no test can see it, by file, function and change."""
+    entries = tomllib.loads(HARMLESS.read_text())
+    return {
+        (file, where, what): why
+        for file, of in entries.items()
+        for where, changes in of.items()
+        for what, why in changes.items()
+    }
+
+
+def judge(
+    todo: Sequence[Mutant], reach: Reached, results: Results, seconds: float, *, tests_first: bool
+) -> list[Mutant]:
+    """Try each. Returns those whose change does not fit a live function."""
+    tests = {file: files_of_tests(file) for file in {each.file for each in todo}}
+    misfits = []
+    drawn = random.Random(0).sample(todo, len(todo))  # one that is broken off has looked at a fair part
+    for at, mutant in enumerate(drawn, start=1):
+        told: Told = {"by": "tests"}
+        if tests_first:
+            told["tests"] = seen_by_tests(mutant, tests[mutant.file])
+        if not told.get("tests"):
+            told |= simulated(mutant, reach, seconds)
+        if told["by"] == "misfit":
+            misfits.append(mutant)
+            continue
+        if told["by"] != "simulation" and "tests" not in told:
+            told["tests"] = seen_by_tests(mutant, tests[mutant.file])
+        results.add(mutant, told)
+        why = told.get("why") or told.get("tests") or told.get("seeds")
+        print(f"{at}/{len(todo)} {_verdict(told)}: {mutant} ({why})", flush=True)
+    return misfits
+
+
+def _verdict(told: Told) -> str:
+    if told["by"] in {"simulation", "tests"}:
+        return str(told["by"])
+    reached = "not reached" if told["by"] == "not reached" else "survives"
+    return f"{reached}, tests" if told["tests"] else reached
+
+
+VERDICTS = (
+    "simulation",
+    "survives, tests",
+    "not reached, tests",
+    "tests",
+    "harmless",
+    "survives",
+    "not reached",
+)
+"""``tests``: they saw it, and the simulation was not asked."""
+
+
+def report(chosen: Sequence[Mutant], results: Results) -> list[Mutant]:
+    """Print the shares, and what survives."""
+    known, left = harmless(), []
+    counts: dict[str, Counter[str]] = {}
+    for mutant in chosen:
+        if (told := results.of(mutant)) is None:
+            continue
+        verdict = _verdict(told)
+        if verdict in {"survives", "not reached"}:
+            if (mutant.file, mutant.where, mutant.what) in known:
+                verdict = "harmless"
+            else:
+                left.append(mutant)
+        for name in (mutant.file, "all"):
+            counts.setdefault(name, Counter())[verdict] += 1
+    for mutant in left:
+        told = results.of(mutant) or {}
+        print(
+            f"LEFT {mutant} | {told.get('by') or 'ran'} {told.get('seeds', '')} differs in {told.get('differs', 0)}"
+        )
+    print("| file | mutants | " + " | ".join(VERDICTS) + " |", "| --- " * (len(VERDICTS) + 2) + "|", sep="\n")
+    for name, each in counts.items():
+        print(f"| {name} | {each.total()} | " + " | ".join(f"{each[verdict]}" for verdict in VERDICTS) + " |")
+    return left
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit code."""
+    parser = argparse.ArgumentParser("python -m tests.simulation.mutation", description=__doc__)
+    parser.add_argument("files", nargs="+", metavar="FILE", help="or a folder")
+    parser.add_argument(
+        "--sample", type=int, help="so many of each file, the same ones each time; default: all"
+    )
+    parser.add_argument("--seconds", type=float, default=10.0, help="of one core, for one that survives")
+    parser.add_argument("--again", action="store_true", help="forget what is known from before")
+    parser.add_argument("--survivors", action="store_true", help="try those that survived again")
+    parser.add_argument("--tests-first", action="store_true", help="simulate only what no test sees: quicker")
+    parser.add_argument("--report", action="store_true", help="try nothing: tell what is known")
+    given = parser.parse_args(arguments)
+    os.environ["PYTHONHASHSEED"] = "0"
+    files = [each for name in given.files for each in files_in(Path(name).resolve())]
+    chosen = [each for file in files for each in _chosen(file, given.sample)]
+    results = Results(given.again)
+    if not given.report:
+        todo = [each for each in chosen if _is_open(results.of(each), given.survivors)]
+        reach = the_map(files)
+        for name in _IMPORTED_BEFORE:
+            importlib.import_module(name)
+        gc.freeze()
+        cold = [each for each in todo if not each.warm]
+
+        def work(tell: Callable[[Told], None]) -> None:
+            warm()
+            for misfit in judge(
+                [each for each in todo if each.warm],
+                reach,
+                results,
+                given.seconds,
+                tests_first=given.tests_first,
+            ):
+                tell({"misfit": misfit.number, "file": misfit.file})
+
+        misfits = {(each["file"], each["misfit"]) for each in forked(work)[0]}
+        results.read()
+        cold += [each for each in todo if (each.file, each.number) in misfits]
+        judge(cold, reach, results, given.seconds, tests_first=given.tests_first)
+    return 1 if report(chosen, results) else 0
+
+
+def _is_open(told: Told | None, survivors: bool) -> bool:
+    return told is None or (survivors and told["by"] != "simulation" and not told["tests"])
+
+
+def _chosen(file: str, sample: int | None) -> list[Mutant]:
+    found = mutants(file, (ROOT / file).read_text())
+    if sample is None or sample >= len(found):
+        return found
+    drawn = random.Random(file).sample(found, sample)
+    return sorted(drawn, key=lambda each: each.number)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
