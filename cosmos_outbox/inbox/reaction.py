@@ -42,7 +42,6 @@ from cosmos_outbox.inbox.reaction_decision import (
     ToWrite,
     decide,
     discard,
-    fingerprint,
 )
 from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS
 from cosmos_outbox.kernel.clock import monotonic, utc_now
@@ -183,12 +182,11 @@ class ReactionInbox(Generic[T]):
     async def _once(
         self, place: TargetPlace, event: Event, until: float, *, asked: bool
     ) -> tuple[ReactionOutcome, str]:
-        fenced, refused = asked, None
+        fenced = asked
         for _ in range(ATTEMPTS):
-            if fenced and (record := await self.reactions.find(place)) is not None:
-                if not asked or record.outcome is not ReactionOutcome.REFUSED:
-                    return self._says(record, event)
-                refused = record
+            refused = await self.reactions.find(place) if fenced else None
+            if refused is not None and not (asked and refused.is_refusal_of(event)):
+                return self._says(refused, event)
             seen = await self.reactions.read(place)
             try:
                 decision = decide(seen, event, self.rules.react, self.rules.order, refused, fenced=fenced)
@@ -233,8 +231,8 @@ class ReactionInbox(Generic[T]):
         until = self.time() + LONGEST_CALL_SECONDS
         for _ in range(ATTEMPTS):
             record = await self.reactions.find(place)
-            if record is not None and record.outcome is not ReactionOutcome.REFUSED:
-                return record.outcome is ReactionOutcome.DISCARDED
+            if record is not None and not record.is_refusal_of(event):
+                return record.outcome is ReactionOutcome.DISCARDED or not record.is_of(event)
             seen = await self.reactions.read(place)
             write = discard(seen, event, reason, self.rules.order, record)
             try:
@@ -246,7 +244,7 @@ class ReactionInbox(Generic[T]):
 
     def _says(self, record: ReactionRecord, event: Event) -> tuple[ReactionOutcome, str]:
         """``record_says_which``"""
-        if record.fingerprint != fingerprint(event):
+        if not record.is_of(event):
             _log.error(
                 "event %s of %s is not applied: another event with this id was %s. Two publishers use one source, or "
                 "its store was restored",
@@ -256,7 +254,8 @@ class ReactionInbox(Generic[T]):
             )
             return ReactionOutcome.REFUSED, "another event with this id came before"
         _log.info("event %s of %s is recorded as %s", event.id, event.aggregate, record.outcome.value)
-        telemetry.decided(telemetry.Outcome.DUPLICATE)
+        if record.outcome is not ReactionOutcome.REFUSED:  # else its receiver counts it
+            telemetry.decided(telemetry.Outcome.DUPLICATE)
         return record.outcome, record.reason
 
     def _tell(self, place: TargetPlace, event: Event, record: ReactionRecord) -> None:

@@ -93,6 +93,14 @@ class ReactionRecord:
     version: str | None = None
     """None: not stored yet."""
 
+    def is_of(self, event: Event) -> bool:
+        """Whether it is of this message, and not of another one with its id."""
+        return self.fingerprint == fingerprint(event)
+
+    def is_refusal_of(self, event: Event) -> bool:
+        """Whether an operator can change it (``through_the_record``)."""
+        return self.outcome is ReactionOutcome.REFUSED and self.is_of(event)
+
 
 @dataclass(frozen=True)
 class Cursor:
