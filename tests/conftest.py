@@ -29,19 +29,25 @@ _LONG = (
     "tests/e2e/",
     "tests/commands/",
     "tests/changefeed/test_instances",
+    "tests/contract/test_effects",
     "tests/contract/test_export",
-    "tests/contract/test_own_container_relay",
+    "tests/contract/test_idle_costs",
+    "tests/contract/test_own_container",
+    "tests/contract/test_parking",
     "tests/contract/test_publisher",
     "tests/contract/test_receiving_sessions",
     "tests/contract/test_republish",
     "tests/contract/test_subscriber_service",
-    "tests/testing/test_local",
+    "tests/simulation/test_models",
+    "tests/simulation/test_planted",
+    "tests/simulation/test_seeds",
+    "tests/testing/test_",
     "tests/unit/test_fuzz",
-    "examples/fastapi/",
+    "examples/",
     "packages/devstack/tests/supervisor/",
     "packages/devstack/tests/functions/test_servicebus_trigger",
 )
-"""Files that take long and mostly wait: begun first, so that at the end no worker is left alone with one."""
+"""Files that take long: begun first, so that at the end no worker is left alone with one."""
 
 gc.disable()  # until all tests are collected: nothing of that is garbage
 

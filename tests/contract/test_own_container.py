@@ -34,11 +34,16 @@ from tests.support.losses import Failing, Fate, Loss, ProcessDied
 from tests.support.own import HIERARCHICAL, NESTED, NOWHERE, TENANT, World, world_in_memory, world_of
 
 KINDS = {"one path": TENANT, "hierarchical": HIERARCHICAL, "nested": NESTED}
-OF_A_STORE = pytest.mark.parametrize("world", [*KINDS], indirect=True)
+OVER_A_STORE = [
+    "hierarchical",
+    *(pytest.param(kind, marks=pytest.mark.long) for kind in ("one path", "nested")),
+]
+"""At every run each kind in memory, and one over a store."""
+OF_A_STORE = pytest.mark.parametrize("world", OVER_A_STORE, indirect=True)
 """What only a store can do, or lose."""
 
 
-@pytest.fixture(params=[*KINDS, *(f"{kind}, in memory" for kind in KINDS)])
+@pytest.fixture(params=[*OVER_A_STORE, *(f"{kind}, in memory" for kind in KINDS)])
 async def world(request: pytest.FixtureRequest, cosmos_server: Server) -> AsyncIterator[World]:
     kind, _, place = request.param.partition(", ")
     async with world_in_memory(KINDS[kind]) if place else world_of(KINDS[kind], cosmos_server) as world:
