@@ -238,6 +238,12 @@ async def test_a_memory_that_is_lost_at_any_time_costs_a_second_sending_and_noth
     assert [one.sequence for one, _ in await lot.waiting(contact_key("a"), 10)] == [2]
 
 
+def test_a_full_memory_of_accepted_events_forgets_the_oldest() -> None:
+    events, known = [event("a", sequence) for sequence in (1, 2, 3)], AcceptedEvents(most=2)
+    known.add(events)
+    assert known.without(events) == events[:1]
+
+
 class Offered(BusPublisher):
     """Notes whose events are offered."""
 
