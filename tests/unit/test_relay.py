@@ -244,6 +244,16 @@ def test_a_full_memory_of_accepted_events_forgets_the_oldest() -> None:
     assert known.without(events) == events[:1]
 
 
+def test_an_old_memory_is_forgotten_and_none_that_is_newer() -> None:
+    now, old, new, known = 0.0, event("a", 1), event("a", 2), AcceptedEvents()
+    with using(replace(SYSTEM, monotonic=lambda: now)):
+        known.add([old])
+        now = 599.0
+        known.add([new])
+        now = 600.0
+        assert known.without([old, new]) == [old]
+
+
 class Offered(BusPublisher):
     """Notes whose events are offered."""
 
