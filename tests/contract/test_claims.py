@@ -145,6 +145,22 @@ async def test_the_life_left_is_reckoned_by_the_services_clock(
     assert caught.value.retry_after_seconds == max(0, 599 - age) + 2
 
 
+@pytest.mark.parametrize(
+    ("age", "is_usable"), [(0.0, True), (69.0, True), (69.5, False), (100.0, False), (300.0, False)]
+)
+async def test_under_a_claim_that_outlives_a_lowered_setting_nothing_is_sent(
+    faulty: Faulty, age: float, is_usable: bool
+) -> None:
+    """The claim lives for 600 s, and what is made under it now for 100: it may be gone while the claim is there."""
+    made = await claim(faulty)
+    found = await faulty.read_with_age("key", "key")
+    assert found is not None
+    faulty.reads = [(found[0], age)]
+    again = await CosmosClaims(faulty, 100).claim("key", "f")
+    assert again.aggregate_id == made.aggregate_id
+    assert (again.usable_until > asyncio.get_running_loop().time()) is is_usable
+
+
 async def test_the_age_of_an_item_is_the_time_since_it_was_written(faulty: Faulty) -> None:
     await claim(faulty)
 

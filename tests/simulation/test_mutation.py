@@ -34,6 +34,7 @@ def _changes(source: str) -> list[str]:
         ("raise Wrong(f'{1 + 1}')", ["raise Wrong(f'{1 + 1}') removed"]),
         ("_log.warning('%d', 1 + 1)", []),
         ("telemetry.parked(0)", []),
+        ("if _log.isEnabledFor(10): tell(0)", []),
         ("assert a is not None", []),
         ("'words'", []),
     ],

@@ -238,6 +238,22 @@ async def test_a_memory_that_is_lost_at_any_time_costs_a_second_sending_and_noth
     assert [one.sequence for one, _ in await lot.waiting(contact_key("a"), 10)] == [2]
 
 
+def test_a_full_memory_of_accepted_events_forgets_the_oldest() -> None:
+    events, known = [event("a", sequence) for sequence in (1, 2, 3)], AcceptedEvents(most=2)
+    known.add(events)
+    assert known.without(events) == events[:1]
+
+
+def test_an_old_memory_is_forgotten_and_none_that_is_newer() -> None:
+    now, old, new, known = 0.0, event("a", 1), event("a", 2), AcceptedEvents()
+    with using(replace(SYSTEM, monotonic=lambda: now)):
+        known.add([old])
+        now = 599.0
+        known.add([new])
+        now = 600.0
+        assert known.without([old, new]) == [old]
+
+
 class Offered(BusPublisher):
     """Notes whose events are offered."""
 

@@ -124,6 +124,8 @@ class _Places:
                 for number, handler in enumerate(node.handlers):
                     caught = _text(handler.type) if handler.type else "all"
                     yield self._place(handler, f"except {caught} removed", _uncaught(body, at, node, number))  # type: ignore[arg-type]  # has a line
+            case ast.If(test=test) if _said(test):
+                return
             case ast.If(test=test) | ast.While(test=test):
                 yield from self._condition(node, "test", test)
             case _:
