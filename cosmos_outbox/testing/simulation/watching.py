@@ -123,6 +123,7 @@ def _handed_out(taken: Taken) -> HandedOut:
         lock="",
         message_id=message.id,
         aggregate=taken.sent.aggregate,
+        session=taken.sent.session,
         subject=str(body.get("action")),
         sequence=sequence if isinstance(sequence, int) else -1,
         unsequenced=not isinstance(sequence, int),
