@@ -21,8 +21,10 @@ class Entries(Protocol[S]):
     async def newest(self, key: AggregateKey) -> VersionedEntry[S] | None:
         """The entry, behind a fence."""
 
-    async def put(self, key: AggregateKey, entry: Entry[S], stamp: Stamp, *, over: str | None) -> None:
+    async def put(self, key: AggregateKey, entry: Entry[S], stamp: Stamp, *, over: str | None) -> str:
         """Write all of an entry at once, over the version that was read (None: only if there is no entry).
+
+        Returns the version that it has now.
 
         An earlier attempt whose answer was lost may have written the entry: that is EntryChanged as well.
 

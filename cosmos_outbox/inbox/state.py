@@ -30,10 +30,11 @@ from cosmos_outbox.inbox.decision import (
     make,
     mend,
 )
-from cosmos_outbox.inbox.entry import Entry, Stamp
+from cosmos_outbox.inbox.entry import Entry, Stamp, VersionedEntry
 from cosmos_outbox.inbox.errors import Contended, EntryChanged, SourceBehind
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.ports import Entries, Source
+from cosmos_outbox.inbox.remembered import Remembered
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import utc_now
 
@@ -63,6 +64,7 @@ class StateInbox(Generic[S]):
     """Makes an entry from an aggregate's first event; None: it is made from the source."""
     tombstones: timedelta | None = None
     """How long the source keeps what was deleted; None: there is no source to read."""
+    _remembered: Remembered[S] = field(default_factory=Remembered)
 
     async def handle(self, event: Event) -> Complete | Put[S]:
         """Apply an event, or find that it is applied. When this returns, the message is done.
@@ -91,10 +93,29 @@ class StateInbox(Generic[S]):
         if made is None:
             return None
         try:
-            await self.entries.put(event.aggregate, made.entry, Stamp(self.clock(), late), over=None)
+            await self._write(event.aggregate, made, late, None)
         except EntryChanged:
             return None
         return made
+
+    async def _write(
+        self, key: AggregateKey, put: Put[S], late: float | None, read: VersionedEntry[S] | None
+    ) -> None:
+        """Raises EntryChanged."""
+        stamp, over = Stamp(self.clock(), late), None if read is None else read.version
+        self._remembered.note(key, put.entry, await self.entries.put(key, put.entry, stamp, over=over))
+
+    async def _go_on(self, key: AggregateKey, decide_on: Decide[S], late: float | None) -> Put[S] | None:
+        """Rule ``remembered-for-a-write``. None: nothing is remembered, or it is not enough."""
+        known = self._remembered.take(key)
+        decision = None if known is None else decide_on(known.entry)
+        if not isinstance(decision, Put):
+            return None
+        try:
+            await self._write(key, decision, late, known)
+        except EntryChanged:
+            return None
+        return decision
 
     async def check(self) -> None:
         """Returns if store and source answer about an aggregate that nobody has. Raises StoreAway."""
@@ -117,6 +138,8 @@ class StateInbox(Generic[S]):
         return result
 
     async def _settle(self, key: AggregateKey, decide_on: Decide[S], late: float | None) -> Complete | Put[S]:
+        if (written := await self._go_on(key, decide_on, late)) is not None:
+            return written
         for attempt in range(ATTEMPTS):
             read = await (self.entries.newest(key) if attempt else self.entries.read(key))
             entry = None if read is None else read.entry
@@ -128,10 +151,7 @@ class StateInbox(Generic[S]):
                     continue  # no-entry-fenced
                 return decision
             try:
-                stamp = Stamp(self.clock(), late if decision.because is None else None)
-                await self.entries.put(
-                    key, decision.entry, stamp, over=None if read is None else read.version
-                )
+                await self._write(key, decision, late if decision.because is None else None, read)
             except EntryChanged:
                 continue
             return decision

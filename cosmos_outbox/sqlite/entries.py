@@ -46,8 +46,8 @@ class SqliteEntries(Generic[S]):
         """The same. Raises StoreAway."""
         return await self.read(key)
 
-    async def put(self, key: AggregateKey, entry: Entry[S], stamp: Stamp, *, over: str | None) -> None:
-        """Write an entry. Raises EntryChanged, StoreAway."""
+    async def put(self, key: AggregateKey, entry: Entry[S], stamp: Stamp, *, over: str | None) -> str:
+        """Write an entry, and return its version. Raises EntryChanged, StoreAway."""
         row = self._values(key, entry, stamp)
         names, places = ", ".join(row), ", ".join(f":{name}" for name in row)
 
@@ -58,6 +58,7 @@ class SqliteEntries(Generic[S]):
             connection.execute(f"INSERT OR REPLACE INTO entries ({names}) VALUES ({places})", row)  # noqa: S608
 
         await self.database.run(write)
+        return str(row["version"])
 
     async def remove(self, key: AggregateKey, *, over: str) -> None:
         """Remove an entry. Raises EntryChanged, StoreAway."""

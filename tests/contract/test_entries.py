@@ -103,10 +103,10 @@ async def test_of_many_writers_one_wins(entries: Entries[Thing]) -> None:
     writes = [entries.put(KEY, Entry(n, None, Thing(name=str(n))), STAMP, over=None) for n in range(1, 9)]
     outcomes = await asyncio.gather(*writes, return_exceptions=True)
     assert [type(each) for each in outcomes].count(EntryChanged) == 7
-    won = outcomes.index(None) + 1
+    [(won, version)] = [(n, each) for n, each in enumerate(outcomes, start=1) if isinstance(each, str)]
     read = await entries.newest(KEY)
     assert read is not None
-    assert read.entry.last_sequence == won
+    assert (read.entry.last_sequence, read.version) == (won, version)
 
 
 async def test_a_removed_entry_is_gone_and_may_be_made_again(entries: Entries[Thing]) -> None:

@@ -20,9 +20,11 @@ from azure.cosmos.aio import ContainerProxy
 
 from cosmos_changefeed import ChangeFeedProcessor, ProcessorOptions, StartFrom, estimate_lag
 from cosmos_outbox.cosmos.store.transport import NotingTransport
+from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.progress import Counts
 from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.inbox.sweep import ROUND_EVERY
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.servicebus.dead_letters import SILENCE_SECONDS, Collected, DeadLetters
 from devstack import provision
 from devstack.cosmos import server
@@ -31,6 +33,7 @@ from devstack.cosmos.resources.service import Service as Cosmos
 from devstack.cosmos.wire.auth import EMULATOR_KEY, Authorizer
 from devstack.settings import read_settings
 from devstack.testing import Service, eventually
+from domain.values import ContactDetails
 from infra.bootstrap import Application, service, wire
 from tests.support.azure import Topic
 from tests.support.contacts import DETAILS, ORIGIN
@@ -79,6 +82,7 @@ class Simulation:
 
     now: datetime = BEGIN
     operations: Operations = field(default_factory=Counter)
+    environment: dict[str, str] = field(default_factory=dict)
 
     def clock(self) -> float:
         return self.now.timestamp()
@@ -129,12 +133,22 @@ async def application(
             "SERVICEBUS_TOPIC": topic.name,
             "SERVICEBUS_SUBSCRIPTION": topic.subscription,
         }
+        simulation.environment = environment
         await provision.cosmos(environment["COSMOS"], read_settings(environment, ROOT).app.cosmos)
         made = wire(environment)
         async with made.outbox.resources:
             with service.taken_from(made.wired):
                 yield made
     await topic.delete()
+
+
+@pytest.fixture
+async def another(application: Application, simulation: Simulation) -> AsyncIterator[Application]:
+    """Another process of the same deployment."""
+    made = wire(simulation.environment)
+    async with made.outbox.resources:
+        await made.check()
+        yield made
 
 
 async def filled(application: Application, simulation: Simulation, contacts: int) -> None:
@@ -257,6 +271,39 @@ async def of_one_contact(application: Application, simulation: Simulation) -> Op
     return Counter(
         {kind: round(count / 2 / LISTED, 3) for kind, count in (simulation.taken() - once).items()}
     )
+
+
+async def test_what_an_applied_event_costs_is_told(
+    application: Application, another: Application, simulation: Simulation
+) -> None:
+    """In one process and in another, whose clients share nothing."""
+    await filled(application, simulation, 1)
+    contact_id = (await application.contacts.create(DETAILS, ORIGIN)).aggregate.id
+
+    def described(before: ContactDetails) -> ContactDetails:
+        return before.model_copy(update={"description": f"{before.description}!"})
+
+    for _ in range(4):
+        await application.contacts.revise(contact_id, described, ORIGIN)
+    first = Event(
+        "1", AggregateKey("contact", str(contact_id)), "ContactCreatedEvent", 1, simulation.now,
+        {"contact": DETAILS.model_dump(mode="json", by_alias=True)},
+    )  # fmt: skip
+    second, third, fifth = (
+        replace(first, id=str(n), sequence=n, action="ContactDescriptionUpdatedEvent", data={})
+        for n in (2, 3, 5)
+    )
+    simulation.taken()
+    for inbox, event, what in [
+        (application.read_model.inbox, first, "the first of a contact"),
+        (application.read_model.inbox, second, "the next, in a process that applied the one before"),
+        (another.read_model.inbox, third, "the next, in another process"),
+        (another.read_model.inbox, third, "the same once more"),
+        (another.read_model.inbox, fifth, "after a gap"),
+    ]:
+        await inbox.handle(event)
+        asked = simulation.taken()
+        told(f"| {what} | {shown(asked)} | {charge(asked):.2f} |")
 
 
 async def test_what_the_workers_do_beside_is_told(

@@ -55,6 +55,19 @@ MEETING: tuple[Planted, ...] = (
         ("doubled aggregate", "done twice", "acknowledged twice"),
     ),
     Planted(
+        "bucket-is-another-in-each-process",  # as by Python's own hash; a lease that moves, or a replay
+        "cosmos_outbox/servicebus/buckets.py",
+        "import hashlib\nimport json\n\nfrom cosmos_outbox.kernel.aggregate_key import AggregateKey\n",
+        "import hashlib\n\nfrom cosmos_outbox.kernel import clock\n"
+        "from cosmos_outbox.kernel.aggregate_key import AggregateKey\n\n\n"
+        "class json:\n"
+        "    @staticmethod\n"
+        "    def dumps(key: AggregateKey) -> str:\n"
+        "        return f'{key}{clock.machine()}'\n",
+        _NO_PROFILE,
+        ("several sessions",),
+    ),
+    Planted(
         "own-commit-is-taken-for-anothers",  # an answer lost, then a refusal of the repetition
         "cosmos_outbox/cosmos/aggregates/unit_of_work.py",
         '            if stored is None or stored.get("data") != event["data"]:\n',
@@ -190,7 +203,7 @@ MEETING: tuple[Planted, ...] = (
         "                newest = await self.entries.newest(key)\n"
         "                if newest is None:\n"
         "                    continue\n"
-        "                await self.entries.put(key, decision.entry, stamp, over=newest.version)\n",
+        "                await self._write(key, decision, None, newest)\n",
         _NO_PROFILE,
         _ENTRY,
     ),

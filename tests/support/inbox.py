@@ -60,15 +60,17 @@ class FakeEntries(Generic[S]):
         found: VersionedEntry[S] | None = self.faults.run(lambda: self._at(key, 0))
         return found
 
-    async def put(self, key: AggregateKey, entry: Entry[S], stamp: Stamp, *, over: str | None) -> None:
-        def write() -> None:
+    async def put(self, key: AggregateKey, entry: Entry[S], stamp: Stamp, *, over: str | None) -> str:
+        def write() -> str:
             versions = self.written.get(key, [])
             if (str(len(versions)) if versions else None) != over:
                 raise EntryChanged("another version")
             self.written[key] = [*versions, entry]
             self.stamps[key] = stamp
+            return str(len(self.written[key]))
 
-        self.faults.run(write)
+        version: str = self.faults.run(write)
+        return version
 
     async def remove(self, key: AggregateKey, *, over: str) -> None:
         def delete() -> None:

@@ -115,6 +115,7 @@ def _delivered(message: ServiceBusReceivedMessage) -> HandedOut:
         lock=str(message.lock_token),
         message_id=str(message.message_id),
         aggregate=aggregate_of(message),
+        session=message.session_id,
         subject=str(message.subject),
         sequence=sequence if isinstance(sequence, int) else -1,
         unsequenced=properties.get(b"unsequenced") is True,

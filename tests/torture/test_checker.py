@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cosmos_outbox.testing.judging.checker import check
-from cosmos_outbox.testing.judging.records import Outcome
+from cosmos_outbox.testing.judging.records import HandedOut, Outcome
 from tests.support.paths import ROOT
 from tests.torture.contacts import Contacts
 from tests.torture.story import ALL, CONTACT, OTHER, Story, details, final, good
@@ -89,6 +89,15 @@ def test_changes_at_the_same_time_come_in_any_order() -> None:
 def test_a_duplicate_is_seen() -> None:
     story = good().delivered("b", "EmailUpdated", 3, event="event-3", broker_number=99)
     assert story.found(**final()).rules() == {"duplicate"}
+
+
+def test_an_aggregate_in_two_sessions_is_seen() -> None:
+    story = good()
+    story.records[:] = [
+        each.model_copy(update={"session": f"32-0{number % 2}"}) if isinstance(each, HandedOut) else each
+        for number, each in enumerate(story.records)
+    ]
+    assert story.found(**final()).rules() == {"several sessions"}
 
 
 def test_a_delivery_after_completion_is_seen() -> None:

@@ -11,6 +11,7 @@ from cosmos_outbox.inbox.decision import Because, Complete, Done, Put
 from cosmos_outbox.inbox.entry import Entry, Found
 from cosmos_outbox.inbox.errors import Contended, EntryChanged, SourceBehind, StoreAway
 from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.inbox.remembered import MOST
 from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from tests.support.inbox import KEY, NOON, FakeEntries, FakeSource, Faults, event, notice, project
@@ -39,7 +40,7 @@ async def test_events_in_order_are_applied_and_the_source_is_read_for_the_first_
     assert entries.of(KEY) == Entry(3, "7/3/Changed", (1, 2, 3))
     assert (source.reads, source.fences) == (0, 1)
     assert entries.stamps[KEY].late_seconds == 0
-    assert (entries.reads, entries.fences) == (3, 0), "a fence is a write: an event that is applied pays none"
+    assert (entries.reads, entries.fences) == (1, 0), "what the process itself wrote it need not read"
 
 
 TOMBSTONES = timedelta(days=10)
@@ -71,7 +72,7 @@ async def test_a_first_event_that_tells_all_makes_its_entry_in_one_write_and_eac
         Entry(2, "7/2/Changed", (1, 2)),
         Entry(3, "7/3/Changed", (1, 2, 3)),
     ]
-    assert (entries.reads, entries.fences, source.reads, source.fences) == (2, 0, 0, 0)
+    assert (entries.reads, entries.fences, source.reads, source.fences) == (0, 0, 0, 0)
     assert entries.stamps[KEY].late_seconds == 0
 
 
@@ -135,7 +136,36 @@ async def test_an_event_that_comes_again_is_not_applied_again() -> None:
         await inbox.handle(event(sequence))
     assert entries.of(KEY) == Entry(2, "7/2/Changed", (1, 2))
     assert inbox.counts[Done.APPLIED_BEFORE] == 2
-    assert (entries.reads, entries.fences) == (4, 0), "and is not looked up a second time"
+    assert (entries.reads, entries.fences) == (3, 0), "and is not looked up a second time"
+
+
+async def test_what_a_process_remembers_leads_to_a_write_at_its_version_and_to_nothing_else() -> None:
+    """Another process has gone on meanwhile."""
+    entries, source = FakeEntries[State](), source_at(1)
+    ours, others = making(entries, source), making(entries, source)
+    await ours.handle(event(1))
+    for sequence in (2, 3):
+        await others.handle(event(sequence))
+    assert await ours.handle(event(2)) == Complete(Done.APPLIED_BEFORE)
+    assert entries.of(KEY) == Entry(3, "7/3/Changed", (1, 2, 3))
+    await ours.handle(event(4))
+    await others.handle(event(5))
+    await ours.handle(event(6))
+    assert entries.of(KEY) == Entry(6, "7/6/Changed", (1, 2, 3, 4, 5, 6)), (
+        "no gap is seen where there is none"
+    )
+    assert source.fences == 0
+
+
+async def test_the_entries_that_were_written_last_are_remembered() -> None:
+    entries = FakeEntries[State]()
+    inbox, keys = making(entries, FakeSource()), [AggregateKey("thing", str(n)) for n in range(MOST + 1)]
+    for sequence in (1, 2):
+        for key in keys:
+            await inbox.handle(event(sequence, key=key))
+    assert entries.reads == len(keys), "each was forgotten just before it was asked for"
+    await inbox.handle(event(3, key=keys[-1]))
+    assert entries.reads == len(keys)
 
 
 @pytest.mark.parametrize("received", [event(4), notice(2), event(2, action="Renamed")])

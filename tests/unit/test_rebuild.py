@@ -109,11 +109,11 @@ async def test_an_entry_that_the_subscriber_changes_meanwhile_is_written_anew_at
     world.entries.written[key] = [Entry(3, None, (1, 3))]
     put = world.entries.put
 
-    async def overtaken(*given: Any, **named: Any) -> None:
+    async def overtaken(*given: Any, **named: Any) -> str:
         world.entries.put = put  # type: ignore[method-assign]  # once
         world.source.change(key, Found(4, (1, 2, 3, 4)))
         await world.inbox.handle(event(4, key=key))
-        await put(*given, **named)
+        return await put(*given, **named)
 
     world.entries.put = overtaken  # type: ignore[method-assign]
     counts = await rebuilt(world)

@@ -18,7 +18,17 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from devstack.testing import Stack
-from tools.benchmarks import creating, in_process, latency, reading, relaying, report, starting
+from tools.benchmarks import (
+    arriving,
+    creating,
+    in_process,
+    latency,
+    reading,
+    relaying,
+    report,
+    starting,
+    subscribing,
+)
 from tools.benchmarks.bed import Bed
 from tools.benchmarks.measured import Part
 from tools.benchmarks.relaying import NewBed, Say
@@ -27,6 +37,8 @@ PARTS: dict[str, Callable[[NewBed, Say], Awaitable[Part]]] = {
     "throughput": relaying.throughput,
     "far": relaying.far_away,
     "page": relaying.one_page,
+    "subscribe": subscribing.rates,
+    "arrive": arriving.latencies,
     "create": creating.creations,
     "start": starting.starts,
     "latency": latency.latencies,

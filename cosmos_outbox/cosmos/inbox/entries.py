@@ -48,18 +48,19 @@ class CosmosEntries(Generic[S]):
         item = await newest_item(self.container, key)
         return None if item is None else self._entry(item)
 
-    async def put(self, key: AggregateKey, entry: Entry[S], stamp: Stamp, *, over: str | None) -> None:
-        """Write an entry. Raises EntryChanged, Unstorable, StoreAway."""
+    async def put(self, key: AggregateKey, entry: Entry[S], stamp: Stamp, *, over: str | None) -> str:
+        """Write an entry, and return its version. Raises EntryChanged, Unstorable, StoreAway."""
         item = self._item(key, entry, stamp)
         write = Write.create(item) if over is None else Write.replace(item, over)
         try:
             with writing("entry"):
-                await self.container.execute(key.id, [write])
+                [version] = await self.container.execute(key.id, [write])
         except StoreFailed as error:
             kind = error.failure.kind
             if kind in (Kind.CONFLICT, Kind.STALE) or (kind is Kind.MISSING and over is not None):
                 raise EntryChanged(f"another writer changed the entry of {key}: read it again") from error
             raise failed(key, error.failure) from error
+        return version
 
     async def remove(self, key: AggregateKey, *, over: str) -> None:
         """Remove an entry. Raises EntryChanged, StoreAway."""

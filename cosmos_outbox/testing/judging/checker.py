@@ -42,6 +42,7 @@ def check(history: History, language: Language, *, duplicate_window: float = flo
         *_each_event(events, operations, language),
         *committed(history, events, operations),
         *_deliveries(delivered, history.completed, duplicate_window),
+        *_sessions(delivered),
         *(found for each in operations.values() for found in _effects(each, happened[each.name], history)),
         *(
             found
@@ -133,6 +134,15 @@ def _deliveries(
         for delivery in event.deliveries:
             if delivery.at > completed.get(delivery.broker_number, delivery.at):
                 yield Violation("delivered after completion", str(event))
+
+
+def _sessions(events: Iterable[SeenEvent]) -> Iterator[Violation]:
+    used: defaultdict[str, set[str]] = defaultdict(set)
+    for event in events:
+        used[event.aggregate] |= {each.session for each in event.deliveries if each.session is not None}
+    for aggregate, sessions in used.items():
+        if len(sessions) > 1:
+            yield Violation("several sessions", f"{aggregate}: {', '.join(sorted(sessions))}")
 
 
 def _happened(history: History, events: Iterable[SeenEvent]) -> defaultdict[str, Counter[str]]:

@@ -87,6 +87,8 @@ class HandedOut(Noted):
     lock: str
     message_id: str
     aggregate: str
+    session: str | None = None
+    """None: it is not told."""
     subject: str
     sequence: int
     unsequenced: bool = False

@@ -15,6 +15,7 @@ SENTENCES: Mapping[str, str] = {
     "wrong aggregate": "A change is made to the aggregate that it was asked for.",
     "refused, and done": "A refusal says that nothing was changed, and that is so.",
     "order": "Subscribers get the events of an aggregate as 1, 2, 3 ..., each in its place.",
+    "several sessions": "All messages of an aggregate are in one session: between two there is no order.",
     "order in time": "What was answered before something else was asked has the smaller sequence.",
     "duplicate": "Within its window the topic takes each event once.",
     "delivered after completion": "A message that is done with does not come again.",

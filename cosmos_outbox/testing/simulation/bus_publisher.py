@@ -90,6 +90,8 @@ class BusPublisher:
     """How many buckets of aggregates there are; None: each aggregate has a session of its own."""
     until: float = 0.0
     """As the last call had it."""
+    _found: dict[AggregateKey, str] = field(default_factory=dict)
+    """The sessions, found in this process: the broker carries out what is on its way in a context of its own."""
 
     @property
     def sent(self) -> list[tuple[str, str]]:
@@ -108,6 +110,7 @@ class BusPublisher:
     async def publish(self, page: Sequence[AggregateEvents], until: float) -> Sequence[Outcome]:
         """Send each aggregate's events in order."""
         self.until = until
+        self._found.update((each.aggregate, session_of(each.aggregate, self.sessions)) for each in page)
         going = _Page(page, [None] * len(page), [0] * len(page))
         if monotonic() > until:
             going.away = LATE
@@ -127,9 +130,12 @@ class BusPublisher:
             message = message_of(event, self.source)
             if len(message.body) > self.limit:
                 return Refused(number, TOO_LARGE, shown_by_event=True)
-            session = session_of(group.aggregate, self.sessions)
+            session = self._session_of(group.aggregate)
             self.bus.accept([Sent(message, group.aggregate.id, session, event.correlation_id)])
         return Accepted()
+
+    def _session_of(self, aggregate: AggregateKey) -> str:
+        return self._found.get(aggregate) or session_of(aggregate, self.sessions)
 
     def _batches(self, page: Sequence[AggregateEvents]) -> Sequence[Sequence[_Part]]:
         """All at once, or as chance has it; an aggregate may be cut in two, of which the second comes later."""

@@ -124,6 +124,7 @@ def _handed_out(taken: Taken) -> HandedOut:
         lock="",
         message_id=message.id,
         aggregate=taken.sent.aggregate,
+        session=taken.sent.session,
         subject=str(body.get("action")) if subject is None else subject,
         sequence=sequence if isinstance(sequence, int) else -1,
         unsequenced=unsequenced,

@@ -1,0 +1,220 @@
+"""How fast waiting events are applied: the subscriber worker, the function on devstack's host, and a bare consumer.
+
+Both keep the contact directory. What is compared is a consumer without sessions that stores a document for each message
+and completes it: it keeps no order, and sees no gap.
+"""
+
+import asyncio
+import statistics
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from uuid import uuid4
+
+from azure.cosmos import PartitionKey
+from azure.cosmos.aio import CosmosClient
+from azure.servicebus.aio import ServiceBusClient
+
+from cosmos_outbox.cosmos.store.transport import NotingTransport
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.kernel.clock import utc_now
+from cosmos_outbox.outbox.feed import OutboxEvent
+from cosmos_outbox.servicebus.message import CloudEvents, message_from_event
+from cosmos_outbox.worker import subscriber
+from devstack.administration import administration_client
+from devstack.local_settings import read_values, sample_file
+from devstack.testing import Process, Service
+from infra.bootstrap import wire
+from tools.benchmarks.bed import ROOT, Bed
+from tools.benchmarks.measured import Part, Row
+from tools.benchmarks.relaying import NewBed, Say
+
+BACKLOGS = {1: 1_200, 10: 300}
+"""Contacts, by the events of each."""
+WANTED_OF_HOST = {1: 150.0, 10: 400.0}
+REPEATS = 3
+BARE = "bare"
+"""The subscription of the bare consumer: without sessions."""
+_LOOK_SECONDS = 0.05
+_PATIENCE_SECONDS = 240.0
+CONTACT = {"name": {"firstName": "Jane", "lastName": "Doe"}, "email": "jane@contoso.com", "description": ""}
+
+
+async def rates(new_bed: NewBed, say: Say) -> Part:
+    """Of both, over the number of events of a contact; the median of three runs."""
+    rows = []
+    for each, contacts in BACKLOGS.items():
+        found = []
+        for number in range(REPEATS):
+            say(f"subscriber: {contacts} contacts with {each} event(s), run {number + 1} of {REPEATS}")
+            found.append(await _run(new_bed, contacts, each))
+        mine, host, bare = (statistics.median(column) for column in zip(*found, strict=True))
+        ratio = statistics.median(ours / theirs for ours, _, theirs in found)
+        name = f"{contacts} contacts with {each} event{'s' if each > 1 else ''}"
+        rows += [
+            Row(
+                f"subscriber worker, {name}",
+                f"{mine:.0f}/s",
+                f"{bare:.0f}/s: bare SDK, no sessions",
+                ratio,
+                0.5,
+            ),
+            Row(
+                f"subscriber function on devstack, {name}",
+                f"{host:.0f}/s",
+                "",
+                host,
+                WANTED_OF_HOST[each],
+                "/s",
+            ),
+        ]
+        say("subscriber: requests for an applied event")
+        asked = await _requests(new_bed(), contacts // 10, each)
+        rows.append(Row(f"Cosmos DB requests an event, {name}", f"{asked:.2f}", "", asked, 2.1, at_most=True))
+    return Part(rows, [])
+
+
+async def _run(new_bed: NewBed, contacts: int, each: int) -> tuple[float, float, float]:
+    """Events a second: of the worker, of the function, of the bare consumer."""
+    found = []
+    for work in (worker, _host, _bare):
+        bed = new_bed()
+        await deploy(bed)
+        await _fill(bed, contacts, each)
+        with work(bed):
+            found.append(await _drained(bed, BARE if work is _bare else bed.topic.subscription))
+        if work is not _bare:
+            await _all_applied(bed, contacts, each)
+    ours, host, bare = found
+    return ours, host, bare
+
+
+async def deploy(bed: Bed) -> None:
+    """What the contact service and the bare consumer need."""
+    await bed.deploy()
+    async with CosmosClient.from_connection_string(bed.cosmos.connection_string) as client:
+        database = client.get_database_client(bed.database)
+        for name in ("directory", "set-aside", "claims"):
+            await database.create_container(name, PartitionKey("/partitionKey"), default_ttl=-1)
+    async with administration_client(bed.servicebus.admin_connection_string) as admin:
+        await admin.create_subscription(bed.topic.name, BARE)
+
+
+async def _fill(bed: Bed, contacts: int, each: int) -> None:
+    """The events of contacts that are changed in turn, as the relay sends them."""
+    ids = [str(uuid4()) for _ in range(contacts)]
+    events = [_event(contact, sequence) for sequence in range(1, each + 1) for contact in ids]
+    send = partial(message_from_event, service=CloudEvents("/contacts"), partitioned=False)
+    async with (
+        ServiceBusClient.from_connection_string(bed.servicebus.connection_string) as client,
+        client.get_topic_sender(bed.topic.name) as sender,
+    ):
+        for start in range(0, len(events), 100):
+            await sender.send_messages([send(event) for event in events[start : start + 100]])
+
+
+def _event(contact: str, sequence: int) -> OutboxEvent:
+    action = "ContactCreatedEvent" if sequence == 1 else "ContactNameUpdatedEvent"
+    now, event_id = utc_now(), str(uuid4())
+    told = (
+        {"contact": CONTACT} if sequence == 1 else {"name": {"firstName": f"J{sequence}", "lastName": "Doe"}}
+    )
+    head = {"id": event_id, "contactId": contact, "action": action, "sequence": sequence}
+    data = {**head, "createdAt": now.isoformat(), **told}
+    return OutboxEvent(event_id, AggregateKey("contact", contact), action, sequence, now, data=data)
+
+
+async def _drained(bed: Bed, subscription: str) -> float:
+    """Messages a second, from when the first have gone until none is left."""
+    counts: list[tuple[float, int]] = []
+    until = time.perf_counter() + _PATIENCE_SECONDS
+    async with administration_client(bed.servicebus.admin_connection_string) as admin:
+        while not counts or counts[-1][1]:
+            assert time.perf_counter() < until, f"{counts[-1:]} are left in {subscription}"
+            told = await admin.get_subscription_runtime_properties(bed.topic.name, subscription)
+            left = told.active_message_count or 0
+            if not counts or left != counts[-1][1]:
+                counts.append((time.perf_counter(), left))
+            await asyncio.sleep(_LOOK_SECONDS)
+    (began, most), (ended, none) = counts[1], counts[-1]
+    return (most - none) / (ended - began)
+
+
+async def _all_applied(bed: Bed, contacts: int, each: int) -> None:
+    """Each entry was made by its contact's events alone, to the last one."""
+    query = (
+        "SELECT VALUE COUNT(1) FROM c WHERE c.type = 'entry' AND c.lastSequence = @each AND c.healed = 0 "
+        "AND c.lastEventId != null"
+    )
+    async with CosmosClient.from_connection_string(bed.cosmos.connection_string) as client:
+        entries = client.get_database_client(bed.database).get_container_client("directory")
+        parameters = [{"name": "@each", "value": each}]
+        [applied] = [int(str(count)) async for count in entries.query_items(query, parameters=parameters)]
+    assert applied == contacts, f"{applied} of {contacts} entries were made by their events"
+
+
+@contextmanager
+def _process(bed: Bed, *arguments: str) -> Iterator[None]:
+    command = [sys.executable, "-m", *arguments]
+    process = Process("subscriber", bed.folder / "subscriber.log", command, _settings(bed), ROOT).start()
+    try:
+        yield
+    finally:
+        process.terminate()
+
+
+def _settings(bed: Bed) -> dict[str, str]:
+    return bed.settings | {"SERVICEBUS_SUBSCRIPTION": bed.topic.subscription, "BARE_SUBSCRIPTION": BARE}
+
+
+@contextmanager
+def worker(bed: Bed) -> Iterator[None]:
+    """``cosmos-outbox subscriber``."""
+    with _process(bed, "cosmos_outbox", "subscriber"):
+        yield
+
+
+@contextmanager
+def _bare(bed: Bed) -> Iterator[None]:
+    with _process(bed, "tools.benchmarks.bare_consumer"):
+        yield
+
+
+@contextmanager
+def _host(bed: Bed) -> Iterator[None]:
+    """With the relay's functions beside it, which find nothing to do."""
+    empty, data = bed.folder / "no.settings.json", bed.folder / f"functions-{bed.database}"
+    empty.write_text('{"Values": {}}')
+    environment = read_values(sample_file(ROOT)) | _settings(bed)
+    options = f"--app={ROOT}", f"--settings={empty}", "--stop-seconds=1"
+    host = Service("functions", data, *options, environment=environment)
+    host.start()
+    try:
+        yield
+    finally:
+        host.terminate()
+
+
+async def _requests(bed: Bed, contacts: int, each: int) -> float:
+    """Requests to Cosmos DB for an applied event, counted in a worker in this process."""
+    await deploy(bed)
+    await _fill(bed, contacts, each)
+    application, stop, asked, send = wire(_settings(bed)), asyncio.Event(), 0, NotingTransport.send
+
+    async def counted(*given: object, **named: object) -> object:
+        nonlocal asked
+        asked += 1
+        return await send(*given, **named)  # type: ignore[arg-type]  # passed on as they came
+
+    NotingTransport.send = counted  # type: ignore[method-assign]
+    try:
+        working = asyncio.create_task(subscriber.run(application, stop))
+        await _drained(bed, bed.topic.subscription)
+        stop.set()
+        await working
+    finally:
+        NotingTransport.send = send  # type: ignore[method-assign]
+    await _all_applied(bed, contacts, each)
+    return asked / (contacts * each)
