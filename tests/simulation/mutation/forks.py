@@ -49,6 +49,7 @@ def warm() -> None:
     for name in ("relay", "subscriber"):
         importlib.import_module(f"cosmos_outbox.worker.{name}")
     importlib.import_module("cosmos_outbox.servicebus.sessions")
+    gc.unfreeze()  # what is frozen is not listed
     gc.collect()
     for each in gc.get_objects():
         if isinstance(each, FunctionType) and each.__code__.co_filename.startswith(str(ROOT)):
