@@ -24,7 +24,15 @@ from cosmos_outbox.servicebus.publisher import ServiceBusPublisher
 from cosmos_outbox.testing.documents import MemoryContainer
 from cosmos_outbox.testing.simulation.bus_publisher import BusPublisher
 from devstack.testing import Service
-from tests.contract.in_memory import MemoryLoop, ServiceInMemory, loop_factories, servicebus_in_memory
+from tests.contract.in_memory import (
+    CosmosInMemory,
+    MemoryLoop,
+    ServiceInMemory,
+    choose,
+    cosmos_in_memory,
+    loop_factories,
+    servicebus_in_memory,
+)
 from tests.support.azure import (
     CLAIMS,
     CONTACTS,
@@ -158,9 +166,28 @@ def pytest_asyncio_loop_factories(
     return loop_factories(item)
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """See :mod:`tests.contract.in_memory`."""
+    if left_out := choose(items):
+        config.hook.pytest_deselected(items=left_out)
+        needless = set(left_out)
+        items[:] = [item for item in items if item not in needless]
+
+
 @pytest.fixture
-async def a_servicebus(request: pytest.FixtureRequest) -> AsyncIterator[Service | ServiceInMemory]:
+async def cosmos_server(request: pytest.FixtureRequest) -> AsyncIterator[Service | CosmosInMemory]:
     """The one that all tests share, or one in memory, as the test's loop has it."""
+    loop = asyncio.get_running_loop()
+    if isinstance(loop, MemoryLoop):
+        with cosmos_in_memory(loop) as service:
+            yield service
+    else:
+        yield request.getfixturevalue("cosmos_server")
+
+
+@pytest.fixture
+async def servicebus_server(request: pytest.FixtureRequest) -> AsyncIterator[Service | ServiceInMemory]:
+    """The same for Service Bus."""
     loop = asyncio.get_running_loop()
     if isinstance(loop, MemoryLoop):
         async with servicebus_in_memory(loop) as service:
@@ -170,10 +197,10 @@ async def a_servicebus(request: pytest.FixtureRequest) -> AsyncIterator[Service 
 
 
 @pytest.fixture
-async def servicebus_broker(a_servicebus: Service) -> AsyncIterator[ServiceBusBroker]:
-    topic = Topic(a_servicebus)
+async def servicebus_broker(servicebus_server: Service) -> AsyncIterator[ServiceBusBroker]:
+    topic = Topic(servicebus_server)
     await topic.create()
-    async with ServiceBusClient.from_connection_string(servicebus_connection(a_servicebus)) as client:
+    async with ServiceBusClient.from_connection_string(servicebus_connection(servicebus_server)) as client:
         publisher = ServiceBusPublisher(
             client, topic.name, service=CloudEvents("/test"), partitioned=False, senders=6
         )

@@ -1,40 +1,67 @@
 """Tests of the contract run a second time without a socket, in virtual time: they are the same, devstack is in memory.
 
-A module, or a test, that has the marker ``in_memory_too`` is run so, but not a test with the marker ``needs_a_socket``,
-which says what only a socket has. What is proved by a socket alone stays proved, since each runs there first.
+Each test that uses the shared servers does, unless it has the marker ``needs_a_socket``, which says what only a socket
+has. In memory it is what ``make test`` runs; over sockets it has the marker ``long`` then. Nothing is in memory where
+the servers are elsewhere, as Microsoft's emulators are.
 """
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import count
 from typing import Any
 from uuid import uuid4
 
 import aiohttp
 import pytest
 from aiohttp import web
+from azure.core.pipeline.transport import AioHttpTransport
 
 from cosmos_outbox.kernel.clock import Sources, using
-from cosmos_outbox.testing.simulation import sdk_clock_servicebus
+from cosmos_outbox.testing.simulation import sdk_clock, sdk_clock_servicebus
 from cosmos_outbox.testing.simulation.amqp import AmqpNetwork
 from cosmos_outbox.testing.simulation.loop import Loop
+from cosmos_outbox.testing.simulation.processes import KEY
+from cosmos_outbox.testing.simulation.store import SimulatedStore
+from cosmos_outbox.testing.simulation.trace import RunTrace
 from devstack import administration
+from devstack.cosmos.in_memory import in_memory as cosmos_account
 from devstack.servicebus.in_memory import in_memory
 from devstack.settings import SERVICEBUS_CONNECTION
+from tests.support import emulators
 
-TOO, SOCKET = "in_memory_too", "needs_a_socket"
+_SHARED = {"cosmos_server", "servicebus_server"}
 _HOST, _PORT, _ADMIN = "broker.invalid", 5672, "admin.invalid"
 
 
 def loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     """On which loops a test runs."""
     sockets = {"sockets": asyncio.new_event_loop}
-    if item.get_closest_marker(TOO) is None or item.get_closest_marker(SOCKET) is not None:
+    elsewhere = any(emulators.elsewhere(each) for each in ("cosmos", "servicebus"))
+    if (
+        elsewhere
+        or _SHARED.isdisjoint(getattr(item, "fixturenames", ()))
+        or item.get_closest_marker("needs_a_socket")
+    ):
         return sockets
     return {**sockets, "memory": MemoryLoop}
+
+
+def choose(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Mark what is run in memory too; returns those of no use: what they are about is in memory, or in a file."""
+    needless = []
+    for item in items:
+        parameters = getattr(item, "callspec", None)
+        values = [] if parameters is None else [*parameters.params.values()]
+        beside = not {"fake", "sqlite", "memory"}.isdisjoint(map(str, values))
+        if MemoryLoop in values and beside:
+            needless.append(item)
+        elif asyncio.new_event_loop in values and not beside and len(loop_factories(item)) > 1:
+            item.add_marker("long")
+    return needless
 
 
 class MemoryLoop(Loop):
@@ -64,6 +91,57 @@ class ServiceInMemory:
     admin_connection_string: str = SERVICEBUS_CONNECTION.format(_ADMIN)
 
 
+@dataclass(frozen=True)
+class CosmosInMemory:
+    """The same for Cosmos DB."""
+
+    port: int
+    """Of its own for each: the SDK shares what it knows of an address between clients."""
+
+    @property
+    def connection_string(self) -> str:
+        """With the well-known key."""
+        return f"AccountEndpoint=https://cosmos.invalid:{self.port}/;AccountKey={KEY};"
+
+
+@contextmanager
+def _clocks(loop: MemoryLoop) -> Iterator[Callable[[], float]]:
+    """All clocks show the loop's time."""
+    began = datetime.now(UTC).timestamp()
+
+    def clock() -> float:
+        return began + loop.time()
+
+    sources = Sources(lambda: datetime.fromtimestamp(clock(), UTC), loop.time, uuid4, random.Random())
+    with using(sources):
+        yield clock
+
+
+_ports = count(20_000)
+
+
+@contextmanager
+def cosmos_in_memory(loop: MemoryLoop) -> Iterator[CosmosInMemory]:
+    """An account of one test's own: whatever client the test makes sends its requests there."""
+    sdk_clock.install()
+    service = CosmosInMemory(next(_ports))
+    with ExitStack() as opened:
+        clock = opened.enter_context(_clocks(loop))
+        patch = opened.enter_context(pytest.MonkeyPatch.context())  # a test may undo its own
+        endpoint = f"https://cosmos.invalid:{service.port}/"
+        account = opened.enter_context(cosmos_account(clock=clock, chance=random.Random(), endpoint=endpoint))
+        store = SimulatedStore(loop, account, chance=random.Random(), trace=RunTrace(loop.time))
+        before = AioHttpTransport.open
+
+        async def open_in_memory(transport: AioHttpTransport) -> None:
+            if transport.session is None:
+                transport.session = store.session()
+            await before(transport)
+
+        patch.setattr(AioHttpTransport, "open", open_in_memory)
+        yield service
+
+
 class _ToTheManagement(administration.PlainHttpTransport):
     """HTTP over a connection in memory."""
 
@@ -80,14 +158,8 @@ class _ToTheManagement(administration.PlainHttpTransport):
 async def servicebus_in_memory(loop: MemoryLoop) -> AsyncIterator[ServiceInMemory]:
     """A broker of one test's own. Clocks show the loop's time meanwhile."""
     sdk_clock_servicebus.install()
-    began = datetime.now(UTC).timestamp()
-
-    def clock() -> float:
-        return began + loop.time()
-
-    sources = Sources(lambda: datetime.fromtimestamp(clock(), UTC), loop.time, uuid4, random.Random())
     async with AsyncExitStack() as opened:
-        opened.enter_context(using(sources))
+        clock = opened.enter_context(_clocks(loop))
         patch = opened.enter_context(pytest.MonkeyPatch.context())  # a test may undo its own
         patch.setattr(administration, "PlainHttpTransport", _ToTheManagement)
         broker = opened.enter_context(in_memory(clock=clock, chance=random.Random()))

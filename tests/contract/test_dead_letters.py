@@ -20,16 +20,14 @@ from devstack.administration import administration_client
 from devstack.testing import Service, eventually
 from tests.support.azure import Topic
 
-pytestmark = pytest.mark.in_memory_too
-
 SUBSCRIPTION = "directory"
 
 
 @pytest.fixture
-async def queue(a_servicebus: Service) -> AsyncIterator[DeadLetters]:
-    topic = Topic(a_servicebus)
+async def queue(servicebus_server: Service) -> AsyncIterator[DeadLetters]:
+    topic = Topic(servicebus_server)
     await topic.create()
-    async with administration_client(a_servicebus.admin_connection_string) as admin:
+    async with administration_client(servicebus_server.admin_connection_string) as admin:
         await admin.create_subscription(
             topic.name,
             SUBSCRIPTION,
@@ -37,7 +35,7 @@ async def queue(a_servicebus: Service) -> AsyncIterator[DeadLetters]:
             max_delivery_count=1,
             lock_duration=timedelta(seconds=5),
         )
-    async with ServiceBusClient.from_connection_string(a_servicebus.connection_string) as client:
+    async with ServiceBusClient.from_connection_string(servicebus_server.connection_string) as client:
         yield DeadLetters(client, topic.name, SUBSCRIPTION)
     await topic.delete()
 
@@ -105,7 +103,7 @@ async def test_a_dead_letter_stays_until_its_record_is_stored(queue: DeadLetters
     assert len(kept) == 1
 
 
-async def test_a_broker_that_is_away_is_the_inboxs_error(a_servicebus: Service) -> None:
+async def test_a_broker_that_is_away_is_the_inboxs_error(servicebus_server: Service) -> None:
     text = "Endpoint=sb://127.0.0.1:1;SharedAccessKeyName=k;SharedAccessKey=v;UseDevelopmentEmulator=true;"
     async with ServiceBusClient.from_connection_string(text, retry_total=0) as client:
         with pytest.raises(StoreAway, match="dead letters cannot be read"):

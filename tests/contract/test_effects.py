@@ -731,6 +731,7 @@ def test_limits_that_do_not_fit_are_refused_at_start(changed: dict[str, object],
         EffectRules(**{**vars(RULES), **changed})
 
 
+@pytest.mark.needs_a_socket("a server that answers as it is told")
 @pytest.mark.parametrize(
     ("kind", "error"), [(Kind.INVALID, Unstorable), (Kind.TOO_LARGE, Unstorable), (Kind.DENIED, StoreAway)]
 )

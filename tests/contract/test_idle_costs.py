@@ -40,6 +40,8 @@ from tests.support.contacts import DETAILS, ORIGIN
 from tests.support.functions import functions
 from tests.support.paths import ROOT
 
+pytestmark = pytest.mark.needs_a_socket("a proxy that counts")
+
 PAGE = " ".join((ROOT / "docs" / "operate" / "costs.md").read_text().split())
 PRICES = {"read": 1.0, "write": 4.95, "query": 3.0, "listed": 1.0, "feed": 1.0, "metadata": 0.0}
 """In request units, as in the rest of the page: of an operation on 1 KB, and of each item that a query gives.

@@ -295,6 +295,7 @@ async def _records(container: Container) -> list[Any]:
     )
 
 
+@pytest.mark.needs_a_socket("the command, which runs in a thread")
 async def test_the_service_runs_with_its_read_model(server: Server, servicebus_server: Server) -> None:
     topic = Topic(servicebus_server)
     await topic.create("board")

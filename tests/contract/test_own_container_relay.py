@@ -376,6 +376,7 @@ async def test_a_page_that_comes_again_after_its_events_were_erased_is_dropped(p
     assert await place.received("b-1", 2) == [("BookingMade", 1), ("BookingMoved", 2)]
 
 
+@pytest.mark.needs_a_socket("HTTP beside the SDK")
 @pytest.mark.own_stack
 @pytest.mark.parametrize("kind", ["one path", "hierarchical"])
 async def test_erasing_in_one_partition_drops_nothing_that_waits_in_another(
@@ -405,6 +406,7 @@ async def test_erasing_in_one_partition_drops_nothing_that_waits_in_another(
                 ]
 
 
+@pytest.mark.needs_a_socket("HTTP beside the SDK")
 async def test_events_that_wait_behind_a_clock_that_was_turned_back_are_not_taken_for_forwarded(
     tmp_path: Path, servicebus_server: Server
 ) -> None:

@@ -18,8 +18,6 @@ from tests.support.azure import servicebus_connection
 from tests.support.fake_parking_lot import FakeParkingLot
 from tests.support.publishing import event, publish
 
-pytestmark = pytest.mark.in_memory_too
-
 
 async def test_events_arrive_in_the_order_given(broker: Broker) -> None:
     events = [event("a", sequence) for sequence in range(1, 31)]
@@ -51,8 +49,8 @@ async def test_sending_stops_at_the_first_event_that_is_too_large(broker: Broker
     assert await broker.received("a", large - 1) == [f"a-{sequence}" for sequence in range(1, large)]
 
 
-async def test_a_topic_that_does_not_exist_makes_events_wait(a_servicebus: Service) -> None:
-    connection = servicebus_connection(a_servicebus)
+async def test_a_topic_that_does_not_exist_makes_events_wait(servicebus_server: Service) -> None:
+    connection = servicebus_connection(servicebus_server)
     async with ServiceBusClient.from_connection_string(connection, retry_total=0) as client:
         publisher = ServiceBusPublisher(
             client, "no-such-topic", service=CloudEvents("/test"), partitioned=False, senders=6
@@ -64,8 +62,8 @@ async def test_a_topic_that_does_not_exist_makes_events_wait(a_servicebus: Servi
         await publisher.close()
 
 
-async def test_a_broker_that_is_not_there_makes_events_wait(a_servicebus: Service) -> None:
-    connection = servicebus_connection(a_servicebus).replace(f":{a_servicebus.port};", ":1;")
+async def test_a_broker_that_is_not_there_makes_events_wait(servicebus_server: Service) -> None:
+    connection = servicebus_connection(servicebus_server).replace(f":{servicebus_server.port};", ":1;")
     async with ServiceBusClient.from_connection_string(connection, retry_total=0) as client:
         publisher = ServiceBusPublisher(
             client, "topic", service=CloudEvents("/test"), partitioned=False, senders=6

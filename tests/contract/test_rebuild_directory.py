@@ -36,6 +36,8 @@ from tests.support.contacts import ORIGIN
 from tests.support.inbox import NOON
 from tests.support.paths import ROOT
 
+pytestmark = pytest.mark.needs_a_socket("the command, which runs a loop of its own")
+
 ORDERS = ROOT / "examples" / "orders"
 
 

@@ -24,6 +24,8 @@ from devstack.testing import Service
 from tests.support.azure import SET_ASIDE, contacts_database
 from tests.support.inbox import KEY, NOON, FakeSetAside, delivery, event
 
+pytestmark = pytest.mark.needs_a_socket("the other form of each test is a file, written by a thread")
+
 CLOSED_TTL = 600
 
 

@@ -45,6 +45,7 @@ from tests.support.azure import Topic, indexed
 pytestmark = [
     pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
     pytest.mark.filterwarnings("ignore:.*StreamWriter:pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.needs_a_socket("the publisher's HTTP API, and what takes turns with it"),
 ]
 """The SDK leaves the socket open of an opening that is cancelled, as a stop does."""
 

@@ -22,6 +22,8 @@ from tests.support.azure import Topic
 from tests.support.publishing import event, publish
 from tests.support.telemetry import recording
 
+pytestmark = pytest.mark.needs_a_socket("a proxy that reads the frames")
+
 NAMED = re.compile(rb"\xa1.(traceparent|Diagnostic-Id|tracestate)\xa1\x37(.{55})", re.DOTALL)
 """An application property in AMQP: a short string, and a short string of 55 bytes."""
 

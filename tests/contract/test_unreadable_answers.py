@@ -24,6 +24,8 @@ from tests.support.azure import CONTACTS, contacts_database
 from tests.support.contacts import DETAILS, NOON
 from tests.support.emulators import Gap
 
+pytestmark = pytest.mark.needs_a_socket("a proxy that changes the answers")
+
 UNREADABLE = {
     "a page": b"<html>",
     "half": b"[{",

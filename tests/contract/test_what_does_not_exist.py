@@ -141,6 +141,7 @@ async def test_a_topic_that_is_deleted_while_links_are_open_is_told_as_what_it_i
     assert len(reasons) <= 2, "the link's end, then what a new one is told"
 
 
+@pytest.mark.needs_a_socket("a way that takes time")
 async def test_a_look_at_a_topic_tells_a_round_trip_without_the_opening(servicebus_server: Service) -> None:
     settings = contact_service.settings(
         {"COSMOS": "AccountEndpoint=x;AccountKey=y;", "SERVICEBUS": servicebus_connection(servicebus_server)}
