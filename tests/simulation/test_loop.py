@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from unittest.mock import AsyncMock, Mock
 
 import pytest
@@ -305,15 +305,29 @@ def test_what_opens_something_real_is_named(reach_out: Callable[[], None]) -> No
         Loop().run(main())
 
 
-def test_what_is_kept_quiet_is_told_at_the_end() -> None:
-    async def main() -> None:
+def test_what_a_task_opens_or_keeps_quiet_ends_the_run_at_once() -> None:
+    went_on: list[str] = []
+
+    async def careless() -> None:
         try:
             _open_socket()
         except BaseException:  # noqa: BLE001 - what a careless program does
-            await asyncio.sleep(1)
+            await asyncio.sleep(0)
+            went_on.append("after it was kept quiet")
 
-    with pytest.raises(ReachedOut, match="a socket was opened"):
-        Loop().run(main())
+    async def main(work: Callable[[], Coroutine[None, None, None]]) -> None:
+        task = asyncio.create_task(work())
+        await asyncio.sleep(1)
+        went_on.append("a second later")
+        await task
+
+    async def honest() -> None:
+        _open_socket()
+
+    for work in (careless, honest):
+        with pytest.raises(ReachedOut, match=r"a socket was opened in a simulation: .*test_loop\.py:\d+"):
+            Loop().run(main(work))
+    assert went_on == []
 
 
 def test_a_thread_for_blocking_work_is_refused() -> None:

@@ -7,6 +7,9 @@ from datetime import datetime
 from cosmos_outbox.testing.judging.history import History, Operation, SeenEvent
 from cosmos_outbox.testing.judging.violation import Violation
 
+REFUSED = "refused:"
+"""Before the id of an event that the broker refused: it is in the way as a broken document is."""
+
 
 def unsequenced(history: History, operations: Mapping[str, Operation]) -> Iterator[Violation]:
     """An event without a sequence is delivered once, says that it has none, and has its place by the time."""
@@ -53,8 +56,11 @@ def parking(history: History) -> Iterator[Violation]:
     for document, times in parked.items():
         if times > 1 and document in documents:
             yield Violation("parked twice", document)
+    refused = _refused(history)
     for item in history.parked:
-        if item.event not in documents and item.aggregate not in sick:
+        first = refused.get(item.aggregate or "")
+        before = first is not None and item.event in history.stored and _number(history, item.event) < first
+        if item.event not in documents and (item.aggregate not in sick or before):
             yield Violation("parked without need", f"{item.action} of {item.aggregate}")
         if not item.reason:
             yield Violation("parked without a reason", item.event)
@@ -63,15 +69,44 @@ def parking(history: History) -> Iterator[Violation]:
     yield from _parked_again(history)
 
 
+def _refused(history: History) -> dict[str, float]:
+    """By aggregate, the first of the events that the broker refused, where nothing else was ever in its way.
+
+    Nothing before it is parked: the order is broken by what is behind.
+    """
+    first: dict[str, float] = {}
+    others: set[str] = set()
+    for poison in history.poisons:
+        event = poison.document.removeprefix(REFUSED)
+        if event == poison.document or event not in history.stored:
+            others.add(poison.partition)
+        else:
+            number = _number(history, event)
+            first[poison.partition] = min(number, first.get(poison.partition, number))
+    return {aggregate: number for aggregate, number in first.items() if aggregate not in others}
+
+
+def _number(history: History, event: str) -> float:
+    number = history.stored[event].sequence
+    return number if number >= 0 else float("inf")
+
+
+def _is_dealt_with(document: str, history: History) -> bool:
+    """Discarded; or the broker took in the end what it had refused."""
+    event = document.removeprefix(REFUSED)
+    return event in history.discarded or (event != document and event in history.deliveries)
+
+
 def _parked_again(history: History) -> Iterator[Violation]:
-    """Nothing was in its way: all that had been was discarded, and the aggregate was free."""
+    """Nothing was in its way: all that had been was discarded or sent, and the aggregate was free."""
     broken: defaultdict[str, set[str]] = defaultdict(set)
     for poison in history.poisons:
         broken[poison.partition].add(poison.document)
     last = {poison.partition: poison.at for poison in history.poisons}
     free: dict[str, datetime] = {}
     for each in history.free:
-        if broken[each.aggregate] <= history.discarded and each.at > last.get(each.aggregate, each.at):
+        settled = all(_is_dealt_with(document, history) for document in broken[each.aggregate])
+        if settled and each.at > last.get(each.aggregate, each.at):
             free.setdefault(each.aggregate, each.time)
     for item in history.parked:
         aggregate = item.aggregate or ""

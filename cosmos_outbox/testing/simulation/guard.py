@@ -40,6 +40,11 @@ class Guard:
     def __init__(self) -> None:
         self.found: list[str] = []
 
+    def check(self) -> None:
+        """Raises ReachedOut: somebody has reached out, and a task of asyncio has kept the error for itself."""
+        if self.found:
+            raise ReachedOut("; ".join(self.found))
+
     def look(self, event: str, arguments: tuple[object, ...]) -> None:
         """Raises ReachedOut."""
         what = _FORBIDDEN.get(event)
@@ -54,21 +59,20 @@ _guarded: dict[int, Guard] = {}
 
 
 @contextmanager
-def guarded() -> Iterator[None]:
+def guarded() -> Iterator[Guard]:
     """Nothing real is opened inside. Raises ReachedOut, at the end too if it was kept quiet."""
     _install()
     guard, thread = Guard(), threading.get_ident()
     before = _guarded.get(thread)
     _guarded[thread] = guard
     try:
-        yield
+        yield guard
     finally:
         if before is None:
             del _guarded[thread]
         else:
             _guarded[thread] = before
-    if guard.found:
-        raise ReachedOut("; ".join(guard.found))
+    guard.check()
 
 
 @contextmanager

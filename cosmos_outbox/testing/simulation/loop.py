@@ -20,7 +20,7 @@ from types import AsyncGeneratorType, CoroutineType
 from typing import Any, TypeVar, TypeVarTuple, Unpack
 from weakref import WeakKeyDictionary, WeakSet
 
-from cosmos_outbox.testing.simulation.guard import guarded
+from cosmos_outbox.testing.simulation.guard import Guard, guarded
 from cosmos_outbox.testing.simulation.instance import SimulatedInstance, current
 
 T = TypeVar("T")
@@ -60,6 +60,7 @@ class Loop(asyncio.BaseEventLoop):
         self._root = contextvars.copy_context()
         self._root.run(current.set, None)
         self._over = False
+        self._guard = Guard()
         self.steps = 0
         """How many handles have run."""
         self._steps_before = 0
@@ -119,7 +120,7 @@ class Loop(asyncio.BaseEventLoop):
         gc.disable()  # when a cycle is found depends on what ran in this process before
         gc.freeze()  # to collect what the run leaves takes no look at what was there before
         try:
-            with guarded():
+            with guarded() as self._guard:
                 task = self.create_task(main, context=self._root)
                 try:
                     return self.run_until_complete(task)
@@ -172,6 +173,7 @@ class Loop(asyncio.BaseEventLoop):
             return
         self.steps += 1
         handle._run()  # noqa: SLF001 - as the base does
+        self._guard.check()
 
     def _pass_time(self) -> None:
         timers = self._scheduled
