@@ -31,6 +31,8 @@ from infra.contacts_http import revised, view
 from tests.torture.contacts import UPDATED, Contacts, expected, value_of
 from tests.torture.other_version import UNSEQUENCED_ACTION, event, now, operations
 
+_AT_ONCE_AGAIN = 0.2
+"""Of the changes that were acknowledged."""
 _FINAL = {404, 409, 410, 412, 413, 415, 422}
 """No repetition changes these."""
 
@@ -106,11 +108,19 @@ async def act(client: SimulatedClient) -> None:
             await asyncio.sleep(0.3)
             await client.ask(deletion)
         return
+    again = True
+    while again:
+        again = await _changed(client, contact) and client.chance.random() < _AT_ONCE_AGAIN
+
+
+async def _changed(client: SimulatedClient, contact: str) -> bool:
+    """Whether it was."""
     properties = sorted(client.chance.sample(sorted(UPDATED), client.chance.randint(1, len(UPDATED))))
-    if_match = client.etags.get(contact) if client.chance.random() < 0.2 else None
+    if_match = client.etags.get(contact) if client.chance.random() < 0.3 else None
     answer = await client.ask(_change(client.next_name(), contact, properties, if_match))
     if answer.outcome == "acknowledged" and contact in client.etags:
         client.etags[contact] = answer.etag
+    return answer.outcome == "acknowledged"
 
 
 async def _create(client: SimulatedClient) -> str | None:

@@ -112,6 +112,7 @@ class ServiceWorld(World):
         assert isinstance(self.of, DerivedSubject), "made by subject()"
         self._of = self.of
         self.size = Size(
+            hosts=False,
             relays=1,
             subscribers=1 if self.of.service.subscribers else 0,
             clients=2,

@@ -1,6 +1,6 @@
 """What befalls a broker is drawn by the seed, before the run: each seed has its own mix of troubles."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from random import Random
 from typing import Self
 
@@ -49,6 +49,11 @@ class Befalls:
         }
         chances["outage"] /= 10  # it is one for all, and lasts
         return cls(**chances, longest_way_seconds=random.choice([0.01, 0.1, 3.0]))
+
+    @property
+    def in_fair_weather(self) -> Self:
+        """What befalls single messages is left; the broker and the way to it are well."""
+        return replace(self, busy=0.0, quota=0.0, outage=0.0, lost_before=0.0, lost_after=0.0, cut=0.0)
 
     @property
     def is_calm(self) -> bool:

@@ -18,6 +18,9 @@ from cosmos_outbox.testing.simulation.bus_queue import Note, Queue, Rules, Sent,
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 """The broker's time of day when the loop's clock shows 0."""
 
+RESTS_SECONDS = 15.0
+"""Between two outages."""
+
 
 class Bus:
     """One topic and its subscriptions."""
@@ -39,11 +42,13 @@ class Bus:
         self.refused: set[str] = set()
         """The events that were refused for good."""
         self.note: Note = note or _nobody
+        self.steals: Callable[[str], bool] = lambda _session: False
+        """Whether somebody else gets the message of this session that is put into a subscription now."""
         self._random = random or Random(0)  # noqa: S311 - no secret; it is not drawn from where nothing befalls
         self._epoch = epoch
         self._context = contextvars.copy_context()
         self._seen: dict[str, float] = {}
-        self._away_until = 0.0
+        self._away_until = self._rests_until = 0.0
         self.queues = {name: Queue(name, self) for name in subscriptions}
 
     # -- time and chance
@@ -80,8 +85,11 @@ class Bus:
         return self.now() < self._away_until
 
     def go_away(self, seconds: float) -> None:
-        """Nobody reaches the broker for so long."""
-        self._away_until = max(self._away_until, self.now() + seconds)
+        """Nobody reaches the broker for so long, unless it has just come back: something gets through in between."""
+        if self.now() < self._rests_until:
+            return
+        self._away_until = self.now() + seconds
+        self._rests_until = self._away_until + RESTS_SECONDS
         self.note("bus away", detail=f"for {seconds:.1f} s")
 
     # -- the topic
@@ -108,7 +116,9 @@ class Bus:
         if self.befall(self.befalls.buried):
             self.note("buried", sent.session, sent.message.id)
             queue.bury(taken)
-        elif self.befall(self.befalls.stolen) and isinstance(sent.message.data.get("sequence"), int):
+        elif isinstance(sent.message.data.get("sequence"), int) and (
+            self.befall(self.befalls.stolen) or self.steals(sent.session)
+        ):
             self.note("stolen", sent.session, sent.message.id)
         else:
             queue.put(taken)

@@ -4,6 +4,7 @@ It begins with as many processes as its size says; whoever strikes one of them, 
 which there are.
 """
 
+import asyncio
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,6 +18,7 @@ from cosmos_outbox.cosmos.store.client import cosmos_client
 from cosmos_outbox.preflight.containers import Needed, needed
 from cosmos_outbox.settings.connections import Connection
 from cosmos_outbox.settings.environment import Settings
+from cosmos_outbox.testing.simulation.host import FunctionsHost
 from cosmos_outbox.testing.simulation.plan import SimulationPlan
 from cosmos_outbox.testing.simulation.processes import (
     KEY,
@@ -27,11 +29,18 @@ from cosmos_outbox.testing.simulation.processes import (
     serve_requests,
     subscriber,
 )
+from cosmos_outbox.wiring.service import Wired
+
+_BEGINS_AGAIN_SECONDS = 5.0
+"""After a process of the Functions host was ended, the host begins another."""
 
 
 @dataclass(frozen=True)
 class Size:
     """How many there are of each; ``slots``: sessions that a subscriber holds at once."""
+
+    hosts: bool = True
+    """Whether the Functions host may run in the place of a relay worker."""
 
     apis: int = 2
     relays: int = 2
@@ -62,7 +71,9 @@ class Deployment:
     def begin(self, size: Size, *, desks: int) -> None:
         """All processes, and so many operators' desks."""
         self.apis = [self._process(f"api-{n}", serve_requests) for n in range(size.apis)]
-        self.relays = [self._process(f"relay-{n}", relay) for n in range(size.relays)]
+        hosts = self._plan.hosts if size.hosts else 0
+        self.relays = [self._host(f"host-{n}") for n in range(hosts)]
+        self.relays += [self._process(f"relay-{n}", relay) for n in range(hosts, size.relays)]
         self.subscribers = [
             self._process(f"subscriber-{n}", subscriber(size.slots)) for n in range(size.subscribers)
         ]
@@ -114,6 +125,19 @@ class Deployment:
             yield client.get_database_client(self.settings.cosmos_database).get_container_client(name)
         finally:
             await client.close()
+
+    def _host(self, name: str) -> SimulatedProcess:
+        chance, loop = self._plan.chance(f"{name} host"), self.ground.loop
+
+        async def work(wired: Wired, stop: asyncio.Event) -> None:
+            await FunctionsHost(wired, stop, chance, self.ground.trace, timed_out).run()
+
+        def timed_out() -> None:
+            process.crash()
+            loop.call_later(_BEGINS_AGAIN_SECONDS, self.replace_dead, context=loop.outside())
+
+        process = self._process(name, work)
+        return process
 
     def _process(self, name: str, work: Work) -> SimulatedProcess:
         return SimulatedProcess(self.ground, name, work, self._plan.chance(name))

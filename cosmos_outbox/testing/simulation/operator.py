@@ -1,7 +1,7 @@
 """An operator deals with what is parked and set aside, by the service's own calls, through an instance of its own."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 
 from cosmos_outbox.inbox.errors import InboxError
@@ -23,12 +23,20 @@ class SimulatedOperator:
     """Replays what is parked, discards what is broken, and applies what is set aside."""
 
     def __init__(
-        self, history: History, trace: RunTrace, now: Clock | None = None, *, applies: bool = True
+        self,
+        history: History,
+        trace: RunTrace,
+        now: Clock | None = None,
+        *,
+        applies: bool = True,
+        dares: Callable[[], bool] = lambda: True,
     ) -> None:
         """``now``: the clock that all processes agree on; None: there is none, and what needs one is not judged.
 
         ``applies``: False leaves what is set aside to the timer, and only looks whether it is done.
+        ``dares``: whether what is broken is discarded at this look; else it is replayed once more.
         """
+        self._dares = dares
         self._now = now
         self._applies = applies
         self._history = history
@@ -49,7 +57,7 @@ class SimulatedOperator:
             if (each.id, each.parked_at) not in self._seen:
                 self._seen.add((each.id, each.parked_at))
                 self._history.add([seen])
-            if each.event_id in self.broken:
+            if each.event_id in self.broken and self._dares():
                 await self._discard(wired, each, now)
         for aggregate in {each.aggregate: None for each in parked if each.aggregate}:
             try:

@@ -8,6 +8,7 @@ import random
 from dataclasses import dataclass, replace
 
 from cosmos_outbox.testing.simulation.befalls import CALM, Befalls
+from cosmos_outbox.testing.simulation.meetings import MOMENTS, PARKING
 from cosmos_outbox.testing.simulation.store import StoreFaults
 
 STORE = (
@@ -51,17 +52,21 @@ STRIKES = (
     "others",
     "discards",
     "operators",
+    "host",
 )
 """``floods``: many changes of one aggregate at once; ``others``: writers past the service; ``discards``: some of what
-the broker refuses is given up; ``operators``: two of them at once.
+the broker refuses is given up; ``operators``: two of them at once; ``host``: the Functions host relays.
 """
 
 KINDS = frozenset(
-    [*(f"store.{name}" for name in STORE), *(f"bus.{name}" for name in BUS), *STRIKES],
+    [*(f"store.{name}" for name in STORE), *(f"bus.{name}" for name in BUS), *STRIKES, *MOMENTS],
 )
 
+_NEEDS = {"bus.refuse_one": "meet.parking", "bus.stolen": "meet.theft"}
+"""What a story begins with is there where the story is."""
+
 _LIKELIEST = {"slow": 0.03, "lag": 0.6, "silent": 0.004}
-_LIKELIEST_OF_BUS = {"outage": 0.006, "refuse_one": 0.12}
+_LIKELIEST_OF_BUS = {"outage": 0.006, "refuse_one": 0.12, "stolen": 0.1}
 _ANY = 0.02
 """The largest share of requests that meet a fault of the store; of the kinds above another one."""
 
@@ -130,6 +135,21 @@ class SimulationPlan:
         return self.chance("window").choice([20.0, 60.0, 600.0])
 
     @property
+    def discards(self) -> bool:
+        """Whether some of what the broker refuses is given up."""
+        return not self.faults.isdisjoint({"discards", PARKING})
+
+    @property
+    def operators(self) -> int:
+        """How many are at work at once."""
+        return 1 if self.faults.isdisjoint({"operators", PARKING}) else 2
+
+    @property
+    def hosts(self) -> int:
+        """In the place of how many relay workers the Functions host runs the relay's trigger."""
+        return self.chance("hosts").choice([1, 1, 2]) if "host" in self.faults else 0
+
+    @property
     def partitions(self) -> int:
         """Physical ones of each container, to begin with."""
         return self.chance("partitions").choice([1, 1, 2, 3])
@@ -141,4 +161,5 @@ class SimulationPlan:
         )
 
     def _share(self, kind: str, most: float) -> float:
-        return self.chance(kind).uniform(most / 10, most) if kind in self.faults else 0.0
+        there = {kind, _NEEDS.get(kind, kind)} & self.faults
+        return self.chance(kind).uniform(most / 10, most) if there else 0.0

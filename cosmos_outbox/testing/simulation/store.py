@@ -10,7 +10,7 @@ import random
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Self, cast
+from typing import Any, Protocol, Self, cast
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -34,6 +34,9 @@ _DONE_ALL_THE_SAME = 0.5
 
 _NEAR_SECONDS = 5.0
 """So long a request is near another one that goes where it went."""
+
+_RESTS_SECONDS = 10.0
+"""So long afterwards none is: where one trouble brought the next for ever, nothing would ever get through."""
 
 _MOST = 0.6
 """Of the requests that are near: some of them have to get through."""
@@ -96,6 +99,16 @@ _SERVED = {
 _INSTEAD = {*_SERVED, "no_connection", "lost_before", "lost_after", "silent", "timed_out"}
 
 
+class Meets(Protocol):
+    """What befalls requests because of what they are about; see :mod:`cosmos_outbox.testing.simulation.meetings`."""
+
+    def befalls(self, request: "SentRequest", who: str) -> str | None:
+        """What befalls this one, sent now by this process."""
+
+    def lag_seconds(self, request: "SentRequest") -> float | None:
+        """How far the replicas are behind that answer it."""
+
+
 class SimulatedStore:
     """One account of Cosmos DB, and the network before it."""
 
@@ -113,6 +126,7 @@ class SimulatedStore:
         self.requests = 0
         self.saw: Callable[[float, SentRequest, StoreResponse], None] | None = None
         """Is told of each request that was carried out."""
+        self.meets: Meets | None = None
         self._chance = chance
         self._trace = trace
         self._faults = faults
@@ -137,14 +151,18 @@ class SimulatedStore:
         return cast(aiohttp.ClientSession, StoreSession(self))
 
     def go_away(self, seconds: float) -> None:
-        """Nobody can connect for so long."""
-        self._away_until = max(self._away_until, self.loop.time() + seconds)
+        """Nobody can connect for so long, unless the store has just come back."""
+        now = self.loop.time()
+        if self._away_until and now < self._away_until + _RESTS_SECONDS:
+            return
+        self._away_until = now + seconds
         self._trace.note("store away", detail=f"for {seconds:.1f} s")
 
     def send(self, request: "SentRequest") -> "asyncio.Future[StoreResponse]":
         """The answer, when it comes."""
         answer: asyncio.Future[StoreResponse] = self.loop.create_future()
-        who, fate = name_of_current(), self._fate(request.goes_to)
+        who = name_of_current()
+        fate = (self.meets and self.meets.befalls(request, who)) or self._fate(request.goes_to)
         there, back = self._way(), self._way()
         if fate == "no_connection":
             self._later(there, _fail, answer, _no_connection())
@@ -177,13 +195,15 @@ class SimulatedStore:
         account.faults.clear()
         if fate in _SERVED:
             account.faults.add(_SERVED[fate])
-        lags = bool(faults.lag) and self._chance.random() < faults.lag
-        if lags:
-            account.faults.add(Fault(kind="lag", seconds=self._chance.uniform(0.0, faults.lag_seconds)))
+        lag = self.meets and self.meets.lag_seconds(request)
+        if lag is None and faults.lag and self._chance.random() < faults.lag:
+            lag = self._chance.uniform(0.0, faults.lag_seconds)
+        if lag is not None:
+            account.faults.add(Fault(kind="lag", seconds=lag))
         answer, sent = account.serve(request.method, request.path, request.headers, request.body)
         text = (answer.body or "").encode()
         told = f"{request.method} {answer.status} {len(text)} {zlib.crc32(text):08x}"
-        befell = f"{fate or ''}{' lag' if lags else ''}"
+        befell = f"{fate or ''}{'' if lag is None else ' lag'}"
         self._trace.note(request.kind, _short(request.path), f"{told} {befell}".rstrip(), instance=who)
         response = StoreResponse(answer.status, CaseInsensitiveDict(sent), text)
         if self.saw is not None:
@@ -201,12 +221,14 @@ class SimulatedStore:
         if now < until:
             return name
         total = sum(share for _, share in self._kinds)
-        near = min(self._faults.near, _MOST / total) if now < self._troubled.get(place, 0.0) else 1.0
+        ends = self._troubled.get(place, -_RESTS_SECONDS)
+        near = min(self._faults.near, _MOST / total) if now < ends else 1.0
         drawn = self._chance.random()
         for name, share in self._kinds:
             drawn -= share * max(near, 1.0)
             if drawn < 0:
-                self._troubled[place] = now + _NEAR_SECONDS
+                if now > ends + _RESTS_SECONDS:
+                    self._troubled[place] = now + _NEAR_SECONDS
                 if name in _SPELLS and "/colls/" in place and self._chance.random() < _LASTS:
                     self._spells[place] = (now + self._chance.uniform(0.0, _LONGEST_SPELL_SECONDS), name)
                 return name

@@ -65,6 +65,21 @@ class Strikes:
             victim.crash()
             self._ground.loop.call_later(seconds, _begin_if_dead, victim)
 
+    async def strike_one(self, chance: random.Random, name: str) -> None:
+        """The process that an instance of this name was begun for, or the lease that it reads."""
+        victim = next((each for each in self._deployment.processes if each.instance.name == name), None)
+        way = chance.choice(["crash", "deploy", "deploy", "pause", "lose"])
+        if way == "lose":
+            await self.lose_lease(chance)
+        elif victim is None or not victim.lives:
+            return
+        elif way == "crash":
+            self.kill(victim, chance.uniform(0.0, 40.0))
+        elif way == "pause":
+            victim.pause(chance.uniform(1.0, _LONGEST_PAUSE_SECONDS))
+        else:
+            await victim.deploy()
+
     async def pause(self, chance: random.Random) -> None:
         """One process stands still."""
         victim = chance.choice(self._deployment.processes)

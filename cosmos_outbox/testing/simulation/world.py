@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from cosmos_outbox.kernel import clock
 from cosmos_outbox.testing.judging.history import History
+from cosmos_outbox.testing.judging.past_the_api import REFUSED
 from cosmos_outbox.testing.judging.records import Poisoned
 from cosmos_outbox.testing.judging.violation import Violation
 from cosmos_outbox.testing.simulation import sdk_clock
@@ -15,9 +16,11 @@ from cosmos_outbox.testing.simulation.befalls import CALM as CALM_BUS
 from cosmos_outbox.testing.simulation.bus import Bus
 from cosmos_outbox.testing.simulation.bus_queue import Rules
 from cosmos_outbox.testing.simulation.deployment import Deployment, Size
+from cosmos_outbox.testing.simulation.host import import_host
 from cosmos_outbox.testing.simulation.last_look import LastLook, drain
 from cosmos_outbox.testing.simulation.log_lines import logged_to
 from cosmos_outbox.testing.simulation.loop import Loop, Stuck
+from cosmos_outbox.testing.simulation.meetings import Meetings
 from cosmos_outbox.testing.simulation.operator import SimulatedOperator
 from cosmos_outbox.testing.simulation.past_the_service import PastTheService
 from cosmos_outbox.testing.simulation.plan import SimulationPlan
@@ -38,10 +41,16 @@ QUIET_SECONDS = 20.0
 
 _GIVEN_UP = 0.5
 """Of the refused events, where the plan has ``discards``."""
+_DARES = 0.5
+"""Of their looks at what is broken, where there are two operators: what one discards, the other replays."""
 _MENDED_SECONDS = 60.0
 """After so long a lost lease is there again."""
-_HURRY_SECONDS = 0.1, 3.0
-"""Between two looks of the second operator."""
+_HURRY_SECONDS, _HURRY_IDLE_SECONDS = (0.1, 3.0), (0.1, 10.0)
+"""Between two looks of the second operator, as long as there is something to be done, and else."""
+_STORMS_END = 0.7
+_STORM_SECONDS, _FAIR_SECONDS = (1.0, 15.0), (1.0, 20.0)
+_FLOOD_SECONDS = 10.0
+"""A flood lasts so long, and the next begins after so long."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +74,9 @@ def run(plan: SimulationPlan, of: Subject, world: "MakeWorld | None" = None) -> 
 
 def _run(plan: SimulationPlan, of: Subject, make: "MakeWorld") -> SimulatedRun:
     sdk_clock.install()
-    _import_all(of)
+    _import_all()
+    if plan.hosts:
+        import_host()
     loop = Loop(plan.chance("order") if plan.shuffled else None)
     trace, history = RunTrace(loop.time), History()
     chance = plan.chance("store")
@@ -118,6 +129,7 @@ class World:
             trace,
             now=None if "skew" in plan.faults else _wall(loop),
             applies=plan.chance("applies").random() < 0.5,
+            dares=lambda: plan.operators == 1 or self._chance.random() < _DARES,
         )
         self._watcher = Watcher(
             history, feed=self._settings.cosmos_container, entries=frozenset(of.read_models)
@@ -127,16 +139,21 @@ class World:
         others = of.others if isinstance(of, SimulatedService) else None
         past = PastTheService(self.deployment, others, self._etags, self._operator.broken)
         self._strikes = Strikes(self.deployment, account, past.write)
+        self._meetings = Meetings(
+            plan.faults, plan.chance("meetings"), trace, loop,
+            feed=self._settings.cosmos_container, parked=self._settings.cosmos_parked_container,
+            strike=self._strikes.strike_one,
+        )  # fmt: skip
 
     async def live(self) -> list[Violation]:
         """Work, break, drain; what was wrong in the end."""
         clock.use(self.ground.sources(self.plan.chance("ids"), lambda: 0.0, "world"))
         self.loop.root_is_now()
-        store, bus, plan, deployment = self.ground.store, self.ground.bus, self.plan, self.deployment
+        store, plan, deployment = self.ground.store, self.plan, self.deployment
         await deployment.make_containers()
         store.saw = self._watcher.saw
-        deployment.begin(self.size, desks=2 if "operators" in plan.faults else 1)
-        store.faults, bus.befalls = plan.store, plan.bus
+        deployment.begin(self.size, desks=plan.operators)
+        store.meets, self.ground.bus.steals = self._meetings, self._meetings.steals
         clients = [self._client(n, self._etags) for n in range(self.size.clients)]
         work = [asyncio.create_task(self._act(each)) for each in clients]
         work += [asyncio.create_task(self._operate(desk)) for desk in deployment.desks]
@@ -146,9 +163,12 @@ class World:
             )
             for kind in sorted(plan.faults & self._strikes.kinds.keys())
         ]
+        weather = asyncio.create_task(self._change_weather())
         await asyncio.sleep(plan.seconds)
         self._stopping = True
-        await asyncio.wait(work)
+        weather.cancel()
+        await asyncio.wait([*work, weather])
+        await self._meetings.end()
         self._calm_down()
         found = await self._drain()
         if not found and "lost lease" in plan.faults:  # a part of the feed comes again, from its beginning
@@ -166,12 +186,14 @@ class World:
         one = len(of.service.subscribers) == len(of.read_models) == 1
         if what == "completed" and one and isinstance(of, SimulatedService):
             self._watcher.completed(about, detail, of.language.deleted)
+        if what in {"stolen", "buried"}:
+            self._meetings.stolen(about)
         if what == "bus refuses" and about:
             refused = Poisoned(
-                at=self.loop.time(), document=f"refused:{detail}", partition=about, stored=None
+                at=self.loop.time(), document=f"{REFUSED}{detail}", partition=about, stored=None
             )
             self.history.add([refused])
-            if "discards" in self.plan.faults and self._chance.random() < _GIVEN_UP:
+            if self.plan.discards and self._chance.random() < _GIVEN_UP:
                 self._operator.broken.add(detail)
 
     def _client(self, number: int, etags: dict[str, str | None]) -> SimulatedClient:
@@ -185,18 +207,31 @@ class World:
     def _over(self) -> bool:
         return self._stopping
 
+    async def _change_weather(self) -> None:
+        """Storms pass, in most runs: where it storms all the time little gets as far as to what it could break."""
+        store, bus, plan = self.ground.store, self.ground.bus, self.plan
+        chance = plan.chance("weather")
+        ends = chance.random() < _STORMS_END
+        while True:
+            store.faults, bus.befalls = plan.store, plan.bus
+            await asyncio.sleep(chance.uniform(*_STORM_SECONDS) if ends else plan.seconds)
+            store.faults, bus.befalls = CALM_STORE, plan.bus.in_fair_weather
+            await asyncio.sleep(chance.uniform(*_FAIR_SECONDS))
+
     async def _act(self, client: SimulatedClient) -> None:
         while not self._stopping:
             await self.of.act(client)
-            busy = "floods" in self.plan.faults
+            busy = "floods" in self.plan.faults and self.loop.time() // _FLOOD_SECONDS % 2 == 0
             await asyncio.sleep(client.chance.uniform(0.0, 1.0 if busy else self.size.idle_seconds))
 
     async def _operate(self, desk: SimulatedProcess) -> None:
+        settled = True
         while not self._stopping:
-            seconds = self.size.operator_seconds if desk is self.desk else _HURRY_SECONDS
+            hurries = _HURRY_IDLE_SECONDS if settled else _HURRY_SECONDS
+            seconds = self.size.operator_seconds if desk is self.desk else hurries
             await asyncio.sleep(self._chance.uniform(*seconds))
             if not self._stopping:
-                await self._settle(desk)
+                settled = await self._settle(desk)
 
     @property
     def desk(self) -> SimulatedProcess:
@@ -239,7 +274,7 @@ def _wall(loop: Loop) -> Callable[[], datetime]:
     return lambda: EPOCH + timedelta(seconds=loop.time())
 
 
-def _import_all(of: Subject) -> None:
+def _import_all() -> None:
     """What is imported late in a process is imported before the run: it opens files, and takes time."""
     from cosmos_outbox.servicebus import dead_letters, sessions  # noqa: F401, PLC0415
     from cosmos_outbox.worker import relay, subscriber  # noqa: F401, PLC0415

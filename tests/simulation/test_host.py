@@ -1,0 +1,68 @@
+"""The Functions host in a simulated run: the relay's own function under its own retry, beside workers or alone."""
+
+from typing import Any
+
+import pytest
+
+from cosmos_outbox.testing.simulation import host
+from cosmos_outbox.testing.simulation.plan import SimulationPlan
+from cosmos_outbox.testing.simulation.world import SimulatedRun, World, run
+from tests.simulation.contacts import CONTACTS
+
+
+def _plan(hosts: int, *faults: str, seconds: float = 20.0) -> SimulationPlan:
+    """With so many hosts in the place of relay workers."""
+    plans = (
+        SimulationPlan(seed, frozenset({"host", *faults}), aggregates=3, seconds=seconds)
+        for seed in range(50)
+    )
+    return next(plan for plan in plans if plan.hosts == hosts)
+
+
+def _what(told: SimulatedRun, what: str) -> list[str]:
+    return [each.instance for each in told.trace if each.what == what]
+
+
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_the_host_relays_alone_and_beside_a_worker(hosts: int) -> None:
+    told = run(_plan(hosts), CONTACTS)
+    assert told.violations == []
+    assert {each for each in _what(told, "begins") if each.startswith(("host", "relay"))} == {
+        *(f"host-{n}.1" for n in range(hosts)),
+        *(f"relay-{n}.1" for n in range(hosts, 2)),
+    }
+    assert len(told.history.stored) > 10
+    assert told.history.stored.keys() == told.history.deliveries.keys()
+
+
+def test_a_page_that_cannot_be_sent_is_delivered_again_and_nothing_is_given_up() -> None:
+    told = run(_plan(2, "bus.quota", "bus.busy", "deploy", seconds=30.0), CONTACTS)
+    assert told.violations == []
+    assert _what(told, "send failed")
+    assert _what(told, "host gives up") == []
+
+
+def test_a_function_that_gives_up_loses_events_and_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = host._functions
+
+    def without_retry(service: Any) -> Any:
+        functions = real(service)
+        monkeypatch.setattr(functions["relay"], "get_settings_dict", lambda _name: None)
+        return functions
+
+    monkeypatch.setattr(host, "_functions", without_retry)
+    plan = _plan(2, "bus.quota", "bus.busy", seconds=30.0)
+    told = run(plan, CONTACTS, type("Impatient", (World,), {"patience_seconds": 120.0}))
+    assert _what(told, "host gives up")
+    assert {each.rule for each in told.violations} & {"lost event", "order"}
+
+
+def test_a_call_that_lasts_too_long_ends_its_process_and_another_begins(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(host, "FUNCTION_TIMEOUT_SECONDS", 0.02)  # less than a request and a send take
+    told = run(_plan(2, seconds=8.0), CONTACTS, type("Impatient", (World,), {"patience_seconds": 10.0}))
+    ended = _what(told, "functionTimeout")
+    assert "host-0.1" in ended or "host-1.1" in ended
+    again = ended[0].replace(".1", ".2")
+    assert again in _what(told, "begins")
