@@ -33,7 +33,7 @@ def add_gift(order: Order | None, event: Event) -> None:
 
 
 async def _lines(order_id: str) -> int:
-    found = await service().aggregates.read(Order, order_id, Origin("test"), newest=True)
+    found = await service().aggregates.read(Order, order_id, Origin("test"))
     return sum(line == SKU for line in found.aggregate.state.lines)
 
 
