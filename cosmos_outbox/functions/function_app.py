@@ -22,8 +22,9 @@ from cosmos_outbox.http.catch_all import Path, no_such_call
 from cosmos_outbox.http.message import Answer, Request
 from cosmos_outbox.http.resource import Resource
 from cosmos_outbox.operations.views.names import names_of
+from cosmos_outbox.wiring.declared import EffectOf
 from cosmos_outbox.wiring.located import AnyService, operator_names
-from cosmos_outbox.wiring.service import EffectOf, Service
+from cosmos_outbox.wiring.service import Service
 from cosmos_outbox.wiring.subscribing import ForeignEffect
 
 CATCH_ALL = "unrouted"

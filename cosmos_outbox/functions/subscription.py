@@ -16,9 +16,9 @@ from cosmos_outbox.servicebus.received import delivery_of, handling
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.names import Named
 from cosmos_outbox.telemetry.tracing import invoked
+from cosmos_outbox.wiring.declared import EffectOf, ReadModelOf, Subscriber
 from cosmos_outbox.wiring.located import AnyService
 from cosmos_outbox.wiring.reactions import ReactionOf
-from cosmos_outbox.wiring.service import EffectOf, ReadModelOf, Subscriber
 from cosmos_outbox.wiring.subscribing import ForeignEffect, ForeignReadModel, ForeignSubscriber
 
 UPKEEP_SECONDS, SWEEP_SECONDS = 40.0, 120.0

@@ -18,7 +18,7 @@ from cosmos_outbox.settings.names import Named
 from cosmos_outbox.sqlite.store import SqliteFile, SqliteStore
 from cosmos_outbox.testing.clock import Clock
 from cosmos_outbox.testing.messages import Message, message_of
-from cosmos_outbox.wiring.service import ReadModelOf
+from cosmos_outbox.wiring.declared import ReadModelOf
 from cosmos_outbox.wiring.subscribing import ForeignReadModel
 from cosmos_outbox.wiring.subscription import Subscription
 

@@ -34,12 +34,13 @@ from cosmos_outbox.sqlite.store import SqliteStore
 from cosmos_outbox.testing.clock import Clock
 from cosmos_outbox.testing.deliveries import store_in_memory, timed
 from cosmos_outbox.testing.documents import Documents, MemoryContainer, NotInMemory
+from cosmos_outbox.wiring.declared import EffectOf, ReadModelOf
 from cosmos_outbox.wiring.effects import effect_rules, ids_ttl_seconds, with_effects
 from cosmos_outbox.wiring.kept import ReadModel
 from cosmos_outbox.wiring.outbox import Outbox
 from cosmos_outbox.wiring.reactions import ReactionOf, reaction_inbox, records_seconds, with_reaction
 from cosmos_outbox.wiring.read_model import tombstone_seconds
-from cosmos_outbox.wiring.service import EffectOf, ReadModelOf, Service, Wired
+from cosmos_outbox.wiring.service import Service, Wired
 from cosmos_outbox.wiring.subscribing import ForeignEffect, WiredSubscriber
 from cosmos_outbox.wiring.subscription import Subscriber, Subscription, subscriber_over
 

@@ -26,7 +26,7 @@ MARGIN = timedelta(days=1)
 
 
 class DeclaredEffect(Subscribes, Protocol):
-    """What a service declares of an effect: see :class:`cosmos_outbox.wiring.service.EffectOf`."""
+    """What a service declares of an effect: see :class:`cosmos_outbox.wiring.declared.EffectOf`."""
 
     @property
     def run(self) -> Effect: ...

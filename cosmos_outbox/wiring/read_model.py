@@ -35,7 +35,7 @@ S = TypeVar("S", bound=BaseModel)
 
 
 class DeclaredReadModel(Subscribes, Protocol[S]):
-    """What a service declares of a read model: see :class:`cosmos_outbox.wiring.service.ReadModelOf`."""
+    """What a service declares of a read model: see :class:`cosmos_outbox.wiring.declared.ReadModelOf`."""
 
     @property
     def form(self) -> EntryForm[S]: ...

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import BaseModel
 
@@ -31,6 +31,7 @@ from cosmos_outbox.settings.names import Named, Names, named_after
 from cosmos_outbox.settings.own_container import OwnContainer, OwnDocuments
 from cosmos_outbox.settings.wire_names import WireNames
 from cosmos_outbox.wiring.clients import SDKS, Clients
+from cosmos_outbox.wiring.declared import EffectOf, ReadModelOf, Subscriber
 from cosmos_outbox.wiring.outbox import Outbox, wire_outbox
 from cosmos_outbox.wiring.per_process import OnePerProcess
 from cosmos_outbox.wiring.reactions import ReactionOf, records_seconds
@@ -42,56 +43,6 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", bound=BaseModel)
 A = TypeVar("A", bound=Aggregate[Any])
-
-
-@dataclass(frozen=True)
-class ReadModelOf(Generic[S]):
-    """A read model as it is declared: one entry an aggregate, kept from the events, in order, each applied once."""
-
-    name: str
-    aggregate_type: str
-    subscription: Named
-    container: Named
-    """Of the entries."""
-    form: EntryForm[S]
-    state_of: Callable[[Mapping[str, Any]], S]
-    """The entry's state of an aggregate's stored ``data``: an entry that lacks an event is read anew from there."""
-    project: Projection[S]
-    untyped: bool
-    documents: SourceDocuments | None = None
-    """Of the aggregates, in a container of the team's own; None: they are the library's."""
-    first: First[S] | None = None
-    """The entry's state of an aggregate's first event; None: the aggregate itself is read."""
-
-    def wire(self, settings: Settings, outbox: Outbox) -> Subscription:
-        """Its subscriber, with the sweep that finds what no event tells. Opens no connection."""
-        from cosmos_outbox.wiring.read_model import wire_read_model  # noqa: PLC0415 - not where nothing is received
-
-        return wire_read_model(settings, outbox, self)
-
-
-@dataclass(frozen=True)
-class EffectOf:
-    """An effect as it is declared: something outside the store, asked for at least once, with the event's id as key."""
-
-    name: str
-    aggregate_type: str
-    subscription: Named
-    container: Named
-    """Of what is remembered of the effects."""
-    run: Effect
-    unsure: Unsure
-    untyped: bool
-    form: None = None
-
-    def wire(self, settings: Settings, outbox: Outbox) -> Subscription:
-        """Its subscriber, with the timer that goes on with what waits. Opens no connection."""
-        from cosmos_outbox.wiring.effects import wire_effects  # noqa: PLC0415 - not where nothing is received
-
-        return wire_effects(settings, outbox, self)
-
-
-Subscriber = ReadModelOf[Any] | EffectOf | ReactionOf[Any]
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,8 @@ from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.operations.own_erasing import OwnEraser
 from cosmos_outbox.servicebus.dead_letters import Collected
 from cosmos_outbox.settings.own_container import OwnDocuments
-from cosmos_outbox.wiring.service import ReadModelOf, Service, Wired
+from cosmos_outbox.wiring.declared import ReadModelOf
+from cosmos_outbox.wiring.service import Service, Wired
 from cosmos_outbox.worker.running import running as running_service
 from devstack.testing import Service as Server
 from devstack.testing import eventually, running

@@ -18,7 +18,7 @@ from cosmos_outbox.inbox.errors import EntryChanged
 from cosmos_outbox.inbox.form import EntryForm
 from cosmos_outbox.inbox.progress import Counts, Side, WalkProgress
 from cosmos_outbox.kernel.clock import utc_now
-from cosmos_outbox.wiring.service import ReadModelOf
+from cosmos_outbox.wiring.declared import ReadModelOf
 from devstack import provision
 from devstack.settings import read_settings
 from devstack.testing import Service

@@ -17,7 +17,8 @@ from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.outbox.unit_of_work import Origin
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.names import Names
-from cosmos_outbox.wiring.service import ReadModelOf, Service, Wired
+from cosmos_outbox.wiring.declared import ReadModelOf
+from cosmos_outbox.wiring.service import Service, Wired
 from cosmos_outbox.worker import relay as relay_worker
 from cosmos_outbox.worker import running as running_module
 from cosmos_outbox.worker.running import running

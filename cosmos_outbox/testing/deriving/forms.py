@@ -18,7 +18,8 @@ from cosmos_outbox.cosmos.store.partition_key import at
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.outbox.feed import OutboxEvent
 from cosmos_outbox.testing.judging.violation import Violation
-from cosmos_outbox.wiring.service import ReadModelOf, Service
+from cosmos_outbox.wiring.declared import ReadModelOf
+from cosmos_outbox.wiring.service import Service
 
 RULE = "stored form"
 _OF_THE_STORE = {"_rid", "_self", "_attachments", "_lsn"}

@@ -39,8 +39,9 @@ from cosmos_outbox.testing.simulation.store import SentRequest, StoreResponse
 from cosmos_outbox.testing.simulation.subject import SimulatedClient
 from cosmos_outbox.testing.simulation.watching import Watcher
 from cosmos_outbox.testing.simulation.world import World
+from cosmos_outbox.wiring.declared import EffectOf, ReadModelOf
 from cosmos_outbox.wiring.reactions import ReactionOf
-from cosmos_outbox.wiring.service import EffectOf, ReadModelOf, Service
+from cosmos_outbox.wiring.service import Service
 
 QUIET_SECONDS, PATIENCE_SECONDS = 4.0, 300.0
 

@@ -1,0 +1,70 @@
+"""What a service subscribes to, as it is declared: data alone, until it is wired."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from pydantic import BaseModel
+
+from cosmos_outbox.cosmos.inbox.documents import SourceDocuments
+from cosmos_outbox.inbox.decision import First, Projection
+from cosmos_outbox.inbox.effect import Unsure
+from cosmos_outbox.inbox.effects import Effect
+from cosmos_outbox.inbox.form import EntryForm
+from cosmos_outbox.settings.environment import Settings
+from cosmos_outbox.settings.names import Named
+from cosmos_outbox.wiring.outbox import Outbox
+from cosmos_outbox.wiring.reactions import ReactionOf
+from cosmos_outbox.wiring.subscription import Subscription
+
+S = TypeVar("S", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class ReadModelOf(Generic[S]):
+    """A read model as it is declared: one entry an aggregate, kept from the events, in order, each applied once."""
+
+    name: str
+    aggregate_type: str
+    subscription: Named
+    container: Named
+    """Of the entries."""
+    form: EntryForm[S]
+    state_of: Callable[[Mapping[str, Any]], S]
+    """The entry's state of an aggregate's stored ``data``: an entry that lacks an event is read anew from there."""
+    project: Projection[S]
+    untyped: bool
+    documents: SourceDocuments | None = None
+    """Of the aggregates, in a container of the team's own; None: they are the library's."""
+    first: First[S] | None = None
+    """The entry's state of an aggregate's first event; None: the aggregate itself is read."""
+
+    def wire(self, settings: Settings, outbox: Outbox) -> Subscription:
+        """Its subscriber, with the sweep that finds what no event tells. Opens no connection."""
+        from cosmos_outbox.wiring.read_model import wire_read_model  # noqa: PLC0415 - not where nothing is received
+
+        return wire_read_model(settings, outbox, self)
+
+
+@dataclass(frozen=True)
+class EffectOf:
+    """An effect as it is declared: something outside the store, asked for at least once, with the event's id as key."""
+
+    name: str
+    aggregate_type: str
+    subscription: Named
+    container: Named
+    """Of what is remembered of the effects."""
+    run: Effect
+    unsure: Unsure
+    untyped: bool
+    form: None = None
+
+    def wire(self, settings: Settings, outbox: Outbox) -> Subscription:
+        """Its subscriber, with the timer that goes on with what waits. Opens no connection."""
+        from cosmos_outbox.wiring.effects import wire_effects  # noqa: PLC0415 - not where nothing is received
+
+        return wire_effects(settings, outbox, self)
+
+
+Subscriber = ReadModelOf[Any] | EffectOf | ReactionOf[Any]
