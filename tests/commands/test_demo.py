@@ -18,7 +18,7 @@ from tools.demo.narrator import Narrator
 PROMISES = [
     "201 with Location and ETag",
     "the contact and its event are stored together",
-    "the event arrived, with the contact as its session",
+    "the event arrived, in the session that all events of this contact are in",
     "200 with a new ETag",
     "both events arrived, in order",
     "412 Precondition Failed",

@@ -18,7 +18,8 @@ KINDS = (
     "stolen",
     "buried",
 )
-SEED = 7
+FIRST, SEEDS = 7, 10
+"""Not each seed has each trouble."""
 
 
 def _told(result: SimulatedRun) -> Counter[str]:
@@ -36,21 +37,15 @@ def test_what_is_stored_goes_over_the_wire_as_it_was_committed() -> None:
 
 def test_whatever_befalls_the_broker_and_its_lines_each_promise_is_kept() -> None:
     faults = frozenset(f"bus.{kind}" for kind in KINDS)
-    result = run(SimulationPlan(SEED, faults, aggregates=4, seconds=40.0, full=True), CONTACTS)
-    assert result.violations == []
-    expected = {
-        "send failed",
-        "connection cut",
-        "bus refuses",
-        "bus drops",
-        "lock over",
-        "stolen",
-        "dead letter",
+    missing = {
+        *("connection cut", "bus refuses", "bus drops", "lock over", "stolen", "dead letter"),
+        *("throttle", "full", "fail-before-commit", "drop-after-commit"),
     }
-    assert expected <= _told(result).keys(), expected - _told(result).keys()
-    assert {step.detail for step in result.trace if step.what == "send failed"} >= {
-        "throttle",
-        "full",
-        "fail-before-commit",
-        "drop-after-commit",
-    }
+    for seed in range(FIRST, FIRST + SEEDS):
+        result = run(SimulationPlan(seed, faults, aggregates=4, seconds=40.0, full=True), CONTACTS)
+        assert result.violations == [], seed
+        missing -= _told(result).keys()
+        missing -= {step.detail for step in result.trace if step.what == "send failed"}
+        if not missing:
+            return
+    raise AssertionError(f"befell nobody in {SEEDS} seeds: {missing}")

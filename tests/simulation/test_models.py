@@ -80,4 +80,4 @@ def test_code_that_breaks_a_rule_of_each_model_is_found(monkeypatch: pytest.Monk
     monkeypatch.setattr("cosmos_outbox.inbox.state.mend", mended)
     parked, applied, _, _ = replayed(monkeypatch)
     assert "no step leads from blocked by" in parked[0]
-    assert "no step leads from sequence" in applied[0]
+    assert "no step leads from" in applied[0]

@@ -55,9 +55,20 @@ def _seen(bug: Planted, folder: Path) -> None:
     plant(bug, folder)
     paths = os.pathsep.join(map(str, [folder, folder / "packages" / "devstack" / "src"]))
     told = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", _HERE],
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "no:randomly",
+            "--simulate-seeds=12",
+            _HERE,
+        ],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": paths, "SIMULATE_SEEDS": "12"},
+        env={**os.environ, "PYTHONPATH": paths},
         capture_output=True,
         text=True,
         check=False,

@@ -17,6 +17,7 @@ from cosmos_outbox import (
     SubscriberService,
     TolerantReader,
 )
+from cosmos_outbox.cosmos.store.container import StoreFailed
 from cosmos_outbox.testing import Commands, Publishes, simulate
 from domain.contact import Contact
 from domain.values import ContactDetails
@@ -34,7 +35,10 @@ OWN = OwnContainer("/tenantId", {"booking": "/lastSequence"})
 async def book(service: Service, luck: Random, *, told: int | None = None) -> None:
     """A new booking, or one that is there with other seats; ``told``: what the event says instead."""
     transactions, name, seats = service().outbox, f"b-{luck.randrange(3)}", luck.randint(1, 8)
-    found = await transactions.container(OWN_NAME).read(name, "t-1")
+    try:
+        found = await transactions.container(OWN_NAME).read(name, "t-1")
+    except StoreFailed as error:
+        raise error.failure.error() from error
     document = {"id": name, "tenantId": "t-1", "type": "booking", "seats": seats}
     async with transactions.transaction("t-1") as tx:
         if found is None:

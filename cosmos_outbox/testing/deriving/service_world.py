@@ -5,7 +5,9 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
+from cosmos_outbox.cli.publish_again import CLOCKS_DIFFER_SECONDS, RepublishingPlan, republish
 from cosmos_outbox.cosmos.aggregates.documents import EVENT_TYPE, REACTION_TYPE
 from cosmos_outbox.cosmos.inbox.documents import SourceDocuments, last
 from cosmos_outbox.cosmos.inbox.entries import TYPE as ENTRY_TYPE
@@ -16,6 +18,7 @@ from cosmos_outbox.inbox.errors import EffectAway, EffectNotDone
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.reaction_decision import InOrder, TargetPlace
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.outbox.republish import RepublishingProgress, Span
 from cosmos_outbox.testing.deriving.commands import Calls, Commands
 from cosmos_outbox.testing.deriving.forms import Form
 from cosmos_outbox.testing.deriving.found import (
@@ -35,6 +38,7 @@ from cosmos_outbox.testing.simulation.bus_queue import Taken
 from cosmos_outbox.testing.simulation.deployment import Size
 from cosmos_outbox.testing.simulation.last_look import messages_wait
 from cosmos_outbox.testing.simulation.operator import PASSING, list_set_aside, reasons
+from cosmos_outbox.testing.simulation.processes import EPOCH
 from cosmos_outbox.testing.simulation.store import SentRequest, StoreResponse
 from cosmos_outbox.testing.simulation.subject import SimulatedClient
 from cosmos_outbox.testing.simulation.watching import Watcher
@@ -127,10 +131,15 @@ class ServiceWorld(World):
             strike_seconds=(2.0, 4.0, 8.0),
         )
         self._watcher = self._changes = ChangesSeen(self)
+        self._is_whole = not any(
+            isinstance(each, EffectOf | ReactionOf) for each in self._of.service.subscribers
+        )
 
     async def _look(self) -> list[Violation]:
         if failed := [*self._failed()]:
             return failed
+        if not self._is_whole and any(step.what == "stolen" for step in self.trace):
+            return [await self._publish_again()]
         if not await self._settle(self.desk):
             try:
                 aside = self.loop.begin(self.desk.instance, list_set_aside(self.desk.wired))
@@ -144,6 +153,21 @@ class ServiceWorld(World):
             return [Violation("not quiet", "something was written just now", may_pass=True)]
         ended = [Violation("process ended", f"{each.instance}: {each.why}") for each in self.history.ended]
         return [*ended, *messages_wait(self.ground), *broken(await self.found())]
+
+    async def _publish_again(self) -> Violation:
+        """What an operator does about lost messages, which no effect and no reaction finds by itself."""
+        waits = Violation("not published again", "events were stored just now", may_pass=True)
+        now = int(EPOCH.timestamp() + self.loop.time())
+        if self.loop.time() - self._changes.newest <= 2 * CLOCKS_DIFFER_SECONDS:
+            return waits
+        span = Span(int(EPOCH.timestamp()), now - CLOCKS_DIFFER_SECONDS)
+        plan, progress = RepublishingPlan(span, UUID(int=self.plan.seed, version=4)), RepublishingProgress()
+        try:
+            await self.loop.begin(self.desk.instance, republish(self.desk.wired.outbox, plan, progress))
+        except PASSING as error:
+            return replace(waits, about=repr(error))
+        self._is_whole = progress.whole
+        return replace(waits, about=str(progress))
 
     def _failed(self) -> Iterator[Violation]:
         """A command or an effect that ends with an error that it does not declare."""
