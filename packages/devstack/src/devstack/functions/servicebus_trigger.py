@@ -10,6 +10,7 @@ import logging
 from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import datetime
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from azure.core.exceptions import AzureError
 from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusReceivedMessage
@@ -61,7 +62,7 @@ class ServiceBusTrigger:
         self._stopped = asyncio.Event()
         self._pool: ReceiverPool | None = None
         self._closing: set[asyncio.Task[None]] = set()
-        self._settling = asyncio.Lock()
+        self._settling: WeakKeyDictionary[ServiceBusReceiver, asyncio.Lock] = WeakKeyDictionary()
 
     async def run(self) -> None:
         with logged_as(self._function.name):
@@ -216,8 +217,8 @@ class ServiceBusTrigger:
         self, receiver: ServiceBusReceiver, message: ServiceBusReceivedMessage, *, succeeded: bool
     ) -> None:
         try:
-            # The SDK's receivers are not for several coroutines at once.
-            async with self._settling:
+            # The SDK's receivers are not for several coroutines at once; but each for one.
+            async with self._settling.setdefault(receiver, asyncio.Lock()):
                 if not succeeded:
                     await receiver.abandon_message(message)
                 elif self._options.auto_complete:
