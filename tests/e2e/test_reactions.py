@@ -52,6 +52,8 @@ async def test_a_message_adds_its_line_once_whatever_answer_is_lost(tmp_path: Pa
             await azure.send(gift, topic="gift-events", message_id="published-again")
             await azure.send(lost, topic="gift-events")
             [record] = await eventually(_set_aside)
+            first = service().subscriptions["gifts"].subscriber
+            await eventually(lambda: _handled(first, 3))
             assert record.reason == "there is no such order"
             told = await azure.receive("watch", 2, topic="order-events")
             assert [each.data["action"] for each in told] == ["OrderPlacedEvent", "OrderLineAddedEvent"]
