@@ -1,6 +1,5 @@
 """A service in the simulated world, judged by its own declaration: no line of it is written for the test."""
 
-import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -41,7 +40,7 @@ from cosmos_outbox.testing.simulation.operator import PASSING, list_set_aside, r
 from cosmos_outbox.testing.simulation.processes import EPOCH
 from cosmos_outbox.testing.simulation.store import SentRequest, StoreResponse
 from cosmos_outbox.testing.simulation.subject import SimulatedClient
-from cosmos_outbox.testing.simulation.watching import Watcher
+from cosmos_outbox.testing.simulation.watching import Watcher, written
 from cosmos_outbox.testing.simulation.world import World
 from cosmos_outbox.wiring.declared import EffectOf, ReadModelOf
 from cosmos_outbox.wiring.reactions import ReactionOf
@@ -305,13 +304,13 @@ class ChangesSeen(Watcher):
             return
         if not any(path in request.path for path in self._paths):
             return
-        written = [*_written(request)]
-        events = [_event(each) for each in written if each.get("type") == EVENT_TYPE]
-        document = next((each["data"] for each in written if each.get("type") in self._kinds), None)
+        documents = [*written(request)]
+        events = [_event(each) for each in documents if each.get("type") == EVENT_TYPE]
+        document = next((each["data"] for each in documents if each.get("type") in self._kinds), None)
         if events:
             self.newest = at
             in_order = sorted(events, key=lambda each: each.sequence or 0)
-            records = [each["data"]["reaction"] for each in written if each.get("type") == REACTION_TYPE]
+            records = [each["data"]["reaction"] for each in documents if each.get("type") == REACTION_TYPE]
             self.changes.append(StoredChange(document, in_order, next(iter(records), "")))
 
     def received(self, taken: list[Taken]) -> None:
@@ -324,16 +323,6 @@ class ChangesSeen(Watcher):
             )
             self.messages.append(TakenMessage(message.id, key, message.data))
         self._taken = len(taken)
-
-
-def _written(request: SentRequest) -> Iterator[Mapping[str, Any]]:
-    body = json.loads(request.body or b"{}")
-    if request.kind != "batch":
-        yield body
-        return
-    for operation in body:
-        if operation.get("operationType") in ("Create", "Upsert", "Replace"):
-            yield operation.get("resourceBody") or {}
 
 
 def _event(document: Mapping[str, Any]) -> StoredEvent:

@@ -33,11 +33,11 @@ class Watcher:
         if request.method not in ("POST", "PUT") or response.status >= 300 or response.status == 207:
             return
         if b'"setAside"' in request.body:
-            self._aside |= {str(each.get("messageId")) for each in _written(request)}
+            self._aside |= {str(each.get("messageId")) for each in written(request)}
         of_feed, of_entries = self._feed in request.path, any(each in request.path for each in self._entries)
         if not (of_feed or of_entries) or "x-ms-documentdb-isquery" in request.headers:
             return
-        for document in _written(request):
+        for document in written(request):
             if of_feed and _is_event(document):
                 self.newest = at
                 self._history.add([_stored(at, document)])
@@ -68,7 +68,8 @@ class Watcher:
         self._taken = len(taken)
 
 
-def _written(request: SentRequest) -> Iterator[Mapping[str, Any]]:
+def written(request: SentRequest) -> Iterator[Mapping[str, Any]]:
+    """The documents that a request writes whole."""
     body = json.loads(request.body or b"{}")
     if request.kind != "batch":
         yield body
