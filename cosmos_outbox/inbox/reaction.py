@@ -124,6 +124,10 @@ class ReactionInbox(Generic[T]):
         """
         await self._settle(event, asked=False)
 
+    async def check(self) -> None:
+        """Returns if the store answers about a target that nobody has. Raises StoreAway."""
+        await self.reactions.find(TargetPlace("nobody", "nobody", ""))
+
     async def apply(self, event: Event) -> None:
         """As :meth:`handle`, asked by an operator: what was refused is tried again (``through_the_record``)."""
         await self._settle(event, asked=True)

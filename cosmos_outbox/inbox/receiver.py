@@ -74,7 +74,7 @@ class Receiver:
     streak: Streak = field(default_factory=Streak)
     check: Callable[[], Awaitable[object]] | None = None
     """Returns if store and source answer about an aggregate that nobody has. None: what looks like an outage is one,
-    and a call that takes long is left to its end, as an effect's is."""
+    and a call that takes long is left to its end, as an effect's is: to be cut off must do no harm."""
     _sick: dict[AggregateKey, float] = field(default_factory=dict)
     """Until when, by aggregate."""
 

@@ -48,9 +48,8 @@ class ReactionOf(Generic[A]):
         container = outbox.container(settings.cosmos_container)
         inbox = reaction_inbox(self, settings, container, outbox.on_commit)
         reader = MessageReader(self.aggregate_type, untyped=self.untyped)
-        subscriber = wire_subscriber(
-            settings_of(self, settings), outbox, settings.name(self.subscription), reader.read, inbox.handle
-        )
+        received, name = settings_of(self, settings), settings.name(self.subscription)
+        subscriber = wire_subscriber(received, outbox, name, reader.read, inbox.handle, inbox.check)
         return with_reaction(subscriber, inbox)
 
 

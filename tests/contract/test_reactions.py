@@ -29,6 +29,7 @@ from cosmos_outbox.inbox.reaction_decision import (
 from cosmos_outbox.inbox.receiver import LONGEST_CALL_SECONDS, Receiver
 from cosmos_outbox.inbox.retrier import Retrier
 from cosmos_outbox.inbox.set_aside import Delivery, Record, RecordState
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import SYSTEM, using
 from devstack.testing import Service
 from tests.support.azure import CONTACTS, SET_ASIDE, contacts_database
@@ -296,7 +297,7 @@ class Desk:
         records = CosmosSetAside(
             Container(heaps.client, heaps.names[0], SET_ASIDE), "marks", "test", closed_ttl_seconds=600
         )
-        self.receiver = Receiver(_read, inbox.handle, records)
+        self.receiver = Receiver(_read, inbox.handle, records, check=inbox.check)
         self.retrier = Retrier(_read, inbox.handle, records, timedelta(days=10), asked=inbox, now=heaps.clock)
 
     async def receive(self, message: Event) -> Record | None:
@@ -315,6 +316,50 @@ _MESSAGES: dict[str, Event] = {}
 
 def _read(delivery: Delivery) -> Event:
     return _MESSAGES[delivery.body.decode()]
+
+
+@pytest.mark.parametrize("stored", [False, True], ids=["before-the-write", "after-the-write"])
+async def test_one_target_that_hangs_makes_room_for_the_others_and_gets_its_message_once(
+    heaps: Heaps, monkeypatch: pytest.MonkeyPatch, stored: bool
+) -> None:
+    monkeypatch.setattr("cosmos_outbox.inbox.receiver.HOLD_SECONDS", 0.5)
+    sick, healthy, inbox = await heaps.made(), await heaps.made(), heaps.instance()
+
+    class Hangs(Meets):
+        async def write(self, *arguments: Any) -> None:
+            if arguments[0].target == healthy or stored:
+                await self.reactions.write(*arguments)
+            if arguments[0].target == sick:
+                await asyncio.Event().wait()
+
+    desk = Desk(heaps, replace(inbox, reactions=Hangs(inbox.reactions)))
+    record = await desk.receive(told(sick, "a"))
+    assert record is not None
+    assert record.state is RecordState.WAITING
+    assert await desk.receive(replace(told(healthy, "b"), aggregate=AggregateKey("offer", "o-2"))) is None
+    await Desk(heaps).retrier.run(seconds=10)
+    assert await desk.state(record) is RecordState.APPLIED
+    assert (await heaps.marks(sick), await heaps.marks(healthy)) == (["a"], ["b"])
+
+
+async def test_a_store_that_hangs_for_all_makes_no_room(
+    heaps: Heaps, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cosmos_outbox.inbox.receiver.HOLD_SECONDS", 0.2)
+    monkeypatch.setattr("cosmos_outbox.inbox.receiver.WAIT_SECONDS", 1.0)
+    inbox = heaps.instance()
+
+    class Away(Meets):
+        async def find(self, place: TargetPlace) -> ReactionRecord | None:
+            raise StoreAway("it is away")
+
+        async def read(self, place: TargetPlace) -> SeenTarget[Heap]:
+            raise StoreAway("it is away")
+
+    desk = Desk(heaps, replace(inbox, reactions=Away(inbox.reactions)))
+    with pytest.raises(StoreAway):
+        await desk.receive(told(await heaps.made(), "a"))
+    assert not (await desk.retrier.page(100, None)).items
 
 
 @pytest.mark.parametrize("loss", Loss)
