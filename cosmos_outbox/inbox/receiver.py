@@ -86,7 +86,7 @@ class Receiver:
     async def _receive(self, delivery: Delivery) -> None:
         self._tell(delivery)
         began, pause = self.time(), FIRST_PAUSE_SECONDS
-        give_up_at = began + WAIT_SECONDS
+        room_at, give_up_at = began + HOLD_SECONDS, began + WAIT_SECONDS
         longest = LONGEST_CALL_SECONDS - WAIT_SECONDS if self.check is None else HOLD_SECONDS
         while True:
             try:
@@ -99,14 +99,14 @@ class Receiver:
             except Exception as error:  # noqa: BLE001 - of the store's adapter: nothing is raised at once
                 failure = StoreAway(f"the store cannot be used, because of a bug: {told(error)}")
             now = self.time()
-            if now - began >= HOLD_SECONDS and await self._makes_room(delivery, failure):
+            if now >= room_at and await self._makes_room(delivery, failure):
                 return None
             left = give_up_at - now
             if left <= 0:
                 telemetry.decided(telemetry.Outcome.WAITING)
                 _log.error("message %s waits, since the store is away: %s", delivery.message_id, failure)
                 raise failure
-            left = min(left, began + HOLD_SECONDS - now) if now - began < HOLD_SECONDS else left
+            left = min(left, room_at - now) if now < room_at else left
             await self.sleep(min(left, max(pause, failure.retry_after_seconds)))
             pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 

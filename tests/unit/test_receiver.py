@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -243,6 +244,21 @@ async def test_what_looks_like_an_outage_and_hits_one_aggregate_alone_is_set_asi
     await replace(receiver(away, records, clock), check=nothing).receive(delivery(event(1)))
     assert clock.now == HOLD_SECONDS
     assert [each.reason for each in records.records.values()] == ["the store is away"]
+
+
+async def test_each_wait_moves_the_clock_whenever_the_call_began() -> None:
+    """Sums of floats: a wait that was too short to be seen was waited again and again."""
+    for began in range(1, 2_000):
+        clock, tries = FakeTime(), Counter[float]()
+        clock.now = began * 0.372137
+
+        async def counted(received: Event, clock: FakeTime = clock, tries: Counter[float] = tries) -> None:
+            tries[clock.now] += 1
+            if tries[clock.now] > 1:
+                pytest.fail(f"twice at {clock.now}")
+            await away(received)
+
+        await replace(receiver(counted, FakeSetAside(), clock), check=nothing).receive(delivery(event(1)))
 
 
 def test_what_hits_the_check_too_hits_everybody_and_nothing_is_set_aside() -> None:
