@@ -1,4 +1,4 @@
-"""The commands of docs/operate/func.md work: run on devstack where no tool of Azure is needed, else read."""
+"""The commands of docs/internals/func.md work: run on devstack where no tool of Azure is needed, else read."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ from tests.deploy.test_bicep import CONTAINERS, DECLARED
 from tests.deploy.test_workflows import smoke
 from tests.support.paths import ROOT
 
-PAGE = (ROOT / "docs" / "operate" / "func.md").read_text()
+PAGE = (ROOT / "docs" / "internals" / "func.md").read_text()
 SAMPLE = json.loads((ROOT / "local.settings.sample.json").read_text())["Values"]
 BLOCKS = re.findall(r"^```sh\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 [SNIPPET] = re.findall(r"<<'END'\n(.*?)END\n", PAGE, re.DOTALL)
