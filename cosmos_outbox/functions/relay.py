@@ -42,6 +42,16 @@ def relay_functions(service: Service) -> func.Blueprint:
         with told_in_a_line("parked events wait"):
             await service().outbox.parking.upkeep()
 
+    if any(each.can_be_due() for each in service.aggregates):
+
+        @app.timer_trigger(arg_name="timer", schedule="*/10 * * * * *")
+        async def meet_deadlines(timer: func.TimerRequest) -> None:
+            """Every ten seconds: lets happen what is due."""
+            with told_in_a_line("deadlines wait"):
+                deadlines = service().outbox.deadlines
+                assert deadlines is not None, "an aggregate can be due"
+                await deadlines.meet()
+
     return app
 
 

@@ -88,6 +88,10 @@ class Aggregate(ABC, Generic[StateT]):
     def __init_subclass__(cls, **arguments: Any) -> None:
         """Check what is declared. Raises TypeError, which says what is to be mended."""
         super().__init_subclass__(**arguments)
+        if (cls.due is not Aggregate.due) != cls.can_be_due():
+            raise TypeError(
+                f"{cls.__name__}: due says when, and on_due what happens then: write both, or neither"
+            )
         if not (hasattr(cls, "aggregate_type") and hasattr(cls, "state_type")):
             return
         cls._by_hand = cls._updated is not Aggregate._updated
@@ -154,6 +158,28 @@ class Aggregate(ABC, Generic[StateT]):
     def deleted(self) -> bool:
         """Whether the aggregate is gone for every reader. A subclass whose aggregates can be deleted overrides this."""
         return False
+
+    @property
+    def due(self) -> datetime | None:
+        """When :meth:`on_due` is to be called, as the state has it: any time with a zone; None: never, as it is now.
+
+        It is stored with each change, so a change moves or cancels it. Aggregates that were stored by a version with
+        another rule have the new one from their next change on.
+        """
+        return None
+
+    def on_due(self, *, at: datetime) -> None:
+        """What happens by itself when the time of ``due`` has come: a change, after which ``due`` is later, or None.
+
+        ``at``: the time now (UTC), not before ``due`` and usually some seconds later; after an outage much later. It is
+        stored once, as any change; it may be called again, on a newer state, and does no I/O.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def can_be_due(cls) -> bool:
+        """Whether something can happen by itself."""
+        return cls.on_due is not Aggregate.on_due
 
     def changes(self) -> Changes[StateT] | None:
         """The new state and its numbered events, or None when there is nothing to store.

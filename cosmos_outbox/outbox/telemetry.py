@@ -92,6 +92,13 @@ _meter.create_observable_gauge(
 _meter.create_observable_gauge(
     "outbox.parked.oldest", [_parked_oldest], "s", "The age of the oldest block of an aggregate"
 )
+_due, _due_oldest = GaugeReading(OFTEN), GaugeReading(OFTEN)
+_meter.create_observable_gauge(
+    "outbox.due.aggregates", [_due], "{aggregate}", "Aggregates that are due, and were not met"
+)
+_meter.create_observable_gauge(
+    "outbox.due.oldest", [_due_oldest], "s", "For how long the oldest of them has been due"
+)
 
 
 def stored(events: Iterable[tuple[str, str]]) -> None:
@@ -123,3 +130,9 @@ def blocked(since: Sequence[datetime], now: datetime) -> None:
     """Since when each aggregate that is parked now has been blocked."""
     _parked_aggregates.set(len(since))
     _parked_oldest.set(max(0.0, (now - min(since)).total_seconds()) if since else 0.0)
+
+
+def due(since: Sequence[datetime], now: datetime) -> None:
+    """Since when each aggregate is due whose deadline a round has left as it was."""
+    _due.set(len(since))
+    _due_oldest.set(max(0.0, (now - min(since)).total_seconds()) if since else 0.0)

@@ -122,9 +122,14 @@ def _feed(settings: Settings, service: Service) -> Needed:
         service.paths,
         ttl_needed=True,
         items_say_their_ttl=own is None,
-        queried=("/type", "/data/deleted") if own is None else _queried_beside_events(service),
+        queried=_queried_of_aggregates(service) if own is None else _queried_beside_events(service),
         own=own,
     )
+
+
+def _queried_of_aggregates(service: Service) -> tuple[str, ...]:
+    due = any(each.can_be_due() for each in service.aggregates)
+    return ("/type", "/data/deleted", *(["/due"] if due else []))
 
 
 def _queried_beside_events(service: Service) -> tuple[str, ...]:

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NoReturn
 
+from cosmos_outbox.cosmos.aggregates.deadlines import LIST_DUE
+from cosmos_outbox.cosmos.aggregates.due import DUE
 from cosmos_outbox.cosmos.aggregates.repository import LIST
 from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
@@ -166,8 +168,11 @@ class MemoryContainer(Container):
         *,
         partition_key: Key | None = None,
     ) -> tuple[list[Item], str | None]:
-        """The aggregates of one type that are not deleted. Raises StoreFailed, NotInMemory for another query."""
-        if query != LIST:
+        """The aggregates of one type that are not deleted, or those that are due.
+
+        Raises StoreFailed, NotInMemory for another query.
+        """
+        if query not in (LIST, LIST_DUE):
             _refuse(query)
         self._faults.meet_read()
         if continuation is not None and not continuation.isdecimal():
@@ -175,7 +180,11 @@ class MemoryContainer(Container):
         found = [
             item
             for item in self.documents.all()
-            if item.get("type") == parameters["@type"] and not item["data"].get("deleted")
+            if (
+                item.get("type") == parameters["@type"] and not item["data"].get("deleted")
+                if query == LIST
+                else DUE in item and item[DUE] <= parameters["@now"]
+            )
         ]
         start = int(continuation or 0)
         end = start + size

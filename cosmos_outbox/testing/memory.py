@@ -84,6 +84,12 @@ class InMemory(Deliveries):
             raise ValueError(f"the document has no partition key at {', '.join(self._documents.paths.paths)}")
         return self._documents.execute(key, [Write.upsert(dict(document))])[0]
 
+    async def upkeep(self) -> None:
+        """What the timers do: let happen what is due, by :attr:`clock`, then as in :class:`Deliveries`."""
+        if self.wired.outbox.deadlines is not None:
+            await self.wired.outbox.deadlines.meet()
+        await super().upkeep()
+
     def _stored(self) -> Sequence[OutboxEvent]:
         return self.events
 

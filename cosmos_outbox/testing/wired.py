@@ -25,6 +25,7 @@ from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.inbox.sweep import Sweep
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.operations.shedding import LoadShedder
+from cosmos_outbox.outbox.aggregates import Aggregates
 from cosmos_outbox.outbox.on_commit import OnCommit
 from cosmos_outbox.outbox.unit_of_work import Origin, UnitOfWork
 from cosmos_outbox.settings.environment import Settings
@@ -37,8 +38,8 @@ from cosmos_outbox.testing.documents import Documents, MemoryContainer, NotInMem
 from cosmos_outbox.wiring.declared import EffectOf, ReadModelOf
 from cosmos_outbox.wiring.effects import effect_rules, ids_ttl_seconds, with_effects
 from cosmos_outbox.wiring.kept import ReadModel
-from cosmos_outbox.wiring.outbox import Outbox
-from cosmos_outbox.wiring.reactions import ReactionOf, reaction_inbox, records_seconds, with_reaction
+from cosmos_outbox.wiring.outbox import Outbox, deadlines_of
+from cosmos_outbox.wiring.reactions import ReactionOf, reaction_inbox, records_of, with_reaction
 from cosmos_outbox.wiring.read_model import tombstone_seconds
 from cosmos_outbox.wiring.service import Service, Wired
 from cosmos_outbox.wiring.subscribing import ForeignEffect, WiredSubscriber
@@ -115,7 +116,9 @@ class _Absent:
 def outbox_in_memory(service: Service, wired: Wired, container: MemoryContainer, clock: Clock) -> Outbox:
     settings, on_commit = wired.settings, wired.outbox.on_commit
     lifetimes = Lifetimes(
-        settings.event_ttl_seconds, settings.idempotency_ttl_seconds, _records(service, settings)
+        settings.event_ttl_seconds,
+        settings.idempotency_ttl_seconds,
+        records_of(service.subscribers, settings),
     )
     claims = MemoryContainer(Documents(clock=clock))
 
@@ -128,6 +131,8 @@ def outbox_in_memory(service: Service, wired: Wired, container: MemoryContainer,
     async def not_known() -> float:
         return 0.0
 
+    aggregates = Aggregates(open_unit_of_work, wired.outbox.claims)
+    deadlines = deadlines_of(service.aggregates, container, aggregates, clock)
     transactions = None
     if service.own is not None:
         transactions = Transactions(container, service.own, settings.event_ttl_seconds, on_commit, clock)
@@ -137,6 +142,7 @@ def outbox_in_memory(service: Service, wired: Wired, container: MemoryContainer,
         claims=CosmosClaims(claims, settings.idempotency_ttl_seconds),
         check=container.check,
         shedder=LoadShedder(not_known, None),
+        deadlines=deadlines if deadlines is None else replace(deadlines, time=clock.monotonic),
         transactions=transactions,
         relay=absent("the relay"),
         forwarding=absent("the relay"),
@@ -224,11 +230,6 @@ def _source(of: ReadModelOf[S], source: MemoryContainer) -> Source[S]:
         return CosmosSource(source, of.state_of)
     feed: Any = _Absent("the change feed")
     return OwnSourceInMemory(source, feed, of.documents, of.state_of, source.documents)
-
-
-def _records(service: Service, settings: Settings) -> int:
-    reacts = any(isinstance(each, ReactionOf) for each in service.subscribers)
-    return records_seconds(settings) if reacts else 0
 
 
 async def _none_blocked() -> Sequence[AggregateKey]:

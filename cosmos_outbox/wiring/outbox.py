@@ -5,9 +5,12 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
 
 from cosmos_outbox.cosmos.aggregates.batch import Lifetimes
 from cosmos_outbox.cosmos.aggregates.claims import CosmosClaims
+from cosmos_outbox.cosmos.aggregates.deadlines import CosmosDueDocuments
 from cosmos_outbox.cosmos.aggregates.documents import EventReader
 from cosmos_outbox.cosmos.aggregates.unit_of_work import CosmosUnitOfWork
 from cosmos_outbox.cosmos.own.transaction import Transaction, Transactions
@@ -19,6 +22,7 @@ from cosmos_outbox.cosmos.store.client import ContainerProxy, CosmosClient
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY, PartitionKeyPaths, Value
 from cosmos_outbox.cosmos.upkeep.expiry import Expiry
+from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.operations.aggregate_past import AggregatePast
 from cosmos_outbox.operations.dependencies import LOOK_SECONDS, Dependency
 from cosmos_outbox.operations.forwarding import Forwarding
@@ -26,7 +30,10 @@ from cosmos_outbox.operations.instance import Instance
 from cosmos_outbox.operations.recent import Recent
 from cosmos_outbox.operations.relay_status import RelayObserver
 from cosmos_outbox.operations.shedding import LoadShedder
+from cosmos_outbox.outbox.aggregate import Aggregate
+from cosmos_outbox.outbox.aggregates import Aggregates
 from cosmos_outbox.outbox.claims import Claims
+from cosmos_outbox.outbox.deadlines import Deadlines
 from cosmos_outbox.outbox.on_commit import OnCommit
 from cosmos_outbox.outbox.parking import Parking
 from cosmos_outbox.outbox.relay import Relay
@@ -81,6 +88,8 @@ class Outbox:
     """This process."""
     resources: AsyncExitStack
     """Closes all clients."""
+    deadlines: Deadlines | None = None
+    """What happens by itself; None: nothing does, in this service."""
     transactions: Transactions | None = None
     """In a container of the team's own; None: the service declares none."""
     clients: Clients = SDKS
@@ -96,11 +105,16 @@ class Outbox:
 
 
 def wire_outbox(
-    settings: Settings, names: WireNames, clients: Clients = SDKS, *, records_seconds: int = 0
+    settings: Settings,
+    names: WireNames,
+    clients: Clients = SDKS,
+    *,
+    records_seconds: int = 0,
+    kinds: Sequence[type[Aggregate[Any]]] = (),
 ) -> Outbox:
     """Build a service's outbox from settings. Opens no connection: the first use opens it.
 
-    ``records_seconds``: how long the records of its reactions live; 0: it has none.
+    ``records_seconds``: how long the records of its reactions live; 0: it has none. ``kinds``: its aggregates.
     """
     paths = PARTITION_KEY if names.own is None else PartitionKeyPaths.beside_events(names.own.paths)
     events = EventReader(names.untyped, paths)
@@ -163,6 +177,7 @@ def wire_outbox(
         reading=settings.feed,
         container=container_of,
         check=Recent(container.check, seconds=HEALTH_SECONDS),
+        deadlines=deadlines_of(kinds, container, Aggregates(open_unit_of_work, claims)),
         past=lambda: AggregatePast(container, events, lot, observer, names.own),
         dependencies=(
             Dependency("Cosmos DB", container.check),
@@ -176,6 +191,17 @@ def wire_outbox(
         return made
     own = Transactions(container, names.own, settings.event_ttl_seconds, on_commit)
     return replace(made, transactions=own)
+
+
+def deadlines_of(
+    kinds: Sequence[type[Aggregate[Any]]],
+    container: Container,
+    aggregates: Aggregates,
+    clock: Callable[[], datetime] = utc_now,
+) -> Deadlines | None:
+    """What meets the deadlines of those that can be due; None: none can, and nothing is looked for."""
+    due = {each.aggregate_type: each for each in kinds if each.can_be_due()}
+    return Deadlines(CosmosDueDocuments(container), aggregates, due, clock) if due else None
 
 
 def _cosmos(settings: Settings, resources: AsyncExitStack, clients: Clients) -> CosmosClient:

@@ -1,6 +1,6 @@
 """A reaction, wired: its records live for longer than a message can wait in all places together (``lives_as_long``)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
@@ -70,6 +70,11 @@ def records_seconds(settings: Lasting) -> int:
             f"{TTL_MAX} s: lower EVENT_TTL_SECONDS or PARKED_MAX_AGE_SECONDS"
         )
     return seconds
+
+
+def records_of(subscribers: Iterable[object], settings: Lasting) -> int:
+    """How long the records live of a service with these subscribers; 0: it has no reaction. Raises Misconfigured."""
+    return records_seconds(settings) if any(isinstance(each, ReactionOf) for each in subscribers) else 0
 
 
 def reaction_inbox(

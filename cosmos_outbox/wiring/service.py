@@ -34,7 +34,7 @@ from cosmos_outbox.wiring.clients import SDKS, Clients
 from cosmos_outbox.wiring.declared import EffectOf, ReadModelOf, Subscriber
 from cosmos_outbox.wiring.outbox import Outbox, wire_outbox
 from cosmos_outbox.wiring.per_process import OnePerProcess
-from cosmos_outbox.wiring.reactions import ReactionOf, records_seconds
+from cosmos_outbox.wiring.reactions import ReactionOf, records_of
 from cosmos_outbox.wiring.subscription import Subscription
 
 if TYPE_CHECKING:
@@ -269,11 +269,9 @@ class Service:
     def wire(self, environment: Mapping[str, str], clients: Clients = SDKS) -> Wired:
         """Build the service from settings. Opens no connection: the first use opens it. Raises Misconfigured."""
         settings = self.settings(environment)
-        reacts = any(isinstance(each, ReactionOf) for each in self.subscribers)
-        records = records_seconds(settings) if reacts else 0
-        outbox = wire_outbox(settings, self.wire_names, clients, records_seconds=records)
-        aggregates = Aggregates(outbox.open_unit_of_work, outbox.claims)
-        return Wired(self, settings, outbox, aggregates)
+        records, kinds = records_of(self.subscribers, settings), self.aggregates
+        outbox = wire_outbox(settings, self.wire_names, clients, records_seconds=records, kinds=kinds)
+        return Wired(self, settings, outbox, Aggregates(outbox.open_unit_of_work, outbox.claims))
 
     def __call__(self) -> Wired:
         """The service of this process: call it inside the running loop. Raises Misconfigured."""

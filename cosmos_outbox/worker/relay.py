@@ -15,6 +15,7 @@ from cosmos_outbox.cosmos.store import changefeed
 from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, classify
 from cosmos_outbox.inbox.receiver import told
 from cosmos_outbox.kernel.clock import machine, monotonic, new_id, utc_now
+from cosmos_outbox.outbox.deadlines import BEAT_SECONDS
 from cosmos_outbox.outbox.errors import NotDelivered, OutboxError
 from cosmos_outbox.outbox.once_a_minute import OnceAMinute
 from cosmos_outbox.outbox.page import Committed
@@ -150,6 +151,8 @@ async def work(health: RelayHealth) -> None:
         asyncio.create_task(_every_minute("parked events wait", outbox.parking.upkeep, stop)),
         asyncio.create_task(_every_minute("no metrics of the relay", outbox.observer.measure, stop)),
     ]
+    if (deadlines := outbox.deadlines) is not None:
+        upkeep.append(asyncio.create_task(_every(BEAT_SECONDS, "deadlines wait", deadlines.meet, stop)))
     try:
         with outbox.on_commit.listening(processor.wake):
             await vitals.tell_health(health, stop)
@@ -207,7 +210,13 @@ async def _start(health: RelayHealth) -> bool:
 
 
 async def _every_minute(failing: str, work: Callable[[], Awaitable[object]], stop: asyncio.Event) -> None:
-    while not await vitals.wait(stop, UPKEEP_PAUSE_SECONDS):
+    await _every(UPKEEP_PAUSE_SECONDS, failing, work, stop)
+
+
+async def _every(
+    seconds: float, failing: str, work: Callable[[], Awaitable[object]], stop: asyncio.Event
+) -> None:
+    while not await vitals.wait(stop, seconds):
         try:
             await work()
         except (OutboxError, Misconfigured) as error:

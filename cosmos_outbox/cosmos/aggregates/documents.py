@@ -13,6 +13,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
+from cosmos_outbox.cosmos.aggregates.due import due_field
 from cosmos_outbox.cosmos.aggregates.publishable import check_publishable, check_storable
 from cosmos_outbox.cosmos.store.item import FENCE, Item
 from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY, PartitionKeyPaths
@@ -63,6 +64,7 @@ def aggregate_item(aggregate: Aggregate[Any], state: AggregateState, *, ttl: int
         "partitionKey": aggregate.partition_key,
         "type": aggregate.aggregate_type,
         "data": data,
+        **(due_field(type(aggregate), state) if aggregate.can_be_due() else {}),
         "ttl": ttl,
     }
 

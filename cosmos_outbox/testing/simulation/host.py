@@ -21,7 +21,7 @@ FUNCTION_TIMEOUT_SECONDS = 300.0
 _STOP_SECONDS = 10.0
 """So long a process that is told to stop has."""
 _DRAINS = 0.5
-_TIMERS = {"watch_relay": 300.0, "tend_parked": 60.0}
+_TIMERS = {"watch_relay": 300.0, "tend_parked": 60.0, "meet_deadlines": 10.0}
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 30.0
 
 _Call = Callable[..., Awaitable[None]]
@@ -65,6 +65,7 @@ class FunctionsHost:
             timers = [
                 asyncio.create_task(self._every(seconds, functions[name].get_user_function()))
                 for name, seconds in _TIMERS.items()
+                if name in functions
             ]
             await self.stop.wait()
             for each in timers:

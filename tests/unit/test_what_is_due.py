@@ -1,0 +1,37 @@
+"""A service looks for what is due where one of its aggregates can be due, and nowhere else."""
+
+from dataclasses import replace
+
+import azure.functions as func
+
+from cosmos_outbox import Names, Service
+from cosmos_outbox.functions.relay import relay_functions
+from cosmos_outbox.preflight.containers import needed
+from cosmos_outbox.testing import in_memory
+from cosmos_outbox.testing.simulation.processes import KEY
+from tests.support.offers import Offer
+from tests.support.reactions import Heap
+
+CONNECTIONS = {
+    "COSMOS": f"AccountEndpoint=https://cosmos.invalid/;AccountKey={KEY};",
+    "SERVICEBUS": "Endpoint=sb://localhost;SharedAccessKeyName=nobody;SharedAccessKey=bm93aGVyZQ==",
+}
+WITHOUT = Service("heaps", [Heap], Names(database="heaps", container="heaps", topic="heap-events"))
+WITH = replace(WITHOUT, aggregates=[Heap, Offer])
+
+
+def functions(service: Service) -> set[str]:
+    app = func.FunctionApp()
+    app.register_functions(relay_functions(service))
+    return {str(each.get_function_name()) for each in app.get_functions()}
+
+
+async def test_only_who_can_be_due_costs_anything() -> None:
+    for service, is_due in ((WITHOUT, False), (WITH, True)):
+        assert ("meet_deadlines" in functions(service)) == is_due
+        [feed] = [each for each in needed(service.settings(CONNECTIONS), service) if each.name == "heaps"]
+        assert ("/due" in feed.queried) == is_due
+        assert {"/type", "/data/deleted"} <= {*feed.queried}
+        assert (service.wire(CONNECTIONS).outbox.deadlines is not None) == is_due
+        async with in_memory(service):
+            assert (service().outbox.deadlines is not None) == is_due
