@@ -14,8 +14,9 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 from pydantic import AfterValidator, BaseModel, ValidationInfo
 
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.outbox.declared_events import Declarations, DeclaredEvent
+from cosmos_outbox.outbox.declared_events import Declarations, DeclaredEvent, id_field_of
 from cosmos_outbox.outbox.event import DomainEvent, WireModel
+from cosmos_outbox.outbox.published_form import PublishedForm, PublishedForms, forms_of
 
 
 class AggregateState(WireModel):
@@ -57,6 +58,7 @@ class Changes(Generic[StateT]):
 
     state: StateT
     events: tuple[DomainEvent, ...]
+    """As they are published."""
 
 
 class Aggregate(ABC, Generic[StateT]):
@@ -81,7 +83,11 @@ class Aggregate(ABC, Generic[StateT]):
     changed_events: ClassVar[Mapping[str, type[DomainEvent] | str]] = {}
     """The event of each property that :meth:`_set` changes: its name, or a class that is filled in the same way. An
     event that is declared by its name tells the property; that of ``deleted`` tells by its name alone."""
+    published_forms: ClassVar[PublishedForms] = {}
+    """Models of events that are published in a form of their own, by the event's class or name: the classmethod
+    ``of(event, state)`` of each makes it, at the commit, and is pure. A model tells the ``schema_version``."""
     _declared: ClassVar[Mapping[str | None, DeclaredEvent]] = {}
+    _forms: ClassVar[Mapping[str, PublishedForm]] = {}
     _by_hand: ClassVar[bool] = False
     """Whether the subclass makes events of changes itself."""
 
@@ -104,6 +110,8 @@ class Aggregate(ABC, Generic[StateT]):
                 cls.changed_events,
                 cls.__module__,
             ).events()
+            named = {each.event.__name__: each.event for each in cls._declared.values()}
+            cls._forms = forms_of(cls.published_forms, named, id_field_of(cls.aggregate_type))
         except TypeError as error:
             raise TypeError(f"{cls.__name__}: {error}") from None
         if None not in cls._declared and cls._created is Aggregate._created:
@@ -126,8 +134,9 @@ class Aggregate(ABC, Generic[StateT]):
 
     @classmethod
     def declared_events(cls) -> Sequence[type[DomainEvent]]:
-        """The classes of the events that are declared, that of the creation first: for a schema, say."""
-        return [each.event for each in cls._declared.values()]
+        """The classes of the events that are declared, that of the creation first, as they are published."""
+        named = {each.event.__name__: each.event for each in cls._declared.values()}
+        return [*(named | {name: each.published for name, each in cls._forms.items()}).values()]
 
     @property
     @abstractmethod
@@ -193,12 +202,17 @@ class Aggregate(ABC, Generic[StateT]):
         state = self._final_state(first + len(happened) - (0 if self._is_new else 1))
         tell: list[Numbered] = [lambda sequence: self._created(state, sequence)] if self._is_new else []
         tell += [self._teller(each, state) for each in happened]
-        return Changes(state, tuple(make(sequence) for sequence, make in enumerate(tell, start=first)))
+        events = (make(sequence) for sequence, make in enumerate(tell, start=first))
+        return Changes(state, tuple(self._published(event, state) for event in events))
 
     def _final_state(self, last_sequence: int) -> StateT:
         changed = {each for each in self._happened if isinstance(each, str)}
         stamps = {} if self._is_new or self._changed_at is None else self._stamps(changed, self._changed_at)
         return self._state.model_copy(update={**stamps, "last_sequence": last_sequence})
+
+    def _published(self, event: DomainEvent, state: StateT) -> DomainEvent:
+        form = self._forms.get(event.action)
+        return event if form is None else form.made(event, state)
 
     def _teller(self, happened: str | Numbered, state: StateT) -> Numbered:
         if not isinstance(happened, str):

@@ -35,7 +35,7 @@ class DeclaredEvent:
     @classmethod
     def of(cls, event: type[DomainEvent], aggregate_type: str, state: type[BaseModel]) -> "DeclaredEvent":
         """The declaration, checked. Raises TypeError, which says what is to be mended."""
-        kind, id_field = _snake(aggregate_type), _id_field(aggregate_type)
+        kind, id_field = _snake(aggregate_type), id_field_of(aggregate_type)
         fields = event.model_fields.keys() - _OF_EVERY_EVENT
         if id_field not in fields:
             raise TypeError(
@@ -119,7 +119,7 @@ class Declarations:
         """The class of an event that tells these fields of a model, each of the type that it has there."""
         if not event.isidentifier():
             raise TypeError(f"{event!r} cannot name an event: take one word, such as BookingMoved")
-        id_field = _id_field(self.aggregate_type)
+        id_field = id_field_of(self.aggregate_type)
         if taken := sorted({*told} & (_OF_EVERY_EVENT | {id_field})):
             raise TypeError(
                 f"{event} cannot tell {taken[0]}, which every event has for itself: leave it out, or write the event's "
@@ -139,7 +139,7 @@ class Declarations:
         return create_model(event, __base__=DomainEvent, __module__=self.module, __doc__=about, **fields)
 
 
-def _id_field(aggregate_type: str) -> str:
+def id_field_of(aggregate_type: str) -> str:
     """The field in which an event has the id of its aggregate: ``booking_id``."""
     return f"{_snake(aggregate_type)}_id"
 

@@ -181,4 +181,5 @@ async def violations(service: SubscriberService, told: Sequence[Publishes], seed
 
 def _event(key: AggregateKey, told: Message) -> StoredEvent:
     data = told.data
-    return StoredEvent(told.id, key, data["sequence"], data["action"], "", data)
+    version = told.properties.get("schemaVersion")
+    return StoredEvent(told.id, key, data["sequence"], data["action"], "", data, version)

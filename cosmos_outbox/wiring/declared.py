@@ -1,6 +1,6 @@
 """What a service subscribes to, as it is declared: data alone, until it is wired."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -68,3 +68,13 @@ class EffectOf:
 
 
 Subscriber = ReadModelOf[Any] | EffectOf | ReactionOf[Any]
+
+
+def named(subscribers: Iterable[Subscriber]) -> Iterator[Named]:
+    """What settings may call otherwise: subscriptions, containers and topics."""
+    for each in subscribers:
+        yield each.subscription
+        if each.container is not None:
+            yield each.container
+        if isinstance(each, ReactionOf) and each.topic is not None:
+            yield each.topic

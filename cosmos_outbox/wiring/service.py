@@ -5,7 +5,7 @@ made, when the service is wired: once per process and event loop, by whoever use
 """
 
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, AsyncExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -22,6 +22,7 @@ from cosmos_outbox.inbox.effects import Effect
 from cosmos_outbox.inbox.form import EntryForm
 from cosmos_outbox.inbox.reaction import Targets
 from cosmos_outbox.inbox.reaction_decision import InOrder, React
+from cosmos_outbox.inbox.upcasting import Upcasting, Upcasts
 from cosmos_outbox.outbox.aggregate import Aggregate, AggregateState
 from cosmos_outbox.outbox.aggregates import Aggregates
 from cosmos_outbox.outbox.erasable import Delete, Erasable
@@ -31,7 +32,7 @@ from cosmos_outbox.settings.names import Named, Names, named_after
 from cosmos_outbox.settings.own_container import OwnContainer, OwnDocuments
 from cosmos_outbox.settings.wire_names import WireNames
 from cosmos_outbox.wiring.clients import SDKS, Clients
-from cosmos_outbox.wiring.declared import EffectOf, ReadModelOf, Subscriber
+from cosmos_outbox.wiring.declared import EffectOf, ReadModelOf, Subscriber, named
 from cosmos_outbox.wiring.outbox import Outbox, wire_outbox
 from cosmos_outbox.wiring.per_process import OnePerProcess
 from cosmos_outbox.wiring.reactions import ReactionOf, records_of
@@ -115,8 +116,7 @@ class Service:
     _per_process: OnePerProcess["Wired"] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        types = [each.aggregate_type for each in self.aggregates]
-        if len(set(types)) != len(types):
+        if len({each.aggregate_type for each in self.aggregates}) != len(self.aggregates):
             raise ValueError(f"two aggregates of {self.name} have one type: give each a type of its own")
         if self.own is not None:
             if self.aggregates:
@@ -152,6 +152,7 @@ class Service:
         source: OwnDocuments | None = None,
         subscription: Named | str | None = None,
         container: Named | str | None = None,
+        upcast: Upcasts | None = None,
     ) -> ReadModelOf[S]:
         """Declare a read model of this service's own aggregates: each event applied once, in order, gaps healed.
 
@@ -161,7 +162,8 @@ class Service:
         ``first``: the entry of an aggregate's first event, or None where that event does not tell all of it; it saves
         three requests for each new aggregate. They may be called again for the same event, and do no I/O. ``source``:
         in a container of the team's own the documents of the aggregates; ``state_of`` gets such a document; it cannot
-        have ``first``, as it leaves no tombstone. Raises ValueError: the name is taken, or the source does not fit.
+        have ``first``, as it leaves no tombstone. ``upcast``: steps from older versions of events, also for effects and
+        reactions. Raises ValueError: the name is taken, the source does not fit, or a step is missing.
         """
         kind = of if isinstance(of, str) else of.aggregate_type
         documents = SourceDocuments.declared(self.own, kind, source)
@@ -170,14 +172,16 @@ class Service:
                 f"{name} has a source of the team's own and first: leave first out. Such a document may be gone "
                 "without a trace, and a late first event would bring its entry back"
             )
+        steps = Upcasting(upcast or {})
         declared = ReadModelOf(
             name, kind, named_after(name, "SUBSCRIPTION", subscription), named_after(name, "CONTAINER", container),
-            form, state_of, project, untyped=self.untyped == kind, documents=documents, first=first,
+            form, state_of, steps.before(project), untyped=self.untyped == kind, documents=documents,
+            first=first and steps.before(first),
         )  # fmt: skip
         self._add(declared)
         return declared
 
-    def effect(
+    def effect(  # noqa: PLR0913 - a declaration has a name for each of its parts
         self,
         name: str,
         *,
@@ -185,6 +189,7 @@ class Service:
         subscription: Named | str | None = None,
         container: Named | str | None = None,
         repeatable: bool = True,
+        upcast: Upcasts | None = None,
     ) -> Callable[[Effect], EffectOf]:
         """Declare an effect: the decorated function runs for each event, in the order of its aggregate.
 
@@ -194,13 +199,12 @@ class Service:
         this one. Raises ValueError: the name is taken.
         """
         kind = of if isinstance(of, str) else of.aggregate_type
-
-        unsure = Unsure.RUN_AGAIN if repeatable else Unsure.SET_ASIDE
+        unsure, steps = Unsure.RUN_AGAIN if repeatable else Unsure.SET_ASIDE, Upcasting(upcast or {})
 
         def declare(run: Effect) -> EffectOf:
             declared = EffectOf(
                 name, kind, named_after(name, "SUBSCRIPTION", subscription), named_after(name, "CONTAINER", container),
-                run, unsure, untyped=self.untyped == kind,
+                steps.before_effect(run), unsure, untyped=self.untyped == kind,
             )  # fmt: skip
             self._add(declared)
             return declared
@@ -217,6 +221,7 @@ class Service:
         order: Literal["any", "newest", "each"],
         subscription: Named | str | None = None,
         topic: Named | str | None = None,
+        upcast: Upcasts | None = None,
     ) -> Callable[[React[A]], ReactionOf[A]]:
         """Declare a reaction: a message changes an aggregate, or makes it, and raises its events, once.
 
@@ -233,12 +238,13 @@ class Service:
                 f"{self.name} has no {to.__name__}: a reaction changes aggregates of its own service"
             )
         kind = of if isinstance(of, str) else of.aggregate_type
+        steps = Upcasting(upcast or {})
 
         def declare(react: React[A]) -> ReactionOf[A]:
             declared = ReactionOf(
                 name, kind, to, named_after(name, "SUBSCRIPTION", subscription),
-                None if topic is None else named_after(name, "TOPIC", topic), target, react, InOrder(order),
-                untyped=self.untyped == kind,
+                None if topic is None else named_after(name, "TOPIC", topic),
+                steps.before(target), steps.before(react), InOrder(order), untyped=self.untyped == kind,
             )  # fmt: skip
             self._add(declared)
             return declared
@@ -264,7 +270,7 @@ class Service:
 
     def settings(self, environment: Mapping[str, str]) -> Settings:
         """The settings of this service. Raises Misconfigured."""
-        return load(environment, self.names, self._named())
+        return load(environment, self.names, named(self.subscribers))
 
     def wire(self, environment: Mapping[str, str], clients: Clients = SDKS) -> Wired:
         """Build the service from settings. Opens no connection: the first use opens it. Raises Misconfigured."""
@@ -284,14 +290,6 @@ class Service:
     def here(self, wired: Wired) -> None:
         """In this context a call of the service gives this one: of one simulated process among several in a loop."""
         self._per_process.here(wired)
-
-    def _named(self) -> Iterator[Named]:
-        for each in self.subscribers:
-            yield each.subscription
-            if each.container is not None:
-                yield each.container
-            if isinstance(each, ReactionOf) and each.topic is not None:
-                yield each.topic
 
     def _add(self, subscriber: Subscriber) -> None:
         if any(each.name == subscriber.name for each in self.subscribers):

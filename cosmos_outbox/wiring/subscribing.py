@@ -6,7 +6,7 @@ It needs a connection to the broker and its own store, and no right to read the 
 import os
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractContextManager, AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
@@ -23,6 +23,7 @@ from cosmos_outbox.inbox.reading import MessageReader
 from cosmos_outbox.inbox.set_aside import SetAside
 from cosmos_outbox.inbox.state import StateInbox
 from cosmos_outbox.inbox.sweep import Sweep
+from cosmos_outbox.inbox.upcasting import Upcasting, Upcasts
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.operations.recent import Recent
 from cosmos_outbox.settings.names import Named, Names, named_after
@@ -204,20 +205,25 @@ class SubscriberService:
         project: Projection[S],
         source: HttpApi[S] | NoSource[S],
         subscription: Named | str | None = None,
+        upcast: Upcasts | None = None,
     ) -> ForeignReadModel[S]:
         """Declare a read model of the aggregates of type ``of``; ``name``: of its subscription too, unless named.
 
         ``form``: how an entry is stored and found. ``project``: the entry after an event, or None where the source has
         to be read; it may be called again for the same event, and does no I/O. ``source``: where an aggregate is read
-        of which an event is missing. Raises ValueError: the name is taken.
+        of which an event is missing. ``upcast``: steps from older versions of events, also for effects. Raises
+        ValueError: the name is taken, or a step is missing.
         """
+        steps = Upcasting(upcast or {})
+        if isinstance(source, NoSource):
+            source = replace(source, first=steps.before(source.first))
         declared = ForeignReadModel(
-            name, of, named_after(name, "SUBSCRIPTION", subscription), form, project, source
+            name, of, named_after(name, "SUBSCRIPTION", subscription), form, steps.before(project), source
         )
         self._add(declared)
         return declared
 
-    def effect(
+    def effect(  # noqa: PLR0913 - a declaration, all of it by name
         self,
         name: str,
         *,
@@ -225,6 +231,7 @@ class SubscriberService:
         subscription: Named | str | None = None,
         repeatable: bool = True,
         begin: Begin = Begin.AT_ONE,
+        upcast: Upcasts | None = None,
     ) -> Callable[[Effect], ForeignEffect]:
         """Declare an effect: the decorated function runs for each event of type ``of``, in its aggregate's order.
 
@@ -233,12 +240,16 @@ class SubscriberService:
         ``begin=Begin.WHERE_SEEN``: the subscription is younger than the publisher's aggregates, and what came before
         it is not for this team.
         """
-
-        unsure = Unsure.RUN_AGAIN if repeatable else Unsure.SET_ASIDE
+        unsure, steps = Unsure.RUN_AGAIN if repeatable else Unsure.SET_ASIDE, Upcasting(upcast or {})
 
         def declare(run: Effect) -> ForeignEffect:
             declared = ForeignEffect(
-                name, of, named_after(name, "SUBSCRIPTION", subscription), run, unsure, begin
+                name,
+                of,
+                named_after(name, "SUBSCRIPTION", subscription),
+                steps.before_effect(run),
+                unsure,
+                begin,
             )
             self._add(declared)
             return declared

@@ -99,7 +99,15 @@ class _Reader:
         if not isinstance(read, OutboxEvent):
             yield f"it would be parked: {getattr(read, 'reason', 'it is no event')}"
             return
-        event = Event(read.id, read.aggregate, read.action, read.sequence, read.created_at, read.data)
+        event = Event(
+            read.id,
+            read.aggregate,
+            read.action,
+            read.sequence,
+            read.created_at,
+            read.data,
+            read.schema_version,
+        )
         for each in self._read_models():
             states = [state for form in self.forms if (state := self._state(each, form)) is not None]
             if each.aggregate_type == read.aggregate.type and states:

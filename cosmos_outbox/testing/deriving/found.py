@@ -3,9 +3,11 @@
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from cosmos_outbox.inbox.decision import Projection
+from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 
 Document = Mapping[str, Any]
@@ -22,6 +24,13 @@ class StoredEvent:
     cause: str
     """The request that raised it: its correlation id."""
     data: Document
+    schema_version: int | None = None
+
+    def message(self, source: str = "") -> Event:
+        """As a subscriber receives it."""
+        at = datetime.fromisoformat(self.data["createdAt"])
+        key, action, sequence = self.aggregate, self.action, self.sequence
+        return Event(self.id, key, action, sequence, at, self.data, self.schema_version, source)
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,9 @@ A violation that ``may_pass`` is one that waiting can end; what a projection mak
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
-from cosmos_outbox.inbox.event import NOTICE, Event
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.canonical import as_sent
 from cosmos_outbox.testing.deriving.found import LeftBehind, ReactionFound, ReadModelFound, StoredEvent
@@ -109,7 +107,7 @@ def _projected(
         if state is None:
             return
         try:
-            after = model.project(state, _event(event))
+            after = model.project(state, event.message())
         except Exception as error:  # noqa: BLE001 - the user's own code, whatever it raises
             yield Violation("projection fails", f"{model.name}: {event.action} of {key}: {error!r}")
             return
@@ -189,12 +187,6 @@ def _reaction(
 
 def _targets(reaction: ReactionFound, cause: str) -> list[AggregateKey]:
     return [key for key, _ in reaction.wanted.get(cause, ())]
-
-
-def _event(event: StoredEvent) -> Event:
-    assert event.action != NOTICE, "no transaction stores one"
-    at = datetime.fromisoformat(event.data["createdAt"])
-    return Event(event.id, event.aggregate, event.action, event.sequence, at, event.data)
 
 
 def _shown(state: Any) -> str:

@@ -2,12 +2,11 @@
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from cosmos_outbox.cli.publish_again import CLOCKS_DIFFER_SECONDS, RepublishingPlan, republish
-from cosmos_outbox.cosmos.aggregates.documents import EVENT_TYPE, REACTION_TYPE
+from cosmos_outbox.cosmos.aggregates.documents import EVENT_TYPE, REACTION_TYPE, SCHEMA_VERSION
 from cosmos_outbox.cosmos.inbox.documents import SourceDocuments, last
 from cosmos_outbox.cosmos.inbox.entries import TYPE as ENTRY_TYPE
 from cosmos_outbox.cosmos.inbox.reactions import record_id
@@ -263,10 +262,7 @@ def reaction(
     kind, wanted = declared.to.aggregate_type, dict[str, list[tuple[AggregateKey, str]]]()
     for event in (event for each in found.events().values() for event in each):
         if event.aggregate.type == declared.aggregate_type:
-            at = datetime.fromisoformat(event.data["createdAt"])
-            message = Event(
-                event.id, event.aggregate, event.action, event.sequence, at, event.data, source=source
-            )
+            message = event.message(source)
             named = declared.targets(message)
             ids = [] if named is None else [named] if isinstance(named, str) else [*named]
             wanted[event.id] = [
@@ -330,5 +326,6 @@ def _event(document: Mapping[str, Any]) -> StoredEvent:
     owner = document.get("aggregateId") or data.get(f"{kind}Id") or document.get("partitionKey")
     key = AggregateKey(kind, str(owner))
     return StoredEvent(
-        data["id"], key, data.get("sequence"), data["action"], str(data.get("correlationId")), data
-    )
+        data["id"], key, data.get("sequence"), data["action"], str(data.get("correlationId")), data,
+        document.get(SCHEMA_VERSION),
+    )  # fmt: skip

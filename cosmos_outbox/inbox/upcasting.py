@@ -1,0 +1,92 @@
+"""What a subscriber does with an event is written for one version of it; every older one is brought there before.
+
+A subscriber declares, for each event that has changed, a step from a version to the next: a pure function of the
+event's data. They are walked one by one, so a gap is an error of the declaration, and a circle cannot be declared. An
+event that is newer than the last step leads to is never guessed at: its message waits, set aside, for a version of the
+subscriber that knows it. Whatever way an event comes (its message, again, from a record), it passes here: what is
+wrapped is the subscriber's own function.
+"""
+
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from cosmos_outbox.inbox.errors import EffectNotDone, NotApplied
+from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.inbox.receiver import told
+
+Upcasts = Mapping[str, Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]]]
+"""By the event's name and the version that a step takes: the event's ``data`` in the next version.
+
+Without a step, ``{}``, version 1 is the one that is known. An event that is not named is taken in whatever version."""
+
+C = TypeVar("C", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Upcasting:
+    """The steps of one subscriber."""
+
+    steps: Upcasts = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Raises ValueError, which says which step is missing."""
+        for action, steps in self.steps.items():
+            if not steps:
+                continue
+            first, last = min(steps), max(steps)
+            if first < 1:
+                raise ValueError(f"upcast of {action} has a step from version {first}: versions begin at 1")
+            if missing := sorted({*range(first, last)} - {*steps}):
+                raise ValueError(
+                    f"upcast of {action} has no step from version {missing[0]}: events of version {first} would end "
+                    "there. Each step leads to the next version; add this one"
+                )
+
+    def __call__(self, event: Event) -> Event:
+        """The event in the version that the subscriber knows. Raises NotApplied: it cannot be brought there."""
+        steps = self.steps.get(event.action)
+        if steps is None:
+            return event
+        known, version = max(steps, default=0) + 1, event.schema_version or 1
+        if version > known:
+            raise NotApplied(
+                f"{event.action} {event.id} has version {version}, and this subscriber knows {known}: deploy one that "
+                "knows it; the event is tried again"
+            )
+        if version < min(steps, default=1):
+            raise NotApplied(
+                f"{event.action} {event.id} has version {version}, and upcast begins at {min(steps)}: declare the "
+                "steps before that; the event is tried again"
+            )
+        if version == known:
+            return event
+        data = deepcopy(dict(event.data))  # a step may change what it is given, and an event is tried again
+        for each in range(version, known):
+            data = steps[each](data)
+        return replace(event, data=data, schema_version=known)
+
+    def before(self, call: C) -> C:
+        """A function of the subscriber, whose last argument is an event, that gets each in the known version."""
+        if not self.steps:
+            return call
+
+        def upcasted(*given: Any) -> Any:
+            return call(*given[:-1], self(given[-1]))
+
+        return upcasted  # type: ignore[return-value]  # it takes and returns what the function does
+
+    def before_effect(self, run: C) -> C:
+        """As :meth:`before`. An effect whose event cannot be brought to the known version surely did not take place."""
+        if not self.steps:
+            return run
+
+        async def run_upcast(event: Event) -> None:
+            try:
+                known = self(event)
+            except Exception as error:
+                raise EffectNotDone(f"{event.action} could not be upcast: {told(error)}") from error
+            await run(known)
+
+        return run_upcast  # type: ignore[return-value]  # it is an effect, as the function is
