@@ -6,6 +6,7 @@ from cosmos_outbox.kernel.clock import monotonic
 from cosmos_outbox.outbox.telemetry import OFTEN, SELDOM, GaugeReading
 
 _backlog, _oldest_waiting, _ttl_used = GaugeReading(SELDOM), GaugeReading(SELDOM), GaugeReading(SELDOM)
+_average_waiting = GaugeReading(SELDOM)
 _set_aside, _set_aside_oldest = GaugeReading(OFTEN), GaugeReading(OFTEN)
 _of_subscriptions: dict[str, tuple[int, float, float]] = {}
 """The messages, the oldest, and when they were read. As many as the process has subscribers."""
@@ -21,6 +22,12 @@ _meter.create_observable_gauge(
     "The age of the oldest change that is not forwarded",
 )
 _meter.create_observable_gauge(
+    "outbox.relay.average_waiting",
+    [_average_waiting],
+    "s",
+    "The average age of the transactions that are not forwarded",
+)
+_meter.create_observable_gauge(
     "outbox.relay.ttl_used", [_ttl_used], "1", "The share of its TTL that the oldest waiting change has used"
 )
 _meter.create_observable_gauge(
@@ -31,10 +38,13 @@ _meter.create_observable_gauge(
 )
 
 
-def relay(backlog: int, oldest_waiting_seconds: float, ttl_used: float) -> None:
+def relay(
+    backlog: int, oldest_waiting_seconds: float, average_waiting_seconds: float, ttl_used: float
+) -> None:
     """How far the relay is, over all leases. ``ttl_used``: 1 when a lease is missing, since then nobody knows."""
     _backlog.set(backlog)
     _oldest_waiting.set(oldest_waiting_seconds)
+    _average_waiting.set(average_waiting_seconds)
     _ttl_used.set(ttl_used)
 
 

@@ -19,6 +19,7 @@ from cosmos_outbox.cosmos.store.client import ContainerProxy, CosmosClient
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY, PartitionKeyPaths, Value
 from cosmos_outbox.cosmos.upkeep.expiry import Expiry
+from cosmos_outbox.cosmos.upkeep.relay_failures import RelayFailures
 from cosmos_outbox.operations.aggregate_past import AggregatePast
 from cosmos_outbox.operations.dependencies import LOOK_SECONDS, Dependency
 from cosmos_outbox.operations.forwarding import Forwarding
@@ -138,7 +139,14 @@ def wire_outbox(
         ttl_seconds=settings.event_ttl_seconds,
     )
     originals = CosmosOriginals(container, events)
-    observer = RelayObserver(feed, leases, lot, settings.feed.lease_prefix, settings.event_ttl_seconds)
+    failures = RelayFailures(
+        leases,
+        f"{settings.feed.lease_prefix}failures.{settings.cosmos_database}.{settings.cosmos_container}",
+        settings.event_ttl_seconds,
+    )
+    observer = RelayObserver(
+        feed, leases, lot, settings.feed.lease_prefix, settings.event_ttl_seconds, failures
+    )
     shedder = LoadShedder(observer.oldest_waiting_seconds, settings.shed_load_after_seconds)
     resources.push_async_callback(shedder.close)
     relay = Relay(publisher, lot, originals, settings.relay_send_seconds)
@@ -149,7 +157,7 @@ def wire_outbox(
         on_commit=on_commit,
         claims=claims,
         relay=relay,
-        forwarding=Forwarding(relay, events, instance),
+        forwarding=Forwarding(relay, events, instance, failures),
         parking=parking,
         observer=observer,
         shedder=shedder,

@@ -396,6 +396,7 @@ def test_a_subscriber_that_reads_no_more_leaves_the_sum_of_the_others(recorded: 
 
 
 def test_the_gauges_of_the_relay_are_reported_as_they_were_set(recorded: Recorded) -> None:
-    gauges.relay(backlog=12, oldest_waiting_seconds=61, ttl_used=0.25)
-    told = [recorded.gauge(f"outbox.relay.{name}") for name in ("backlog", "oldest_waiting", "ttl_used")]
-    assert told == [12, 61, 0.25]
+    gauges.relay(backlog=12, oldest_waiting_seconds=61, average_waiting_seconds=20.5, ttl_used=0.25)
+    names = ("backlog", "oldest_waiting", "average_waiting", "ttl_used")
+    told = [recorded.gauge(f"outbox.relay.{name}") for name in names]
+    assert told == [12, 61, 20.5, 0.25]
