@@ -53,11 +53,13 @@ class TelemetrySettings:
     """The connection string of Application Insights."""
     otlp: bool
     """Whether OTEL_EXPORTER_OTLP_ENDPOINT is set: the exporter reads it, and the others of its kind, itself."""
+    prometheus: bool = False
+    """Whether OTEL_METRICS_EXPORTER names prometheus: then a worker answers GET /metrics where it answers probes."""
 
     @property
     def wanted(self) -> bool:
         """Whether anything is to be exported."""
-        return self.otlp or bool(self.application_insights)
+        return self.otlp or self.prometheus or bool(self.application_insights)
 
 
 @dataclass(frozen=True)
@@ -141,6 +143,7 @@ def load_telemetry(environment: Mapping[str, str]) -> TelemetrySettings:
     return TelemetrySettings(
         application_insights=environment.get("APPLICATIONINSIGHTS_CONNECTION_STRING") or None,
         otlp=bool(environment.get("OTEL_EXPORTER_OTLP_ENDPOINT")),
+        prometheus="prometheus" in environment.get("OTEL_METRICS_EXPORTER", "").replace(" ", "").split(","),
     )
 
 
