@@ -98,6 +98,8 @@ class Settings:
     telemetry: TelemetrySettings
     named: Mapping[str, str]
     """The values of the settings that name what the service's subscribers use."""
+    canary: str | None = None
+    """The subscription that listens to the canary; None: the service has none."""
 
     def name(self, named: Named) -> str:
         """What a subscriber's subscription or container is called. Raises KeyError: the service does not declare it."""
@@ -135,7 +137,13 @@ def load(environment: Mapping[str, str], names: Names, also: Iterable[Named] = (
         platform_authenticates=environment.get("WEBSITE_AUTH_ENABLED", "").lower() == "true",
         telemetry=load_telemetry(environment),
         named={each.setting: each.resolve(environment) for each in also},
+        canary=load_canary(environment),
     )
+
+
+def load_canary(environment: Mapping[str, str]) -> str | None:
+    """The subscription of the canary; None: there is none. Raises Misconfigured."""
+    return (environment.get("CANARY_SUBSCRIPTION") or "canary") if _flag(environment, "CANARY") else None
 
 
 def load_telemetry(environment: Mapping[str, str]) -> TelemetrySettings:
@@ -170,6 +178,7 @@ def shown(settings: Settings) -> dict[str, str | int | bool | None]:
         "RELAY_SENDERS": settings.relay_senders,
         "RELAY_SEND_SECONDS": settings.relay_send_seconds,
         "SHED_LOAD_AFTER_SECONDS": settings.shed_load_after_seconds,
+        "CANARY_SUBSCRIPTION": settings.canary,
     }
 
 

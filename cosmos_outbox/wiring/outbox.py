@@ -27,6 +27,8 @@ from cosmos_outbox.operations.instance import Instance
 from cosmos_outbox.operations.recent import Recent
 from cosmos_outbox.operations.relay_status import RelayObserver
 from cosmos_outbox.operations.shedding import LoadShedder
+from cosmos_outbox.outbox.aggregates import Aggregates
+from cosmos_outbox.outbox.canary import Singer
 from cosmos_outbox.outbox.claims import Claims
 from cosmos_outbox.outbox.on_commit import OnCommit
 from cosmos_outbox.outbox.parking import Parking
@@ -35,6 +37,7 @@ from cosmos_outbox.outbox.republish import EventHistory
 from cosmos_outbox.outbox.unit_of_work import Origin, UnitOfWork, UnitOfWorkFactory
 from cosmos_outbox.settings.credentials import credential_for
 from cosmos_outbox.settings.environment import FeedSettings, Settings, shown
+from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.wire_names import WireNames
 from cosmos_outbox.telemetry.export import export
 from cosmos_outbox.wiring.clients import SDKS, Clients
@@ -84,6 +87,8 @@ class Outbox:
     """Closes all clients."""
     transactions: Transactions | None = None
     """In a container of the team's own; None: the service declares none."""
+    canary: Singer | None = None
+    """Sings each minute; None: the service has no canary."""
     clients: Clients = SDKS
     """How it reaches the store and the broker."""
 
@@ -103,6 +108,11 @@ def wire_outbox(
 
     ``records_seconds``: how long the records of its reactions live; 0: it has none.
     """
+    if settings.canary and names.own is not None:
+        raise Misconfigured(
+            "CANARY is true, and the service keeps documents of the team's own, among which no canary can be: remove "
+            "CANARY, and let another service of this database have one"
+        )
     paths = PARTITION_KEY if names.own is None else PartitionKeyPaths.beside_events(names.own.paths)
     events = EventReader(names.untyped, paths)
     resources = AsyncExitStack()
@@ -178,6 +188,7 @@ def wire_outbox(
         ),
         instance=instance,
         resources=resources,
+        canary=Singer(Aggregates(open_unit_of_work, claims)) if settings.canary else None,
         clients=clients,
     )
     if names.own is None:

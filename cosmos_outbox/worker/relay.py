@@ -154,6 +154,8 @@ async def work(health: RelayHealth) -> None:
         asyncio.create_task(_every_minute("parked events wait", outbox.parking.upkeep, stop)),
         asyncio.create_task(_every_minute("no metrics of the relay", outbox.observer.measure, stop)),
     ]
+    if outbox.canary is not None:
+        upkeep.append(asyncio.create_task(_every_minute("the canary is silent", outbox.canary.sing, stop)))
     try:
         with outbox.on_commit.listening(processor.wake):
             await vitals.tell_health(health, stop)
