@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 
 from azure.cosmos.aio import ContainerProxy
 
+from cosmos_changefeed.ages import mean_time
 from cosmos_changefeed.coverage import common, find_gaps, leases_for
 from cosmos_changefeed.errors import FeedRangeGone
 from cosmos_changefeed.feed import FeedPage, FeedReader
@@ -67,6 +68,10 @@ class LeaseLag:
     """Those that hold the range now: several after a split that no processor has followed yet."""
     feed_range: EpkRange | None = None
     """The keys that the lease covers; None for a lease of an old .NET version."""
+    mean_waiting_since: datetime | None = None
+    """When the transactions without a checkpoint were written, on average; None: none waits, or nobody asked."""
+    stored_at: datetime | None = None
+    """When the lease was last written, by the store's clock: its owner does that again and again."""
 
     @property
     def newest(self) -> int | None:
@@ -106,8 +111,12 @@ async def estimate_lag(
     *,
     lease_prefix: str = "",
     session_token: str | None = None,
+    samples: int = 0,
 ) -> FeedLag:
     """The lag of every lease of a processor, whether the processor runs or not. Costs one small read for each lease.
+
+    ``samples``: how many changes are read more, of each lease that has that many transactions without a checkpoint, for
+    the mean of their times (:mod:`cosmos_changefeed.ages`).
 
     A replica that lags shows less than there is. With a session token of the monitored container nothing that was
     written before the token is left out; a token for several physical partitions is their tokens, joined by commas.
@@ -119,7 +128,7 @@ async def estimate_lag(
     store = LeaseStore(leases, monitored=reader.identity, prefix=lease_prefix)
     found = await store.all()
     missing = await _missing(found, store, reader)
-    lags = await asyncio.gather(*(_lag_of(lease, reader, session_token) for lease in found))
+    lags = await asyncio.gather(*(_lag_of(lease, reader, session_token, samples) for lease in found))
     return FeedLag(list(lags), missing)
 
 
@@ -134,9 +143,9 @@ async def _missing(leases: list[Lease], store: LeaseStore, reader: FeedReader) -
     return [lease.token for lease in leases_for(gaps, await reader.partitions(), lease_id=store.lease_id)]
 
 
-async def _lag_of(lease: Lease, reader: FeedReader, session_token: str | None) -> LeaseLag:
+async def _lag_of(lease: Lease, reader: FeedReader, session_token: str | None, samples: int) -> LeaseLag:
     if lease.feed_range is None:
-        return LeaseLag(lease.token, lease.owner, NOTHING_CHECKPOINTED, None)
+        return LeaseLag(lease.token, lease.owner, NOTHING_CHECKPOINTED, None, stored_at=lease.stored_at)
     parts = await _first_changes(lease.feed_range, lease.continuation, reader, session_token)
     pages = [page for _, page in parts]
     behind = sum(transactions_behind(page) for page in pages)
@@ -148,6 +157,32 @@ async def _lag_of(lease: Lease, reader: FeedReader, session_token: str | None) -
         position=None if lease.continuation is None else int(lease.continuation.strip('"')),
         partitions=[_partition_lag(*part) for part in parts],
         feed_range=lease.feed_range,
+        mean_waiting_since=await _mean_since(parts, reader, samples) if samples else None,
+        stored_at=lease.stored_at,
+    )
+
+
+async def _mean_since(
+    parts: list[tuple[EpkRange, FeedPage]], reader: FeedReader, samples: int
+) -> datetime | None:
+    waiting = [(part, page, transactions_behind(page)) for part, page in parts if page.items]
+    means = await asyncio.gather(
+        *(
+            mean_time(
+                reader, part, page, session_lsn(page.session_token), samples=min(samples, max(1, behind - 1))
+            )
+            for part, page, behind in waiting
+        )
+    )
+    known = [
+        (mean, max(1, behind))
+        for mean, (_, _, behind) in zip(means, waiting, strict=True)
+        if mean is not None
+    ]
+    if len(known) < len(waiting) or not known:
+        return None
+    return datetime.fromtimestamp(
+        sum(mean * weight for mean, weight in known) / sum(w for _, w in known), UTC
     )
 
 

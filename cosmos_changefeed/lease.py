@@ -76,6 +76,8 @@ class Lease:
     mode: str = INCREMENTAL_FEED
     properties: Mapping[str, str] = field(default_factory=dict)
     etag: str | None = None
+    stored_at: datetime | None = field(default=None, compare=False)
+    """When it was last written, by the store's clock, to the second; None: it was not read."""
     unknown: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the document that this class does not know."""
 
@@ -93,6 +95,7 @@ class Lease:
             mode=document.get("Mode") or INCREMENTAL_FEED,
             properties=document.get("properties") or {},
             etag=document.get("_etag"),
+            stored_at=datetime.fromtimestamp(document["_ts"], UTC) if "_ts" in document else None,
             unknown={
                 name: value
                 for name, value in document.items()

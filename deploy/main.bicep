@@ -139,6 +139,10 @@ param alertParkedContacts int = 0
 param alertSetAsideMessages int = 0
 
 @minValue(0)
+@description('Seconds: alert when an effect has waited for longer.')
+param alertEffectsSeconds int = 600
+
+@minValue(0)
 @description('Alert when the topic has had more dead letters at once in five minutes.')
 param alertDeadLetters int = 0
 
@@ -435,6 +439,7 @@ module alerts 'modules/alerts.bicep' = {
     behindMinutes: alertBehindMinutes
     parkedContacts: alertParkedContacts
     setAsideMessages: alertSetAsideMessages
+    effectsSeconds: alertEffectsSeconds
     noReportMinutes: alertNoReportMinutes
     failedRequests: alertFailedRequests
     deadLetters: alertDeadLetters

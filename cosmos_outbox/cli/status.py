@@ -10,7 +10,7 @@ from typing import Any
 
 from cosmos_outbox.cli import operating
 from cosmos_outbox.cli.operating import ATTENTION, DONE, in_words, say, say_json
-from cosmos_outbox.operations.relay_status import LATE_SECONDS
+from cosmos_outbox.operations.lease_status import LATE_SECONDS, Holding
 from cosmos_outbox.operations.views import relay, set_aside
 from cosmos_outbox.outbox.ttl_guard import SHARE
 from cosmos_outbox.wiring.located import AnyWired
@@ -93,6 +93,11 @@ def attention_of_relay(told: Mapping[str, Any], parked: Mapping[str, int]) -> It
             f"the relay is late: a change has waited for {in_words(oldest)}, {used:.0%} of an event's lifetime. "
             "Nothing is lost yet. Find out why the relay does not run or is refused: its log says it"
         )
+    for failure in told["failures"]:
+        yield (
+            f"while a change waits the relay failed ({failure['reason']}, last at {failure['at']}): "
+            f"{failure['detail']}"
+        )
     if events := told["parkedEvents"]:
         of = ", ".join(f"{count} {kind}" for kind, count in parked.items()) or "no aggregate"
         yield (
@@ -132,7 +137,8 @@ def in_lines(view: Mapping[str, Any], event_ttl_seconds: int) -> Iterator[str]:
 
 
 def _lease(lease: Mapping[str, Any], event_ttl_seconds: int) -> str:
-    where = f"lease {lease['lease']} of {lease['owner'] or 'nobody'}"
+    silent = " (which does not renew it)" if lease["state"] == Holding.BY_SILENT else ""
+    where = f"lease {lease['lease']} of {lease['owner'] or 'nobody'}{silent}"
     waiting = lease["oldestWaitingSeconds"]
     if waiting is None:
         return f"{where}: nothing waits"

@@ -87,8 +87,8 @@ def _parser(command: Command[W]) -> argparse.ArgumentParser:
         "--probes",
         type=_address,
         metavar="[HOST:]PORT",
-        help="answer GET /healthz and GET /readyz there, for a container's probes; without HOST on the loopback "
-        "address alone, with 0.0.0.0 on all (default: nowhere)",
+        help="answer GET /healthz, /readyz and /metrics there, for a container's probes and Prometheus; without "
+        "HOST on the loopback address alone, with 0.0.0.0 on all (default: nowhere)",
     )
     return parser
 

@@ -11,7 +11,7 @@ import azure.functions as func
 
 from cosmos_outbox.functions.timers import told_in_a_line
 from cosmos_outbox.settings import relay_feed
-from cosmos_outbox.settings.environment import load_feed
+from cosmos_outbox.settings.environment import load_canary, load_feed
 from cosmos_outbox.wiring.service import Service
 
 
@@ -52,7 +52,19 @@ def relay_functions(service: Service) -> func.Blueprint:
                 assert deadlines is not None, "an aggregate can be due"
                 await deadlines.meet()
 
+    if load_canary(os.environ) is not None:
+        _add_canary(app, service)
     return app
+
+
+def _add_canary(app: func.Blueprint, service: Service) -> None:
+    @app.timer_trigger(arg_name="timer", schedule="45 * * * * *")
+    async def sing_canary(timer: func.TimerRequest) -> None:
+        """Every minute: changes the canary, whose events show how the path is."""
+        singer = service().outbox.canary
+        assert singer is not None, "the setting is read once for all functions"
+        with told_in_a_line("the canary is silent"):
+            await singer.sing()
 
 
 def trigger(service: Service) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from cosmos_outbox.servicebus.received import delivery_of, handling
 from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.names import Named
 from cosmos_outbox.telemetry.tracing import invoked
+from cosmos_outbox.wiring.canary import CanaryOf
 from cosmos_outbox.wiring.declared import EffectOf, ReadModelOf, Subscriber
 from cosmos_outbox.wiring.located import AnyService
 from cosmos_outbox.wiring.reactions import ReactionOf
@@ -24,7 +25,7 @@ from cosmos_outbox.wiring.subscribing import ForeignEffect, ForeignReadModel, Fo
 UPKEEP_SECONDS, SWEEP_SECONDS = 40.0, 120.0
 """What a run of a timer may take; the next run goes on from there."""
 
-AnySubscriber = Subscriber | ForeignSubscriber
+AnySubscriber = Subscriber | ForeignSubscriber | CanaryOf
 
 _log = logging.getLogger(__name__)
 

@@ -32,6 +32,7 @@ from cosmos_outbox.inbox.errors import (
 )
 from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.receiver import told
+from cosmos_outbox.inbox.waiting import Waiting
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import new_id
 
@@ -81,6 +82,11 @@ class EffectOperator:
         """A page of open effects. What runs at this moment is not among them."""
         longest = timedelta(seconds=self.inbox.rules.call_seconds)
         return await self.effects.page(size, continuation_token, self.inbox.clock() - longest)
+
+    async def waiting(self) -> Waiting:
+        """How many effects are open, 100 at most, and since when the oldest is. Raises StoreAway."""
+        found = (await self.page(100, None)).items
+        return Waiting(len(found), min(each.mark.at for each in found) if found else None)
 
     async def show(self, effect_id: str) -> OpenEffect:
         """One open effect with its event. Raises NotSetAside, StoreAway."""

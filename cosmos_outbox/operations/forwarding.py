@@ -8,12 +8,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from cosmos_outbox.cosmos.aggregates.documents import EventReader
+from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, classify
+from cosmos_outbox.cosmos.upkeep.relay_failures import RelayFailures
 from cosmos_outbox.operations.instance import Instance
-from cosmos_outbox.outbox.errors import NotDelivered
+from cosmos_outbox.outbox import telemetry
+from cosmos_outbox.outbox.errors import NotDelivered, hindrance
 from cosmos_outbox.outbox.feed import FeedEvent
+from cosmos_outbox.outbox.hindrance import Hindrance
 from cosmos_outbox.outbox.paced import pace
 from cosmos_outbox.outbox.page import Committed, Forwarded
 from cosmos_outbox.outbox.relay import Relay
+from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.telemetry.tracing import Invocation, invoked
 
 FORWARD_SECONDS = 150.0
@@ -30,6 +35,8 @@ class Forwarding:
     events: EventReader
     instance: Instance
     """Counts what the broker has accepted from this process."""
+    failures: RelayFailures
+    """Keeps why a page was not forwarded."""
 
     async def forward(
         self, items: Iterable[Mapping[str, Any]], invocation: Invocation | None = None
@@ -54,16 +61,32 @@ class Forwarding:
 
     @asynccontextmanager
     async def _in_time(self, done: str) -> AsyncIterator[None]:
-        """Tells an operator itself: the relay, which tells of all else that waits, is cut off."""
+        """Each failure is counted and kept. Tells of a time that is over itself: the relay, which tells of all else
+        that waits, is cut off then."""
         try:
-            async with asyncio.timeout(FORWARD_SECONDS):
-                yield
-        except TimeoutError:
-            reason = f"a page of the feed was not {done} within {FORWARD_SECONDS:.0f} s, and is tried again"
-            if self.relay.saying.due():
-                _log.error("events wait: %s", reason)
-            raise NotDelivered(reason) from None
+            try:
+                async with asyncio.timeout(FORWARD_SECONDS):
+                    yield
+            except TimeoutError:
+                reason = (
+                    f"a page of the feed was not {done} within {FORWARD_SECONDS:.0f} s, and is tried again"
+                )
+                if self.relay.saying.due():
+                    _log.error("events wait: %s", reason)
+                raise NotDelivered(reason, Hindrance.TOO_SLOW) from None
+        except Exception as error:
+            why = why_of(error)
+            telemetry.round_failed(why)
+            await self.failures.note(why, type(error).__name__ if why is Hindrance.BUG else str(error))
+            raise
 
     def _counted(self, forwarded: Forwarded) -> Forwarded:
         self.instance.forwarded.add(forwarded.sent)
         return forwarded
+
+
+def why_of(error: BaseException) -> Hindrance:
+    """What an error means for a page of the feed."""
+    if isinstance(error, Misconfigured):
+        return Hindrance.MISCONFIGURED
+    return why_of(classify(error).error()) if isinstance(error, SDK_ERRORS) else hindrance(error)

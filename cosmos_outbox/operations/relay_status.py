@@ -8,7 +8,7 @@ without one is late, and the timer makes the lease again, because the relay func
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -18,7 +18,9 @@ from cosmos_outbox.cosmos.store.account import read_account
 from cosmos_outbox.cosmos.store.client import ContainerProxy
 from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, classify
 from cosmos_outbox.cosmos.store.partition_key import Key
+from cosmos_outbox.cosmos.upkeep.relay_failures import RelayFailure, RelayFailures
 from cosmos_outbox.kernel.clock import Clock, monotonic, utc_now
+from cosmos_outbox.operations.lease_status import LeaseStatus, RelayStatus
 from cosmos_outbox.outbox.errors import Unavailable
 from cosmos_outbox.outbox.parking_lot import ParkingLot
 from cosmos_outbox.outbox.ttl_guard import SHARE
@@ -29,53 +31,10 @@ from cosmos_outbox.telemetry import gauges
 DEADLINE_SECONDS = 20.0
 """For reading how far all leases are, the SDK's own retries included."""
 
-LATE_SECONDS = 60
-"""A change that waits for longer is late: as the alert oldest-waiting has it; a cold start takes less."""
+SAMPLES = 8
+"""So many changes of each lease tell the average age of all: it is off by a sixteenth of their span at most."""
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class LeaseStatus:
-    """One lease of the relay: a physical partition of the container whose feed it reads."""
-
-    lease: str
-    owner: str | None
-    lag: int
-    """Transactions not yet forwarded."""
-    oldest_waiting_seconds: int | None
-    ttl_used: float
-    """The share of EVENT_TTL_SECONDS that the oldest waiting change has used; at 1 events are lost."""
-    waiting_since: datetime | None = None
-    """When the oldest waiting change was stored, by the store's clock; None: nothing waits."""
-    position: int | None = None
-    """The LSN up to which all is forwarded; None before the first checkpoint."""
-    newest: int | None = None
-    """The LSN of the partition's newest transaction; None: not known, because the partition was just split."""
-
-
-@dataclass(frozen=True)
-class RelayStatus:
-    """All leases, those that are missing, and how many aggregates of each type are parked."""
-
-    leases: list[LeaseStatus]
-    missing: list[str]
-    """The leases that should be there and are not: nothing of their partitions is forwarded."""
-    parked: Counter[str]
-    parked_events: int = 0
-    """The events of these aggregates, and documents that belong to no aggregate (at most some of those)."""
-
-    @property
-    def late(self) -> bool:
-        """Whether a change waits for longer than LATE_SECONDS, or no lease shows how long."""
-        return bool(self.missing) or any(
-            (lease.oldest_waiting_seconds or 0) > LATE_SECONDS for lease in self.leases
-        )
-
-    @property
-    def events_at_risk(self) -> bool:
-        """Whether events have used half of their TTL and are not forwarded, or no lease shows how old they are."""
-        return bool(self.missing) or any(lease.ttl_used >= SHARE for lease in self.leases)
 
 
 @dataclass(frozen=True)
@@ -124,21 +83,33 @@ class RelayObserver:
     lot: ParkingLot
     lease_prefix: str
     event_ttl_seconds: int
+    failures: RelayFailures
     clock: Clock = utc_now
     mending_patience_seconds: float = relay_feed.LEASE_EXPIRATION_MS / 1000
 
     async def status(self) -> RelayStatus:
-        """The status; costs one small read for each lease. Raises Unavailable, Throttled or Misconfigured.
+        """The status. Raises Unavailable, Throttled or Misconfigured.
 
-        A replica that lags may hide what was just stored.
+        Costs one small read for each lease, and where something waits ``SAMPLES`` more and a query for the failures. A
+        replica that lags may hide what was just stored.
         """
         status = await self._status()
         alone = await self.lot.alone_since_before(self.clock())
-        return replace(status, parked_events=status.parked_events + len(alone))
+        since = [lease.waiting_since for lease in status.leases if lease.waiting_since is not None]
+        return replace(
+            status,
+            parked_events=status.parked_events + len(alone),
+            failures=await self._failures(min(since)) if since else (),
+        )
+
+    async def _failures(self, since: datetime) -> Sequence[RelayFailure]:
+        with _errors_of_ours():
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                return await self.failures.since(since)
 
     async def _status(self) -> RelayStatus:
         """Without the documents that belong to no aggregate: whoever measures each minute does not pay for them."""
-        feed = await self._feed_lag()
+        feed = await self._feed_lag(samples=SAMPLES)
         now = self.clock()
         blocked = await self.lot.list_blocked()
         parked = Counter(marker.aggregate.type for marker in blocked)
@@ -185,6 +156,7 @@ class RelayObserver:
             oldest_waiting_seconds=max(
                 (lease.oldest_waiting_seconds or 0 for lease in status.leases), default=0
             ),
+            average_waiting_seconds=status.average_waiting_seconds or 0,
             ttl_used=1.0 if status.missing else max((lease.ttl_used for lease in status.leases), default=0.0),
         )
         return status
@@ -231,11 +203,15 @@ class RelayObserver:
             async with asyncio.timeout(DEADLINE_SECONDS):
                 return (await self.feed.read()).get("defaultTtl") is None
 
-    async def _feed_lag(self, session_token: str | None = None) -> "changefeed.FeedLag":
+    async def _feed_lag(self, session_token: str | None = None, samples: int = 0) -> "changefeed.FeedLag":
         with _errors_of_ours(session_token):
             async with asyncio.timeout(DEADLINE_SECONDS):
                 return await changefeed.estimate_lag(
-                    self.feed, self.leases, lease_prefix=self.lease_prefix, session_token=session_token
+                    self.feed,
+                    self.leases,
+                    lease_prefix=self.lease_prefix,
+                    session_token=session_token,
+                    samples=samples,
                 )
 
     async def _mend(self) -> None:
@@ -252,6 +228,10 @@ class RelayObserver:
 
     def _lease(self, lag: "changefeed.LeaseLag", now: datetime) -> LeaseStatus:
         age = None if lag.waiting_since is None else max(0, int((now - lag.waiting_since).total_seconds()))
+        mean, stored = (
+            None if time is None else max(0.0, (now - time).total_seconds())
+            for time in (lag.mean_waiting_since, lag.stored_at)
+        )
         return LeaseStatus(
             lag.lease_token,
             lag.owner,
@@ -261,6 +241,8 @@ class RelayObserver:
             lag.waiting_since,
             lag.position,
             lag.newest,
+            mean,
+            stored,
         )
 
 

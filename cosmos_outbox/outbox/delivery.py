@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.outbox import telemetry
 from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent, Poison, Unread
+from cosmos_outbox.outbox.hindrance import Hindrance
 from cosmos_outbox.outbox.publisher import Accepted, AggregateEvents, Outcome, Publisher, Refused, Unknown
 
 
@@ -28,6 +29,8 @@ class Delivered:
     block: Block | None = None
     waits_for: str | None = None
     """Why the other events are not sent yet; a later attempt sends them."""
+    why: Hindrance = Hindrance.BROKER_AWAY
+    """The kind of ``waits_for``."""
 
 
 async def deliver(
@@ -75,14 +78,14 @@ def _delivery(events: Sequence[FeedEvent], offered: int, outcome: Outcome, large
     match outcome:
         case Refused(accepted, reason, shown_by_event):
             return Delivered(accepted, Block(events[accepted], reason, by_broker=not shown_by_event))
-        case Unknown(accepted, reason):
-            return Delivered(accepted, waits_for=reason)
+        case Unknown(accepted, reason, why):
+            return Delivered(accepted, waits_for=reason, why=why)
         case Accepted():
             if offered == len(events):
                 return Delivered(offered)
             stopped = events[offered]
             if isinstance(stopped, Unread):
-                return Delivered(offered, waits_for=stopped.reason)
-            why = stopped.reason if isinstance(stopped, Poison) else _unsendable(stopped, largest)
-            assert why is not None, "something stopped it"
-            return Delivered(offered, Block(stopped, why))
+                return Delivered(offered, waits_for=stopped.reason, why=stopped.why)
+            told = stopped.reason if isinstance(stopped, Poison) else _unsendable(stopped, largest)
+            assert told is not None, "something stopped it"
+            return Delivered(offered, Block(stopped, told))

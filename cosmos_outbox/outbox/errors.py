@@ -25,6 +25,8 @@ The name of the base ends in "Error"; every other error is named for what happen
 do, and carries neither personal data nor keys.
 """
 
+from cosmos_outbox.outbox.hindrance import Hindrance
+
 
 class OutboxError(Exception):
     """Base of every error that the outbox raises on purpose."""
@@ -91,6 +93,10 @@ class NotDelivered(OutboxError):
 
     retry_after_seconds: float = 5.0
 
+    def __init__(self, message: str, why: Hindrance = Hindrance.BROKER_AWAY) -> None:
+        super().__init__(message)
+        self.why = why
+
 
 class NotParked(OutboxError):
     """No such event or aggregate is parked."""
@@ -106,3 +112,16 @@ class BeingReplayed(OutboxError):
 
 class StillUnsendable(OutboxError):
     """A parked event cannot be sent as it is. The events before it were sent; the events behind it wait."""
+
+
+def hindrance(error: BaseException) -> Hindrance:
+    """What an error means for a page of the feed, where the error is one of ours; a bug is any other."""
+    match error:
+        case NotDelivered():
+            return error.why
+        case Throttled():
+            return Hindrance.STORE_THROTTLES
+        case Unavailable():
+            return Hindrance.STORE_AWAY
+        case _:
+            return Hindrance.BUG

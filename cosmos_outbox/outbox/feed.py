@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.outbox.hindrance import Hindrance
 
 _MOST_NAMED = 10
 """So many requests a log line names."""
@@ -79,6 +80,7 @@ class Unread:
     event: OutboxEvent | Poison
     """The event as it was delivered: good enough to tell its place, not to be sent."""
     reason: str
+    why: Hindrance = Hindrance.STORE_AWAY
 
     @property
     def id(self) -> str:

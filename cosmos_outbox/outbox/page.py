@@ -6,6 +6,7 @@ from typing import Self
 
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.feed import FeedEvent
+from cosmos_outbox.outbox.hindrance import Hindrance
 
 
 @dataclass(frozen=True)
@@ -42,8 +43,8 @@ class PageProgress:
     sent: dict[AggregateKey, list[FeedEvent]] = field(default_factory=dict)
     parked: int = 0
     dropped: int = 0
-    waiting: list[str] = field(default_factory=list)
-    """Why aggregates wait: one reason for each."""
+    waiting: list[tuple[str, Hindrance]] = field(default_factory=list)
+    """Why aggregates wait: one reason for each, and its kind."""
 
     @classmethod
     def of(cls, page: Committed) -> Self:
@@ -51,10 +52,10 @@ class PageProgress:
         owned = {key: list(group) for key, group in page.groups.items() if key is not None}
         return cls(owned, len(page.groups))
 
-    def wait(self, aggregate: AggregateKey, reason: str) -> None:
+    def wait(self, aggregate: AggregateKey, reason: str, why: Hindrance) -> None:
         """Nothing more of the aggregate is tried in this attempt at the page."""
         del self.open[aggregate]
-        self.waiting.append(reason)
+        self.waiting.append((reason, why))
 
     def take_off(self, aggregate: AggregateKey, sent: Sequence[FeedEvent]) -> None:
         """The broker has these events."""

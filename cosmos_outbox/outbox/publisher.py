@@ -12,6 +12,7 @@ from typing import Protocol
 
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.outbox.feed import OutboxEvent
+from cosmos_outbox.outbox.hindrance import Hindrance
 
 
 @dataclass(frozen=True)
@@ -73,11 +74,12 @@ class Refused:
 class Unknown:
     """The broker has at least the first ``accepted`` events, and perhaps more. Send all events again.
 
-    ``reason`` tells an operator what stops the sending.
+    ``reason`` tells an operator what stops the sending, and ``why`` is its kind.
     """
 
     accepted: int
     reason: str
+    why: Hindrance = field(default=Hindrance.BROKER_AWAY, compare=False)
 
 
 Outcome = Accepted | Refused | Unknown

@@ -22,8 +22,9 @@ from cosmos_outbox.kernel.clock import Clock, monotonic, utc_now
 from cosmos_outbox.outbox import telemetry
 from cosmos_outbox.outbox.accepted import AcceptedEvents
 from cosmos_outbox.outbox.delivery import Block, Delivered, deliver
-from cosmos_outbox.outbox.errors import NotDelivered, PreconditionFailed, Throttled, Unavailable
+from cosmos_outbox.outbox.errors import NotDelivered, PreconditionFailed, Throttled, Unavailable, hindrance
 from cosmos_outbox.outbox.feed import FeedEvent, Poison, Unread, by_aggregate, caused_by
+from cosmos_outbox.outbox.hindrance import Hindrance
 from cosmos_outbox.outbox.marker import Fate, Marker
 from cosmos_outbox.outbox.once_a_minute import OnceAMinute
 from cosmos_outbox.outbox.originals import AsDelivered, Originals
@@ -104,11 +105,12 @@ class Relay:
             if page.left() == left:  # when an event was dropped, the others behind it are tried next
                 races += 1
         for key in list(page.open):
-            page.wait(key, f"operators or other instances keep parking and replaying {key}")
+            page.wait(key, f"operators or other instances keep parking and replaying {key}", Hindrance.RACED)
         await self._park_alone(page, committed.ownerless)
         if page.waiting:
+            reason, why = page.waiting[0]
             raise NotDelivered(
-                f"the events of {len(page.waiting)} of {page.aggregates} aggregates wait: {page.waiting[0]}"
+                f"the events of {len(page.waiting)} of {page.aggregates} aggregates wait: {reason}", why
             )
         return page.forwarded()
 
@@ -118,7 +120,7 @@ class Relay:
         try:
             markers = await self.parking.markers(page.open.keys())
         except (Throttled, Unavailable) as error:
-            raise NotDelivered(f"the parked events cannot be read: {error}") from error
+            raise NotDelivered(f"the parked events cannot be read: {error}", hindrance(error)) from error
         known = {key: markers.get(key) or Marker(key) for key in page.open}
         for key, marker in known.items():
             self._drop_given_up(page, key, marker)
@@ -152,9 +154,9 @@ class Relay:
             marker = markers[key]
             page.take_off(key, sent)
             if key in to_wait:
-                page.wait(key, to_wait[key])
+                page.wait(key, to_wait[key], Hindrance.BATCH_REFUSED)
             elif delivery.waits_for is not None:
-                page.wait(key, delivery.waits_for)
+                page.wait(key, delivery.waits_for, delivery.why)
             elif delivery.block is not None and marker.has_place_of(delivery.block.event):
                 self._drop_refused(page, marker, delivery.block)
             elif delivery.block is not None:
@@ -233,14 +235,14 @@ class Relay:
         key = marker.aggregate
         behind = page.open[key]
         if unread := next((event for event in behind if isinstance(event, Unread)), None):
-            page.wait(key, unread.reason)  # parked as it was delivered, it might never be read again
+            page.wait(key, unread.reason, unread.why)  # parked as delivered, it might never be read again
             return
         try:
             new = await self.parking.park(marker, behind)
         except PreconditionFailed:  # an operator replayed the aggregate, or another instance parked it
             return
         except (Throttled, Unavailable) as error:
-            page.wait(key, f"an event that cannot be sent could not be parked: {error}")
+            page.wait(key, f"an event that cannot be sent could not be parked: {error}", hindrance(error))
             return
         del page.open[key]
         page.parked += len(behind)
@@ -262,13 +264,15 @@ class Relay:
     async def _park_alone(self, page: PageProgress, ownerless: Sequence[FeedEvent]) -> None:
         for event in ownerless:
             if isinstance(event, Unread):
-                page.waiting.append(event.reason)
+                page.waiting.append((event.reason, event.why))
                 continue
             assert isinstance(event, Poison), "a valid event has its aggregate"
             try:
                 new = await self.parking.park_alone(event)
             except (Throttled, Unavailable) as error:
-                page.waiting.append(f"an event that cannot be sent could not be parked: {error}")
+                page.waiting.append(
+                    (f"an event that cannot be sent could not be parked: {error}", hindrance(error))
+                )
                 return
             page.parked += 1
             telemetry.parked(telemetry.Why.INVALID, int(new))

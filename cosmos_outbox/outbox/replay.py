@@ -26,6 +26,7 @@ from cosmos_outbox.outbox.errors import (
     Unavailable,
 )
 from cosmos_outbox.outbox.feed import FeedEvent, still_of
+from cosmos_outbox.outbox.hindrance import Hindrance
 from cosmos_outbox.outbox.marker import Marker
 from cosmos_outbox.outbox.originals import AsDelivered, Originals
 from cosmos_outbox.outbox.parking_lot import ParkedEvent, ParkingLot
@@ -133,7 +134,9 @@ class Replay:
                 verified = await self.originals.verify(parked)
         except TimeoutError:
             await self._give_back(marker)
-            raise NotDelivered("the events could not be sent in time: replay again later") from None
+            raise NotDelivered(
+                "the events could not be sent in time: replay again later", Hindrance.TOO_SLOW
+            ) from None
         events = [still_of(marker.aggregate, event) for event in verified]
         [delivery] = await deliver(self.publisher, [events], send_until)
         sent, now = events[: delivery.sent], self.clock()
@@ -144,7 +147,7 @@ class Replay:
         if delivery.waits_for is not None:
             await self.lot.settle(marker, out, lambda newest: newest.with_accepted(sent, now).given_back())
             raise NotDelivered(
-                f"{delivery.waits_for}: when that is repaired, replay {marker.aggregate} again"
+                f"{delivery.waits_for}: when that is repaired, replay {marker.aggregate} again", delivery.why
             )
         until = self._claimed_until()
         change = lambda newest: replace(newest.with_accepted(sent, now), replay_until=until)  # noqa: E731

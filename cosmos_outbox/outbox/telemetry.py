@@ -14,6 +14,7 @@ from opentelemetry.metrics import CallbackOptions, Observation, get_meter
 
 from cosmos_outbox.kernel.clock import monotonic
 from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent
+from cosmos_outbox.outbox.hindrance import Hindrance
 
 AGES = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1_800, 3_600, 21_600, 86_400, 432_000, 864_000)
 """The bounds of histograms of ages, in seconds: up to the 10 days that an event is kept by default."""
@@ -36,6 +37,9 @@ class Why(StrEnum):
 _meter = get_meter("outbox")
 _stored = _meter.create_counter("outbox.events.stored", "{event}", "Events that a transaction has stored")
 _parked = _meter.create_counter("outbox.events.parked", "{event}", "Events that were parked")
+_failed_rounds = _meter.create_counter(
+    "outbox.relay.failed_rounds", "{round}", "Pages of the feed that could not be forwarded, each attempt"
+)
 _duplicates = _meter.create_counter(
     "outbox.events.duplicates", "{event}", "Events that the relay knew as accepted, and did not send again"
 )
@@ -124,6 +128,11 @@ def parked(why: Why, count: int = 1) -> None:
     """Events were parked."""
     if count:
         _parked.add(count, {"outbox.reason": why.value})
+
+
+def round_failed(why: Hindrance) -> None:
+    """A page of the feed could not be read or forwarded, and comes again."""
+    _failed_rounds.add(1, {"outbox.reason": why.value})
 
 
 def blocked(since: Sequence[datetime], now: datetime) -> None:

@@ -56,13 +56,21 @@ class Plan:
     def subscriptions(self) -> tuple[tuple[str, str], ...]:
         """Those of the service, each after its topic."""
         own, name = self.settings.servicebus_topic, self.settings.name
-        return tuple(
-            (
-                name(each.topic) if isinstance(each, ReactionOf) and each.topic else own,
-                name(each.subscription),
+        return (
+            tuple(
+                (
+                    name(each.topic) if isinstance(each, ReactionOf) and each.topic else own,
+                    name(each.subscription),
+                )
+                for each in self.service.subscribers
             )
-            for each in self.service.subscribers
+            + self._canary
         )
+
+    @property
+    def _canary(self) -> tuple[tuple[str, str], ...]:
+        of = self.settings.canary if isinstance(self.settings, Settings) else None
+        return ((self.settings.servicebus_topic, of),) if of else ()
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,8 @@ from azure.core.exceptions import AzureError, ClientAuthenticationError
 from azure.servicebus import exceptions as sdk
 from azure.servicebus._pyamqp.error import MessageException  # a test pins what it is raised for
 
+from cosmos_outbox.outbox.hindrance import Hindrance
+
 SDK_ERRORS = (AzureError, asyncio.TimeoutError, OSError, ValueError)
 """What a call of the SDK can raise; a ValueError says that the client was closed during the call, where all messages of
 the call can be encoded (:func:`cosmos_outbox.servicebus.message.is_encodable`)."""
@@ -24,6 +26,8 @@ class Verdict(Enum):
     NO_MESSAGE = "the SDK cannot encode one of these messages"
     NOT_TOGETHER = "the topic does not take these messages in one batch"
     WAIT = "send them again later"
+    BUSY = "send them again later: there were too many"
+    MEND = "send them again when somebody has corrected the topic or the settings"
 
 
 TOO_LARGE = "the message is larger than the topic takes"
@@ -40,16 +44,16 @@ VERDICTS: dict[type[BaseException], tuple[Verdict, str]] = {
     sdk.ServiceBusConnectionError: (Verdict.WAIT, "Service Bus cannot be reached"),
     sdk.ServiceBusCommunicationError: (Verdict.WAIT, "Service Bus cannot be reached"),
     sdk.OperationTimeoutError: (Verdict.WAIT, "Service Bus did not answer in time"),
-    sdk.ServiceBusServerBusyError: (Verdict.WAIT, "Service Bus is busy"),
-    sdk.ServiceBusQuotaExceededError: (Verdict.WAIT, "the topic is full, or has too many connections"),
-    sdk.ServiceBusAuthenticationError: (Verdict.WAIT, "Service Bus refuses the key or token in SERVICEBUS"),
+    sdk.ServiceBusServerBusyError: (Verdict.BUSY, "Service Bus is busy"),
+    sdk.ServiceBusQuotaExceededError: (Verdict.MEND, "the topic is full, or has too many connections"),
+    sdk.ServiceBusAuthenticationError: (Verdict.MEND, "Service Bus refuses the key or token in SERVICEBUS"),
     sdk.ServiceBusAuthorizationError: (
-        Verdict.WAIT,
+        Verdict.MEND,
         "the identity needs the role Azure Service Bus Data Sender",
     ),
-    sdk.MessagingEntityNotFoundError: (Verdict.WAIT, "does not exist"),
-    sdk.MessagingEntityDisabledError: (Verdict.WAIT, "the topic is disabled"),
-    ClientAuthenticationError: (Verdict.WAIT, "no token for Service Bus could be obtained"),
+    sdk.MessagingEntityNotFoundError: (Verdict.MEND, "does not exist"),
+    sdk.MessagingEntityDisabledError: (Verdict.MEND, "the topic is disabled"),
+    ClientAuthenticationError: (Verdict.MEND, "no token for Service Bus could be obtained"),
     # Only receivers and the management API raise these errors: if a send meets one, the events wait.
     sdk.MessagingEntityAlreadyExistsError: (Verdict.WAIT, "unexpected answer"),
     sdk.MessageLockLostError: (Verdict.WAIT, "unexpected answer"),
@@ -65,6 +69,9 @@ VERDICTS: dict[type[BaseException], tuple[Verdict, str]] = {
 }
 """The nearest class of an error decides. A test compares this table with the SDK's own list of errors."""
 
+
+HINDRANCES = {Verdict.BUSY: Hindrance.BROKER_THROTTLES, Verdict.MEND: Hindrance.BROKER_REFUSES}
+"""The kind of what holds events up, where it is not that the broker is away."""
 
 CONDITIONS: dict[bytes, tuple[Verdict, str]] = {
     b"amqp:not-allowed": (
@@ -88,7 +95,7 @@ def verdict(error: BaseException, entity: str = NAMED_IN_SETTINGS) -> tuple[Verd
     ``entity``: what was to be used, in words, with its name.
     """
     if is_missing(error):
-        return Verdict.WAIT, missing(entity, type(error).__name__)
+        return Verdict.MEND, missing(entity, type(error).__name__)
     if type(error) is sdk.ServiceBusError and (answer := _condition(error)) in CONDITIONS:
         return CONDITIONS[answer]
     for kind in type(error).__mro__:

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from azure.core.exceptions import AzureError
 from azure.core.settings import settings
@@ -20,9 +20,18 @@ from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
 
 from cosmos_outbox.kernel.clock import monotonic
+from cosmos_outbox.outbox.hindrance import Hindrance
 from cosmos_outbox.outbox.publisher import Accepted, AggregateEvents, Guarantees, Outcome, Refused, Unknown
 from cosmos_outbox.servicebus.batches import Batch, Chain, Room, halves, pack
-from cosmos_outbox.servicebus.errors import IMPOSSIBLE, SDK_ERRORS, TOO_LARGE, Verdict, error_type, verdict
+from cosmos_outbox.servicebus.errors import (
+    HINDRANCES,
+    IMPOSSIBLE,
+    SDK_ERRORS,
+    TOO_LARGE,
+    Verdict,
+    error_type,
+    verdict,
+)
 from cosmos_outbox.servicebus.message import (
     TRACEPARENT,
     CloudEvents,
@@ -48,7 +57,7 @@ ENVELOPE_BYTES = 600
 _OF_THE_SERVICE = (AzureError, OSError, TimeoutError)
 """Errors that no message's encoding raises."""
 
-_LATE = "the topic did not take the events in time"
+_LATE = Unknown(0, "the topic did not take the events in time", Hindrance.TOO_SLOW)
 
 _log = logging.getLogger(__name__)
 
@@ -88,18 +97,18 @@ class _Page:
     aggregates: list[_Aggregate]
     until: float
     """By the monotonic clock: after this time nothing more is tried."""
-    away: str | None = None
+    away: Unknown | None = None
     """Why nothing more of the page is tried."""
 
     @property
     def unsent(self) -> list[_Message]:
         return [message for aggregate in self.aggregates for message in aggregate.unsent]
 
-    def give_up(self, reason: str, messages: Iterable[_Message]) -> None:
+    def give_up(self, away: Unknown, messages: Iterable[_Message]) -> None:
         """Whether the topic has these messages is not known, and no others are tried."""
-        self.away = reason
+        self.away = away
         for aggregate in (one.aggregate for one in messages):
-            aggregate.stopped = aggregate.stopped or Unknown(aggregate.accepted, reason)
+            aggregate.stopped = aggregate.stopped or replace(away, accepted=aggregate.accepted)
 
 
 class ServiceBusPublisher:
@@ -157,7 +166,7 @@ class ServiceBusPublisher:
                 limits = await self._senders.limits(batches=1)
         except SDK_ERRORS as error:
             messaging.no_link(self._topic, len(page.unsent), error_type(error))
-            page.give_up(self._verdict(error)[1], page.unsent)
+            page.give_up(_away(*self._verdict(error)), page.unsent)
             return
         _stop_at_too_large(page.aggregates, limits.message_bytes)
         await self._send_page(page, limits)
@@ -228,7 +237,7 @@ class ServiceBusPublisher:
             sender = await self._senders.take()
         except SDK_ERRORS as error:
             messaging.no_link(self._topic, len(batch), error_type(error))
-            page.give_up(self._verdict(error)[1], batch)
+            page.give_up(_away(*self._verdict(error)), batch)
             return
         try:
             batch = self._still_to_be_sent(page, batch)
@@ -279,7 +288,7 @@ class ServiceBusPublisher:
             self._mix_no_more()
             _postponed(batch)
         elif kind not in (Verdict.NEVER, Verdict.NO_MESSAGE):
-            page.give_up(reason, batch)
+            page.give_up(_away(kind, reason), batch)
         elif len(batch) == 1:
             aggregate = batch[0].aggregate
             aggregate.stopped = Refused(aggregate.accepted, reason, shown_by_event=kind is Verdict.NO_MESSAGE)
@@ -315,6 +324,10 @@ def _too_large(aggregate: _Aggregate, limit: int) -> int | None:
 def _exceeds(message: ServiceBusMessage, limit: int) -> bool:
     """Of a message that cannot be encoded, False: its send tells that."""
     return is_encodable(message) and exact_size(message) > limit
+
+
+def _away(kind: Verdict, reason: str) -> Unknown:
+    return Unknown(0, reason, HINDRANCES.get(kind, Hindrance.BROKER_AWAY))
 
 
 def _traceparent(message: ServiceBusMessage) -> str | None:

@@ -53,11 +53,13 @@ class TelemetrySettings:
     """The connection string of Application Insights."""
     otlp: bool
     """Whether OTEL_EXPORTER_OTLP_ENDPOINT is set: the exporter reads it, and the others of its kind, itself."""
+    prometheus: bool = False
+    """Whether OTEL_METRICS_EXPORTER names prometheus: then a worker answers GET /metrics where it answers probes."""
 
     @property
     def wanted(self) -> bool:
         """Whether anything is to be exported."""
-        return self.otlp or bool(self.application_insights)
+        return self.otlp or self.prometheus or bool(self.application_insights)
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,8 @@ class Settings:
     telemetry: TelemetrySettings
     named: Mapping[str, str]
     """The values of the settings that name what the service's subscribers use."""
+    canary: str | None = None
+    """The subscription that listens to the canary; None: the service has none."""
 
     def name(self, named: Named) -> str:
         """What a subscriber's subscription or container is called. Raises KeyError: the service does not declare it."""
@@ -133,7 +137,13 @@ def load(environment: Mapping[str, str], names: Names, also: Iterable[Named] = (
         platform_authenticates=environment.get("WEBSITE_AUTH_ENABLED", "").lower() == "true",
         telemetry=load_telemetry(environment),
         named={each.setting: each.resolve(environment) for each in also},
+        canary=load_canary(environment),
     )
+
+
+def load_canary(environment: Mapping[str, str]) -> str | None:
+    """The subscription of the canary; None: there is none. Raises Misconfigured."""
+    return (environment.get("CANARY_SUBSCRIPTION") or "canary") if _flag(environment, "CANARY") else None
 
 
 def load_telemetry(environment: Mapping[str, str]) -> TelemetrySettings:
@@ -141,6 +151,7 @@ def load_telemetry(environment: Mapping[str, str]) -> TelemetrySettings:
     return TelemetrySettings(
         application_insights=environment.get("APPLICATIONINSIGHTS_CONNECTION_STRING") or None,
         otlp=bool(environment.get("OTEL_EXPORTER_OTLP_ENDPOINT")),
+        prometheus="prometheus" in environment.get("OTEL_METRICS_EXPORTER", "").replace(" ", "").split(","),
     )
 
 
@@ -167,6 +178,7 @@ def shown(settings: Settings) -> dict[str, str | int | bool | None]:
         "RELAY_SENDERS": settings.relay_senders,
         "RELAY_SEND_SECONDS": settings.relay_send_seconds,
         "SHED_LOAD_AFTER_SECONDS": settings.shed_load_after_seconds,
+        "CANARY_SUBSCRIPTION": settings.canary,
     }
 
 

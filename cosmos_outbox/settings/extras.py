@@ -33,6 +33,11 @@ EXTRAS = {
         "azure.monitor.opentelemetry.exporter": "azure-monitor-opentelemetry-exporter",
         "opentelemetry.exporter.otlp.proto.http": "opentelemetry-exporter-otlp-proto-http",
     },
+    "prometheus": {
+        "opentelemetry.sdk": "opentelemetry-sdk",
+        "opentelemetry.exporter.prometheus": "opentelemetry-exporter-prometheus",
+        "prometheus_client": "prometheus-client",
+    },
 }
 """What each extra adds to that."""
 

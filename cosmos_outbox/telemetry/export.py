@@ -24,9 +24,10 @@ from cosmos_outbox.settings.extras import needed
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics import MeterProvider
-    from opentelemetry.sdk.metrics.export import MetricExporter
+    from opentelemetry.sdk.metrics.export import MetricExporter, MetricReader
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SpanExporter
+    from prometheus_client import CollectorRegistry
 
 FLUSH_SECONDS = 5.0
 """How long the end of a process waits for the last export."""
@@ -46,6 +47,8 @@ class Exporting:
 
     meters: "MeterProvider"
     tracers: "TracerProvider"
+    registry: "CollectorRegistry | None" = None
+    """What Prometheus is answered from; None: it is not asked for."""
 
     async def flush(self) -> None:
         """Send what is left, for ``FLUSH_SECONDS`` at most. Raises nothing: telemetry is not worth a failure."""
@@ -71,6 +74,15 @@ class Exporting:
 _exporting: Exporting | None = None
 
 
+def scraped() -> tuple[bytes, str] | None:
+    """The metrics of this process as Prometheus reads them, and their content type; None: no setting asks for them."""
+    if _exporting is None or _exporting.registry is None:
+        return None
+    from prometheus_client import CONTENT_TYPE_LATEST, generate_latest  # noqa: PLC0415 - not where nobody asks
+
+    return generate_latest(_exporting.registry), CONTENT_TYPE_LATEST
+
+
 def export(settings: TelemetrySettings, service: str) -> Exporting | None:
     """Set up the SDK at the first call of the process. None: nobody asks for it, or somebody else has done it.
 
@@ -83,7 +95,10 @@ def export(settings: TelemetrySettings, service: str) -> Exporting | None:
 
 
 def _set_up(settings: TelemetrySettings, service: str) -> Exporting | None:
-    needed("telemetry")
+    if settings.otlp or settings.application_insights:
+        needed("telemetry")
+    if settings.prometheus:
+        needed("prometheus")
     from opentelemetry.sdk.metrics import MeterProvider  # noqa: PLC0415 - slow to import, and mostly not needed
     from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader  # noqa: PLC0415
     from opentelemetry.sdk.resources import Resource  # noqa: PLC0415
@@ -104,8 +119,10 @@ def _set_up(settings: TelemetrySettings, service: str) -> Exporting | None:
         tracers = TracerProvider(resource=resource, shutdown_on_exit=False)
         for _, span in exporters:
             tracers.add_span_processor(BatchSpanProcessor(span))
+        readers: list[MetricReader] = [PeriodicExportingMetricReader(metric) for metric, _ in exporters]
+        registry = _scraped_by(readers) if settings.prometheus else None
         meters = MeterProvider(
-            [PeriodicExportingMetricReader(metric) for metric, _ in exporters],
+            readers,
             resource,
             shutdown_on_exit=False,
         )
@@ -115,8 +132,20 @@ def _set_up(settings: TelemetrySettings, service: str) -> Exporting | None:
         _log.error("no metrics and traces are exported, since the exporter cannot be made: %s", error)
         return None
     metrics.set_meter_provider(meters)
-    trace.set_tracer_provider(tracers)
-    return Exporting(meters, tracers)
+    if exporters:  # Prometheus reads no traces, and a span that nobody gets would cost its time
+        trace.set_tracer_provider(tracers)
+    return Exporting(meters, tracers, registry)
+
+
+def _scraped_by(readers: "list[MetricReader]") -> "CollectorRegistry":
+    from opentelemetry.exporter.prometheus import PrometheusMetricReader  # noqa: PLC0415
+    from prometheus_client import CollectorRegistry  # noqa: PLC0415
+
+    registry = (
+        CollectorRegistry()
+    )  # of our own: what other libraries of the process count is not ours to tell
+    readers.append(PrometheusMetricReader(registry=registry))
+    return registry
 
 
 def _exporters(settings: TelemetrySettings) -> "list[tuple[MetricExporter, SpanExporter]]":

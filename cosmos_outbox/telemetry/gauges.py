@@ -1,14 +1,34 @@
 """How the relay and the records of a subscriber are, as a timer or a worker has read it from the store."""
 
+from dataclasses import dataclass, field
+
 from opentelemetry.metrics import get_meter
 
 from cosmos_outbox.kernel.clock import monotonic
-from cosmos_outbox.outbox.telemetry import OFTEN, SELDOM, GaugeReading
+from cosmos_outbox.outbox.telemetry import AGES, OFTEN, SELDOM, GaugeReading
 
 _backlog, _oldest_waiting, _ttl_used = GaugeReading(SELDOM), GaugeReading(SELDOM), GaugeReading(SELDOM)
-_set_aside, _set_aside_oldest = GaugeReading(OFTEN), GaugeReading(OFTEN)
-_of_subscriptions: dict[str, tuple[int, float, float]] = {}
-"""The messages, the oldest, and when they were read. As many as the process has subscribers."""
+_average_waiting = GaugeReading(SELDOM)
+
+
+@dataclass
+class _OfSubscriptions:
+    """What waits of several subscriptions: the sum, and the oldest, of those that are still read."""
+
+    number: GaugeReading = field(default_factory=lambda: GaugeReading(OFTEN))
+    oldest: GaugeReading = field(default_factory=lambda: GaugeReading(OFTEN))
+    _read: dict[str, tuple[int, float, float]] = field(default_factory=dict, repr=False)
+    """The number, the oldest, and when they were read. As many as the process has subscribers."""
+
+    def set(self, subscription: str, number: int, oldest_seconds: float) -> None:
+        now = monotonic()
+        self._read[subscription] = number, oldest_seconds, now
+        fresh = [each for each in self._read.values() if now - each[2] <= 2 * OFTEN]  # a run may take long
+        self.number.set(sum(each for each, _, _ in fresh))
+        self.oldest.set(max(oldest for _, oldest, _ in fresh))
+
+
+_set_aside, _effects = _OfSubscriptions(), _OfSubscriptions()
 
 _meter = get_meter("outbox.upkeep")
 _meter.create_observable_gauge(
@@ -21,20 +41,55 @@ _meter.create_observable_gauge(
     "The age of the oldest change that is not forwarded",
 )
 _meter.create_observable_gauge(
+    "outbox.relay.average_waiting",
+    [_average_waiting],
+    "s",
+    "The average age of the transactions that are not forwarded",
+)
+_meter.create_observable_gauge(
     "outbox.relay.ttl_used", [_ttl_used], "1", "The share of its TTL that the oldest waiting change has used"
 )
 _meter.create_observable_gauge(
-    "outbox.set_aside.messages", [_set_aside], "{message}", "Messages that are set aside"
+    "outbox.set_aside.messages", [_set_aside.number], "{message}", "Messages that are set aside"
 )
 _meter.create_observable_gauge(
-    "outbox.set_aside.oldest", [_set_aside_oldest], "s", "The age of the oldest message that is set aside"
+    "outbox.set_aside.oldest", [_set_aside.oldest], "s", "The age of the oldest message that is set aside"
+)
+_meter.create_observable_gauge(
+    "outbox.effects.waiting", [_effects.number], "{effect}", "Effects that are not done"
+)
+_meter.create_observable_gauge(
+    "outbox.effects.oldest", [_effects.oldest], "s", "The age of the oldest effect that is not done"
+)
+_canary_lost = GaugeReading(OFTEN)
+_meter.create_observable_gauge(
+    "outbox.canary.lost",
+    [_canary_lost],
+    "{event}",
+    "Events of the canary that did not come, of the last hour",
+)
+_canary_delay = _meter.create_histogram(
+    "outbox.canary.delay",
+    "s",
+    "From the canary's change to the arrival of its event",
+    explicit_bucket_boundaries_advisory=AGES,
 )
 
 
-def relay(backlog: int, oldest_waiting_seconds: float, ttl_used: float) -> None:
+def canary(lost: int, delay_seconds: float | None) -> None:
+    """An event of the canary came; ``lost``: how many did not; ``delay_seconds``: None for one that came before."""
+    _canary_lost.set(lost)
+    if delay_seconds is not None:
+        _canary_delay.record(max(0.0, delay_seconds))
+
+
+def relay(
+    backlog: int, oldest_waiting_seconds: float, average_waiting_seconds: float, ttl_used: float
+) -> None:
     """How far the relay is, over all leases. ``ttl_used``: 1 when a lease is missing, since then nobody knows."""
     _backlog.set(backlog)
     _oldest_waiting.set(oldest_waiting_seconds)
+    _average_waiting.set(average_waiting_seconds)
     _ttl_used.set(ttl_used)
 
 
@@ -43,8 +98,9 @@ def set_aside(subscription: str, messages: int, oldest_seconds: float) -> None:
 
     A process may have several subscriptions: the gauges tell the sum and the oldest of those that are still read.
     """
-    now = monotonic()
-    _of_subscriptions[subscription] = messages, oldest_seconds, now
-    fresh = [each for each in _of_subscriptions.values() if now - each[2] <= 2 * OFTEN]  # a run may take long
-    _set_aside.set(sum(each for each, _, _ in fresh))
-    _set_aside_oldest.set(max(oldest for _, oldest, _ in fresh))
+    _set_aside.set(subscription, messages, oldest_seconds)
+
+
+def effects(subscription: str, waiting: int, oldest_seconds: float) -> None:
+    """How many effects of one subscription wait, and how old the oldest is; 0 when there is none. As ``set_aside``."""
+    _effects.set(subscription, waiting, oldest_seconds)

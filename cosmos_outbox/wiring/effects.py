@@ -51,10 +51,14 @@ def wire_effects(settings: Settings, outbox: Outbox, of: DeclaredEffect) -> Subs
 
 def with_effects(subscriber: Subscriber, inbox: EffectInbox, effects: EffectList) -> Subscription:
     """A subscriber whose messages the inbox handles, with what timers and operators do about its effects."""
-    upkeep = EffectUpkeep(inbox)
+    upkeep, operator = EffectUpkeep(inbox), EffectOperator(inbox, effects)
     return Subscription(
-        replace(subscriber, retrier=replace(subscriber.retrier, give_up=upkeep.give_up)),
-        effects=EffectOperator(inbox, effects),
+        replace(
+            subscriber,
+            retrier=replace(subscriber.retrier, give_up=upkeep.give_up),
+            open_effects=operator.waiting,
+        ),
+        effects=operator,
         upkeep=upkeep,
     )
 

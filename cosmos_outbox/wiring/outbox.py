@@ -22,6 +22,7 @@ from cosmos_outbox.cosmos.store.client import ContainerProxy, CosmosClient
 from cosmos_outbox.cosmos.store.container import Container
 from cosmos_outbox.cosmos.store.partition_key import PARTITION_KEY, PartitionKeyPaths, Value
 from cosmos_outbox.cosmos.upkeep.expiry import Expiry
+from cosmos_outbox.cosmos.upkeep.relay_failures import RelayFailures
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.operations.aggregate_past import AggregatePast
 from cosmos_outbox.operations.dependencies import LOOK_SECONDS, Dependency
@@ -32,6 +33,7 @@ from cosmos_outbox.operations.relay_status import RelayObserver
 from cosmos_outbox.operations.shedding import LoadShedder
 from cosmos_outbox.outbox.aggregate import Aggregate
 from cosmos_outbox.outbox.aggregates import Aggregates
+from cosmos_outbox.outbox.canary import Singer
 from cosmos_outbox.outbox.claims import Claims
 from cosmos_outbox.outbox.deadlines import Deadlines
 from cosmos_outbox.outbox.on_commit import OnCommit
@@ -41,6 +43,7 @@ from cosmos_outbox.outbox.republish import EventHistory
 from cosmos_outbox.outbox.unit_of_work import Origin, UnitOfWork, UnitOfWorkFactory
 from cosmos_outbox.settings.credentials import credential_for
 from cosmos_outbox.settings.environment import FeedSettings, Settings, shown
+from cosmos_outbox.settings.errors import Misconfigured
 from cosmos_outbox.settings.wire_names import WireNames
 from cosmos_outbox.telemetry.export import export
 from cosmos_outbox.wiring.clients import SDKS, Clients
@@ -92,6 +95,8 @@ class Outbox:
     """What happens by itself; None: nothing does, in this service."""
     transactions: Transactions | None = None
     """In a container of the team's own; None: the service declares none."""
+    canary: Singer | None = None
+    """Sings each minute; None: the service has no canary."""
     clients: Clients = SDKS
     """How it reaches the store and the broker."""
 
@@ -116,6 +121,11 @@ def wire_outbox(
 
     ``records_seconds``: how long the records of its reactions live; 0: it has none. ``kinds``: its aggregates.
     """
+    if settings.canary and names.own is not None:
+        raise Misconfigured(
+            "CANARY is true, and the service keeps documents of the team's own, among which no canary can be: remove "
+            "CANARY, and let another service of this database have one"
+        )
     paths = PARTITION_KEY if names.own is None else PartitionKeyPaths.beside_events(names.own.paths)
     events = EventReader(names.untyped, paths)
     resources = AsyncExitStack()
@@ -152,7 +162,14 @@ def wire_outbox(
         ttl_seconds=settings.event_ttl_seconds,
     )
     originals = CosmosOriginals(container, events)
-    observer = RelayObserver(feed, leases, lot, settings.feed.lease_prefix, settings.event_ttl_seconds)
+    failures = RelayFailures(
+        leases,
+        f"{settings.feed.lease_prefix}failures.{settings.cosmos_database}.{settings.cosmos_container}",
+        settings.event_ttl_seconds,
+    )
+    observer = RelayObserver(
+        feed, leases, lot, settings.feed.lease_prefix, settings.event_ttl_seconds, failures
+    )
     shedder = LoadShedder(observer.oldest_waiting_seconds, settings.shed_load_after_seconds)
     resources.push_async_callback(shedder.close)
     relay = Relay(publisher, lot, originals, settings.relay_send_seconds)
@@ -163,7 +180,7 @@ def wire_outbox(
         on_commit=on_commit,
         claims=claims,
         relay=relay,
-        forwarding=Forwarding(relay, events, instance),
+        forwarding=Forwarding(relay, events, instance, failures),
         parking=parking,
         observer=observer,
         shedder=shedder,
@@ -185,6 +202,7 @@ def wire_outbox(
         ),
         instance=instance,
         resources=resources,
+        canary=Singer(Aggregates(open_unit_of_work, claims)) if settings.canary else None,
         clients=clients,
     )
     if names.own is None:

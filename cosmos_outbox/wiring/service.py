@@ -31,6 +31,7 @@ from cosmos_outbox.settings.environment import Settings, load
 from cosmos_outbox.settings.names import Named, Names, named_after
 from cosmos_outbox.settings.own_container import OwnContainer, OwnDocuments
 from cosmos_outbox.settings.wire_names import WireNames
+from cosmos_outbox.wiring.canary import with_canary
 from cosmos_outbox.wiring.clients import SDKS, Clients
 from cosmos_outbox.wiring.declared import EffectOf, ReadModelOf, Subscriber, named
 from cosmos_outbox.wiring.outbox import Outbox, wire_outbox
@@ -68,7 +69,8 @@ class Wired:
     @cached_property
     def subscriptions(self) -> Mapping[str, Subscription]:
         """What the service subscribes to, by the names of its read models and effects."""
-        return {each.name: each.wire(self.settings, self.outbox) for each in self.service.subscribers}
+        of = with_canary(self.service.subscribers, self.settings.canary)
+        return {each.name: each.wire(self.settings, self.outbox) for each in of}
 
     @cached_property
     def own_events(self) -> "OwnEraser":
@@ -80,7 +82,7 @@ class Wired:
                 "the service declares no OwnContainer: its aggregates are erased as erases() declares"
             )
         kinds = {each.name: each.aggregate_type for each in self.service.subscribers}
-        kept = [(kinds[name], each) for name, each in self.subscriptions.items()]
+        kept = [(kinds[name], each) for name, each in self.subscriptions.items() if name in kinds]
         return wire_own_eraser(self.settings, self.outbox, kept)
 
     def read_model(self, of: ReadModelOf[S]) -> "ReadModel[S]":

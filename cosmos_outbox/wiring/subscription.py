@@ -19,6 +19,7 @@ from cosmos_outbox.inbox.receiver import Handle, Read, Receiver
 from cosmos_outbox.inbox.retrier import Retrier
 from cosmos_outbox.inbox.set_aside import SetAside
 from cosmos_outbox.inbox.sweep import Sweep
+from cosmos_outbox.inbox.waiting import Open
 from cosmos_outbox.settings.environment import Settings
 from cosmos_outbox.settings.names import Named
 from cosmos_outbox.telemetry import gauges
@@ -57,6 +58,8 @@ class Subscriber:
     retrier: Retrier
     queues: "Callable[[], Queues]"
     """Made when they are first needed: a process that answers HTTP alone starts without the broker's SDK."""
+    open_effects: Open | None = None
+    """None: it has no effects."""
 
     async def collect(self) -> "Collected":
         """Move the dead letters into records. Raises StoreAway."""
@@ -77,7 +80,12 @@ class Subscriber:
         oldest = (await self.retrier.page(1, None)).items
         ages = [(self.retrier.now() - record.set_aside_at).total_seconds() for record in oldest]
         counts = await self.retrier.counts() if oldest else {}
-        gauges.set_aside(self.subscription, sum(counts.values()), max(0.0, *ages) if ages else 0.0)
+        aside, age = sum(counts.values()), max(0.0, *ages) if ages else 0.0
+        gauges.set_aside(self.subscription, aside, age)
+        if self.open_effects is not None:
+            found = await self.open_effects()
+            waited = (self.retrier.now() - found.since).total_seconds() if found.since else 0.0
+            gauges.effects(self.subscription, aside + found.number, max(age, waited))
 
 
 @dataclass(frozen=True)

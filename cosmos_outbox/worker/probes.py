@@ -1,10 +1,11 @@
 """A container platform learns from two small answers whether to restart a worker, and whether the worker is of use.
 
 ``GET /healthz`` is 200 while the worker's loops go round, also when each round fails: a restart would not bring the
-store back. ``GET /readyz`` is 200 while the worker does its work, and 503 with the reason otherwise. Each connection is
-answered once and closed, within ``ANSWER_SECONDS``, and at most ``MOST_CONNECTIONS`` are open: whoever can reach the
-port can learn no more than these answers, and can use up no more than that. One more takes the place of the oldest, so
-that who holds all of them does not keep the platform out, which would restart the worker.
+store back. ``GET /readyz`` is 200 while the worker does its work, and 503 with the reason otherwise. ``GET /metrics``
+gives Prometheus what the process counts, where a setting asks for it. Each connection is answered once and closed,
+within ``ANSWER_SECONDS``, and at most ``MOST_CONNECTIONS`` are open: whoever can reach the port can learn no more than
+these answers, and can use up no more than that. One more takes the place of the oldest, so that who holds all of them
+does not keep the platform out, which would restart the worker.
 """
 
 import asyncio
@@ -19,6 +20,7 @@ from http import HTTPStatus
 from typing import Any, Protocol
 
 from cosmos_outbox.settings.errors import Misconfigured
+from cosmos_outbox.telemetry.export import scraped
 
 ANSWER_SECONDS = 5.0
 MOST_CONNECTIONS = 16
@@ -117,7 +119,7 @@ class _Probes:
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
 
-    async def _answer(self, head: bytes) -> tuple[HTTPStatus, dict[str, Any]]:
+    async def _answer(self, head: bytes) -> tuple[HTTPStatus, dict[str, Any] | tuple[bytes, str]]:
         method, _, rest = head.partition(b" ")
         path = rest.partition(b" ")[0].partition(b"?")[0]
         if method != b"GET":
@@ -127,7 +129,11 @@ class _Probes:
                 return self._alive()
             case b"/readyz":
                 return await self._ready()
-        return HTTPStatus.NOT_FOUND, {"status": "no such probe: ask /healthz or /readyz"}
+            case b"/metrics" if (found := scraped()) is not None:
+                return HTTPStatus.OK, found
+            case b"/metrics":
+                return HTTPStatus.NOT_FOUND, {"status": "set OTEL_METRICS_EXPORTER=prometheus to count here"}
+        return HTTPStatus.NOT_FOUND, {"status": "no such probe: ask /healthz, /readyz or /metrics"}
 
     def _alive(self) -> tuple[HTTPStatus, dict[str, Any]]:
         silent = self._vitals.silent_seconds
@@ -143,9 +149,9 @@ class _Probes:
         return HTTPStatus.OK, {"status": "ready"}
 
 
-def _response(status: HTTPStatus, document: dict[str, Any]) -> bytes:
-    body = json.dumps(document).encode()
+def _response(status: HTTPStatus, answer: dict[str, Any] | tuple[bytes, str]) -> bytes:
+    body, kind = answer if isinstance(answer, tuple) else (json.dumps(answer).encode(), "application/json")
     return (
-        f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: application/json\r\n"
+        f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: {kind}\r\n"
         f"Content-Length: {len(body)}\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n"
     ).encode() + body

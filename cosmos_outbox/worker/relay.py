@@ -15,6 +15,8 @@ from cosmos_outbox.cosmos.store import changefeed
 from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, classify
 from cosmos_outbox.inbox.receiver import told
 from cosmos_outbox.kernel.clock import machine, monotonic, new_id, utc_now
+from cosmos_outbox.operations.forwarding import why_of
+from cosmos_outbox.outbox import telemetry
 from cosmos_outbox.outbox.deadlines import BEAT_SECONDS
 from cosmos_outbox.outbox.errors import NotDelivered, OutboxError
 from cosmos_outbox.outbox.once_a_minute import OnceAMinute
@@ -56,6 +58,8 @@ class ForwardingLog:
 
     def failed(self, lease: str | None, error: BaseException) -> None:
         """Note a failure, and log it at once and then once a minute; who raises a NotDelivered has logged it."""
+        if isinstance(error, SDK_ERRORS):  # of reading the feed; who forwards a page counts what befell it
+            telemetry.round_failed(why_of(error))
         self.waiting.pop(lease, None)
         self.waiting[lease] = str(classify(error).error() if isinstance(error, SDK_ERRORS) else error)
         if not isinstance(error, NotDelivered) and self.saying.due():
@@ -153,6 +157,8 @@ async def work(health: RelayHealth) -> None:
     ]
     if (deadlines := outbox.deadlines) is not None:
         upkeep.append(asyncio.create_task(_every(BEAT_SECONDS, "deadlines wait", deadlines.meet, stop)))
+    if outbox.canary is not None:
+        upkeep.append(asyncio.create_task(_every_minute("the canary is silent", outbox.canary.sing, stop)))
     try:
         with outbox.on_commit.listening(processor.wake):
             await vitals.tell_health(health, stop)

@@ -21,6 +21,7 @@ param ttlUsedPercent int
 param behindMinutes int
 param parkedContacts int
 param setAsideMessages int
+param effectsSeconds int
 param noReportMinutes int
 param failedRequests int
 param deadLetters int
@@ -69,6 +70,14 @@ var logAlerts = [
     window: 10
     threshold: setAsideMessages
     query: loadTextContent('../alerts/set-aside.kql')
+  }
+  {
+    name: 'effects'
+    title: 'Effects wait'
+    severity: 2
+    window: 10
+    threshold: effectsSeconds
+    query: loadTextContent('../alerts/effects.kql')
   }
   {
     name: 'no-report'

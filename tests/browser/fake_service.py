@@ -26,8 +26,8 @@ Json = dict[str, Any]
 
 def lease(token: str = "0", **given: Any) -> Json:
     return {
-        "lease": token, "owner": f"instance-{token}", "lag": 0, "oldestWaitingSeconds": None, "ttlUsed": 0.0,
-        "position": 100, "newest": 100,
+        "lease": token, "owner": f"instance-{token}", "lag": 0, "oldestWaitingSeconds": None,
+        "averageWaitingSeconds": None, "state": "held", "ttlUsed": 0.0, "position": 100, "newest": 100,
     } | given  # fmt: skip
 
 
@@ -69,7 +69,10 @@ def quiet() -> Json:
             "lists": ["set-aside"],
             "settings": {"EVENT_TTL_SECONDS": 864000, "EVENT_SCHEMAS": None, "SERVICEBUS_TOPIC": "contact-events"},
         },
-        "relay": {"late": False, "eventsAtRisk": False, "parkedContacts": 0, "missingLeases": [], "leases": [lease()]},
+        "relay": {
+            "late": False, "eventsAtRisk": False, "parkedContacts": 0, "missingLeases": [],
+            "averageWaitingSeconds": None, "failures": [], "leases": [lease()],
+        },
         "dependencies": {
             "items": [
                 {"name": "Cosmos DB", "ok": True, "milliseconds": 4, "detail": None},

@@ -6,7 +6,7 @@ import pytest
 from playwright.async_api import Browser, Page, expect
 
 from devstack.testing import eventually
-from tests.browser.fake_service import KEY, FakeService, Refusal, aside, lease, parked, past
+from tests.browser.fake_service import KEY, NOW, FakeService, Refusal, aside, lease, parked, past
 from tests.browser.watched import PHONE, WIDE, Scheme, overflow, problems_for_a_screen_reader, watched
 
 pytestmark = [pytest.mark.long, pytest.mark.asyncio(loop_scope="module")]
@@ -18,9 +18,11 @@ def trouble(service: FakeService) -> None:
     """All that can be wrong at once, with texts as long as they get."""
     service.answers["relay"] = {
         "late": True, "eventsAtRisk": True, "parkedContacts": 2, "missingLeases": ["2"],
+        "averageWaitingSeconds": 45_000.5,
+        "failures": [{"reason": "broker_away", "at": NOW.isoformat(), "detail": "Service Bus cannot be reached"}],
         "leases": [
             lease("0", lag=12, oldestWaitingSeconds=90_000, ttlUsed=0.6, owner="a" * 64),
-            lease("1", lag=1, oldestWaitingSeconds=300, ttlUsed=0.0003, owner=None, position=None),
+            lease("1", lag=1, oldestWaitingSeconds=300, ttlUsed=0.0003, owner=None, state="no_owner", position=None),
         ],
     }  # fmt: skip
     service.answers["dependencies"]["items"][1] |= {
@@ -85,7 +87,11 @@ async def test_where_nothing_is_wrong_the_page_says_so(browser: Browser, service
 async def test_all_that_is_wrong_is_said_the_worst_first(browser: Browser, service: FakeService) -> None:
     trouble(service)
     async with watched(browser, address(service)) as page:
-        assert await findings(page) == [
+        found = await findings(page)
+        told = found.pop(5)
+        assert told.startswith("Why events wait, told at ")
+        assert told.endswith(": Service Bus cannot be reached")
+        assert found == [
             "Service Bus cannot be used: cannot be reached (ServiceBusConnectionError)",
             "No lease for 1 partition (2): nothing of it is forwarded.",
             "Lease 0 is late: its oldest change waits for 1 d 1 h, 60 % of the TTL.",
@@ -99,7 +105,7 @@ async def test_all_that_is_wrong_is_said_the_worst_first(browser: Browser, servi
         await expect(rows.nth(1)).to_contain_text("nobody")
         await expect(rows.nth(2)).to_contain_text("no lease")
         await expect(page.locator("#parked-list tbody tr").nth(2)).to_contain_text("of no aggregate")
-        assert await page.title() == "(6) Operations"
+        assert await page.title() == "(7) Operations"
 
 
 async def test_without_any_lease_the_page_says_what_that_means(

@@ -15,6 +15,7 @@ from cosmos_changefeed import ChangeFeedProcessor, ProcessorOptions, StartFrom
 from cosmos_outbox.cosmos.relay.parked_documents import ParkedDocuments
 from cosmos_outbox.cosmos.relay.parking_lot import CosmosParkingLot
 from cosmos_outbox.cosmos.store.container import Container
+from cosmos_outbox.cosmos.upkeep.relay_failures import RelayFailures
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.operations.aggregate_past import AggregatePast
@@ -124,7 +125,7 @@ async def world_of(cosmos: Service) -> AsyncIterator[World]:
             Container(client, database.id, CONTACTS),
             EVENTS,
             lot,
-            RelayObserver(feed, leases, lot, PREFIX, TTL),
+            RelayObserver(feed, leases, lot, PREFIX, TTL, RelayFailures(leases, "f", TTL)),
         )
         yield World(feed, leases, lot, past, BusPublisher(), str(uuid4()))
         await client.close()

@@ -237,3 +237,63 @@ def test_an_exporter_that_cannot_be_loaded_is_no_reason_not_to_work() -> None:
     )
     assert ended.stdout.strip() == "worked"
     assert "ERROR:cosmos_outbox.telemetry.export:no metrics and traces are exported" in ended.stderr
+
+
+SCRAPED = """
+from cosmos_outbox.worker import probes
+from cosmos_outbox.worker.relay import health_of
+
+async def asked(port, path):
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(f"GET {path} HTTP/1.1\\r\\n\\r\\n".encode())
+    answer = (await reader.read()).decode()
+    writer.close()
+    return answer
+
+async def scraped():
+    application = wire(os.environ)
+    async with application.outbox.resources:
+        work()
+        gauges.relay(backlog=3, oldest_waiting_seconds=61, average_waiting_seconds=20.5, ttl_used=0.1)
+        health = health_of(application.outbox, asyncio.Event())
+        with __import__("socket").socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        async with probes.answered(probes.Address("127.0.0.1", port), health):
+            print(await asked(port, "/metrics"))
+
+asyncio.run(scraped())
+"""
+
+
+def test_a_worker_answers_prometheus_where_it_answers_probes() -> None:
+    answer = run(SCRAPED, OTEL_METRICS_EXPORTER="prometheus").stdout
+    head, _, body = answer.partition("\n\n")
+    assert head.startswith("HTTP/1.1 200 OK")
+    assert "Content-Type: text/plain; version=" in head
+    values = {
+        line.partition("{")[0]: float(line.rpartition(" ")[2])
+        for line in body.splitlines()
+        if line and not line.startswith("#")
+    }
+    assert values["outbox_relay_oldest_waiting_seconds"] == 61
+    assert values["outbox_relay_average_waiting_seconds"] == 20.5
+    assert values["outbox_events_stored_total"] == 2
+    assert "# TYPE outbox_events_stored_total counter" in body
+    assert 'outbox_event_type="ContactCreatedEvent"' in body
+
+
+def test_a_worker_that_is_not_told_to_count_for_prometheus_says_how() -> None:
+    answer = run(SCRAPED).stdout
+    assert answer.startswith("HTTP/1.1 404 ")
+    assert "OTEL_METRICS_EXPORTER=prometheus" in answer
+
+
+def test_prometheus_beside_another_exporter_takes_nothing_from_it() -> None:
+    with collector() as found:
+        answer = run(
+            SCRAPED, OTEL_METRICS_EXPORTER="prometheus", OTEL_EXPORTER_OTLP_ENDPOINT=found.address
+        ).stdout
+    assert "outbox_events_stored_total" in answer
+    assert max(value for _, value in found.values("outbox.events.stored")) == 2
+    assert [span.name for span in found.spans] == ["create events", "send events"]

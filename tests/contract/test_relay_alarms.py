@@ -12,6 +12,7 @@ import pytest
 from azure.cosmos.aio import DatabaseProxy
 
 from cosmos_changefeed import ChangeFeedProcessor
+from cosmos_outbox.cosmos.upkeep.relay_failures import RelayFailures
 from cosmos_outbox.kernel.clock import utc_now
 from cosmos_outbox.operations.relay_status import RelayObserver
 from cosmos_outbox.outbox.errors import Unavailable
@@ -44,7 +45,13 @@ async def observer(database: DatabaseProxy) -> RelayObserver:
     """A relay has forwarded the first event of each contact, and was stopped; then each got another one."""
     feed, leases = (database.get_container_client(name) for name in (CONTACTS, LEASES))
     observer = RelayObserver(
-        feed, leases, FakeParkingLot(), "relay-", event_ttl_seconds=1000, mending_patience_seconds=0.3
+        feed,
+        leases,
+        FakeParkingLot(),
+        "relay-",
+        event_ttl_seconds=1000,
+        failures=RelayFailures(leases, "relay-failures.test", 1000),
+        mending_patience_seconds=0.3,
     )
     for name in NAMES:
         await feed.create_item(event_document(name, 1))

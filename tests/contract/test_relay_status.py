@@ -1,5 +1,6 @@
 """The store shows a relay that is late or does not run."""
 
+from collections import defaultdict
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
@@ -8,10 +9,14 @@ import pytest
 from azure.cosmos.aio import CosmosClient
 
 from cosmos_changefeed import ChangeFeedProcessor
+from cosmos_outbox.cosmos.upkeep.relay_failures import RelayFailures
 from cosmos_outbox.kernel.clock import utc_now
+from cosmos_outbox.operations.lease_status import Holding
 from cosmos_outbox.operations.relay_status import RelayObserver
+from cosmos_outbox.outbox.hindrance import Hindrance
+from cosmos_outbox.outbox.once_a_minute import OnceAMinute
 from cosmos_outbox.settings.errors import Misconfigured
-from devstack.testing import Service
+from devstack.testing import Service, eventually
 from tests.support.azure import CONTACTS, LEASES, contacts_database, cosmos_connection
 from tests.support.emulators import Gap
 from tests.support.fake_parking_lot import FakeParkingLot
@@ -41,7 +46,13 @@ async def observer(cosmos_server: Service) -> AsyncIterator[RelayObserver]:
             pass
         await feed.create_item({**event_document("a", 1), "ttl": 1000})
         yield RelayObserver(
-            feed, leases, FakeParkingLot(), LEASE_PREFIX, event_ttl_seconds=1000, mending_patience_seconds=0.1
+            feed,
+            leases,
+            FakeParkingLot(),
+            LEASE_PREFIX,
+            event_ttl_seconds=1000,
+            failures=RelayFailures(leases, f"{LEASE_PREFIX}failures.test", 1000),
+            mending_patience_seconds=0.1,
         )
 
 
@@ -89,4 +100,68 @@ async def test_a_container_that_is_not_there_is_told_by_its_name(cosmos_server: 
     async with CosmosClient.from_connection_string(cosmos_connection(cosmos_server)) as client:
         missing = client.get_database_client("no-such").get_container_client("no-such")
         with pytest.raises(Misconfigured, match="container no-such of database no-such does not exist"):
-            await RelayObserver(missing, missing, FakeParkingLot(), LEASE_PREFIX, 1000).status()
+            await RelayObserver(
+                missing, missing, FakeParkingLot(), LEASE_PREFIX, 1000, RelayFailures(missing, "f", 1000)
+            ).status()
+
+
+@pytest.mark.known_gap(Gap.CHANGE_FEED)
+async def test_why_events_wait_is_told_from_what_relays_have_kept(observer: RelayObserver) -> None:
+    """By whichever process: the reasons are beside the leases, each with its last time."""
+    await observer.failures.note(Hindrance.BROKER_AWAY, "Service Bus cannot be reached")
+    another = replace(
+        observer.failures, clock=lambda: utc_now() + timedelta(seconds=1), _saying=defaultdict(OnceAMinute)
+    )
+    await another.note(Hindrance.STORE_THROTTLES, "the store is at its throughput limit")
+    await another.note(Hindrance.STORE_THROTTLES, "not written: told less than a minute ago")
+
+    told = (await observer.status()).failures
+
+    assert [(each.reason, each.detail) for each in told] == [
+        (Hindrance.STORE_THROTTLES, "the store is at its throughput limit"),
+        (Hindrance.BROKER_AWAY, "Service Bus cannot be reached"),
+    ]
+
+
+@pytest.mark.known_gap(Gap.CHANGE_FEED)
+async def test_a_failure_from_before_the_oldest_change_is_no_reason(observer: RelayObserver) -> None:
+    earlier = replace(observer.failures, clock=lambda: utc_now() - timedelta(hours=1))
+    await earlier.note(Hindrance.BROKER_AWAY, "over since")
+    assert (await observer.status()).failures == []
+
+
+@pytest.mark.known_gap(Gap.CHANGE_FEED)
+async def test_a_lease_shows_whether_somebody_works_on_it(observer: RelayObserver) -> None:
+    [lease] = (await observer.status()).leases
+    assert lease.held is Holding.BY_NOBODY
+    [document] = [each async for each in observer.leases.read_all_items() if each.get("LeaseToken")]
+    await observer.leases.upsert_item({**document, "Owner": "killed"})
+    [lease] = (await observer.status()).leases
+    assert lease.held is Holding.YES
+    later = replace(observer, clock=lambda: utc_now() + timedelta(seconds=60))
+    [lease] = (await later.status()).leases
+    assert lease.held is Holding.BY_SILENT
+
+
+@pytest.mark.known_gap(Gap.CHANGE_FEED)
+async def test_the_average_age_is_between_the_newest_and_the_oldest(observer: RelayObserver) -> None:
+    await eventually(lambda: older_than(observer, 2))
+    for sequence in range(2, 40):
+        await observer.feed.create_item({**event_document("a", sequence), "ttl": 1000})
+    [lease] = (await observer.status()).leases
+    assert lease.oldest_waiting_seconds is not None
+    assert lease.average_waiting_seconds is not None
+    assert lease.average_waiting_seconds < lease.oldest_waiting_seconds / 2 + 1
+    assert (await observer.status()).average_waiting_seconds == pytest.approx(
+        lease.average_waiting_seconds, abs=2
+    )
+
+
+async def older_than(observer: RelayObserver, seconds: int) -> bool:
+    return await observer.oldest_waiting_seconds() > seconds
+
+
+async def test_a_store_that_is_away_holds_up_no_relay_that_keeps_its_failure(cosmos_server: Service) -> None:
+    async with CosmosClient.from_connection_string(cosmos_connection(cosmos_server)) as client:
+        missing = client.get_database_client("no-such").get_container_client("no-such")
+        await RelayFailures(missing, "f", 1000).note(Hindrance.STORE_AWAY, "away")

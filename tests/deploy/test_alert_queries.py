@@ -85,6 +85,7 @@ def default(parameter: str) -> int:
         ("ttl-used", "alertTtlUsedPercent", "outbox.relay.ttl_used", 0.1),
         ("parked", "alertParkedContacts", "outbox.parked.aggregates", 0.0),
         ("set-aside", "alertSetAsideMessages", "outbox.set_aside.messages", 0.0),
+        ("effects", "alertEffectsSeconds", "outbox.effects.oldest", 600.0),
     ],
 )
 def test_the_largest_value_of_a_gauge_decides(

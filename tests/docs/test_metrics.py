@@ -3,11 +3,13 @@
 import ast
 import re
 from collections.abc import Iterator
+from enum import StrEnum
 from pathlib import Path
 
 import pytest
 
 from cosmos_outbox.inbox.telemetry import Outcome
+from cosmos_outbox.outbox.hindrance import Hindrance
 from cosmos_outbox.outbox.telemetry import OFTEN, SELDOM, Why
 from cosmos_outbox.telemetry.messaging import MOST_LINKS
 from cosmos_outbox.telemetry.tracing import CORRELATION_ID
@@ -45,7 +47,7 @@ def rows() -> list[list[str]]:
 
 
 def test_the_page_lists_each_metric_with_its_kind_and_unit() -> None:
-    assert len(MADE) == 20
+    assert len(MADE) == 26
     assert {name.strip("`"): kind for name, kind, *_ in rows()} == MADE
 
 
@@ -54,9 +56,14 @@ def test_the_page_says_when_and_what_to_do() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "values"), [("outbox.events.parked", Why), ("outbox.inbox.events", Outcome)]
+    ("name", "values"),
+    [
+        ("outbox.events.parked", Why),
+        ("outbox.inbox.events", Outcome),
+        ("outbox.relay.failed_rounds", Hindrance),
+    ],
 )
-def test_the_page_lists_the_values_of_an_attribute(name: str, values: type[Why] | type[Outcome]) -> None:
+def test_the_page_lists_the_values_of_an_attribute(name: str, values: type[StrEnum]) -> None:
     [attributes] = [row[2] for row in rows() if row[0] == f"`{name}`"]
     assert {str(value) for value in values} <= set(re.findall(r"`(\w+)`", attributes))
 

@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 
+from cosmos_outbox.cosmos.upkeep.relay_failures import RelayFailure
 from cosmos_outbox.functions.operator import history, operations
 from cosmos_outbox.http.message import Answer
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.operations.lease_status import LeaseStatus, RelayStatus
 from cosmos_outbox.operations.past_events import EventState, Expired, Past, PastEvent
-from cosmos_outbox.operations.relay_status import KeyProgress, LeaseStatus, RelayStatus
+from cosmos_outbox.operations.relay_status import KeyProgress
+from cosmos_outbox.outbox.hindrance import Hindrance
 from tests.support.functions import functions
 from tests.support.paths import ROOT
 from tools.openapi.schemas import OPERATIONS
@@ -65,7 +68,9 @@ def shape(value: Any) -> Any:
 def test_the_answer_about_the_relay_is_shown_with_the_fields_that_it_has() -> None:
     section = (ROOT / "docs" / "operate" / "README.md").read_text().partition("## How is the relay?")[2]
     shown, *_ = re.findall(r"```json\n(.*?)```", section, re.DOTALL)
-    status = RelayStatus([LeaseStatus("0", "owner", 3, 2, 0.0, position=4711, newest=4714)], [], Counter())
+    failure = RelayFailure(Hindrance.BROKER_AWAY, NOW, "Service Bus ...")
+    lease = LeaseStatus("0", "owner", 3, 2, 0.0, position=4711, newest=4714)
+    status = RelayStatus([lease], [], Counter(), failures=[failure])
     answer = operations.relay_status(status, OPERATIONS)
     assert shape(json.loads(shown)) == shape(json.loads(answer.body)), (
         "docs/operate/README.md, How is the relay?: show the answer with all of its fields, such as the "

@@ -110,7 +110,7 @@ MEETING: tuple[Planted, ...] = (
     Planted(
         "markers-that-cannot-be-read-are-free",  # a parked aggregate, and a throttle
         "cosmos_outbox/outbox/relay.py",
-        '            raise NotDelivered(f"the parked events cannot be read: {error}") from error\n',
+        '            raise NotDelivered(f"the parked events cannot be read: {error}", hindrance(error)) from error\n',
         '            markers = {}\n            _log.warning("the parked events cannot be read: %s", error)\n',
         _NO_PROFILE,
         _PARKED,
@@ -118,7 +118,7 @@ MEETING: tuple[Planted, ...] = (
     Planted(
         "refused-while-the-store-is-throttled-counts-as-parked",
         "cosmos_outbox/outbox/relay.py",
-        '            page.wait(key, f"an event that cannot be sent could not be parked: {error}")\n'
+        '            page.wait(key, f"an event that cannot be sent could not be parked: {error}", hindrance(error))\n'
         "            return\n"
         "        del page.open[key]\n",
         '            _log.warning("could not be parked: %s", error)\n'
@@ -170,7 +170,7 @@ MEETING: tuple[Planted, ...] = (
     Planted(
         "lost-answer-to-a-send-counts-as-sent",
         "cosmos_outbox/outbox/delivery.py",
-        "            return Delivered(accepted, waits_for=reason)\n",
+        "            return Delivered(accepted, waits_for=reason, why=why)\n",
         '            return Delivered(len(events)) if "answer" in reason else Delivered(accepted, waits_for=reason)\n',
         _NO_PROFILE,
         _LOST,

@@ -10,7 +10,8 @@ from azure.servicebus._pyamqp.error import AMQPLinkError, ErrorCondition, Messag
 
 from cosmos_outbox.cosmos.store.errors import Kind, classify
 from cosmos_outbox.outbox.errors import Throttled, Unavailable
-from cosmos_outbox.servicebus.errors import SDK_ERRORS, VERDICTS, Verdict, is_answer, verdict
+from cosmos_outbox.outbox.hindrance import Hindrance
+from cosmos_outbox.servicebus.errors import HINDRANCES, SDK_ERRORS, VERDICTS, Verdict, is_answer, verdict
 from cosmos_outbox.settings.errors import Misconfigured
 
 
@@ -143,7 +144,25 @@ def test_only_the_size_of_a_message_is_final(kind: type[Exception]) -> None:
     "error", [TimeoutError(), ConnectionResetError(), ValueError("shut down"), ClientAuthenticationError()]
 )
 def test_errors_from_below_wait(error: Exception) -> None:
-    assert verdict(error)[0] is Verdict.WAIT
+    assert verdict(error)[0] in (Verdict.WAIT, Verdict.MEND)
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (servicebus.ServiceBusServerBusyError(), "broker_throttles"),
+        (servicebus.ServiceBusQuotaExceededError(), "broker_refuses"),
+        (servicebus.MessagingEntityNotFoundError(), "broker_refuses"),
+        (servicebus.MessagingEntityDisabledError(), "broker_refuses"),
+        (servicebus.ServiceBusAuthorizationError(), "broker_refuses"),
+        (ClientAuthenticationError(), "broker_refuses"),
+        (servicebus.ServiceBusConnectionError(), "broker_away"),
+        (servicebus.OperationTimeoutError(), "broker_away"),
+        (ConnectionResetError(), "broker_away"),
+    ],
+)
+def test_what_holds_events_up_is_told_by_its_kind(error: Exception, why: str) -> None:
+    assert HINDRANCES.get(verdict(error)[0], Hindrance.BROKER_AWAY) == why
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from cosmos_outbox.inbox.event import Event
 from cosmos_outbox.inbox.receiver import Handle, Receiver
 from cosmos_outbox.inbox.retrier import Retrier
 from cosmos_outbox.inbox.state import StateInbox
+from cosmos_outbox.inbox.waiting import Waiting
 from cosmos_outbox.kernel.clock import SYSTEM, using
 from cosmos_outbox.outbox import telemetry
 from cosmos_outbox.outbox.errors import NotDelivered
@@ -395,7 +396,28 @@ def test_a_subscriber_that_reads_no_more_leaves_the_sum_of_the_others(recorded: 
         )
 
 
+async def test_effects_that_wait_are_those_that_are_open_and_those_whose_message_is_set_aside(
+    recorded: Recorded,
+) -> None:
+    records, found = inbox.FakeSetAside(), Waiting(3, inbox.NOON - timedelta(minutes=1))
+    await receiver(sick, records).receive(inbox.delivery(None, 2, message_id="no event"))
+    retrier = Retrier(inbox.read, sick, records, timedelta(days=1), lambda: inbox.NOON + timedelta(minutes=2))
+    queues = cast(Queues, type("Fakes", (), {"dead_letters": NoDeadLetters()}))
+
+    async def waiting() -> Waiting:
+        return found
+
+    subscriber = Subscriber("t", "mails", receiver(sick, records), retrier, lambda: queues, waiting)
+    await subscriber.watch()
+    assert recorded.gauge("outbox.effects.waiting") == 4
+    assert recorded.gauge("outbox.effects.oldest") == 180.0
+    found = Waiting()
+    await replace(subscriber, retrier=replace(retrier, set_aside=inbox.FakeSetAside())).watch()
+    assert (recorded.gauge("outbox.effects.waiting"), recorded.gauge("outbox.effects.oldest")) == (0, 0)
+
+
 def test_the_gauges_of_the_relay_are_reported_as_they_were_set(recorded: Recorded) -> None:
-    gauges.relay(backlog=12, oldest_waiting_seconds=61, ttl_used=0.25)
-    told = [recorded.gauge(f"outbox.relay.{name}") for name in ("backlog", "oldest_waiting", "ttl_used")]
-    assert told == [12, 61, 0.25]
+    gauges.relay(backlog=12, oldest_waiting_seconds=61, average_waiting_seconds=20.5, ttl_used=0.25)
+    names = ("backlog", "oldest_waiting", "average_waiting", "ttl_used")
+    told = [recorded.gauge(f"outbox.relay.{name}") for name in names]
+    assert told == [12, 61, 20.5, 0.25]

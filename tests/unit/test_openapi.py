@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from cosmos_outbox.cosmos.upkeep.relay_failures import RelayFailure
 from cosmos_outbox.functions.operator import history, operations, set_aside
 from cosmos_outbox.http.message import Answer
 from cosmos_outbox.inbox.progress import Counts, Side, WalkProgress
@@ -15,9 +16,10 @@ from cosmos_outbox.inbox.set_aside import Delivery, Record, RecordPage, RecordSt
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
 from cosmos_outbox.operations.dependencies import DependencyHealth
 from cosmos_outbox.operations.instance import Instance
+from cosmos_outbox.operations.lease_status import LeaseStatus, RelayStatus
 from cosmos_outbox.operations.past_events import EventState, Expired, Past, PastEvent
 from cosmos_outbox.operations.relay_status import KeyProgress as RelayProgress
-from cosmos_outbox.operations.relay_status import LeaseStatus, RelayStatus
+from cosmos_outbox.outbox.hindrance import Hindrance
 from cosmos_outbox.outbox.parking_lot import Discarding, ParkedEvent, ParkedPage, ParkedState
 from cosmos_outbox.outbox.replay import Replayed
 from tests.support.openapi import FILE, document, problems_of, resolved
@@ -43,11 +45,14 @@ def record(state: RecordState, delivery: Delivery | None) -> Record:
 EVENT = PastEvent("e", 7, "Changed", ["name"], NOW, NOW, NOW, EventState.FORWARDED, None, "c", "t")
 BARE = PastEvent("e", None, None, [], None, None, None, EventState.UNKNOWN, None, None, None)
 AT = RelayProgress(NOW, "0", 1, None)
-LEASES = [LeaseStatus("0", None, 3, None, 0.0), LeaseStatus("1", "me", 3, 2, 0.5, NOW, 4711, 4714)]
+LEASES = [LeaseStatus("0", None, 3, None, 0.0), LeaseStatus("1", "me", 3, 2, 0.5, NOW, 4711, 4714, 1.5, 2.0)]
 DELIVERY = Delivery("s", "m", 1, b"{}", {"sequence": 1})
 
+FAILURES = [RelayFailure(Hindrance.BUG, NOW, "KeyError")]
 ANSWERS: list[tuple[str, Answer]] = [
-    ("Relay", operations.relay_status(RelayStatus(LEASES, ["2"], Counter(contact=2)), OPERATIONS)),
+    ("Relay", operations.relay_status(
+            RelayStatus(LEASES, ["2"], Counter(contact=2), 0, FAILURES), OPERATIONS
+        )),
     (
         "Dependencies",
         operations.dependencies(

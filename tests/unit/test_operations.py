@@ -10,7 +10,7 @@ from cosmos_outbox.cli.status import attention_of_relay
 from cosmos_outbox.functions.operator import operations
 from cosmos_outbox.http.message import Request
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from cosmos_outbox.operations.relay_status import LeaseStatus, RelayStatus
+from cosmos_outbox.operations.lease_status import LeaseStatus, RelayStatus
 from cosmos_outbox.operations.views.names import PathNames
 from cosmos_outbox.outbox.errors import NotParked
 from cosmos_outbox.outbox.parking_lot import ParkedEvent, ParkedPage, ParkedState

@@ -12,8 +12,10 @@ from cosmos_outbox.http.errors import MOST_ERRORS
 from cosmos_outbox.http.request import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE
 from cosmos_outbox.inbox.progress import Counts
 from cosmos_outbox.inbox.set_aside import RecordState
+from cosmos_outbox.operations.lease_status import Holding
 from cosmos_outbox.operations.past_events import EventState
 from cosmos_outbox.operations.views.names import names_of
+from cosmos_outbox.outbox.hindrance import Hindrance
 from cosmos_outbox.outbox.parking_lot import ParkedState
 from domain.values import ContactDetails
 from infra.bootstrap import service
@@ -144,10 +146,13 @@ SCHEMAS: dict[str, Schema] = {
         parkedEvents=_NUMBER,
         **{names.count: _NUMBER for names in OPERATIONS},
         missingLeases=_list(_TEXT),
+        averageWaitingSeconds=_maybe(_FRACTION),
+        failures=_list(_answer(reason=_one_of(*Hindrance), at=_TIME, detail=_TEXT)),
         leases=_list(
             _answer(
                 lease=_TEXT, owner=_maybe(_TEXT), lag=_NUMBER, oldestWaitingSeconds=_maybe(_NUMBER),
-                ttlUsed=_FRACTION, position=_maybe(_NUMBER), newest=_maybe(_NUMBER),
+                averageWaitingSeconds=_maybe(_FRACTION),
+                state=_one_of(*Holding), ttlUsed=_FRACTION, position=_maybe(_NUMBER), newest=_maybe(_NUMBER),
             )
         ),
     ),

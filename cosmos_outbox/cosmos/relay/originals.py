@@ -17,6 +17,7 @@ from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.item import Item
 from cosmos_outbox.cosmos.store.partition_key import Key, PartitionKeyPaths
+from cosmos_outbox.outbox.errors import hindrance
 from cosmos_outbox.outbox.feed import FeedEvent, OutboxEvent, Poison, Unread
 from cosmos_outbox.outbox.once_a_minute import OnceAMinute
 from cosmos_outbox.outbox.paced import pace
@@ -100,7 +101,8 @@ class CosmosOriginals:
         except StoreFailed as error:
             if error.failure.kind is Kind.INVALID:
                 return _unverified(delivered, _NO_NAME)
-            return Unread(delivered, f"an event's original cannot be read: {error.failure.error()}")
+            why = error.failure.error()
+            return Unread(delivered, f"an event's original cannot be read: {why}", hindrance(why))
         except ValueError:  # the SDK makes no request of such names
             return _unverified(delivered, _NO_NAME)
         if item is None:

@@ -21,7 +21,7 @@ from cosmos_outbox.outbox.event import WireModel
 if TYPE_CHECKING:
     from cosmos_outbox.operations.dependencies import DependencyHealth
     from cosmos_outbox.operations.instance import Instance
-    from cosmos_outbox.operations.relay_status import RelayStatus
+    from cosmos_outbox.operations.lease_status import RelayStatus
     from cosmos_outbox.outbox.parking_lot import ParkedEvent, ParkedPage
     from cosmos_outbox.outbox.replay import Replayed
 

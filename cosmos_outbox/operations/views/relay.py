@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cosmos_outbox.operations.relay_status import LeaseStatus, RelayStatus
+from cosmos_outbox.operations.lease_status import LeaseStatus, RelayStatus
 from cosmos_outbox.operations.views.names import PathNames
 
 
@@ -15,6 +15,11 @@ def relay_status(status: RelayStatus, names: Sequence[PathNames]) -> Mapping[str
         "parkedEvents": status.parked_events,
         **{each.count: status.parked[each.aggregate_type] for each in names},
         "missingLeases": status.missing,
+        "averageWaitingSeconds": _rounded(status.average_waiting_seconds),
+        "failures": [
+            {"reason": each.reason.value, "at": each.at.isoformat(), "detail": each.detail}
+            for each in status.failures
+        ],
         "leases": [_lease(lease) for lease in status.leases],
     }
 
@@ -25,7 +30,13 @@ def _lease(lease: LeaseStatus) -> Mapping[str, Any]:
         "owner": lease.owner,
         "lag": lease.lag,
         "oldestWaitingSeconds": lease.oldest_waiting_seconds,
+        "averageWaitingSeconds": _rounded(lease.average_waiting_seconds),
+        "state": lease.held.value,
         "ttlUsed": round(lease.ttl_used, 4),
         "position": lease.position,
         "newest": lease.newest,
     }
+
+
+def _rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 1)

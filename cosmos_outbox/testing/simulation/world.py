@@ -129,6 +129,7 @@ class World:
         }
         self._settings = of.service.settings(environment | plan.settings)
         subscriptions = [self._settings.name(each.subscription) for each in of.service.subscribers]
+        subscriptions += [self._settings.canary] if self._settings.canary else []
         self._chance = plan.chance("world")
         rules = Rules(duplicate_window_seconds=plan.duplicate_window_seconds)
         make_bus = partial(AmqpBus, loop, self._settings.servicebus_topic) if plan.full else Bus

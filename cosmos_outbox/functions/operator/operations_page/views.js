@@ -23,7 +23,8 @@ function showRelay(relay) {
   write(find("tile-backlog"), relay.leases.length ? count(backlog) : "–");
   write(find("tile-oldest"), oldest < 0 ? "nothing" : span(oldest));
   mood(find("tile-oldest"), moodOfShare(used));
-  write(find("tile-ttl"), oldest < 0 ? "" : `${share(used)} of the TTL used`);
+  const average = relay.averageWaitingSeconds === null ? "" : `, ${span(relay.averageWaitingSeconds)} on average`;
+  write(find("tile-ttl"), oldest < 0 ? "" : `${share(used)} of the TTL used${average}`);
   const parked = aggregates.map((each) => [relay[each.count] ?? 0, each.path]);
   const sum = parked.reduce((total, [number]) => total + number, 0);
   write(find("tile-parked"), count(sum));
@@ -104,8 +105,10 @@ function findings() {
   }
   if (relay?.missingLeases.length) found.push(["bad", `No lease for ${many(relay.missingLeases.length, "partition")} (${relay.missingLeases.join(", ")}): nothing of it is forwarded.`]);
   for (const lease of relay?.leases ?? []) {
+    if (lease.lag && lease.state === "owner_silent") found.push(["warn", `Lease ${lease.lease} waits: its owner does not renew it.`]);
     if (lease.oldestWaitingSeconds > LATE_SECONDS) found.push([moodOfShare(lease.ttlUsed) ?? "warn", `Lease ${lease.lease} is late: its oldest change waits for ${span(lease.oldestWaitingSeconds)}, ${share(lease.ttlUsed)} of the TTL.`]);
   }
+  for (const each of relay?.failures ?? []) found.push(["warn", `Why events wait, told at ${when(each.at)}: ${each.detail}`]);
   for (const each of relay ? aggregates : []) {
     const number = relay[each.count] ?? 0;
     if (number) found.push(["bad", `${many(number, `${each.type} is`, `${each.path} are`)} parked.`]);

@@ -1,0 +1,80 @@
+"""Why the relay failed last is known to whoever asks, in any process: it is kept beside the leases, one item a reason.
+
+What is kept is a fact with its time, never a conclusion: a failure may be over. A process writes each reason once a
+minute at most, and a write that fails is left out: the log has told of the failure before.
+"""
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from cosmos_outbox.cosmos.store.client import ContainerProxy
+from cosmos_outbox.cosmos.store.errors import SDK_ERRORS, classify
+from cosmos_outbox.kernel.clock import Clock, utc_now
+from cosmos_outbox.outbox.hindrance import Hindrance
+from cosmos_outbox.outbox.once_a_minute import OnceAMinute
+
+WRITE_SECONDS = 4.0
+"""A store that is slow does not hold up the relay for longer."""
+
+_LONGEST_DETAIL = 400
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class RelayFailure:
+    """A reason for which a page was not forwarded."""
+
+    reason: Hindrance
+    at: datetime
+    """When it was told last, by the relay's clock; a failure that goes on is told once a minute."""
+    detail: str
+
+
+@dataclass(frozen=True)
+class RelayFailures:
+    """The last failures of all processes of a relay, in the container of its leases."""
+
+    leases: ContainerProxy
+    name: str
+    """What the ids begin with. No id of a lease begins so."""
+    ttl_seconds: int
+    """How long a reason is kept, where the container lets its items expire."""
+    clock: Clock = utc_now
+    _saying: defaultdict[Hindrance, OnceAMinute] = field(
+        default_factory=lambda: defaultdict(OnceAMinute), repr=False
+    )
+
+    async def note(self, reason: Hindrance, detail: str) -> None:
+        """A page was not forwarded. Raises nothing of the store's: the relay goes on."""
+        if not self._saying[reason].due():
+            return
+        item = {
+            "id": f"{self.name}.{reason.value}",
+            "reason": reason.value,
+            "at": self.clock().isoformat(),
+            "detail": detail[:_LONGEST_DETAIL],
+            "ttl": self.ttl_seconds,
+        }
+        try:
+            async with asyncio.timeout(WRITE_SECONDS):
+                await self.leases.upsert_item(item)
+        except SDK_ERRORS as error:
+            _log.debug("why the relay failed is not kept: %s", classify(error).detail)
+
+    async def since(self, time: datetime) -> Sequence[RelayFailure]:
+        """What was told at this time or later, the newest first. Costs a query. Raises the SDK's errors."""
+        found = self.leases.query_items(
+            "SELECT c.reason, c.at, c.detail FROM c WHERE STARTSWITH(c.id, @name)",
+            parameters=[{"name": "@name", "value": f"{self.name}."}],
+        )
+        known = [
+            RelayFailure(Hindrance(each["reason"]), datetime.fromisoformat(each["at"]), each["detail"])
+            async for each in found
+            if each["reason"] in set(Hindrance)
+        ]
+        return sorted((each for each in known if each.at >= time), key=lambda each: each.at, reverse=True)

@@ -1,0 +1,143 @@
+"""A canary's subscriber counts what is lost and nothing else: late, repeated and first events are no loss."""
+
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from cosmos_outbox.inbox.canary import MOST_MISSING, REMEMBERED, Heard, Listener
+from cosmos_outbox.inbox.errors import EntryChanged
+from cosmos_outbox.inbox.event import Event
+from cosmos_outbox.kernel.aggregate_key import AggregateKey
+from cosmos_outbox.outbox.canary import Canary, CanaryState
+from cosmos_outbox.settings.environment import load_canary
+from cosmos_outbox.settings.errors import Misconfigured
+
+NOON = datetime(2026, 5, 4, 12, tzinfo=UTC)
+
+
+@dataclass
+class Kept:
+    """A store, of which a read may be as old as the one before."""
+
+    history: list[Heard] = field(default_factory=list)
+    lagging: bool = False
+
+    async def read(self) -> tuple[Heard, str] | None:
+        behind = 2 if self.lagging and len(self.history) > 1 else 1
+        self.lagging = False
+        return (self.history[-behind], str(len(self.history) - behind + 1)) if self.history else None
+
+    async def write(self, heard: Heard, over: str | None) -> None:
+        if int(over or 0) != len(self.history):
+            raise EntryChanged("moved")
+        self.history.append(heard)
+
+
+@dataclass
+class Ears:
+    store: Kept = field(default_factory=Kept)
+    told: list[tuple[int, float | None]] = field(default_factory=list)
+    now: datetime = NOON
+
+    async def hear(self, *sequences: int, republished: bool = False) -> None:
+        listener = Listener(self.store, lambda lost, delay: self.told.append((lost, delay)), lambda: self.now)
+        for sequence in sequences:
+            at = self.now - timedelta(seconds=2)
+            event = Event(
+                f"e{sequence}", AggregateKey("canary", "canary"), "CanarySangEvent", sequence, at, {}
+            )
+            await listener.handle(replace(event, republished=republished))
+
+    @property
+    def lost(self) -> int:
+        return self.told[-1][0]
+
+
+async def test_an_event_each_minute_is_no_loss_and_has_its_delay() -> None:
+    ears = Ears()
+    await ears.hear(1, 2, 3)
+    assert ears.told == [(0, 2.0)] * 3
+
+
+async def test_one_that_does_not_come_is_one_that_is_lost_and_is_told_for_an_hour() -> None:
+    ears = Ears()
+    await ears.hear(1, 2, 4)
+    assert ears.lost == 1
+    ears.now += REMEMBERED - timedelta(seconds=1)
+    await ears.hear(5)
+    assert ears.lost == 1
+    ears.now += timedelta(seconds=1)
+    await ears.hear(6)
+    assert ears.lost == 0
+
+
+async def test_one_that_comes_late_is_not_lost() -> None:
+    ears = Ears()
+    await ears.hear(1, 4, 3)
+    assert ears.lost == 1
+    await ears.hear(2)
+    assert ears.told[-1] == (0, None), "how late a dead letter is, is no delay of the path"
+
+
+async def test_what_comes_again_changes_nothing() -> None:
+    ears = Ears()
+    await ears.hear(1, 2)
+    await ears.hear(2, 1)
+    await ears.hear(9, republished=True)
+    assert ears.told == [(0, 2.0), (0, 2.0), (0, None), (0, None)]
+    assert len(ears.store.history) == 2
+
+
+async def test_whoever_begins_to_listen_has_lost_nothing() -> None:
+    ears = Ears()
+    await ears.hear(4711)
+    assert ears.lost == 0
+
+
+async def test_a_restart_and_an_old_read_make_no_gap_and_hide_none() -> None:
+    ears = Ears()
+    await ears.hear(1, 2)
+    ears.store.lagging = True
+    await ears.hear(3)
+    assert (ears.lost, ears.store.history[-1].last) == (0, 3)
+    again = Ears(ears.store)
+    await again.hear(5)
+    assert again.lost == 1
+
+
+async def test_what_is_remembered_is_bounded() -> None:
+    ears = Ears()
+    await ears.hear(1, 1_000_000, 2_000_000)
+    assert ears.lost == MOST_MISSING
+
+
+def test_a_canary_sings_once_a_minute_however_many_make_it() -> None:
+    canary = Canary(CanaryState(created_at=NOON, sung_at=NOON, last_sequence=1), is_new=False)
+    canary.sing(NOON + timedelta(seconds=10))
+    assert canary.changes() is None
+    canary.sing(NOON + timedelta(seconds=60))
+    changes = canary.changes()
+    assert changes is not None
+    [event] = changes.events
+    assert (event.action, event.sequence) == ("CanarySangEvent", 2)
+
+
+@pytest.mark.parametrize(
+    ("environment", "subscription"),
+    [
+        ({}, None),
+        ({"CANARY": "false", "CANARY_SUBSCRIPTION": "x"}, None),
+        ({"CANARY": "true"}, "canary"),
+        ({"CANARY": "True", "CANARY_SUBSCRIPTION": "bird"}, "bird"),
+    ],
+)
+def test_there_is_none_unless_it_is_switched_on(
+    environment: dict[str, str], subscription: str | None
+) -> None:
+    assert load_canary(environment) == subscription
+
+
+def test_a_setting_that_is_neither_is_told() -> None:
+    with pytest.raises(Misconfigured, match="CANARY is 'yes'"):
+        load_canary({"CANARY": "yes"})
