@@ -333,9 +333,14 @@ async def test_the_history_shows_where_each_event_is(browser: Browser, service: 
         assert page.url.endswith("#history/contacts/some-id")
         service.answers["history"] |= {"before": 5}
         await page.reload()
-        calls = len(service.calls)
-        await page.get_by_role("button", name="Older events").click()
-        await eventually(lambda: len(service.calls) > calls, what="the older events are asked for")
+        older = page.get_by_role("button", name="Older events")
+        await expect(older).to_be_visible()
+        asked = service.looks("history/contacts/some-id")
+        await older.click()
+        await eventually(
+            lambda: service.looks("history/contacts/some-id") == asked + 1,
+            what="the older events are asked for",
+        )
         service.refusals["history/contacts/gone"] = Refusal(404, "nothing is stored of contact/gone")
         await page.get_by_label("Id", exact=True).fill("gone")
         await page.get_by_role("button", name="Show").click()

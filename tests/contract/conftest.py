@@ -128,8 +128,10 @@ def batch_sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.fixture(params=["fake", "devstack"])
-async def store(request: pytest.FixtureRequest, cosmos_store: CosmosStore) -> Store:
-    return InMemoryStore() if request.param == "fake" else cosmos_store
+def store(request: pytest.FixtureRequest, cosmos_server: Service) -> Store:
+    """A fake needs no database, and the server is shared."""
+    store: Store = InMemoryStore() if request.param == "fake" else request.getfixturevalue("cosmos_store")
+    return store
 
 
 class Broker(Protocol):
@@ -210,5 +212,9 @@ async def servicebus_broker(servicebus_server: Service) -> AsyncIterator[Service
 
 
 @pytest.fixture(params=["fake", "devstack"])
-async def broker(request: pytest.FixtureRequest, servicebus_broker: ServiceBusBroker) -> Broker:
-    return InMemoryBroker() if request.param == "fake" else servicebus_broker
+def broker(request: pytest.FixtureRequest, servicebus_server: Service) -> Broker:
+    """A fake needs no topic."""
+    if request.param == "fake":
+        return InMemoryBroker()
+    broker: Broker = request.getfixturevalue("servicebus_broker")
+    return broker

@@ -3,8 +3,6 @@
 import json
 import os
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,8 +13,8 @@ from typing import Any
 import pytest
 
 from cosmos_outbox.telemetry.export import FLUSH_SECONDS
+from tests.support.command import Ended, run_module, run_python
 from tests.support.otlp import collector
-from tests.support.paths import ROOT
 from tests.support.serving import serving
 
 CONNECTED = {
@@ -47,11 +45,19 @@ def work():
 """
 
 
-def run(program: str, **settings: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-c", f"{WIRED}\n{program}"],
-        cwd=ROOT, env={**os.environ, **CONNECTED, **settings}, capture_output=True, text=True, timeout=60, check=True,
-    )  # fmt: skip
+def run(program: str, **settings: str) -> Ended:
+    environment = {**os.environ, **CONNECTED, **settings}
+    return _good(run_module("tests.support.program", f"{WIRED}\n{program}", environment=environment))
+
+
+def run_fresh(program: str) -> Ended:
+    """Where nothing is imported yet."""
+    return _good(run_python("-c", f"{WIRED}\n{program}", environment={**os.environ, **CONNECTED}))
+
+
+def _good(ended: Ended) -> Ended:
+    assert ended.code == 0, ended.err
+    return ended
 
 
 @dataclass
@@ -96,8 +102,8 @@ def ingestion() -> Iterator[Ingestion]:
 
 
 def test_without_a_setting_no_sdk_is_imported_and_no_thread_started() -> None:
-    ended = run("asyncio.run(main()); print(threading.active_count(), *sys.modules)")
-    threads, *modules = ended.stdout.split()
+    ended = run_fresh("asyncio.run(main()); print(threading.active_count(), *sys.modules)")
+    threads, *modules = ended.out.split()
     assert threads == "1"
     loaded = ("opentelemetry.sdk", "opentelemetry.exporter", "azure.monitor", "google.protobuf", "requests")
     assert not [name for name in modules if name.startswith(loaded)]
@@ -123,7 +129,7 @@ def test_application_insights_gets_metrics_and_spans_that_a_query_finds_by_the_c
     [link] = json.loads(send["properties"]["_MS.links"])
     assert link == {"operation_Id": create["operation"], "id": create["id"]}
     assert {item["tags"]["ai.cloud.role"] for item in found.items} == {"contacts"}
-    assert "http_logging_policy" not in ended.stderr, "each export would be some log lines"
+    assert "http_logging_policy" not in ended.err, "each export would be some log lines"
 
 
 def test_an_endpoint_that_is_away_costs_a_line_a_minute_and_no_end_waits_for_it() -> None:
@@ -147,7 +153,7 @@ def test_an_endpoint_that_is_away_costs_a_line_a_minute_and_no_end_waits_for_it(
             OTEL_EXPORTER_OTLP_TIMEOUT="1",
         )
     assert time.monotonic() - began < 30
-    told = [line for line in ended.stderr.splitlines() if line.strip()]
+    told = [line for line in ended.err.splitlines() if line.strip()]
     assert 1 <= len(told) <= 2, f"one for each library: {told}"
     assert all(line.startswith("WARNING:cosmos_outbox.telemetry.export:telemetry: ") for line in told)
 
@@ -177,10 +183,10 @@ def test_an_endpoint_that_never_answers_holds_up_no_work_and_the_end_for_no_long
             OTEL_BSP_SCHEDULE_DELAY="200",
             OTEL_EXPORTER_OTLP_TIMEOUT="60",
         )
-    slowest, closing = map(float, ended.stdout.split())
+    slowest, closing = map(float, ended.out.split())
     assert slowest < 1, "an export would take a minute"
     assert closing < FLUSH_SECONDS + 3
-    told = [line for line in ended.stderr.splitlines() if line.strip()]
+    told = [line for line in ended.err.splitlines() if line.strip()]
     assert len(told) <= 1, told
 
 
@@ -196,7 +202,7 @@ def test_what_has_set_up_the_sdk_before_exports_alone(who: str) -> None:
     with collector() as found:
         ended = run(f"{made[who]}\nasyncio.run(main())", OTEL_EXPORTER_OTLP_ENDPOINT=found.address)
     assert found.bodies == []
-    assert "exported by what has set up OpenTelemetry in this process before" in ended.stderr
+    assert "exported by what has set up OpenTelemetry in this process before" in ended.err
 
 
 def test_the_sdk_is_set_up_once_a_process_and_survives_the_end_of_a_loop() -> None:
@@ -209,10 +215,8 @@ def test_the_sdk_is_set_up_once_a_process_and_survives_the_end_of_a_loop() -> No
 def test_what_is_no_connection_string_is_said_in_a_line_that_names_the_setting() -> None:
     program = "try:\n    wire(os.environ)\nexcept Exception as error:\n    print(type(error).__name__, error)"
     ended = run(program, APPLICATIONINSIGHTS_CONNECTION_STRING="InstrumentationKey=secret-no-uuid")
-    assert ended.stdout.startswith(
-        "Misconfigured APPLICATIONINSIGHTS_CONNECTION_STRING is no connection string"
-    )
-    assert "secret" not in ended.stdout + ended.stderr
+    assert ended.out.startswith("Misconfigured APPLICATIONINSIGHTS_CONNECTION_STRING is no connection string")
+    assert "secret" not in ended.out + ended.err
 
 
 @pytest.mark.parametrize(
@@ -224,8 +228,8 @@ def test_a_setting_of_opentelemetry_that_is_no_use_is_no_reason_not_to_work(sett
         OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:1",
         **{setting: value},
     )
-    assert ended.stdout.strip() == "worked"
-    assert "APPLICATIONINSIGHTS_CONNECTION_STRING" not in ended.stderr
+    assert ended.out.strip() == "worked"
+    assert "APPLICATIONINSIGHTS_CONNECTION_STRING" not in ended.err
 
 
 @pytest.mark.long
@@ -235,8 +239,8 @@ def test_an_exporter_that_cannot_be_loaded_is_no_reason_not_to_work() -> None:
     ended = run(
         f"{broken}\nasyncio.run(main())\nprint('worked')", OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:1"
     )
-    assert ended.stdout.strip() == "worked"
-    assert "ERROR:cosmos_outbox.telemetry.export:no metrics and traces are exported" in ended.stderr
+    assert ended.out.strip() == "worked"
+    assert "ERROR:cosmos_outbox.telemetry.export:no metrics and traces are exported" in ended.err
 
 
 SCRAPED = """
@@ -267,7 +271,7 @@ asyncio.run(scraped())
 
 
 def test_a_worker_answers_prometheus_where_it_answers_probes() -> None:
-    answer = run(SCRAPED, OTEL_METRICS_EXPORTER="prometheus").stdout
+    answer = run(SCRAPED, OTEL_METRICS_EXPORTER="prometheus").out
     head, _, body = answer.partition("\n\n")
     assert head.startswith("HTTP/1.1 200 OK")
     assert "Content-Type: text/plain; version=" in head
@@ -284,7 +288,7 @@ def test_a_worker_answers_prometheus_where_it_answers_probes() -> None:
 
 
 def test_a_worker_that_is_not_told_to_count_for_prometheus_says_how() -> None:
-    answer = run(SCRAPED).stdout
+    answer = run(SCRAPED).out
     assert answer.startswith("HTTP/1.1 404 ")
     assert "OTEL_METRICS_EXPORTER=prometheus" in answer
 
@@ -293,7 +297,7 @@ def test_prometheus_beside_another_exporter_takes_nothing_from_it() -> None:
     with collector() as found:
         answer = run(
             SCRAPED, OTEL_METRICS_EXPORTER="prometheus", OTEL_EXPORTER_OTLP_ENDPOINT=found.address
-        ).stdout
+        ).out
     assert "outbox_events_stored_total" in answer
     assert max(value for _, value in found.values("outbox.events.stored")) == 2
     assert [span.name for span in found.spans] == ["create events", "send events"]

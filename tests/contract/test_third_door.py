@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import sqlite3
 import subprocess
 import sys
@@ -25,8 +26,8 @@ from cosmos_outbox.sqlite.database import Database
 from cosmos_outbox.sqlite.entries import SqliteEntries
 from cosmos_outbox.sqlite.set_aside import SqliteSetAside
 from tests.contract.test_entries import FORM, STAMP, TTL, Thing
+from tests.support.command import Ended, run_module
 from tests.support.inbox import KEY, NOON, FakeSource, delivery, event
-from tests.support.paths import ROOT
 
 
 @pytest.fixture
@@ -136,17 +137,14 @@ asyncio.run(main())
 """
 
 
+async def run_program(text: str, database: Database) -> Ended:
+    arguments = ["tests.support.program", text, str(database.path)]
+    return await asyncio.to_thread(run_module, *arguments, environment=os.environ)
+
+
 async def test_processes_that_share_a_file_apply_each_event_once(database: Database) -> None:
-    processes = [
-        await asyncio.create_subprocess_exec(
-            sys.executable, "-c", PROCESS, str(database.path), cwd=ROOT, stderr=subprocess.PIPE
-        )
-        for _ in range(3)
-    ]
-    ended = await asyncio.gather(*(each.communicate() for each in processes))
-    assert [each.returncode for each in processes] == [0, 0, 0], b"".join(
-        error for _, error in ended
-    ).decode()
+    ended = await asyncio.gather(*(run_program(PROCESS, database) for _ in range(3)))
+    assert [each.code for each in ended] == [0, 0, 0], "".join(each.err for each in ended)
     assert await adds(database) == tuple(range(1, 21))
 
 
@@ -176,8 +174,7 @@ asyncio.run(main())
 async def test_a_process_that_dies_after_its_entry_and_before_its_message_is_done_has_applied_it_once(
     database: Database,
 ) -> None:
-    dying = await asyncio.create_subprocess_exec(sys.executable, "-c", DIES, str(database.path), cwd=ROOT)
-    assert await dying.wait() == 9
+    assert (await run_program(DIES, database)).code == 9
     inbox = inbox_over(database)
     await inbox.handle(event(2))  # the broker brings it again
     await inbox.handle(event(3))

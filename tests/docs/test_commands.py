@@ -29,7 +29,7 @@ def test_a_command_explains_itself_without_any_environment(part: str) -> None:
 def test_a_command_explains_itself_soon(part: str) -> None:
     """Of all of them, these import the most."""
     began = cpu_seconds_of_children()
-    ended = run_python(part, "--help", environment={})
+    ended = run_python("-m", "cosmos_outbox", part, "--help", environment={})
     assert (ended.code, ended.err) == (0, "")
     assert ended.out.startswith(f"usage: cosmos-outbox {part} ")
     assert cpu_seconds_of_children() - began < CPU_SECONDS

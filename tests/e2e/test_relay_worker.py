@@ -2,9 +2,6 @@
 
 import os
 import re
-import signal
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -16,12 +13,12 @@ import pytest
 from azure.cosmos.aio import CosmosClient
 
 from application.contacts import Contacts
-from devstack.testing import eventually
+from devstack.testing import Process, eventually
 from infra.bootstrap import wire
 from tests.e2e.conftest import Stack, stack
+from tests.support import command
 from tests.support.azure import LEASES
 from tests.support.contacts import DETAILS, ORIGIN
-from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.own_stack
 
@@ -36,18 +33,12 @@ def settings(started: Stack) -> dict[str, str]:
 
 
 @contextmanager
-def worker(started: Stack, log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    with log.open("ab") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "cosmos_outbox", "relay", "--probes", "0"], cwd=ROOT, stderr=output,
-            env={**os.environ, **settings(started)},
-        )  # fmt: skip
-        try:
-            yield process
-        finally:
-            if process.poll() is None:
-                process.kill()
-            process.wait()
+def worker(started: Stack, log: Path) -> Iterator[Process]:
+    process = command.worker("relay", settings(started), log)
+    try:
+        yield process
+    finally:
+        process.kill()
 
 
 def probe_port(log: Path) -> int:
@@ -88,8 +79,7 @@ async def test_a_worker_relays_stops_at_once_and_a_functions_host_goes_on(tmp_pa
                 first = await create(contacts)
                 assert await started.sequences(str(first), 1) == [1]
                 await eventually(lambda: all_checkpointed(started))
-                process.send_signal(signal.SIGTERM)
-                assert process.wait(5) == 0
+                assert process.terminate() == 0
             [lease] = await leases(started)
             assert lease["Owner"] is None
             assert "1 event(s) forwarded" in log.read_text()
@@ -99,6 +89,7 @@ async def test_a_worker_relays_stops_at_once_and_a_functions_host_goes_on(tmp_pa
             assert await started.sequences(str(second), 1) == [1]
             [taken_over] = await leases(started)
             assert taken_over["id"] == lease["id"]
+            await eventually(lambda: "forwarded" in started.log())
             [forwarded] = [line for line in started.log().splitlines() if "forwarded" in line]
             assert "forwarded 1 event(s), parked 0" in forwarded
 
@@ -127,8 +118,7 @@ async def test_a_worker_that_starts_before_the_store_and_the_broker_comes_up_by_
             started.servicebus.start()
             assert await started.sequences(str(contact), 1, within=40) == [1]
             await eventually(lambda: is_ready(log))
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(5) == 0
+            assert process.terminate() == 0
         assert DETAILS.email not in log.read_text()
 
 
@@ -174,8 +164,7 @@ async def test_a_worker_makes_deleted_leases_again_and_the_topic_drops_what_it_h
                 await eventually(lambda: "its document was deleted" in log.read_text())
                 second = await create(contacts)
                 assert await started.sequences(str(second), 1, within=50) == [1]
-                process.send_signal(signal.SIGTERM)
-                assert process.wait(5) == 0
+                assert process.terminate() == 0
         assert await started.topic.is_empty(str(first))
         assert "ERROR lease 0 was missing" in log.read_text()
 
@@ -189,14 +178,7 @@ async def delete_leases(started: Stack) -> None:
 
 
 def test_a_worker_with_a_missing_setting_says_so_in_one_line() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "cosmos_outbox", "relay"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=20,
-    )
-    assert done.returncode == 2
-    [line] = done.stderr.splitlines()
+    done = command.run_command("relay", environment=os.environ)
+    assert done.code == 2
+    [line] = done.err.splitlines()
     assert "COSMOS__accountEndpoint" in line

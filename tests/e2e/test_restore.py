@@ -3,8 +3,6 @@
 import asyncio
 import os
 import re
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -24,8 +22,8 @@ from devstack.testing import Service, eventually
 from domain.values import ContactDetails
 from infra.bootstrap import Application, wire
 from tests.support.azure import CONTACTS, DIRECTORY, PARKED, Topic, contacts_database
+from tests.support.command import run_command
 from tests.support.contacts import DETAILS, ORIGIN
-from tests.support.paths import ROOT
 
 SUBSCRIPTION = "directory"
 Documents = list[dict[str, Any]]
@@ -158,11 +156,10 @@ def published_again(settings: dict[str, str]) -> int:
     """How many events were published again: all that were stored until a few seconds ago."""
     now = datetime.now(UTC).replace(microsecond=0)
     since, to = now - timedelta(hours=1), now - timedelta(seconds=CLOCKS_DIFFER_SECONDS)
-    ended = subprocess.run(
-        [sys.executable, "-m", "cosmos_outbox", "publish-again", "--since", since.isoformat(), "--to", to.isoformat()],
-        cwd=ROOT, env={**os.environ, **settings}, capture_output=True, text=True, timeout=60, check=True,
-    )  # fmt: skip
-    [count] = re.findall(r"^publish-again: ([0-9]+) event\(s\) published$", ended.stdout, re.MULTILINE)
+    window = "--since", since.isoformat(), "--to", to.isoformat()
+    ended = run_command("publish-again", *window, environment={**os.environ, **settings})
+    assert ended.code == 0, ended.err
+    [count] = re.findall(r"^publish-again: ([0-9]+) event\(s\) published$", ended.out, re.MULTILINE)
     return int(count)
 
 

@@ -25,7 +25,7 @@ async def test_a_stop_while_a_send_hangs_abandons_it_without_a_checkpoint(
 
         began = time.monotonic()
         assert started.functions.terminate() == 0
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 15, "an attempt of the SDK alone may take a minute"
 
         started.servicebus.resume()
         started.functions.start()

@@ -3,9 +3,6 @@
 import asyncio
 import json
 import os
-import signal
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -18,29 +15,23 @@ from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageProperties
 
 from cosmos_outbox.kernel.aggregate_key import AggregateKey
-from devstack.testing import Service, eventually
+from devstack.testing import Process, Service, eventually
 from infra.bootstrap import Application, wire
 from tests.e2e.test_relay_worker import probe
+from tests.support import command
 from tests.support.azure import Topic, contacts_database
 from tests.support.contacts import DETAILS, ORIGIN
-from tests.support.paths import ROOT
 
 SUBSCRIPTION = "directory"
 
 
 @contextmanager
-def worker(settings: dict[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    with log.open("ab") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "cosmos_outbox", "subscriber", "--probes", "0"], cwd=ROOT, stderr=output,
-            env={**os.environ, **settings},
-        )  # fmt: skip
-        try:
-            yield process
-        finally:
-            if process.poll() is None:
-                process.kill()
-            process.wait()
+def worker(settings: dict[str, str], log: Path) -> Iterator[Process]:
+    process = command.worker("subscriber", settings, log)
+    try:
+        yield process
+    finally:
+        process.kill()
 
 
 @pytest.fixture
@@ -110,8 +101,7 @@ async def test_workers_apply_events_in_order_stop_at_once_and_take_over(
             await eventually(lambda: "the subscriber works" in stopped.read_text())
             assert await probe(stopped, "/healthz") == (200, {"status": "alive"})
             assert await probe(stopped, "/readyz") == (200, {"status": "ready"})
-            last.send_signal(signal.SIGTERM)
-            assert await asyncio.to_thread(last.wait, 25) == 0
+            assert await asyncio.to_thread(last.terminate) == 0
     assert "stopped: 0 message(s) received" in stopped.read_text()
     assert "Traceback" not in log.read_text() + stopped.read_text()
 
@@ -149,7 +139,7 @@ async def test_a_message_whose_body_is_an_amqp_value_is_read_by_the_worker_too(
                 )
 
             await eventually(dealt_with)
-            assert running_worker.poll() is None
+            assert running_worker.is_running
 
 
 def of_value(name: str, value: Any) -> AmqpAnnotatedMessage:
@@ -159,14 +149,7 @@ def of_value(name: str, value: Any) -> AmqpAnnotatedMessage:
 
 
 def test_a_setting_that_is_missing_is_one_line() -> None:
-    ended = subprocess.run(
-        [sys.executable, "-m", "cosmos_outbox", "subscriber"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=30,
-    )
-    assert ended.returncode == 2
-    assert ended.stderr.startswith("subscriber: ")
-    assert len(ended.stderr.splitlines()) == 1
+    ended = command.run_command("subscriber", environment=os.environ)
+    assert ended.code == 2
+    assert ended.err.startswith("subscriber: ")
+    assert len(ended.err.splitlines()) == 1

@@ -1,9 +1,6 @@
 """Metrics and traces of the whole path reach a collector over a real socket, and nothing personal is in their bytes."""
 
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +10,7 @@ import pytest
 from devstack import testing
 from devstack.testing import eventually
 from tests.e2e.conftest import Stack, stack
+from tests.support.command import worker
 from tests.support.otlp import Collector, Span, collector
 from tests.support.paths import ROOT
 
@@ -91,16 +89,6 @@ async def test_one_trace_and_the_metrics_of_a_request_reach_the_collector(
     assert "order-4711" not in of_metrics
 
 
-def worker(part: str, settings: dict[str, str], log: Path) -> subprocess.Popen[bytes]:
-    with log.open("ab") as output:
-        return subprocess.Popen(
-            [sys.executable, "-m", "cosmos_outbox", part],
-            cwd=ROOT,
-            stderr=output,
-            env={**os.environ, **settings},
-        )
-
-
 async def test_the_workers_export_the_same_and_what_is_left_when_they_end(
     traced: Stack, http: aiohttp.ClientSession, tmp_path: Path
 ) -> None:
@@ -133,9 +121,7 @@ async def test_the_workers_export_the_same_and_what_is_left_when_they_end(
             await eventually(lambda: bool(received_it.search(log.read_text())))
             await eventually(lambda: "forwarded" in (tmp_path / "relay.log").read_text())
         finally:
-            for process in (relay, subscriber):
-                process.terminate()
-            codes = [process.wait(40) for process in (relay, subscriber)]
+            codes = [process.terminate() for process in (relay, subscriber)]
         assert codes == [0, 0]
         names = received.metrics.keys()
         assert names >= {

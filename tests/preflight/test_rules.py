@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from datetime import timedelta
 from pathlib import Path
 
@@ -14,6 +12,7 @@ from cosmos_outbox.cosmos.upkeep.inspection import IndexingPolicy
 from cosmos_outbox.preflight import cosmos_rules
 from cosmos_outbox.preflight.indexing import covers
 from cosmos_outbox.preflight.report import exit_code, ok, unknown, warning, written, wrong
+from tests.support.command import run_command
 from tests.support.functions import functions
 from tests.support.paths import ROOT
 
@@ -143,17 +142,13 @@ def test_the_command_reads_a_settings_file_and_the_environment_beats_it(tmp_path
     sample = json.loads((ROOT / "local.settings.sample.json").read_text())
     sample["Values"]["COSMOS"] = "AccountEndpoint=http://127.0.0.1:1/;AccountKey=a2V5;"
     file.write_text(json.dumps(sample))
-    ended = subprocess.run(
-        [sys.executable, "-m", "cosmos_outbox", "preflight", "--settings", str(file)],
-        cwd=ROOT,
-        env={**os.environ, "SERVICEBUS_ADMIN_PORT": "1", "EVENT_TTL_SECONDS": "300"},
-        capture_output=True,
-        text=True,
-        check=False,
+    ended = run_command(
+        *("preflight", "--settings", str(file)),
+        environment={**os.environ, "SERVICEBUS_ADMIN_PORT": "1", "EVENT_TTL_SECONDS": "300"},
     )
-    lines = ended.stdout.splitlines()
+    lines = ended.out.splitlines()
     assert lines[0].startswith("wrong    EVENT_TTL_SECONDS: events are kept for 5 min")
     assert lines[1].startswith("unknown  Cosmos DB: cannot be reached")
     assert lines[2].startswith("unknown  Service Bus: cannot be reached")
     assert lines[3:] == ["1 wrong, 2 unknown"]
-    assert (ended.returncode, ended.stderr) == (1, "")
+    assert (ended.code, ended.err) == (1, "")

@@ -20,7 +20,7 @@ from tests.simulation.replayed.parking import parking_steps
 from tests.support.azure import DIRECTORY, PARKED
 from tests.torture.contacts import Contacts
 
-FIRST, SEEDS = 15, 20
+FIRST, SEEDS = 7, 20
 """Not each seed parks something."""
 PARKED_COMMITS = 10
 REAL_SAW = Watcher.saw

@@ -6,9 +6,10 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from tempfile import TemporaryFile
 
-from devstack.testing import warm
+from devstack.testing import Process, warm
 from tests.support.paths import ROOT
 
 ENDS_WITHIN_SECONDS = 60.0
@@ -25,10 +26,15 @@ class Ended:
 
 def run_command(*arguments: str, environment: Mapping[str, str]) -> Ended:
     """In the checkout, whose pyproject.toml names the service, and with this environment alone."""
+    return run_module("cosmos_outbox", *arguments, environment=environment)
+
+
+def run_module(module: str, *arguments: str, environment: Mapping[str, str]) -> Ended:
+    """Another module, in the same way."""
     if not warm.can_start(environment):
-        return run_python(*arguments, environment=environment)
+        return run_python("-m", module, *arguments, environment=environment)
     with TemporaryFile() as errors:
-        begun = warm.start(arguments, environment, errors, module="cosmos_outbox", folder=ROOT)
+        begun = warm.start(arguments, environment, errors, module=module, folder=ROOT)
         assert begun.stdin is not None
         assert begun.stdout is not None
         begun.stdin.close()
@@ -43,10 +49,16 @@ def run_command(*arguments: str, environment: Mapping[str, str]) -> Ended:
         return Ended(code, said.decode(), errors.read().decode())
 
 
+def worker(part: str, settings: Mapping[str, str], log: Path) -> Process:
+    """``python -m cosmos_outbox relay``, or ``subscriber``, on top of our environment; the log is appended to."""
+    command = [sys.executable, "-m", "cosmos_outbox", part, "--probes", "0"]
+    return Process(part, log, command, settings, ROOT).start()
+
+
 def run_python(*arguments: str, environment: Mapping[str, str]) -> Ended:
-    """The same in a new Python: half a second of CPU."""
+    """A new Python: half a second of CPU before it imports anything of ours."""
     ended = subprocess.run(
-        [sys.executable, "-m", "cosmos_outbox", *arguments],
+        [sys.executable, *arguments],
         cwd=ROOT, env=environment, capture_output=True, text=True, timeout=ENDS_WITHIN_SECONDS, check=False,
     )  # fmt: skip
     return Ended(ended.returncode, ended.stdout, ended.stderr)

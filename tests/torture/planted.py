@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import cache_from_source
 from pathlib import Path
 
 from tests.support.paths import ROOT
@@ -58,11 +59,13 @@ def plant(bug: Planted, folder: Path) -> None:
 
 
 def copy_tracked(folder: Path) -> None:
-    """The files that git knows, as they are now."""
+    """The files that git knows, as they are now, with their byte code: else each copy is compiled anew."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, text=True)
-    for name in listed.stdout.split("\0"):
+    names = [name for name in listed.stdout.split("\0") if name]
+    compiled = [cache_from_source(name) for name in names if name.endswith(".py")]
+    for name in (*names, *compiled):
         source, target = ROOT / name, folder / name
-        if name and (source.is_file() or source.is_symlink()):
+        if source.is_file() or source.is_symlink():
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, target, follow_symlinks=False)
 

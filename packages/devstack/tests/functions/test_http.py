@@ -280,7 +280,7 @@ async def test_at_the_end_a_function_that_hangs_is_cut_off(tmp_path: Path) -> No
         await eventually(lambda: "slow has begun" in service.log.read_text())
         begun = time.monotonic()
         assert await asyncio.to_thread(service.terminate) == 0
-        assert time.monotonic() - begun < 5
+        assert time.monotonic() - begun < 30, "it would go on for a minute"
         with pytest.raises(aiohttp.ClientError):
             await hanging
     assert "cut off" in service.log.read_text()

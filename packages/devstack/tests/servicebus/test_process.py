@@ -40,7 +40,7 @@ async def test_the_end_of_standard_input_ends_it(tmp_path: Path) -> None:
 
         process.stdin.close()
 
-        assert await eventually(lambda: process.poll() is not None, within=5)
+        assert await eventually(lambda: process.poll() is not None)
         assert process.returncode == 0
 
 

@@ -32,9 +32,9 @@ async def queue(servicebus_server: Service) -> AsyncIterator[str]:
 
 @pytest.fixture(scope="module")
 def impatient_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """It closes clients that are silent for half a second."""
+    """It closes clients that are silent for two seconds, in which a busy machine lets a test say something."""
     folder: Path = tmp_path_factory.mktemp("impatient") / "data"
-    with running(Service("servicebus", folder, "--idle-timeout=0.5")) as service:
+    with running(Service("servicebus", folder, "--idle-timeout=2")) as service:
         yield service
 
 
@@ -174,9 +174,9 @@ async def test_a_link_that_is_refused_is_attached_without_a_terminus_and_detache
 async def test_a_client_hears_from_us_as_often_as_it_asks(servicebus_server: Service) -> None:
     async with raw_client(servicebus_server.port, idle_timeout=200) as client:
         with pytest.raises(TimeoutError):
-            await client.expect(p.Close, patience=0.5)
+            await client.expect(p.Close, patience=2)
 
-        assert client.heartbeats >= 3
+        assert client.heartbeats >= 5  # of twenty, on a machine that has nothing else to do
 
 
 async def test_a_silent_client_is_closed(impatient_server: Service) -> None:
@@ -189,9 +189,9 @@ async def test_a_silent_client_is_closed(impatient_server: Service) -> None:
 
 async def test_a_client_that_sends_heartbeats_is_kept(impatient_server: Service) -> None:
     async with raw_client(impatient_server.port) as client:
-        for _ in range(8):
+        for _ in range(12):
             client.writer.write(struct.pack(">IBBH", 8, 2, 0, 0))
-            await asyncio.sleep(0.1)  # what is tested is time itself
+            await asyncio.sleep(0.2)  # what is tested is time itself
         client.send(p.Close())
         assert await client.closed() is None
 

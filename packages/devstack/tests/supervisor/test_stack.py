@@ -19,6 +19,8 @@ from devstack.testing.processes import alive_with
 from supervisor.shop import SHOP
 
 BACKENDS = "--no-functions"
+SOON_SECONDS = 15.0
+"""On a machine that has much else to do; what is not soon never comes."""
 
 
 def _port(address: str) -> int:
@@ -60,7 +62,7 @@ def test_it_stops_in_time_and_leaves_no_process(tmp_path: Path) -> None:
         ports = [_port(running.address("Cosmos DB")), _port(running.address("Service Bus"))]
         assert len(running.processes()) == 3
         assert running.end(signal.SIGINT) == 0
-        assert running.stop_seconds < 5
+        assert running.stop_seconds < SOON_SECONDS
         assert running.processes() == []
     for port in ports:
         with socket.socket() as client:
@@ -71,7 +73,7 @@ def test_it_can_be_stopped_while_it_starts(tmp_path: Path) -> None:
     running = Command(SHOP, tmp_path, BACKENDS)
     running.wait_for("devstack   | settings")
     assert running.end() == 0
-    assert running.stop_seconds < 5
+    assert running.stop_seconds < SOON_SECONDS
     assert running.processes() == []
     assert not any(line.startswith("Ready") for line in running.lines)
 
@@ -79,7 +81,7 @@ def test_it_can_be_stopped_while_it_starts(tmp_path: Path) -> None:
 async def test_a_supervisor_that_is_killed_takes_its_services_along(tmp_path: Path) -> None:
     with running_command(SHOP, tmp_path, BACKENDS) as running:
         assert running.end(signal.SIGKILL) == -signal.SIGKILL
-        await eventually(lambda: running.processes() == [], within=5)
+        await eventually(lambda: running.processes() == [])
 
 
 async def test_a_service_that_was_killed_is_back_with_its_data(tmp_path: Path) -> None:

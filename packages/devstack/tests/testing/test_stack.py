@@ -89,7 +89,7 @@ def test_a_service_that_does_not_come_up_says_why_and_leaves_nothing(tmp_path: P
     assert alive_with(str(tmp_path)) == []
 
 
-STARTED = {"PYTHONUNBUFFERED": "1"}
+STARTED = {"PYTHONHASHSEED": "1"}
 """With another environment for Python itself a service is not forked from one that is warm, but started."""
 
 
@@ -108,6 +108,36 @@ def test_a_service_is_a_process_of_its_own_however_it_begins(
     assert service.terminate() == -signal.SIGKILL
     assert not is_alive(first)
     assert not is_alive(second)
+
+
+PROGRAM = """
+import atexit, os, sys, threading
+from . import HERE
+print(__name__, HERE, sys.argv[1:], os.environ["TOLD"], os.getcwd() == sys.path[0])
+atexit.register(print, "the end", flush=True)
+threading.Timer(0.05, print, ["a thread"]).start()
+raise SystemExit(3)
+"""
+
+
+@pytest.mark.parametrize("environment", [{}, STARTED], ids=["forked", "started"])
+def test_a_module_runs_as_its_command_says_however_it_begins(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    """``tests`` is what the warm process may have imported from elsewhere."""
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "__init__.py").write_text("HERE = 'of this folder'")
+    (tmp_path / "tests" / "told.py").write_text(PROGRAM)
+    command = [sys.executable, "-m", "tests.told", "a", "b"]
+    settings = {**environment, "TOLD": "told"}
+    program = Process("told", tmp_path / "log", command, settings, tmp_path).start()
+    deadline = time.monotonic() + 30
+    while program.is_running:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert program.terminate() == 3
+    lines = ["__main__ of this folder ['a', 'b'] told True", "a thread", "the end"]
+    assert program.log.read_text().splitlines() == lines
 
 
 def test_services_end_with_the_process_that_began_them(tmp_path: Path) -> None:

@@ -72,9 +72,4 @@ def _fork_workers(requests: socket.socket, ahead: Ahead) -> NoReturn:
     os.environ.update(environment)
     ahead.forget_what_is_in([Path(app), *folders_of(environment)])
     sys.argv[1:] = [str(connection), app]
-
-    def work() -> int:
-        worker.main(connection, Path(app))
-        return 0
-
-    end_with(work)
+    end_with(lambda: worker.main(connection, Path(app)))

@@ -3,6 +3,7 @@
 When nobody can make requests any more, it ends.
 """
 
+import atexit
 import contextlib
 import importlib
 import json
@@ -11,6 +12,7 @@ import selectors
 import signal
 import socket
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -64,6 +66,7 @@ class Forking:
 
     def _become(self, tell: socket.socket) -> None:
         """A child knows nothing of the requests, nor of those before it."""
+        atexit._clear()  # noqa: SLF001 - the parent's
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self._selector.close()
@@ -102,11 +105,12 @@ def folders_of(environment: Mapping[str, str]) -> list[Path]:
     return [Path(each) for each in environment.get("PYTHONPATH", "").split(os.pathsep) if each]
 
 
-def end_with(work: Callable[[], int]) -> NoReturn:
-    """Do a child's work, and end as an interpreter does, but for exit handlers: those are the parent's."""
+def end_with(work: Callable[[], object]) -> NoReturn:
+    """Do a child's work, and end as an interpreter does: after its threads and its own exit handlers."""
     code = 1
     try:
-        code = work()
+        work()
+        code = 0
     except SystemExit as ended:
         if isinstance(ended.code, str):
             print(ended.code, file=sys.stderr)
@@ -114,6 +118,8 @@ def end_with(work: Callable[[], int]) -> NoReturn:
     except BaseException:  # noqa: BLE001 - as the interpreter does with what nobody catches
         traceback.print_exc()
     finally:
+        threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001 - as the interpreter calls it
+        atexit._run_exitfuncs()  # noqa: SLF001 - the same
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError):
                 stream.flush()

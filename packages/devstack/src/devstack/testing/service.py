@@ -1,18 +1,15 @@
 """A devstack service under test is a real process on a free port; restarts keep the port and the data."""
 
 import contextlib
-import os
 import selectors
 import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO
 
 from devstack.settings import COSMOS_KEY, SERVICEBUS_CONNECTION
 from devstack.testing.faults import Faults
 from devstack.testing.process import Begun, Process
-from devstack.testing.warm import can_start, start
 
 READY_WITHIN_SECONDS = 40.0
 PORT_FLAGS = {"cosmos": ["--port"], "servicebus": ["--port", "--admin-port"], "functions": ["--port"]}
@@ -62,12 +59,6 @@ class Service(Process):
         ports = [port_of(address) for address in self.addresses] or [0] * len(PORT_FLAGS[self.name])
         flags = [f"{flag}={port}" for flag, port in zip(PORT_FLAGS[self.name], ports, strict=True)]
         return [sys.executable, "-m", "devstack", self.name, "--watch-stdin", *flags, *self._arguments]
-
-    def begin(self, log: IO[bytes]) -> Begun:
-        """Forked from a process that has imported it, where that is the same."""
-        if not can_start(self._environment):
-            return super().begin(log)
-        return start(self.command()[3:], {**os.environ, **self._environment}, log)
 
     def wait_until_ready(self, process: Begun) -> None:
         """Read its READY line."""

@@ -1,7 +1,8 @@
 """Services of many tests start in a tenth of the time: one process has imported what they import, and is forked.
 
 A service that is begun so is a process like any other: of its own session, with its own environment and standard
-streams, to be paused and killed. Only its command line is that of the process that it was forked from.
+streams, to be paused and killed. Only its command line is that of the process that it was forked from. Where a
+``conftest.py`` calls :func:`import_ahead`, every ``python -m module`` that a test starts is begun so.
 
 One warm process for each process of tests, begun with the first service. It ends when the process of tests does,
 however that ends.
@@ -24,10 +25,10 @@ from typing import IO
 class Warm:
     """A service that was forked; what is used of :class:`subprocess.Popen`."""
 
-    def __init__(self, pid: int, stdin: IO[bytes], stdout: IO[bytes], told: socket.socket) -> None:
+    def __init__(self, pid: int, stdin: IO[bytes], stdout: IO[bytes] | None, told: socket.socket) -> None:
         self.pid = pid
         self.stdin: IO[bytes] | None = stdin
-        self.stdout: IO[bytes] | None = stdout
+        self.stdout = stdout
         self._told = told
         self._code: int | None = None
 
@@ -71,10 +72,17 @@ class _Starter:
         atexit.register(self.end)
 
     def start(
-        self, command: Sequence[str], environment: Mapping[str, str], log: IO[bytes], folder: Path
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        log: IO[bytes],
+        folder: Path,
+        *,
+        speaks: bool,
     ) -> Warm:
         """``command``: a module and its arguments."""
-        (stdin, give), (take, stdout) = os.pipe(), os.pipe()
+        stdin, give = os.pipe()
+        take, stdout = os.pipe() if speaks else (None, os.dup(log.fileno()))
         told, tell = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         request = json.dumps([*command[:1], command[1:], dict(environment), str(folder)]).encode()
         with tell:
@@ -83,7 +91,8 @@ class _Starter:
         os.close(stdout)
         pid = told.recv(64)
         assert pid, "the warm process has ended: its standard error says why"
-        return Warm(int(pid), os.fdopen(give, "wb", 0), os.fdopen(take, "rb"), told)
+        said = None if take is None else os.fdopen(take, "rb")
+        return Warm(int(pid), os.fdopen(give, "wb", 0), said, told)
 
     def end(self) -> None:
         self._requests.close()
@@ -99,29 +108,36 @@ def import_ahead(*modules: str) -> None:
     """What the tests' apps and commands import is imported once, and the worker processes of apps are forked too.
 
     For a ``conftest.py``: before the first service starts. An app that has a package of this name gets its own.
+    From then on ``python -m module`` is forked too, of whatever test's :class:`~devstack.testing.Process`.
     """
     _ahead.extend(module for module in modules if module not in _ahead)
 
 
-def can_start(environment: Mapping[str, str]) -> bool:
+def can_start(environment: Mapping[str, str], module: str = "devstack") -> bool:
     """Whether a process that is forked is as one that is started: not with another environment for Python itself."""
-    known = {"PYTHONPATH"}
-    return sys.platform == "linux" and not any(
-        name.startswith("PYTHON") and name not in known for name in environment
+    if sys.platform != "linux" or (module != "devstack" and not _ahead):
+        return False
+    return not any(
+        name.startswith("PYTHON") and name != "PYTHONPATH" and value != os.environ.get(name)
+        for name, value in environment.items()
     )
 
 
-def start(
+def start(  # noqa: PLR0913 - a process, most of it by name
     arguments: Sequence[str],
     environment: Mapping[str, str],
     log: IO[bytes],
     *,
     module: str = "devstack",
     folder: Path | None = None,
+    speaks: bool = True,
 ) -> Warm:
-    """``python -m module`` with these arguments, here or in ``folder``; its standard error goes into the log."""
+    """``python -m module`` with these arguments, here or in ``folder``; its standard error goes into the log.
+
+    ``speaks``: its standard output is for the test, and not for the log too.
+    """
     global _starter  # noqa: PLW0603 - one for a process
     with _starting:
         if _starter is None:
             _starter = _Starter()
-    return _starter.start([module, *arguments], environment, log, folder or Path.cwd())
+    return _starter.start([module, *arguments], environment, log, folder or Path.cwd(), speaks=speaks)

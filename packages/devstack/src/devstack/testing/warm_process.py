@@ -8,9 +8,11 @@ themselves.
 import gc
 import importlib
 import os
+import runpy
 import socket
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from devstack.__main__ import COMMANDS
 from devstack.testing import forked_workers
@@ -44,11 +46,14 @@ def _serve(descriptor: int, modules: Sequence[str]) -> None:
         os.chdir(folder)
         sys.argv[1:] = arguments
         added = folders_of(environment)
-        sys.path[1:1] = [str(each) for each in added if str(each) not in sys.path]
-        ahead.forget_what_is_in(added)
+        sys.path[:1] = [folder, *(str(each) for each in added if str(each) not in sys.path)]
+        ahead.forget_what_is_in([Path(folder), *added])
         if modules and arguments[:1] == ["functions"]:
             forked_workers.begin(ahead)
-        end_with(lambda: int(importlib.import_module(f"{module}.__main__").main(arguments)))
+        for name in (module, f"{module}.__main__"):  # else runpy warns of what is imported already
+            if not hasattr(sys.modules.get(name), "__path__"):
+                sys.modules.pop(name, None)
+        end_with(lambda: runpy.run_module(module, run_name="__main__", alter_sys=True))
 
 
 if __name__ == "__main__":
