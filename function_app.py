@@ -5,7 +5,7 @@ The name of an HTTP function sorts before ``unrouted``, which takes what no othe
 
 from cosmos_outbox import functions
 from cosmos_outbox.functions.edge.http_functions import HttpFunctions
-from cosmos_outbox.http import READING, Answer, Request, request, responses
+from cosmos_outbox.http import READING, Answer, Request, request
 from infra import contacts_http as contacts
 from infra import directory_http as directory
 from infra.bootstrap import application, service
@@ -45,21 +45,28 @@ async def get_contact(req: Request) -> Answer:
 
 
 @app.route(route="contacts/{id}", methods=["PATCH"])
-@answering.honouring("If-Match")
+@answering.honouring("If-Match", "Idempotency-Key")
 async def patch_contact(req: Request) -> Answer:
     """PATCH /contacts/{id}: change a contact with a JSON Merge Patch (RFC 7396)"""
     contact_id, revision, versions = contacts.contact_id(req), contacts.revision(req), request.if_match(req)
-    service, origin = application().contacts, request.origin(req)
-    return contacts.shown.changed(await service.revise(contact_id, revision, origin, if_match=versions))
+    service, origin, keyed = application().contacts, request.origin(req), contacts.keyed_change(req)
+    if keyed is None:
+        return contacts.shown.changed(await service.revise(contact_id, revision, origin, if_match=versions))
+    answered = await service.revise_once(contact_id, revision, origin, keyed, if_match=versions)
+    return contacts.shown.answered(str(contact_id), answered)
 
 
 @app.route(route="contacts/{id}", methods=["DELETE"])
-@answering.honouring("If-Match")
+@answering.honouring("If-Match", "Idempotency-Key")
 async def delete_contact(req: Request) -> Answer:
     """DELETE /contacts/{id}: delete a contact"""
     contact_id, versions = contacts.contact_id(req), request.if_match(req)
-    await application().contacts.delete(contact_id, request.origin(req), if_match=versions)
-    return responses.no_content()
+    service, origin, keyed = application().contacts, request.origin(req), contacts.keyed_change(req)
+    if keyed is None:
+        await service.delete(contact_id, origin, if_match=versions)
+        return contacts.shown.deleted()
+    answered = await service.delete_once(contact_id, origin, keyed, if_match=versions)
+    return contacts.shown.deleted(replayed=answered.replayed)
 
 
 @app.route(route="directory", methods=READING)

@@ -9,7 +9,7 @@ from uuid import UUID
 from application.errors import ContactNotFound
 from cosmos_outbox import Aggregates, Origin, Page, Receipt, Versioned
 from cosmos_outbox.errors import AggregateNotFound
-from cosmos_outbox.http import KeyedRequest
+from cosmos_outbox.http import ChangeAnswer, KeyedRequest
 from domain.contact import Contact
 from domain.errors import ContactDeleted
 from domain.values import ContactDetails
@@ -75,11 +75,7 @@ class Contacts:
             PreconditionFailed: the contact is at none of the versions in ``if_match``.
             ConcurrentChange: other writers won the race each time.
         """
-
-        def revise(contact: Contact) -> None:
-            contact.revise(revision(contact.details), at=self.clock())
-
-        return await self._change(contact_id, revise, origin, if_match)
+        return await self._change(contact_id, self._revises(revision), origin, if_match)
 
     async def delete(
         self, contact_id: UUID, origin: Origin, *, if_match: Collection[str] = ()
@@ -88,6 +84,45 @@ class Contacts:
         return await self._change(
             contact_id, lambda contact: contact.delete(at=self.clock()), origin, if_match
         )
+
+    async def revise_once(
+        self,
+        contact_id: UUID,
+        revision: Revision,
+        origin: Origin,
+        request: KeyedRequest,
+        *,
+        if_match: Collection[str] = (),
+    ) -> ChangeAnswer[Contact]:
+        """As :meth:`revise`, but a repetition with the same key gets the first answer.
+
+        Raises IdempotencyKeyReused: the key was used before for this contact, with another request; RefusedBefore.
+        """
+        return await self._change_once(contact_id, self._revises(revision), origin, request, if_match)
+
+    async def delete_once(
+        self, contact_id: UUID, origin: Origin, request: KeyedRequest, *, if_match: Collection[str] = ()
+    ) -> ChangeAnswer[Contact]:
+        """As :meth:`delete`, but a repetition with the same key gets the first answer. Raises as revise_once does."""
+        return await self._change_once(
+            contact_id, lambda contact: contact.delete(at=self.clock()), origin, request, if_match
+        )
+
+    def _revises(self, revision: Revision) -> Callable[[Contact], None]:
+        return lambda contact: contact.revise(revision(contact.details), at=self.clock())
+
+    async def _change_once(
+        self,
+        contact_id: UUID,
+        change: Callable[[Contact], None],
+        origin: Origin,
+        request: KeyedRequest,
+        if_match: Collection[str],
+    ) -> ChangeAnswer[Contact]:
+        with _found(contact_id):
+            return await self.aggregates.change_once(
+                Contact, str(contact_id), change, request, origin, if_match=if_match
+            )
 
     async def _change(
         self, contact_id: UUID, change: Callable[[Contact], None], origin: Origin, if_match: Collection[str]

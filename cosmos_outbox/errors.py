@@ -9,6 +9,7 @@
     ├── ConcurrentChange        others won the race for this aggregate each time
     ├── IdempotencyKeyReused    the key was used before, with another request
     ├── AnswerErased            the first answer to this key was erased
+    ├── RefusedBefore           the aggregate refused the request with this key when it first came
     ├── ChangeTooLarge          the change does not fit into one transaction
     ├── Unpublishable           the change holds what JSON's readers do not agree on
     ├── UnknownContinuation     a list cannot go on from this token
@@ -44,6 +45,7 @@ from cosmos_outbox.outbox.errors import (
     OutboxError,
     OutcomeUnknown,
     PreconditionFailed,
+    RefusedBefore,
     Throttled,
     Unavailable,
     UnknownContinuation,
@@ -70,6 +72,7 @@ __all__ = [
     "Overloaded",
     "PreconditionFailed",
     "ReactionRefused",
+    "RefusedBefore",
     "RequestError",
     "RequestTooLarge",
     "StoreAway",

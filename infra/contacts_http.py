@@ -7,7 +7,7 @@ from pydantic.alias_generators import to_camel
 
 from application.contacts import Revision
 from application.errors import ContactNotFound
-from cosmos_outbox.http import Answering, Request, known, request, validated
+from cosmos_outbox.http import Answering, KeyedRequest, Request, known, request, validated
 from cosmos_outbox.http.shown import Shown
 from cosmos_outbox.http.validation import patched
 from domain.contact import Contact
@@ -31,6 +31,14 @@ def contact_id(req: Request) -> UUID:
     if found is None:
         raise ContactNotFound("there is no such contact: the id in the path must be a UUID")
     return found
+
+
+def keyed_change(req: Request) -> KeyedRequest | None:
+    """The request with its Idempotency-Key, if it has one. Raises InvalidRequest."""
+    if (key := request.idempotency_key(req)) is None:
+        return None
+    settings, has_body = service().settings, req.method != "DELETE"
+    return request.keyed_change(req, settings, key, answering.refusal_status, has_body=has_body)
 
 
 def contact_details(req: Request) -> ContactDetails:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from cosmos_outbox.http.resource import Action, Resource
     from cosmos_outbox.http.responses import json_response
     from cosmos_outbox.http.validation import known, validated
+    from cosmos_outbox.outbox.change_once import ChangeAnswer
     from cosmos_outbox.outbox.idempotency import KeyedRequest
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "Action",
     "Answer",
     "Answering",
+    "ChangeAnswer",
     "FieldError",
     "InvalidRequest",
     "KeyedRequest",
@@ -43,6 +45,7 @@ __all__ = [
 _HOME = {
     "Action": "cosmos_outbox.http.resource",
     "Answer": "cosmos_outbox.http.message",
+    "ChangeAnswer": "cosmos_outbox.outbox.change_once",
     "Answering": "cosmos_outbox.http.answering",
     "FieldError": "cosmos_outbox.http.errors",
     "InvalidRequest": "cosmos_outbox.http.errors",

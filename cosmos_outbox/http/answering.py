@@ -24,6 +24,7 @@ from cosmos_outbox.outbox.errors import (
     NotInTheWay,
     NotParked,
     PreconditionFailed,
+    RefusedBefore,
     StillUnsendable,
     Throttled,
     Unavailable,
@@ -55,6 +56,7 @@ STATUS_OF: StatusOf = [
     (ConcurrentChange, 409, "Conflict"),
     (IdempotencyKeyReused, 422, "Idempotency key reused"),
     (AnswerErased, 410, "Gone"),
+    (RefusedBefore, 409, "Conflict"),
     (ChangeTooLarge, 413, "Content too large"),
     (Unpublishable, 400, "Invalid request"),
     (Throttled, 429, "Too many requests"),
@@ -149,6 +151,11 @@ class Answering:
         self._tell(error, text, exc_info=error)
         return problem(500, "Internal error", "The service failed. The request may have had an effect.")
 
+    def refusal_status(self, error: Exception) -> int | None:
+        """The status that a refusal of an aggregate is answered with; None: the error is none, but a bug."""
+        found = next((status for kind, status, _ in self._status_of if isinstance(error, kind)), 500)
+        return found if found < 500 else None
+
     def _tell(self, error: Exception, text: str, *values: object, exc_info: Exception | None = None) -> None:
         now, kind = monotonic(), type(error)
         told_at = self._told_at.get(kind)
@@ -158,6 +165,8 @@ class Answering:
 
 
 def _problem(error: Exception, status: int, title: str) -> Answer:
+    if isinstance(error, RefusedBefore):
+        return problem(error.status, HTTPStatus(error.status).phrase.capitalize(), str(error))
     if isinstance(error, Misconfigured):
         return problem(status, title, "The service is not set up correctly; its log says what to change.")
     return problem(status, title, str(error), errors=_fields(error), headers=_headers(error))

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from pydantic import BaseModel
 
-from cosmos_outbox.http import request, responses
+from cosmos_outbox.http import request
 from cosmos_outbox.http.answering import Answering, status_of
 from cosmos_outbox.http.message import Answer, Handler, Request
 from cosmos_outbox.http.methods import READING
@@ -22,12 +22,14 @@ from cosmos_outbox.http.validation import patched, validated
 from cosmos_outbox.kernel.clock import new_id, utc_now
 from cosmos_outbox.outbox.aggregate import Aggregate
 from cosmos_outbox.outbox.aggregates import Aggregates
+from cosmos_outbox.outbox.change_once import ChangeAnswer
 from cosmos_outbox.outbox.errors import AggregateNotFound
 from cosmos_outbox.settings.environment import Settings
 
 A = TypeVar("A", bound=Aggregate[Any])
 D = TypeVar("D", bound=BaseModel)
 
+_OF_A_CHANGE = ("If-Match", "Idempotency-Key")
 JSON, MERGE_PATCH = "application/json", "application/merge-patch+json"
 
 CallerOf = Callable[[Request], str | None]
@@ -116,17 +118,17 @@ class _Calls(Generic[A, D]):
         if resource.change:
             yield self._call(
                 f"patch_{name}", "PATCH", one, self._patch, f"change a {name} with a JSON Merge Patch (RFC 7396)",
-                "If-Match", takes=[MERGE_PATCH, JSON], body=resource.new,
+                *_OF_A_CHANGE, takes=[MERGE_PATCH, JSON], body=resource.new,
             )  # fmt: skip
         if resource.delete:
             yield self._call(
-                f"delete_{name}", "DELETE", one, self._delete, f"delete a {name}", "If-Match",
+                f"delete_{name}", "DELETE", one, self._delete, f"delete a {name}", *_OF_A_CHANGE,
                 status=HTTPStatus.NO_CONTENT,
             )  # fmt: skip
         for action in resource.actions:
             yield self._call(
                 f"post_{name}_{_snake(action.name)}", "POST", f"{one}/{action.name}", self._acting(action),
-                f"{action.name} of a {name}", "If-Match", takes=[JSON] if action.body else [], body=action.body,
+                f"{action.name} of a {name}", *_OF_A_CHANGE, takes=[JSON] if action.body else [], body=action.body,
             )  # fmt: skip
 
     def _call(  # noqa: PLR0913 - a call has many parts
@@ -153,8 +155,7 @@ class _Calls(Generic[A, D]):
         if key is None:
             made = create(details, id=new_id(), at=at)
             return self._shown.created(req, await service.aggregates.create(made, origin))
-        who = (self._caller_of and self._caller_of(req)) or None
-        keyed = request.keyed(req, service.settings, key, who=who)
+        keyed = request.keyed(req, service.settings, key, who=self._who(req))
 
         def make(new_id: UUID) -> A:
             return create(details, id=new_id, at=at)
@@ -184,30 +185,53 @@ class _Calls(Generic[A, D]):
         def revise(aggregate: A) -> None:
             change(aggregate, patched(model, resource.current(aggregate), patch), at=utc_now())
 
-        return await self._change(req, wanted, revise)
+        return self._shown.answered(wanted, await self._change(req, wanted, revise))
 
     async def _delete(self, req: Request) -> Answer:
         wanted, delete = self._id(req), self._resource.delete
         assert delete is not None, "without it there is no such call"
-        await self._change(req, wanted, lambda aggregate: delete(aggregate, at=utc_now()))
-        return responses.no_content()
+        deleted = await self._change(
+            req, wanted, lambda aggregate: delete(aggregate, at=utc_now()), has_body=False
+        )
+        return self._shown.deleted(replayed=deleted.replayed)
 
     def _acting(self, action: Action) -> Handler:
         async def act(req: Request) -> Answer:
             wanted = self._id(req)
             sent = [validated(action.body, request.json_object(req, JSON))] if action.body else []
-            return await self._change(
-                req, wanted, lambda aggregate: action.run(aggregate, *sent, at=utc_now())
+            changed = await self._change(
+                req,
+                wanted,
+                lambda aggregate: action.run(aggregate, *sent, at=utc_now()),
+                action=action.name,
+                has_body=bool(sent),
             )
+            return self._shown.answered(wanted, changed)
 
         return act
 
-    async def _change(self, req: Request, wanted: str, change: Callable[[A], None]) -> Answer:
-        versions, origin = request.if_match(req), request.origin(req)
-        receipt = await self._service().aggregates.change(
-            self._resource.kind, wanted, change, origin, if_match=versions
+    async def _change(
+        self,
+        req: Request,
+        wanted: str,
+        change: Callable[[A], None],
+        *,
+        action: str = "",
+        has_body: bool = True,
+    ) -> ChangeAnswer[A]:
+        kind, versions, origin = self._resource.kind, request.if_match(req), request.origin(req)
+        key, service = request.idempotency_key(req), self._service()
+        if key is None:
+            receipt = await service.aggregates.change(kind, wanted, change, origin, if_match=versions)
+            return ChangeAnswer(receipt.aggregate.state.last_sequence, receipt)
+        status_of = self._answering.refusal_status
+        keyed = request.keyed_change(
+            req, service.settings, key, status_of, action=action, has_body=has_body, who=self._who(req)
         )
-        return self._shown.changed(receipt)
+        return await service.aggregates.change_once(kind, wanted, change, keyed, origin, if_match=versions)
+
+    def _who(self, req: Request) -> str | None:
+        return (self._caller_of and self._caller_of(req)) or None
 
     def _id(self, req: Request) -> str:
         found = request.path_id(req)

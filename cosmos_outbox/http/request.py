@@ -4,7 +4,7 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 from uuid import UUID
@@ -37,7 +37,7 @@ _INSTEAD = {
     "If-Match": "it is for a change of one version of a resource",
     "If-None-Match": "it is for reading: pin the version of a change with If-Match",
     "If-Unmodified-Since": "versions have no dates here: use If-Match with an ETag",
-    _ONLY_OF_CHANGES: "it is for creating, and does nothing here: leave it out",
+    _ONLY_OF_CHANGES: "it is for changes of resources, and does nothing here: leave it out",
 }
 
 _OF_THE_HOST = ("code", "clientId")
@@ -206,20 +206,43 @@ def idempotency_key(request: Request) -> str | None:
 
 
 def keyed(request: Request, settings: Settings, key: str, *, who: str | None = None) -> KeyedRequest:
-    """The request with its key. The body is JSON that :func:`json_object` has taken. Raises InvalidRequest.
+    """A request that creates, with its key. The body is JSON that :func:`json_object` has taken. Raises InvalidRequest.
 
     The fingerprint is a digest of the JSON value that was sent, in canonical form: white space, the order of names and
     the way in which a number or a character is written do not count, a later version's new fields neither.
     """
+    return KeyedRequest(_sender(request, settings, who), key, _body_digest(request))
+
+
+def keyed_change(  # noqa: PLR0913 - what a request is known by
+    request: Request,
+    settings: Settings,
+    key: str,
+    status_of: Callable[[Exception], int | None],
+    *,
+    action: str = "",
+    has_body: bool = True,
+    who: str | None = None,
+) -> KeyedRequest:
+    """As :func:`keyed`, of a request that changes a resource: method and action count too, conditions do not.
+
+    ``status_of``: of a refusal of the aggregate, such as ``Answering.refusal_status``.
+    """
+    sent = f"{request.method} {action} {_body_digest(request) if has_body else ''}"
+    return KeyedRequest(_sender(request, settings, who), key, digest(sent), status_of)
+
+
+def _body_digest(request: Request) -> str:
     try:
-        body = canonical(from_json(request.body))
+        return hashlib.sha256(canonical(from_json(request.body))).hexdigest()
     except ValueError:
         raise InvalidRequest(FieldError("body", "has an integer beyond 2^53: write it as text")) from None
+
+
+def _sender(request: Request, settings: Settings, who: str | None) -> str:
     if who is None:
-        sender = caller.caller(request, platform_authenticates=settings.platform_authenticates)
-    else:
-        sender = digest(f"program {who}")
-    return KeyedRequest(sender, key, hashlib.sha256(body).hexdigest())
+        return caller.caller(request, platform_authenticates=settings.platform_authenticates)
+    return digest(f"program {who}")
 
 
 def parameters(request: Request, *names: str) -> tuple[dict[str, str], list[FieldError]]:

@@ -9,9 +9,13 @@ from cosmos_outbox.http import responses
 from cosmos_outbox.http.message import Answer, Request
 from cosmos_outbox.http.responses import etag_header, json_response
 from cosmos_outbox.outbox.aggregate import Aggregate
+from cosmos_outbox.outbox.change_once import ChangeAnswer
 from cosmos_outbox.outbox.unit_of_work import Page, Receipt, Versioned
 
 A = TypeVar("A", bound=Aggregate[Any])
+
+REPLAYED = {"Idempotency-Replayed": "true"}
+"""On an answer to an earlier request with this key."""
 
 
 @dataclass(frozen=True)
@@ -29,12 +33,24 @@ class Shown(Generic[A]):
         location = f"{urlsplit(req.url).path}/{quote(receipt.aggregate.aggregate_id, safe='')}"
         headers = {"Location": location} | etag_header(receipt.etag)
         if replayed:
-            headers["Idempotency-Replayed"] = "true"
+            headers |= REPLAYED
         return json_response(201, self.view(receipt.aggregate), headers)
 
     def changed(self, receipt: Receipt[A]) -> Answer:
         """200 with the aggregate and its version."""
         return json_response(200, self.view(receipt.aggregate), etag_header(receipt.etag))
+
+    def answered(self, aggregate_id: str, answered: ChangeAnswer[A]) -> Answer:
+        """As :meth:`changed`, of a change with a key; id and sequence alone when the aggregate has changed since."""
+        if answered.receipt is None:
+            answer = json_response(200, {"id": aggregate_id, "sequence": answered.sequence})
+        else:
+            answer = self.changed(answered.receipt)
+        return answer.with_headers(REPLAYED) if answered.replayed else answer
+
+    def deleted(self, *, replayed: bool = False) -> Answer:
+        """204."""
+        return responses.no_content().with_headers(REPLAYED if replayed else {})
 
     def found(self, req: Request, stored: Versioned[A]) -> Answer:
         """200 with the aggregate and its version, or 304 when the caller has that version."""

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from cosmos_outbox.outbox.aggregate import Aggregate
+from cosmos_outbox.outbox.change_once import ChangeAnswer, Wanted, change_once
 from cosmos_outbox.outbox.claims import Claims
 from cosmos_outbox.outbox.errors import AggregateNotFound, ConcurrentChange, OutboxError, PreconditionFailed
 from cosmos_outbox.outbox.idempotency import KeyedRequest, create_once
@@ -136,6 +137,27 @@ class Aggregates:
         raise ConcurrentChange(
             f"other writers changed {kind.aggregate_type} {aggregate_id} at each of {ATTEMPTS} attempts: try again"
         )
+
+    async def change_once(  # noqa: PLR0913 - as change, and the request
+        self,
+        kind: type[A],
+        aggregate_id: str,
+        change: Callable[[A], None],
+        request: KeyedRequest,
+        origin: Origin,
+        *,
+        if_match: Collection[ETag] = (),
+        partition_key: str | None = None,
+    ) -> ChangeAnswer[A]:
+        """As :meth:`change`, but a repetition with the same key gets the first answer.
+
+        Raises as :func:`cosmos_outbox.outbox.change_once.change_once` does.
+        """
+        wanted = Wanted(kind, aggregate_id, partition_key or aggregate_id, change, request, if_match)
+        answered = await change_once(self.open_unit_of_work, wanted, origin, attempts=ATTEMPTS)
+        if answered.receipt is not None and not answered.replayed:
+            _logged("changed", answered.receipt)
+        return answered
 
 
 async def _read_for_change(  # noqa: PLR0913 - the address of the aggregate, and under which conditions

@@ -9,6 +9,7 @@
     ├── ConcurrentChange       others won the race for this aggregate each time
     ├── IdempotencyKeyReused   the key was used before, with another request
     ├── AnswerErased           the first answer to this key was erased
+    ├── RefusedBefore          the aggregate refused the request with this key when it first came
     ├── ChangeTooLarge         the change does not fit into one transaction
     ├── Unpublishable          the change holds what JSON's readers do not agree on
     ├── UnknownContinuation    a list cannot go on from this token
@@ -54,6 +55,15 @@ class IdempotencyKeyReused(OutboxError):
 
 class AnswerErased(OutboxError):
     """The request was answered before, and what it created was deleted since, and the answer with it."""
+
+
+class RefusedBefore(OutboxError):
+    """The aggregate refused the request when it first came, and would not refuse it now; a refusal is an answer too."""
+
+    def __init__(self, message: str, *, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+        """Of the first answer."""
 
 
 class ChangeTooLarge(OutboxError):

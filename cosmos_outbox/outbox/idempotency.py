@@ -8,8 +8,9 @@ transaction can be committed only once, since its id is taken afterwards.
 """
 
 import hashlib
+import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -31,9 +32,13 @@ _LONGEST_SECONDS = 2**31 - 1
 """No lifetime takes more bytes: what is checked with it is not smaller than what is stored."""
 
 
+def _no_status(_: Exception) -> int | None:
+    return None
+
+
 @dataclass(frozen=True)
 class KeyedRequest:
-    """A request that its caller may repeat: what ``Aggregates.create_once`` knows it by."""
+    """A request that its caller may repeat: what ``create_once`` and ``change_once`` of ``Aggregates`` know it by."""
 
     caller: str
     """Who asks: the same key of another caller is another key."""
@@ -41,6 +46,12 @@ class KeyedRequest:
     """The caller's ``Idempotency-Key``; it is remembered for ``IDEMPOTENCY_TTL_SECONDS``, and kept as a digest."""
     fingerprint: str
     """A digest of what the caller sent, not of what this version of the service understood."""
+    status_of: Callable[[Exception], int | None] = field(default=_no_status, compare=False)
+    """The status that a refusal of the aggregate is answered with; None: the error is no refusal, but a bug."""
+
+    def of_change(self, aggregate_type: str, aggregate_id: str) -> str:
+        """Names the record of a change. A key counts for each target (``caller_in_id``, ``target_in_id``)."""
+        return digest(json.dumps(["key", self.caller, self.key, aggregate_type, aggregate_id]))
 
     @property
     def key_digest(self) -> str:

@@ -108,6 +108,43 @@ class RequestRecords(Protocol):
         """
 
 
+@dataclass(frozen=True)
+class ChangeRecord:
+    """What became of a change with a key, kept so that its repetition gets the same answer. Nothing in it is personal.
+
+    That it is there proves that the request has an outcome (``created_only``).
+    """
+
+    name: str
+    """A digest of caller, key and aggregate: that of no other request."""
+    fingerprint: str
+    """A digest of the caller's request."""
+    sequence: int
+    """The aggregate's last after it."""
+    refused: int | None = None
+    """The status with which the aggregate refused it; None: it is as the request wants it."""
+
+
+class ChangeRecords(Protocol):
+    """The records of changes with a key, each in the partition of the aggregate that the request names."""
+
+    def add(self, record: ChangeRecord) -> None:
+        """Store the record in the transaction of the commit, as its first operation, and only if it is not there
+        (``one_batch``, ``record_first``)."""
+
+    async def find(self, name: str, partition_key: str) -> ChangeRecord | None:
+        """The record, no older than this call: None is proof, of now. Raises Throttled, Unavailable."""
+
+    async def create(self, record: ChangeRecord, partition_key: str, until: float) -> None:
+        """Store the record alone. ``until``: a time of the monotonic clock; no attempt is made that could end later.
+
+        Raises:
+            PreconditionFailed: it is there already, by an earlier attempt perhaps.
+            Throttled, Unavailable: the store could not answer; nothing is stored.
+            OutcomeUnknown: the store's answer was lost.
+        """
+
+
 class UnitOfWork(Protocol):
     """Stores what changed in its aggregates, with the events that the changes raise, together or not at all.
 
@@ -117,7 +154,11 @@ class UnitOfWork(Protocol):
 
     @property
     def requests(self) -> RequestRecords:
-        """The records of requests."""
+        """The records of requests that create."""
+
+    @property
+    def changes(self) -> ChangeRecords:
+        """The records of requests that change."""
 
     def add(self, aggregate: Aggregate[Any]) -> None:
         """Track a new aggregate."""

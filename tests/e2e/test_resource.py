@@ -177,7 +177,10 @@ NOWHERE = "/tasks/0f8fad5b-d9cb-469f-a165-70867728950e"
         ("POST", "/tasks", {"content": b"{}", "headers": {"Content-Type": "text/plain"}}, 415, ["Content-Type"]),
         ("POST", "/tasks", {"json": TASK, "headers": {"If-Match": '"1"'}}, 400, ["If-Match"]),
         ("POST", "/tasks", {"json": TASK, "headers": {"Idempotency-Key": "a b"}}, 400, ["Idempotency-Key"]),
-        ("PATCH", NOWHERE, {"json": {"note": "x"}, "headers": {"Idempotency-Key": "k"}}, 400, ["Idempotency-Key"]),
+        ("PATCH", NOWHERE, {"json": {"note": "x"}, "headers": {"Idempotency-Key": "a b"}}, 400, ["Idempotency-Key"]),
+        ("PATCH", NOWHERE, {"json": {"note": "x"}, "headers": {"Idempotency-Key": "k"}}, 404, []),
+        ("DELETE", NOWHERE, {"headers": {"Idempotency-Key": "k"}}, 404, []),
+        ("GET", NOWHERE, {"headers": {"If-Match": '"1"'}}, 400, ["If-Match"]),
         ("PATCH", NOWHERE, {"json": {"note": "x"}, "headers": {"If-Match": "1"}}, 400, ["If-Match"]),
         ("PATCH", NOWHERE, {"content": b"x"}, 415, ["Content-Type"]),
         ("POST", f"{NOWHERE}/give", {"json": {}}, 400, ["name"]),
@@ -269,6 +272,72 @@ async def test_keys_that_are_sent_at_once_while_answers_are_lost_make_one_task(
     assert await titles(api, title) == [last.json()["id"]]
 
 
+async def test_a_repeated_change_gets_the_first_answer(api: httpx.AsyncClient) -> None:
+    where, made = await created(api)
+    task, pinned = made.json()["id"], {"If-Match": made.headers["ETag"]}
+    keys = [{"Idempotency-Key": uuid4().hex} for _ in range(4)]
+    patched = [await api.patch(where, json={"note": "x"}, headers=keys[0] | pinned) for _ in range(2)]
+    assert [each.status_code for each in patched] == [200, 200]
+    assert patched[0].json() == patched[1].json()
+    assert patched[0].headers["ETag"] == patched[1].headers["ETag"]
+    assert [each.headers.get("Idempotency-Replayed") for each in patched] == [None, "true"]
+    given = [await api.post(f"{where}/give", json={"name": "Ada"}, headers=keys[1]) for _ in range(2)]
+    assert [each.json()["sequence"] for each in given] == [3, 3]
+    late = await api.patch(
+        where, json={"note": "x"}, headers=keys[0] | {"If-Match": given[0].headers["ETag"]}
+    )
+    assert (late.status_code, late.json()) == (200, {"id": task, "sequence": 2})
+    assert "ETag" not in late.headers
+    for other in (
+        await api.patch(where, json={"note": "y"}, headers=keys[0]),
+        await api.post(f"{where}/give", json={"name": "Ben"}, headers=keys[1]),
+        await api.post(f"{where}/finish", headers=keys[1]),
+        await api.delete(where, headers=keys[0]),
+    ):
+        assert (other.status_code, other.json()["title"]) == (422, "Idempotency key reused")
+    finished = [await api.post(f"{where}/finish", headers=keys[2]) for _ in range(2)]
+    assert [(each.status_code, each.json()["sequence"]) for each in finished] == [(200, 4)] * 2
+    deleted = [await api.delete(where, headers=keys[3]) for _ in range(2)]
+    assert [(each.status_code, each.content) for each in deleted] == [(204, b"")] * 2
+    assert [each.headers.get("Idempotency-Replayed") for each in deleted] == [None, "true"]
+    assert (await api.patch(where, json={"note": "x"}, headers=keys[0])).json() == late.json()
+    assert (await api.post(f"{where}/finish", headers={"Idempotency-Key": "new"})).status_code == 404
+
+
+async def test_what_a_task_refuses_stays_refused_for_its_key(api: httpx.AsyncClient) -> None:
+    """A floor without a room is no place; once somebody has set the room, the repetition would change it."""
+    where, _ = await created(api, place=None)
+    key = {"Idempotency-Key": uuid4().hex}
+    refused = [await api.patch(where, json={"place": {"floor": 7}}, headers=key) for _ in range(2)]
+    assert [[each["field"] for each in answer.json()["errors"]] for answer in refused] == [["place.room"]] * 2
+    assert (await api.patch(where, json={"place": {"room": "Hall"}})).status_code == 200
+    refused.append(await api.patch(where, json={"place": {"floor": 7}}, headers=key))
+    assert [each.status_code for each in refused] == [400, 400, 400]
+    assert "new Idempotency-Key" in refused[-1].json()["detail"]
+    assert (await api.get(where)).json()["place"] == {"room": "Hall", "floor": None}
+
+
+@pytest.mark.parametrize(("kind", "count"), LOSSES)
+async def test_changes_with_one_key_that_are_sent_at_once_while_answers_are_lost_are_one_change(
+    stack: Stack, api: httpx.AsyncClient, kind: str, count: int
+) -> None:
+    where, _ = await created(api)
+    key = {"Idempotency-Key": uuid4().hex}
+
+    async def finish() -> httpx.Response:
+        return await api.post(f"{where}/finish", headers=key)
+
+    await stack.cosmos.faults.add(kind, count=count, **BATCH)
+    answers = await asyncio.gather(*(finish() for _ in range(3)))
+    await stack.cosmos.faults.clear()
+    last = await finish()
+    assert (last.status_code, last.json()["sequence"]) == (200, 2), last.text
+    assert {each.status_code for each in answers} <= {200, 429, 503}, [each.text for each in answers]
+    assert {each.text for each in answers if each.status_code == 200} <= {last.text}
+    others = await api.post(f"{where}/finish", headers={"Idempotency-Key": uuid4().hex})
+    assert others.status_code == 409
+
+
 @pytest.mark.parametrize(("kind", "count"), LOSSES)
 async def test_of_those_who_pin_one_version_one_wins_also_when_its_answer_is_lost(
     stack: Stack, api: httpx.AsyncClient, kind: str, count: int
@@ -308,7 +377,12 @@ async def test_a_key_belongs_to_the_caller_whom_the_program_knows(addresses: dic
             (await api.post("/tasks", json=TASK, headers=key | {"X-User": user})).json()["id"]
             for user in ("ada", "grace", "ada")
         ]
+        given = [
+            await api.post(f"/tasks/{made[0]}/give", json={"name": user}, headers=key | {"X-User": user})
+            for user in ("ada", "grace", "ada")
+        ]
     assert made[0] == made[2] != made[1]
+    assert [each.json()["sequence"] for each in given] == [2, 3, 2]
 
 
 async def test_a_chunked_body_is_taken_where_the_server_puts_it_together(addresses: dict[str, str]) -> None:

@@ -29,6 +29,7 @@ from tests.models.search import search
 from tests.support.paths import ROOT
 
 DECISION = (ROOT / "docs" / "internals" / "decisions" / "0025-reactions.md").read_text()
+DECISION = DECISION.partition("## A change with a key")[0]
 
 ONE, OTHER, TIME = Story(), Story(other=True), Story(ages=True)
 DELETED = Story(react="makes", deletes=True, ages=True, instances=1, exists=True)

@@ -201,8 +201,8 @@ def test_the_calls_that_take_a_condition_or_a_key_are_these() -> None:
         "create_contact": {"Idempotency-Key"},
         "get_contact": {"If-None-Match"},
         "get_operations_page": {"If-None-Match"},
-        "patch_contact": {"If-Match"},
-        "delete_contact": {"If-Match"},
+        "patch_contact": {"If-Match", "Idempotency-Key"},
+        "delete_contact": {"If-Match", "Idempotency-Key"},
     }
 
 

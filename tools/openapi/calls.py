@@ -51,6 +51,8 @@ def _gives(schema: str, *problems: int) -> Call:
 
 
 _CONTACT = Answer(200, "Contact", ("ETag",))
+_CHANGED = Answer(200, "ChangedContact", ("ETag", "Idempotency-Replayed"))
+_CONDITIONS = ("traceparent", "tracestate", "If-Match", "Idempotency-Key")
 _DISCARD = Call((_DONE,), (404, 409, 413, 415), body="Discard")
 
 CALLS: dict[str, Call] = {
@@ -63,11 +65,12 @@ CALLS: dict[str, Call] = {
         (_CONTACT, Answer(304, None, ("ETag",))), (404,), headers=("If-None-Match",)
     ),
     "patch_contact": Call(
-        (_CONTACT,), (404, 409, 412, 413, 415), body="ContactPatch",
-        headers=("traceparent", "tracestate", "If-Match"),
+        (_CHANGED,), (404, 409, 412, 413, 415, 422), body="ContactPatch", headers=_CONDITIONS,
         media_types=("application/merge-patch+json", "application/json"),
     ),
-    "delete_contact": Call((_DONE,), (404, 409, 412), headers=("traceparent", "tracestate", "If-Match")),
+    "delete_contact": Call(
+        (Answer(204, None, ("Idempotency-Replayed",)),), (404, 409, 412, 422), headers=_CONDITIONS
+    ),
     "search_directory": _gives("DirectoryPage"),
     "health": _gives("Health"),
     "get_operations_page": Call(

@@ -131,6 +131,7 @@ SCHEMAS: dict[str, Schema] = {
     "NewContact": _closed(_of(ContactDetails)),
     "ContactPatch": _closed(_of(ContactDetails), patch=True),
     "Contact": _shown(ContactDetails, id=_ID, createdAt=_TIME, modifiedAt=_maybe(_TIME), sequence=_NUMBER),
+    "ChangedContact": {"anyOf": [ref("Contact"), _answer(id=_ID, sequence=_NUMBER)]},
     "ContactPage": _page(ref("Contact")),
     "DirectoryPage": _page(
         _shown(

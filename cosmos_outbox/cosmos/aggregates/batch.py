@@ -58,11 +58,13 @@ class Changed:
 
 @dataclass(frozen=True)
 class Batch:
-    """The documents of the changed aggregates first, in their order, then the events."""
+    """What must come first, the documents of the changed aggregates, in their order, the events, the rest."""
 
     partition_key: str
     changed: Sequence[Changed]
     writes: Sequence[Write]
+    first: int = 0
+    """How many writes come before those of the aggregates."""
 
     @classmethod
     def of(
@@ -71,8 +73,9 @@ class Batch:
         records: Iterable[RequestRecord[Any]],
         origin: Origin,
         lifetimes: Lifetimes,
+        first: Sequence[Write] = (),
     ) -> Self:
-        """The writes of one transaction.
+        """The writes of one transaction; ``first``: those by which it is refused before by any other.
 
         Raises:
             ValueError: one transaction cannot hold these aggregates.
@@ -85,14 +88,14 @@ class Batch:
             for event in each.changes.events
         ]
         documents = [_document(each, lifetimes) for each in changed]
-        writes = [*documents, *events, *_record_writes(changed, records, lifetimes)]
+        writes = [*first, *documents, *events, *_record_writes(changed, records, lifetimes)]
         check_size(writes)
-        return cls(partition_key, changed, writes)
+        return cls(partition_key, changed, writes, len(first))
 
     @property
     def first_event(self) -> dict[str, Any]:
         """A document that no other writer can have stored: its id was made for this batch."""
-        return self.writes[len(self.changed)].item
+        return self.writes[self.first + len(self.changed)].item
 
     def __str__(self) -> str:
         return ", ".join(str(each.aggregate.key) for each in self.changed)

@@ -10,14 +10,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from cosmos_outbox.cosmos.aggregates.batch import too_large
-from cosmos_outbox.cosmos.store.container import Container, StoreFailed
+from cosmos_outbox.cosmos.store.container import DEADLINE_SECONDS, Container, StoreFailed
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
 from cosmos_outbox.cosmos.store.partition_key import Key
 from cosmos_outbox.cosmos.store.writes import Write
 from cosmos_outbox.kernel.clock import monotonic
-from cosmos_outbox.outbox.errors import OutcomeUnknown
+from cosmos_outbox.outbox.errors import OutcomeUnknown, Unavailable
 from cosmos_outbox.outbox.unit_of_work import ETag
 
+PATIENCE_SECONDS = 7.0
+"""How long a batch whose answer was lost is repeated before OutcomeUnknown is raised."""
 _FIRST_PAUSE_SECONDS = 0.1
 _TAKEN = {Kind.CONFLICT, Kind.STALE, Kind.MISSING}
 _REFUSED = {Kind.INVALID, Kind.TOO_LARGE, Kind.DENIED, Kind.NO_CONTAINER}
@@ -78,6 +80,13 @@ class Once:
                     raise (unknown(failure) if answer_lost else self.error(failure)) from error
             _log.warning("storing a transaction again: %s", failure.detail)
             pause *= 2
+
+
+def latest(until: float) -> float:
+    """When the last attempt may begin that ends in time (rule ``deadline``). Raises Unavailable: it is too late."""
+    if monotonic() > until - DEADLINE_SECONDS:
+        raise Unavailable("the request comes too late, and stores nothing any more: send it again")
+    return until - DEADLINE_SECONDS
 
 
 async def _wait(seconds: float, until: float) -> bool:

@@ -14,22 +14,29 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from cosmos_outbox.cosmos.aggregates.batch import Batch, Changed, Lifetimes
+from cosmos_outbox.cosmos.aggregates.change_records import CosmosChangeRecords
 from cosmos_outbox.cosmos.aggregates.documents import aggregate_from_item
-from cosmos_outbox.cosmos.aggregates.once import Once, unknown
+from cosmos_outbox.cosmos.aggregates.once import PATIENCE_SECONDS, Once, latest, unknown
 from cosmos_outbox.cosmos.aggregates.repository import AggregateReader, CosmosRequestRecords
-from cosmos_outbox.cosmos.store.container import DEADLINE_SECONDS, Container, StoreFailed
+from cosmos_outbox.cosmos.store.container import Container, StoreFailed
 from cosmos_outbox.kernel.clock import monotonic
 from cosmos_outbox.outbox import telemetry
 from cosmos_outbox.outbox.aggregate import Aggregate
-from cosmos_outbox.outbox.errors import OutcomeUnknown, PreconditionFailed, Unavailable
+from cosmos_outbox.outbox.errors import OutcomeUnknown, PreconditionFailed
 from cosmos_outbox.outbox.on_commit import OnCommit
-from cosmos_outbox.outbox.unit_of_work import Commit, ETag, Origin, Page, Receipt, RequestRecord, Versioned
+from cosmos_outbox.outbox.unit_of_work import (
+    ChangeRecord,
+    Commit,
+    ETag,
+    Origin,
+    Page,
+    Receipt,
+    RequestRecord,
+    Versioned,
+)
 from cosmos_outbox.telemetry.tracing import LONGEST, committing
 
 A = TypeVar("A", bound=Aggregate[Any])
-
-PATIENCE_SECONDS = 7.0
-"""How long a commit whose answer was lost is repeated before OutcomeUnknown is raised."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +69,8 @@ class CosmosUnitOfWork:
         self._tracked: list[_Tracked] = []
         self._records: list[RequestRecord[Any]] = []
         self.requests = CosmosRequestRecords(container, self._records)
+        self._answers: list[ChangeRecord] = []
+        self.changes = CosmosChangeRecords(container, lifetimes.requests, self._answers)
 
     async def __aenter__(self) -> Self:
         return self
@@ -105,6 +114,7 @@ class CosmosUnitOfWork:
     def _clear(self) -> None:
         self._tracked.clear()
         self._records.clear()
+        self._answers.clear()
 
     async def _commit(self, tracked: list[_Tracked], until: float | None) -> Commit:
         if not tracked:
@@ -125,7 +135,8 @@ class CosmosUnitOfWork:
         return Commit([*receipts.values()])
 
     def _batch(self, changed: Sequence[Changed], origin: Origin) -> Batch:
-        return Batch.of(changed, self._records, origin, self._lifetimes)
+        first = [self.changes.write(each, changed[0].aggregate.partition_key) for each in self._answers]
+        return Batch.of(changed, self._records, origin, self._lifetimes, first)
 
     async def _store_and_notify(self, batch: Batch, until: float | None) -> Sequence[ETag | None]:
         """As :meth:`_store`; tells of every end that may have stored the batch."""
@@ -144,12 +155,10 @@ class CosmosUnitOfWork:
         """
         give_up_at = monotonic() + PATIENCE_SECONDS
         if until is not None:
-            if monotonic() > until - DEADLINE_SECONDS:
-                raise Unavailable("the request comes too late, and stores nothing any more: send it again")
-            give_up_at = min(give_up_at, until - DEADLINE_SECONDS)
+            give_up_at = min(give_up_at, latest(until))
         once = Once(self._container, batch.partition_key, batch.writes, lambda _: self._own_commit(batch))
         etags = await once.store(give_up_at)
-        return etags[: len(batch.changed)]
+        return etags[batch.first :][: len(batch.changed)]
 
     async def _own_commit(self, batch: Batch) -> Sequence[ETag | None]:
         """The ETags of a batch that an earlier attempt stored. Raises PreconditionFailed when no attempt did."""
@@ -160,7 +169,8 @@ class CosmosUnitOfWork:
                 raise PreconditionFailed(
                     f"another writer changed {batch}: read again, then repeat the change"
                 )
-            return [await self._read_etag_if_unchanged(batch, changed) for changed in batch.changed]
+            etags = [await self._read_etag_if_unchanged(batch, changed) for changed in batch.changed]
+            return [None] * batch.first + etags
         except StoreFailed as error:
             raise unknown(error.failure) from error
 

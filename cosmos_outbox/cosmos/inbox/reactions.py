@@ -10,15 +10,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
-from cosmos_outbox.cosmos.aggregates.batch import Batch, Changed, Lifetimes, check_size
+from cosmos_outbox.cosmos.aggregates.batch import Batch, Changed, Lifetimes
 from cosmos_outbox.cosmos.aggregates.documents import (
     REACTION_CURSOR_TYPE,
     REACTION_TYPE,
     aggregate_from_item,
     request_id,
 )
-from cosmos_outbox.cosmos.aggregates.once import Once, WriteRefusal
-from cosmos_outbox.cosmos.aggregates.unit_of_work import PATIENCE_SECONDS
+from cosmos_outbox.cosmos.aggregates.once import PATIENCE_SECONDS, Once, WriteRefusal
 from cosmos_outbox.cosmos.inbox.entries import store_away
 from cosmos_outbox.cosmos.store.container import DEADLINE_SECONDS, Container, StoreFailed
 from cosmos_outbox.cosmos.store.errors import Failure, Kind
@@ -110,13 +109,12 @@ class CosmosReactions(Generic[A]):
         with committing(_origin(event)) as origin:
             changed = self._changed(place, seen, write.changed)
             try:
-                batch = Batch.of([changed], (), origin, self.lifetimes)
-                writes = [*self._beside(place, seen, write), *batch.writes]
-                check_size(writes)
+                beside = self._beside(place, seen, write)
+                batch = Batch.of([changed], (), origin, self.lifetimes, beside)
             except (ChangeTooLarge, Unpublishable) as error:
                 raise ReactionRefused(str(error)) from error
             try:
-                await self._store(place, writes, until)
+                await self._store(place, batch.writes, until)
             finally:  # it may be stored, however this ended
                 self.on_commit(place.target)
         telemetry.stored((self.kind.aggregate_type, each.action) for each in changed.changes.events)

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequen
 from dataclasses import dataclass, field
 from typing import Any
 
+from cosmos_outbox.cosmos.aggregates.change_records import CHANGE_TYPE
 from cosmos_outbox.cosmos.aggregates.documents import (
     EVENT_TYPE,
     REACTION_CURSOR_TYPE,
@@ -31,9 +32,9 @@ _AT_ONCE = 50
 _ROUNDS = 10
 """Without progress, before ConcurrentChange is raised."""
 _CHANGED = {Kind.CONFLICT, Kind.STALE, Kind.MISSING}
-_OURS = {EVENT_TYPE, REQUEST_TYPE, REACTION_TYPE, REACTION_CURSOR_TYPE, FENCE}
-"""Those of reactions stay: they hold nothing personal, and keep a message from making the person anew
-(``erased_keeps_records``)."""
+_OURS = {EVENT_TYPE, REQUEST_TYPE, CHANGE_TYPE, REACTION_TYPE, REACTION_CURSOR_TYPE, FENCE}
+"""Those of reactions and of changes with a key stay: they hold nothing personal, and keep a message from making the
+person anew (``erased_keeps_records``)."""
 _HELD = "SELECT c.type, c.data.deleted FROM c"
 _EVENTS = "SELECT * FROM c WHERE c.type = @type AND c.aggregateType = @aggregateType AND c.aggregateId = @id"
 

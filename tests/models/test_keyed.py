@@ -1,0 +1,136 @@
+"""With all rules no promise can be broken; without any one of them the search finds the trace to a broken one."""
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from tests.models.keyed import (
+    ANOTHERS_KEY,
+    CHANGED_ITS_MIND,
+    CURRENT_REFUSED,
+    NEVER_MADE,
+    OLD_NO,
+    OVERWRITTEN,
+    RULES,
+    TWICE,
+    UNPINNED_412,
+    UNSEEN_ETAG,
+    WRONG_NO,
+    Model,
+    State,
+    Story,
+)
+from tests.models.search import search
+from tests.support.paths import ROOT
+
+DECISION = (ROOT / "docs" / "internals" / "decisions" / "0025-reactions.md").read_text()
+DECISION = DECISION.partition("## A change with a key")[2]
+
+TWO, OTHER, TIME = Story(), Story(other=True), Story(ages=True)
+PINNED = Story(requests=(("a: x", 0), ("a: x", 0)), other=True)
+NEWER = Story(requests=(("a: x", 1), ("a: x", 1)), other=True)
+DELETION = Story(change="deletes")
+REFUSED = Story(change="needs-other", other=True)
+NOTHING = Story(change="wants-other", other=True)
+DELETED = Story(deletes=True, other=True)
+BODIES = Story(requests=(("a: x", None), ("a: y", None)))
+CALLERS = Story(requests=(("a: x", None), ("b: y", None)))
+REBASED = Story(requests=(("a: x", 0),), other=True, rebases=2)
+
+BROKEN = [
+    ("one_batch", TWICE, TWO),
+    ("created_only", TWICE, TWO),
+    ("at_its_version", OVERWRITTEN, OTHER),
+    ("caller_in_id", ANOTHERS_KEY, CALLERS),
+    ("fingerprint", NEVER_MADE, BODIES),
+    ("record_before_no", WRONG_NO, PINNED),
+    ("record_before_no", WRONG_NO, DELETION),
+    ("state_then_record", WRONG_NO, NEWER),
+    ("newest_for_a_no", CURRENT_REFUSED, NEWER),
+    ("newest_for_a_no", OLD_NO, REFUSED),
+    ("decide_anew", UNPINNED_412, OTHER),
+    ("unused_by_412", CURRENT_REFUSED, REBASED),
+    ("refusal_recorded", CHANGED_ITS_MIND, REFUSED),
+    ("refusal_recorded", CHANGED_ITS_MIND, NOTHING),
+    ("etag_if_same", UNSEEN_ETAG, OTHER),
+    ("deadline", TWICE, TIME),
+]
+"""What goes wrong without a rule, and in which story."""
+
+HOW = {
+    "fingerprint": ("1: stores", "2: finds the record"),
+    "record_before_no": ("1: stores", "2: reads"),
+    "state_then_record": (": finds no record", ": stores", ": reads", ": 412"),
+    "newest_for_a_no": ("another writer changes it", "reads an old state"),
+    "decide_anew": ("another writer changes it", "is refused by the aggregate"),
+    "unused_by_412": ("1: 412", "its caller reads again", "1: finds the record"),
+    "refusal_recorded": ("another writer changes it", "2: stores"),
+    "etag_if_same": ("1: stores", "another writer changes it", "2: finds the record"),
+    "deadline": (": is slow", ": stores", "the record expires", ": stores"),
+}
+"""Steps of the shortest trace, in order, as the page of the protocols tells them."""
+
+LARGER = [
+    Story(requests=(("a: x", 0),) * 3, other=True),
+    Story(requests=(("a: x", 0), ("a: x", 1), ("a: y", 0)), other=True, rebases=1),
+    Story("needs-other", (("a: x", 0), ("a: x", None)), other=True, deletes=True, ages=True, rebases=1),
+    *(
+        Story(change, (("a: x", pinned),) * 2, other=True, deletes=True, ages=True)
+        for change in ("adds", "needs-other", "wants-other", "deletes")
+        for pinned in (None, 1)
+    ),
+]
+
+
+def only(problem: str) -> Callable[[State], str | None]:
+    return lambda state: problem if state.problem == problem else None
+
+
+@pytest.mark.timeout(600)  # the largest has 240 000 states
+@pytest.mark.parametrize(
+    "story",
+    [
+        *dict.fromkeys(story for _, _, story in BROKEN),
+        DELETED,
+        *(pytest.param(each, marks=pytest.mark.deep) for each in LARGER),
+    ],
+    ids=str,
+)
+def test_with_all_rules_nothing_goes_wrong(story: Story) -> None:
+    model = Model(story)
+    found = search(model.initial(), model.successors, lambda state: state.problem or None)
+    assert found.trace is None, "\n".join(found.trace)
+    assert found.states > 50
+
+
+@pytest.mark.parametrize(("rule", "problem", "story"), BROKEN)
+def test_without_a_rule_the_search_finds_what_it_prevents(rule: str, problem: str, story: Story) -> None:
+    model = Model(story, RULES - {rule})
+    found = search(model.initial(), model.successors, only(problem))
+    assert found.trace is not None
+    assert found.trace[-1] == problem
+    steps = iter(found.trace)
+    assert problem == OLD_NO or all(any(told in step for step in steps) for told in HOW.get(rule, ())), (
+        "\n".join(found.trace)
+    )
+
+
+@pytest.mark.parametrize("answer", ["applied", "nothing", "refused", "404", "412", "422", "503"])
+def test_the_search_finds_each_answer_that_the_page_promises(answer: str) -> None:
+    """A model in which nothing can happen would break no promise either."""
+    stories = [TWO, NOTHING, REFUSED, DELETED, PINNED, BODIES, TIME]
+
+    def is_given(state: State) -> str | None:
+        return answer if any(each.answer == answer for each in state.deliveries) else None
+
+    models = [Model(story) for story in stories]
+    assert any(search(each.initial(), each.successors, is_given).trace for each in models)
+
+
+def test_rule_decision_and_code_refer_to_each_other_by_name() -> None:
+    listed = re.findall(r"^- ((?:`\w+`(?:, )?)+):", DECISION, re.MULTILINE)
+    assert {rule for line in listed for rule in re.findall(r"`(\w+)`", line)} == RULES
+    assert {rule for rule, _, _ in BROKEN} == RULES
+    code = "".join(path.read_text() for path in (ROOT / "cosmos_outbox" / "outbox").rglob("*.py"))
+    assert not [rule for rule in RULES if not re.search(rf"\b{rule}\b", code)]
