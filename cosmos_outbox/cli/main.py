@@ -66,6 +66,11 @@ PARTS: Mapping[str, Part] = {
     "rebuild": Part(
         "fill or repair a read model from its sources", "cosmos_outbox.cli.rebuild", extra="servicebus"
     ),
+    "schemas": Part(
+        "write the schemas of the events, or check that they break no reader",
+        "cosmos_outbox.cli.schemas",
+        extra=None,
+    ),
     "brake": Part("stop and resume the expiry of events", "cosmos_outbox.cli.brake"),
 }
 

@@ -87,7 +87,7 @@ class Aggregate(ABC, Generic[StateT]):
     """Models of events that are published in a form of their own, by the event's class or name: the classmethod
     ``of(event, state)`` of each makes it, at the commit, and is pure. A model tells the ``schema_version``."""
     _declared: ClassVar[Mapping[str | None, DeclaredEvent]] = {}
-    _forms: ClassVar[Mapping[str, PublishedForm]] = {}
+    _forms: ClassVar[Mapping[type[DomainEvent], PublishedForm]] = {}
     _by_hand: ClassVar[bool] = False
     """Whether the subclass makes events of changes itself."""
 
@@ -135,8 +135,8 @@ class Aggregate(ABC, Generic[StateT]):
     @classmethod
     def declared_events(cls) -> Sequence[type[DomainEvent]]:
         """The classes of the events that are declared, that of the creation first, as they are published."""
-        named = {each.event.__name__: each.event for each in cls._declared.values()}
-        return [*(named | {name: each.published for name, each in cls._forms.items()}).values()]
+        declared = {each.event: each.event for each in cls._declared.values()}
+        return [*(declared | {event: form.published for event, form in cls._forms.items()}).values()]
 
     @property
     @abstractmethod
@@ -211,7 +211,7 @@ class Aggregate(ABC, Generic[StateT]):
         return self._state.model_copy(update={**stamps, "last_sequence": last_sequence})
 
     def _published(self, event: DomainEvent, state: StateT) -> DomainEvent:
-        form = self._forms.get(event.action)
+        form = self._forms.get(type(event))
         return event if form is None else form.made(event, state)
 
     def _teller(self, happened: str | Numbered, state: StateT) -> Numbered:

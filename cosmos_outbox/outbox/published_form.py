@@ -66,8 +66,8 @@ PublishedForms = Mapping[type[DomainEvent] | str, type[BaseModel]]
 
 def forms_of(
     declared: PublishedForms, events: Mapping[str, type[DomainEvent]], id_field: str
-) -> Mapping[str, PublishedForm]:
-    """The forms by the names of their events. ``events``: those that are declared. Raises TypeError."""
+) -> Mapping[type[DomainEvent], PublishedForm]:
+    """The forms by the classes of their events. ``events``: those that are declared. Raises TypeError."""
     made = {}
     for key, form in declared.items():
         event = events.get(key) if isinstance(key, str) else key
@@ -76,5 +76,5 @@ def forms_of(
                 f"published_forms names {key}, which no declaration makes: name a declared event, or the class of one "
                 "that is raised by hand"
             )
-        made[event.__name__] = PublishedForm.of(event, form, id_field)
+        made[event] = PublishedForm.of(event, form, id_field)
     return made

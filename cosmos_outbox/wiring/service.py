@@ -109,6 +109,8 @@ class Service:
     """What its containers and its topic are called, unless a setting says otherwise."""
     untyped: str | None = None
     """The aggregate type of events that were stored without one; None: there are no such events."""
+    events: Sequence[type[DomainEvent]] = ()
+    """Those that no aggregate declares, since they are raised by hand: for ``cosmos-outbox schemas``."""
     own: OwnContainer | None = None
     """What is known of a container with documents of the team's own, beside which events are stored; then it has no
     aggregates."""

@@ -63,7 +63,10 @@ class Parcel(Aggregate[ParcelState]):
         "address": "ParcelMoved",
         "weight_in_grams": "ParcelWeighed",
     }
-    published_forms = {"ParcelMoved": Moved, ParcelLost: LostForAll}  # noqa: RUF012 - as users write it
+    published_forms: ClassVar[Mapping[type[DomainEvent] | str, type[WireModel]]] = {
+        "ParcelMoved": Moved,
+        ParcelLost: LostForAll,
+    }
 
     @property
     def aggregate_id(self) -> str:

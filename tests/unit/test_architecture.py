@@ -24,7 +24,7 @@ FLOORS: Sequence[tuple[str, ...]] = (
     ("cosmos_outbox",),
     ("cosmos_outbox/testing",),
     ("cosmos_outbox/cli",),
-    ("cosmos_outbox/worker", "cosmos_outbox/functions", "cosmos_outbox/preflight"),
+    ("cosmos_outbox/worker", "cosmos_outbox/functions", "cosmos_outbox/preflight", "cosmos_outbox/contracts"),
     ("cosmos_outbox/wiring",),
     ("cosmos_outbox/operations",),
     (

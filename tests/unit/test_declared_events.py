@@ -8,9 +8,9 @@ from uuid import UUID, uuid4
 import pytest
 from pydantic import Field, ValidationError
 
+from cosmos_outbox.contracts.schemas import schema
 from cosmos_outbox.outbox.aggregate import Aggregate, AggregateState, input_rule
 from cosmos_outbox.outbox.event import DomainEvent, Timestamp, WireModel
-from tools.events.schemas import schema
 
 NOON, ONE = datetime(2026, 3, 1, 12, tzinfo=UTC), datetime(2026, 3, 1, 13, tzinfo=UTC)
 

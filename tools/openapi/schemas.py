@@ -7,6 +7,7 @@ from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
 
 from application.directory import DirectoryEntry, Field
+from cosmos_outbox.contracts.schemas import Plain, Schema, without_limits
 from cosmos_outbox.functions.operator import operations
 from cosmos_outbox.http.errors import MOST_ERRORS
 from cosmos_outbox.http.request import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE
@@ -20,7 +21,6 @@ from cosmos_outbox.outbox.parking_lot import ParkedState
 from domain.values import ContactDetails
 from infra.bootstrap import service
 from infra.directory_http import LONGEST
-from tools.events.schemas import Plain, Schema, without_limits
 
 _TEXT: Schema = {"type": "string"}
 _NUMBER: Schema = {"type": "integer"}

@@ -1,28 +1,26 @@
-"""The AsyncAPI document names every event, its schema, and each part of its message, with a real message of each."""
+"""The AsyncAPI document names every event, its schema, and each part of its message, for the tools of readers."""
 
+from collections.abc import Mapping
 from typing import Any
 
-from azure.servicebus import ServiceBusMessage
-
-from tools.events import samples
-from tools.events.schemas import KINDS, Kind, file_name
+from cosmos_outbox.contracts.schemas import Kind, events_of, file_name
+from cosmos_outbox.wiring.service import Service
 
 VERSION = "3.0.0"
-_TOPIC = "contact-events"
 
 
-def document() -> dict[str, Any]:
-    """The whole document."""
-    names = [kind.__name__ for kind in KINDS]
-    examples = {message.subject: message for message in samples.messages()}
+def document(service: Service, examples: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The whole document, of schemas in ``schemas/`` beside it. ``examples``: messages by the event's name."""
+    kinds, topic = [*events_of(service)], service.names.topic
+    names = [kind.__name__ for kind in kinds]
+    told = {name: {"examples": [example]} for name, example in (examples or {}).items()}
     return {
         "asyncapi": VERSION,
         "info": {
-            "title": "Events of the contact service",
+            "title": f"Events of {service.name}",
             "version": "1.0.0",
-            "description": "Each message is one event of one contact. README.md, beside this file, has the rules by "
-            "which events change; docs/use/messages.md tells how to write a subscriber.",
-            "license": {"name": "MIT"},
+            "description": "Each message is one event of one aggregate. Other fields than those that are told may be "
+            "there: ignore them. A change that a reader cannot ignore raises the version of the event's schema.",
         },
         "defaultContentType": "application/json",
         "servers": {
@@ -35,22 +33,25 @@ def document() -> dict[str, Any]:
         },
         "channels": {
             "events": {
-                "address": _TOPIC,
-                "description": "The topic in SERVICEBUS_TOPIC; this is the default. It drops a message whose MessageId "
-                "it has seen inside its window. A subscription needs sessions: one holds all events of a contact.",
+                "address": topic or "{topic}",
+                **(
+                    {} if topic else {"parameters": {"topic": {"description": "What SERVICEBUS_TOPIC says."}}}
+                ),
+                "description": "The topic in SERVICEBUS_TOPIC. It drops a message whose MessageId it has seen inside "
+                "its window. A subscription needs sessions: one holds all events of an aggregate.",
                 "messages": {name: {"$ref": f"#/components/messages/{name}"} for name in names},
             }
         },
         "operations": {
             "publish": {
                 "action": "send",
-                "summary": "The relay sends the events of each contact in their order, each at least once.",
+                "summary": "The relay sends the events of each aggregate in their order, each at least once.",
                 "channel": {"$ref": "#/channels/events"},
                 "messages": [{"$ref": f"#/channels/events/messages/{name}"} for name in names],
             }
         },
         "components": {
-            "messages": {kind.__name__: _message(kind, examples[kind.__name__]) for kind in KINDS},
+            "messages": {kind.__name__: _message(kind) | told.get(kind.__name__, {}) for kind in kinds},
             "messageTraits": {
                 "event": {
                     "contentType": "application/json",
@@ -66,14 +67,13 @@ def document() -> dict[str, Any]:
     }
 
 
-def _message(kind: Kind, example: ServiceBusMessage) -> dict[str, Any]:
+def _message(kind: Kind) -> dict[str, Any]:
     return {
         "name": kind.__name__,
         "title": kind.__name__,
         "summary": (kind.__doc__ or "").strip(),
         "traits": [{"$ref": "#/components/messageTraits/event"}],
         "payload": {"$ref": f"./schemas/{file_name(kind)}"},
-        "examples": [{"headers": samples.headers(example), "payload": samples.body(example)}],
     }
 
 
@@ -89,7 +89,7 @@ _APPLICATION_PROPERTIES = {
         "cloudEvents_id": _text("The event's id; also of an event that is published once more."),
         "cloudEvents_source": _text("The service. Source and id together name an event everywhere."),
         "cloudEvents_type": _text("The event's name, as in action."),
-        "cloudEvents_subject": _text("The id of the contact."),
+        "cloudEvents_subject": _text("The id of the aggregate."),
         "cloudEvents_time": _text("When the change happened.", format="date-time"),
         "cloudEvents_dataschema": _text(
             "The URI of the body's schema; only where the setting EVENT_SCHEMAS says where the schemas are published.",
@@ -100,13 +100,11 @@ _APPLICATION_PROPERTIES = {
             "minimum": 1,
             "description": "The version of the body's schema. Events that were stored before events told it lack it.",
         },
-        "aggregateType": _text(
-            "The type of the aggregate, contact: a topic may carry the events of several types."
-        ),
+        "aggregateType": _text("The type of the aggregate: a topic may carry the events of several types."),
         "sequence": {
             "type": "integer",
             "minimum": 1,
-            "description": "The event's place among all events of its contact.",
+            "description": "The event's place among all events of its aggregate.",
         },
         "unsequenced": {
             "type": "boolean",
@@ -138,8 +136,8 @@ _BROKER_PROPERTIES = {
     "properties": {
         "MessageId": _text("The event's id, or an id of its own when the event is published once more."),
         "SessionId": _text(
-            "A bucket of contacts by a stable hash, such as 32-07: the number of buckets, and which of them. Or the "
-            "contact's id, where the setting SERVICEBUS_SESSIONS says so. Never take the contact from it."
+            "A bucket of aggregates by a stable hash, such as 32-07: the number of buckets, and which of them. Or the "
+            "aggregate's id, where the setting SERVICEBUS_SESSIONS says so. Never take the aggregate from it."
         ),
         "Subject": _text("The event's name, as in action."),
         "ContentType": _text("How the body is written.", const="application/json"),

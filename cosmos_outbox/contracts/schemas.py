@@ -6,27 +6,19 @@ callers' input are left out, since raising one of them must not break a subscrib
 
 from typing import Any
 
+from pydantic.alias_generators import to_camel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
+from cosmos_outbox.outbox.declared_events import id_field_of
 from cosmos_outbox.outbox.event import DomainEvent
 from cosmos_outbox.outbox.notice import EventDiscarded
-from domain import events
-from domain.contact import Contact
-from domain.events import ContactEvent
+from cosmos_outbox.wiring.service import Service
 
 Schema = dict[str, Any]
 Kind = type[DomainEvent] | type[EventDiscarded]
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-
-_WRITTEN = [
-    kind
-    for kind in vars(events).values()
-    if isinstance(kind, type) and issubclass(kind, ContactEvent) and kind is not ContactEvent
-]
-KINDS: list[Kind] = [*dict.fromkeys([*Contact.declared_events(), *_WRITTEN]), EventDiscarded]
-"""Every event that a subscriber may get: those that the contact declares, by class or by name, then what it raises."""
 
 _ALWAYS = ("id", "action")
 """They have a default in the model, which makes them when the event is raised: no event lacks them."""
@@ -34,9 +26,8 @@ _ALWAYS = ("id", "action")
 _MEANING = {
     "id": "The event's id, the same in every delivery.",
     "action": "The event's name.",
-    "sequence": "The event's place among all events of its contact: 1, 2, 3 ... without a gap.",
+    "sequence": "The event's place among all events of its aggregate: 1, 2, 3 ... without a gap.",
     "createdAt": "When the change happened (UTC).",
-    "contactId": "The contact that the event is about.",
     "aggregateType": "The type of the aggregate of the discarded event.",
     "aggregateId": "The id of the aggregate of the discarded event.",
     "discardedEventId": "The id of the discarded event; missing when it had no valid one.",
@@ -49,6 +40,10 @@ _FROM_THE_REQUEST: dict[str, Schema] = {
     },
     "traceparent": {"type": "string", "description": "The W3C trace context of that request, if it had one."},
     "tracestate": {"type": "string", "description": "What vendors added to that trace context, if they did."},
+    "causationId": {
+        "type": "string",
+        "description": "The id of the event that a reaction reacted to, if one did.",
+    },
 }
 """What ``cosmos_outbox/cosmos/aggregates/documents.py`` adds to an event when it is stored."""
 
@@ -63,16 +58,35 @@ class Plain(GenerateJsonSchema):
         return self.generate_inner(schema["schema"])
 
 
+def events_of(service: Service) -> dict[Kind, str]:
+    """Every event that a subscriber may get, with the type of its aggregate; of one that is raised by hand: nothing.
+
+    Raises ValueError: two have one name.
+    """
+    found: dict[Kind, str] = {
+        kind: each.aggregate_type for each in service.aggregates for kind in each.declared_events()
+    }
+    found |= dict.fromkeys(service.events, "") | {EventDiscarded: ""}
+    names = [kind.__name__ for kind in found]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(
+            f"two events of {service.name} are named {twice[0]}, and have one schema: give one of them another name, "
+            "or take it out of the service's events where an aggregate declares it"
+        )
+    return found
+
+
 def file_name(kind: Kind) -> str:
     """The name of an event's schema: the last part of ``dataschema`` in its messages."""
     return f"{kind.__name__}.v{kind.schema_version}.json"
 
 
-def schema(kind: Kind) -> Schema:
-    """The JSON Schema of an event's body."""
+def schema(kind: Kind, of: str = "") -> Schema:
+    """The JSON Schema of an event's body. ``of``: the type of its aggregate, if that is known."""
+    meaning = _MEANING | ({to_camel(id_field_of(of)): f"The {of} that the event is about."} if of else {})
     found = without_limits(kind.model_json_schema(schema_generator=Plain))
     properties: dict[str, Schema] = {
-        name: told | ({"description": _MEANING[name]} if name in _MEANING else {})
+        name: told | ({"description": meaning[name]} if name in meaning else {})
         for name, told in found["properties"].items()
     }
     if issubclass(kind, DomainEvent):
@@ -82,7 +96,8 @@ def schema(kind: Kind) -> Schema:
     tail = {"$defs": found["$defs"]} if "$defs" in found else {}
     return (
         head
-        | {"description": found["description"], "type": "object", "properties": properties}
+        | {name: found[name] for name in ("description",) if name in found}
+        | {"type": "object", "properties": properties}
         | {"required": required, "additionalProperties": True}
         | tail
     )

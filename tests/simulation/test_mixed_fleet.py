@@ -1,0 +1,110 @@
+"""While both versions of a service raise events, each reader reads both; a bug in between is seen."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cosmos_outbox.cosmos.aggregates.documents import event_item
+from cosmos_outbox.inbox.upcasting import Upcasting
+from cosmos_outbox.outbox.unit_of_work import Origin
+from cosmos_outbox.testing import simulate
+from cosmos_outbox.testing.deriving.forms import Form, unread, write
+from cosmos_outbox.wiring.declared import ReadModelOf
+from cosmos_outbox.wiring.service import Service
+from tests.simulation import mixed_fleet
+from tests.simulation.mixed_fleet import Meter, MeterState, commands, service
+from tests.support.parcels import NOON
+from tests.support.paths import ROOT
+from tests.torture.planted import copy_tracked, plant
+from tests.torture.planted_bugs import Planted
+
+UPCASTING, DOCUMENTS = "cosmos_outbox/inbox/upcasting.py", "cosmos_outbox/cosmos/aggregates/documents.py"
+_HERE = "tests/simulation/test_mixed_fleet.py::test_old_and_new_events_are_read_alike"
+
+PLANTED = [
+    Planted(
+        "step-changes-the-event-itself",  # an event that is tried again: its entry was changed by another
+        UPCASTING,
+        "data = deepcopy(dict(event.data))",
+        "data = dict(event.data)",
+        "",
+        ("effect fails", "projection fails", "not settled", "reaction left out"),
+    ),
+    Planted(
+        "form-without-its-version",  # what is published says that it is of the version before
+        DOCUMENTS,
+        "schema_version=event.schema_version, ttl=ttl",
+        "schema_version=1, ttl=ttl",
+        "",
+        ("projection fails", "not settled", "effect fails"),
+    ),
+]
+
+
+@pytest.mark.timeout(300)
+def test_old_and_new_events_are_read_alike() -> None:
+    simulate(service, commands(), seeds=3)
+
+
+def _seen(bug: Planted, folder: Path) -> None:
+    copy_tracked(folder)
+    plant(bug, folder)
+    paths = os.pathsep.join(map(str, [folder, folder / "packages" / "devstack" / "src"]))
+    told = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", "--simulate-seeds=12", _HERE],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert told.returncode == 1, told.stdout
+    assert any(rule in told.stdout for rule in bug.rules), told.stdout
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "bug", [pytest.param(each, marks=pytest.mark.long) for each in PLANTED], ids=lambda bug: bug.name
+)
+def test_a_bug_between_two_versions_is_seen(bug: Planted, tmp_path: Path) -> None:
+    _seen(bug, tmp_path)
+
+
+@pytest.mark.parametrize("bug", PLANTED, ids=lambda bug: bug.name)
+def test_a_bug_can_be_planted_between_two_versions(bug: Planted) -> None:
+    text = (ROOT / bug.file).read_text()
+    assert text.count(bug.old) == 1, f"{bug.file} has changed: plant {bug.name} anew"
+    compile(text.replace(bug.old, bug.new), bug.file, "exec")
+
+
+def _forms(folder: Path) -> Path:
+    """An event of the version before, beside a meter."""
+    meter = Meter.load(MeterState(id="m-1", created_at=NOON, last_sequence=1))
+    meter.read(4, NOON, by_the_new=False)
+    changes = meter.changes()
+    assert changes is not None
+    [event] = [event_item(meter, each, Origin("request-1"), ttl=60) for each in changes.events]
+    assert (event["data"]["reading"], event["schemaVersion"]) == ({"kwh": 4}, 1)
+    state = {"id": "m-1", "partitionKey": "m-1", "type": "meter", "_etag": '"1"'}
+    stored = {**state, "data": json.loads(changes.state.model_dump_json(by_alias=True))}
+    write(folder, [Form("COSMOS_CONTAINER", stored), Form("COSMOS_CONTAINER", event)])
+    return folder
+
+
+def test_a_stored_form_of_the_version_before_is_read_by_its_step(tmp_path: Path) -> None:
+    assert unread(_forms(tmp_path), service) == []
+
+
+def test_without_the_step_the_stored_form_cannot_be_read(tmp_path: Path) -> None:
+    [declared] = [each for each in service.subscribers if isinstance(each, ReadModelOf)]
+    stepless = Service("meters", service.aggregates, service.names)
+    stepless.read_model(
+        "usage", of=Meter, form=declared.form, state_of=declared.state_of, project=mixed_fleet.project
+    )
+    [told] = unread(_forms(tmp_path), stepless)
+    assert "it cannot be read: KeyError('wh')" in told.about
+    assert Upcasting(mixed_fleet.UPCAST).steps, "the service itself has it"

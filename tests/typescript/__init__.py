@@ -1,0 +1,1 @@
+"""A reader in TypeScript."""
