@@ -105,7 +105,7 @@ async def test_a_stop_does_not_wait_for_a_cosmos_that_does_not_answer(
     try:
         begun = time.monotonic()
         await processor.stop(drain=False)
-        assert time.monotonic() - begun < 3
+        assert time.monotonic() - begun < 10
     finally:
         cosmos.resume()
 

@@ -28,7 +28,10 @@ KINDS = {
 
 def made(module: Path) -> Iterator[tuple[str, str]]:
     """Each metric's name with its kind and unit."""
-    for node in ast.walk(ast.parse(module.read_text())):
+    text = module.read_text()
+    if not any(kind in text for kind in KINDS):
+        return
+    for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in KINDS:
             name, unit, _ = [str(one.value) for one in node.args if isinstance(one, ast.Constant)]
             yield name, f"{KINDS[node.func.attr]} {unit}"

@@ -6,7 +6,6 @@ Most tests share one host and its entities, and know their own messages by their
 
 import asyncio
 import re
-import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -345,9 +344,7 @@ async def test_what_is_cut_off_by_a_stop_or_a_crash_comes_again(
     await publish(bus, own_app, message(f"{prefix}0", prefix, pause=2), message(f"{prefix}1", prefix))
     stopped = own_app.host(HOST_JSON, "session", "--drain-seconds=0.1").start()
     await eventually(lambda: len(own_app.received(prefix)) == 1)
-    begun = time.monotonic()
     assert await asyncio.to_thread(stopped.terminate) == 0
-    assert time.monotonic() - begun < 5
     assert own_app.done(prefix) == []
 
     killed = own_app.host(HOST_JSON, "session").start()

@@ -25,12 +25,12 @@ async def test_a_timer_fires_at_the_start_and_then_every_second(tmp_path: Path) 
 async def test_a_stop_waits_for_the_running_function_and_no_longer(tmp_path: Path) -> None:
     file = tmp_path / "record"
     settings = {"BINDINGS": "timer", "RECORD": str(file), "TIMER_SECONDS": "1"}
-    service = make_host(tmp_path / "host", "bus", settings, "--drain-seconds=9").start()
+    service = make_host(tmp_path / "host", "bus", settings, "--drain-seconds=29").start()
     await eventually(lambda: recorded(file))
     begun = time.monotonic()
     assert await asyncio.to_thread(service.terminate) == 0
 
-    assert time.monotonic() - begun < 7
+    assert time.monotonic() - begun < 20
     assert len(recorded(file)) == 1
     assert "cut off" not in service.log.read_text()
 
